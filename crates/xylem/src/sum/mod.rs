@@ -8,10 +8,13 @@
 mod check;
 mod engine;
 mod meter;
+#[cfg(test)]
+mod model;
 mod paths;
 mod pool;
 mod print;
 mod region;
+mod sync;
 
 use xylem_library::publish::root_of;
 use xylem_library::{canonical, disk};

@@ -13,13 +13,13 @@
 use super::engine::{Desk, Digest, Found, Item, Sink, SumSettings};
 use super::meter::Meter;
 use super::region::Cut;
+use super::sync::{self, AtomicBool, Condvar, Instant, Mutex, MutexGuard, Scope};
 use crate::exit::Failure;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::Scope;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 /// Items that may be taken, for each thread, and not be handed to the sink.
 const WINDOW: u64 = 512;
@@ -71,7 +71,7 @@ struct State<'a, T, I, S> {
     next: u64,
     /// Runs of outcomes by the number of their first item.
     ready: BTreeMap<u64, Vec<Outcome<T>>>,
-    /// Away while a worker hands outcomes to it.
+    /// Away while a worker hands outcomes to it, and for good once it failed.
     sink: Option<&'a mut S>,
     failure: Option<Failure>,
 }
@@ -115,7 +115,7 @@ where
 
     /// Works everything off.
     pub(super) fn run(self) -> Result<(), Failure> {
-        std::thread::scope(|scope| self.work(scope));
+        sync::scope(|scope| self.work(scope));
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         state.failure.map_or(Ok(()), Err)
     }
@@ -220,9 +220,8 @@ where
     ) {
         let left = (self.engine.threads.get() - 1).saturating_sub(state.helpers);
         for _ in 0..wanted.saturating_sub(state.waiting).min(left) {
-            let helper = std::thread::Builder::new();
             // Where the system has no thread left to give, those that there are do it all.
-            if helper.spawn_scoped(scope, || self.work(scope)).is_err() {
+            if !sync::start(scope, || self.work(scope)) {
                 break;
             }
             state.helpers += 1;
@@ -321,12 +320,16 @@ where
             state = self.lock();
             state.next += count;
             if let Err(failure) = given {
-                state.failure.get_or_insert(failure);
+                state.failure = Some(failure);
                 self.stopped.store(true, Ordering::Relaxed);
+                self.wake(&state);
+                // Nobody gets the sink any more: workers that have not seen it yet would go on
+                // behind the gap.
+                return;
             }
             self.wake(&state);
             // Others may have put more in its place in the meantime.
-            if self.is_stopped() || count == 0 && !state.ready.contains_key(&state.next) {
+            if count == 0 && !state.ready.contains_key(&state.next) {
                 break;
             }
         }

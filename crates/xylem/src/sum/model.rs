@@ -1,0 +1,253 @@
+//! A model of the pool: the same source, with a Mutex, a Condvar and threads of which a scheduler with a
+//! fixed seed decides who goes on at every step, thousands of times over.
+//!
+//! It finds what a real machine shows once in a million runs: an item that is handed to the sink twice,
+//! out of order or never; a thread that sleeps for ever (all that are left wait: the scheduler says
+//! so, with the schedule that led there); a run that goes on after its sink failed. It does not find a
+//! thread that sleeps for longer than it has to, nor memory orders weaker than sequential.
+//!
+//! Files are read for real, and hashed for real; the clock and the system that may refuse a thread are
+//! the model's.
+
+use super::engine::{Digest, Item, Sink, SumSettings, Threads};
+use super::meter::Meter;
+use super::region::{AnyTree, Node};
+// What pool.rs finds beside it.
+use super::{engine, meter, region};
+use crate::exit::{Exit, Failure};
+use pool::Pool;
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, Runner};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xylem_hash::tree::Tree;
+use xylem_hash::{Hasher, OUT_LEN, OutputReader};
+
+// Twice on purpose: this is the model's.
+#[allow(clippy::duplicate_mod)]
+#[path = "pool.rs"]
+mod pool;
+
+/// The names of `sync.rs`.
+mod sync {
+    pub(super) use shuttle::sync::atomic::AtomicBool;
+    pub(super) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+    pub(super) use shuttle::thread::{Scope, scope};
+
+    use shuttle::rand::{Rng, thread_rng};
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    /// A clock on which a long time may have gone by whenever it is looked at.
+    pub(super) struct Instant(std::sync::atomic::AtomicBool);
+
+    impl Instant {
+        pub(super) fn now() -> Self {
+            Self(false.into())
+        }
+
+        pub(super) fn elapsed(&self) -> Duration {
+            let long = self.0.fetch_or(thread_rng().gen_bool(0.5), Ordering::Relaxed);
+            if long { Duration::from_secs(1) } else { Duration::ZERO }
+        }
+    }
+
+    /// Refuses now and then.
+    pub(super) fn start<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        work: impl FnOnce() + Send + 'scope,
+    ) -> bool {
+        let given = thread_rng().gen_bool(0.9);
+        if given {
+            scope.spawn(work);
+        }
+        given
+    }
+}
+
+/// Runs of each scheduler.
+const RUNS: usize = 1000;
+const SEED: u64 = 15;
+
+/// Chance finds what most orders show; the other scheduler (probabilistic concurrency testing) starves
+/// threads and changes its mind at few places, which finds what few orders show.
+fn under_all_orders(test: impl Fn() + Send + Sync + 'static) {
+    let test = Arc::new(test);
+    let schedulers: [Box<dyn Scheduler + Send>; 2] = [
+        Box::new(RandomScheduler::new_from_seed(SEED, RUNS)),
+        Box::new(PctScheduler::new_from_seed(SEED, 3, RUNS)),
+    ];
+    for scheduler in schedulers {
+        let mut config = Config::new();
+        config.stack_size = 1 << 20;
+        config.silence_warnings = true;
+        let test = Arc::clone(&test);
+        assert_eq!(Runner::new(scheduler, config).run(move || test()), RUNS);
+    }
+}
+
+/// Lets others go on while a region is hashed.
+struct Interrupted<T>(T);
+
+impl<T: AnyTree> AnyTree for Interrupted<T> {
+    fn node(&self, bytes: &[u8], first_chunk: u64) -> Node {
+        shuttle::thread::yield_now();
+        self.0.node(bytes, first_chunk)
+    }
+
+    // Under a lock that is not the model's: nobody else may go on.
+    fn parent(&self, left: &Node, right: &Node) -> Node {
+        self.0.parent(left, right)
+    }
+
+    fn root(&self, left: &Node, right: &Node) -> OutputReader {
+        self.0.root(left, right)
+    }
+}
+
+fn settings(threads: usize) -> SumSettings {
+    SumSettings {
+        base: Hasher::new(),
+        seek: 0,
+        length: OUT_LEN as u64,
+        tree: Box::new(Interrupted(Tree::plain())),
+        threads: Threads::new(Some(threads)),
+        stdin_is_taken: Some("it is the test's"),
+    }
+}
+
+/// What an item is, and so what must become of it.
+#[derive(Clone)]
+enum Kind {
+    /// No path.
+    Nothing,
+    /// A file that is hashed at once, or cut up, and its hash.
+    File(PathBuf, [u8; OUT_LEN]),
+    /// An error: no such file, or standard input, which is read in its turn.
+    Fails(PathBuf),
+}
+
+struct Numbered(usize, Kind);
+
+impl Item for Numbered {
+    fn path(&self) -> Option<&Path> {
+        match &self.1 {
+            Kind::Nothing => None,
+            Kind::File(path, _) | Kind::Fails(path) => Some(path),
+        }
+    }
+}
+
+/// Says of each item that it comes once, in its turn, with what it should have become.
+#[derive(Default)]
+struct Checked {
+    got: usize,
+    /// Refuses this one, and must hear of none after it.
+    fails_at: Option<usize>,
+    /// Others go on after as many; never for 0.
+    rests_after: usize,
+}
+
+impl Sink<Numbered> for Checked {
+    fn result(&mut self, item: Numbered, found: Option<io::Result<Digest>>) -> Result<(), Failure> {
+        assert!(self.fails_at.is_none_or(|at| self.got <= at), "it has failed already");
+        assert_eq!(item.0, self.got, "in order, each once");
+        match (&item.1, found) {
+            (Kind::Nothing, None) | (Kind::Fails(_), Some(Err(_))) => {}
+            (Kind::File(_, hash), Some(Ok(Digest::Short(found)))) => assert_eq!(*hash, found),
+            (_, found) => panic!("item {} became {:?}", item.0, found.map(|f| f.is_ok())),
+        }
+        self.got += 1;
+        if self.rests_after > 0 && self.got.is_multiple_of(self.rests_after) {
+            shuttle::thread::yield_now();
+        }
+        match self.fails_at {
+            Some(at) if at == item.0 => Err(Failure::new(Exit::Local, "the disk is full")),
+            _ => Ok(()),
+        }
+    }
+
+    fn idle(&mut self) -> Result<(), Failure> {
+        shuttle::thread::yield_now();
+        Ok(())
+    }
+}
+
+/// Items that come with or without a word of how many there will be, as arguments and a list do.
+fn items(kinds: Vec<Kind>) -> Box<dyn Iterator<Item = Numbered> + Send> {
+    let items = kinds.into_iter().enumerate().map(|(number, kind)| Numbered(number, kind));
+    if thread_rng().gen_bool(0.5) {
+        return Box::new(items);
+    }
+    Box::new(items.filter(|_| {
+        shuttle::thread::yield_now();
+        true
+    }))
+}
+
+/// A folder with a file of each kind.
+fn kinds() -> (tempfile::TempDir, Vec<Kind>) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = |name: &str, len: usize| {
+        let (path, bytes) = (folder.path().join(name), vec![7; len]);
+        std::fs::write(&path, &bytes).expect("and a file in it");
+        Kind::File(path, *Hasher::new().update(&bytes).finalize().as_bytes())
+    };
+    let kinds = vec![
+        Kind::Nothing,
+        file("small", 1000),
+        file("big", (2 << 20) + 1),
+        Kind::Fails(folder.path().join("missing")),
+        Kind::Fails("-".into()),
+    ];
+    (folder, kinds)
+}
+
+/// As many of `kinds` as wanted, of each one in turn from a place that chance decides.
+fn some_of(kinds: &[Kind], count: usize) -> Vec<Kind> {
+    let from = thread_rng().gen_range(0..kinds.len());
+    kinds.iter().cycle().skip(from).take(count).cloned().collect()
+}
+
+#[test]
+fn every_item_comes_to_the_sink_once_and_in_order() {
+    let (_folder, kinds) = kinds();
+    under_all_orders(move || {
+        let count = thread_rng().gen_range(0..12);
+        let settings = settings(thread_rng().gen_range(1..5));
+        let ahead = thread_rng().gen_range(1..4);
+        let mut sink = Checked { rests_after: 1, ..Checked::default() };
+        let items = items(some_of(&kinds, count));
+        let run = Pool::new(&settings, &Meter::silent(), items, ahead, &mut sink).run();
+        assert!(run.is_ok() && sink.got == count, "{} of {count} came", sink.got);
+    });
+}
+
+#[test]
+fn a_sink_that_fails_ends_every_thread() {
+    let (_folder, kinds) = kinds();
+    under_all_orders(move || {
+        let settings = settings(thread_rng().gen_range(2..5));
+        let ahead = thread_rng().gen_range(1..4);
+        let at = thread_rng().gen_range(0..10);
+        let mut sink = Checked { rests_after: 1, fails_at: Some(at), ..Checked::default() };
+        let items = items(some_of(&kinds, 10));
+        let run = Pool::new(&settings, &Meter::silent(), items, ahead, &mut sink).run();
+        assert!(run.is_err() && sink.got == at + 1, "{} came, {at} fails", sink.got);
+    });
+}
+
+/// More than may be in flight: whoever takes items has to wait for the sink, and to be woken.
+#[test]
+fn nobody_sleeps_for_ever_before_a_full_window() {
+    under_all_orders(|| {
+        const COUNT: usize = 4_000;
+        let settings = settings(2);
+        let mut sink = Checked { rests_after: 100, ..Checked::default() };
+        let items = (0..COUNT).map(|number| Numbered(number, Kind::Nothing));
+        let run = Pool::new(&settings, &Meter::silent(), items, 400, &mut sink).run();
+        assert!(run.is_ok() && sink.got == COUNT, "{} came", sink.got);
+    });
+}

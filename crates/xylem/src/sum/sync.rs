@@ -1,0 +1,15 @@
+//! What the pool shares its work by: the standard library's, gathered here so that its
+//! model (`model.rs`, for tests) can compile the same file with types whose order a scheduler decides.
+
+pub(super) use std::sync::atomic::AtomicBool;
+pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
+pub(super) use std::thread::{Scope, scope};
+pub(super) use std::time::Instant;
+
+/// Starts a thread; false where the system has none left to give.
+pub(super) fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() + Send + 'scope,
+) -> bool {
+    std::thread::Builder::new().spawn_scoped(scope, work).is_ok()
+}
