@@ -38,6 +38,17 @@ impl FileRef {
         Ok(Self::new(file, path))
     }
 
+    /// Opens for writing what is there, or makes it, where others may have put something: only a plain file
+    /// of ours that has no other name is taken.
+    ///
+    /// # Errors
+    /// [`StoreError::Unsafe`] for what is there and is something else; the medium's, sorted.
+    pub fn open_own(medium: &dyn Medium, path: &Path, mode: u32) -> Result<Self, StoreError> {
+        let file = Self::open(medium, path, OpenHow::Create { mode })?;
+        require_ours(medium, path, &file.metadata()?, Owner::Us)?;
+        Ok(file)
+    }
+
     /// As [`FileRef::open`] of something that lies below `top`: no link on the way from there is followed.
     ///
     /// # Errors

@@ -117,6 +117,29 @@ fn whatever_stands_under_the_name_of_a_partial_file_is_left_alone() {
 }
 
 #[test]
+fn a_stream_is_not_followed_into_a_file_of_somebody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), "log", b"line\n");
+    let share = Share::with(&source, &dir.path().join("publisher"), &["--follow"]);
+    let store = dir.path().join("store");
+    let victim = file(dir.path(), "victim", b"");
+    let other = dir.path().join("other");
+    fs::hard_link(&victim, &other).unwrap();
+    let mut refused = vec![other];
+    if is_root() {
+        let theirs = file(dir.path(), "theirs", b"");
+        chown(&theirs, Some(NOBODY), None).unwrap();
+        refused.push(theirs);
+    }
+    for output in refused {
+        let ended = get(&store, &[&share.ticket, "--follow", "-o", text(&output)]);
+        assert_exit(&ended, 4);
+        assert!(stderr(&ended).contains(text(&output)), "{}", stderr(&ended));
+        assert_eq!(fs::metadata(&output).unwrap().len(), 0);
+    }
+}
+
+#[test]
 fn a_partial_file_of_another_user_is_left_alone() {
     if !is_root() {
         return;

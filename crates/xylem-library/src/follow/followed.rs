@@ -8,7 +8,7 @@ use bytes::Bytes;
 use xylem_hash::Hash;
 use xylem_object::Manifest;
 use xylem_packet::NameRef;
-use xylem_store::{FileRef, GrowingFile, OpenHow, Store, StoreError};
+use xylem_store::{FileRef, GrowingFile, Store, StoreError};
 use xylem_tree::consistency::Continuation;
 use xylem_tree::{Geometry, GrowingTree, Segment, TreeKind, Verified};
 
@@ -134,7 +134,7 @@ impl Followed {
             return Ok(Self { output: None, tree, verified: None, writer });
         };
         let medium = &**store.medium();
-        let file = FileRef::open(medium, &to.path, OpenHow::Create { mode: 0o666 })?;
+        let file = FileRef::open_own(medium, &to.path, 0o666)?;
         file.lock()?;
         let canonical = to.path.canonicalize().unwrap_or_else(|_| to.path.clone());
         let key = os_bytes(canonical.as_os_str());
