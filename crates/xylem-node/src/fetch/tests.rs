@@ -25,7 +25,9 @@ fn a_pointer_that_met_congestion_is_still_one() {
     let mut fetch = fetch();
     let object = Name::from_uri("/a").unwrap();
     fetch.watch(object.clone());
-    let name = object.child(Component::keyword(b"metadata"));
+    let name = [Component::keyword(b"metadata"), Component::version(1), Component::segment(0)]
+        .into_iter()
+        .fold(object, |name, component| name.child(component));
     let mut packet = Vec::new();
     Signer::digest_sha256().data(DataBuilder::new(name.as_ref()), b"", &mut packet).unwrap();
     let packet = Bytes::from(packet);
