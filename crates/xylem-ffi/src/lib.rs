@@ -27,7 +27,7 @@ pub use hasher::Handle;
 use core::ffi::{CStr, c_char};
 
 /// The package's version, ended by NUL.
-const VERSION: &CStr =
+static VERSION: &CStr =
     match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
         Ok(version) => version,
         Err(_) => panic!("a version has no NUL inside (decided while compiling)"),
