@@ -19,6 +19,8 @@ NODE_CONFIG = """\
 [node]
 listen = ["unix://{socket}", "udp4://127.0.0.1:{port}", "tcp4://127.0.0.1:{port}", "ws://127.0.0.1:{websocket}"]
 pit_capacity = {pit}
+# One generator of load may fill it.
+pit_quota = {pit}
 cs_packets = {cs}
 cs_bytes = 4_000_000_000
 multicast = {{ enabled = false }}
