@@ -451,7 +451,7 @@ def soak(options, folder):
     getters = max(1, options.processes - len(staying) - 4)
     work += [fetches(world, small if has_small and n < 3 else None) for n in range(getters)]
     threads = [world.guard(part, random.Random(dice.random())) for part in work]
-    began = time.monotonic()
+    began, started = time.monotonic(), time.time()
     try:
         while not world.over():
             for resident in staying:
@@ -471,7 +471,16 @@ def soak(options, folder):
             world.problems.append(f"a process is left over: {process}")
         if has_small:
             subprocess.run(["umount", "-l", str(small)], check=False)
+        remove_shared_clocks(started)
     return world, staying, time.monotonic() - began
+
+
+def remove_shared_clocks(since):
+    """What libfaketime leaves in shared memory of processes that were killed."""
+    for left in pathlib.Path("/dev/shm").glob("*faketime_s*_*"):
+        pid = left.name.rpartition("_")[2]
+        if left.stat().st_mtime >= since and not pathlib.Path(f"/proc/{pid}").exists():
+            left.unlink(missing_ok=True)
 
 
 def list_children():
