@@ -119,6 +119,8 @@ struct Others<'a> {
     company: Company,
     counts: &'a mut Counts,
     wrong: Option<String>,
+    /// How often they were left as those who do not have it all.
+    left: u32,
 }
 
 impl Remote for Others<'_> {
@@ -129,6 +131,10 @@ impl Remote for Others<'_> {
         _: &mut Option<Box<dyn Failure>>,
         _: &Stop,
     ) -> Result<Option<Geometry>, Box<dyn Failure>> {
+        // Who was left is not found again without end.
+        if self.left > 3 {
+            return Ok(None);
+        }
         let size = self.source.original.manifest.size;
         Ok(Some(Geometry::new(size, SegmentSize::DEFAULT)))
     }
@@ -164,7 +170,9 @@ impl Remote for Others<'_> {
         Ok(None)
     }
 
-    fn leave(&mut self, _: bool) {}
+    fn leave(&mut self, in_vain: bool) {
+        self.left += u32::from(in_vain);
+    }
 
     fn misbehaved(&self) -> bool {
         false
@@ -184,7 +192,7 @@ fn repaired(
         Err(line) => return Ok(Err(line)),
     };
     let options = ScrubOptions { paths: Vec::new(), repair: true, tickets: Vec::new() };
-    let mut others = Others { source, company, counts, wrong: None };
+    let mut others = Others { source, company, counts, wrong: None, left: 0 };
     let outcome = scrub(&store, &options, &mut others, None, &Stop::new(), &mut |_| {});
     if let Some(wrong) = others.wrong {
         return Err(wrong);
