@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, RawMode, Timespec, Timestamps};
 
@@ -68,7 +68,9 @@ impl Medium for DiskMedium {
     }
 
     fn owns(&self, meta: &Meta) -> bool {
-        meta.owner == rustix::process::geteuid().as_raw()
+        // Asked once: it does not change while a program runs, and every file of a directory asks.
+        static OURS: OnceLock<u32> = OnceLock::new();
+        meta.owner == *OURS.get_or_init(|| rustix::process::geteuid().as_raw())
     }
 
     fn umask(&self) -> u32 {

@@ -9,6 +9,7 @@ mod check;
 mod engine;
 mod meter;
 #[cfg(test)]
+#[path = "tests/model.rs"]
 mod model;
 mod paths;
 mod pool;

@@ -1,5 +1,5 @@
 //! What the pool shares its work by: the standard library's, gathered here so that its
-//! model (`model.rs`, for tests) can compile the same file with types whose order a scheduler decides.
+//! model (`tests/model.rs`) can compile the same file with types whose order a scheduler decides.
 
 pub(super) use std::sync::atomic::AtomicBool;
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};

@@ -27,7 +27,7 @@ use xylem_hash::{Hasher, OUT_LEN, OutputReader};
 
 // Twice on purpose: this is the model's.
 #[allow(clippy::duplicate_mod)]
-#[path = "pool.rs"]
+#[path = "../pool.rs"]
 mod pool;
 
 /// The names of `sync.rs`.
