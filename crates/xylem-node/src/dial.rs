@@ -9,9 +9,9 @@ use xylem_link::CloseReason;
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
-use crate::engine::Engine;
 use crate::fetch::FetchError;
 use crate::look_up::resolved;
+use xylem_engine::Engine;
 use xylem_library::peers::Found;
 use xylem_library::reachable::{FaceAddress, KEYLESS, Peer};
 

@@ -8,15 +8,12 @@
 //! ([`xylem_library::Failure`]); a caller maps that to an exit code.
 
 mod clock;
-mod error;
 mod event;
 mod failure;
 mod summary;
 
 mod addresses;
 mod dial;
-mod engine;
-mod faces;
 mod register;
 mod shaping;
 
@@ -37,7 +34,6 @@ mod share;
 mod verify;
 
 pub use clock::wall_clock;
-pub use error::EngineError;
 pub use event::{Event, Fetched};
 pub use fetch::{FetchError, Tried};
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
@@ -52,6 +48,7 @@ pub use shaping::LinkOptions;
 pub use share::{ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, share};
 pub use summary::{GetSummary, PeerBytes};
 pub use verify::{VerifyOptions, verify};
+pub use xylem_engine::EngineError;
 pub use xylem_forward::Strategy;
 pub use xylem_library::admission::Prove;
 pub use xylem_library::reachable::{

@@ -11,9 +11,9 @@ use xylem_packet::{Data, EncodeError, Interest, Name};
 use xylem_trust::{Signer, Stamp};
 
 use crate::clock::now_ms;
-use crate::engine::Engine;
-use crate::error::EngineError;
 use crate::event::Event;
+use xylem_engine::Engine;
+use xylem_engine::EngineError;
 use xylem_library::keys;
 use xylem_library::reachable::Peer;
 use xylem_library::{Blame, Error, Failure};

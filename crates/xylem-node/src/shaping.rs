@@ -6,8 +6,8 @@
 use xylem_forward::FaceId;
 use xylem_link::{Config, Level, PostQuantum, Shaping};
 
-use crate::engine::Engine;
 use crate::event::Event;
+use xylem_engine::Engine;
 use xylem_library::reachable::FaceAddress;
 
 /// What a user says of the encrypted links of one run.

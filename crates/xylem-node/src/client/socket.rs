@@ -12,8 +12,8 @@ use mio::{Events, Interest, Poll, Token};
 use xylem_client::{Connection, FrameQueue};
 use xylem_packet::frame_len;
 
-use crate::error::EngineError;
 use crate::failure;
+use xylem_engine::EngineError;
 use xylem_library::reachable::Peer;
 use xylem_library::{Blame, Error};
 use xylem_sockets::{Oversize, Udp};

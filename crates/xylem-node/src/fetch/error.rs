@@ -5,8 +5,8 @@ use std::time::Duration;
 use xylem_library::{Blame, Error, Failure};
 use xylem_transfer::FailReason;
 
-use crate::error::EngineError;
 use crate::peers::HostError;
+use xylem_engine::EngineError;
 
 /// Why a fetch ends early. What was verified is kept.
 #[derive(Debug, thiserror::Error)]

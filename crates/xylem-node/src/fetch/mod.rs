@@ -21,11 +21,11 @@ use xylem_packet::{InterestBuilder, Name};
 use xylem_transfer::{Spec, Transfer, TransferEvent};
 
 use crate::dial::Dialler;
-use crate::engine::{Engine, EngineEvent, Program};
 use crate::event::Event;
 use crate::peers::{Offer, Swarm};
 use crate::summary::PeerBytes;
 use work::{Work, face_of};
+use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::follow::Watch;
 use xylem_library::held::Holdings;
 use xylem_library::keys;

@@ -16,10 +16,10 @@ use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 use super::waiting::{Tried, Waiting};
 use super::{FetchError, TICK};
 use crate::dial::Dialler;
-use crate::engine::{Engine, EngineEvent};
 use crate::event::Event;
 use crate::peers::Swarm;
 use crate::shaping;
+use xylem_engine::{Engine, EngineEvent};
 use xylem_library::reachable::FaceAddress;
 
 /// Share of the kernel's receive buffer that answers under way may fill: its own bookkeeping and

@@ -2,7 +2,7 @@
 
 use xylem_library::{Blame, Error, Failure};
 
-use crate::error::EngineError;
+use xylem_engine::EngineError;
 
 /// Why something about mail that came cannot be done.
 #[derive(Debug, thiserror::Error)]

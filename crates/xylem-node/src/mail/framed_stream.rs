@@ -4,7 +4,7 @@ use xylem_forward::FaceId;
 use xylem_link::{StreamId, StreamRead};
 use xylem_mail::protocol::{Frame, Frames};
 
-use crate::engine::Engine;
+use xylem_engine::Engine;
 
 /// Bytes that may wait to be written before more is made.
 const ENOUGH: usize = 128 * 1024;

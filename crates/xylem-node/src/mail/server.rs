@@ -11,8 +11,8 @@ use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
 
 use super::framed_stream::FramedStream;
 use crate::clock::wall_clock;
-use crate::engine::{Engine, StreamEvent};
 use crate::event::Event;
+use xylem_engine::{Engine, StreamEvent};
 use xylem_library::Error;
 use xylem_library::mail::{MailStore, Mailbox, MailboxConfig, report};
 

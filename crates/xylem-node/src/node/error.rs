@@ -8,7 +8,7 @@ use xylem_forward::RouteError;
 use xylem_library::{Blame, Error, Failure};
 use xylem_packet::Name;
 
-use crate::error::EngineError;
+use xylem_engine::EngineError;
 
 /// Why [`crate::run_node`] ends early.
 #[derive(Debug, thiserror::Error)]

@@ -23,13 +23,13 @@ use xylem_packet::Interest;
 use xylem_trust::{Certificate, ReplayGuard, TrustStore};
 
 use crate::clock::now_ms;
-use crate::engine::{Engine, EngineEvent, Limits, Program};
-use crate::error::{EngineError, certificate as tls_certificate};
 use crate::event::Event;
 use crate::look_up::resolve;
 use crate::mail::{MailServer, while_delivering};
 use crate::shaping;
 use host::Managed;
+use xylem_engine::{Engine, EngineEvent, Limits, Program};
+use xylem_engine::{EngineError, certificate as tls_certificate};
 use xylem_library::Stop;
 use xylem_library::command_times;
 use xylem_library::disk_cache::DiskCache;

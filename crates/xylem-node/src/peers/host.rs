@@ -17,8 +17,8 @@ use xylem_packet::{Name, Packet};
 
 use super::linked_at;
 use crate::addresses::advertised;
-use crate::engine::{Engine, EngineEvent, Limits, Program};
-use crate::error::EngineError;
+use xylem_engine::EngineError;
+use xylem_engine::{Engine, EngineEvent, Limits, Program};
 use xylem_library::announcers::Announcers;
 use xylem_library::disk;
 use xylem_library::held::Answers;

@@ -27,7 +27,7 @@ use std::net::IpAddr;
 use xylem_forward::FaceId;
 use xylem_mgmt::{FaceUri, UriHost};
 
-use crate::engine::Engine;
+use xylem_engine::Engine;
 
 /// The address that the other end of a link is seen at.
 fn address_of(engine: &Engine, face: FaceId) -> Option<IpAddr> {

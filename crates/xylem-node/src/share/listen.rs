@@ -4,8 +4,8 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::ShareError;
-use crate::engine::Engine;
-use crate::error::EngineError;
+use xylem_engine::Engine;
+use xylem_engine::EngineError;
 use xylem_library::reachable::{FaceAddress, LINK_PORT, Peer};
 
 /// Where encrypted links come in: as `asked`, or else on all interfaces at the `known` port, the usual

@@ -20,8 +20,6 @@ use xylem_store::Store;
 
 use crate::addresses::of_tickets;
 use crate::clock::wall_clock;
-use crate::engine::{Engine, Limits};
-use crate::error::{EngineError, certificate};
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::register::{RegisterError, Registrar};
@@ -29,6 +27,8 @@ pub(crate) use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
 use server::Server;
 pub use service::{ServiceHandle, ServiceSnapshot, serve};
+use xylem_engine::{Engine, Limits};
+use xylem_engine::{EngineError, certificate};
 use xylem_library::admission::Prove;
 use xylem_library::follow::FollowOptions;
 use xylem_library::mail::MailStore;

@@ -10,9 +10,9 @@ use xylem_object::PublisherKey;
 
 use super::server::Server;
 use super::{ShareError, ShareOptions, bind, open, publisher_of};
-use crate::engine::Engine;
 use crate::event::Event;
 use crate::mail::while_delivering;
+use xylem_engine::Engine;
 use xylem_library::Stop;
 use xylem_library::mail::MailStore;
 use xylem_library::publications::{Content, PublicationId};

@@ -66,13 +66,13 @@ impl Failure for EngineError {
 
 impl EngineError {
     /// An address that can't be listened on.
-    pub(crate) fn listen(at: impl Into<FaceAddress>) -> impl FnOnce(io::Error) -> Self {
+    pub fn listen(at: impl Into<FaceAddress>) -> impl FnOnce(io::Error) -> Self {
         let at = at.into();
         |why| Self::Listen { at, why }
     }
 }
 
 /// The certificate that carriers show, from the PEM files that somebody named.
-pub(crate) fn certificate((chain, key): &(PathBuf, PathBuf)) -> Result<Identity, EngineError> {
+pub fn certificate((chain, key): &(PathBuf, PathBuf)) -> Result<Identity, EngineError> {
     Identity::from_files(chain, key).map_err(EngineError::Certificate)
 }

@@ -56,12 +56,12 @@ impl Engine {
     ///
     /// # Errors
     /// The forwarder's table is full.
-    pub(crate) fn serve(&mut self, prefix: NameRef<'_>) -> Result<(), EngineError> {
+    pub fn serve(&mut self, prefix: NameRef<'_>) -> Result<(), EngineError> {
         self.forwarder.add_route(prefix, self.program, 0).map_err(EngineError::Route)
     }
 
     /// Routes a prefix to the program no more.
-    pub(crate) fn no_longer_serve(&mut self, prefix: NameRef<'_>) {
+    pub fn no_longer_serve(&mut self, prefix: NameRef<'_>) {
         self.forwarder.remove_route(prefix, self.program);
     }
 
@@ -69,7 +69,7 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the system, here and in the functions below.
-    pub(crate) fn listen(&mut self, at: &Peer) -> io::Result<FaceAddress> {
+    pub fn listen(&mut self, at: &Peer) -> io::Result<FaceAddress> {
         let uri = match at {
             Peer::Link { address, .. } => FaceUri::Xylem(endpoint(self.bind_link(*address)?)),
             Peer::Udp(address) => FaceUri::Udp(endpoint(self.bind_udp(*address)?)),
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// Binds a socket for encrypted links; returns what was bound.
-    pub(crate) fn bind_link(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+    pub fn bind_link(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let net = &mut self.net;
         let mut socket = Udp::bind(address, Oversize::Lose)?;
         let token = net.token(Source::Link(net.link_sockets.len()));
@@ -101,7 +101,7 @@ impl Engine {
     }
 
     /// Binds a socket for plain NDN over UDP.
-    pub(crate) fn bind_udp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+    pub fn bind_udp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         let net = &mut self.net;
         let mut socket = Udp::bind(address, Oversize::Fragment)?;
         let token = net.token(Source::Udp(net.udp_sockets.len()));
@@ -113,12 +113,12 @@ impl Engine {
     }
 
     /// Listens for plain NDN over TCP.
-    pub(crate) fn bind_tcp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+    pub fn bind_tcp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         self.bind_stream(address, Listener::Tcp)
     }
 
     /// Listens for NDN over WebSocket.
-    pub(crate) fn bind_web_socket(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+    pub fn bind_web_socket(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         self.bind_stream(address, Listener::WebSocket)
     }
 
@@ -139,7 +139,7 @@ impl Engine {
 
     /// Listens on a Unix socket; its file goes with the engine.
     #[cfg(unix)]
-    pub(crate) fn bind_unix(&mut self, path: &Path) -> io::Result<()> {
+    pub fn bind_unix(&mut self, path: &Path) -> io::Result<()> {
         let mut listener = unix::Listener::bind(path)?;
         let net = &mut self.net;
         let token = net.token(Source::Listener(net.listeners.len()));
@@ -150,12 +150,12 @@ impl Engine {
 
     /// This system has no Unix sockets.
     #[cfg(not(unix))]
-    pub(crate) fn bind_unix(&mut self, _path: &Path) -> io::Result<()> {
+    pub fn bind_unix(&mut self, _path: &Path) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Joins a multicast group on the interface that has this address, which makes one face.
-    pub(crate) fn join(&mut self, group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<FaceId> {
+    pub fn join(&mut self, group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<FaceId> {
         let net = &mut self.net;
         let mut multicast = Multicast::join(group, interface)?;
         let number = net.multicast.len();

@@ -5,11 +5,15 @@
 //! [`Program`], driven by [`Engine::run`]; it answers through [`Engine::send`] and asks through
 //! [`Engine::ask`].
 
+mod error;
+mod faces;
+
 mod admitting;
 mod beside;
 mod carrying;
 mod dialling;
 mod dispatch;
+mod event;
 mod listening;
 mod program;
 mod receiving;
@@ -28,13 +32,14 @@ use xylem_link::{Endpoint as LinkEndpoint, LinkId, StreamId};
 use xylem_mgmt::{FaceUri, UriAuthority};
 use xylem_packet::NackReason;
 
-use crate::error::EngineError;
-pub(crate) use crate::faces::Limits;
-use crate::faces::{Face, Faces, Transport, Trouble};
+pub use crate::error::{EngineError, certificate};
+use crate::faces::Faces;
+pub use crate::faces::{Face, Limits, Transport, Trouble};
 use dispatch::Dispatch;
+pub use event::EngineEvent;
 use listening::Listener;
-pub(crate) use program::Program;
-pub(crate) use streams::StreamEvent;
+pub use program::Program;
+pub use streams::StreamEvent;
 use xylem_library::admission::Admission;
 use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, endpoint};
@@ -50,24 +55,6 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 /// How often links take in new randomness from the system: several times for each ratchet.
 const ENTROPY: Duration = Duration::from_secs(30);
 
-/// What the program hears from the engine.
-#[derive(Debug)]
-pub(crate) enum EngineEvent {
-    /// A face can be used from now on.
-    FaceUp { face: FaceId, peer: FaceAddress },
-    /// A face's connection ended, or never came up. Unless the face is `gone`, it is dialled again.
-    FaceDown { face: FaceId, peer: FaceAddress, why: String, gone: bool },
-    /// A packet for the program; `from` is the face that it came over. With `nack` it is an Interest
-    /// of the program's that came back. `marked`: it met congestion on its way.
-    Packet { from: FaceId, packet: Bytes, nack: Option<NackReason>, marked: bool },
-    /// Somebody answers a dial who has another key than the one that is wanted there.
-    OtherKey { face: FaceId },
-    /// Something that the user should know of, once.
-    Trouble { what: String },
-    /// Something happened to a reliable stream of an encrypted link.
-    Stream { face: FaceId, stream: StreamId, what: StreamEvent },
-}
-
 /// What a poll token stands for.
 #[derive(Clone, Copy)]
 enum Source {
@@ -81,8 +68,9 @@ enum Source {
 }
 
 /// See the module's documentation.
-pub(crate) struct Engine {
-    pub(crate) forwarder: Forwarder,
+pub struct Engine {
+    /// What every packet goes through.
+    pub forwarder: Forwarder,
     net: Network,
     program: FaceId,
     /// Bytes of the program's own packets since encrypted links were flushed last.
@@ -90,7 +78,7 @@ pub(crate) struct Engine {
 }
 
 /// Everything but the forwarder, which calls back into it for each packet that leaves.
-pub(crate) struct Network {
+pub struct Network {
     epoch: Instant,
     limits: Limits,
     poll: Poll,
@@ -140,7 +128,7 @@ impl Engine {
     ///
     /// # Errors
     /// The system gives no poll.
-    pub(crate) fn new(endpoint: LinkEndpoint, forwarder: Forwarder) -> Result<Self, EngineError> {
+    pub fn new(endpoint: LinkEndpoint, forwarder: Forwarder) -> Result<Self, EngineError> {
         Self::without_sockets(endpoint, forwarder).map_err(EngineError::Start)
     }
 
@@ -198,22 +186,22 @@ impl Engine {
     }
 
     /// Time since the engine was made: the `now` of every sans-io part.
-    pub(crate) fn now(&self) -> Duration {
+    pub fn now(&self) -> Duration {
         self.net.epoch.elapsed()
     }
 
     /// A face's properties.
-    pub(crate) fn face(&self, face: FaceId) -> Option<&Face> {
+    pub fn face(&self, face: FaceId) -> Option<&Face> {
         self.net.faces.get(face)
     }
 
     /// A face's properties, to be changed.
-    pub(crate) fn face_mut(&mut self, face: FaceId) -> Option<&mut Face> {
+    pub fn face_mut(&mut self, face: FaceId) -> Option<&mut Face> {
         self.net.faces.get_mut(face)
     }
 
     /// The shaping level in force on a face's encrypted link; `None`: it has none that is up.
-    pub(crate) fn shaping_of(&self, face: FaceId) -> Option<xylem_link::Level> {
+    pub fn shaping_of(&self, face: FaceId) -> Option<xylem_link::Level> {
         match self.face(face)?.transport {
             Transport::Link(link) => Some(self.net.endpoint.stats(link)?.shaping),
             _ => None,
@@ -222,7 +210,7 @@ impl Engine {
 
     /// Bytes of one datagram of a face's encrypted link; `None`: it has none that is up, or what carries
     /// it loses nothing.
-    pub(crate) fn datagram_of(&self, face: FaceId) -> Option<usize> {
+    pub fn datagram_of(&self, face: FaceId) -> Option<usize> {
         match self.face(face)?.transport {
             Transport::Link(link) => {
                 let up = self.net.endpoint.link(link)?;
@@ -234,18 +222,18 @@ impl Engine {
     }
 
     /// All faces.
-    pub(crate) fn faces(&self) -> impl Iterator<Item = (FaceId, &Face)> {
+    pub fn faces(&self) -> impl Iterator<Item = (FaceId, &Face)> {
         self.net.faces.iter()
     }
 
     /// How long a face that ends when idle will stay without a packet.
-    pub(crate) fn expires_in(&self, face: &Face) -> Option<Duration> {
+    pub fn expires_in(&self, face: &Face) -> Option<Duration> {
         let patience = self.net.admission.patience(face.seat?, self.net.limits.idle)?;
         Some((face.last_received + patience).saturating_sub(self.now()))
     }
 
     /// Where others reach this engine.
-    pub(crate) fn listens_at(&self) -> Vec<FaceUri> {
+    pub fn listens_at(&self) -> Vec<FaceUri> {
         let net = &self.net;
         let sockets = |sockets: &[Udp], uri: fn(UriAuthority) -> FaceUri| {
             sockets.iter().map(|s| uri(endpoint(s.local()))).collect::<Vec<_>>()
@@ -257,19 +245,19 @@ impl Engine {
     }
 
     /// Bytes that the datagram sockets' receive buffers hold before the kernel drops.
-    pub(crate) fn receive_capacity(&self) -> usize {
+    pub fn receive_capacity(&self) -> usize {
         let capacities = self.net.link_sockets.iter().chain(&self.net.udp_sockets);
         capacities.map(Udp::receive_capacity).min().unwrap_or(usize::MAX)
     }
 
     /// Gives a packet of the program to the forwarder.
-    pub(crate) fn send(&mut self, packet: &[u8]) {
+    pub fn send(&mut self, packet: &[u8]) {
         self.bytes_since_flush += packet.len();
         self.send_with(Incoming::bare(packet));
     }
 
     /// Answers an Interest that came to the program. What does not fit it does not leave it waiting.
-    pub(crate) fn answer(&mut self, interest: &[u8], data: &[u8]) {
+    pub fn answer(&mut self, interest: &[u8], data: &[u8]) {
         self.bytes_since_flush += data.len();
         if !self.send_with(Incoming::bare(data)) {
             self.refuse(interest);
@@ -277,18 +265,18 @@ impl Engine {
     }
 
     /// Sends an Interest of the program over this face and no other.
-    pub(crate) fn ask(&mut self, face: FaceId, interest: &[u8]) {
+    pub fn ask(&mut self, face: FaceId, interest: &[u8]) {
         self.send_with(Incoming { next_hop: Some(face), ..Incoming::bare(interest) });
     }
 
     /// Refuses an Interest that came to the program: there is no answer here.
-    pub(crate) fn refuse(&mut self, interest: &[u8]) {
+    pub fn refuse(&mut self, interest: &[u8]) {
         let nack = Some(NackReason::NO_ROUTE);
         self.send_with(Incoming { nack, ..Incoming::bare(interest) });
     }
 
     /// Wakes [`Engine::wait`] from another thread.
-    pub(crate) fn waker(&mut self) -> Result<Arc<Waker>, EngineError> {
+    pub fn waker(&mut self) -> Result<Arc<Waker>, EngineError> {
         // No source has this token, so that waking is all that it does.
         let token = Token(self.net.next_token);
         self.net.next_token += 1;
@@ -421,7 +409,7 @@ impl Engine {
     }
 
     /// Says goodbye on every link, after all that waits, so that peers need not wait for a time-out.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.flush();
         let link = |(_, face): (FaceId, &Face)| match face.transport {
             Transport::Link(link) => Some(link),

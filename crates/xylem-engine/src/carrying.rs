@@ -19,7 +19,7 @@ use xylem_sockets::{CarrierId, Dial};
 
 impl Engine {
     /// The certificate that carriers over TLS show; before the first of them listens.
-    pub(crate) fn set_certificate(&mut self, identity: Identity) {
+    pub fn set_certificate(&mut self, identity: Identity) {
         self.net.carriers.set_identity(identity);
     }
 
@@ -27,7 +27,7 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the system, and a certificate that can't be used.
-    pub(crate) fn bind_carrier(
+    pub fn bind_carrier(
         &mut self,
         carrier: Carrier,
         address: SocketAddr,

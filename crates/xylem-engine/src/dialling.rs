@@ -26,18 +26,18 @@ const OPENING: Duration = Duration::from_secs(15);
 
 impl Engine {
     /// Answers who dials by this instead of our key; see [`xylem_link::Endpoint::answer_knock`].
-    pub(crate) fn answer_knock(&mut self, knock: &[u8; 32]) {
+    pub fn answer_knock(&mut self, knock: &[u8; 32]) {
         // Past the limit only who knows the key is answered, or where that is allowed, anybody.
         self.net.endpoint.answer_knock(knock);
     }
 
     /// The key that links to here prove.
-    pub(crate) fn link_key(&self) -> PeerKey {
+    pub fn link_key(&self) -> PeerKey {
         self.net.endpoint.public_key()
     }
 
     /// Dials links whose key is not known by this; see [`xylem_link::Endpoint::answer_knock`].
-    pub(crate) fn set_knock(&mut self, knock: [u8; 32]) {
+    pub fn set_knock(&mut self, knock: [u8; 32]) {
         self.net.knock = Some(knock);
     }
 
@@ -46,7 +46,7 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the system that are known at once; never for a permanent face.
-    pub(crate) fn dial(&mut self, peer: &Peer, persistency: Persistency) -> io::Result<FaceId> {
+    pub fn dial(&mut self, peer: &Peer, persistency: Persistency) -> io::Result<FaceId> {
         if let Peer::Udp(group) = peer
             && group.ip().is_multicast()
         {
@@ -180,7 +180,7 @@ impl Engine {
     }
 
     /// Ends a face for good and tells the program.
-    pub(crate) fn drop_face(&mut self, id: FaceId, why: &str) {
+    pub fn drop_face(&mut self, id: FaceId, why: &str) {
         let Some(face) = self.net.faces.remove(id) else { return };
         self.forwarder.remove_face(id);
         self.hang_up(&face.transport);

@@ -7,7 +7,8 @@
 mod limits;
 mod table;
 
-pub(crate) use limits::{Limits, Trouble, admission};
+pub(crate) use limits::admission;
+pub use limits::{Limits, Trouble};
 pub(crate) use table::Faces;
 
 use std::net::SocketAddr;
@@ -24,53 +25,65 @@ use xylem_library::admission::{Seat, Unproven};
 use xylem_library::reachable::{FaceAddress, Peer};
 
 /// What a face is made of.
-pub(crate) enum Transport {
+pub enum Transport {
     /// An application or the management in this process.
     Internal,
+    /// An encrypted link.
     Link(LinkId),
+    /// Plain NDN over UDP.
     Udp {
+        /// The number of the socket.
         socket: usize,
+        /// The far end.
         remote: SocketAddr,
         /// That the far end is there has not been shown.
         unproven: Option<Box<Unproven>>,
     },
+    /// A multicast group, by number.
     Multicast(usize),
+    /// Plain NDN over TCP or a Unix socket.
     Stream(Box<Stream>),
+    /// NDN over WebSocket.
     WebSocket(Box<WebSocketFace>),
     /// A permanent face between two connections, with when to dial again.
     Down(Duration),
 }
 
 /// One face.
-pub(crate) struct Face {
-    pub(crate) transport: Transport,
-    pub(crate) link_service: LinkService,
+pub struct Face {
+    /// What it is made of.
+    pub transport: Transport,
+    /// Its NDNLPv2 link service.
+    pub link_service: LinkService,
     /// Whom to dial again, where this end can.
-    pub(crate) peer: Option<Peer>,
+    pub peer: Option<Peer>,
     /// For people: the other end.
-    pub(crate) address: FaceAddress,
+    pub address: FaceAddress,
     /// The far end; `fd://` where only that end can connect.
-    pub(crate) remote: FaceUri,
+    pub remote: FaceUri,
     /// This end.
-    pub(crate) local: FaceUri,
-    pub(crate) scope: FaceScope,
-    pub(crate) link_type: LinkType,
-    pub(crate) persistency: Persistency,
+    pub local: FaceUri,
+    /// Whether the other end is on this machine.
+    pub scope: FaceScope,
+    /// One peer or a group.
+    pub link_type: LinkType,
+    /// When it ends.
+    pub persistency: Persistency,
     /// Its place among the faces that others have made.
-    pub(crate) seat: Option<Seat>,
+    pub seat: Option<Seat>,
     /// When the last frame came.
-    pub(crate) last_received: Duration,
+    pub last_received: Duration,
     /// Something waits to be written.
-    pub(crate) unflushed: bool,
+    pub unflushed: bool,
     /// Its connection has stood once; before that its end is a failed dial.
-    pub(crate) came_up: bool,
+    pub came_up: bool,
     /// The program knows that a permanent face is down.
-    pub(crate) reported_down: bool,
+    pub reported_down: bool,
 }
 
 impl Face {
     /// A face whose link service is as its transport wants it.
-    pub(crate) fn new(
+    pub fn new(
         transport: Transport,
         address: FaceAddress,
         remote: FaceUri,
@@ -95,7 +108,7 @@ impl Face {
     }
 
     /// Bytes that wait here for the other end to read; the kernel's are not counted.
-    pub(crate) fn unsent(&self) -> usize {
+    pub fn unsent(&self) -> usize {
         match &self.transport {
             Transport::Stream(stream) => stream.unsent(),
             _ => 0,

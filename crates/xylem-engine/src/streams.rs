@@ -8,9 +8,12 @@ use crate::faces::{Face, Transport};
 
 /// What happened to a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum StreamEvent {
+pub enum StreamEvent {
     /// The peer opened it, for this purpose.
-    Opened { purpose: u16 },
+    Opened {
+        /// As two programs agree: docs/spec/link.md, "Streams".
+        purpose: u16,
+    },
     /// There is something to read, or the end.
     Readable,
     /// There is room to write again.
@@ -32,7 +35,7 @@ impl Engine {
     }
 
     /// The key that the other end of a link has proven.
-    pub(crate) fn link_peer(&self, face: FaceId) -> Option<PeerKey> {
+    pub fn link_peer(&self, face: FaceId) -> Option<PeerKey> {
         self.net.endpoint.link(self.link_of(face).ok()?).map(|link| link.peer())
     }
 
@@ -41,16 +44,12 @@ impl Engine {
     /// # Errors
     /// Those of [`xylem_link::Endpoint::open_stream`]; [`StreamError::NoLink`] for a face of another
     /// kind, here and below.
-    pub(crate) fn open_stream(
-        &mut self,
-        face: FaceId,
-        purpose: u16,
-    ) -> Result<StreamId, StreamError> {
+    pub fn open_stream(&mut self, face: FaceId, purpose: u16) -> Result<StreamId, StreamError> {
         self.net.endpoint.open_stream(self.link_of(face)?, purpose)
     }
 
     /// Writes as much as there is room for, and says how many bytes that was.
-    pub(crate) fn write_stream(
+    pub fn write_stream(
         &mut self,
         face: FaceId,
         stream: StreamId,
@@ -60,7 +59,7 @@ impl Engine {
     }
 
     /// The next bytes.
-    pub(crate) fn read_stream(
+    pub fn read_stream(
         &mut self,
         face: FaceId,
         stream: StreamId,
@@ -69,23 +68,19 @@ impl Engine {
     }
 
     /// Ends this half.
-    pub(crate) fn finish_stream(
-        &mut self,
-        face: FaceId,
-        stream: StreamId,
-    ) -> Result<(), StreamError> {
+    pub fn finish_stream(&mut self, face: FaceId, stream: StreamId) -> Result<(), StreamError> {
         self.net.endpoint.finish_stream(self.link_of(face)?, stream)
     }
 
     /// Refuses a stream that the peer has just opened, for a program that takes none.
-    pub(crate) fn refuse_stream(&mut self, face: FaceId, stream: StreamId, what: StreamEvent) {
+    pub fn refuse_stream(&mut self, face: FaceId, stream: StreamId, what: StreamEvent) {
         if matches!(what, StreamEvent::Opened { .. }) {
             self.abandon_stream(face, stream, REFUSED);
         }
     }
 
     /// Gives both halves up.
-    pub(crate) fn abandon_stream(&mut self, face: FaceId, stream: StreamId, code: u32) {
+    pub fn abandon_stream(&mut self, face: FaceId, stream: StreamId, code: u32) {
         let Ok(link) = self.link_of(face) else { return };
         // What is gone already need not be given up.
         let _ = self.net.endpoint.reset_stream(link, stream, code);

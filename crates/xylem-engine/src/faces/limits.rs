@@ -7,17 +7,17 @@ use xylem_library::admission::{Admission, Capacity, Kind, Prove};
 
 /// How many faces there may be, and how long an idle one stays.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Faces to other machines; more are ignored or refused. Local ones get a few more.
-    pub(crate) faces: usize,
+    pub faces: usize,
     /// A UDP peer that says nothing for this long loses the face that its first packet made.
-    pub(crate) idle: Duration,
+    pub idle: Duration,
     /// Which UDP peers have to show that they are there.
-    pub(crate) prove: Prove,
+    pub prove: Prove,
     /// Interests a second from each face.
-    pub(crate) interests_per_second: Option<u32>,
+    pub interests_per_second: Option<u32>,
     /// Pending Interests of each face; for one more its oldest goes out.
-    pub(crate) pit_quota: Option<usize>,
+    pub pit_quota: Option<usize>,
 }
 
 impl Default for Limits {
@@ -34,7 +34,7 @@ impl Default for Limits {
 
 /// What is told once, however often it happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub enum Trouble {
     /// All places of this kind are taken.
     Crowded(Kind),
     /// Somebody over UDP wants more than it is sent, and has not answered.

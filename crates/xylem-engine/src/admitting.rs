@@ -12,7 +12,7 @@ use crate::faces::{Face, Limits, Transport, Trouble, admission};
 
 impl Engine {
     /// Other limits than the usual ones, before anything comes.
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
+    pub fn set_limits(&mut self, limits: Limits) {
         self.net.limits = limits;
         self.net.admission = admission(limits.faces);
     }
@@ -41,7 +41,7 @@ impl Engine {
     }
 
     /// A face that another end has made is to stay whatever happens, and is believed to be there.
-    pub(crate) fn keep_face(&mut self, id: FaceId) {
+    pub fn keep_face(&mut self, id: FaceId) {
         self.proven(id);
         if let Some(seat) = self.net.faces.get_mut(id).and_then(|face| face.seat.take()) {
             self.net.admission.leave(seat);

@@ -15,7 +15,7 @@ const ANSWERS_A_FLUSH: usize = 56 * 1024;
 /// [`Engine::run`] calls, again and again: [`Program::handle_timeout`], [`Program::is_done`],
 /// [`Program::before_wait`]; then it flushes, sleeps until something comes or
 /// [`Program::poll_timeout`] passes, and hands over what came with [`Program::handle`].
-pub(crate) trait Program {
+pub trait Program {
     /// Why it ends early.
     type Error: From<EngineError>;
 
@@ -58,7 +58,7 @@ impl Engine {
     ///
     /// # Errors
     /// The program's own, and sockets that fail.
-    pub(crate) fn run<P: Program>(&mut self, program: &mut P, stop: &Stop) -> Result<(), P::Error> {
+    pub fn run<P: Program>(&mut self, program: &mut P, stop: &Stop) -> Result<(), P::Error> {
         tracing::debug!(program = std::any::type_name::<P>(), "runs");
         loop {
             program.handle_timeout(self, self.now())?;

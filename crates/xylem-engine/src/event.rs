@@ -1,0 +1,63 @@
+//! [`EngineEvent`]: what the program hears.
+
+use bytes::Bytes;
+use xylem_forward::FaceId;
+use xylem_link::StreamId;
+use xylem_packet::NackReason;
+
+use crate::StreamEvent;
+use xylem_library::reachable::FaceAddress;
+
+/// What the program hears from the engine.
+#[derive(Debug)]
+pub enum EngineEvent {
+    /// A face can be used from now on.
+    FaceUp {
+        /// Which.
+        face: FaceId,
+        /// Who is at its other end.
+        peer: FaceAddress,
+    },
+    /// A face's connection ended, or never came up. Unless the face is `gone`, it is dialled again.
+    FaceDown {
+        /// Which.
+        face: FaceId,
+        /// Who was at its other end.
+        peer: FaceAddress,
+        /// Why, in words for people.
+        why: String,
+        /// It will not be dialled again.
+        gone: bool,
+    },
+    /// A packet for the program; `from` is the face that it came over. With `nack` it is an Interest
+    /// of the program's that came back. `marked`: it met congestion on its way.
+    Packet {
+        /// The face that it came over.
+        from: FaceId,
+        /// The whole NDN packet.
+        packet: Bytes,
+        /// Why an Interest of the program's came back.
+        nack: Option<NackReason>,
+        /// It met congestion on its way.
+        marked: bool,
+    },
+    /// Somebody answers a dial who has another key than the one that is wanted there.
+    OtherKey {
+        /// The face that was dialled.
+        face: FaceId,
+    },
+    /// Something that the user should know of, once.
+    Trouble {
+        /// In words for people.
+        what: String,
+    },
+    /// Something happened to a reliable stream of an encrypted link.
+    Stream {
+        /// The face of the link.
+        face: FaceId,
+        /// Which stream of it.
+        stream: StreamId,
+        /// What happened.
+        what: StreamEvent,
+    },
+}
