@@ -5,7 +5,6 @@ use xylem_forward::FaceId;
 use xylem_link::StreamId;
 use xylem_packet::NackReason;
 
-use crate::StreamEvent;
 use xylem_library::reachable::FaceAddress;
 
 /// What the program hears from the engine.
@@ -60,4 +59,24 @@ pub enum EngineEvent {
         /// What happened.
         what: StreamEvent,
     },
+}
+
+/// What happened to a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamEvent {
+    /// The peer opened it, for this purpose.
+    Opened {
+        /// As two programs agree: docs/spec/link.md, "Streams".
+        purpose: u16,
+    },
+    /// There is something to read, or the end.
+    Readable,
+    /// There is room to write again.
+    Writable,
+    /// The peer gave its half up.
+    Reset,
+    /// The peer reads no more.
+    Stopped,
+    /// Everything that was written, and the end, has arrived.
+    Delivered,
 }

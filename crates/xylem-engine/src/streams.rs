@@ -3,28 +3,9 @@
 use xylem_forward::FaceId;
 use xylem_link::{LinkEvent, LinkId, PeerKey, REFUSED, StreamError, StreamId, StreamRead};
 
-use super::{Engine, EngineEvent, Network};
+use super::{Engine, Network};
+use crate::event::{EngineEvent, StreamEvent};
 use crate::faces::{Face, Transport};
-
-/// What happened to a stream.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StreamEvent {
-    /// The peer opened it, for this purpose.
-    Opened {
-        /// As two programs agree: docs/spec/link.md, "Streams".
-        purpose: u16,
-    },
-    /// There is something to read, or the end.
-    Readable,
-    /// There is room to write again.
-    Writable,
-    /// The peer gave its half up.
-    Reset,
-    /// The peer reads no more.
-    Stopped,
-    /// Everything that was written, and the end, has arrived.
-    Delivered,
-}
 
 impl Engine {
     fn link_of(&self, face: FaceId) -> Result<LinkId, StreamError> {
