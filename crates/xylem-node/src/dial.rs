@@ -11,6 +11,7 @@ use xylem_object::Ticket;
 
 use crate::fetch::FetchError;
 use crate::look_up::resolved;
+use crate::starts::Starts;
 use xylem_engine::Engine;
 use xylem_library::peers::Found;
 use xylem_library::reachable::{FaceAddress, KEYLESS, Peer};
@@ -26,6 +27,8 @@ pub(crate) struct Dialler {
     /// All addresses lead to one node: the first that answers is enough.
     one_node: bool,
     dialled: HashMap<FaceId, usize>,
+    /// Those that are still to be dialled.
+    starts: Starts,
     /// Faces to peers that others told of, by key; the first address of one that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
     up: HashMap<FaceId, FaceAddress>,
@@ -72,6 +75,7 @@ impl Dialler {
             must_vouch,
             one_node,
             dialled: HashMap::new(),
+            starts: Starts::default(),
             found: HashMap::new(),
             up: HashMap::new(),
             was_up: false,
@@ -79,18 +83,47 @@ impl Dialler {
         })
     }
 
-    /// Dials everybody.
+    /// Dials everybody: the addresses of one node one shortly after the other, others at once.
     pub(crate) fn dial(&mut self, engine: &mut Engine) {
         self.redial_at = None;
-        for (i, peer) in self.peers.iter().enumerate() {
-            match engine.dial(peer, Persistency::Persistent) {
-                Ok(face) => drop(self.dialled.insert(face, i)),
-                Err(e) => self.warnings[i] = Some(e.to_string()),
+        if self.one_node {
+            let at = |(i, peer): (usize, &Peer)| Some((i, peer.link_address()?));
+            let addresses = self.peers.iter().enumerate().filter_map(at);
+            self.starts = Starts::new(engine.now(), addresses);
+            return self.dial_next(engine);
+        }
+        (0..self.peers.len()).for_each(|i| self.dial_one(engine, i));
+        self.rest_if_alone(engine.now());
+    }
+
+    /// Dials those whose turn has come.
+    pub(crate) fn dial_next(&mut self, engine: &mut Engine) {
+        while let Some(i) = self.starts.next(engine.now()) {
+            self.dial_one(engine, i);
+        }
+        self.rest_if_alone(engine.now());
+    }
+
+    fn dial_one(&mut self, engine: &mut Engine, i: usize) {
+        match engine.dial(&self.peers[i], Persistency::Persistent) {
+            Ok(face) => drop(self.dialled.insert(face, i)),
+            Err(e) => {
+                self.warnings[i] = Some(e.to_string());
+                self.starts.failed();
             }
         }
-        if self.dialled.is_empty() {
-            self.redial_at = Some(engine.now() + REDIAL);
+    }
+
+    /// Where nobody is left, everybody is dialled again after a pause.
+    fn rest_if_alone(&mut self, now: Duration) {
+        if self.dialled.is_empty() && self.starts.is_empty() {
+            self.redial_at = Some(now + REDIAL);
         }
+    }
+
+    /// When [`Dialler::dial_next`] has somebody to dial.
+    pub(crate) fn poll_start(&self) -> Option<Duration> {
+        self.starts.poll_timeout()
     }
 
     /// Dials somebody that a peer told of: how many of its addresses are tried.
@@ -146,6 +179,9 @@ impl Dialler {
             engine.drop_face(face, "another address of the same node answered first");
             return false;
         }
+        if self.one_node && self.dialled.contains_key(&face) {
+            self.starts.clear();
+        }
         self.was_up = true;
         self.up.insert(face, peer.clone());
         true
@@ -184,7 +220,7 @@ impl Dialler {
 
     /// Whether somebody who was named is up, or may still come up.
     pub(crate) fn is_dialling(&self) -> bool {
-        !self.dialled.is_empty()
+        !(self.dialled.is_empty() && self.starts.is_empty())
     }
 
     /// Whether whoever answers on a face has to show that the publisher vouches for it.
@@ -216,12 +252,11 @@ impl Dialler {
     pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
         if let Some(i) = self.dialled.remove(&face) {
             self.warnings[i] = Some(why.to_owned());
+            self.starts.failed();
         }
         self.found.remove(&face);
         let was_up = self.up.remove(&face).is_some();
-        if self.dialled.is_empty() {
-            self.redial_at = Some(now + REDIAL);
-        }
+        self.rest_if_alone(now);
         was_up
     }
 

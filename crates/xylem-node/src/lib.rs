@@ -16,6 +16,7 @@ mod addresses;
 mod dial;
 mod register;
 mod shaping;
+mod starts;
 
 mod peers;
 

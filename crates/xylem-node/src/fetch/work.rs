@@ -161,7 +161,8 @@ impl Work {
         let swarm = self.swarm.as_ref().and_then(Swarm::poll_timeout);
         let waiting = self.manifest.is_empty().then(|| self.waiting.poll_timeout()).flatten();
         let asks = [self.transfer.poll_timeout(now), self.finding.poll_timeout()];
-        let timers = [self.dialler.redial_at(), swarm, waiting];
+        let dials = self.dialler.redial_at().into_iter().chain(self.dialler.poll_start()).min();
+        let timers = [dials, swarm, waiting];
         asks.into_iter().chain(timers).flatten().min()
     }
 
@@ -176,6 +177,9 @@ impl Work {
         }
         if self.dialler.redial_at().is_some_and(|t| t <= now) {
             self.dialler.dial(engine);
+        }
+        if self.dialler.poll_start().is_some_and(|t| t <= now) {
+            self.dialler.dial_next(engine);
         }
         let silent = self.finding.handle_timeout(now, &mut |face, asked| engine.ask(face, asked));
         silent.into_iter().for_each(|(face, why)| engine.drop_face(face, why));
