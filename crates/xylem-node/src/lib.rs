@@ -15,6 +15,7 @@ mod summary;
 mod addresses;
 mod dial;
 mod register;
+mod reaching;
 mod shaping;
 mod starts;
 

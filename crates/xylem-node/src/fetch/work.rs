@@ -18,6 +18,7 @@ use super::{FetchError, TICK};
 use crate::dial::Dialler;
 use crate::event::Event;
 use crate::peers::Swarm;
+use crate::reaching::tell_own_addresses;
 use crate::shaping;
 use xylem_engine::{Engine, EngineEvent};
 use xylem_library::reachable::FaceAddress;
@@ -267,6 +268,8 @@ impl Work {
                 }
             }
             EngineEvent::Trouble { .. } => {}
+            EngineEvent::Moved { face, to } => self.dialler.moved(face, to),
+            EngineEvent::Relay { .. } => tell_own_addresses(engine, std::iter::empty()),
             // A fetch opens no streams and takes none.
             EngineEvent::Stream { face, stream, what } => {
                 engine.refuse_stream(face, stream, what);

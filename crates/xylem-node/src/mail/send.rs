@@ -19,6 +19,7 @@ use super::server::MailServer;
 use crate::addresses::advertised;
 use crate::clock::{now_ms, wall_clock};
 use crate::event::Event;
+use crate::reaching;
 use crate::share::{ShareError, ShareOptions, bind_links, share_with};
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, Program};
@@ -292,7 +293,6 @@ pub fn listen(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), InboxError> {
-    tracing::info!(relays = relays.len(), "waiting for mail");
     let mail = MailStore::open(store)?;
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
     let config = xylem_link::Config { accept_open, ..Default::default() };
@@ -305,6 +305,8 @@ pub fn listen(
         on_event(Event::Listening { uri: at });
     }
     let mail_server = MailServer::open(store, None)?;
+    reaching::register(&mut engine, relays, &[], on_event);
+    reaching::tell_own_addresses(&mut engine, std::iter::empty());
     while_delivering(Some(&mail), |events, _| {
         engine.run(&mut Listening { mail_server, events, on_event }, stop)?;
         engine.close();
@@ -336,6 +338,8 @@ impl Program for Listening<'_> {
             // Nothing is served by name here.
             EngineEvent::Packet { .. }
             | EngineEvent::OtherKey { .. }
+            | EngineEvent::Moved { .. }
+            | EngineEvent::Relay { .. }
             | EngineEvent::Trouble { .. } => {}
         }
         Ok(())

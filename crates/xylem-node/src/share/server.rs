@@ -10,6 +10,7 @@ use xylem_link::Level;
 use xylem_object::Answer;
 use xylem_object::fetched::parse_notice;
 use xylem_packet::{Interest, Packet};
+use xylem_reach::relay::Name;
 
 use super::service::Command;
 use super::{At, ServiceSnapshot, ShareError, ShareOptions};
@@ -17,12 +18,13 @@ use crate::clock::wall_clock;
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
 use crate::peers::linked_at;
+use crate::reaching;
 use crate::register::Registrar;
 use crate::shaping;
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::announcers::Announcers;
 use xylem_library::publications::{Content, PublicationId, Publications};
-use xylem_library::reachable::FaceAddress;
+use xylem_library::reachable::{FaceAddress, Relay};
 use xylem_library::served::Served;
 use xylem_library::{LibraryEvent, SkipReason, Stop, advised};
 
@@ -85,6 +87,14 @@ impl<'a> Server<'a> {
             events,
             on_event,
         })
+    }
+
+    /// Registers with relays, by the key of links to here and by the publisher's.
+    pub(super) fn register(&mut self, engine: &mut Engine, relays: &[Relay]) {
+        let At { publisher, vouch, .. } = self.at;
+        let names = [Name { publisher, vouch }];
+        reaching::register(engine, relays, &names, self.on_event);
+        self.at.tell_own_addresses(engine);
     }
 
     /// Serves one more; what is to be told of it.
@@ -219,6 +229,12 @@ impl Program for Server<'_> {
                 }
             }
             EngineEvent::OtherKey { .. } => {}
+            EngineEvent::Moved { face, to } => {
+                if let Some(peer) = self.peers.get_mut(&face) {
+                    *peer = to;
+                }
+            }
+            EngineEvent::Relay { .. } => self.at.tell_own_addresses(engine),
             EngineEvent::Trouble { what } => self.tell(Event::warning(what)),
             EngineEvent::FaceUp { face, peer } => {
                 for registrar in &mut self.registrars {
