@@ -150,7 +150,10 @@ impl Drop for UnderWay {
     }
 }
 
-#[expect(deprecated, reason = "the asynchronous calls would need crates and a runtime for what a thread does")]
+#[expect(
+    deprecated,
+    reason = "the asynchronous calls would need crates and a runtime for what a thread does"
+)]
 impl Inside {
     fn work(&self, question: &Question) -> Result<(), String> {
         let node = self.node(&self.options.remembered)?;

@@ -1,7 +1,8 @@
 //! [`Lan`]: presence on the local network, by mDNS and DNS-SD (RFC 6762, RFC 6763), through `mdns-sd`.
 //!
-//! What is announced is a service instance with a name made up for each run, of the subtype that a [`LanTag`] gives: who
-//! asks for that subtype knows the tag. Its host's name is made up too.
+//! What is announced is an instance, with a name made up for each run, of the service that a [`LanTag`] gives: who
+//! asks for that service knows the tag. Its host's name is made up too. (Not a subtype of one service: `mdns-sd` 0.21
+//! does not take the answer to a question for one, and nobody is to learn who else is there.)
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,7 +15,6 @@ use xylem_reach::names::LanTag;
 
 use crate::{DiscoveryError, Wake};
 
-const SERVICE: &str = "_xylem._udp.local.";
 /// Tags that are announced at once, and tags that are asked for at once.
 const MAX_ANNOUNCED: usize = 64;
 const MAX_ASKED: usize = 16;
@@ -72,7 +72,7 @@ impl Lan {
         let instance = format!("{}-{}", self.run, self.announced.len());
         let host = format!("{}.local.", self.run);
         let none: &[(&str, &str)] = &[];
-        let info = ServiceInfo::new(&service(tag), &instance, &host, "", port, none);
+        let info = ServiceInfo::new(&tag.service(), &instance, &host, "", port, none);
         let mut info = info.map_err(failed)?.enable_addr_auto();
         // Names that are made up are nobody else's.
         info.set_requires_probe(false);
@@ -101,7 +101,7 @@ impl Lan {
         if self.asked.len() >= MAX_ASKED {
             return Err(DiscoveryError::Busy);
         }
-        let events = self.daemon.browse(&service(tag)).map_err(failed)?;
+        let events = self.daemon.browse(&tag.service()).map_err(failed)?;
         self.asked.push(tag);
         let (into, wake) = (self.found.0.clone(), self.wake.clone());
         // It ends with the daemon.
@@ -138,12 +138,6 @@ impl Drop for Lan {
         let ended = self.daemon.shutdown();
         let _ = ended.map(|ended| ended.recv_timeout(GOODBYE));
     }
-}
-
-/// The subtype that stands for `tag`.
-fn service(LanTag(tag): LanTag) -> String {
-    let hex: String = tag.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("_{hex}._sub.{SERVICE}")
 }
 
 fn addresses<'a>(all: impl IntoIterator<Item = &'a ScopedIp>, port: u16) -> Vec<SocketAddr> {

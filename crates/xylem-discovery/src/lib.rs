@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub use dht::{Dht, DhtEvent, DhtOptions, MAX_QUESTIONS, Question, SignedItem};
 pub use gateway::default_gateway;
 pub use lan::{Lan, LanFound};
-pub use portmap::{Mapped, MapEvent, PortMap, PortMapOptions, Protocol};
+pub use portmap::{MapEvent, Mapped, PortMap, PortMapOptions, Protocol};
 
 /// Called, on any thread, when there is something to take from a handle.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;

@@ -208,12 +208,8 @@ impl Mapper {
         if let Some(gateway) = gateway {
             let with = self.wanted(port);
             let address = tokio::spawn(natpmp::external_address(gateway.into(), Some(PATIENCE)));
-            let base = pcp::BaseMapRequest::new(
-                gateway.into(),
-                own.into(),
-                InternetProtocol::Udp,
-                port,
-            );
+            let base =
+                pcp::BaseMapRequest::new(gateway.into(), own.into(), InternetProtocol::Udp, port);
             match pcp::port_mapping(base, None, None, with).await {
                 Ok(made) => {
                     address.abort();
@@ -341,7 +337,8 @@ async fn remove(mapping: Mapping) {
         Mapping::Nat(made, _) => drop(made.try_drop().await),
         Mapping::Upnp(router, Mapped { external, .. }) => {
             let port = external.port();
-            let removed = spawn_blocking(move || router.remove_port(PortMappingProtocol::UDP, port));
+            let removed =
+                spawn_blocking(move || router.remove_port(PortMappingProtocol::UDP, port));
             drop(removed.await);
         }
     }

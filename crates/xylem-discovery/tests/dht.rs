@@ -56,7 +56,9 @@ fn finds(dht: &mut Dht, root: &Hash, port: u16) -> bool {
     let key = dht_key(root);
     let (found, _) = put(dht, Question::Find(key));
     let there = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-    found.iter().any(|event| matches!(event, DhtEvent::Peers(k, peers) if *k == key && peers.contains(&there)))
+    found.iter().any(
+        |event| matches!(event, DhtEvent::Peers(k, peers) if *k == key && peers.contains(&there)),
+    )
 }
 
 fn signed(key: &PublisherKey, salt: [u8; 32], newest: Newest) -> SignedItem {
@@ -115,7 +117,8 @@ fn the_newest_value_wins_and_no_other_is_believed() {
     // What another key signs stands elsewhere, whatever it says; what the right key signs that is no value
     // of ours is skipped, however high its number.
     let other = PublisherKey::from_bytes(&[8; 32]);
-    let forged = SignedItem { publisher, ..signed(&other, salt, Newest { root: root(2), version: 99 }) };
+    let forged =
+        SignedItem { publisher, ..signed(&other, salt, Newest { root: root(2), version: 99 }) };
     let _ = put(&mut dht, Question::Publish(forged));
     for (seq, value) in [(100, vec![1; 900]), (101, vec![1; 41]), (102, b"".to_vec())] {
         let item = MutableItem::new(SigningKey::from_bytes(&[7; 32]), &value, seq, Some(&salt));
@@ -174,10 +177,12 @@ fn a_cold_start_needs_no_fixed_node() {
         Dht::new(DhtOptions { bootstrap, remembered: remembered.to_vec(), bind }, quiet())
     };
     assert!(finds(&mut begin(remembered, &[]), &root(1), 4001));
-    let gone: Vec<SocketAddrV4> = (0..5).map(|_| {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.local_addr().unwrap().to_string().parse().unwrap()
-    }).collect();
+    let gone: Vec<SocketAddrV4> = (0..5)
+        .map(|_| {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.local_addr().unwrap().to_string().parse().unwrap()
+        })
+        .collect();
     assert!(finds(&mut begin(&gone, &net.bootstrap[..1]), &root(1), 4001));
     assert!(!finds(&mut begin(&gone, &[]), &root(1), 4001));
 }
@@ -231,7 +236,12 @@ fn two_hundred_nodes() {
         }
     };
     let found: Vec<_> = (0..20).filter_map(|n| find(&net.bootstrap, n)).collect();
-    println!("announced in {:?}, found {} of 20 in {:?}", median(told), found.len(), median(found.clone()));
+    println!(
+        "announced in {:?}, found {} of 20 in {:?}",
+        median(told),
+        found.len(),
+        median(found.clone())
+    );
     assert_eq!(found.len(), 20);
     let left: Vec<_> = net.nodes.drain(..).step_by(2).collect();
     let begin: Vec<_> =
@@ -283,7 +293,9 @@ fn answers(kind: usize, question: &[u8]) -> Vec<Vec<u8>> {
     // The transaction: `1:t4:....`.
     let Some(at) = find(b"1:t4:") else { return Vec::new() };
     let id = &question[at + 5..at + 9];
-    let wrap = |inside: &[u8]| [b"d1:rd2:id20:aaaaaaaaaaaaaaaaaaaa", inside, b"e1:t4:", id, b"1:y1:re"].concat();
+    let wrap = |inside: &[u8]| {
+        [b"d1:rd2:id20:aaaaaaaaaaaaaaaaaaaa", inside, b"e1:t4:", id, b"1:y1:re"].concat()
+    };
     let peers = |count: usize| {
         let one = b"6:\x7f\x00\x00\x01\x10\x00";
         [b"5:token4:abcd6:valuesl", one.repeat(count).as_slice(), b"e"].concat()

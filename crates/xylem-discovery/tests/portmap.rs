@@ -34,7 +34,8 @@ struct Lan {
 impl Lan {
     /// None where the system lacks what it takes.
     fn new(tag: &str) -> Option<Self> {
-        let (router, machine) = (Namespace::new(&format!("{tag}r"))?, Namespace::new(&format!("{tag}m"))?);
+        let (router, machine) =
+            (Namespace::new(&format!("{tag}r"))?, Namespace::new(&format!("{tag}m"))?);
         let (r, m) = (router.name(), machine.name());
         let made = [
             format!("ip link add lan netns {r} type veth peer name eth netns {m}"),
@@ -53,7 +54,12 @@ impl Lan {
         fs::write(dir.path().join("rules"), RULES).unwrap();
         let rules = format!("ip netns exec {r} nft -f {}", dir.path().join("rules").display());
         let found = Command::new("miniupnpd").arg("--version").output().is_ok();
-        (all && found && namespaces::sh(&rules)).then_some(Self { router, machine, daemon: None, dir })
+        (all && found && namespaces::sh(&rules)).then_some(Self {
+            router,
+            machine,
+            daemon: None,
+            dir,
+        })
     }
 
     /// Starts the router's daemon, anew if it runs: it has forgotten what it mapped.

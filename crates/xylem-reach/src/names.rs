@@ -16,7 +16,7 @@ use xylem_hash::Hash;
 use xylem_object::{PublisherId, PublisherKey};
 
 /// Bytes of a [`LanTag`].
-pub const TAG_LEN: usize = 16;
+pub const TAG_LEN: usize = 8;
 /// Bytes of a key of the DHT.
 pub const DHT_KEY_LEN: usize = 20;
 /// Bytes of the value of [`Newest`].
@@ -45,6 +45,18 @@ impl LanTag {
         let mut tag = [0; TAG_LEN];
         tag.copy_from_slice(&xylem_hash::derive_key(LAN, &material)[..TAG_LEN]);
         Self(tag)
+    }
+
+    /// As a service of DNS-SD: two letters and 13 characters of base32, which is as long as such names may be.
+    pub fn service(&self) -> String {
+        const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+        let bits = u128::from(u64::from_be_bytes(self.0)) << 1;
+        let digits = (0..13_u32).rev().map(|i| {
+            let five = bits.checked_shr(i.saturating_mul(5)).unwrap_or(0) & 31;
+            char::from(LETTERS[usize::try_from(five).unwrap_or(0)])
+        });
+        let name: String = digits.collect();
+        format!("_xy{name}._udp.local.")
     }
 
     /// Those to ask for: the clocks of two machines may be a day apart.
@@ -102,8 +114,10 @@ impl Newest {
         let value: &[u8; NEWEST_LEN] = value.try_into().ok()?;
         let (&version, rest) = value.split_first()?;
         let (root, number) = rest.split_first_chunk::<32>()?;
-        let newest =
-            Self { root: Hash::from_bytes(*root), version: u64::from_be_bytes(number.try_into().ok()?) };
+        let newest = Self {
+            root: Hash::from_bytes(*root),
+            version: u64::from_be_bytes(number.try_into().ok()?),
+        };
         (version == VERSION && u64::try_from(seq).ok()? == newest.version).then_some(newest)
     }
 }
@@ -128,6 +142,8 @@ mod tests {
         }
         assert!(!LanTag::around(&root, &PUBLISHER, 20_002 * TAG_LIFE).contains(&today));
         let _ = LanTag::around(&root, &PUBLISHER, u64::MAX);
+        assert_eq!(LanTag([0; 8]).service(), "_xyaaaaaaaaaaaaa._udp.local.");
+        assert_eq!(LanTag([255; 8]).service(), "_xy7777777777776._udp.local.");
     }
 
     #[test]
