@@ -98,11 +98,11 @@ fn the_newest_value_wins_and_no_other_is_believed() {
     let mut dht = client(&net.bootstrap);
     let best = |dht: &mut Dht| {
         let (events, _) = put(dht, Question::Newest { publisher, salt });
-        let items = events.into_iter().filter_map(|event| match event {
+        let mut items = events.into_iter().filter_map(|event| match event {
             DhtEvent::Newest { newest, .. } => Some(newest),
             _ => None,
         });
-        items.last()
+        items.next_back()
     };
     for version in [5, 9] {
         let newest = Newest { root: root(version as u8), version };
