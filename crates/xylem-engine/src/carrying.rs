@@ -79,11 +79,15 @@ impl Engine {
     /// A connection is ready: it came up, something arrived, or there is room to write.
     pub(super) fn receive_carrier(&mut self, id: CarrierId, source: Source) {
         let now = self.now();
-        let Network { carriers, endpoint, .. } = &mut self.net;
-        let from = carriers.address(id);
-        let outcome = carriers.receive(now, id, &mut |datagram| {
-            endpoint.handle_datagram(now, from, datagram);
-        });
+        let outcome = if self.net.relaying.is_some() {
+            self.relay_carried(now, id)
+        } else {
+            let Network { carriers, endpoint, .. } = &mut self.net;
+            let from = carriers.address(id);
+            carriers.receive(now, id, &mut |datagram| {
+                endpoint.handle_datagram(now, from, datagram);
+            })
+        };
         self.drain_endpoint(now);
         match outcome {
             Ok(true) => self.net.unfinished.push(source),

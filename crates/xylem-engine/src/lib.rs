@@ -17,6 +17,7 @@ mod event;
 mod listening;
 mod program;
 mod receiving;
+mod relaying;
 mod streams;
 
 use std::collections::{HashMap, VecDeque};
@@ -62,6 +63,8 @@ enum Source {
     Multicast(usize),
     Listener(usize),
     Carrier(CarrierId),
+    /// A relay's second port.
+    Second(usize),
     /// A face with a connection of its own.
     Face(FaceId),
 }
@@ -99,6 +102,8 @@ pub struct Network {
     multicast: Vec<Multicast>,
     listeners: Vec<Listener>,
     carriers: Carriers,
+    /// Where others are relayed for.
+    relaying: Option<Box<relaying::Relaying>>,
     faces: Faces,
     /// Who of those that come by themselves may stay.
     admission: Admission<FaceId>,
@@ -165,6 +170,7 @@ impl Engine {
             multicast: Vec::new(),
             listeners: Vec::new(),
             carriers: Carriers::new(local_prefix),
+            relaying: None,
             faces,
             admission: crate::faces::admission(Limits::default().faces),
             asking: Vec::new(),
@@ -300,7 +306,9 @@ impl Engine {
         let now = self.now();
         let forwarder = self.forwarder.poll_timeout();
         let net = &mut self.net;
-        let timers = [deadline, net.endpoint.poll_timeout(), forwarder, net.link_service_timeout()];
+        let relay = net.relay_timeout();
+        let link_service = net.link_service_timeout();
+        let timers = [deadline, net.endpoint.poll_timeout(), forwarder, link_service, relay];
         let due = timers.into_iter().flatten().min().map(|t| t.saturating_sub(now));
         let idle = net.unfinished.is_empty() && net.pending.is_empty();
         net.busy_since = if idle { None } else { net.busy_since.or(Some(now)) };
@@ -321,7 +329,9 @@ impl Engine {
         }
         for source in ready.drain(..) {
             match source {
+                Source::Link(i) if self.net.relaying.is_some() => self.receive_relay(i, source)?,
                 Source::Link(i) => self.receive_link(i, source)?,
+                Source::Second(i) => self.receive_second(i, source)?,
                 Source::Udp(i) => self.receive_udp(i, source)?,
                 Source::Multicast(i) => self.receive_multicast(i, source)?,
                 Source::Listener(i) => self.accept(i),
@@ -347,6 +357,9 @@ impl Engine {
         }
         if self.net.link_service_timeout().is_some_and(|t| t <= now) {
             self.net.handle_link_service_timeouts(now);
+        }
+        if self.net.relay_timeout().is_some_and(|t| t <= now) {
+            self.net.handle_relay_timeout(now);
         }
         if now >= self.net.housekeeping {
             self.net.housekeeping = now + HOUSEKEEPING;
@@ -429,6 +442,14 @@ impl Network {
         self.next_token += 1;
         self.tokens.insert(token, source);
         token
+    }
+
+    /// Remembers on which socket an address was heard.
+    fn heard_on(&mut self, from: SocketAddr, socket: usize) {
+        let heard = &mut self.last_received_on;
+        if heard.len() < self.limits.faces || heard.contains_key(&from) {
+            heard.insert(from, socket);
+        }
     }
 
     fn link_socket_for(&self, to: SocketAddr) -> Option<usize> {
