@@ -79,13 +79,17 @@ impl Engine {
     /// A connection is ready: it came up, something arrived, or there is room to write.
     pub(super) fn receive_carrier(&mut self, id: CarrierId, source: Source) {
         let now = self.now();
-        let Network { carriers, endpoint, reaching, .. } = &mut self.net;
-        let from = carriers.address(id);
-        let outcome = carriers.receive(now, id, &mut |datagram| {
-            if let Some((from, datagram)) = reaching.take_in(now, from, datagram) {
-                endpoint.handle_datagram(now, from, datagram);
-            }
-        });
+        let outcome = if self.net.relaying.is_some() {
+            self.relay_carried(now, id)
+        } else {
+            let Network { carriers, endpoint, reaching, .. } = &mut self.net;
+            let from = carriers.address(id);
+            carriers.receive(now, id, &mut |datagram| {
+                if let Some((from, datagram)) = reaching.take_in(now, from, datagram) {
+                    endpoint.handle_datagram(now, from, datagram);
+                }
+            })
+        };
         self.drain_endpoint(now);
         self.drain_relays(now);
         match outcome {

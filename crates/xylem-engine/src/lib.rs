@@ -18,6 +18,7 @@ mod listening;
 mod program;
 mod reaching;
 mod receiving;
+mod relaying;
 mod streams;
 
 use std::collections::{HashMap, VecDeque};
@@ -67,6 +68,8 @@ enum Source {
     Carrier(CarrierId),
     /// A socket for one try to meet a peer behind a NAT.
     Extra(u16),
+    /// A relay's second port.
+    Second(usize),
     /// A face with a connection of its own.
     Face(FaceId),
 }
@@ -105,6 +108,8 @@ pub struct Network {
     listeners: Vec<Listener>,
     carriers: Carriers,
     reaching: Reaching,
+    /// Where others are relayed for.
+    relaying: Option<Box<relaying::Relaying>>,
     faces: Faces,
     /// Who of those that come by themselves may stay.
     admission: Admission<FaceId>,
@@ -172,6 +177,7 @@ impl Engine {
             listeners: Vec::new(),
             carriers: Carriers::new(local_prefix),
             reaching: Reaching::new(local_prefix),
+            relaying: None,
             faces,
             admission: crate::faces::admission(Limits::default().faces),
             asking: Vec::new(),
@@ -310,7 +316,8 @@ impl Engine {
         let forwarder = self.forwarder.poll_timeout();
         let net = &mut self.net;
         let links = [net.endpoint.poll_timeout(), net.link_service_timeout()];
-        let timers = links.into_iter().chain([deadline, forwarder, net.reaching.poll_timeout()]);
+        let relays = [net.relay_timeout(), net.reaching.poll_timeout()];
+        let timers = links.into_iter().chain(relays).chain([deadline, forwarder]);
         let due = timers.flatten().min().map(|t| t.saturating_sub(now));
         let idle = net.unfinished.is_empty() && net.pending.is_empty();
         net.busy_since = if idle { None } else { net.busy_since.or(Some(now)) };
@@ -331,7 +338,9 @@ impl Engine {
         }
         for source in ready.drain(..) {
             match source {
+                Source::Link(i) if self.net.relaying.is_some() => self.receive_relay(i, source)?,
                 Source::Link(i) => self.receive_link(i, source)?,
+                Source::Second(i) => self.receive_second(i, source)?,
                 Source::Udp(i) => self.receive_udp(i, source)?,
                 Source::Multicast(i) => self.receive_multicast(i, source)?,
                 Source::Listener(i) => self.accept(i),
@@ -358,6 +367,9 @@ impl Engine {
         }
         if self.net.link_service_timeout().is_some_and(|t| t <= now) {
             self.net.handle_link_service_timeouts(now);
+        }
+        if self.net.relay_timeout().is_some_and(|t| t <= now) {
+            self.net.handle_relay_timeout(now);
         }
         if self.net.reaching.poll_timeout().is_some_and(|t| t <= now) {
             self.relay_timers(now);
@@ -445,6 +457,14 @@ impl Network {
         self.next_token += 1;
         self.tokens.insert(token, source);
         token
+    }
+
+    /// Remembers on which socket an address was heard.
+    fn heard_on(&mut self, from: SocketAddr, socket: usize) {
+        let heard = &mut self.last_received_on;
+        if heard.len() < self.limits.faces || heard.contains_key(&from) {
+            heard.insert(from, socket);
+        }
     }
 
     fn link_socket_for(&self, to: SocketAddr) -> Option<usize> {

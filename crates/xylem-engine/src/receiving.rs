@@ -109,6 +109,7 @@ impl Engine {
                 LinkEvent::Closed { link, reason } => {
                     tracing::debug!(%reason, "link has ended");
                     self.net.standbys.remove(&link);
+                    self.net.relay_event(&event);
                     let Some(id) = self.net.faces.of_link(link) else { continue };
                     let peer = self.face(id).and_then(|face| face.peer.as_ref());
                     let openly = self.net.knock.is_none() && peer.is_some_and(Peer::is_keyless);
@@ -117,6 +118,7 @@ impl Engine {
                         _ => self.fail_face(id, &reason.to_string()),
                     }
                 }
+                other if self.net.relay_event(&other) => {}
                 other => self.net.stream_event(&other),
             }
         }

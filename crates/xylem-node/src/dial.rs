@@ -238,11 +238,10 @@ impl Dialler {
         twin.filter(|_| self.one_node)
     }
 
-    /// The link of a face goes on by another way.
-    pub(crate) fn moved(&mut self, face: FaceId, to: FaceAddress) {
-        if let Some(at) = self.up.get_mut(&face) {
-            *at = to;
-        }
+    /// The link of a face goes on by another way: where it was reached so far.
+    pub(crate) fn moved(&mut self, face: FaceId, to: FaceAddress) -> Option<FaceAddress> {
+        let at = self.up.get_mut(&face)?;
+        Some(std::mem::replace(at, to))
     }
 
     /// A face came up that need not have been dialled: it is another answer to a dial that expects no

@@ -3,12 +3,14 @@
 #![cfg(unix)]
 
 mod common;
+#[path = "common/relay.rs"]
+mod relay;
 
 use std::path::Path;
 
 use common::fetching::Place;
-use common::relay::TestRelay;
 use common::{Share, until};
+use relay::TestRelay;
 use xylem_object::Ticket;
 
 /// A ticket whose addresses nobody has any more: what of it is left is the relay.

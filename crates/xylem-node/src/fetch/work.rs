@@ -268,8 +268,15 @@ impl Work {
                 }
             }
             EngineEvent::Trouble { .. } => {}
-            EngineEvent::Moved { face, to } => self.dialler.moved(face, to),
-            EngineEvent::Relay { .. } => tell_own_addresses(engine, std::iter::empty()),
+            EngineEvent::Moved { face, to } => {
+                if let Some(peer) = self.dialler.moved(face, to.clone()) {
+                    on_event(Event::Moved { peer, to });
+                }
+            }
+            EngineEvent::Relay { at, what, .. } => {
+                tell_own_addresses(engine, std::iter::empty());
+                Event::of_relay(at, what).into_iter().for_each(on_event);
+            }
             // A fetch opens no streams and takes none.
             EngineEvent::Stream { face, stream, what } => {
                 engine.refuse_stream(face, stream, what);

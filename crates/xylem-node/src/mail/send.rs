@@ -335,11 +335,13 @@ impl Program for Listening<'_> {
             EngineEvent::Stream { face, stream, what } => {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
+            EngineEvent::Relay { at, what, .. } => {
+                Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
+            }
             // Nothing is served by name here.
             EngineEvent::Packet { .. }
             | EngineEvent::OtherKey { .. }
             | EngineEvent::Moved { .. }
-            | EngineEvent::Relay { .. }
             | EngineEvent::Trouble { .. } => {}
         }
         Ok(())

@@ -230,11 +230,15 @@ impl Program for Server<'_> {
             }
             EngineEvent::OtherKey { .. } => {}
             EngineEvent::Moved { face, to } => {
-                if let Some(peer) = self.peers.get_mut(&face) {
-                    *peer = to;
+                if let Some(known) = self.peers.get_mut(&face) {
+                    let peer = std::mem::replace(known, to.clone());
+                    (self.on_event)(Event::Moved { peer, to });
                 }
             }
-            EngineEvent::Relay { .. } => self.at.tell_own_addresses(engine),
+            EngineEvent::Relay { at, what, .. } => {
+                self.at.tell_own_addresses(engine);
+                Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
+            }
             EngineEvent::Trouble { what } => self.tell(Event::warning(what)),
             EngineEvent::FaceUp { face, peer } => {
                 for registrar in &mut self.registrars {

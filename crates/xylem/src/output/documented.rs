@@ -141,6 +141,8 @@ fn events() -> Vec<Event> {
         Event::Listening { uri: peer() },
         Event::Registered { forwarder: peer(), prefix: name },
         Event::PeerConnected { peer: peer() },
+        Event::Moved { peer: FaceAddress::Relayed(address), to: peer() },
+        Event::Relay { relay: address, registered: false, over_tcp: false, why: Some("x".into()) },
         Event::OtherKey { peer: peer(), key: [1; 32] },
         Event::Unanswered {
             peers: vec![Tried { peer: peer(), connected: false, why: None }],

@@ -343,6 +343,17 @@ impl Out {
                 };
                 self.note(&clean(&line));
             }
+            Event::Moved { peer, to } => {
+                self.detail(&clean(&format!("peer {peer} is reached at {to} from now on")));
+            }
+            Event::Relay { relay, registered: true, over_tcp, .. } => {
+                let way = if *over_tcp { ", over TCP as UDP is silent" } else { "" };
+                self.detail(&format!("relay {relay} has us{way}"));
+            }
+            Event::Relay { relay, why, .. } => {
+                let why = why.as_deref().unwrap_or("it does not answer");
+                self.warn(&clean(&format!("relay {relay} is of no use for now: {why}")));
+            }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
             Event::Shaped { peer, level, wanted } if level < wanted => {
                 self.warn(&clean(&format!("peer {peer} agrees to shaping {level}, not {wanted}")));

@@ -2,7 +2,6 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod fetching;
-pub(crate) mod relay;
 #[cfg(unix)]
 pub(crate) mod forwarder;
 
