@@ -347,7 +347,7 @@ impl Out {
                 self.detail(&clean(&format!("peer {peer} is reached at {to} from now on")));
             }
             Event::Relay { relay, registered: true, over_tcp, .. } => {
-                let way = if *over_tcp { ", over TCP as UDP is silent" } else { "" };
+                let way = if over_tcp { ", over TCP as UDP is silent" } else { "" };
                 self.detail(&format!("relay {relay} has us{way}"));
             }
             Event::Relay { relay, why, .. } => {
