@@ -19,6 +19,16 @@ pub enum Way {
     Relayed,
 }
 
+/// Which addresses a NAT gives to what leaves one socket (RFC 4787 section 4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Mapping {
+    /// The same towards everybody, or there is no NAT: where one peer sees us another reaches us.
+    #[default]
+    Stable,
+    /// Another port towards every peer, mostly drawn at random: a symmetric NAT.
+    Symmetric,
+}
+
 /// Bytes of a made-up address by which it is known.
 const PREFIX: usize = 6;
 /// Kinds of made-up addresses that a program has, at most.

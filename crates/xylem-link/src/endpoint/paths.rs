@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use super::{Endpoint, State};
 use crate::event::{LinkEvent, LinkId};
-use crate::link::{Link, Mapping, Pace};
-use crate::way::Way;
+use crate::link::{Link, Pace};
+use crate::way::{Mapping, Way};
 
 impl Endpoint {
     /// Addresses that begin with this prefix stand for something of the program's own: see [`Way`]. They are

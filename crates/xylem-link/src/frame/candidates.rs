@@ -38,7 +38,7 @@ impl<'a> Candidates<'a> {
 #[must_use]
 pub fn to_address(octets: &[u8; ADDRESS_LEN]) -> SocketAddr {
     let [ip @ .., high, low] = octets;
-    let ip = IpAddr::V6(Ipv6Addr::from_octets(*ip)).to_canonical();
+    let ip = IpAddr::V6(Ipv6Addr::from(*ip)).to_canonical();
     SocketAddr::new(ip, u16::from_be_bytes([*high, *low]))
 }
 

@@ -5,13 +5,10 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
-use std::collections::VecDeque;
 
-use super::Link;
 use crate::cookie::address;
-use crate::event::LinkEvent;
-use crate::frame::{self, ADDRESS_LEN, Frame, MAX_CANDIDATES, SYMMETRIC, to_address};
-use crate::way::Ways;
+use crate::frame::{self, ADDRESS_LEN, Frame, MAX_CANDIDATES, SYMMETRIC};
+use crate::way::{Mapping, Ways};
 
 /// Lists of a peer that are taken in a row …
 const TAKEN_AT_ONCE: u32 = 8;
@@ -19,16 +16,6 @@ const TAKEN_AT_ONCE: u32 = 8;
 const TAKEN_APART: Duration = Duration::from_millis(250);
 /// Repetitions are no further apart.
 const MAX_AGAIN: Duration = Duration::from_secs(2);
-
-/// Which addresses a NAT gives to what leaves one socket (RFC 4787 section 4.1).
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Mapping {
-    /// The same towards everybody, or there is no NAT: where one peer sees us another reaches us.
-    #[default]
-    Stable,
-    /// Another port towards every peer, mostly drawn at random: a symmetric NAT.
-    Symmetric,
-}
 
 /// Nearly every link has none.
 #[derive(Default, Debug)]
@@ -76,36 +63,42 @@ impl Candidates {
         both.ours = Some(Ours { number, mapping, addresses, next, again });
     }
 
-    /// Takes the peer's in. Whether the program is to be told.
-    fn on_frame(&mut self, now: Duration, of: &frame::Candidates<'_>, ways: &Ways) -> bool {
+    /// Takes the peer's in. Gives what the program is to be told.
+    pub(super) fn on_frame(
+        &mut self,
+        now: Duration,
+        of: &frame::Candidates<'_>,
+        ways: &Ways,
+    ) -> Option<(Vec<SocketAddr>, Mapping)> {
         let both = self.0.get_or_insert_default();
         let newest = both.theirs.as_ref().map_or(0, |theirs| theirs.number);
         if of.number <= newest {
             both.ack = both.ack.or((of.number == newest).then_some(newest));
-            return false;
+            return None;
         }
         let paid_back = both.paid_back.max(now).saturating_add(TAKEN_APART);
         if paid_back.saturating_sub(now) > TAKEN_APART.saturating_mul(TAKEN_AT_ONCE) {
-            return false;
+            return None;
         }
         both.paid_back = paid_back;
         let symmetric = of.flags & SYMMETRIC != 0;
         let mapping = if symmetric { Mapping::Symmetric } else { Mapping::Stable };
         // A made-up address means something here alone.
-        let addresses = of.addresses().filter(|at| ways.may_be_told(*at)).collect();
+        let addresses: Vec<_> = of.addresses().filter(|at| ways.may_be_told(*at)).collect();
+        let told = (addresses.clone(), mapping);
         both.theirs = Some(Theirs { number: of.number, mapping, addresses });
         both.ack = Some(of.number);
-        true
+        Some(told)
     }
 
-    fn on_ack(&mut self, number: u32) {
+    pub(super) fn on_ack(&mut self, number: u32) {
         let ours = self.0.as_mut().and_then(|both| both.ours.as_mut());
         if let Some(ours) = ours.filter(|ours| ours.number == number) {
             ours.next = None;
         }
     }
 
-    fn poll(&mut self, now: Duration, wait: Duration, out: &mut Vec<u8>) {
+    pub(super) fn poll(&mut self, now: Duration, wait: Duration, out: &mut Vec<u8>) {
         let Some(both) = &mut self.0 else { return };
         both.ack.take().into_iter().for_each(|number| Frame::CandidatesAck(number).write(out));
         let Some(ours) = both.ours.as_mut() else { return };
@@ -136,52 +129,5 @@ impl Candidates {
         let ours = both.and_then(|both| both.ours.as_ref()).map(|ours| ours.mapping);
         let theirs = both.and_then(|both| both.theirs.as_ref()).map(|theirs| theirs.mapping);
         [ours, theirs].map(|mapping| mapping.map(|mapping| mapping == Mapping::Symmetric))
-    }
-}
-
-impl Link {
-    pub(crate) fn tell_candidates(&mut self, addresses: &[SocketAddr], mapping: Mapping) {
-        self.candidates.tell(addresses, mapping, &self.paths.ways);
-    }
-
-    /// Which addresses are made up.
-    pub(crate) fn set_ways(&mut self, ways: Ways) {
-        self.paths.ways = ways;
-    }
-
-    pub(super) fn on_reach_frame(
-        &mut self,
-        now: Duration,
-        frame: Frame<'_>,
-        events: &mut VecDeque<LinkEvent>,
-    ) {
-        let link = self.id;
-        match frame {
-            Frame::Observed(octets) => {
-                let address = to_address(octets);
-                // A liar may send any number of them.
-                if self.observed != Some(address) && now >= self.observed_rest {
-                    self.observed = Some(address);
-                    self.observed_rest = now.saturating_add(TAKEN_APART);
-                    events.push_back(LinkEvent::Observed { link, address });
-                }
-            }
-            Frame::Candidates(of) if self.candidates.on_frame(now, &of, &self.paths.ways) => {
-                let theirs = self.candidates.0.as_ref().and_then(|both| both.theirs.as_ref());
-                let Some(Theirs { mapping, addresses, .. }) = theirs else { return };
-                let (addresses, mapping) = (addresses.clone(), *mapping);
-                events.push_back(LinkEvent::Candidates { link, addresses, mapping });
-            }
-            Frame::CandidatesAck(number) => self.candidates.on_ack(number),
-            _ => {}
-        }
-    }
-
-    pub(super) fn write_candidates(&mut self, now: Duration, out: &mut Vec<u8>) {
-        if core::mem::take(&mut self.owed.observed) && !self.paths.ways.is_made_up(self.remote) {
-            Frame::Observed(&address(self.remote)).write(out);
-        }
-        let wait = self.wait();
-        self.candidates.poll(now, wait, out);
     }
 }

@@ -11,10 +11,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use super::path::CHALLENGE_LEN;
-use super::{Link, MAX_ANSWERS};
-use crate::event::Transmit;
-use crate::frame::Frame;
+use super::MAX_ANSWERS;
 use crate::kdf::Rng;
 use crate::source::source;
 use crate::way::{Way, Ways};
@@ -46,7 +43,7 @@ const SEARCH_STEP: Duration = Duration::from_millis(10);
 const PLACE: u64 = MAX_SEARCHED as u64 - 1;
 
 /// Bytes that are asked with at most, padding included.
-const MOST: usize = 128;
+pub(super) const MOST: usize = 128;
 
 /// How addresses are asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,7 +194,7 @@ impl Probes {
         let Self { asked, spent, .. } = self;
         for ask in asked.iter_mut().filter(|ask| ask.is_due(now)) {
             let (to, token) = (ask.to, ask.sent(now));
-            if matches!(ways.way(to), Way::Carried | Way::Relayed) || spent.takes(now, to) {
+            if ways.way(to) != Way::Direct || spent.takes(now, to) {
                 return Some(Question { to, answer: None, token: Some(token) });
             }
         }
@@ -240,15 +237,52 @@ impl Ask {
 }
 
 /// A datagram to an address where the link is not.
-struct Question {
-    to: SocketAddr,
-    answer: Option<u64>,
-    token: Option<u64>,
+pub(super) struct Question {
+    pub to: SocketAddr,
+    /// The token of a question from there.
+    pub answer: Option<u64>,
+    /// That of ours.
+    pub token: Option<u64>,
 }
 
 impl Reach {
     fn probes(&mut self) -> &mut Probes {
         self.0.get_or_insert_default()
+    }
+
+    /// Asks at these addresses, which the program has chosen; at how many of them.
+    pub(super) fn ask(&mut self, now: Duration, mut to: Vec<SocketAddr>, rng: &mut Rng) -> usize {
+        to.truncate(MAX_ASKED);
+        let probes = self.probes();
+        let count = probes.ask(now, &to, rng);
+        probes.last = to;
+        count
+    }
+
+    pub(super) fn search(&mut self, now: Duration, to: &[SocketAddr], rng: &mut Rng) -> usize {
+        self.probes().search(now, to, rng)
+    }
+
+    /// Answers a question there; `free`, without counting it. Whether that is possible.
+    pub(super) fn answer(&mut self, now: Duration, answer: (SocketAddr, u64), free: bool) -> bool {
+        let probes = self.probes();
+        let may = probes.answers.len() < MAX_ANSWERS && (free || probes.spent.takes(now, answer.0));
+        if may {
+            probes.answers.push_back(answer);
+        }
+        may
+    }
+
+    /// Asks where a question came from: what it went through is open now.
+    pub(super) fn ask_back(&mut self, now: Duration, from: SocketAddr, rng: &mut Rng) {
+        let probes = self.probes();
+        probes.ask(now, &[from], rng);
+        let asked = probes.asked.iter_mut().filter(|ask| ask.to == from);
+        asked.for_each(|ask| ask.next = ask.next.min(now));
+    }
+
+    pub(super) fn poll(&mut self, now: Duration, ways: &Ways) -> Option<Question> {
+        self.0.as_mut()?.poll(now, ways)
     }
 
     pub(super) fn on_response(&mut self, token: u64) -> Option<SocketAddr> {
@@ -279,7 +313,7 @@ impl Reach {
         self.0.as_ref()?.next_timeout()
     }
 
-    fn is_asked(&self, address: SocketAddr) -> bool {
+    pub(super) fn is_asked(&self, address: SocketAddr) -> bool {
         self.0.as_ref().is_some_and(|probes| {
             let searched = probes.search.iter().flat_map(|search| &search.asked);
             probes
@@ -289,78 +323,6 @@ impl Reach {
                 .chain(searched.map(|a| a.0))
                 .any(|to| to == address)
         })
-    }
-}
-
-impl Link {
-    /// Asks at these addresses whether the peer is there; how many of them it does ask.
-    pub(crate) fn probe(&mut self, now: Duration, to: &[SocketAddr], pace: Pace) -> usize {
-        let elsewhere = to.iter().copied().filter(|to| *to != self.remote);
-        match pace {
-            Pace::Each => {
-                let addresses: Vec<_> = elsewhere.take(MAX_ASKED).collect();
-                let probes = self.reach.probes();
-                let count = probes.ask(now, &addresses, &mut self.rng);
-                probes.last = addresses;
-                count
-            }
-            Pace::Search => {
-                let addresses: Vec<_> = elsewhere.filter(|to| self.may_be_searched(*to)).collect();
-                self.reach.probes().search(now, &addresses, &mut self.rng)
-            }
-        }
-    }
-
-    /// A port of the peer's address, whose symmetric NAT it has told of; or a socket of ours, where ours is one.
-    fn may_be_searched(&self, to: SocketAddr) -> bool {
-        let [ours, theirs] = self.candidates.symmetric();
-        match (ours, theirs) {
-            (Some(true), Some(false)) => {
-                self.paths.ways.is_made_up(to) && self.paths.ways.way(to) == Way::Direct
-            }
-            (Some(false), Some(true)) => {
-                self.paths.ways.may_be_told(to) && self.candidates.names(to.ip())
-            }
-            _ => false,
-        }
-    }
-
-    /// The peer asks us from somewhere else than the link is. Where it may be trusted to be there it is answered
-    /// there too (by the link's own way alone it would hear nothing if that has failed), and asked in turn.
-    pub(super) fn on_challenge_from(&mut self, now: Duration, from: SocketAddr, token: u64) {
-        let ways = self.paths.ways;
-        let named = ways.may_be_told(from) && self.candidates.names(from.ip());
-        if !(named || self.paths.is_proven(from) || self.reach.is_asked(from)) {
-            return;
-        }
-        let better = ways.way(from) < ways.way(self.remote) || self.paths.is_lost();
-        let proven = self.paths.is_proven(from);
-        let probes = self.reach.probes();
-        let free = proven || matches!(ways.way(from), Way::Carried | Way::Relayed);
-        if probes.answers.len() >= MAX_ANSWERS || !(free || probes.spent.takes(now, from)) {
-            return;
-        }
-        probes.answers.push_back((from, token));
-        if better {
-            probes.ask(now, &[from], &mut self.rng);
-            // It has been opened from there.
-            let asked = probes.asked.iter_mut().filter(|ask| ask.to == from);
-            asked.for_each(|ask| ask.next = ask.next.min(now));
-        }
-    }
-
-    pub(super) fn transmit_elsewhere(
-        &mut self,
-        now: Duration,
-        buf: &mut Vec<u8>,
-    ) -> Option<Transmit> {
-        let probes = self.reach.0.as_mut()?;
-        let Question { to, answer, token } = probes.poll(now, &self.paths.ways)?;
-        let size = self.padded(CHALLENGE_LEN).min(MOST);
-        Some(self.datagram(buf, to, size, |out| {
-            answer.into_iter().for_each(|token| Frame::PathResponse(token).write(out));
-            token.into_iter().for_each(|token| Frame::PathChallenge(token).write(out));
-        }))
     }
 }
 
