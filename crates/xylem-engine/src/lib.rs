@@ -40,9 +40,9 @@ pub use crate::faces::{Face, Limits, Transport, Trouble};
 use dispatch::Dispatch;
 pub use event::{EngineEvent, StreamEvent};
 use listening::Listener;
+pub use program::Program;
 use reaching::Reaching;
 pub use reaching::{RelayNews, RelayUse};
-pub use program::Program;
 use xylem_library::admission::Admission;
 use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, Peer, endpoint};
@@ -82,6 +82,8 @@ pub struct Engine {
     program: FaceId,
     /// Bytes of the program's own packets since encrypted links were flushed last.
     bytes_since_flush: usize,
+    /// What [`Engine::waker`] has given out.
+    waker: Option<Arc<Waker>>,
 }
 
 /// Everything but the forwarder, which calls back into it for each packet that leaves.
@@ -194,7 +196,7 @@ impl Engine {
             opened: Vec::new(),
             datagram: Vec::new(),
         };
-        let mut engine = Self { forwarder, net, program, bytes_since_flush: 0 };
+        let mut engine = Self { forwarder, net, program, bytes_since_flush: 0, waker: None };
         engine.tell_made_up();
         Ok(engine)
     }
@@ -291,10 +293,17 @@ impl Engine {
 
     /// Wakes the loop ([`Engine::run`]) from another thread.
     pub fn waker(&mut self) -> Result<Arc<Waker>, EngineError> {
+        // A poll may have one only.
+        if let Some(waker) = &self.waker {
+            return Ok(waker.clone());
+        }
         // No source has this token, so that waking is all that it does.
         let token = Token(self.net.next_token);
         self.net.next_token += 1;
-        Waker::new(self.net.poll.registry(), token).map(Arc::new).map_err(EngineError::Start)
+        let waker = Waker::new(self.net.poll.registry(), token).map(Arc::new);
+        let waker = waker.map_err(EngineError::Start)?;
+        self.waker = Some(waker.clone());
+        Ok(waker)
     }
 
     /// False if the forwarder has dropped it.

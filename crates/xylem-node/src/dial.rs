@@ -271,8 +271,7 @@ impl Dialler {
     /// forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {
         let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        self.found.contains_key(&face)
-            || peer.is_some_and(Peer::is_link)
+        self.found.contains_key(&face) || peer.is_some_and(Peer::is_link)
     }
 
     /// Whether somebody who was named is up, or may still come up.
@@ -325,6 +324,11 @@ impl Dialler {
     /// Peers that are up.
     pub(crate) fn count(&self) -> usize {
         self.up.len()
+    }
+
+    /// Of these, reached through a relay.
+    pub(crate) fn relayed(&self) -> usize {
+        self.up.values().filter(|at| matches!(at, FaceAddress::Relayed(_))).count()
     }
 
     /// The address of a face that is up.

@@ -13,6 +13,7 @@ use xylem_link::Level;
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
+use xylem_reach::kind::{Nat, Reach, Way};
 
 use crate::fetch::Tried;
 use crate::summary::GetSummary;
@@ -56,6 +57,17 @@ pub enum Event {
         addresses: Vec<Address>,
         /// Addresses of interfaces that are not named.
         left_out: Vec<LeftOut>,
+    },
+    /// How this share, or machine, is reached from elsewhere, as far as is known; said again when more is.
+    Reach(Standpoint),
+    /// The router maps the port at which links come in.
+    Mapped {
+        /// Where packets from outside are to be sent, as the router says.
+        at: SocketAddr,
+        /// How it was asked: PCP, NAT-PMP or UPnP.
+        by: String,
+        /// Whether tickets name it: those of before cannot.
+        in_tickets: bool,
     },
     /// A node or a share listens there.
     Listening {
@@ -156,6 +168,8 @@ pub enum Event {
         total: u64,
         /// Peers that are being asked.
         peers: usize,
+        /// Of these, reached through a relay.
+        relayed: usize,
     },
     /// What a fetch has verified is served to others from now on.
     Offering {
@@ -180,6 +194,33 @@ pub enum Event {
     /// Something happened with mail.
     #[serde(untagged)]
     Mail(MailEvent),
+}
+
+/// How others reach this machine.
+#[derive(Clone, Debug, Serialize)]
+pub struct Standpoint {
+    /// How, in one word.
+    #[serde(serialize_with = "json::text")]
+    pub way: Way,
+    /// Where, if that is one address.
+    pub at: Option<SocketAddr>,
+    /// Whether somebody from elsewhere has come that way.
+    pub proven: bool,
+    /// How over IPv4, where `at` is an IPv6 address.
+    #[serde(serialize_with = "json::some_text")]
+    pub over_ipv4: Option<Way>,
+    /// What stands between.
+    #[serde(serialize_with = "json::text")]
+    pub nat: Nat,
+    /// For people.
+    pub says: String,
+}
+
+impl From<Reach> for Event {
+    fn from(reach: Reach) -> Self {
+        let Reach { way, at, proven, over_ipv4, nat, .. } = reach;
+        Self::Reach(Standpoint { way, at, proven, over_ipv4, nat, says: reach.to_string() })
+    }
 }
 
 /// That a peer has fetched all of something, as the peer says.

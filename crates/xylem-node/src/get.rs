@@ -201,6 +201,7 @@ fn fetch_ticket(
         reused: tally.reused,
         peers: fetch.bytes_by_peer(),
         served: fetch.swarm().as_ref().map_or(0, Swarm::served),
+        ways: fetch.ways(),
         ..GetSummary::new(manifest.root)
     })
 }

@@ -14,9 +14,11 @@ mod summary;
 
 mod addresses;
 mod dial;
-mod register;
 mod reaching;
+mod register;
+mod router;
 mod shaping;
+mod standing;
 mod starts;
 
 mod peers;
@@ -36,8 +38,8 @@ mod share;
 mod verify;
 
 pub use clock::wall_clock;
-pub use event::{Event, Fetched};
-pub use fetch::{FetchError, Tried};
+pub use event::{Event, Fetched, Standpoint};
+pub use fetch::{FetchError, PeerWay, Tried, WayTaken};
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
@@ -58,3 +60,4 @@ pub use xylem_library::reachable::{
 };
 pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
 pub use xylem_mgmt::Carrier;
+pub use xylem_reach::kind::{Nat, Way};

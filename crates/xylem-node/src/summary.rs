@@ -7,6 +7,7 @@ use serde::Serialize;
 use xylem_hash::Hash;
 use xylem_library::json;
 
+use crate::fetch::PeerWay;
 use xylem_library::reachable::FaceAddress;
 
 /// Outcome of [`crate::get`].
@@ -38,6 +39,8 @@ pub struct GetSummary {
     pub peers: Vec<PeerBytes>,
     /// Bytes of content that others were sent meanwhile.
     pub served: u64,
+    /// How peers were reached.
+    pub ways: Vec<PeerWay>,
 }
 
 /// What came from one peer.
@@ -64,6 +67,7 @@ impl GetSummary {
             already_complete: false,
             peers: Vec::new(),
             served: 0,
+            ways: Vec::new(),
         }
     }
 }

@@ -462,6 +462,9 @@ fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failur
     if let Some(path) = summary.path.as_ref().filter(|_| whole) {
         out.sum_line(&summary.root.to_string(), path)?;
     }
+    for way in &summary.ways {
+        out.detail(&format!("Way to {way}"));
+    }
     let what = format!("{} in {}", bytes(summary.bytes), count(summary.files, "file"));
     let done = out.paint("32", "Verified");
     if summary.already_complete {

@@ -131,6 +131,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             listen: links(&args.listen)?,
             announce: args.announce,
             relays: relays.clone(),
+            map_port: true,
             certificate: None,
             plain: Vec::new(),
             prove: Prove::default(),

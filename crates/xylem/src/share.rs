@@ -143,6 +143,12 @@ pub(crate) struct ShareArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
+    /// Do not ask the router to map the port (PCP, NAT-PMP, UPnP), as is done where links come in on all
+    /// interfaces of a private network
+    #[arg(long, env = "XYLEM_NO_PORT_MAP", hide_env_values = true,
+          value_parser = FalseyValueParser::new())]
+    no_port_map: bool,
+
     /// PEM file with the certificate that TLS shows [default: one made up for this run]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -228,6 +234,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         listen: links(&args.listen)?,
         announce: args.announce,
         relays: args.relay.relays(common)?,
+        map_port: !args.no_port_map,
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
         prove: if args.answer_unproven { Prove::Nobody } else { Prove::default() },
@@ -304,6 +311,7 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (!args.listen.is_empty(), "--listen"),
         (!args.announce.is_empty(), "--announce"),
         (args.relay.given(), "--relay"),
+        (args.no_port_map, "--no-port-map"),
         (args.tls_cert.is_some(), "--tls-cert"),
         (args.plain || !args.plain_listen.is_empty(), "--plain"),
         (args.answer_unproven, "--answer-unproven"),

@@ -277,9 +277,7 @@ impl Engine {
             self.dial_relay_on(now, i);
             let relay = &self.net.reaching.relays[i];
             let over = match &relay.stage {
-                Stage::Dialling { links, taken, .. } => {
-                    links.is_empty() && *taken >= relay.ways()
-                }
+                Stage::Dialling { links, taken, .. } => links.is_empty() && *taken >= relay.ways(),
                 _ => false,
             };
             if over {

@@ -240,7 +240,12 @@ impl Receiver for Sink<'_> {
     fn progress(&mut self, bytes: u64, total: u64) {
         if self.told.elapsed() >= TICK {
             self.told = Instant::now();
-            (self.on_event)(Event::Progress { verified: bytes, total: total.max(bytes), peers: 1 });
+            (self.on_event)(Event::Progress {
+                verified: bytes,
+                total: total.max(bytes),
+                peers: 1,
+                relayed: 0,
+            });
         }
     }
 

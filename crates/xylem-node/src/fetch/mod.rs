@@ -5,10 +5,12 @@
 
 mod error;
 mod waiting;
+mod ways;
 mod work;
 
 pub use error::FetchError;
 pub use waiting::Tried;
+pub use ways::{PeerWay, WayTaken};
 
 use std::time::Duration;
 
@@ -81,8 +83,8 @@ impl Look<'_> {
         let now = self.engine.now();
         if now >= self.work.last_reported + TICK {
             self.work.last_reported = now;
-            let peers = self.work.dialler.count();
-            (self.on_event)(Event::Progress { verified, total, peers });
+            let (peers, relayed) = (self.work.dialler.count(), self.work.dialler.relayed());
+            (self.on_event)(Event::Progress { verified, total, peers, relayed });
         }
     }
 }
@@ -346,6 +348,11 @@ impl Fetch {
             swarm.count(&self.work.dialler.address(face_of(stats.peer)), stats.bytes);
         }
         swarm.bytes()
+    }
+
+    /// How peers were reached.
+    pub(crate) fn ways(&self) -> Vec<PeerWay> {
+        self.work.ways.all()
     }
 
     /// Says goodbye on every link.

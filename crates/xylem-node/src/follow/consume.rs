@@ -419,7 +419,7 @@ impl Follower {
         if now >= self.last_reported + TICK {
             self.last_reported = now;
             let verified = self.here.size();
-            on_event(Event::Progress { verified, total, peers: self.fetch.peers() });
+            on_event(Event::Progress { verified, total, peers: self.fetch.peers(), relayed: 0 });
         }
     }
 

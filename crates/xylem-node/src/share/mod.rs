@@ -4,9 +4,10 @@ mod listen;
 mod server;
 mod service;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_forward::{Config, Forwarder, Seed};
@@ -24,6 +25,7 @@ use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::reaching::tell_own_addresses;
 use crate::register::{RegisterError, Registrar};
+use crate::router::Router;
 pub(crate) use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
 use server::Server;
@@ -37,6 +39,9 @@ use xylem_library::publications::Content;
 use xylem_library::reachable::{FaceAddress, Peer, Relay};
 use xylem_library::{Blame, Error, Failure, Opening, Selection, Stop, disk};
 use xylem_library::{keys, record};
+
+/// So long a ticket waits for the router's answer; one that speaks PCP or NAT-PMP needs milliseconds.
+const MAPPED_WITHIN: Duration = Duration::from_millis(250);
 
 /// Why [`share`] ends early.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +95,8 @@ pub struct ShareOptions {
     pub listen: Vec<Peer>,
     /// Addresses that tickets name first: how this machine is reached from elsewhere.
     pub announce: Vec<Address>,
+    /// Whether the router is asked to map the port, where it is of all interfaces of a private network.
+    pub map_port: bool,
     /// Relays through which it is reached where its addresses are not; tickets name the first.
     pub relays: Vec<Relay>,
     /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
@@ -142,8 +149,9 @@ pub(crate) fn share_with(
     // The port that an earlier ticket names keeps that ticket good.
     let store = Store::open(disk(), &options.store)?;
     let port = options.paths.iter().find_map(|path| record::port(&store, path));
-    let (mut engine, at) = bind(options, port, &publisher)?;
-    let reachable = of_tickets(&at.announce, &at.listen).1;
+    let (mut engine, mut at) = bind(options, port, &publisher)?;
+    at.ask_router(&mut engine, options, MAPPED_WITHIN);
+    let reachable = of_tickets(&at.announced(), &at.listen).1;
     let mut server = Server::new(at, options, ends, events, on_event)?;
     server.register(&mut engine, &options.relays);
     for (path, content) in options.paths.iter().zip(contents) {
@@ -204,6 +212,9 @@ struct At {
     listen: Vec<SocketAddr>,
     announce: Vec<Address>,
     relay: Option<RelayAt>,
+    router: Option<Router>,
+    /// What the router mapped early enough for tickets to name it.
+    mapped: Option<SocketAddrV4>,
     plain: Vec<SocketAddr>,
     carriers: Vec<FaceAddress>,
     store: Store,
@@ -236,8 +247,21 @@ fn bind(
     let (vouch, publisher) = (publisher.vouch(&link_key), publisher.public());
     let named = options.name.is_some() || !plain.is_empty() || !options.via.is_empty();
     let relay = options.relays.first().map(|relay| relay.at.clone());
-    let at =
-        At { publisher, link_key, vouch, named, listen, announce, relay, plain, carriers, store };
+    let (router, mapped) = (None, None);
+    let at = At {
+        publisher,
+        link_key,
+        vouch,
+        named,
+        listen,
+        announce,
+        relay,
+        router,
+        mapped,
+        plain,
+        carriers,
+        store,
+    };
     Ok((engine, at))
 }
 
@@ -248,7 +272,26 @@ impl At {
             Address::Ip(address) => Some(*address),
             Address::Host(..) => None,
         });
-        tell_own_addresses(engine, announced);
+        let mapped = self.router.as_ref().and_then(|router| router.mapped);
+        let mapped = mapped.map(|mapped| SocketAddr::V4(mapped.external));
+        tell_own_addresses(engine, announced.chain(mapped));
+    }
+
+    /// Has the router map our port, and waits a moment for what it says.
+    fn ask_router(&mut self, engine: &mut Engine, options: &ShareOptions, wait: Duration) {
+        if options.map_port {
+            self.router = Router::ask(engine, &self.listen);
+        }
+        if let Some(router) = &mut self.router {
+            router.wait(wait);
+            self.mapped = router.mapped.map(|mapped| mapped.external);
+        }
+    }
+
+    /// What tickets name before the addresses of this machine.
+    fn announced(&self) -> Vec<Address> {
+        let mapped = self.mapped.map(|at| Address::Ip(at.into()));
+        self.announce.iter().cloned().chain(mapped).collect()
     }
 
     /// Writes down what is served here, and says it.
@@ -261,7 +304,7 @@ impl At {
             link_key: Some(self.link_key),
             size: Some(manifest.size),
             kind: Some(manifest.kind),
-            addresses: of_tickets(&self.announce, &self.listen).0,
+            addresses: of_tickets(&self.announced(), &self.listen).0,
             relay: self.relay.clone(),
         };
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");

@@ -14,6 +14,7 @@ use xylem_reach::relay::Name;
 
 use super::service::Command;
 use super::{At, ServiceSnapshot, ShareError, ShareOptions};
+use crate::addresses::advertised;
 use crate::clock::wall_clock;
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
@@ -21,6 +22,7 @@ use crate::peers::linked_at;
 use crate::reaching;
 use crate::register::Registrar;
 use crate::shaping;
+use crate::standing::Standing;
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::announcers::Announcers;
 use xylem_library::publications::{Content, PublicationId, Publications};
@@ -52,6 +54,8 @@ pub(super) struct Server<'a> {
     announcers: HashMap<PublicationId, Announcers>,
     /// The answer in hand; kept for its allocation.
     answer: Vec<u8>,
+    /// How this end is reached.
+    standing: Option<Standing>,
     /// Raised when what is shared has been fetched.
     ends: &'a Stop,
     /// Until when the last answers may leave, once it has been.
@@ -82,6 +86,7 @@ impl<'a> Server<'a> {
             mail_server: MailServer::open(&options.store, None)?,
             announcers: HashMap::new(),
             answer: Vec::new(),
+            standing: None,
             ends,
             last_answers: None,
             events,
@@ -94,6 +99,31 @@ impl<'a> Server<'a> {
         let At { publisher, vouch, .. } = self.at;
         let names = [Name { publisher, vouch }];
         reaching::register(engine, relays, &names, self.on_event);
+        self.at.tell_own_addresses(engine);
+        let (own, announced) = (advertised(&self.at.listen), !self.at.announce.is_empty());
+        self.standing = Some(Standing::new(engine.now(), own, announced, relays));
+        self.hear_router(engine, self.at.mapped.is_some());
+    }
+
+    /// Something may have come of the question to the router.
+    fn hear_router(&mut self, engine: &mut Engine, news: bool) {
+        let Some(router) = &mut self.at.router else { return };
+        if !router.poll() && !news {
+            return;
+        }
+        let mapped = router.mapped;
+        // What no ticket names is found by nobody, except by those who come through a relay.
+        let of_tickets = self.commands.is_some() || self.at.mapped.is_some();
+        if of_tickets {
+            self.at.mapped = mapped.map(|mapped| mapped.external);
+        }
+        if let Some(standing) = &mut self.standing {
+            standing.mapped(self.at.mapped);
+        }
+        if let Some(mapped) = mapped {
+            let (at, by) = (mapped.external.into(), mapped.by.to_string());
+            (self.on_event)(Event::Mapped { at, by, in_tickets: of_tickets });
+        }
         self.at.tell_own_addresses(engine);
     }
 
@@ -235,7 +265,10 @@ impl Program for Server<'_> {
                     (self.on_event)(Event::Moved { peer, to });
                 }
             }
-            EngineEvent::Relay { at, what, .. } => {
+            EngineEvent::Relay { relay, at, what } => {
+                if let Some(standing) = &mut self.standing {
+                    standing.heard(engine.now(), relay, at, &what);
+                }
                 self.at.tell_own_addresses(engine);
                 Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
             }
@@ -243,6 +276,9 @@ impl Program for Server<'_> {
             EngineEvent::FaceUp { face, peer } => {
                 for registrar in &mut self.registrars {
                     registrar.came_up(engine, face)?;
+                }
+                if let Some(standing) = &mut self.standing {
+                    standing.came(&peer);
                 }
                 self.peers.insert(face, peer.clone());
                 (self.on_event)(Event::PeerConnected { peer: peer.clone() });
@@ -277,6 +313,10 @@ impl Program for Server<'_> {
             }
         }
         self.events.try_iter().for_each(&mut *self.on_event);
+        self.hear_router(engine, false);
+        if let Some(said) = self.standing.as_mut().and_then(|standing| standing.poll(now)) {
+            (self.on_event)(said);
+        }
         Ok(())
     }
 
@@ -301,6 +341,7 @@ impl Program for Server<'_> {
     fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
         let registrars = self.registrars.iter().filter_map(Registrar::poll_timeout);
         let growers = self.publications.growing().filter_map(|grower| grower.poll_timeout());
-        registrars.chain(growers).min()
+        let standing = self.standing.as_ref().and_then(Standing::poll_timeout);
+        registrars.chain(growers).chain(standing).min()
     }
 }

@@ -8,7 +8,10 @@ use std::time::Duration;
 use xylem_library::reachable::{LeftOut, Unsuited};
 use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, FaceAddress, Fetched, GetSummary, PeerBytes, ShapeLevel, Tried};
+use xylem_node::{
+    Event, FaceAddress, Fetched, GetSummary, Nat, PeerBytes, PeerWay, ShapeLevel, Standpoint,
+    Tried, Way, WayTaken,
+};
 use xylem_object::ticket::Address;
 use xylem_object::{Kind, PublisherId, Ticket};
 use xylem_packet::Name;
@@ -76,6 +79,13 @@ fn events() -> Vec<Event> {
         already_complete: false,
         peers: vec![PeerBytes { peer: peer(), bytes: 1 }],
         served: 0,
+        ways: vec![PeerWay {
+            peer: peer(),
+            way: WayTaken::Direct,
+            relay: Some(address),
+            after: Duration::from_millis(20),
+            direct_after: Some(Duration::from_millis(30)),
+        }],
     };
     let (to, by, why) = ("n".to_owned(), "n".to_owned(), "w".to_owned());
     let library = [
@@ -152,7 +162,16 @@ fn events() -> Vec<Event> {
         Event::PeerGone { peer: peer(), why: "w".into() },
         Event::PeerMisbehaved { peer: peer(), what: "w".into() },
         Event::Found { name: "n".into(), directory: true, root, bytes: 1, files: 1 },
-        Event::Progress { verified: 1, total: 2, peers: 3 },
+        Event::Progress { verified: 1, total: 2, peers: 3, relayed: 1 },
+        Event::Mapped { at: address, by: "PCP".into(), in_tickets: true },
+        Event::Reach(Standpoint {
+            way: Way::Direct,
+            at: Some(address),
+            proven: false,
+            over_ipv4: Some(Way::Lan),
+            nat: Nat::None,
+            says: "w".into(),
+        }),
         Event::Offering {
             listen: vec![address],
             key: [1; 32],
@@ -179,7 +198,7 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared reachable listening registered peer_connected other_key unanswered shaped peer_gone peer_misbehaved found progress \
+        "shared reachable listening registered peer_connected other_key unanswered shaped peer_gone peer_misbehaved found progress mapped reach \
          offering done fetched hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched"
     );

@@ -26,7 +26,7 @@ use xylem_library::Stop;
 use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, Fetched};
+use xylem_node::{Event, Fetched, Standpoint, Way};
 
 /// Lines that `share` says around a QR code, the ticket's own among them.
 const AROUND_QR: usize = 14;
@@ -226,8 +226,8 @@ impl Out {
             Event::Library(LibraryEvent::Hashing { done, total }) => {
                 self.progress.update(Phase::Hashing, done, total, 0);
             }
-            Event::Progress { verified, total, peers } => {
-                self.progress.update(Phase::Fetching, verified, total, peers);
+            Event::Progress { verified, total, peers, relayed } => {
+                self.progress.update_from(verified, total, peers, relayed);
             }
             Event::Shared {
                 ticket,
@@ -342,6 +342,19 @@ impl Out {
                     }
                 };
                 self.note(&clean(&line));
+            }
+            Event::Reach(Standpoint { way, says, .. }) => {
+                let line = clean(&format!("Reach: {says}")).into_owned();
+                if way == Way::Here { self.detail(&line) } else { self.note(&line) }
+            }
+            Event::Mapped { at, by, in_tickets: true } => {
+                self.detail(&clean(&format!("the router maps {at} to here ({by})")));
+            }
+            Event::Mapped { at, by, .. } => {
+                let late = "too late for the ticket; share again, or add";
+                self.detail(&clean(&format!(
+                    "the router maps {at} to here ({by}), {late} --announce {at}"
+                )));
             }
             Event::Moved { peer, to } => {
                 self.detail(&clean(&format!("peer {peer} is reached at {to} from now on")));

@@ -53,6 +53,14 @@ impl Progress {
         self.shown && self.terminal
     }
 
+    /// `done` of `total` bytes (0 where unknown) have come from so many peers, of which some are `relayed`.
+    pub(crate) fn update_from(&mut self, done: u64, total: u64, peers: usize, relayed: usize) {
+        if let Some(work) = &mut self.work {
+            work.meter.relayed = relayed;
+        }
+        self.update(Phase::Fetching, done, total, peers);
+    }
+
     /// `done` of `total` bytes (0 where unknown) at this moment.
     pub(crate) fn update(&mut self, phase: Phase, done: u64, total: u64, peers: usize) {
         if !self.shown {
@@ -107,11 +115,13 @@ struct Meter {
     phase: Phase,
     /// Samples within [`WINDOW`], oldest first; the last one is the present.
     samples: VecDeque<(Instant, u64)>,
+    /// Peers that are reached through a relay.
+    relayed: usize,
 }
 
 impl Meter {
     fn new(phase: Phase) -> Self {
-        Self { phase, samples: VecDeque::new() }
+        Self { phase, samples: VecDeque::new(), relayed: 0 }
     }
 
     fn add(&mut self, now: Instant, done: u64) {
@@ -153,6 +163,11 @@ impl Meter {
         let mut speed = format!("{}, ETA {eta}", rate(size, time));
         if self.phase == Phase::Fetching {
             speed.push_str(&format!(", {}", count(peers as u64, "peer")));
+            match self.relayed {
+                0 => {}
+                n if n == peers => speed.push_str(" (relayed)"),
+                n => speed.push_str(&format!(" ({n} relayed)")),
+            }
         }
         speed
     }
@@ -175,6 +190,10 @@ mod tests {
         }
         assert_eq!(meter.so_far(20 * MIB), "14.00 MiB of 20.00 MiB verified (70 %)");
         assert_eq!(meter.speed(20 * MIB, 1), "1.00 MiB/s, ETA 6.00 s, 1 peer");
+        meter.relayed = 1;
+        assert_eq!(meter.speed(20 * MIB, 1), "1.00 MiB/s, ETA 6.00 s, 1 peer (relayed)");
+        assert_eq!(meter.speed(20 * MIB, 2), "1.00 MiB/s, ETA 6.00 s, 2 peers (1 relayed)");
+        meter.relayed = 0;
         // A stall: after the window the rate is nothing, and nobody knows how long.
         for second in 5..=30 {
             meter.add(start + Duration::from_secs(second), 14 * MIB);

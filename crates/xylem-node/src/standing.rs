@@ -1,0 +1,202 @@
+//! [`Standing`]: what a node learns of how it can be reached, until there is something to say of it
+//! (`xylem_reach::kind` judges).
+
+use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use xylem_engine::RelayNews;
+use xylem_library::reachable::{FaceAddress, Relay};
+use xylem_reach::kind::{AtRelay, Known, MAX_SEEN, Reach, Seen, is_global, judge};
+
+use crate::event::Event;
+
+/// What is known after so long is said; what comes later corrects it.
+const PATIENCE: Duration = Duration::from_millis(900);
+
+/// What is known, and what of it was said.
+pub(crate) struct Standing {
+    known: Known,
+    relays: Vec<([u8; 32], AtRelay)>,
+    said: Option<Reach>,
+    /// When to say something, whatever is still to come.
+    due: Duration,
+}
+
+impl Standing {
+    /// Of a node that listens at `own` addresses (those of interfaces) and is about to register with `relays`.
+    pub(crate) fn new(
+        now: Duration,
+        own: Vec<SocketAddr>,
+        announced: bool,
+        relays: &[Relay],
+    ) -> Self {
+        let relays: Vec<_> = relays.iter().map(|r| (r.at.key, AtRelay::Asked)).collect();
+        let due = if relays.is_empty() { now } else { now + PATIENCE };
+        let known = Known { own, announced, ..Known::default() };
+        let mut standing = Self { known, relays, said: None, due };
+        standing.weigh();
+        standing
+    }
+
+    /// What the router maps, as tickets have it.
+    pub(crate) fn mapped(&mut self, at: Option<SocketAddrV4>) {
+        self.known.mapped = at;
+    }
+
+    /// A relay, `at` that address, has told something.
+    pub(crate) fn heard(
+        &mut self,
+        now: Duration,
+        relay: [u8; 32],
+        at: SocketAddr,
+        what: &RelayNews,
+    ) {
+        let Some((_, state)) = self.relays.iter_mut().find(|(key, _)| *key == relay) else {
+            return;
+        };
+        match what {
+            RelayNews::Registered { over_tcp: true, .. } => *state = AtRelay::OverTcp,
+            RelayNews::Registered { .. } => *state = AtRelay::OverUdp,
+            RelayNews::Failed { .. } => *state = AtRelay::Failed,
+            // Over TCP it sees the connection, which says nothing of UDP.
+            RelayNews::Observed { .. } if *state == AtRelay::OverTcp => {}
+            RelayNews::Observed { address, by_second } => {
+                // Its two ports are two observers.
+                let by = SocketAddr::new(at.ip(), at.port() ^ u16::from(*by_second));
+                self.known.seen.retain(|seen| seen.by != by);
+                self.known.seen.truncate(MAX_SEEN - 1);
+                self.known.seen.push(Seen { by, at: *address });
+            }
+        }
+        self.weigh();
+        // Whether its second port sees the same is known a moment later.
+        let settled = |(_, state): &([u8; 32], AtRelay)| match state {
+            AtRelay::OverUdp => self.known.seen.iter().filter(|s| s.by.ip() == at.ip()).count() > 1,
+            state => *state != AtRelay::Asked,
+        };
+        if self.relays.iter().all(settled) {
+            self.due = self.due.min(now);
+        }
+    }
+
+    /// Somebody's link came in.
+    pub(crate) fn came(&mut self, peer: &FaceAddress) {
+        let FaceAddress::Link(from) = peer else { return };
+        let near = |own: &SocketAddr| same_network(own.ip(), from.ip());
+        self.known.reached |= is_global(from.ip()) && !self.known.own.iter().any(near);
+    }
+
+    /// The best of the relays.
+    fn weigh(&mut self) {
+        let of = |state| self.relays.iter().any(|(_, s)| *s == state);
+        let ranks = [AtRelay::OverUdp, AtRelay::OverTcp, AtRelay::Asked, AtRelay::Failed];
+        self.known.relay = ranks.into_iter().find(|state| of(*state)).unwrap_or_default();
+    }
+
+    /// What is to be said now, if it is time and there is something new.
+    pub(crate) fn poll(&mut self, now: Duration) -> Option<Event> {
+        if now < self.due {
+            return None;
+        }
+        let reach = judge(&self.known);
+        let differs = |said: Reach| {
+            (said.way, said.proven, said.nat, said.at, said.over_ipv4)
+                != (reach.way, reach.proven, reach.nat, reach.at, reach.over_ipv4)
+        };
+        if self.said.is_some_and(|said| !differs(said)) {
+            return None;
+        }
+        self.said = Some(reach);
+        Some(reach.into())
+    }
+
+    /// When [`Standing::poll`] has something to say, whatever comes.
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+        self.said.is_none().then_some(self.due)
+    }
+}
+
+/// Whether two addresses are likely to be of one network, on which no firewall stands between them.
+fn same_network(one: IpAddr, other: IpAddr) -> bool {
+    match (one.to_canonical(), other.to_canonical()) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => one.octets()[..3] == other.octets()[..3],
+        (IpAddr::V6(one), IpAddr::V6(other)) => one.octets()[..8] == other.octets()[..8],
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xylem_reach::kind::{Nat, Way};
+
+    const KEY: [u8; 32] = [5; 32];
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn standing(own: &str) -> Standing {
+        let named = format!("{}@203.0.113.1:7348", "05".repeat(32));
+        Standing::new(Duration::ZERO, vec![at(own)], false, &[named.parse().unwrap()])
+    }
+
+    fn said(event: Option<Event>) -> Option<(Way, Nat, bool)> {
+        let Event::Reach(said) = event? else { panic!("it is about reach") };
+        Some((said.way, said.nat, said.proven))
+    }
+
+    const REGISTERED: RelayNews = RelayNews::Registered { code: None, over_tcp: false };
+
+    fn observed(address: &str, by_second: bool) -> RelayNews {
+        RelayNews::Observed { address: at(address), by_second }
+    }
+
+    #[test]
+    fn it_is_said_once_all_is_known_and_again_only_if_it_changes() {
+        let mut it = standing("192.168.1.7:7348");
+        let relay = at("203.0.113.1:7348");
+        let ms = Duration::from_millis;
+        assert_eq!((said(it.poll(ms(10))), it.poll_timeout()), (None, Some(PATIENCE)));
+        it.heard(ms(20), KEY, relay, &REGISTERED);
+        it.heard(ms(20), KEY, relay, &observed("198.51.100.9:40000", false));
+        assert_eq!(said(it.poll(ms(21))), None, "the second port is still to come");
+        it.heard(ms(40), KEY, relay, &observed("198.51.100.9:40000", true));
+        assert_eq!(said(it.poll(ms(40))), Some((Way::Punched, Nat::Cone, false)));
+        assert_eq!((said(it.poll(ms(50))), it.poll_timeout()), (None, None));
+        it.heard(ms(60), KEY, relay, &observed("198.51.100.9:40000", true));
+        assert_eq!(said(it.poll(ms(60))), None);
+        it.heard(ms(99), KEY, relay, &observed("198.51.100.9:50000", true));
+        assert_eq!(said(it.poll(ms(99))), Some((Way::PunchedOrRelayed, Nat::Symmetric, false)));
+    }
+
+    #[test]
+    fn within_a_second_something_is_said() {
+        let mut it = standing("192.168.1.7:7348");
+        assert_eq!(said(it.poll(PATIENCE)), Some((Way::Lan, Nat::Unknown, false)));
+        let late = Duration::from_secs(3);
+        let over_tcp = RelayNews::Registered { code: None, over_tcp: true };
+        it.heard(late, KEY, at("203.0.113.1:443"), &over_tcp);
+        assert_eq!(said(it.poll(late)), Some((Way::Relayed, Nat::Unknown, false)));
+        // What the relay sees of the connection is no UDP.
+        let seen = observed("192.168.1.7:7348", false);
+        it.heard(late, KEY, at("203.0.113.1:443"), &seen);
+        assert_eq!(said(it.poll(late)), None);
+        let failed = RelayNews::Failed { why: "gone".into() };
+        it.heard(late, KEY, at("203.0.113.1:443"), &failed);
+        assert_eq!(said(it.poll(late)), Some((Way::Lan, Nat::Unknown, false)));
+    }
+
+    #[test]
+    fn who_comes_from_elsewhere_proves_it() {
+        let mut it = Standing::new(Duration::ZERO, vec![at("198.51.100.7:7348")], false, &[]);
+        assert_eq!(said(it.poll(Duration::ZERO)), Some((Way::Direct, Nat::Unknown, false)));
+        let near =
+            ["127.0.0.1:9", "198.51.100.9:9", "192.168.1.1:9"].map(at).map(FaceAddress::Link);
+        near.iter().for_each(|peer| it.came(peer));
+        it.came(&FaceAddress::Relayed(at("203.0.113.1:7348")));
+        assert_eq!(said(it.poll(Duration::ZERO)), None);
+        it.came(&FaceAddress::Link(at("203.0.113.77:9")));
+        assert_eq!(said(it.poll(Duration::ZERO)), Some((Way::Direct, Nat::Unknown, true)));
+    }
+}

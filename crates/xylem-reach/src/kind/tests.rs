@@ -1,0 +1,243 @@
+use super::*;
+use proptest::prelude::*;
+
+const LAN: &str = "192.168.1.7:7348";
+const OWN: &str = "198.51.100.7:7348";
+const OWN_V6: &str = "[2001:db8::7]:7348";
+/// The same relay's two ports, and another observer.
+const ONE: &str = "203.0.113.1:7348";
+const TWO: &str = "203.0.113.1:7349";
+const OTHER: &str = "203.0.113.2:7348";
+
+fn at(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn known(own: &[&str], seen: &[(&str, &str)], relay: AtRelay) -> Known {
+    let seen = seen.iter().map(|(by, seen)| Seen { by: at(by), at: at(seen) }).collect();
+    Known { own: own.iter().map(|own| at(own)).collect(), seen, relay, ..Known::default() }
+}
+
+fn mapped(known: Known, external: &str) -> Known {
+    Known { mapped: Some(external.parse().unwrap()), ..known }
+}
+
+/// What is said is what is known, and no more.
+#[test]
+fn each_situation_has_its_words() {
+    use AtRelay::{Asked, Failed, None as Alone, OverTcp, OverUdp};
+    let behind = |seen: &[(&str, &str)], relay| known(&[LAN], seen, relay);
+    let table = [
+        (
+            known(&[OWN], &[], Alone),
+            Nat::Unknown,
+            "directly at 198.51.100.7:7348, unless a firewall drops UDP",
+        ),
+        (
+            known(&[OWN, LAN], &[(ONE, OWN)], OverUdp),
+            Nat::None,
+            "directly at 198.51.100.7:7348, unless a firewall drops UDP, else through the relay",
+        ),
+        (
+            Known { reached: true, ..known(&[OWN], &[], Alone) },
+            Nat::Unknown,
+            "directly from anywhere at 198.51.100.7:7348",
+        ),
+        (
+            behind(&[], Alone),
+            Nat::Unknown,
+            "this LAN only: name a relay (--relay) or forward UDP 7348",
+        ),
+        (
+            behind(&[], Asked),
+            Nat::Unknown,
+            "this LAN only: name a relay (--relay) or forward UDP 7348",
+        ),
+        (
+            behind(&[], Failed),
+            Nat::Unknown,
+            "this LAN only: name a relay (--relay) or forward UDP 7348",
+        ),
+        (
+            behind(&[(ONE, "203.0.113.50:40001")], OverUdp),
+            Nat::Some,
+            "behind a NAT, by hole punching, else through the relay",
+        ),
+        (
+            behind(&[(ONE, "203.0.113.50:40001"), (TWO, "203.0.113.50:40001")], OverUdp),
+            Nat::Cone,
+            "behind a NAT, by hole punching, else through the relay",
+        ),
+        (
+            behind(&[(ONE, "203.0.113.50:40001"), (TWO, "203.0.113.50:9")], OverUdp),
+            Nat::Symmetric,
+            "behind a NAT that gives each peer another port: by hole punching where the other side's does not, \
+          else through the relay",
+        ),
+        (
+            behind(&[(ONE, "203.0.113.50:1"), (OTHER, "203.0.113.51:1")], OverUdp),
+            Nat::Symmetric,
+            "behind a NAT that gives each peer another port: by hole punching where the other side's does not, \
+          else through the relay",
+        ),
+        (behind(&[], OverTcp), Nat::Unknown, "through the relay only, as UDP to it stays silent"),
+        (known(&["127.0.0.1:7348"], &[], Alone), Nat::Unknown, "this machine only"),
+        (
+            mapped(behind(&[], Alone), "203.0.113.50:7348"),
+            Nat::Unknown,
+            "directly by the port that the router maps at 203.0.113.50:7348",
+        ),
+        // Others see the same router, at another port.
+        (
+            mapped(behind(&[(ONE, "203.0.113.50:40001")], OverUdp), "203.0.113.50:7348"),
+            Nat::Some,
+            "directly by the port that the router maps at 203.0.113.50:7348, else through the relay",
+        ),
+        // Others see somebody else: the router is behind a NAT itself.
+        (
+            mapped(behind(&[(ONE, "203.0.113.99:40001")], OverUdp), "203.0.113.50:7348"),
+            Nat::Some,
+            "behind a NAT, by hole punching, else through the relay",
+        ),
+        (
+            mapped(behind(&[], Alone), "100.64.3.1:7348"),
+            Nat::Unknown,
+            "this LAN only: name a relay (--relay) or forward UDP 7348",
+        ),
+        (
+            Known { announced: true, ..behind(&[], Alone) },
+            Nat::Unknown,
+            "as announced, which nobody has checked",
+        ),
+        (
+            Known { announced: true, reached: true, ..behind(&[], Alone) },
+            Nat::Unknown,
+            "directly, as announced",
+        ),
+        // A provider's own NAT: the address on the interface is nobody's elsewhere.
+        (
+            known(&["100.72.0.9:7348"], &[], Alone),
+            Nat::Unknown,
+            "this LAN only: name a relay (--relay) or forward UDP 7348",
+        ),
+        // What looks like an address of its own is not what others see (NAT of a data centre).
+        (
+            known(&[OWN], &[(ONE, "203.0.113.50:7348")], OverUdp),
+            Nat::Some,
+            "behind a NAT, by hole punching, else through the relay",
+        ),
+        (
+            known(&[LAN, OWN_V6], &[], Alone),
+            Nat::Unknown,
+            "directly at [2001:db8::7]:7348, unless a firewall drops UDP; over IPv4: this LAN only: name a relay \
+          (--relay) or forward UDP 7348",
+        ),
+        (
+            known(&[LAN, OWN_V6], &[(ONE, "203.0.113.50:1")], OverUdp),
+            Nat::Some,
+            "directly at [2001:db8::7]:7348, unless a firewall drops UDP, else through the relay; over IPv4: behind a NAT, \
+          by hole punching, else through the relay",
+        ),
+        (
+            known(&[OWN_V6], &[], Alone),
+            Nat::Unknown,
+            "directly at [2001:db8::7]:7348, unless a firewall drops UDP",
+        ),
+        // Somebody on the same LAN sees what everybody there sees.
+        (
+            behind(&[("192.168.1.9:7348", LAN)], Alone),
+            Nat::Unknown,
+            "this LAN only: name a relay (--relay) or forward UDP 7348",
+        ),
+    ];
+    for (known, nat, says) in table {
+        let reach = judge(&known);
+        assert_eq!((reach.to_string().as_str(), reach.nat), (says, nat), "{known:?}");
+    }
+}
+
+#[test]
+fn a_router_behind_another_is_noticed() {
+    let behind = known(&[LAN], &[(ONE, "203.0.113.99:40001")], AtRelay::OverUdp);
+    assert!(judge(&mapped(behind.clone(), "203.0.113.50:7348")).second_nat);
+    assert!(judge(&mapped(behind.clone(), "10.0.0.5:7348")).second_nat);
+    assert!(!judge(&mapped(behind.clone(), "203.0.113.99:7348")).second_nat);
+    assert!(!judge(&behind).second_nat);
+}
+
+fn any_ip() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        any::<IpAddr>(),
+        (0..4u8).prop_map(|n| IpAddr::from([198, 51, 100, n])),
+        (0..4u8).prop_map(|n| IpAddr::from([192, 168, 1, n])),
+    ]
+}
+
+fn any_address() -> impl Strategy<Value = SocketAddr> {
+    (any_ip(), prop_oneof![Just(7348u16), any::<u16>()]).prop_map(SocketAddr::from)
+}
+
+prop_compose! {
+    fn any_known()(
+        own in prop::collection::vec(any_address(), 0..6),
+        seen in prop::collection::vec((any_address(), any_address()), 0..6),
+        mapped in prop::option::of((any::<Ipv4Addr>(), any::<u16>())),
+        relay in prop::sample::select(&[
+            AtRelay::None, AtRelay::Asked, AtRelay::OverUdp, AtRelay::OverTcp, AtRelay::Failed,
+        ][..]),
+        (announced, reached) in any::<(bool, bool)>(),
+    ) -> Known {
+        let seen = seen.into_iter().map(|(by, at)| Seen { by, at }).collect();
+        let mapped = mapped.map(|(ip, port)| SocketAddrV4::new(ip, port));
+        Known { own, seen, mapped, relay, announced, reached }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Nobody is promised a way that nothing speaks for.
+    #[test]
+    fn nothing_is_promised_on_a_guess(known in any_known()) {
+        let reach = judge(&known);
+        let has_relay = matches!(known.relay, AtRelay::OverUdp | AtRelay::OverTcp);
+        let says = reach.to_string();
+        prop_assert!(!says.contains('\n') && !says.is_empty());
+        prop_assert_eq!(reach.relay, has_relay);
+        prop_assert!(known.reached || !says.contains("from anywhere"));
+        prop_assert!(has_relay || !says.contains("through the relay"));
+        match reach.way {
+            Way::Direct => {
+                let at = reach.at.unwrap();
+                prop_assert!(known.own.contains(&at) && is_global(at.ip()));
+                // Nobody who sees us from elsewhere sees something else alone.
+                let of_family = known.seen.iter().filter(|s| s.at.is_ipv4() == at.is_ipv4());
+                let mut of_family = of_family.filter(|s| is_global(s.at.ip())).peekable();
+                prop_assert!(of_family.peek().is_none() || of_family.all(|s| known.own.contains(&s.at))
+                    || reach.nat != Nat::None || at.is_ipv6());
+            }
+            Way::Mapped => prop_assert_eq!(reach.at, known.mapped.map(SocketAddr::V4)),
+            Way::Announced => prop_assert!(known.announced),
+            Way::Relayed => prop_assert_eq!(known.relay, AtRelay::OverTcp),
+            Way::Punched | Way::PunchedOrRelayed => prop_assert_eq!(known.relay, AtRelay::OverUdp),
+            Way::Lan | Way::Here => prop_assert!(!has_relay && !known.announced),
+        }
+    }
+
+    /// The order in which things become known does not matter, and one relay more makes it no worse.
+    #[test]
+    fn what_is_said_does_not_hang_on_the_order(known in any_known(), by in 0usize..6) {
+        let mut turned = known.clone();
+        if !turned.seen.is_empty() {
+            let by = by % turned.seen.len();
+            turned.seen.rotate_left(by);
+        }
+        let without_twins = known.seen.iter().all(|a| known.seen.iter().filter(|b| b.by == a.by).count() == 1);
+        if without_twins {
+            prop_assert_eq!(judge(&turned).nat, judge(&known).nat);
+            prop_assert_eq!(judge(&turned).way, judge(&known).way);
+        }
+        let more = Known { relay: AtRelay::OverUdp, ..known.clone() };
+        prop_assert!(known.relay == AtRelay::OverTcp || judge(&more).way >= judge(&known).way);
+    }
+}
