@@ -20,6 +20,7 @@ mod shaping;
 mod peers;
 
 pub mod client;
+pub mod code;
 pub mod mail;
 
 mod fetch;

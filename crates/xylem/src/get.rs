@@ -1,6 +1,7 @@
 //! `xylem get TICKET`: fetch, verified piece by piece.
 
 use crate::cli::Common;
+use crate::code;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Out, not_with_json};
@@ -9,7 +10,7 @@ use crate::share::resolve;
 use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
 use crate::trusting::TrustArgs;
-use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds, parse_ticket};
+use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds, read_text};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
 use xylem_node::client::Believe;
 use xylem_node::client::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
 use xylem_node::{Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
-use xylem_object::Ticket;
+use xylem_object::{Ticket, TicketError};
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
 ///
@@ -32,6 +33,7 @@ use xylem_object::Ticket;
 #[command(after_help = concat!(
     "Examples:
   xylem get xylem:...                          into this directory, under its own name
+  xylem get 7-alpha-cobra-violin --from 192.0.2.7:7348   what `share --code` shows there
   xylem get @ticket.txt -o films/              a ticket from a file, into that directory
   xylem get xylem:... -o - | tar x             a .tar that was shared, as its verified bytes come
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
@@ -54,12 +56,14 @@ use xylem_object::Ticket;
     exit_help!()
 ))]
 pub(crate) struct GetArgs {
-    /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; @FILE or - for one in
-    /// a file or on standard input; or an NDN name (/alice/film)
+    /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; or the code that
+    /// `xylem share --code` shows (7-alpha-cobra-violin), as it was said; @FILE or - for one in a file
+    /// or on standard input; or an NDN name (/alice/film)
     ///
     /// Whoever has a ticket can fetch, and other users of this machine may see a command's
-    /// arguments: they do not see what @FILE or - stand for.
-    #[arg(value_name = "TICKET|NAME", required = true, num_args = 1..)]
+    /// arguments: they do not see what @FILE or - stand for. A code is good for one fetch within ten
+    /// minutes, and over when this has begun.
+    #[arg(value_name = "TICKET|CODE|NAME", required = true, num_args = 1..)]
     ticket: Vec<String>,
 
     /// Where the result goes: a file; a directory that exists or ends in / (made if it is missing),
@@ -246,7 +250,29 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // Whoever has no place for anything is told so first, whatever the ticket says.
     common.store()?;
     let from = peers(&args.from)?;
-    by_ticket(parse_ticket(&ticket)?, from, &args, output, &stop, common, out)
+    let text = read_text(&ticket)?;
+    if code::looks_like_code(&text) {
+        let (ticket, from) = by_code(&text, from, args.timeout, &stop, out)?;
+        return by_ticket(ticket, from, &args, output, &stop, common, out);
+    }
+    let ticket = text.parse().map_err(|e: TicketError| Failure::new(Exit::Usage, e.to_string()))?;
+    by_ticket(ticket, from, &args, output, &stop, common, out)
+}
+
+/// The ticket that a code stands for; who showed it is asked by the key that it has proven.
+fn by_code(
+    text: &str,
+    from: Vec<Peer>,
+    give_up: Duration,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<(Ticket, Vec<Peer>), Failure> {
+    let told = code::redeem(text, from.clone(), give_up, stop, out)?;
+    let other = "that code stands for a card: give it to `xylem send FILE CODE`";
+    let ticket = code::read(&told, other)?;
+    let is_it = |peer: &Peer| peer.link_address() == told.from.link_address();
+    let from = from.into_iter().map(|peer| if is_it(&peer) { told.from.clone() } else { peer });
+    Ok((ticket, from.collect()))
 }
 
 fn by_ticket(

@@ -1,6 +1,7 @@
 //! Values that flags take: addresses to listen at, byte counts, ranges, seconds. Peers are
 //! `xylem-node`'s [`xylem_node::PeerUri`].
 
+use crate::code::looks_like_code;
 use crate::exit::{Exit, Failure};
 use std::borrow::Cow;
 use std::fs::File;
@@ -86,6 +87,12 @@ fn cannot_listen(why: String) -> Failure {
 
 /// A ticket from what was pasted; from a file, `@FILE`; or from standard input, `-`.
 pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Failure> {
+    let text = read_text(text)?;
+    text.parse().map_err(|e: TicketError| Failure::new(Exit::Usage, e.to_string()))
+}
+
+/// What was pasted; or what is in a file, `@FILE`; or on standard input, `-`: a ticket or a code.
+pub(crate) fn read_text(text: &str) -> Result<Cow<'_, str>, Failure> {
     let from = match text.trim().strip_prefix('@') {
         Some(path) => Some((File::open(path).map(|file| Box::new(file) as Box<dyn Read>), path)),
         None if text == "-" => Some((Ok(Box::new(stdin()) as Box<dyn Read>), "standard input")),
@@ -99,8 +106,7 @@ pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Failure> {
         read.map(|_| String::from_utf8_lossy(&text).into_owned())
             .map_err(|e| Failure::new(Exit::Usage, wrong(e)))
     });
-    let text = read.transpose()?.map_or(Cow::Borrowed(text), Cow::Owned);
-    text.parse().map_err(|e: TicketError| Failure::new(Exit::Usage, e.to_string()))
+    Ok(read.transpose()?.map_or(Cow::Borrowed(text), Cow::Owned))
 }
 
 /// Whether this is meant to be a ticket, and not a path, a name or an address. Standard input is not, as
@@ -114,6 +120,8 @@ pub(crate) fn is_ticket(text: &str) -> bool {
 /// A ticket that was pasted without quotes and came apart at its blanks; one word is what it is.
 pub(crate) fn joined(words: &[String]) -> Result<String, Failure> {
     match words {
+        // A code that was said has blanks for hyphens.
+        words if looks_like_code(&words.join("-")) => Ok(words.join("-")),
         [first, _, ..] if !is_ticket(first) => {
             Err(Failure::new(Exit::Usage, "give one ticket or name"))
         }

@@ -222,6 +222,12 @@ impl<K: Copy + PartialEq> Offer<K> {
         self.tries.iter().any(|one| one.id == id && !matches!(one.state, State::Handed))
     }
 
+    /// Whether a stream is one whose end matters.
+    #[must_use]
+    pub fn knows(&self, id: K) -> bool {
+        self.tries.iter().any(|one| one.id == id)
+    }
+
     /// What happened.
     pub fn poll_event(&mut self) -> Option<OfferEvent> {
         self.events.pop_front()

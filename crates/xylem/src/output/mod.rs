@@ -17,6 +17,7 @@ pub(crate) use documented::assert_documented;
 pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};
+use crate::code;
 use crate::exit::{Exit, Failure};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -395,6 +396,10 @@ impl Out {
                 let at = listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 self.detail(&format!("what is verified is served to others at {at}"));
             }
+            Event::Code(event) => match code::line(&event) {
+                (line, true) => self.warn(&line),
+                (line, false) => self.note(&line),
+            },
             Event::Mail(event) => self.mail(&event),
             other => self.detail(&clean(&format!("{other:?}"))),
         }
