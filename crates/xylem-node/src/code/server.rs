@@ -80,7 +80,8 @@ impl CodeServer {
             StreamEvent::Readable | StreamEvent::Writable => {}
         }
         self.read(engine, id);
-        self.send(engine, id);
+        self.send(engine);
+        self.write(engine, id);
         true
     }
 
@@ -101,6 +102,7 @@ impl CodeServer {
             on_event(Event::Code(shown));
         }
         self.offer.handle_timeout(now);
+        self.send(engine);
         while let Some(event) = self.offer.poll_event() {
             match event {
                 OfferEvent::Wrong { left } => on_event(Event::Code(CodeEvent::Wrong { left })),
@@ -134,12 +136,11 @@ impl CodeServer {
         }
     }
 
-    fn send(&mut self, engine: &mut Engine, id: Id) {
+    fn send(&mut self, engine: &mut Engine) {
         while let Some((id, bytes)) = self.offer.poll_transmit() {
             self.later.entry(id).or_default().extend(bytes);
             self.write(engine, id);
         }
-        self.write(engine, id);
     }
 
     fn write(&mut self, engine: &mut Engine, id: Id) {

@@ -121,15 +121,15 @@ impl<K: Copy + PartialEq> Offer<K> {
         self.over
     }
 
-    /// A peer that has proven this key has opened a stream. Another try of the same peer ends.
+    /// A peer that has proven this key has opened a stream. Another try of the same peer gives way, or where there are
+    /// too many the oldest.
     pub fn opened(&mut self, now: Duration, id: K, peer: PeerKey) {
-        let busy = |one: &Try<K>| one.peer == peer && !matches!(one.state, State::Handed);
-        self.tries.retain(|one| !busy(one));
-        if self.tries.len() >= MAX_TRIES
-            && let Some(oldest) =
-                self.tries.iter().position(|one| !matches!(one.state, State::Handed))
-        {
-            self.tries.remove(oldest);
+        let waits = |one: &Try<K>| !matches!(one.state, State::Handed);
+        let twin = self.tries.iter().position(|one| one.peer == peer && waits(one));
+        let full = self.tries.len() >= MAX_TRIES;
+        let oldest = || self.tries.iter().position(waits).filter(|_| full);
+        if let Some(gone) = twin.or_else(oldest).and_then(|at| self.tries.remove(at)) {
+            self.refuse(gone.id, Refused::Busy);
         }
         if self.tries.len() >= MAX_TRIES {
             return self.refuse(id, Refused::Busy);
@@ -243,7 +243,15 @@ impl<K: Copy + PartialEq> Offer<K> {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Duration) {
-        self.tries.retain(|one| one.since.saturating_add(PATIENCE) > now);
+        while let Some(at) =
+            self.tries.iter().position(|one| one.since.saturating_add(PATIENCE) <= now)
+        {
+            if let Some(gone) =
+                self.tries.remove(at).filter(|one| !matches!(one.state, State::Handed))
+            {
+                self.refuse(gone.id, Refused::Busy);
+            }
+        }
         if now < self.expires || self.forgotten {
             return;
         }
