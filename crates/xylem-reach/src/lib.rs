@@ -2,3 +2,5 @@
 //! two people with a short code say to each other over it. No socket, no clock (docs/spec/reach.md).
 
 pub mod code;
+pub mod names;
+pub mod relay;

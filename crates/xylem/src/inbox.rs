@@ -6,6 +6,7 @@ use crate::exit::{Exit, Failure, exit_help};
 use crate::get::{AcceptArgs, accept, peers};
 use crate::output::Out;
 use crate::output::text::{bytes, clean};
+use crate::relays::RelayArgs;
 use crate::share::resolve;
 use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
@@ -20,7 +21,7 @@ use xylem_node::code::Over;
 use xylem_node::mail::{
     Inbox, MailEvent, Message, MessageContent, Person, Reach, listen, show_card,
 };
-use xylem_node::{Event, LINK_PORT, PeerUri};
+use xylem_node::{Event, LINK_PORT, PeerUri, Relay};
 
 /// How long the sender may take to hear that its file has been fetched.
 const TELL: Reach = Reach::within(Duration::from_secs(3));
@@ -57,6 +58,9 @@ pub(crate) struct InboxArgs {
     /// another: `xylem send FILE CODE` sends to you. It is good once, for ten minutes
     #[arg(long, requires = "listen")]
     code: bool,
+
+    #[command(flatten)]
+    relay: RelayArgs,
 
     /// Fetch what waits at this node: [KEY@]HOST:PORT
     #[arg(long, value_name = "NODE", conflicts_with = "listen")]
@@ -124,11 +128,11 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         let stop = stop::on_signals()?;
         out.ends_with(&stop);
         let at = resolve(&args.listen)?;
-        let open = args.answer.accept_open;
+        let (open, relays) = (args.answer.accept_open, args.relay.relays(common)?);
         let mut tell = |event| out.event(event);
         let listened = match args.code {
-            true => show_card(&store, &at, (open, true), &stop, &mut tell).map(drop),
-            false => listen(&store, &at, open, &stop, &mut tell),
+            true => show_card(&store, &at, &relays, (open, true), &stop, &mut tell).map(drop),
+            false => listen(&store, &at, &relays, open, &stop, &mut tell),
         };
         out.take_broken()?;
         listened?;
@@ -154,7 +158,7 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         }
         Some(InboxCommand::List) => return list(&inbox, &store, out),
         Some(InboxCommand::Card { at, code: true }) => {
-            return card_by_code(&store, &resolve(&at)?, out);
+            return card_by_code(&store, &resolve(&at)?, &args.relay.relays(common)?, out);
         }
         Some(InboxCommand::Card { at, code: false }) => {
             let mut at = resolve(&at)?;
@@ -197,10 +201,15 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
 }
 
 /// Shows the card by a code until that has ended.
-fn card_by_code(store: &Path, at: &[SocketAddr], out: &mut Out) -> Result<Exit, Failure> {
+fn card_by_code(
+    store: &Path,
+    at: &[SocketAddr],
+    relays: &[Relay],
+    out: &mut Out,
+) -> Result<Exit, Failure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let shown = show_card(store, at, (false, false), &stop, &mut |event| out.event(event));
+    let shown = show_card(store, at, relays, (false, false), &stop, &mut |event| out.event(event));
     out.take_broken()?;
     match shown? {
         Some(Over::Used) => Ok(Exit::Done),

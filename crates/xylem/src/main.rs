@@ -23,6 +23,7 @@ mod ping;
 mod process_usage;
 mod publisher;
 mod put;
+mod relays;
 mod scrub;
 mod send;
 mod service;

@@ -27,7 +27,7 @@ use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::keys;
 use xylem_library::mail::report::{cut, name_of_ticket};
 use xylem_library::mail::{MailEvent, MailStore, Reach, Recipient, Route, find};
-use xylem_library::reachable::{self, FaceAddress, Peer};
+use xylem_library::reachable::{self, FaceAddress, Peer, Relay};
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// How long last answers may take to leave when a code has ended.
@@ -104,6 +104,8 @@ pub struct SendOptions {
     pub at: Vec<SocketAddr>,
     /// A node that keeps the message for the peer; its addresses.
     pub via: Vec<Peer>,
+    /// Relays to meet the peer at.
+    pub relays: Vec<Relay>,
     /// How they are tried to be reached.
     pub reach: Reach,
     /// Where keys and mail are kept.
@@ -282,7 +284,7 @@ fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendE
     Ok(Route::Direct(at.to_vec()))
 }
 
-/// Waits for mail until `stop` is raised, also from those who dial without our key if it is to
+/// Waits for mail until `stop` is raised, through `relays` too, also from those who dial without our key if it is to
 /// `accept_open`, and delivers what waits.
 ///
 /// # Errors
@@ -290,11 +292,12 @@ fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendE
 pub fn listen(
     store: &std::path::Path,
     at: &[SocketAddr],
+    relays: &[Relay],
     accept_open: bool,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), InboxError> {
-    listen_with(store, at, (accept_open, Show::Nothing), stop, on_event).map(drop)
+    listen_with(store, at, relays, (accept_open, Show::Nothing), stop, on_event).map(drop)
 }
 
 /// Shows our card by a code, and takes mail meanwhile, until the code has ended, why is returned, or `stop` is
@@ -305,11 +308,12 @@ pub fn listen(
 pub fn show_card(
     store: &Path,
     at: &[SocketAddr],
+    relays: &[Relay],
     (accept_open, stay): (bool, bool),
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<Over>, InboxError> {
-    listen_with(store, at, (accept_open, Show::Card { stay }), stop, on_event)
+    listen_with(store, at, relays, (accept_open, Show::Card { stay }), stop, on_event)
 }
 
 /// Whether our card is shown by a code meanwhile.
@@ -322,10 +326,12 @@ enum Show {
 fn listen_with(
     store: &Path,
     at: &[SocketAddr],
+    relays: &[Relay],
     (accept_open, show): (bool, Show),
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<Over>, InboxError> {
+    tracing::info!(relays = relays.len(), "waiting for mail");
     let mail = MailStore::open(store)?;
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
     let config = xylem_link::Config { accept_open, ..Default::default() };
