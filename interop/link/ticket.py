@@ -12,6 +12,7 @@ from packets import number, read_number
 from .primitives import Broken
 
 USUAL_PORT = 7348
+# A relay (32) stands behind the addresses: nothing here needs it.
 NAME, LINK_KEY, SIZE = 4, 8, 16
 IPV4, IPV6, HOST, WITH_PORT = 0, 1, 2, 4
 

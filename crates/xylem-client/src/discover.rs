@@ -255,5 +255,6 @@ pub fn published_ticket<D: Driver>(
         size: Some(manifest.size),
         kind: Some(manifest.kind),
         addresses: Vec::new(),
+        relay: None,
     }))
 }

@@ -274,7 +274,7 @@ impl Engine {
         self.send_with(Incoming { nack, ..Incoming::bare(interest) });
     }
 
-    /// Wakes [`Engine::wait`] from another thread.
+    /// Wakes the loop ([`Engine::run`]) from another thread.
     pub fn waker(&mut self) -> Result<Arc<Waker>, EngineError> {
         // No source has this token, so that waking is all that it does.
         let token = Token(self.net.next_token);

@@ -6,6 +6,7 @@
 
 mod peer;
 mod place;
+mod relay;
 mod uri;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use serde::Serialize;
 use crate::json;
 pub use peer::{FaceAddress, KEYLESS, Peer};
 pub use place::{HostPort, split_key, split_sni};
+pub use relay::{MAX_RELAYS, Relay, RelayWays};
 pub use uri::{LINK_PORT, LookUp, NDN_PORT, PeerUri, WEB_SOCKET_PORT, endpoint};
 
 /// At most this many addresses go into a ticket: each costs the person who pastes it.

@@ -77,6 +77,8 @@ pub mod purpose {
     pub const BENCH: u16 = 2;
     /// Control traffic of a program.
     pub const CONTROL: u16 = 3;
+    /// Registrations with a relay (docs/spec/reach.md).
+    pub const REACH: u16 = 4;
 }
 
 /// What [`crate::Endpoint::read_stream`] found.

@@ -17,7 +17,7 @@ use crate::summary::GetSummary;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
 use xylem_library::publish::{onward, root_of};
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::{Peer, Relay};
 use xylem_library::record;
 use xylem_library::signed::{self, Signed};
 use xylem_library::sink::{self, Context, Destination, SaveError, Sink, Tally};
@@ -59,6 +59,8 @@ pub struct GetOptions {
     pub save: SaveOptions,
     /// Peers to ask besides the ticket's own addresses (if any is given, only these are asked).
     pub from: Vec<Peer>,
+    /// Relays to meet a sharer at, besides the ticket's; and to be reached through while serving.
+    pub relays: Vec<Relay>,
     /// Bytes per second at most.
     pub limit_rate: Option<u64>,
     /// What encrypted links are to be like.
@@ -220,6 +222,7 @@ fn join(
         listen: serve.listen.clone(),
         identity,
         links: options.links.clone(),
+        relays: options.relays.clone(),
         accept_open: serve.accept_open,
         name: signed.prefix.clone(),
         publisher: signed.publisher,

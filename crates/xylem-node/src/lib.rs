@@ -52,7 +52,7 @@ pub use xylem_engine::EngineError;
 pub use xylem_forward::Strategy;
 pub use xylem_library::admission::Prove;
 pub use xylem_library::reachable::{
-    FaceAddress, LINK_PORT, NDN_PORT, Peer, PeerUri, WEB_SOCKET_PORT,
+    FaceAddress, LINK_PORT, NDN_PORT, Peer, PeerUri, Relay, WEB_SOCKET_PORT,
 };
 pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
 pub use xylem_mgmt::Carrier;

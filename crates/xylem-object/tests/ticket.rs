@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use xylem_hash::{Hash, hash};
-use xylem_object::ticket::{Address, LINK_PORT, MAX_ADDRESSES, MAX_TEXT, VERSION, base32};
+use xylem_object::ticket::{
+    Address, LINK_PORT, MAX_ADDRESSES, MAX_RELAY_ADDRESSES, MAX_TEXT, RelayAt, VERSION, base32,
+};
 use xylem_object::{Kind, PublisherId, PublisherKey, Ticket, TicketError, naming};
 use xylem_packet::{Component, Name};
 
@@ -18,6 +20,7 @@ fn ticket() -> Ticket {
         size: Some(5),
         kind: Some(Kind::File),
         addresses: vec![at("192.0.2.1:6363"), at("[2001:db8::1]:6363")],
+        relay: None,
     }
 }
 
@@ -25,6 +28,12 @@ fn ticket() -> Ticket {
 fn short() -> Ticket {
     let addresses = vec![at("192.0.2.1:7348"), at("192.0.2.7:7348")];
     Ticket { name: None, link_key: None, size: None, addresses, ..ticket() }
+}
+
+/// What `share --relay` prints.
+fn relayed() -> Ticket {
+    let addresses = vec![at("relay.example.org:7348"), at("192.0.2.9:443")];
+    Ticket { relay: Some(RelayAt { key: [5; 32], addresses }), ..short() }
 }
 
 fn at(text: &str) -> Address {
@@ -41,7 +50,7 @@ fn sealed(payload: &[u8]) -> Vec<u8> {
 /// The vectors of docs/spec/object.md.
 #[test]
 fn the_specification_s_vectors() {
-    for (ticket, text) in [(short(), SHORT), (ticket(), LONG)] {
+    for (ticket, text) in [(short(), SHORT), (ticket(), LONG), (relayed(), RELAYED)] {
         assert_eq!(ticket.to_string(), text);
         assert_eq!(text.parse(), Ok(ticket));
     }
@@ -58,6 +67,12 @@ const LONG: &str = concat!(
     "6fin2iiyvreuzzab4xaqblypfwgk3iicaydqnzrmyzwcylcmmzdmzjugu4aqclimvwgy3zoor4hinqiaadaujaydzaaacij",
     "beeqscijbeeqscijbeeqscijbeeqscijbeeqscijbeeqscijaubajqaaaiarrwybeaaq3oaaaaaaaaaaaaaaaaaaafecu64",
     "a",
+);
+
+const RELAYED: &str = concat!(
+    "xylem:aiq6ustmmprjyuqkx32va6ytf3c7tfkho2xl5pt3sjbb52tjcrdnelhkr4ld3m4gqkjf4reryxsy2s5tkbxprqkow",
+    "6fin2iiyvreuzzab4babqaaaiaqbqaaaidqkbifaucqkbifaucqkbifaucqkbifaucqkbifaucqkbifaucqkbicaiixezlm",
+    "mf4s4zlymfwxa3dffzxxezyeyaaaecibxm7ayyhn",
 );
 
 const VERSION_1: &str = concat!(
@@ -79,6 +94,12 @@ fn what_share_prints_is_short() {
     assert_eq!(with(&["192.0.2.1:40001", "192.0.2.7:40001"]), 139);
     assert_eq!(with(&["192.0.2.1:7348", "[2001:db8::1]:7348"]), 155);
     assert_eq!(with(&["node.example.org:7348"]), 149);
+    let relayed = |at_relay: &str| {
+        let relay = Some(RelayAt { key: [5; 32], addresses: vec![at(at_relay)] });
+        Ticket { addresses: vec![at("192.0.2.1:7348")], relay, ..short() }.to_string().len()
+    };
+    assert_eq!(relayed("192.0.2.9:7348"), 189);
+    assert_eq!(relayed("relay.example.org:443"), 214);
 }
 
 #[test]
@@ -175,7 +196,9 @@ fn hostile_payloads_are_refused() {
     };
     let table: &[(Vec<u8>, &'static str)] = &[
         (patched(1, &[3]), "kind"),
-        (patched(1, &[0x20]), "unknown flags"),
+        (patched(1, &[0x40]), "unknown flags"),
+        // A relay that is not there: bit 5 of the flags, and nothing behind the addresses.
+        (patched(1, &[payload[1] | 0x20]), "too short"),
         (patched(66, &[253, 0]), "number"),
         (patched(67, &[0]), "name"),
         (patched(size_at, &[253, 0]), "number"),
@@ -191,6 +214,25 @@ fn hostile_payloads_are_refused() {
     for (payload, what) in table {
         assert_eq!(Ticket::from_bytes(&sealed(payload)), Err(TicketError::Malformed(what)));
     }
+    let good = relayed().to_bytes();
+    let (payload, relay_at) = (&good[..good.len() - 4], 66 + 1 + 2 * 5);
+    assert_eq!((payload[1] & 0x20, payload[relay_at], payload[relay_at + 32]), (0x20, 5, 2));
+    let counted = |count: u8, cut: usize| {
+        let mut payload = payload[..payload.len() - cut].to_vec();
+        payload[relay_at + 32] = count;
+        Ticket::from_bytes(&sealed(&payload))
+    };
+    let of_addresses = payload.len() - (relay_at + 33);
+    let wrong = |what| Err(TicketError::Malformed(what));
+    assert_eq!(counted(2, 0), Ok(relayed()));
+    assert_eq!(counted(0, of_addresses), wrong("a relay without an address"));
+    assert_eq!(counted(0, 0), wrong("a relay without an address"));
+    assert_eq!(counted(1, 0), wrong("bytes at the end"));
+    assert_eq!(counted(2, 1), wrong("too short"));
+    assert_eq!(counted(3, 0), wrong("too many addresses"));
+    let nowhere = RelayAt { key: [5; 32], addresses: vec![] };
+    let without = Ticket { relay: Some(nowhere), ..short() };
+    assert_eq!(without.to_string(), SHORT, "a relay that is nowhere is none");
     let hosts: &[&[u8]] =
         &[b"a..b", b"127.0.0.1", b"Upper.example", b"", b"a b", &[b'a'; 254], &[255]];
     for host in hosts {
@@ -252,11 +294,13 @@ fn the_largest_ticket_is_within_the_limit() {
     let long = format!("{}a", "a.".repeat(126));
     let addresses: Vec<Address> = (1..=40).map(|port| at(&format!("{long}:{port}"))).collect();
     let (name, size) = (Some(name), Some(1 << 44));
-    let ticket = Ticket { name, size, publisher, addresses: addresses.clone(), ..ticket() };
+    let relay = Some(RelayAt { key: [255; 32], addresses: addresses.clone() });
+    let ticket = Ticket { name, size, publisher, addresses: addresses.clone(), relay, ..ticket() };
     let text = ticket.to_string();
-    assert!(text.len() < MAX_TEXT - MAX_TEXT / 8, "{}", text.len());
+    assert!(text.len() < MAX_TEXT, "{}", text.len());
     let read: Ticket = text.parse().unwrap();
     assert_eq!(read.addresses, addresses[..MAX_ADDRESSES]);
+    assert_eq!(read.relay.unwrap().addresses, addresses[..MAX_RELAY_ADDRESSES]);
 }
 
 fn any_address() -> impl Strategy<Value = Address> {
@@ -275,6 +319,10 @@ prop_compose! {
         directory in any::<Option<bool>>(),
         link_key in any::<Option<[u8; 32]>>(),
         addresses in prop::collection::vec(any_address(), 0..=MAX_ADDRESSES),
+        relay in prop::option::of((
+            any::<[u8; 32]>(),
+            prop::collection::vec(any_address(), 1..=MAX_RELAY_ADDRESSES),
+        )),
     ) -> Ticket {
         let name = |(object, version): (Vec<u8>, u64)| {
             Name::from_iter([Component::generic(&object), Component::version(version)])
@@ -287,6 +335,7 @@ prop_compose! {
             size,
             kind: directory.map(|it_is| if it_is { Kind::Directory } else { Kind::File }),
             addresses,
+            relay: relay.map(|(key, addresses)| RelayAt { key, addresses }),
         }
     }
 }

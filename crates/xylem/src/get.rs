@@ -4,6 +4,7 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Out, not_with_json};
+use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::resolve;
 use crate::showing::{AnswerArgs, AskArgs};
@@ -79,6 +80,9 @@ pub(crate) struct GetArgs {
         value_delimiter = ','
     )]
     from: Vec<PeerUri>,
+
+    #[command(flatten)]
+    relay: RelayArgs,
 
     /// Fetch these bytes only: A..B, A.. or ..B, with K, M, G (1024) or KB, MB, GB (1000). Without a
     /// name by -o they go to NAME.START-END.part
@@ -180,6 +184,9 @@ pub(crate) struct AcceptArgs {
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     from: Vec<PeerUri>,
 
+    #[command(flatten)]
+    relay: RelayArgs,
+
     /// Replace a file that has the final name, or merge into a directory, as for `get`
     #[arg(long)]
     overwrite: bool,
@@ -212,6 +219,7 @@ pub(crate) fn accept(
             delete: false,
         },
         from: peers(&args.from)?,
+        relays: args.relay.relays(common)?,
         limit_rate: None,
         links: args.shape.links(),
         ask_who_answers: false,
@@ -270,6 +278,7 @@ fn by_ticket(
             delete: args.delete,
         },
         from,
+        relays: args.relay.relays(common)?,
         limit_rate: args.limit,
         links: args.shape.links(),
         ask_who_answers: args.ask.ask_who_answers,

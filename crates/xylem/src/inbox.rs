@@ -5,6 +5,7 @@ use crate::exit::{Exit, Failure, exit_help};
 use crate::get::{AcceptArgs, accept, peers};
 use crate::output::Out;
 use crate::output::text::{bytes, clean};
+use crate::relays::RelayArgs;
 use crate::share::resolve;
 use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
@@ -47,6 +48,9 @@ pub(crate) struct InboxArgs {
     /// Wait for mail there until Ctrl-C: HOST:PORT, PORT, or an address; can be repeated
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     listen: Vec<ListenAt>,
+
+    #[command(flatten)]
+    relay: RelayArgs,
 
     /// Fetch what waits at this node: [KEY@]HOST:PORT
     #[arg(long, value_name = "NODE", conflicts_with = "listen")]
@@ -107,8 +111,8 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         let stop = stop::on_signals()?;
         out.ends_with(&stop);
         let at = resolve(&args.listen)?;
-        let open = args.answer.accept_open;
-        let listened = listen(&store, &at, open, &stop, &mut |event| out.event(event));
+        let (open, relays) = (args.answer.accept_open, args.relay.relays(common)?);
+        let listened = listen(&store, &at, &relays, open, &stop, &mut |event| out.event(event));
         out.take_broken()?;
         listened?;
         return Ok(Exit::Done);

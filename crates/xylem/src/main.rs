@@ -22,6 +22,7 @@ mod ping;
 mod process_usage;
 mod publisher;
 mod put;
+mod relays;
 mod scrub;
 mod send;
 mod service;

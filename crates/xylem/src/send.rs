@@ -4,6 +4,7 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
 use crate::output::Out;
+use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::{links, resolve};
 use crate::showing::{AnswerArgs, AskArgs};
@@ -88,6 +89,9 @@ pub(crate) struct SendArgs {
     )]
     announce: Vec<Address>,
 
+    #[command(flatten)]
+    relay: RelayArgs,
+
     /// Name to publish under, as for `share`
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
@@ -110,6 +114,7 @@ pub(crate) struct SendArgs {
 /// Runs `xylem send`.
 pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let store = common.store()?;
+    let relays = args.relay.relays(common)?;
     let text = args.what.to_string_lossy();
     let is_ticket = (is_ticket(&text) || text == "-") && !args.what.exists();
     let mail = if args.note {
@@ -125,6 +130,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             selection: Selection::default(),
             listen: links(&args.listen)?,
             announce: args.announce,
+            relays: relays.clone(),
             certificate: None,
             plain: Vec::new(),
             prove: Prove::default(),
@@ -143,6 +149,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             .map_err(|e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string()))?,
         at: resolve(&args.at)?,
         via: args.via.map(|via| peers(&[via])).transpose()?.unwrap_or_default(),
+        relays,
         reach: Reach { give_up: args.timeout, ask_who_answers: args.ask.ask_who_answers },
         store,
     };

@@ -1,4 +1,4 @@
-//! The settings file: TOML, of which `[node]` and `[mailbox]` say what a node is told (docs/node.md lists
+//! The settings file: TOML, of which `relay` is for all commands, and `[node]` and `[mailbox]` say what a node is told (docs/node.md lists
 //! every setting).
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use crate::shaping::post_quantum;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use xylem_library::mail::MailboxConfig;
-use xylem_node::{MULTICAST_GROUP, NodeConfig, PeerUri, Prove, Route, Strategy};
+use xylem_node::{MULTICAST_GROUP, NodeConfig, PeerUri, Prove, Relay, Route, Strategy};
 use xylem_packet::Name;
 
 /// Reads a settings file: its table `[node]`, or the usual values if there is none.
@@ -21,15 +22,37 @@ pub(crate) fn read(path: &Path, store: PathBuf) -> Result<NodeConfig, String> {
     parse(&text, store).map_err(wrong)
 }
 
-fn parse(text: &str, store: PathBuf) -> Result<NodeConfig, String> {
-    let file: FileTable = toml::from_str(text).map_err(|e| {
+/// The relays that a settings file names for all commands: `relay`, above its tables.
+///
+/// # Errors
+/// As of [`read`].
+pub(crate) fn relays(path: &Path) -> Result<Vec<Relay>, String> {
+    let wrong = |what: String| format!("settings {}: {what}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    let named = tables::<RelaySetting>(&text).map_err(wrong)?.relay.unwrap_or_default();
+    let relay = |uri: &String| uri.parse().map_err(|e| wrong(format!("relay: {uri}: {e}")));
+    named.iter().map(relay).collect()
+}
+
+fn tables<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    toml::from_str(text).map_err(|e| {
         let line = e.span().map(|at| text[..at.start.min(text.len())].lines().count().max(1));
         let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
         format!("{place}{}", e.message().replace('\n', "; "))
-    })?;
+    })
+}
+
+fn parse(text: &str, store: PathBuf) -> Result<NodeConfig, String> {
+    let file: FileTable = tables(text)?;
     let mut config = file.node.unwrap_or_default().apply(NodeConfig::new(store))?;
     config.mailbox = file.mailbox.and_then(MailboxTable::settings);
     Ok(config)
+}
+
+#[derive(Deserialize)]
+struct RelaySetting {
+    // The tables are a node's.
+    relay: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -331,6 +354,8 @@ mod tests {
             }};
         }
         let text = sample_in_force().replace("localhop = false", "localhop = true");
+        let RelaySetting { relay } = toml::from_str(&text).unwrap();
+        assert!(relay.is_some_and(|uris| uris[0].parse::<Relay>().is_ok()));
         let FileTable { node, mailbox } = toml::from_str(&text).unwrap();
         let (multicast, management, route, strategy, ..) = all!(
             node.unwrap(),

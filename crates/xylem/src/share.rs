@@ -4,6 +4,7 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
 use crate::output::Out;
+use crate::relays::RelayArgs;
 use crate::service::messages::{Reply, Request};
 use crate::service::{self, control};
 use crate::shaping::ShapeArgs;
@@ -43,6 +44,7 @@ use xylem_object::ticket::Address;
   xylem share photos/ --as /alice/photos    under a name of your own
   xylem share film.mkv --listen 7000        on a port of your own, all interfaces
   xylem share film.mkv --announce me.example.org:7000   that a router forwards to this machine
+  xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets nobody in
   xylem share film.mkv --plain              for NDN software too, unencrypted, on port 6363
   xylem share film.mkv --via unix:///run/nfd/nfd.sock   through an NDN forwarder
   xylem share film.mkv > ticket.txt         the ticket alone in a file
@@ -138,6 +140,9 @@ pub(crate) struct ShareArgs {
     )]
     announce: Vec<Address>,
 
+    #[command(flatten)]
+    relay: RelayArgs,
+
     /// PEM file with the certificate that TLS shows [default: one made up for this run]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -222,6 +227,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         selection,
         listen: links(&args.listen)?,
         announce: args.announce,
+        relays: args.relay.relays(common)?,
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
         prove: if args.answer_unproven { Prove::Nobody } else { Prove::default() },
@@ -297,6 +303,7 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (args.key.is_some(), "--key"),
         (!args.listen.is_empty(), "--listen"),
         (!args.announce.is_empty(), "--announce"),
+        (args.relay.given(), "--relay"),
         (args.tls_cert.is_some(), "--tls-cert"),
         (args.plain || !args.plain_listen.is_empty(), "--plain"),
         (args.answer_unproven, "--answer-unproven"),

@@ -14,6 +14,7 @@ use std::time::Duration;
 use xylem_library::{Blame, Stop};
 use xylem_node::{PeerUri, RepairOptions};
 use xylem_object::listing::{Entry, EntryKind};
+use xylem_object::ticket::RelayAt;
 use xylem_object::{Kind, Manifest, Ticket};
 
 /// Shows what a ticket names and where, without fetching it
@@ -99,6 +100,7 @@ fn show(ticket: &Ticket, out: &mut Out) -> Result<(), Failure> {
             link_key,
             size: ticket.size,
             addresses,
+            relay: ticket.relay.as_ref().map(relay_row),
         });
     }
     out.line(&format!("publisher  {}", ticket.publisher))?;
@@ -122,7 +124,17 @@ fn show(ticket: &Ticket, out: &mut Out) -> Result<(), Failure> {
         let what = if i == 0 { "addresses" } else { "" };
         out.line(&clean(&format!("{what:<10} {address}")))?;
     }
+    let Some(relay) = &ticket.relay else { return Ok(()) };
+    for (i, address) in relay.addresses.iter().enumerate() {
+        let what = if i == 0 { "relay" } else { "" };
+        out.line(&clean(&format!("{what:<10} {}@{address}", hex(relay.key))))?;
+    }
     Ok(())
+}
+
+fn relay_row(relay: &RelayAt) -> RelayRow {
+    let addresses = relay.addresses.iter().map(ToString::to_string).collect();
+    RelayRow { key: hex(relay.key), addresses }
 }
 
 /// What a peer has said beyond it.
@@ -226,6 +238,14 @@ struct TicketRow {
     link_key: Option<String>,
     size: Option<u64>,
     addresses: Vec<String>,
+    relay: Option<RelayRow>,
+}
+
+/// Where whoever cannot reach them meets the sharer.
+#[derive(Serialize)]
+struct RelayRow {
+    key: String,
+    addresses: Vec<String>,
 }
 
 /// What a peer has said.
@@ -272,6 +292,7 @@ mod row_tests {
             link_key: Some(text()),
             size: Some(1),
             addresses: vec![text()],
+            relay: Some(RelayRow { key: text(), addresses: vec![text()] }),
         });
         assert_documented(&ToldRow {
             name: text(),

@@ -174,6 +174,8 @@ impl Running {
                 command.env_remove(name);
             }
         }
+        // Nor are relays that the settings file names: nobody outside is asked.
+        command.env("XDG_CONFIG_HOME", store);
         command.arg("--json").arg("--store").arg(store).args(args);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(local)?;

@@ -50,7 +50,7 @@ fn the_log_tells_of_faces_and_never_of_secrets() {
     share.wait().unwrap();
 
     let logs = stderr(&got) + &fs::read_to_string(&log).unwrap();
-    for what in ["dialling", "face is up", "fetching", "sharing", "DEBUG xylem_node::engine"] {
+    for what in ["dialling", "face is up", "fetching", "sharing", "DEBUG xylem_engine"] {
         assert!(logs.contains(what), "{what}: {logs}");
     }
     let (_, body) = ticket.split_once(':').expect("a scheme");

@@ -445,3 +445,63 @@ fn a_qr_code_does_not_scroll_the_ticket_away() {
     assert!(on_a_terminal(24, &share(2, "--qr")).contains('█'), "it was asked for");
     assert!(on_a_terminal(50, &share(3, "")).contains('█'), "there is room");
 }
+
+const RELAY: &str =
+    "0505050505050505050505050505050505050505050505050505050505050505@192.0.2.9:7348";
+
+/// A share's ticket names its relay, from the flag, the environment or the settings; `ticket` shows it.
+#[test]
+fn a_ticket_names_the_relay_that_a_person_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, store) = (file(dir.path(), "source", b"x"), dir.path().join("store"));
+    let config = file(dir.path(), "c.toml", format!("relay = [\"xylem://{RELAY}\"]\n").as_bytes());
+    let plain = Share::start(&source, &store);
+    assert_eq!(ticket_of(&plain).relay, None);
+    let set = |name: &str, value: &str| {
+        let mut command = xylem(&store);
+        command.env(name, value);
+        Share::run(command, &source, &[])
+    };
+    let named = [
+        Share::with(&source, &store, &["--relay", RELAY]),
+        set("XYLEM_RELAY", RELAY),
+        set("XYLEM_CONFIG", text(&config)),
+    ];
+    for share in &named {
+        let ticket = ticket_of(share);
+        assert_eq!(ticket.relay.as_ref().map(ToString::to_string).as_deref(), Some(RELAY));
+        assert_eq!(Ticket { relay: None, ..ticket }.addresses.len(), 1);
+    }
+    let look = |more: &[&str]| {
+        let mut command = xylem(&dir.path().join("other"));
+        command.args(["ticket", "--offline", &named[0].ticket]).args(more);
+        String::from_utf8(finish(command).stdout).unwrap()
+    };
+    assert!(look(&[]).contains(&format!("relay      {RELAY}\n")), "{}", look(&[]));
+    let event: serde_json::Value =
+        serde_json::from_str(look(&["--json"]).lines().next().unwrap()).unwrap();
+    assert_eq!(event["relay"]["key"], RELAY[..64]);
+    assert_eq!(event["relay"]["addresses"][0], "192.0.2.9:7348");
+    // What is there is fetched without it.
+    let out = dir.path().join("out");
+    assert_exit(&get(&dir.path().join("other"), &[&named[0].ticket, "-o", text(&out)]), 0);
+}
+
+#[test]
+fn what_is_no_relay_is_wrong_usage_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, store) = (file(dir.path(), "source", b"x"), dir.path().join("store"));
+    for wrong in ["192.0.2.9:7348", "05@192.0.2.9:7348", "udp://192.0.2.9", "relay.example.org"] {
+        let mut command = xylem(&store);
+        command.args(["share", "--relay", wrong]).arg(&source);
+        assert_exit(&finish(command), 2);
+    }
+    let config = file(dir.path(), "c.toml", b"relay = [\"192.0.2.9:7348\"]\n");
+    let mut command = xylem(&store);
+    command.args(["--config", text(&config), "share"]).arg(&source);
+    let output = finish(command);
+    assert_exit(&output, 2);
+    assert!(
+        stderr(&output).contains("c.toml: relay: 192.0.2.9:7348: a relay is named with its key")
+    );
+}

@@ -208,6 +208,7 @@ mod tests {
             kind: Some(Kind::File),
             link_key: None,
             addresses: vec![],
+            relay: None,
         };
         let mut finding = Finding::new(&ticket);
         let (now, key) = (Duration::from_secs(1), [9; 32]);

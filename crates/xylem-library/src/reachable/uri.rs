@@ -29,9 +29,9 @@ pub type LookUp<'a> = &'a dyn Fn(&str, u16) -> Result<Vec<SocketAddr>, String>;
 /// `xylem+wss://`, `xylem+doh://`. `NAME` is the host that the server is told where it is not HOST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerUri {
-    key: Option<[u8; 32]>,
-    sni: Option<String>,
-    face: FaceUri,
+    pub(super) key: Option<[u8; 32]>,
+    pub(super) sni: Option<String>,
+    pub(super) face: FaceUri,
 }
 
 impl PeerUri {

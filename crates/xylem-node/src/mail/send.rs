@@ -25,7 +25,7 @@ use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::keys;
 use xylem_library::mail::report::{cut, name_of_ticket};
 use xylem_library::mail::{MailEvent, MailStore, Reach, Recipient, Route, find};
-use xylem_library::reachable::{self, FaceAddress, Peer};
+use xylem_library::reachable::{self, FaceAddress, Peer, Relay};
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Why [`send`] ends early.
@@ -99,6 +99,8 @@ pub struct SendOptions {
     pub at: Vec<SocketAddr>,
     /// A node that keeps the message for the peer; its addresses.
     pub via: Vec<Peer>,
+    /// Relays to meet the peer at.
+    pub relays: Vec<Relay>,
     /// How they are tried to be reached.
     pub reach: Reach,
     /// Where keys and mail are kept.
@@ -277,7 +279,7 @@ fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendE
     Ok(Route::Direct(at.to_vec()))
 }
 
-/// Waits for mail until `stop` is raised, also from those who dial without our key if it is to
+/// Waits for mail until `stop` is raised, through `relays` too, also from those who dial without our key if it is to
 /// `accept_open`, and delivers what waits.
 ///
 /// # Errors
@@ -285,10 +287,12 @@ fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendE
 pub fn listen(
     store: &std::path::Path,
     at: &[SocketAddr],
+    relays: &[Relay],
     accept_open: bool,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), InboxError> {
+    tracing::info!(relays = relays.len(), "waiting for mail");
     let mail = MailStore::open(store)?;
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
     let config = xylem_link::Config { accept_open, ..Default::default() };

@@ -26,7 +26,7 @@ use xylem_library::held::HeldSource;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
 use xylem_library::peers::port_of;
-use xylem_library::reachable::is_public;
+use xylem_library::reachable::{Relay, is_public};
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Links that others have made; more are refused.
@@ -67,6 +67,8 @@ pub(crate) struct Offer {
     /// The link key of a seed, which is the same in each run; `None`: one made up for this run.
     pub(crate) identity: Option<[u8; 32]>,
     pub(crate) links: LinkOptions,
+    /// Relays through which it is reached; the ticket names the first.
+    pub(crate) relays: Vec<Relay>,
     /// Whether more are answered than those who were told of the key, or have a ticket.
     pub(crate) accept_open: bool,
     pub(crate) name: Name,
@@ -94,7 +96,7 @@ impl Host {
     /// # Errors
     /// See [`HostError`].
     pub(crate) fn start(
-        Offer { listen, identity, links, accept_open, name, publisher, manifest, holdings }: Offer,
+        Offer { listen, identity, links, relays, accept_open, name, publisher, manifest, holdings }: Offer,
     ) -> Result<Self, HostError> {
         let publication =
             Publication::new(name.clone(), manifest, &publisher).map_err(HostError::Publication)?;
@@ -134,6 +136,7 @@ impl Host {
             size: None,
             kind: Some(manifest.kind),
             addresses: advertised(&listen).into_iter().map(Address::Ip).collect(),
+            relay: relays.first().map(|relay| relay.at.clone()),
         };
         let ticket = identity.is_some().then(|| Box::new(ticket));
         let (prefix, answer) = (name, Vec::new());

@@ -13,7 +13,7 @@ use xylem_forward::{Config, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::find::{self, VOUCH_LEN};
 use xylem_object::naming;
-use xylem_object::ticket::Address;
+use xylem_object::ticket::{Address, RelayAt};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::Name;
 use xylem_store::Store;
@@ -33,7 +33,7 @@ use xylem_library::admission::Prove;
 use xylem_library::follow::FollowOptions;
 use xylem_library::mail::MailStore;
 use xylem_library::publications::Content;
-use xylem_library::reachable::{FaceAddress, Peer};
+use xylem_library::reachable::{FaceAddress, Peer, Relay};
 use xylem_library::{Blame, Error, Failure, Opening, Selection, Stop, disk};
 use xylem_library::{keys, record};
 
@@ -89,6 +89,8 @@ pub struct ShareOptions {
     pub listen: Vec<Peer>,
     /// Addresses that tickets name first: how this machine is reached from elsewhere.
     pub announce: Vec<Address>,
+    /// Relays through which it is reached where its addresses are not; tickets name the first.
+    pub relays: Vec<Relay>,
     /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
     /// certificate made up for this run.
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -199,6 +201,7 @@ struct At {
     named: bool,
     listen: Vec<SocketAddr>,
     announce: Vec<Address>,
+    relay: Option<RelayAt>,
     plain: Vec<SocketAddr>,
     carriers: Vec<FaceAddress>,
     store: Store,
@@ -230,7 +233,9 @@ fn bind(
     let (announce, link_key) = (options.announce.clone(), link_public);
     let (vouch, publisher) = (publisher.vouch(&link_key), publisher.public());
     let named = options.name.is_some() || !plain.is_empty() || !options.via.is_empty();
-    let at = At { publisher, link_key, vouch, named, listen, announce, plain, carriers, store };
+    let relay = options.relays.first().map(|relay| relay.at.clone());
+    let at =
+        At { publisher, link_key, vouch, named, listen, announce, relay, plain, carriers, store };
     Ok((engine, at))
 }
 
@@ -246,6 +251,7 @@ impl At {
             size: Some(manifest.size),
             kind: Some(manifest.kind),
             addresses: of_tickets(&self.announce, &self.listen).0,
+            relay: self.relay.clone(),
         };
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
         let port = self.listen.first().map(SocketAddr::port);

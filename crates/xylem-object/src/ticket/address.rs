@@ -12,6 +12,8 @@ use super::{Fields, TicketError};
 
 /// Most addresses a ticket carries.
 pub const MAX_ADDRESSES: usize = 16;
+/// Most addresses of one relay that a ticket carries: one of IPv4 and one of IPv6, where it has no name.
+pub const MAX_RELAY_ADDRESSES: usize = 2;
 /// The port that links are served at where nothing else was asked for; a ticket leaves it out.
 pub const LINK_PORT: u16 = 7348;
 
@@ -108,13 +110,13 @@ impl Address {
     }
 }
 
-/// Appends the first [`MAX_ADDRESSES`] of these in the form of tickets of version 2.
+/// Appends the first `most` (up to [`MAX_ADDRESSES`]) of these in the form of tickets of version 2.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "at most 16; a host name has at most 253 bytes"
 )]
-pub(super) fn write_short(out: &mut Vec<u8>, addresses: &[Address]) {
-    let addresses = &addresses[..addresses.len().min(MAX_ADDRESSES)];
+pub(super) fn write_short(out: &mut Vec<u8>, addresses: &[Address], most: usize) {
+    let addresses = &addresses[..addresses.len().min(most)];
     out.push(addresses.len() as u8);
     let mut before = LINK_PORT;
     for address in addresses {
@@ -175,7 +177,7 @@ pub fn read_addresses(bytes: &[u8]) -> Result<(Vec<SocketAddr>, &[u8]), TicketEr
 impl Fields<'_> {
     /// What [`write_addresses`] wrote.
     pub(super) fn addresses(&mut self) -> Result<Vec<SocketAddr>, TicketError> {
-        let count = self.count()?;
+        let count = self.count(MAX_ADDRESSES)?;
         let mut addresses = Vec::with_capacity(count);
         for _ in 0..count {
             let ip = match self.byte()? {
@@ -189,8 +191,8 @@ impl Fields<'_> {
     }
 
     /// What [`write_short`] wrote.
-    pub(super) fn short_addresses(&mut self) -> Result<Vec<Address>, TicketError> {
-        let count = self.count()?;
+    pub(super) fn short_addresses(&mut self, most: usize) -> Result<Vec<Address>, TicketError> {
+        let count = self.count(most)?;
         let mut addresses = Vec::with_capacity(count);
         let mut before = LINK_PORT;
         for _ in 0..count {
@@ -217,9 +219,9 @@ impl Fields<'_> {
         Ok(addresses)
     }
 
-    fn count(&mut self) -> Result<usize, TicketError> {
+    fn count(&mut self, most: usize) -> Result<usize, TicketError> {
         let count = usize::from(self.byte()?);
-        match count > MAX_ADDRESSES {
+        match count > most {
             true => Err(TicketError::Malformed("too many addresses")),
             false => Ok(count),
         }

@@ -18,6 +18,7 @@
 //!     size: None,
 //!     kind: Some(Kind::File),
 //!     addresses: vec!["192.0.2.1:7348".parse().unwrap()],
+//!     relay: None,
 //! };
 //! let text = ticket.to_string();
 //! assert!(text.starts_with("xylem:") && text.len() == 128);
@@ -33,7 +34,8 @@ mod address;
 pub mod base32;
 
 pub use address::{
-    Address, AddressError, HostName, LINK_PORT, MAX_ADDRESSES, read_addresses, write_addresses,
+    Address, AddressError, HostName, LINK_PORT, MAX_ADDRESSES, MAX_RELAY_ADDRESSES, read_addresses,
+    write_addresses,
 };
 
 use core::fmt;
@@ -67,6 +69,7 @@ const KIND_DIRECTORY: u8 = 2;
 const HAS_NAME: u8 = 4;
 const HAS_LINK_KEY: u8 = 8;
 const HAS_SIZE: u8 = 16;
+const HAS_RELAY: u8 = 32;
 
 /// Version 1.
 const V1_DIRECTORY: u8 = 1;
@@ -90,6 +93,18 @@ pub struct Ticket {
     /// Whether it is a file or a directory.
     pub kind: Option<Kind>,
     /// Where to try, best first. The first [`MAX_ADDRESSES`] travel; scope ids do not.
+    pub addresses: Vec<Address>,
+    /// The relay that the publisher keeps itself registered with, for who cannot reach the addresses.
+    pub relay: Option<RelayAt>,
+}
+
+/// A relay, and where it is (docs/spec/reach.md).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RelayAt {
+    /// X25519 key that it must prove.
+    pub key: [u8; 32],
+    /// Where it listens, best first: UDP there, and TCP where UDP stays silent. A ticket has the first
+    /// [`MAX_RELAY_ADDRESSES`], and no relay where there is none.
     pub addresses: Vec<Address>,
 }
 
@@ -129,10 +144,12 @@ impl Ticket {
             Some(Kind::File) => KIND_FILE,
             Some(Kind::Directory) => KIND_DIRECTORY,
         };
+        let relay = self.relay.as_ref().filter(|relay| !relay.addresses.is_empty());
         let fields = [
             (HAS_NAME, self.name.is_some()),
             (HAS_LINK_KEY, self.link_key.is_some()),
             (HAS_SIZE, self.size.is_some()),
+            (HAS_RELAY, relay.is_some()),
         ];
         fields.iter().filter(|(_, is_there)| *is_there).for_each(|(flag, _)| flags |= flag);
         let mut out = vec![VERSION, flags];
@@ -147,7 +164,11 @@ impl Ticket {
         if let Some(size) = self.size {
             tlv::write_var_number(&mut out, size);
         }
-        address::write_short(&mut out, &self.addresses);
+        address::write_short(&mut out, &self.addresses, MAX_ADDRESSES);
+        if let Some(relay) = relay {
+            out.extend_from_slice(&relay.key);
+            address::write_short(&mut out, &relay.addresses, MAX_RELAY_ADDRESSES);
+        }
         let checksum = checksum(&out);
         out.extend_from_slice(&checksum);
         out
@@ -173,6 +194,14 @@ impl Ticket {
             true => Ok(ticket),
             false => Err(TicketError::Malformed("bytes at the end")),
         }
+    }
+}
+
+/// `KEY@HOST:PORT`, with its first address.
+impl fmt::Display for RelayAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        self.addresses.first().map_or(Ok(()), |at| write!(f, "@{at}"))
     }
 }
 
@@ -274,6 +303,14 @@ impl<'a> Fields<'a> {
         if size > crate::MAX_SIZE { Err(TicketError::Malformed("size")) } else { Ok(size) }
     }
 
+    fn relay(&mut self) -> Result<RelayAt, TicketError> {
+        let (key, addresses) = (self.array()?, self.short_addresses(MAX_RELAY_ADDRESSES)?);
+        match addresses.is_empty() {
+            true => Err(TicketError::Malformed("a relay without an address")),
+            false => Ok(RelayAt { key, addresses }),
+        }
+    }
+
     /// Behind the version.
     fn version_2(&mut self) -> Result<Ticket, TicketError> {
         let flags = self.byte()?;
@@ -283,7 +320,7 @@ impl<'a> Fields<'a> {
             KIND_DIRECTORY => Some(Kind::Directory),
             _ => return Err(TicketError::Malformed("kind")),
         };
-        if flags & !(KIND | HAS_NAME | HAS_LINK_KEY | HAS_SIZE) != 0 {
+        if flags & !(KIND | HAS_NAME | HAS_LINK_KEY | HAS_SIZE | HAS_RELAY) != 0 {
             return Err(TicketError::Malformed("unknown flags"));
         }
         let has = |flag| flags & flag != 0;
@@ -294,7 +331,8 @@ impl<'a> Fields<'a> {
             link_key: has(HAS_LINK_KEY).then(|| self.array()).transpose()?,
             size: has(HAS_SIZE).then(|| self.size()).transpose()?,
             kind,
-            addresses: self.short_addresses()?,
+            addresses: self.short_addresses(MAX_ADDRESSES)?,
+            relay: has(HAS_RELAY).then(|| self.relay()).transpose()?,
         })
     }
 
@@ -312,6 +350,6 @@ impl<'a> Fields<'a> {
         let addresses = self.addresses()?.into_iter().map(Address::Ip).collect();
         let directory = flags & V1_DIRECTORY != 0;
         let kind = Some(if directory { Kind::Directory } else { Kind::File });
-        Ok(Ticket { publisher, root, name, link_key, size, kind, addresses })
+        Ok(Ticket { publisher, root, name, link_key, size, kind, addresses, relay: None })
     }
 }

@@ -43,6 +43,7 @@ fn events() -> Vec<Event> {
         size: None,
         kind: Some(Kind::File),
         addresses: Vec::new(),
+        relay: None,
     };
     let (name, root) = (Name::from_uri("/a/v=1").expect("is a name"), ticket.root);
     let address = SocketAddr::from(([127, 0, 0, 1], 7));

@@ -19,7 +19,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use xylem_library::registry::Registered;
 use xylem_library::served::Counts;
-use xylem_node::Peer;
+use xylem_node::{Peer, Relay};
 use xylem_object::ticket::Address;
 
 /// This system has none.
@@ -95,6 +95,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
     announce: Vec<Address>,
 
+    /// Relay through which this machine is reached, as for `share`; can be repeated
+    #[arg(long, value_name = "URI", value_delimiter = ',')]
+    relay: Vec<Relay>,
+
     /// Show metrics for Prometheus at http://ADDR/metrics: PORT (on 127.0.0.1) or HOST:PORT
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
@@ -116,9 +120,10 @@ impl RunArgs {
     fn flags(&self) -> Vec<(&'static str, Option<String>)> {
         let listen = self.listen.iter().map(|at| ("--listen", Some(at.clone())));
         let announce = self.announce.iter().map(|at| ("--announce", Some(at.to_string())));
+        let relay = self.relay.iter().map(|uri| ("--relay", Some(uri.to_string())));
         let metrics = self.metrics.iter().map(|at| ("--metrics", Some(at.clone())));
         let open = self.answer.accept_open.then_some(("--accept-open", None));
-        listen.chain(announce).chain(metrics).chain(open).collect()
+        listen.chain(announce).chain(relay).chain(metrics).chain(open).collect()
     }
 }
 
@@ -182,6 +187,7 @@ mod running {
     use crate::cli::Common;
     use crate::exit::{Exit, Failure};
     use crate::output::Out;
+    use crate::relays::relays;
     use crate::stop;
     use std::fs::{File, TryLockError};
     use std::net::{Ipv4Addr, SocketAddr};
@@ -208,6 +214,7 @@ mod running {
             selection: xylem_library::Selection::default(),
             listen: args.links()?,
             announce: args.announce.clone(),
+            relays: relays(&args.relay, common)?,
             certificate: None,
             plain: Vec::new(),
             prove: xylem_node::Prove::default(),

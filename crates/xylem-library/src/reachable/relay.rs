@@ -1,0 +1,248 @@
+//! [`Relay`]: a relay as people name it, `KEY@HOST:PORT`, and the ways to it in the order in which they are tried.
+
+use std::fmt;
+use std::str::FromStr;
+
+use xylem_mgmt::{Carrier, FaceUri, UriAuthority, UriHost};
+use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayAt};
+
+use super::peer::Peer;
+use super::uri::{LookUp, PeerUri};
+
+/// Where a relay is tried over TCP besides its own port: firewalls that drop UDP let the web's through.
+const WEB_PORT: u16 = 443;
+/// Relays that one run uses.
+pub const MAX_RELAYS: usize = 4;
+
+/// A relay, named by somebody or by a ticket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// Its key and where it is, as tickets have it.
+    pub at: RelayAt,
+    /// Demanded by whoever named it: nothing but this carrier is tried, at the port that was given.
+    carried: Option<(Carrier, Option<String>)>,
+}
+
+/// Ways to one relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayWays {
+    /// Over UDP: tried first.
+    pub udp: Vec<Peer>,
+    /// Over TCP: tried where UDP stays silent, or where there is none.
+    pub tcp: Vec<Peer>,
+}
+
+impl Relay {
+    /// Puts relays with one key together, in the order in which they were named.
+    ///
+    /// # Errors
+    /// More than [`MAX_RELAYS`], or too many addresses of one.
+    pub fn gathered(named: impl IntoIterator<Item = Self>) -> Result<Vec<Self>, String> {
+        let mut relays: Vec<Self> = Vec::new();
+        for relay in named {
+            let same = |known: &&mut Self| {
+                (known.at.key, &known.carried) == (relay.at.key, &relay.carried)
+            };
+            match relays.iter_mut().find(same) {
+                Some(known) => {
+                    let Self { at: RelayAt { addresses, .. }, .. } = relay;
+                    let new = addresses.into_iter().filter(|at| !known.at.addresses.contains(at));
+                    let new: Vec<Address> = new.collect();
+                    known.at.addresses.extend(new);
+                }
+                None => relays.push(relay),
+            }
+        }
+        if relays.len() > MAX_RELAYS {
+            return Err(format!("at most {MAX_RELAYS} relays are used at once"));
+        }
+        if relays.iter().any(|relay| relay.at.addresses.len() > MAX_RELAY_ADDRESSES) {
+            return Err(format!("at most {MAX_RELAY_ADDRESSES} addresses of one relay are used"));
+        }
+        Ok(relays)
+    }
+
+    /// The ways to it: over UDP; and over TCP, as a WebSocket within TLS at the web's port and at its own.
+    ///
+    /// # Errors
+    /// Why none of its names has an address.
+    pub fn ways(&self, look_up: LookUp<'_>) -> Result<RelayWays, String> {
+        let mut ways = RelayWays { udp: Vec::new(), tcp: Vec::new() };
+        let (mut why, key) = (None, Some(self.at.key));
+        for at in &self.at.addresses {
+            let (found, host) = match at {
+                Address::Ip(address) => (vec![*address], None),
+                Address::Host(name, port) => match look_up(name.as_str(), *port) {
+                    Ok(found) => (found, Some(name.as_str().to_owned())),
+                    Err(error) => {
+                        why = Some(error);
+                        continue;
+                    }
+                },
+            };
+            for address in found {
+                if let Some((carrier, sni)) = &self.carried {
+                    let name = sni.clone().or(host.clone());
+                    ways.tcp.push(Peer::Carried { carrier: *carrier, address, name, key });
+                    continue;
+                }
+                ways.udp.push(Peer::Link { address, key });
+                let mut ports = vec![WEB_PORT, address.port()];
+                ports.dedup();
+                for port in ports {
+                    let (mut address, name) = (address, host.clone());
+                    address.set_port(port);
+                    let carrier = Carrier::SecureWebSocket;
+                    ways.tcp.push(Peer::Carried { carrier, address, name, key });
+                }
+            }
+        }
+        match why {
+            Some(why) if ways.tcp.is_empty() => Err(why),
+            _ => Ok(ways),
+        }
+    }
+}
+
+impl From<RelayAt> for Relay {
+    fn from(at: RelayAt) -> Self {
+        Self { at, carried: None }
+    }
+}
+
+impl FromStr for Relay {
+    type Err = String;
+
+    /// `KEY@HOST:PORT`, `xylem://KEY@HOST[:PORT]` or, where nothing but that carrier is to be tried,
+    /// `xylem+wss://KEY@HOST[:PORT]` and the like.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let PeerUri { key, sni, face } = text.parse()?;
+        let (at, carried) = match face {
+            FaceUri::Xylem(at) => (at, None),
+            FaceUri::Carried(carrier, at) => (at, Some((carrier, sni))),
+            other => return Err(format!("{other}: a relay is reached over an encrypted link")),
+        };
+        let without =
+            "a relay is named with its key, KEY@HOST:PORT, as `xylem node --relay` says it";
+        let key = key.ok_or_else(|| without.to_owned())?;
+        Ok(Self { at: RelayAt { key, addresses: vec![address(&at)?] }, carried })
+    }
+}
+
+fn address(at: &UriAuthority) -> Result<Address, String> {
+    match &at.host {
+        UriHost::Ip(ip) => Ok(Address::Ip((*ip, at.port).into())),
+        UriHost::Name(name) => {
+            let name = name.parse().map_err(|_| format!("{name:?} is no host's name"))?;
+            Ok(Address::Host(name, at.port))
+        }
+        UriHost::Zoned(..) => Err("zones are not supported".into()),
+    }
+}
+
+/// As tickets and people name it, with its first address.
+impl fmt::Display for Relay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((carrier, _)) = &self.carried {
+            write!(f, "{}://", carrier.scheme())?;
+        }
+        self.at.fmt(f)?;
+        match &self.carried {
+            Some((_, Some(name))) => write!(f, "?sni={name}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    fn relay(text: &str) -> Relay {
+        text.parse().expect(text)
+    }
+
+    fn key(byte: &str) -> String {
+        byte.repeat(32)
+    }
+
+    fn ways(relay: &Relay) -> Result<Vec<String>, String> {
+        let look_up = |host: &str, port| match host {
+            "r.example" => Ok(vec![SocketAddr::from(([192, 0, 2, 9], port))]),
+            _ => Err(format!("cannot look up {host}")),
+        };
+        let RelayWays { udp, tcp } = relay.ways(&look_up)?;
+        Ok(udp.iter().chain(&tcp).map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_relay_is_tried_over_udp_and_then_as_a_web_page() {
+        let text = format!("{}@192.0.2.1:7000", key("a5"));
+        let named = relay(&text);
+        assert_eq!((named.at.key, named.to_string()), ([0xa5; 32], text.clone()));
+        assert_eq!(relay(&format!("xylem://{text}")), named);
+        let expected =
+            ["192.0.2.1:7000", "xylem+wss://192.0.2.1:443", "xylem+wss://192.0.2.1:7000"];
+        assert_eq!(ways(&named).unwrap(), expected);
+        let web = ways(&relay(&format!("{}@r.example:443", key("a5")))).unwrap();
+        assert_eq!(web, ["192.0.2.9:443", "xylem+wss://192.0.2.9:443"]);
+        let usual = relay(&format!("xylem://{}@r.example", key("a5")));
+        assert_eq!(usual.to_string(), format!("{}@r.example:7348", key("a5")));
+    }
+
+    #[test]
+    fn a_carrier_that_was_asked_for_is_the_only_way() {
+        let text = format!("xylem+wss://{}@r.example:8443", key("a5"));
+        assert_eq!(ways(&relay(&text)).unwrap(), ["xylem+wss://192.0.2.9:8443"]);
+        assert_eq!(relay(&text).to_string(), text);
+        let hidden = format!("{text}?sni=cdn.example");
+        assert_eq!(relay(&hidden).to_string(), hidden);
+    }
+
+    #[test]
+    fn addresses_of_one_relay_are_put_together() {
+        let texts = ["a5", "b6", "a5"].iter().zip(["192.0.2.1:1", "h:2", "[::1]:3"]);
+        let named = texts.map(|(byte, at)| relay(&format!("{}@{at}", key(byte))));
+        let named: Vec<Relay> = named.collect();
+        let all = Relay::gathered(named.clone()).unwrap();
+        assert_eq!(all.len(), 2);
+        let of = |i: usize| all[i].at.addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            (of(0).join(" "), of(1).join(" ")),
+            ("192.0.2.1:1 [::1]:3".into(), "h:2".into())
+        );
+        assert_eq!(Relay::gathered(named.into_iter().cycle().take(40)).unwrap(), all);
+        let many = (0..5).map(|i| relay(&format!("{}@h:1", key(&format!("0{i}")))));
+        assert!(Relay::gathered(many).is_err());
+        let many = (1..4).map(|port| relay(&format!("{}@h:{port}", key("a5"))));
+        assert!(Relay::gathered(many).is_err());
+    }
+
+    #[test]
+    fn a_name_that_leads_nowhere_says_so() {
+        let text = |host: &str| relay(&format!("{}@{host}:1", key("a5")));
+        assert_eq!(ways(&text("gone.example")), Err("cannot look up gone.example".into()));
+        let both = Relay::gathered([text("gone.example"), text("192.0.2.1")]).unwrap();
+        assert_eq!(ways(&both[0]).unwrap().len(), 3);
+    }
+
+    #[test]
+    fn what_is_no_relay_is_refused() {
+        for text in [
+            "192.0.2.1:7348",
+            "xylem://192.0.2.1",
+            "udp://192.0.2.1",
+            "unix:///run/x",
+            "tcp://h",
+            "",
+            "r.example",
+            "a5@h:1",
+            "xylem+wss://h",
+        ] {
+            assert!(text.parse::<Relay>().is_err(), "{text}");
+        }
+        let keyed = format!("xylem://{}@192.0.2.1.5:1", key("a5"));
+        assert!(keyed.parse::<Relay>().is_err());
+    }
+}

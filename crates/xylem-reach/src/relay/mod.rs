@@ -1,0 +1,46 @@
+//! [`RelayClient`] and [`RelayServer`]: a peer without an address of its own is reached through a relay, which
+//! passes opaque datagrams between those who asked for it (docs/spec/reach.md, "Relay").
+//!
+//! A registration is made on a stream of an ordinary encrypted link to the relay; that link may end afterwards. Datagrams
+//! then travel outside of it, each behind a header of [`HEADER`] bytes that nobody without the client's secret can tell
+//! from random ones: the relay neither opens nor seals what it passes. Keep-alives travel the same way.
+//!
+//! Sans-io: datagrams, the stream's bytes and the time come in; datagrams and bytes for the stream go out. Who may
+//! use a relay at all, and over what, is the engine's.
+//!
+//! ```
+//! use core::time::Duration;
+//! use xylem_reach::relay::{Came, Config, HEADER, Peer, Port, RelayClient, RelayServer, Relayed};
+//! use xylem_reach::relay::{Session, Target};
+//!
+//! let now = Duration::ZERO;
+//! let (at, bt) = ("192.0.2.1:1000".parse().unwrap(), "192.0.2.2:2000".parse().unwrap());
+//! let mut relay = RelayServer::new(Config::default(), [1; 32]);
+//! let (mut a, mut b) = (RelayClient::new([2; 32], false, vec![]), RelayClient::new([3; 32], true, vec![]));
+//!
+//! // B registers; A registers and asks for B in one flight. Both over links to the relay.
+//! let mut answers = Vec::new();
+//! let peer = Peer { key: [0xb; 32], at: bt, host: bt.ip() };
+//! relay.handle_request(now, &mut Session::default(), &peer, &b.request(), &mut answers).unwrap();
+//! b.handle_control(now, &answers).unwrap();
+//! let (tag, connect) = a.connect(Target::Key([0xb; 32]));
+//! let flight = [a.request(), connect].concat();
+//! let peer = Peer { key: [0xa; 32], at, host: at.ip() };
+//! relay.handle_request(now, &mut Session::default(), &peer, &flight, &mut Vec::new()).unwrap();
+//!
+//! // And the first datagram right behind it.
+//! let mut datagram = [&a.header(tag)[..], b"opaque"].concat();
+//! assert_eq!(relay.handle_datagram(now, Port::First, at, &mut datagram), Relayed::Forward(bt));
+//! let Came::Inner(_) = b.handle_datagram(now, false, &mut datagram) else { panic!() };
+//! assert_eq!(&datagram[HEADER..], b"opaque");
+//! ```
+
+mod client;
+mod crowd;
+mod rate;
+mod server;
+mod wire;
+
+pub use client::{Came, RelayClient, RelayEvent};
+pub use server::{Config, Metrics, Peer, RelayServer, Relayed, Session};
+pub use wire::{HEADER, MAX_NAMES, Name, Port, Refusal, Tag, Target, WireError};

@@ -1,0 +1,462 @@
+//! [`RelayServer`]: who is registered, and where the datagrams of each go.
+//!
+//! Everything is bounded ([`Config`]). Where there is no room, the oldest of the network that has most gives way.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+mod circuits;
+mod config;
+mod registrations;
+
+use core::fmt;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use xylem_hash::keyed_hash;
+
+pub use config::{Config, Metrics};
+
+use super::rate::{Allowance, Rates};
+use super::wire::{
+    self, HEADER, Id, Keep, Keys, PROVE, Port, Refusal, Register, Reply, Request, SHORTEST, TOKEN,
+    Tag, Target, WireError,
+};
+use circuits::Circuits;
+use registrations::{Registrations, Slot};
+
+/// How often registrations whose time is over are looked for.
+const SWEEP: Duration = Duration::from_secs(5);
+/// Control datagrams that wait to be taken; more are not made.
+const MAX_WAITING: usize = 1_024;
+/// A registration that sends from an address that is not its own is told so, this often.
+const TOLD: Duration = Duration::from_millis(100);
+/// Offences of a host, and in how long, after which nothing is taken from it until they are forgotten, one by one.
+const OFFENCES: Allowance = Allowance { per_second: 1, burst: Duration::from_secs(600) };
+/// What one offence costs, of those: three are forgiven.
+const OFFENCE: u64 = 200;
+
+/// Who is at the other end of a control stream's link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// The key that it has proven.
+    pub key: [u8; 32],
+    /// Where the link has it, which is where its datagrams come from.
+    pub at: SocketAddr,
+    /// Whose quota it uses: the address of that, where it is not made up.
+    pub host: IpAddr,
+}
+
+/// What becomes of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Relayed {
+    /// It is not for the relay.
+    Not,
+    /// It has a new header and goes there, from the first port.
+    Forward(SocketAddr),
+    /// It was for the relay and is done with.
+    Done,
+}
+
+/// One control stream: what has come of a message, and whose it is.
+#[derive(Default)]
+pub struct Session {
+    incoming: Vec<u8>,
+    registration: Option<(Slot, u64)>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("registration", &self.registration).finish_non_exhaustive()
+    }
+}
+
+/// See the module's documentation.
+///
+/// What came on a control stream goes to [`RelayServer::handle_request`]; every datagram that comes to the link's port, before the
+/// link's endpoint sees it, to [`RelayServer::handle_datagram`], and every one that comes to the second port. Then
+/// [`RelayServer::poll_transmit`].
+pub struct RelayServer {
+    config: Config,
+    key: [u8; 32],
+    registrations: Registrations,
+    circuits: Circuits,
+    rates: HostRates,
+    transmits: VecDeque<(Port, SocketAddr, Vec<u8>)>,
+    sweep: Duration,
+    metrics: Metrics,
+}
+
+/// What each host may still do.
+#[derive(Debug)]
+struct HostRates {
+    registrations: Rates,
+    connects: Rates,
+    bytes: Rates,
+    offences: Rates,
+}
+
+impl RelayServer {
+    /// A relay with nobody. `seed`: 32 random bytes.
+    #[must_use]
+    pub fn new(config: Config, seed: [u8; 32]) -> Self {
+        let derive = |purpose: u8| *keyed_hash(&seed, &[purpose]).as_bytes();
+        let rates = HostRates {
+            registrations: Rates::new(derive(1)),
+            connects: Rates::new(derive(2)),
+            bytes: Rates::new(derive(3)),
+            offences: Rates::new(derive(4)),
+        };
+        Self {
+            registrations: Registrations::new(derive(5)),
+            circuits: Circuits::default(),
+            key: derive(0),
+            config,
+            rates,
+            transmits: VecDeque::new(),
+            sweep: Duration::ZERO,
+            metrics: Metrics::default(),
+        }
+    }
+
+    /// The port at which [`Port::Second`] is open, once it is.
+    pub fn set_second_port(&mut self, port: Option<u16>) {
+        self.config.second_port = port;
+    }
+
+    /// Addresses that begin so are made up: nobody is told one.
+    pub fn hide(&mut self, prefix: [u8; 6]) {
+        self.config.hidden = Some(prefix);
+    }
+
+    fn is_hidden(&self, address: SocketAddr) -> bool {
+        let IpAddr::V6(ip) = address.ip() else { return false };
+        self.config.hidden.is_some_and(|prefix| ip.octets().starts_with(&prefix))
+    }
+
+    fn observed(&self, address: SocketAddr) -> Option<SocketAddr> {
+        let plain = SocketAddr::new(address.ip().to_canonical(), address.port());
+        (!self.is_hidden(address)).then_some(plain)
+    }
+
+    /// What came on a control stream, in any cut; answers are appended to `out`.
+    ///
+    /// # Errors
+    /// The peer does not speak this protocol: its stream, at least, should end. It counts against its host.
+    pub fn handle_request(
+        &mut self,
+        now: Duration,
+        session: &mut Session,
+        peer: &Peer,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), WireError> {
+        let outcome = self.take_requests(now, session, peer, bytes, out);
+        if outcome.is_err() {
+            self.offended(now, peer.host);
+        }
+        outcome
+    }
+
+    fn take_requests(
+        &mut self,
+        now: Duration,
+        session: &mut Session,
+        peer: &Peer,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), WireError> {
+        let mut incoming = core::mem::take(&mut session.incoming);
+        incoming.extend_from_slice(bytes);
+        let mut rest = &incoming[..];
+        while let Some((request, len)) = wire::take_request(rest)? {
+            rest = rest.get(len..).unwrap_or_default();
+            match request {
+                Request::Register(register) if session.registration.is_none() => {
+                    match self.register(now, peer, &register) {
+                        Ok(slot) => {
+                            let serial = self.registrations.get(slot).map_or(0, |one| one.serial);
+                            session.registration = Some((slot, serial));
+                            self.registered(slot).encode(out);
+                        }
+                        Err(why) => {
+                            self.metrics.refused(why);
+                            Reply::Refused(None, why).encode(out);
+                        }
+                    }
+                }
+                Request::Register(_) => return Err(WireError::OutOfOrder),
+                Request::Connect { tag, target } => {
+                    let reply = match self.connect(now, session, peer, tag, target) {
+                        Ok(()) => Reply::Connected(tag),
+                        Err(why) => {
+                            self.metrics.refused(why);
+                            Reply::Refused(Some(tag), why)
+                        }
+                    };
+                    reply.encode(out);
+                }
+            }
+        }
+        session.incoming = rest.to_vec();
+        Ok(())
+    }
+
+    fn offended(&mut self, now: Duration, host: IpAddr) {
+        self.metrics.offences = self.metrics.offences.saturating_add(1);
+        self.rates.offences.take(now, host, OFFENCE, Some(OFFENCES));
+    }
+
+    fn register(
+        &mut self,
+        now: Duration,
+        peer: &Peer,
+        register: &Register,
+    ) -> Result<Slot, Refusal> {
+        if !self.rates.offences.has(now, peer.host, OFFENCES) {
+            return Err(Refusal::Banned);
+        }
+        if !self.rates.registrations.take(now, peer.host, 1, self.config.registering()) {
+            return Err(Refusal::Quota);
+        }
+        if !register.names.iter().all(|name| name.is_vouched(&peer.key)) {
+            self.offended(now, peer.host);
+            return Err(Refusal::NotVouched);
+        }
+        if let Some(slot) = self.registrations.find(&peer.key, &register.secret) {
+            self.registrations.renew(now, slot, peer, register)?;
+            return Ok(slot);
+        }
+        if let Some(gone) = self.registrations.make_room(&self.config, peer)? {
+            self.metrics.crowded_out = self.metrics.crowded_out.saturating_add(1);
+            self.remove(gone);
+        }
+        let slot = self.registrations.add(now, peer, register)?;
+        self.metrics.registered = self.metrics.registered.saturating_add(1);
+        Ok(slot)
+    }
+
+    fn registered(&self, slot: Slot) -> Reply {
+        let one = self.registrations.get(slot);
+        let lifetime = u16::try_from(self.config.lifetime.as_secs()).unwrap_or(u16::MAX);
+        Reply::Registered {
+            lifetime,
+            observed: one.and_then(|one| self.observed(one.at)),
+            second: self.config.second_port,
+            code: one.and_then(|one| one.code),
+        }
+    }
+
+    fn connect(
+        &mut self,
+        now: Duration,
+        session: &Session,
+        peer: &Peer,
+        tag: Tag,
+        target: Target,
+    ) -> Result<(), Refusal> {
+        let (from, serial) = session.registration.ok_or(Refusal::NotHere)?;
+        // It may have given way, or ended.
+        let own = self.registrations.get(from).filter(|own| own.serial == serial);
+        own.ok_or(Refusal::NotHere)?;
+        if !self.rates.connects.take(now, peer.host, 1, self.config.connecting()) {
+            return Err(Refusal::Quota);
+        }
+        let to = self.registrations.target(target).filter(|to| *to != from);
+        let to = to.ok_or(Refusal::NotHere)?;
+        self.circuits.connect(now, &self.config, &mut self.registrations, (from, tag), to)?;
+        self.metrics.connected = self.metrics.connected.saturating_add(1);
+        Ok(())
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        self.circuits.end_all_of(&mut self.registrations, slot);
+        self.registrations.remove(slot);
+    }
+
+    /// A datagram that came to one of the ports. Of one that is to be forwarded the header is written anew, in its place.
+    pub fn handle_datagram(
+        &mut self,
+        now: Duration,
+        port: Port,
+        from: SocketAddr,
+        datagram: &mut [u8],
+    ) -> Relayed {
+        let Some(id) = Id::of(datagram) else { return Relayed::Not };
+        let Some(slot) = self.registrations.of_id(id) else { return Relayed::Not };
+        let forwarded = self.forward(now, port, from, slot, id, datagram);
+        forwarded.map_or(Relayed::Done, Relayed::Forward)
+    }
+
+    fn forward(
+        &mut self,
+        now: Duration,
+        port: Port,
+        from: SocketAddr,
+        slot: Slot,
+        id: Id,
+        datagram: &mut [u8],
+    ) -> Option<SocketAddr> {
+        let one = self.registrations.get_mut(slot)?;
+        let head = one.head_of(id)?;
+        let Some(tag) = Tag::new(head.tag(datagram)) else {
+            self.keep_alive(now, port, from, slot, datagram);
+            return None;
+        };
+        if port == Port::Second {
+            return None;
+        }
+        if from != one.at && one.moving != Some(from) {
+            self.demand_proof(now, from, slot, datagram.len());
+            return None;
+        }
+        let much = u64::try_from(datagram.len()).unwrap_or(u64::MAX);
+        let host = one.host;
+        let passes = one.bytes.take(now, much, self.config.bytes_of_key())
+            && self.rates.bytes.take(now, host, much, self.config.bytes_of_host());
+        let far = self.circuits.far_end(&self.registrations, now, slot, tag);
+        let Some((far, far_tag)) = far.filter(|_| passes) else {
+            self.metrics.dropped = self.metrics.dropped.saturating_add(1);
+            return None;
+        };
+        let far = self.registrations.get_mut(far)?;
+        if !far.bytes.take(now, much, self.config.bytes_of_key()) {
+            self.metrics.dropped = self.metrics.dropped.saturating_add(1);
+            return None;
+        }
+        datagram.get_mut(..HEADER)?.copy_from_slice(&far.down.header(Some(far_tag)));
+        self.metrics.datagrams = self.metrics.datagrams.saturating_add(1);
+        self.metrics.bytes = self.metrics.bytes.saturating_add(much);
+        Some(far.at)
+    }
+
+    fn keep_alive(
+        &mut self,
+        now: Duration,
+        port: Port,
+        from: SocketAddr,
+        slot: Slot,
+        datagram: &[u8],
+    ) {
+        let hidden = self.is_hidden(from);
+        let Some(one) = self.registrations.get(slot) else { return };
+        let keys = Keys::new(&one.secret);
+        let opened = wire::open(&keys.up, datagram);
+        // What was heard before is no sign of life, and not answered.
+        let Some(keep) = opened.filter(|keep| keep.number > one.number) else {
+            self.metrics.refused_keeps = self.metrics.refused_keeps.saturating_add(1);
+            return;
+        };
+        let serial = one.serial;
+        let token = self.token(serial, from);
+        if keep.flags & wire::LEAVES != 0 {
+            return self.remove(slot);
+        }
+        let Some(one) = self.registrations.get_mut(slot) else { return };
+        one.number = keep.number;
+        one.heard = now;
+        let mut flags = 0;
+        if port == Port::First {
+            let proven = constant_time_eq::constant_time_eq(&keep.token, &token);
+            if from == one.at {
+                one.moving = None;
+            } else if proven {
+                (one.at, one.moving) = (from, None);
+                self.registrations.moved(slot, (!hidden).then(|| from.ip()));
+            } else {
+                // It hears us there once it has said the token; until then what is for it goes where it was.
+                one.moving = Some(from);
+                flags = PROVE;
+            }
+            self.registrations.rotate(slot, keep.epoch);
+        }
+        let second = port == Port::Second;
+        let token = if flags & PROVE != 0 { token } else { [0; TOKEN] };
+        let (number, epoch) = (keep.number, keep.epoch);
+        let answer = Keep { flags, number, epoch, token, second, observed: self.observed(from) };
+        self.metrics.keeps = self.metrics.keeps.saturating_add(1);
+        self.answer(port, from, slot, &keys, &answer, datagram.len());
+    }
+
+    /// Data of a registration came from where it is not known to be: its address may have changed without its knowing.
+    fn demand_proof(&mut self, now: Duration, from: SocketAddr, slot: Slot, len: usize) {
+        let Some(one) = self.registrations.get_mut(slot) else { return };
+        if len < SHORTEST || now < one.told.saturating_add(TOLD) {
+            return;
+        }
+        one.told = now;
+        let (keys, epoch, serial) = (Keys::new(&one.secret), one.epoch, one.serial);
+        let token = self.token(serial, from);
+        let observed = self.observed(from);
+        let answer = Keep { flags: PROVE, number: 0, epoch, token, second: false, observed };
+        self.answer(Port::First, from, slot, &keys, &answer, SHORTEST);
+    }
+
+    /// Never longer than what it answers.
+    fn answer(
+        &mut self,
+        port: Port,
+        to: SocketAddr,
+        slot: Slot,
+        keys: &Keys,
+        answer: &Keep,
+        len: usize,
+    ) {
+        let Some(one) = self.registrations.get(slot) else { return };
+        if self.transmits.len() < MAX_WAITING {
+            let datagram = wire::seal(&keys.down, one.down, answer, wire::padding_of(len));
+            self.transmits.push_back((port, to, datagram));
+        }
+    }
+
+    /// What a registration has to say from this address, to show that it hears us there. Nothing is kept for it.
+    fn token(&self, serial: u64, address: SocketAddr) -> [u8; TOKEN] {
+        let ip = match address.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        let mut said = [0; 26];
+        said[..16].copy_from_slice(&Ipv6Addr::octets(&ip));
+        said[16..18].copy_from_slice(&address.port().to_be_bytes());
+        said[18..].copy_from_slice(&serial.to_be_bytes());
+        *keyed_hash(&self.key, &said).as_bytes().first_chunk().expect("32 bytes are more")
+    }
+
+    /// A datagram of the relay's own: from which port, and where to.
+    pub fn poll_transmit(&mut self) -> Option<(Port, SocketAddr, Vec<u8>)> {
+        self.transmits.pop_front()
+    }
+
+    /// When [`RelayServer::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        (self.registrations.len() > 0).then_some(self.sweep)
+    }
+
+    /// Time has passed.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        if now < self.sweep {
+            return;
+        }
+        self.sweep = now.saturating_add(SWEEP);
+        for slot in self.registrations.over(now, self.config.lifetime) {
+            self.metrics.expired = self.metrics.expired.saturating_add(1);
+            self.remove(slot);
+        }
+    }
+
+    /// What was done so far, and what is there.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        Metrics {
+            registrations: self.registrations.len(),
+            circuits: self.circuits.len(),
+            ..self.metrics
+        }
+    }
+}
+
+impl fmt::Debug for RelayServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RelayServer").field("metrics", &self.metrics()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,173 @@
+//! [`Circuits`]: which two registrations pass datagrams to each other, and under which tags.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::HashMap;
+
+use xylem_link::source;
+
+use super::Config;
+use super::registrations::{Registrations, Slot};
+use crate::relay::crowd::Crowd;
+use crate::relay::wire::{Refusal, Tag};
+
+/// Bits of a circuit's number in the tag that the relay chooses; those above tell it from others that had the number.
+const NUMBER: u32 = 20;
+/// Datagrams that may go to who was asked for before it has sent one: a few handshakes.
+const UNANSWERED: u32 = 32;
+
+#[derive(Debug)]
+struct Circuit {
+    /// Who asked, and its own tag.
+    from: (Slot, Tag),
+    /// Who was asked for, and the relay's tag.
+    to: (Slot, Tag),
+    host: IpAddr,
+    used: Duration,
+    /// How much went to who was asked for, until it answers.
+    unanswered: Option<u32>,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Circuits {
+    slots: Vec<Option<Circuit>>,
+    free: Vec<u32>,
+    made: u32,
+    crowd: Crowd,
+}
+
+impl Circuits {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len().saturating_sub(self.free.len())
+    }
+
+    fn get(&self, number: u32) -> Option<&Circuit> {
+        self.slots.get(number as usize)?.as_ref()
+    }
+
+    /// Connects the two. A tag that was in use is that of the new one.
+    pub(super) fn connect(
+        &mut self,
+        now: Duration,
+        config: &Config,
+        registrations: &mut Registrations,
+        from: (Slot, Tag),
+        to: Slot,
+    ) -> Result<(), Refusal> {
+        let asking = registrations.get(from.0).ok_or(Refusal::NotHere)?;
+        let host = asking.host;
+        let same = asking.asked.iter().find(|(tag, _)| *tag == from.1).map(|(_, number)| *number);
+        let full = asking.asked.len() >= config.circuits_asked.max(1);
+        let idlest = || self.idlest(asking.asked.iter().map(|(_, number)| *number));
+        let own = same.or_else(|| if full { idlest() } else { None });
+        if let Some(number) = own {
+            self.end(registrations, number);
+        }
+        let reached = &registrations.get(to).ok_or(Refusal::NotHere)?.reached;
+        if reached.len() >= config.circuits_reached.max(1)
+            && let Some(number) = self.least_of_greediest(reached)
+        {
+            self.end(registrations, number);
+        }
+        if self.len() >= config.circuits.clamp(1, 1 << NUMBER)
+            && let Some(number) = self.crowd.greediest()
+        {
+            self.end(registrations, number);
+        }
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None => {
+                let number = u32::try_from(self.slots.len()).map_err(|_| Refusal::Quota)?;
+                self.slots.push(None);
+                number
+            }
+        };
+        self.made = self.made.wrapping_add(1);
+        let tag = Tag::of_relay(self.made.wrapping_shl(NUMBER) & (u32::MAX >> 1) | number);
+        let circuit = Circuit { from, to: (to, tag), host, used: now, unanswered: Some(0) };
+        if let Some(place) = self.slots.get_mut(number as usize) {
+            *place = Some(circuit);
+        }
+        self.crowd.add(host, number);
+        if let Some(one) = registrations.get_mut(from.0) {
+            one.asked.push((from.1, number));
+        }
+        if let Some(one) = registrations.get_mut(to) {
+            one.reached.push(number);
+        }
+        Ok(())
+    }
+
+    fn idlest(&self, among: impl Iterator<Item = u32>) -> Option<u32> {
+        among.min_by_key(|number| self.get(*number).map(|circuit| circuit.used))
+    }
+
+    /// The one that was silent for longest, of the host that has most among these.
+    fn least_of_greediest(&self, among: &[u32]) -> Option<u32> {
+        let host = |number: u32| self.get(number).map(|circuit| source(circuit.host));
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for host in among.iter().filter_map(|number| host(*number)) {
+            let count = counts.entry(host).or_default();
+            *count = count.saturating_add(1);
+        }
+        let (greediest, _) = counts.into_iter().max_by_key(|(host, count)| (*count, *host))?;
+        self.idlest(among.iter().copied().filter(|number| host(*number) == Some(greediest)))
+    }
+
+    /// Where a datagram of that registration with this tag goes, and with which tag.
+    #[inline]
+    pub(super) fn far_end(
+        &mut self,
+        registrations: &Registrations,
+        now: Duration,
+        near: Slot,
+        tag: Tag,
+    ) -> Option<(Slot, Tag)> {
+        let number = if tag.is_of_relay() {
+            tag.number() & ((1 << NUMBER) - 1)
+        } else {
+            let asked = &registrations.get(near)?.asked;
+            asked.iter().find(|(own, _)| *own == tag)?.1
+        };
+        let circuit = self.slots.get_mut(number as usize)?.as_mut()?;
+        let far = if circuit.to == (near, tag) {
+            circuit.unanswered = None;
+            circuit.from
+        } else if circuit.from == (near, tag) {
+            // Nobody is flooded who does not answer.
+            if let Some(sent) = &mut circuit.unanswered {
+                *sent = sent.checked_add(1).filter(|sent| *sent <= UNANSWERED)?;
+            }
+            circuit.to
+        } else {
+            return None;
+        };
+        circuit.used = now;
+        Some(far)
+    }
+
+    fn end(&mut self, registrations: &mut Registrations, number: u32) {
+        let Some(circuit) = self.slots.get_mut(number as usize).and_then(Option::take) else {
+            return;
+        };
+        self.free.push(number);
+        self.crowd.remove(circuit.host, number);
+        if let Some(one) = registrations.get_mut(circuit.from.0) {
+            one.asked.retain(|(_, it)| *it != number);
+        }
+        if let Some(one) = registrations.get_mut(circuit.to.0) {
+            one.reached.retain(|it| *it != number);
+        }
+    }
+
+    pub(super) fn end_all_of(&mut self, registrations: &mut Registrations, slot: Slot) {
+        let Some(one) = registrations.get(slot) else { return };
+        let asked = one.asked.iter().map(|(_, number)| *number);
+        let numbers: Vec<u32> = asked.chain(one.reached.iter().copied()).collect();
+        for number in numbers {
+            self.end(registrations, number);
+        }
+    }
+}

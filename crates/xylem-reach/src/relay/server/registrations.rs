@@ -1,0 +1,320 @@
+//! [`Registrations`]: who is there, and by what it is found.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+use std::collections::HashMap;
+
+use xylem_hash::keyed_hash;
+use zeroize::Zeroizing;
+
+use super::{Config, Peer};
+use crate::relay::crowd::Crowd;
+use crate::relay::rate::Rate;
+use crate::relay::wire::{Epoch, Head, Id, Refusal, Register, Tag, Target};
+
+/// A place in the table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Slot(u32);
+
+/// What is kept of one.
+pub(super) struct Registration {
+    /// Told from all that had its place before.
+    pub serial: u64,
+    key: [u8; 32],
+    pub secret: Zeroizing<[u8; 32]>,
+    /// Where it is, which it has proven.
+    pub at: SocketAddr,
+    /// Where it may be now.
+    pub moving: Option<SocketAddr>,
+    pub host: IpAddr,
+    pub heard: Duration,
+    /// When it was asked for proof last.
+    pub told: Duration,
+    /// The highest of its keep-alives.
+    pub number: u32,
+    pub epoch: u32,
+    up: [Option<Head>; 2],
+    pub down: Head,
+    pub bytes: Rate,
+    listens: bool,
+    names: Vec<[u8; 32]>,
+    pub code: Option<u32>,
+    /// Circuits that it has asked for, by its own tags.
+    pub asked: Vec<(Tag, u32)>,
+    /// Circuits in which it was asked for.
+    pub reached: Vec<u32>,
+}
+
+impl Registration {
+    /// The head of a datagram with this id.
+    pub(super) fn head_of(&self, id: Id) -> Option<Head> {
+        self.up.iter().flatten().find(|head| head.id == id).copied()
+    }
+}
+
+/// See the module's documentation.
+pub(super) struct Registrations {
+    random: [u8; 32],
+    serial: u64,
+    slots: Vec<Option<Box<Registration>>>,
+    free: Vec<u32>,
+    ids: HashMap<Id, Slot>,
+    keys: HashMap<[u8; 32], Vec<Slot>>,
+    names: HashMap<[u8; 32], Vec<Slot>>,
+    codes: HashMap<u32, Slot>,
+    crowd: Crowd,
+}
+
+impl Registrations {
+    pub(super) fn new(random: [u8; 32]) -> Self {
+        Self {
+            random,
+            serial: 0,
+            slots: Vec::new(),
+            free: Vec::new(),
+            ids: HashMap::new(),
+            keys: HashMap::new(),
+            names: HashMap::new(),
+            codes: HashMap::new(),
+            crowd: Crowd::default(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len().saturating_sub(self.free.len())
+    }
+
+    pub(super) fn get(&self, slot: Slot) -> Option<&Registration> {
+        self.slots.get(slot.0 as usize)?.as_deref()
+    }
+
+    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Registration> {
+        self.slots.get_mut(slot.0 as usize)?.as_deref_mut()
+    }
+
+    #[inline]
+    pub(super) fn of_id(&self, id: Id) -> Option<Slot> {
+        self.ids.get(&id).copied()
+    }
+
+    /// The registration of this key and secret.
+    pub(super) fn find(&self, key: &[u8; 32], secret: &[u8; 32]) -> Option<Slot> {
+        let same = |slot: &&Slot| {
+            let one = self.get(**slot);
+            one.is_some_and(|one| constant_time_eq::constant_time_eq(&one.secret[..], secret))
+        };
+        self.keys.get(key)?.iter().find(same).copied()
+    }
+
+    /// Who is asked for: of several the one that came last.
+    pub(super) fn target(&self, target: Target) -> Option<Slot> {
+        let of = |slots: Option<&Vec<Slot>>| {
+            let mut slots = slots?.iter().rev();
+            slots.find(|slot| self.get(**slot).is_some_and(|one| one.listens)).copied()
+        };
+        match target {
+            Target::Key(key) => of(self.keys.get(&key)),
+            Target::Publisher(publisher) => of(self.names.get(&publisher.0)),
+            Target::Code(code) => self.codes.get(&code).copied(),
+        }
+    }
+
+    /// Who has to go for one more of that peer.
+    pub(super) fn make_room(&self, config: &Config, peer: &Peer) -> Result<Option<Slot>, Refusal> {
+        if let Some(own) = self.keys.get(&peer.key)
+            && own.len() >= config.registrations_of_key.max(1)
+        {
+            return Ok(own.first().copied());
+        }
+        if self.crowd.of_host(peer.host) >= config.registrations_of_host {
+            return Err(Refusal::Quota);
+        }
+        if self.crowd.of_site(peer.host) >= config.registrations_of_site {
+            let oldest = self.crowd.oldest_of_site(peer.host).map(Slot);
+            return oldest.map(Some).ok_or(Refusal::Quota);
+        }
+        if self.len() >= config.registrations {
+            return self.crowd.greediest().map(|slot| Some(Slot(slot))).ok_or(Refusal::Quota);
+        }
+        Ok(None)
+    }
+
+    pub(super) fn add(
+        &mut self,
+        now: Duration,
+        peer: &Peer,
+        register: &Register,
+    ) -> Result<Slot, Refusal> {
+        let Epoch { up, down } = Epoch::new(&register.secret, register.epoch);
+        if self.ids.contains_key(&up.id) {
+            return Err(Refusal::Taken);
+        }
+        self.serial = self.serial.wrapping_add(1);
+        let one = Registration {
+            serial: self.serial,
+            key: peer.key,
+            secret: register.secret.clone(),
+            at: peer.at,
+            moving: None,
+            host: peer.host,
+            heard: now,
+            told: Duration::ZERO,
+            number: register.number,
+            epoch: register.epoch,
+            up: [Some(up), None],
+            down,
+            bytes: Rate::default(),
+            listens: register.listens,
+            names: Vec::new(),
+            code: None,
+            asked: Vec::new(),
+            reached: Vec::new(),
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                let slot = u32::try_from(self.slots.len()).map_err(|_| Refusal::Quota)?;
+                self.slots.push(None);
+                slot
+            }
+        };
+        self.ids.insert(up.id, Slot(slot));
+        self.keys.entry(peer.key).or_default().push(Slot(slot));
+        self.crowd.add(peer.host, slot);
+        if let Some(place) = self.slots.get_mut(slot as usize) {
+            *place = Some(Box::new(one));
+        }
+        self.describe(Slot(slot), register);
+        Ok(Slot(slot))
+    }
+
+    /// Takes the names, and a number if one is wanted.
+    fn describe(&mut self, slot: Slot, register: &Register) {
+        self.forget_names(slot);
+        let mut names: Vec<[u8; 32]> = register.names.iter().map(|it| it.publisher.0).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in &names {
+            self.names.entry(*name).or_default().push(slot);
+        }
+        let has = self.get(slot).and_then(|one| one.code);
+        let code = if register.wants_code { has.or_else(|| self.new_code()) } else { has };
+        if let Some(code) = code {
+            self.codes.insert(code, slot);
+        }
+        if let Some(one) = self.get_mut(slot) {
+            (one.names, one.code, one.listens) = (names, code, register.listens);
+        }
+    }
+
+    /// A number of few digits: below four times as many as are in use, but no less than a hundred.
+    fn new_code(&mut self) -> Option<u32> {
+        let below = u64::try_from(self.codes.len()).ok()?.saturating_mul(4).max(100);
+        (0..64_u8).find_map(|_| {
+            self.random = *keyed_hash(&self.random, b"next").as_bytes();
+            let drawn = keyed_hash(&self.random, b"code");
+            let drawn = u64::from_be_bytes(*drawn.as_bytes().first_chunk()?);
+            let code = u32::try_from(drawn.checked_rem(below)?).ok()?.checked_add(1)?;
+            (!self.codes.contains_key(&code)).then_some(code)
+        })
+    }
+
+    /// The same peer with the same secret, over a new link: it goes on with its circuits.
+    pub(super) fn renew(
+        &mut self,
+        now: Duration,
+        slot: Slot,
+        peer: &Peer,
+        register: &Register,
+    ) -> Result<(), Refusal> {
+        let Epoch { up, down } = Epoch::new(&register.secret, register.epoch);
+        if self.of_id(up.id).is_some_and(|owner| owner != slot) {
+            return Err(Refusal::Taken);
+        }
+        let Some(one) = self.get_mut(slot) else { return Err(Refusal::NotHere) };
+        let same = one.epoch == register.epoch;
+        let before = one.up[0].filter(|_| !same);
+        let after = if same { one.up[1] } else { before };
+        let gone = one.up[1].filter(|_| !same);
+        (one.at, one.moving, one.heard) = (peer.at, None, now);
+        one.number = one.number.max(register.number);
+        (one.epoch, one.up, one.down) = (register.epoch, [Some(up), after], down);
+        if let Some(gone) = gone.filter(|gone| gone.id != up.id) {
+            self.ids.remove(&gone.id);
+        }
+        self.ids.insert(up.id, slot);
+        self.moved(slot, Some(peer.host));
+        self.describe(slot, register);
+        Ok(())
+    }
+
+    /// It is at another host now, unless that is not known.
+    pub(super) fn moved(&mut self, slot: Slot, host: Option<IpAddr>) {
+        let Some(one) = self.slots.get_mut(slot.0 as usize).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        let Some(host) = host.filter(|host| *host != one.host) else { return };
+        self.crowd.remove(one.host, slot.0);
+        self.crowd.add(host, slot.0);
+        one.host = host;
+    }
+
+    /// Goes on to the next epoch, if that is what is asked for; what came before the last one is forgotten.
+    pub(super) fn rotate(&mut self, slot: Slot, epoch: u32) {
+        let Some(one) = self.get(slot) else { return };
+        if epoch != one.epoch.wrapping_add(1) {
+            return;
+        }
+        let Epoch { up, down } = Epoch::new(&one.secret, epoch);
+        // One of 2^64 is another's: that registration stays as it is.
+        if self.ids.contains_key(&up.id) {
+            return;
+        }
+        self.ids.insert(up.id, slot);
+        let Some(one) = self.get_mut(slot) else { return };
+        let [current, oldest] = one.up;
+        (one.epoch, one.up, one.down) = (epoch, [Some(up), current], down);
+        if let Some(oldest) = oldest {
+            self.ids.remove(&oldest.id);
+        }
+    }
+
+    /// Those that were not heard for too long.
+    pub(super) fn over(&self, now: Duration, lifetime: Duration) -> Vec<Slot> {
+        let over = |one: &Registration| now >= one.heard.saturating_add(lifetime);
+        let slots = (0_u32..).zip(&self.slots);
+        let over = slots.filter(|(_, one)| one.as_deref().is_some_and(over));
+        over.map(|(slot, _)| Slot(slot)).collect()
+    }
+
+    fn forget_names(&mut self, slot: Slot) {
+        let names = self.get_mut(slot).map(|one| core::mem::take(&mut one.names));
+        for name in names.unwrap_or_default() {
+            drop_from(&mut self.names, &name, slot);
+        }
+    }
+
+    /// Its circuits have ended before.
+    pub(super) fn remove(&mut self, slot: Slot) {
+        self.forget_names(slot);
+        let Some(one) = self.slots.get_mut(slot.0 as usize).and_then(Option::take) else { return };
+        self.free.push(slot.0);
+        self.crowd.remove(one.host, slot.0);
+        drop_from(&mut self.keys, &one.key, slot);
+        for head in one.up.iter().flatten() {
+            self.ids.remove(&head.id);
+        }
+        if let Some(code) = one.code {
+            self.codes.remove(&code);
+        }
+    }
+}
+
+fn drop_from(map: &mut HashMap<[u8; 32], Vec<Slot>>, key: &[u8; 32], slot: Slot) {
+    let Some(slots) = map.get_mut(key) else { return };
+    slots.retain(|one| *one != slot);
+    if slots.is_empty() {
+        map.remove(key);
+    }
+}

@@ -1,0 +1,433 @@
+//! The formats: messages on the control stream, and datagrams outside of the link (docs/spec/reach.md, "Relay").
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+mod datagram;
+
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use xylem_object::PublisherId;
+use xylem_object::find::{Answer, VOUCH_LEN};
+use zeroize::Zeroizing;
+
+pub use datagram::HEADER;
+pub(super) use datagram::{
+    Epoch, Head, Id, Keep, Keys, LEAVES, PADDING, PROVE, SHORTEST, TOKEN, open, padding_of, seal,
+};
+
+/// Publishers that one registration may name.
+pub const MAX_NAMES: usize = 8;
+
+const VERSION: u8 = 1;
+/// Type and length before each message of the stream.
+const MESSAGE_HEAD: usize = 3;
+/// The longest body of a message: a registration with all names.
+const MAX_MESSAGE: usize = 43 + MAX_NAMES * (32 + VOUCH_LEN);
+
+const REGISTER: u8 = 1;
+const CONNECT: u8 = 2;
+const REGISTERED: u8 = 0x81;
+const CONNECTED: u8 = 0x82;
+const REFUSED: u8 = 0x83;
+
+const LISTENS: u8 = 1;
+const WANTS_CODE: u8 = 2;
+
+const BY_KEY: u8 = 1;
+const BY_PUBLISHER: u8 = 2;
+const BY_CODE: u8 = 3;
+
+/// Bytes that are not what they should be: the stream is of no more use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WireError {
+    /// A message longer than any is.
+    #[error("a relay message of {0} bytes")]
+    TooLong(u16),
+    /// A message of no known type.
+    #[error("a relay message of unknown type {0}")]
+    Unknown(u8),
+    /// A version that is not ours.
+    #[error("version {0} of the relay protocol, which this program does not speak")]
+    Version(u8),
+    /// A message whose fields are not as they should be.
+    #[error("a malformed relay message ({0})")]
+    Malformed(&'static str),
+    /// A message that has no place here.
+    #[error("a relay message out of order")]
+    OutOfOrder,
+}
+
+/// Which of the relay's two ports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Port {
+    /// Where the link and all datagrams go.
+    First,
+    /// Where one may only ask as what one is seen: two answers tell a symmetric NAT.
+    Second,
+}
+
+/// One of the peers of a registration: whom a datagram is for, or from. Never 0; the top bit is set where the relay
+/// chose the number, because the peer asked for us.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Tag(u32);
+
+impl Tag {
+    const CHOSEN_BY_RELAY: u32 = 1 << 31;
+
+    /// The number of a tag, unless it is 0.
+    pub(super) fn new(number: u32) -> Option<Self> {
+        (number != 0).then_some(Self(number))
+    }
+
+    pub(super) fn of_relay(number: u32) -> Self {
+        Self(number | Self::CHOSEN_BY_RELAY)
+    }
+
+    /// As a number of 32 bits, not 0.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The peer asked for us; else we asked for it.
+    #[must_use]
+    pub fn is_of_relay(self) -> bool {
+        self.0 & Self::CHOSEN_BY_RELAY != 0
+    }
+}
+
+/// A publisher in whose name a registration is found, and its word for the link key of who registers
+/// (docs/spec/object.md, "Finding").
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Name {
+    /// The publisher.
+    pub publisher: PublisherId,
+    /// Its signature over the link key.
+    pub vouch: [u8; VOUCH_LEN],
+}
+
+impl Name {
+    pub(super) fn is_vouched(&self, link_key: &[u8; 32]) -> bool {
+        let answer = Answer { vouch: Some(self.vouch), manifest: b"" };
+        answer.vouches(&self.publisher, link_key)
+    }
+}
+
+/// Whom to be connected with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// Who has proven this link key to the relay.
+    Key([u8; 32]),
+    /// Who is vouched for by this publisher.
+    Publisher(PublisherId),
+    /// Who was given this number by the relay.
+    Code(u32),
+}
+
+/// Why a relay does not do what it was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Nobody of that key, publisher or number is registered there.
+    #[error("nobody with that key or code is registered at the relay")]
+    NotHere,
+    /// More than the relay gives to one key, address or network, or in so short a time.
+    #[error("the relay's quota is used up for now")]
+    Quota,
+    /// A publisher does not vouch for the key.
+    #[error("the publisher does not vouch for this key")]
+    NotVouched,
+    /// The relay takes nothing from there for some minutes, for what came before.
+    #[error("the relay takes nothing from here for some minutes")]
+    Banned,
+    /// The secret is in use by another key.
+    #[error("the secret of the registration is another's")]
+    Taken,
+}
+
+impl Refusal {
+    const ALL: [(u8, Self); 5] = [
+        (1, Self::NotHere),
+        (2, Self::Quota),
+        (3, Self::NotVouched),
+        (4, Self::Banned),
+        (5, Self::Taken),
+    ];
+
+    fn number(self) -> u8 {
+        Self::ALL.iter().find(|(_, it)| *it == self).map_or(0, |(number, _)| *number)
+    }
+
+    fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.iter().find(|(it, _)| *it == number).map(|(_, it)| *it)
+    }
+}
+
+/// First message of who registers; also of who does again what it did before, with the same secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Register {
+    pub secret: Zeroizing<[u8; 32]>,
+    /// Whether others may ask for us.
+    pub listens: bool,
+    pub wants_code: bool,
+    /// The epoch that ids begin with.
+    pub epoch: u32,
+    /// Keep-alives have higher numbers than this.
+    pub number: u32,
+    pub names: Vec<Name>,
+}
+
+impl Register {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let flag = |set, bit| if set { bit } else { 0 };
+        let mut body =
+            vec![VERSION, flag(self.listens, LISTENS) | flag(self.wants_code, WANTS_CODE)];
+        body.extend_from_slice(&self.secret[..]);
+        body.extend_from_slice(&self.epoch.to_be_bytes());
+        body.extend_from_slice(&self.number.to_be_bytes());
+        body.push(u8::try_from(self.names.len()).unwrap_or(u8::MAX));
+        for name in &self.names {
+            body.extend_from_slice(&name.publisher.0);
+            body.extend_from_slice(&name.vouch);
+        }
+        let message = message(REGISTER, &body);
+        drop(Zeroizing::new(body));
+        message
+    }
+
+    fn decode(body: &[u8]) -> Result<Self, WireError> {
+        let bad = WireError::Malformed("register");
+        let mut fields = Fields(body);
+        match fields.byte().ok_or(bad)? {
+            VERSION => {}
+            other => return Err(WireError::Version(other)),
+        }
+        let flags = fields.byte().ok_or(bad)?;
+        if flags & !(LISTENS | WANTS_CODE) != 0 {
+            return Err(bad);
+        }
+        let secret = Zeroizing::new(fields.array().ok_or(bad)?);
+        let epoch = u32::from_be_bytes(fields.array().ok_or(bad)?);
+        let number = u32::from_be_bytes(fields.array().ok_or(bad)?);
+        let count = usize::from(fields.byte().ok_or(bad)?);
+        if count > MAX_NAMES {
+            return Err(bad);
+        }
+        let mut names = Vec::with_capacity(count);
+        for _ in 0..count {
+            let publisher = PublisherId(fields.array().ok_or(bad)?);
+            let vouch = fields.array().ok_or(bad)?;
+            names.push(Name { publisher, vouch });
+        }
+        fields.end().ok_or(bad)?;
+        let (listens, wants_code) = (flags & LISTENS != 0, flags & WANTS_CODE != 0);
+        Ok(Self { secret, listens, wants_code, epoch, number, names })
+    }
+}
+
+/// What a client says on the stream.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) enum Request {
+    Register(Register),
+    Connect { tag: Tag, target: Target },
+}
+
+/// Asks to be connected.
+pub(super) fn connect(tag: Tag, target: Target) -> Vec<u8> {
+    let mut body = tag.number().to_be_bytes().to_vec();
+    match target {
+        Target::Key(key) => {
+            body.push(BY_KEY);
+            body.extend_from_slice(&key);
+        }
+        Target::Publisher(publisher) => {
+            body.push(BY_PUBLISHER);
+            body.extend_from_slice(&publisher.0);
+        }
+        Target::Code(code) => {
+            body.push(BY_CODE);
+            body.extend_from_slice(&code.to_be_bytes());
+        }
+    }
+    message(CONNECT, &body)
+}
+
+/// Takes the first message of what a client sent; `None`: it is not whole yet.
+pub(super) fn take_request(bytes: &[u8]) -> Result<Option<(Request, usize)>, WireError> {
+    let Some(Message { kind, body, len }) = split(bytes)? else { return Ok(None) };
+    let request = match kind {
+        REGISTER => Request::Register(Register::decode(body)?),
+        CONNECT => {
+            let bad = WireError::Malformed("connect");
+            let mut fields = Fields(body);
+            let tag = Tag::new(u32::from_be_bytes(fields.array().ok_or(bad)?)).ok_or(bad)?;
+            if tag.is_of_relay() {
+                return Err(bad);
+            }
+            let target = match fields.byte().ok_or(bad)? {
+                BY_KEY => Target::Key(fields.array().ok_or(bad)?),
+                BY_PUBLISHER => Target::Publisher(PublisherId(fields.array().ok_or(bad)?)),
+                BY_CODE => Target::Code(u32::from_be_bytes(fields.array().ok_or(bad)?)),
+                _ => return Err(bad),
+            };
+            fields.end().ok_or(bad)?;
+            Request::Connect { tag, target }
+        }
+        other => return Err(WireError::Unknown(other)),
+    };
+    Ok(Some((request, len)))
+}
+
+/// What a relay answers on the stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Reply {
+    Registered {
+        /// Seconds that a registration lives after the last keep-alive.
+        lifetime: u16,
+        /// As what the client is seen; none if it came by a carrier.
+        observed: Option<SocketAddr>,
+        /// Where one may ask for that again.
+        second: Option<u16>,
+        code: Option<u32>,
+    },
+    Connected(Tag),
+    /// Without a tag: the registration.
+    Refused(Option<Tag>, Refusal),
+}
+
+impl Reply {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, body) = match self {
+            Self::Registered { lifetime, observed, second, code } => {
+                let mut body = lifetime.to_be_bytes().to_vec();
+                body.extend_from_slice(&address(*observed));
+                body.extend_from_slice(&second.unwrap_or(0).to_be_bytes());
+                body.extend_from_slice(&code.unwrap_or(0).to_be_bytes());
+                (REGISTERED, body)
+            }
+            Self::Connected(tag) => (CONNECTED, tag.number().to_be_bytes().to_vec()),
+            Self::Refused(tag, why) => {
+                let mut body = tag.map_or(0, Tag::number).to_be_bytes().to_vec();
+                body.push(why.number());
+                (REFUSED, body)
+            }
+        };
+        out.extend_from_slice(&message(kind, &body));
+    }
+}
+
+/// Takes the first message of what a relay sent; `None`: it is not whole yet.
+pub(super) fn take_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, WireError> {
+    let Some(Message { kind, body, len }) = split(bytes)? else { return Ok(None) };
+    let mut fields = Fields(body);
+    let reply = match kind {
+        REGISTERED => {
+            let bad = WireError::Malformed("registered");
+            let lifetime = u16::from_be_bytes(fields.array().ok_or(bad)?);
+            let observed = read_address(fields.array().ok_or(bad)?).ok_or(bad)?;
+            let second = u16::from_be_bytes(fields.array().ok_or(bad)?);
+            let code = u32::from_be_bytes(fields.array().ok_or(bad)?);
+            let (second, code) = ((second != 0).then_some(second), (code != 0).then_some(code));
+            Reply::Registered { lifetime, observed, second, code }
+        }
+        CONNECTED => {
+            let bad = WireError::Malformed("connected");
+            let number = u32::from_be_bytes(fields.array().ok_or(bad)?);
+            Reply::Connected(Tag::new(number).ok_or(bad)?)
+        }
+        REFUSED => {
+            let bad = WireError::Malformed("refused");
+            let tag = Tag::new(u32::from_be_bytes(fields.array().ok_or(bad)?));
+            let why = fields.byte().and_then(Refusal::from_number).ok_or(bad)?;
+            Reply::Refused(tag, why)
+        }
+        other => return Err(WireError::Unknown(other)),
+    };
+    fields.end().ok_or(WireError::Malformed("too much"))?;
+    Ok(Some((reply, len)))
+}
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(body.len()).expect("no message of ours is so long");
+    let mut out = vec![kind];
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(body);
+    out
+}
+
+struct Message<'a> {
+    kind: u8,
+    body: &'a [u8],
+    /// With type and length.
+    len: usize,
+}
+
+/// The first message.
+fn split(bytes: &[u8]) -> Result<Option<Message<'_>>, WireError> {
+    let Some((&[kind, high, low], rest)) = bytes.split_first_chunk::<MESSAGE_HEAD>() else {
+        return Ok(None);
+    };
+    let len = u16::from_be_bytes([high, low]);
+    if usize::from(len) > MAX_MESSAGE {
+        return Err(WireError::TooLong(len));
+    }
+    let body = rest.get(..usize::from(len));
+    let whole = usize::from(len).saturating_add(MESSAGE_HEAD);
+    Ok(body.map(|body| Message { kind, body, len: whole }))
+}
+
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn end(&self) -> Option<()> {
+        self.0.is_empty().then_some(())
+    }
+}
+
+const ADDRESS: usize = 19;
+
+/// `family (1): 0 none, 4, 6 | address (16), of IPv4 the first 4 | port (2)`.
+fn address(of: Option<SocketAddr>) -> [u8; ADDRESS] {
+    let mut out = [0; ADDRESS];
+    let Some(of) = of else { return out };
+    match of.ip() {
+        IpAddr::V4(ip) => {
+            out[0] = 4;
+            out[1..5].copy_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out[0] = 6;
+            out[1..17].copy_from_slice(&ip.octets());
+        }
+    }
+    out[17..].copy_from_slice(&of.port().to_be_bytes());
+    out
+}
+
+fn read_address(bytes: [u8; ADDRESS]) -> Option<Option<SocketAddr>> {
+    let mut fields = Fields(&bytes);
+    let family = fields.byte()?;
+    let ip: [u8; 16] = fields.array()?;
+    let port = u16::from_be_bytes(fields.array()?);
+    match family {
+        0 => (ip == [0; 16] && port == 0).then_some(None),
+        4 => {
+            let (v4, rest) = ip.split_first_chunk::<4>()?;
+            let canonical = rest.iter().all(|byte| *byte == 0);
+            canonical.then(|| Some(SocketAddr::new(IpAddr::from(*v4), port)))
+        }
+        6 => Some(Some(SocketAddr::new(Ipv6Addr::from(ip).into(), port))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

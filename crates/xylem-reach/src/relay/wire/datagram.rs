@@ -1,0 +1,187 @@
+//! Datagrams outside of the link: what stands before each, and keep-alives.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::net::SocketAddr;
+
+use xylem_hash::Hasher;
+use zeroize::Zeroizing;
+
+use super::{Fields, Tag, address, read_address};
+
+/// Bytes before an inner datagram: id and tag.
+pub const HEADER: usize = ID + 4;
+
+const ID: usize = 8;
+const MAC: usize = 16;
+/// Fields of a keep-alive, and of its answer: the shortest body of both.
+const BODY: usize = 40;
+/// A keep-alive is longer than that by fewer than so many bytes; its answer is as long as it is.
+pub(in crate::relay) const PADDING: u8 = 64;
+/// The shortest control datagram.
+pub(in crate::relay) const SHORTEST: usize = HEADER + MAC + BODY;
+const LONGEST: usize = SHORTEST + PADDING as usize;
+
+const EPOCH: &str = "xylem v1 relay: ids and masks of an epoch";
+const KEYS: &str = "xylem v1 relay: keys of keep-alives";
+
+/// The first bytes of a datagram: which registration, in which direction and epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(in crate::relay) struct Id(pub [u8; ID]);
+
+impl Id {
+    #[inline]
+    pub(in crate::relay) fn of(datagram: &[u8]) -> Option<Self> {
+        (datagram.len() >= HEADER).then_some(Self(*datagram.first_chunk()?))
+    }
+}
+
+/// What stands before all datagrams of one direction and epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::relay) struct Head {
+    pub id: Id,
+    mask: u32,
+}
+
+impl Head {
+    /// Of a datagram for this tag; `None`: control.
+    #[inline]
+    pub(in crate::relay) fn header(self, tag: Option<Tag>) -> [u8; HEADER] {
+        let mut out = [0; HEADER];
+        out[..ID].copy_from_slice(&self.id.0);
+        let tag = tag.map_or(0, Tag::number) ^ self.mask;
+        out[ID..].copy_from_slice(&tag.to_be_bytes());
+        out
+    }
+
+    /// The number of the tag in a datagram with this id; 0: control.
+    #[inline]
+    pub(in crate::relay) fn tag(self, datagram: &[u8]) -> u32 {
+        let bytes = datagram.get(ID..).and_then(<[u8]>::first_chunk);
+        bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes) ^ self.mask)
+    }
+}
+
+/// The two heads of an epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::relay) struct Epoch {
+    /// Client to relay.
+    pub up: Head,
+    /// Relay to client.
+    pub down: Head,
+}
+
+impl Epoch {
+    pub(in crate::relay) fn new(secret: &[u8; 32], number: u32) -> Self {
+        let mut material = Zeroizing::new([0; 36]);
+        material[..32].copy_from_slice(secret);
+        material[32..].copy_from_slice(&number.to_be_bytes());
+        let derived = xylem_hash::derive_key(EPOCH, &material[..]);
+        let mut fields = Fields(&derived);
+        let mut head = || {
+            let id = fields.array().expect("32 bytes are enough");
+            Head { id: Id(id), mask: u32::from_be_bytes(fields.array().expect("likewise")) }
+        };
+        Self { up: head(), down: head() }
+    }
+}
+
+/// The keys of control datagrams.
+pub(in crate::relay) struct Keys {
+    pub up: Zeroizing<[u8; 32]>,
+    pub down: Zeroizing<[u8; 32]>,
+}
+
+impl Keys {
+    pub(in crate::relay) fn new(secret: &[u8; 32]) -> Self {
+        let of = |direction| {
+            let mut material = Zeroizing::new([direction; 33]);
+            material[..32].copy_from_slice(secret);
+            Zeroizing::new(xylem_hash::derive_key(KEYS, &material[..]))
+        };
+        Self { up: of(0), down: of(1) }
+    }
+}
+
+pub(in crate::relay) const TOKEN: usize = 8;
+/// In a keep-alive: the registration ends with it.
+pub(in crate::relay) const LEAVES: u8 = 1;
+/// In an answer: the address is not proven; the token is to be sent back from it.
+pub(in crate::relay) const PROVE: u8 = 1;
+
+/// What a keep-alive says. In the answer: the same number and epoch, and the flags and token of the relay.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(in crate::relay) struct Keep {
+    pub flags: u8,
+    /// Higher than that of all before; 0 in an answer that nobody asked for.
+    pub number: u32,
+    /// The epoch from which the client will take ids.
+    pub epoch: u32,
+    /// What the relay sent to this address, or zeros.
+    pub token: [u8; TOKEN],
+    /// In the answer: which of the relay's ports answers.
+    pub second: bool,
+    /// In the answer: as what the client is seen.
+    pub observed: Option<SocketAddr>,
+}
+
+/// A control datagram with a body that is longer by `padding`.
+///
+/// The MAC is the nonce of the stream that hides the body, so that equal bodies alone look equal; the number in it
+/// lets there be none.
+pub(in crate::relay) fn seal(key: &[u8; 32], head: Head, keep: &Keep, padding: u8) -> Vec<u8> {
+    let header = head.header(None);
+    let mut body = vec![keep.flags];
+    body.extend_from_slice(&keep.number.to_be_bytes());
+    body.extend_from_slice(&keep.epoch.to_be_bytes());
+    body.extend_from_slice(&keep.token);
+    body.push(u8::from(keep.second));
+    body.extend_from_slice(&address(keep.observed));
+    let padding = usize::from(padding.min(PADDING.saturating_sub(1)));
+    body.resize(BODY.saturating_add(padding), 0);
+    let mac = mac(key, &header, &body);
+    hide(key, &mac, &mut body);
+    let mut out = header.to_vec();
+    out.extend_from_slice(&mac);
+    out.extend_from_slice(&body);
+    out
+}
+
+/// Reads what [`seal`] made; `None` for everything else.
+pub(in crate::relay) fn open(key: &[u8; 32], datagram: &[u8]) -> Option<Keep> {
+    if !(SHORTEST..LONGEST).contains(&datagram.len()) {
+        return None;
+    }
+    let (header, rest) = datagram.split_first_chunk::<HEADER>()?;
+    let (sent, hidden) = rest.split_first_chunk::<MAC>()?;
+    let mut body = hidden.to_vec();
+    hide(key, sent, &mut body);
+    if !constant_time_eq::constant_time_eq(&mac(key, header, &body), sent) {
+        return None;
+    }
+    let mut fields = Fields(&body);
+    let flags = fields.byte()?;
+    let number = u32::from_be_bytes(fields.array()?);
+    let epoch = u32::from_be_bytes(fields.array()?);
+    let token = fields.array()?;
+    let second = fields.byte()? == 1;
+    let observed = read_address(fields.array()?)?;
+    Some(Keep { flags, number, epoch, token, second, observed })
+}
+
+/// The padding that a control datagram of this length has.
+pub(in crate::relay) fn padding_of(len: usize) -> u8 {
+    u8::try_from(len.saturating_sub(SHORTEST)).unwrap_or(0)
+}
+
+fn mac(key: &[u8; 32], header: &[u8; HEADER], body: &[u8]) -> [u8; MAC] {
+    let mut hasher = Hasher::new_keyed(key);
+    hasher.update(&[0]).update(header).update(body);
+    *hasher.finalize().as_bytes().first_chunk().expect("32 bytes are more")
+}
+
+fn hide(key: &[u8; 32], mac: &[u8; MAC], body: &mut [u8]) {
+    let mut stream = [0; LONGEST];
+    let stream = &mut stream[..body.len().min(LONGEST)];
+    Hasher::new_keyed(key).update(&[1]).update(mac).finalize_xof().fill(stream);
+    body.iter_mut().zip(stream).for_each(|(byte, with)| *byte ^= *with);
+}

@@ -1,0 +1,331 @@
+//! Clients and a relay against each other, under virtual time and over a bad network.
+
+mod relay_world;
+
+use std::time::Duration;
+
+use relay_world::{Conditions, World, at, key};
+use xylem_object::PublisherKey;
+use xylem_reach::relay::{Config, Name, Port, Refusal, RelayEvent, Target};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HALF_TRIP: Duration = Duration::from_millis(25);
+
+fn world() -> World {
+    World::new(Config::default(), Conditions { delay: HALF_TRIP, ..Conditions::PERFECT }, 1)
+}
+
+fn is_registered(event: &RelayEvent) -> bool {
+    matches!(event, RelayEvent::Registered { .. })
+}
+
+#[test]
+fn the_first_datagram_arrives_in_the_flight_that_registers() {
+    let mut world = world();
+    let b = world.client(true, vec![]);
+    world.register(b);
+    world.run(SECOND);
+    let a = world.client(false, vec![]);
+    let began = world.now();
+    let tag = world.register_and_connect(a, Target::Key(key(b)));
+    world.send(a, tag, b"first");
+    world.run(began + 2 * HALF_TRIP);
+    let [(back, datagram)] = &world.received(b)[..] else { panic!("one datagram") };
+    assert_eq!(datagram, b"first");
+    assert!(back.is_of_relay() && !tag.is_of_relay());
+    assert!(world.events(b).contains(&RelayEvent::Reached(*back)));
+    let back = *back;
+    world.send(b, back, b"answer");
+    world.run(began + 4 * HALF_TRIP);
+    assert_eq!(world.received(a), [(tag, b"answer".to_vec())]);
+    assert!(world.events(a).contains(&RelayEvent::Connected(tag)));
+}
+
+#[test]
+fn peers_are_found_by_key_by_publisher_and_by_number() {
+    let mut world = world();
+    let publisher = PublisherKey::from_bytes(&[9; 32]);
+    let vouch = publisher.vouch(&key(0));
+    let b = world.client(true, vec![Name { publisher: publisher.public(), vouch }]);
+    assert_eq!(b, 0);
+    world.give_code(b);
+    world.register(b);
+    world.run(SECOND);
+    let code = world.events(b).iter().find_map(|event| match event {
+        RelayEvent::Registered { code } => *code,
+        _ => None,
+    });
+    let a = world.client(false, vec![]);
+    world.register(a);
+    let targets = [
+        Target::Key(key(b)),
+        Target::Publisher(publisher.public()),
+        Target::Code(code.expect("a number")),
+    ];
+    let tags = targets.map(|target| world.connect(a, target));
+    let nobody = world.connect(a, Target::Key([77; 32]));
+    world.run(2 * SECOND);
+    for tag in tags {
+        assert!(world.events(a).contains(&RelayEvent::Connected(tag)));
+    }
+    let refused = RelayEvent::Refused(Some(nobody), Refusal::NotHere);
+    assert!(world.events(a).contains(&refused));
+    assert!(code < Some(101), "short: {code:?}");
+}
+
+#[test]
+fn who_does_not_listen_is_not_found() {
+    let mut world = world();
+    let b = world.client(false, vec![]);
+    world.register(b);
+    let a = world.client(false, vec![]);
+    let tag = world.register_and_connect(a, Target::Key(key(b)));
+    world.run(SECOND);
+    assert!(world.events(a).contains(&RelayEvent::Refused(Some(tag), Refusal::NotHere)));
+}
+
+#[test]
+fn a_registration_lives_by_keep_alives_and_ids_change() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    let header = world.header(a, tag);
+    world.run(600 * SECOND);
+    assert_eq!(world.relay.metrics().registrations, 2);
+    assert_ne!(world.header(a, tag)[..8], header[..8]);
+    world.send(a, tag, b"late");
+    world.run(601 * SECOND);
+    assert_eq!(world.received(b).last().expect("one").1, b"late");
+    // Some 20 s apart, of two clients.
+    let keeps = world.relay.metrics().keeps;
+    assert!((50..90).contains(&keeps), "{keeps}");
+}
+
+#[test]
+fn a_registration_without_keep_alives_ends() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    world.cut(b, true);
+    world.run(200 * SECOND);
+    assert_eq!(world.relay.metrics().registrations, 1);
+    assert_eq!(world.relay.metrics().circuits, 0);
+    assert!(world.events(b).contains(&RelayEvent::Lost));
+    world.send(a, tag, b"to nobody");
+    world.run(201 * SECOND);
+    // It comes back, and with it who asks again.
+    world.cut(b, false);
+    world.register(b);
+    world.run(202 * SECOND);
+    let tag = world.connect(a, Target::Key(key(b)));
+    world.run(203 * SECOND);
+    world.send(a, tag, b"again");
+    world.run(204 * SECOND);
+    assert_eq!(world.received(b).last().expect("one").1, b"again");
+}
+
+#[test]
+fn who_leaves_is_gone_at_once() {
+    let mut world = world();
+    let (a, b, _) = world.pair();
+    world.leave(b);
+    world.run(world.now() + SECOND);
+    assert_eq!((world.relay.metrics().registrations, world.relay.metrics().circuits), (1, 0));
+    let tag = world.connect(a, Target::Key(key(b)));
+    world.run(world.now() + SECOND);
+    assert!(world.events(a).contains(&RelayEvent::Refused(Some(tag), Refusal::NotHere)));
+}
+
+#[test]
+fn a_bad_network_costs_datagrams_and_no_registration() {
+    for seed in 0..20 {
+        let conditions = Conditions {
+            delay: HALF_TRIP,
+            jitter: Duration::from_millis(40),
+            loss: 0.2,
+            duplicate: 0.1,
+            damage: 0.05,
+            ..Conditions::PERFECT
+        };
+        let mut world = World::new(Config::default(), conditions, seed);
+        let (a, b, tag) = world.pair();
+        for i in 0..600_u32 {
+            world.send(a, tag, &i.to_be_bytes());
+            world.run(world.now() + SECOND);
+        }
+        assert_eq!(world.relay.metrics().registrations, 2, "seed {seed}");
+        let arrived = world.received(b).len();
+        assert!((300..700).contains(&arrived), "{arrived} of 600 with seed {seed}");
+        assert!(!world.events(a).contains(&RelayEvent::Lost), "seed {seed}");
+    }
+}
+
+#[test]
+fn both_ports_say_as_what_they_see_us() {
+    let mut world = world();
+    let b = world.client(true, vec![]);
+    world.register(b);
+    world.run(SECOND);
+    let seen = |by| RelayEvent::Observed { address: at(b), by };
+    assert!(world.events(b).contains(&seen(Port::First)));
+    assert!(world.events(b).contains(&seen(Port::Second)));
+}
+
+#[test]
+fn a_new_address_is_proven_and_then_used() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    let back = world.received(b).last().expect("the first").0;
+    // The NAT has forgotten B, which does not know.
+    let elsewhere = "198.51.100.77:4000".parse().expect("an address");
+    world.move_to(b, elsewhere);
+    world.send(b, back, &[7; 200]);
+    world.run(world.now() + Duration::from_millis(160));
+    world.send(a, tag, b"there");
+    world.send(b, back, b"here");
+    world.run(world.now() + SECOND);
+    assert_eq!(world.received(b).last().expect("one").1, b"there");
+    assert_eq!(world.received(a).last().expect("one").1, b"here");
+    let seen = RelayEvent::Observed { address: elsewhere, by: Port::First };
+    assert!(world.events(b).contains(&seen));
+}
+
+#[test]
+fn a_broken_mapping_is_noticed_when_traffic_stops() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    for _ in 0..50 {
+        world.send(a, tag, b"traffic");
+    }
+    world.run(world.now() + SECOND / 10);
+    world.move_to(b, "198.51.100.77:4000".parse().expect("an address"));
+    let broken = world.now();
+    world.run(broken + Duration::from_millis(1_000));
+    world.send(a, tag, b"goes on");
+    world.run(world.now() + SECOND / 10);
+    assert_eq!(world.received(b).last().expect("one").1, b"goes on");
+}
+
+#[test]
+fn a_relay_that_has_forgotten_everything_is_told_anew() {
+    let mut world = world();
+    let (a, b, _) = world.pair();
+    world.restart_relay();
+    world.run(world.now() + 60 * SECOND);
+    for client in [a, b] {
+        assert_eq!(world.events(client).last(), Some(&RelayEvent::Lost));
+        world.register(client);
+    }
+    world.run(world.now() + SECOND);
+    assert_eq!(world.events(b).iter().filter(|event| is_registered(event)).count(), 2);
+    let tag = world.connect(a, Target::Key(key(b)));
+    world.run(world.now() + SECOND);
+    world.send(a, tag, b"again");
+    world.run(world.now() + SECOND);
+    assert_eq!(world.received(b).last().expect("one").1, b"again");
+}
+
+#[test]
+fn control_comes_in_any_cut() {
+    let mut world = world();
+    world.cut_streams();
+    let (a, b, tag) = world.pair();
+    world.send(a, tag, b"x");
+    world.run(world.now() + SECOND);
+    assert_eq!(world.received(b).last().expect("one").1, b"x");
+}
+
+/// Nothing is sent to an address that has not shown that it hears the relay, but what is no longer than what came from
+/// there: not by who says that it is somewhere else, and not by who repeats what it has seen.
+#[test]
+fn an_address_that_is_not_proven_gets_no_more_than_came_from_it() {
+    let mut world = world();
+    let (a, _, tag) = world.pair();
+    let victim = "203.0.113.9:53".parse().expect("an address");
+    // The client itself says that it is at the victim's, by whatever it sends.
+    world.refresh_from(a, victim);
+    world.run(world.now() + SECOND);
+    for _ in 0..100 {
+        let header = world.header(a, tag);
+        world.inject(Port::First, victim, [&header[..], &[0; 300]].concat());
+        world.inject(Port::Second, victim, [&header[..], &[0; 300]].concat());
+        world.run(world.now() + Duration::from_millis(20));
+    }
+    // Its peer sends a lot meanwhile: to where it was.
+    let back = world.received(1).last().expect("one").0;
+    for _ in 0..1_000 {
+        world.send(1, back, &[0; 1_000]);
+    }
+    world.run(world.now() + SECOND);
+    let (from, to) = world.traffic_of(victim);
+    assert!(to > 0 && to <= from, "{to} bytes to the victim, {from} from it");
+}
+
+#[test]
+fn a_keep_alive_that_is_sent_again_moves_nobody() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    world.run(world.now() + 60 * SECOND);
+    let thief = "203.0.113.9:53".parse().expect("an address");
+    for datagram in world.sent(b) {
+        for port in [Port::First, Port::Second] {
+            world.inject(port, thief, datagram.clone());
+        }
+    }
+    world.run(world.now() + SECOND);
+    assert_eq!(world.traffic_of(thief).1, 0);
+    world.send(a, tag, b"to B alone");
+    world.run(world.now() + SECOND);
+    assert_eq!(world.received(b).last().expect("one").1, b"to B alone");
+    assert_eq!(world.traffic_of(thief).1, 0);
+}
+
+/// One who sees the keep-alive on its way and is faster.
+#[test]
+fn a_keep_alive_that_is_overtaken_moves_nobody() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    let thief = "203.0.113.9:53".parse().expect("an address");
+    world.refresh_from(b, thief);
+    world.run(world.now() + SECOND);
+    let before = world.traffic_of(thief).1;
+    world.send(a, tag, &[1; 500]);
+    world.run(world.now() + SECOND);
+    assert_eq!(world.received(b).last().expect("one").1, [1; 500]);
+    assert_eq!(world.traffic_of(thief).1, before);
+}
+
+#[test]
+fn nobody_is_flooded_who_does_not_answer() {
+    let mut world = world();
+    let b = world.client(true, vec![]);
+    world.register(b);
+    world.run(SECOND);
+    let a = world.client(false, vec![]);
+    let tag = world.register_and_connect(a, Target::Key(key(b)));
+    for _ in 0..1_000 {
+        world.send(a, tag, b"unwanted");
+    }
+    world.run(2 * SECOND);
+    assert_eq!(world.received(b).len(), 32);
+}
+
+#[test]
+fn nobody_registers_in_a_name_without_a_vouch() {
+    let mut world = world();
+    let publisher = PublisherKey::from_bytes(&[9; 32]);
+    // For another's key.
+    let vouch = publisher.vouch(&key(7));
+    let thief = world.client(true, vec![Name { publisher: publisher.public(), vouch }]);
+    for try_again in 0..5 {
+        world.register(thief);
+        world.run(world.now() + SECOND);
+        let why = if try_again < 4 { Refusal::NotVouched } else { Refusal::Banned };
+        assert_eq!(world.events(thief).last(), Some(&RelayEvent::Refused(None, why)));
+    }
+    assert_eq!(world.relay.metrics().registrations, 0);
+    // It is forgotten after a while.
+    world.run(world.now() + 1_000 * SECOND);
+    world.register(thief);
+    world.run(world.now() + SECOND);
+    let refused = RelayEvent::Refused(None, Refusal::NotVouched);
+    assert_eq!(world.events(thief).last(), Some(&refused));
+}
