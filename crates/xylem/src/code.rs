@@ -2,10 +2,12 @@
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
+use crate::values::read_text;
 use std::time::Duration;
 use xylem_library::Stop;
 use xylem_node::Peer;
-use xylem_node::code::{Code, CodeError, CodeEvent, Offered, Over, TakeOptions, Told, take};
+use xylem_node::code::{Code, CodeError, TakeOptions, Told, take};
+use xylem_object::{Ticket, TicketError};
 
 /// Whether a word of the command line is meant to be a code.
 pub(crate) use xylem_node::code::looks_like_code;
@@ -29,44 +31,29 @@ pub(crate) fn redeem(
     Ok(taken?)
 }
 
+/// A ticket, or the one that a code stands for, whose shower is then asked by the key that it has proven.
+pub(crate) fn or_ticket(
+    text: &str,
+    from: Vec<Peer>,
+    give_up: Duration,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<(Ticket, Vec<Peer>), Failure> {
+    let text = read_text(text)?;
+    if !looks_like_code(&text) {
+        let wrong = |e: TicketError| Failure::new(Exit::Usage, e.to_string());
+        return Ok((text.parse().map_err(wrong)?, from));
+    }
+    let told = redeem(&text, from.clone(), give_up, stop, out)?;
+    let other = "that code stands for a card: give it to `xylem send FILE CODE`";
+    let ticket = read(&told, other)?;
+    let is_it = |peer: &Peer| peer.link_address() == told.from.link_address();
+    let from = from.into_iter().map(|peer| if is_it(&peer) { told.from.clone() } else { peer });
+    Ok((ticket, from.collect()))
+}
+
 /// What was handed over, read as what is wanted; `other`: what to do with a code of the other kind.
 pub(crate) fn read<T: std::str::FromStr>(told: &Told, other: &str) -> Result<T, Failure> {
     let wrong = |_| Failure::new(Exit::Usage, other.to_owned());
     told.text.parse().map_err(wrong)
-}
-
-/// What a person is told; true for what is amiss.
-pub(crate) fn line(event: &CodeEvent) -> (String, bool) {
-    match event {
-        CodeEvent::Shown { code, of, seconds, at } => {
-            let (verb, what) = match of {
-                Offered::Ticket => ("get", "fetch it"),
-                Offered::Card => ("send FILE", "send to you"),
-            };
-            let from = at.first().map(|at| format!(" --from {at}")).unwrap_or_default();
-            let from = if *of == Offered::Card { from.replace("--from", "--at") } else { from };
-            let minutes = seconds / 60;
-            let line = format!(
-                "Whoever is told this code can {what}, once, within {minutes} minutes:\n\n  \
-                 xylem {verb} {code}{from}\n"
-            );
-            (line, false)
-        }
-        CodeEvent::Wrong { left: 0 } => {
-            ("somebody tried a wrong code for the third time".into(), true)
-        }
-        CodeEvent::Wrong { left: 1 } => ("somebody tried a wrong code; 1 try left".into(), true),
-        CodeEvent::Wrong { left } => {
-            (format!("somebody tried a wrong code; {left} tries left"), true)
-        }
-        CodeEvent::Ended { why: Over::Used } => ("The code was used".into(), false),
-        CodeEvent::Ended { why: Over::Expired } => {
-            ("The code has ended: its ten minutes are over".into(), false)
-        }
-        CodeEvent::Ended { why: Over::Guessed } => {
-            ("the code has ended after three wrong guesses".into(), true)
-        }
-        CodeEvent::Taken { peer } => (format!("The code is right; going on with {peer}"), false),
-        other => (format!("{other:?}"), false),
-    }
 }

@@ -11,7 +11,8 @@ use crate::share::resolve;
 use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
 use crate::trusting::TrustArgs;
-use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds, read_text};
+pub(crate) use crate::values::peers;
+use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
 use xylem_node::client::Believe;
 use xylem_node::client::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
 use xylem_node::{Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
-use xylem_object::{Ticket, TicketError};
+use xylem_object::Ticket;
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
 ///
@@ -258,29 +259,8 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // Whoever has no place for anything is told so first, whatever the ticket says.
     common.store()?;
     let from = peers(&args.from)?;
-    let text = read_text(&ticket)?;
-    if code::looks_like_code(&text) {
-        let (ticket, from) = by_code(&text, from, args.timeout, &stop, out)?;
-        return by_ticket(ticket, from, &args, output, &stop, common, out);
-    }
-    let ticket = text.parse().map_err(|e: TicketError| Failure::new(Exit::Usage, e.to_string()))?;
+    let (ticket, from) = code::or_ticket(&ticket, from, args.timeout, &stop, out)?;
     by_ticket(ticket, from, &args, output, &stop, common, out)
-}
-
-/// The ticket that a code stands for; who showed it is asked by the key that it has proven.
-fn by_code(
-    text: &str,
-    from: Vec<Peer>,
-    give_up: Duration,
-    stop: &Stop,
-    out: &mut Out,
-) -> Result<(Ticket, Vec<Peer>), Failure> {
-    let told = code::redeem(text, from.clone(), give_up, stop, out)?;
-    let other = "that code stands for a card: give it to `xylem send FILE CODE`";
-    let ticket = code::read(&told, other)?;
-    let is_it = |peer: &Peer| peer.link_address() == told.from.link_address();
-    let from = from.into_iter().map(|peer| if is_it(&peer) { told.from.clone() } else { peer });
-    Ok((ticket, from.collect()))
 }
 
 fn by_ticket(
@@ -459,25 +439,6 @@ fn output(path: Option<PathBuf>) -> Output {
     }
     let ends_in_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
     if ends_in_slash || path.is_dir() { Output::Into(path) } else { Output::At(path) }
-}
-
-/// Looks up the peers of `--from`; one that is not found is left out while others are.
-pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
-    let mut found = Vec::new();
-    let mut last_error = None;
-    for peer in from {
-        match xylem_node::resolve(peer) {
-            Ok(peers) => found.extend(peers),
-            Err(error) => last_error = Some(error),
-        }
-    }
-    match last_error {
-        Some(why) if found.is_empty() => Err(Failure::new(
-            Exit::Unreachable,
-            format!("{why}; check the name or give an address"),
-        )),
-        _ => Ok(found),
-    }
 }
 
 fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failure> {

@@ -1,7 +1,6 @@
 //! Values that flags take: addresses to listen at, byte counts, ranges, seconds. Peers are
 //! `xylem-node`'s [`xylem_node::PeerUri`].
 
-use crate::code::looks_like_code;
 use crate::exit::{Exit, Failure};
 use std::borrow::Cow;
 use std::fs::File;
@@ -10,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 use xylem_library::reachable::HostPort;
+use xylem_node::code::looks_like_code;
 use xylem_node::{Carrier, Peer, PeerUri, look_up_place};
 use xylem_object::ticket::MAX_TEXT;
 use xylem_object::{Ticket, TicketError};
@@ -83,6 +83,25 @@ fn link(place: &LinkAt) -> Result<Peer, Failure> {
 
 fn cannot_listen(why: String) -> Failure {
     Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
+}
+
+/// Looks up the peers of `--from`; one that is not found is left out while others are.
+pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
+    let mut found = Vec::new();
+    let mut last_error = None;
+    for peer in from {
+        match xylem_node::resolve(peer) {
+            Ok(peers) => found.extend(peers),
+            Err(error) => last_error = Some(error),
+        }
+    }
+    match last_error {
+        Some(why) if found.is_empty() => Err(Failure::new(
+            Exit::Unreachable,
+            format!("{why}; check the name or give an address"),
+        )),
+        _ => Ok(found),
+    }
 }
 
 /// A ticket from what was pasted; from a file, `@FILE`; or from standard input, `-`.

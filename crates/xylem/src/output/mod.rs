@@ -4,6 +4,7 @@
 //! everything else goes to standard error, and never makes the run fail. [`Out`] is the one place
 //! that writes to either.
 
+mod codes;
 #[cfg(test)]
 mod documented;
 pub(crate) mod log;
@@ -17,7 +18,6 @@ pub(crate) use documented::assert_documented;
 pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};
-use crate::code;
 use crate::exit::{Exit, Failure};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -396,10 +396,7 @@ impl Out {
                 let at = listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 self.detail(&format!("what is verified is served to others at {at}"));
             }
-            Event::Code(event) => match code::line(&event) {
-                (line, true) => self.warn(&line),
-                (line, false) => self.note(&line),
-            },
+            Event::Code(event) => codes::show(self, &event),
             Event::Mail(event) => self.mail(&event),
             other => self.detail(&clean(&format!("{other:?}"))),
         }
