@@ -31,6 +31,11 @@ impl Engine {
         self.net.endpoint.answer_knock(knock);
     }
 
+    /// Answers it no more.
+    pub fn forget_knock(&mut self, knock: &[u8; 32]) {
+        self.net.endpoint.forget_knock(knock);
+    }
+
     /// The key that links to here prove.
     pub fn link_key(&self) -> PeerKey {
         self.net.endpoint.public_key()

@@ -15,7 +15,9 @@ use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
 use xylem_reach::kind::{Nat, Reach, Way};
 
+use crate::code::CodeEvent;
 use crate::fetch::Tried;
+use crate::reach::Probe;
 use crate::summary::GetSummary;
 
 /// What happens while a call runs, in order.
@@ -60,6 +62,8 @@ pub enum Event {
     },
     /// How this share, or machine, is reached from elsewhere, as far as is known; said again when more is.
     Reach(Standpoint),
+    /// One try to learn how this machine is reached, and what came of it.
+    Probe(Probe),
     /// The router maps the port at which links come in.
     Mapped {
         /// Where packets from outside are to be sent, as the router says.
@@ -194,6 +198,9 @@ pub enum Event {
     /// Something happened with mail.
     #[serde(untagged)]
     Mail(MailEvent),
+    /// Something happened with a code.
+    #[serde(untagged)]
+    Code(CodeEvent),
 }
 
 /// How others reach this machine.

@@ -14,6 +14,7 @@ mod summary;
 
 mod addresses;
 mod dial;
+mod reach;
 mod reaching;
 mod register;
 mod router;
@@ -24,6 +25,7 @@ mod starts;
 mod peers;
 
 pub mod client;
+pub mod code;
 pub mod mail;
 
 mod fetch;
@@ -46,6 +48,7 @@ pub use look::{list, look};
 pub use look_up::{look_up_place, resolve};
 pub use node::{MULTICAST_GROUP, NodeConfig, NodeError, Route, default_socket, run_node};
 pub use peers::HostError;
+pub use reach::{Probe, ReachError, ReachOptions, reach};
 pub use register::RegisterError;
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;

@@ -69,14 +69,23 @@ impl Standing {
             }
         }
         self.weigh();
-        // Whether its second port sees the same is known a moment later.
-        let settled = |(_, state): &([u8; 32], AtRelay)| match state {
-            AtRelay::OverUdp => self.known.seen.iter().filter(|s| s.by.ip() == at.ip()).count() > 1,
-            state => *state != AtRelay::Asked,
-        };
-        if self.relays.iter().all(settled) {
+        if self.is_settled() {
             self.due = self.due.min(now);
         }
+    }
+
+    /// A relay is not even asked.
+    pub(crate) fn failed(&mut self, relay: [u8; 32]) {
+        self.relays.iter_mut().filter(|(key, _)| *key == relay).for_each(|r| r.1 = AtRelay::Failed);
+        self.weigh();
+    }
+
+    /// Whether each relay has answered. Whether the second port of one sees the same as the first is known a moment
+    /// after the rest.
+    pub(crate) fn is_settled(&self) -> bool {
+        let over_udp = self.relays.iter().filter(|(_, state)| *state == AtRelay::OverUdp).count();
+        let asked = self.relays.iter().any(|(_, state)| *state == AtRelay::Asked);
+        !asked && self.known.seen.len() >= 2 * over_udp
     }
 
     /// Somebody's link came in.

@@ -9,6 +9,7 @@
 
 mod bench;
 mod cli;
+mod code;
 mod ctl;
 mod exit;
 mod extras;
@@ -22,6 +23,7 @@ mod ping;
 mod process_usage;
 mod publisher;
 mod put;
+mod reach;
 mod relays;
 mod scrub;
 mod send;

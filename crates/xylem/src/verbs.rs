@@ -9,7 +9,7 @@ use crate::cli::{Cli, Common};
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::{
-    bench, ctl, extras, get, inbox, key, node, peek, ping, put, scrub, send, service, share,
+    bench, ctl, extras, get, inbox, key, node, peek, ping, put, reach, scrub, send, service, share,
     shares, store, sum, ticket, traffic, trial, verify,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
@@ -48,6 +48,7 @@ const VERBS: &[Verb] = &[
     verb!("service", service::ServiceArgs, service::run),
     verb!("get", get::GetArgs, get::run),
     verb!("ticket", ticket::TicketArgs, ticket::run),
+    verb!("reach", reach::ReachArgs, reach::run),
     verb!("send", send::SendArgs, send::run),
     verb!("inbox", inbox::InboxArgs, inbox::run),
     verb!("node", node::NodeArgs, node::run),

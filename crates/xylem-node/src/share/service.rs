@@ -107,7 +107,7 @@ pub fn serve(
     let mail = MailStore::open_existing(&options.store)?;
     while_delivering(mail.as_ref(), |events, ends| {
         let (mut engine, mut at) = bind(options, port, &publisher_of(options)?)?;
-        at.ask_router(&mut engine, options, Duration::ZERO);
+        at.ask_router(&mut engine, options, std::time::Duration::ZERO);
         let port = at.listen.first().map(std::net::SocketAddr::port);
         for address in &at.listen {
             let uri = FaceAddress::Uri(FaceUri::Xylem(endpoint(*address)));

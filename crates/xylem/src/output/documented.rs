@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::reachable::{LeftOut, Unsuited};
 use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
+use xylem_node::code::{CodeEvent, Offered, Over};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 use xylem_node::{
-    Event, FaceAddress, Fetched, GetSummary, Nat, PeerBytes, PeerWay, ShapeLevel, Standpoint,
-    Tried, Way, WayTaken,
+    Check, Event, FaceAddress, Fetched, GetSummary, Nat, PeerBytes, PeerWay, ShapeLevel,
+    Standpoint, Tried, Way, WayTaken,
 };
 use xylem_object::ticket::Address;
 use xylem_object::{Kind, PublisherId, Ticket};
@@ -163,6 +164,7 @@ fn events() -> Vec<Event> {
         Event::PeerMisbehaved { peer: peer(), what: "w".into() },
         Event::Found { name: "n".into(), directory: true, root, bytes: 1, files: 1 },
         Event::Progress { verified: 1, total: 2, peers: 3, relayed: 1 },
+        Event::Probe(Probe { what: "nat", good: Some(true), says: "w".into() }),
         Event::Mapped { at: address, by: "PCP".into(), in_tickets: true },
         Event::Reach(Standpoint {
             way: Way::Direct,
@@ -189,6 +191,20 @@ fn events() -> Vec<Event> {
     ];
     events.extend(library.into_iter().map(Event::Library));
     events.extend(mail.into_iter().map(Event::Mail));
+    events.extend(
+        [
+            CodeEvent::Shown {
+                code: "7-alpha-cobra-violin".parse().expect("is a code"),
+                of: Offered::Ticket,
+                seconds: 600,
+                at: vec![Address::Ip(address)],
+            },
+            CodeEvent::Wrong { left: 2 },
+            CodeEvent::Ended { why: Over::Used },
+            CodeEvent::Taken { peer: peer() },
+        ]
+        .map(Event::Code),
+    );
     events
 }
 
@@ -198,9 +214,10 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared reachable listening registered peer_connected other_key unanswered shaped peer_gone peer_misbehaved found progress mapped reach \
+        "shared reachable listening registered peer_connected other_key unanswered shaped peer_gone peer_misbehaved found progress probe mapped reach \
          offering done fetched hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
-         mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched"
+         mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code code_wrong \
+         code_ended code_taken"
     );
 }
 

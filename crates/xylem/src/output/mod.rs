@@ -4,6 +4,7 @@
 //! everything else goes to standard error, and never makes the run fail. [`Out`] is the one place
 //! that writes to either.
 
+mod codes;
 #[cfg(test)]
 mod documented;
 pub(crate) mod log;
@@ -26,7 +27,7 @@ use xylem_library::Stop;
 use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, Fetched, Standpoint, Way};
+use xylem_node::{Event, Fetched, Probe, Standpoint, Way};
 
 /// Lines that `share` says around a QR code, the ticket's own among them.
 const AROUND_QR: usize = 14;
@@ -68,6 +69,8 @@ pub(crate) struct Out {
     color: bool,
     /// Whether a ticket's QR code was asked for.
     qr: bool,
+    /// Whether how this machine is reached is the result of the run.
+    is_result: bool,
     progress: Progress,
     /// Raised when standard output is gone, so that a long run ends.
     stop: Option<Stop>,
@@ -93,6 +96,7 @@ impl Out {
             verbose: common.verbose > 0,
             color,
             qr: false,
+            is_result: false,
             progress: Progress::new(shown, terminal),
             stop: None,
             broken: None,
@@ -102,6 +106,11 @@ impl Out {
     /// Shows a ticket's QR code, however much of the screen that takes.
     pub(crate) fn wants_qr(&mut self) {
         self.qr = true;
+    }
+
+    /// What is told of reach is what was asked for, and not a note.
+    pub(crate) fn results_of_events(&mut self) {
+        self.is_result = true;
     }
 
     /// Whether results are JSON.
@@ -343,6 +352,17 @@ impl Out {
                 };
                 self.note(&clean(&line));
             }
+            Event::Probe(Probe { what, good, says }) => {
+                let mark = match good {
+                    Some(true) => "+",
+                    Some(false) => "-",
+                    None => " ",
+                };
+                self.line(&format!("{mark} {:<12} {says}", what.replace('_', " ")))?;
+            }
+            Event::Reach(Standpoint { says, .. }) if self.is_result => {
+                self.line(&format!("Reach: {says}"))?;
+            }
             Event::Reach(Standpoint { way, says, .. }) => {
                 let line = clean(&format!("Reach: {says}")).into_owned();
                 if way == Way::Here { self.detail(&line) } else { self.note(&line) }
@@ -419,6 +439,7 @@ impl Out {
                 let at = listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 self.detail(&format!("what is verified is served to others at {at}"));
             }
+            Event::Code(event) => codes::show(self, &event),
             Event::Mail(event) => self.mail(&event),
             other => self.detail(&clean(&format!("{other:?}"))),
         }

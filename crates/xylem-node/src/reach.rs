@@ -1,0 +1,355 @@
+//! [`reach`]: tries by which ways this machine can be reached, and tells what came of each.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+use xylem_engine::{Engine, EngineError, EngineEvent, Program, RelayNews, RelayUse};
+use xylem_forward::{Config, Forwarder, Seed};
+use xylem_library::reachable::{Choice, Peer, Relay};
+use xylem_library::{Blame, Error, Failure, Stop, keys};
+use xylem_link::{Endpoint, StaticKey};
+use xylem_reach::kind::{Nat, Way, is_global};
+
+use crate::addresses::offered;
+use crate::event::Event;
+use crate::reaching::to_dial;
+use crate::router::Router;
+use crate::share::bind_links;
+use crate::standing::Standing;
+
+/// Every try is over after this long.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Why [`reach`] ends early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReachError {
+    /// It was asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// Of the sockets.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Of the system's randomness.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for ReachError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Interrupted => Blame::Interrupted,
+            Self::Engine(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
+
+crate::failure::of_library!(ReachError: xylem_library::keys::KeyError);
+
+/// What is tried.
+#[derive(Clone, Debug)]
+pub struct ReachOptions {
+    /// Where links would come in; empty: on all interfaces, the usual port or a free one.
+    pub listen: Vec<Peer>,
+    /// Relays that are tried.
+    pub relays: Vec<Relay>,
+    /// Whether the router is asked to map the port, for as long as this runs.
+    pub map_port: bool,
+}
+
+/// One try, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Probe {
+    /// What: `interface`, `ipv4`, `ipv6`, `port_mapping`, `relay_udp`, `relay_tcp` or `nat`.
+    pub what: &'static str,
+    /// Whether it helps others to reach this machine; null where it neither does nor hinders.
+    pub good: Option<bool>,
+    /// What came of it, for people.
+    pub says: String,
+}
+
+/// Tries everything and tells each as [`Event::Probe`], then how this machine is reached as [`Event::Reach`]: in one
+/// word, too. Ends within seconds.
+///
+/// # Errors
+/// See [`ReachError`].
+pub fn reach(
+    options: &ReachOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Way, ReachError> {
+    let mut engine = engine()?;
+    let bound = bind_links(&mut engine, &options.listen, None)?;
+    let (own, choice) = offered(&bound);
+    interfaces(&choice, &own, on_event);
+    let router = if options.map_port { Router::ask(&mut engine, &bound) } else { None };
+    let mut trying = Trying {
+        standing: Standing::new(engine.now(), own, false, &options.relays),
+        asks_router: router.is_some(),
+        router,
+        relays: Vec::new(),
+        until: engine.now() + PATIENCE,
+        said: None,
+        on_event,
+    };
+    if trying.router.is_none() {
+        let says = match options.map_port {
+            true => "not asked: no private IPv4 network with a router, or not on all interfaces",
+            false => "not asked",
+        };
+        trying.check("port_mapping", None, says.into());
+    }
+    if options.relays.is_empty() {
+        let says = "none was named (--relay): what others see of this machine is not known";
+        trying.check("relay_udp", None, says.into());
+    }
+    for relay in &options.relays {
+        trying.begin(&mut engine, relay);
+    }
+    engine.run(&mut trying, stop)?;
+    trying.settle(&engine);
+    let way = trying.said.map(|(way, _)| way).unwrap_or(Way::Here);
+    let over_udp: Vec<RelayUse> =
+        trying.relays.iter().filter(|try_| try_.over_udp).map(|try_| try_.uses.clone()).collect();
+    engine.close();
+    if stop.raised() {
+        return Err(ReachError::Interrupted);
+    }
+    for uses in over_udp {
+        over_tcp(uses, stop, on_event)?;
+    }
+    Ok(way)
+}
+
+fn engine() -> Result<Engine, ReachError> {
+    let key = StaticKey::from_bytes(keys::random()?);
+    let endpoint = Endpoint::new(xylem_link::Config::default(), key, keys::random()?);
+    let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
+    Ok(Engine::new(endpoint, forwarder)?)
+}
+
+/// What the system says by itself.
+fn interfaces(choice: &Choice, own: &[SocketAddr], on_event: &mut dyn FnMut(Event)) {
+    let mut check = |what, good, says| on_event(Event::Probe(Probe { what, good, says }));
+    for named in &choice.named {
+        let kind = match named.ip {
+            ip if ip.is_loopback() => "this machine alone",
+            ip if is_global(ip) => "means the same everywhere",
+            _ => "of a private network",
+        };
+        check("interface", None, format!("{} on {}: {kind}", named.ip, named.interface));
+    }
+    for (what, v4) in [("ipv4", true), ("ipv6", false)] {
+        let mut of_family = own.iter().filter(|own| own.is_ipv4() == v4).peekable();
+        let there = of_family.peek().is_some();
+        let global = of_family.any(|own| is_global(own.ip()));
+        let says = match (there, global) {
+            (_, true) => "an address that means the same everywhere",
+            (true, false) => "no address that means anything elsewhere",
+            (false, false) => "none on this machine",
+        };
+        check(what, global.then_some(true), says.into());
+    }
+}
+
+/// A relay that is tried.
+struct TryOf {
+    uses: RelayUse,
+    name: String,
+    over_udp: bool,
+    told: bool,
+}
+
+struct Trying<'a> {
+    standing: Standing,
+    asks_router: bool,
+    router: Option<Router>,
+    relays: Vec<TryOf>,
+    until: Duration,
+    said: Option<(Way, Nat)>,
+    on_event: &'a mut dyn FnMut(Event),
+}
+
+impl Trying<'_> {
+    fn check(&mut self, what: &'static str, good: Option<bool>, says: String) {
+        (self.on_event)(Event::Probe(Probe { what, good, says }));
+    }
+
+    fn begin(&mut self, engine: &mut Engine, relay: &Relay) {
+        let name = relay.at.addresses.first().map(ToString::to_string).unwrap_or_default();
+        let used = to_dial(relay).and_then(|uses| {
+            let uses = RelayUse { listens: true, ..uses };
+            engine.use_relay(uses.clone()).map_err(|e| e.to_string())?;
+            Ok(uses)
+        });
+        match used {
+            Ok(uses) => self.relays.push(TryOf { uses, name, over_udp: false, told: false }),
+            Err(why) => {
+                self.check("relay_udp", Some(false), format!("{name}: {why}"));
+                self.standing.failed(relay.at.key);
+            }
+        }
+    }
+
+    fn heard(&mut self, engine: &Engine, relay: [u8; 32], at: SocketAddr, what: &RelayNews) {
+        self.standing.heard(engine.now(), relay, at, what);
+        let Some(tried) = self.relays.iter_mut().find(|tried| tried.uses.key == relay) else {
+            return;
+        };
+        let name = tried.name.clone();
+        match what {
+            RelayNews::Registered { over_tcp, .. } if !tried.told => {
+                (tried.told, tried.over_udp) = (true, !over_tcp);
+                if *over_tcp {
+                    let silent = Some(false).filter(|_| !tried.uses.udp.is_empty());
+                    if silent.is_some() {
+                        self.check("relay_udp", silent, format!("{name}: UDP stays silent"));
+                    }
+                    self.check("relay_tcp", Some(true), format!("{name}: it has us, over TCP"));
+                } else {
+                    self.check("relay_udp", Some(true), format!("{name}: it has us"));
+                }
+            }
+            RelayNews::Observed { address, by_second: false } if tried.over_udp => {
+                self.check("relay_udp", None, format!("{name}: it sees us at {address}"));
+            }
+            RelayNews::Failed { why } if !tried.told => {
+                tried.told = true;
+                self.check("relay_udp", Some(false), format!("{name}: {why}"));
+            }
+            _ => {}
+        }
+    }
+
+    fn hear_router(&mut self) {
+        let Some(router) = &mut self.router else { return };
+        if !router.poll() {
+            return;
+        }
+        let (mapped, failed) = (router.mapped, router.failed.clone());
+        self.standing.mapped(mapped.map(|mapped| mapped.external));
+        if let Some(mapped) = mapped {
+            let says = format!("{} to here ({})", mapped.external, mapped.by);
+            self.check("port_mapping", Some(is_global((*mapped.external.ip()).into())), says);
+        } else if let Some(why) = failed {
+            self.check("port_mapping", Some(false), why);
+        }
+        self.asks_router = false;
+    }
+
+    /// Whether nothing is still to come.
+    fn is_settled(&self) -> bool {
+        !self.asks_router && self.standing.is_settled()
+    }
+
+    /// Tells what is known at the end.
+    fn settle(&mut self, engine: &Engine) {
+        if self.asks_router {
+            self.check("port_mapping", Some(false), "the router does not answer".into());
+        }
+        let silent: Vec<String> = self
+            .relays
+            .iter()
+            .filter(|tried| !tried.told)
+            .map(|tried| tried.name.clone())
+            .collect();
+        for name in silent {
+            self.check("relay_udp", Some(false), format!("{name}: no answer, over TCP neither"));
+        }
+        let Some(Event::Reach(said)) = self.standing.poll(engine.now().max(self.until)) else {
+            return;
+        };
+        let (good, says) = match said.nat {
+            Nat::Unknown => (None, "not known: nobody elsewhere was asked"),
+            Nat::None => (Some(true), "none: others see this machine's own address"),
+            Nat::Some => (None, "there is one"),
+            Nat::Cone => {
+                (Some(true), "one that keeps its port for all peers: holes can be punched")
+            }
+            Nat::Symmetric => (Some(false), "one with another port for each peer: hard to punch"),
+        };
+        self.check("nat", good, says.into());
+        self.said = Some((said.way, said.nat));
+        (self.on_event)(Event::Reach(said));
+    }
+}
+
+impl Program for Trying<'_> {
+    type Error = EngineError;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), EngineError> {
+        if let EngineEvent::Relay { relay, at, what } = event {
+            self.heard(engine, relay, at, &what);
+        }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, _engine: &mut Engine, _now: Duration) -> Result<(), EngineError> {
+        self.hear_router();
+        Ok(())
+    }
+
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        stopped || self.is_settled() || engine.now() >= self.until
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        Some(self.until)
+    }
+}
+
+/// Whether a relay that UDP leads to is also reached within TCP, as it would have to be from a network that drops UDP.
+fn over_tcp(
+    uses: RelayUse,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), ReachError> {
+    let (Some(first), udp) = (uses.tcp.first().and_then(Peer::link_address), Vec::new()) else {
+        return Ok(());
+    };
+    let mut engine = engine()?;
+    let name = first.ip().to_string();
+    let tried = engine.use_relay(RelayUse { udp, ..uses });
+    let mut only = OverTcp { until: engine.now() + PATIENCE / 2, came: None };
+    if tried.is_ok() {
+        engine.run(&mut only, stop)?;
+    }
+    engine.close();
+    let (good, says) = match only.came {
+        Some(Ok(())) => (Some(true), format!("{name}: it would have us over TCP, too")),
+        Some(Err(why)) => (Some(false), format!("{name}: {why}")),
+        None => (Some(false), format!("{name}: no answer")),
+    };
+    on_event(Event::Probe(Probe { what: "relay_tcp", good, says }));
+    Ok(())
+}
+
+struct OverTcp {
+    until: Duration,
+    came: Option<Result<(), String>>,
+}
+
+impl Program for OverTcp {
+    type Error = EngineError;
+
+    fn handle(&mut self, _engine: &mut Engine, event: EngineEvent) -> Result<(), EngineError> {
+        if let EngineEvent::Relay { what, .. } = event {
+            match what {
+                RelayNews::Registered { .. } => self.came = Some(Ok(())),
+                RelayNews::Failed { why } => self.came = Some(Err(why)),
+                RelayNews::Observed { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        stopped || self.came.is_some() || engine.now() >= self.until
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        Some(self.until)
+    }
+}

@@ -1,0 +1,56 @@
+//! `xylem reach`: how this machine can be reached, and what was tried.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::Out;
+use crate::relays::RelayArgs;
+use crate::share::links;
+use crate::stop;
+use crate::values::LinkAt;
+use clap::Args;
+use xylem_node::{ReachOptions, Way, reach};
+
+/// Tells how others can reach this machine, with what was tried
+///
+/// Looks at the interfaces, asks the router for a port (and gives it back), and registers with the relays
+/// that are named, over UDP and over TCP. Nobody else is asked. A relay says which address others see, and
+/// so whether there is a NAT and of what kind; without one that is not known. Whether a firewall drops UDP
+/// from strangers shows only when one comes.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem reach                                       without asking anybody but the router
+  xylem reach --relay KEY@relay.example.org:7348    what a relay sees of this machine
+  xylem reach --json | jq 'select(.event == \"reach\").way'
+
+",
+    exit_help!(),
+    "
+The status is 3 where nobody from elsewhere can reach this machine as it is."
+))]
+pub(crate) struct ReachArgs {
+    #[command(flatten)]
+    relay: RelayArgs,
+
+    /// Where the encrypted link would listen, as for `share`: HOST:PORT, PORT, or an address [default:
+    /// all interfaces, port 7348 or a free one]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    listen: Vec<LinkAt>,
+
+    /// Do not ask the router to map the port
+    #[arg(long)]
+    no_port_map: bool,
+}
+
+/// Runs `xylem reach`.
+pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let relays = args.relay.relays(common)?;
+    let options =
+        ReachOptions { listen: links(&args.listen)?, relays, map_port: !args.no_port_map };
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    out.results_of_events();
+    let way = reach(&options, &stop, &mut |event| out.event(event));
+    out.take_broken()?;
+    Ok(if way? > Way::Lan { Exit::Done } else { Exit::Unreachable })
+}
