@@ -271,8 +271,7 @@ impl Dialler {
     /// forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {
         let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        self.found.contains_key(&face)
-            || peer.is_some_and(Peer::is_link)
+        self.found.contains_key(&face) || peer.is_some_and(Peer::is_link)
     }
 
     /// Whether somebody who was named is up, or may still come up.

@@ -14,8 +14,8 @@ mod summary;
 
 mod addresses;
 mod dial;
-mod register;
 mod reaching;
+mod register;
 mod shaping;
 mod starts;
 

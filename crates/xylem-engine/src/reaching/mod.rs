@@ -7,6 +7,7 @@
 
 mod punching;
 mod relays;
+mod talking;
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

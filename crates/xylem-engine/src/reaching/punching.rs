@@ -304,10 +304,7 @@ impl crate::Network {
         if let Some((carrier, far, _)) =
             self.carriers.of_address(to).and_then(|id| self.carriers.ends(id))
         {
-            return (
-                FaceAddress::Carried(carrier, far),
-                FaceUri::Carried(carrier, endpoint(far)),
-            );
+            return (FaceAddress::Carried(carrier, far), FaceUri::Carried(carrier, endpoint(far)));
         }
         let socket = socket_of(self.reaching.socket_prefix(), to);
         let to = socket.map_or(to, |(_, to)| to.into());

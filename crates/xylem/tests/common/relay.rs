@@ -114,7 +114,9 @@ impl Inside {
                     }
                 }
                 Relayed::Done => {}
-                Relayed::Not => self.endpoint.handle_datagram(now, from, BytesMut::from(&*datagram)),
+                Relayed::Not => {
+                    self.endpoint.handle_datagram(now, from, BytesMut::from(&*datagram))
+                }
             }
         }
         if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
@@ -149,8 +151,7 @@ impl Inside {
                 let peer = Peer { key, at: (self.tells)(at), host: at.ip() };
                 while let Ok(StreamRead::Data(bytes)) = self.endpoint.read_stream(link, stream) {
                     let mut answers = Vec::new();
-                    let _ =
-                        self.server.handle_request(now, session, &peer, &bytes, &mut answers);
+                    let _ = self.server.handle_request(now, session, &peer, &bytes, &mut answers);
                     let _ = self.endpoint.write_stream(link, stream, &answers);
                 }
             }
