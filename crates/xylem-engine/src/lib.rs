@@ -258,6 +258,11 @@ impl Engine {
         found
     }
 
+    /// Where its sockets for encrypted links are bound.
+    pub fn link_addresses(&self) -> Vec<SocketAddr> {
+        self.net.link_sockets.iter().map(Udp::local).collect()
+    }
+
     /// Bytes that the datagram sockets' receive buffers hold before the kernel drops.
     pub fn receive_capacity(&self) -> usize {
         let capacities = self.net.link_sockets.iter().chain(&self.net.udp_sockets);
