@@ -200,6 +200,3 @@ impl Network {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod tests;

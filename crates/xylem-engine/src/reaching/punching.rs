@@ -109,11 +109,6 @@ impl Engine {
         }
     }
 
-    /// Where sockets for links are bound.
-    pub fn link_addresses(&self) -> Vec<SocketAddr> {
-        self.net.link_sockets.iter().map(Udp::local).collect()
-    }
-
     /// What peers are told, the most promising first; and what is known of our NAT.
     fn candidates(&self) -> (Vec<SocketAddr>, Mapping) {
         let (mut told, mut mapping) = (Vec::new(), Mapping::Stable);
