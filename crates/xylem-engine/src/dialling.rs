@@ -31,6 +31,11 @@ impl Engine {
         self.net.endpoint.answer_knock(knock);
     }
 
+    /// Answers it no more.
+    pub fn forget_knock(&mut self, knock: &[u8; 32]) {
+        self.net.endpoint.forget_knock(knock);
+    }
+
     /// The key that links to here prove.
     pub fn link_key(&self) -> PeerKey {
         self.net.endpoint.public_key()
@@ -200,6 +205,22 @@ impl Engine {
         tracing::info!(face = %id, peer = %face.address, why, "face is gone");
         let (peer, why) = (face.address, why.to_owned());
         self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: true });
+    }
+
+    /// Says goodbye on every link, after all that waits, so that peers need not wait for a time-out.
+    pub fn close(&mut self) {
+        self.leave_relays();
+        self.flush();
+        let link = |(_, face): (FaceId, &Face)| match face.transport {
+            Transport::Link(link) => Some(link),
+            _ => None,
+        };
+        let links: Vec<_> = self.net.faces.iter().filter_map(link).collect();
+        for link in links {
+            self.net.endpoint.close(link);
+        }
+        self.flush();
+        self.net.carriers.close();
     }
 
     pub(super) fn hang_up(&mut self, transport: &Transport) {

@@ -15,6 +15,7 @@ use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
 
+use crate::code::CodeEvent;
 use crate::fetch::Tried;
 use crate::summary::GetSummary;
 
@@ -194,6 +195,9 @@ pub enum Event {
     /// Something happened with mail.
     #[serde(untagged)]
     Mail(MailEvent),
+    /// Something happened with a code.
+    #[serde(untagged)]
+    Code(CodeEvent),
 }
 
 /// That a peer has fetched all of something, as the peer says.

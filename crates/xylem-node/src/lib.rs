@@ -22,6 +22,7 @@ mod starts;
 mod peers;
 
 pub mod client;
+pub mod code;
 pub mod mail;
 
 mod fetch;

@@ -107,6 +107,8 @@ pub struct ShareOptions {
     pub accept_open: bool,
     /// Each path is a file that grows; when its checkpoints are made.
     pub follow: Option<FollowOptions>,
+    /// Also shows a code that stands for the ticket of the one path.
+    pub code: bool,
     /// Where outboards and identities are kept.
     pub store: PathBuf,
 }
@@ -149,6 +151,9 @@ pub(crate) fn share_with(
     for (path, content) in options.paths.iter().zip(contents) {
         let object = content.publication().prefix().parent().to_name();
         let (_, shared) = server.add(&mut engine, path, content)?;
+        if let (true, Event::Shared { ticket, .. }) = (options.code, &shared) {
+            server.show_code(&mut engine, ticket)?;
+        }
         server.tell(shared);
         if !server.registrars.iter().any(|registrar| *registrar.prefix() == object) {
             server.registrars.push(Registrar::new(&mut engine, object, &options.via)?);

@@ -4,6 +4,7 @@
 //! everything else goes to standard error, and never makes the run fail. [`Out`] is the one place
 //! that writes to either.
 
+mod codes;
 #[cfg(test)]
 mod documented;
 pub(crate) mod log;
@@ -414,6 +415,7 @@ impl Out {
                 let at = listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 self.detail(&format!("what is verified is served to others at {at}"));
             }
+            Event::Code(event) => codes::show(self, &event),
             Event::Mail(event) => self.mail(&event),
             other => self.detail(&clean(&format!("{other:?}"))),
         }
