@@ -77,10 +77,10 @@ impl Engine {
     /// As `receive_link`, for a relay.
     pub(super) fn receive_relay(&mut self, i: usize, source: Source) -> io::Result<()> {
         let mut trains = Vec::new();
-        let Network { link_sockets, carriers, .. } = &mut self.net;
+        let Network { link_sockets, carriers, reaching, .. } = &mut self.net;
         let more = link_sockets[i].receive_messages(&mut |from, marked, stride, bytes| {
             // Nobody on a network has an address that we made up.
-            if !carriers.made_up(from) {
+            if !carriers.made_up(from) && !reaching.made_up(from) {
                 trains.push(Train { from, marked, stride, bytes });
             }
         })?;
@@ -95,6 +95,7 @@ impl Engine {
             opened.drain(..).for_each(|datagram| link_sockets[i].give_back(datagram));
         }
         self.net.flush_relay();
+        self.drain_relays(now);
         if more {
             self.net.unfinished.push(source);
         }
@@ -147,7 +148,12 @@ impl Engine {
                         Relayed::Done => rest.advance(len),
                         Relayed::Not => {
                             let datagram = rest.split_to(len);
-                            let Network { endpoint, opened, .. } = &mut self.net;
+                            let Network { endpoint, opened, reaching, .. } = &mut self.net;
+                            // It may be of a relay that this end uses itself.
+                            let Some((from, datagram)) = reaching.take_in(now, from, datagram)
+                            else {
+                                continue;
+                            };
                             endpoint.handle_marked_datagram(now, from, marked, datagram);
                             opened.extend(endpoint.take_opened_datagram());
                             self.drain_endpoint(now);

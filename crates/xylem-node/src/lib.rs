@@ -14,12 +14,15 @@ mod summary;
 
 mod addresses;
 mod dial;
+mod reaching;
 mod register;
 mod shaping;
+mod starts;
 
 mod peers;
 
 pub mod client;
+pub mod code;
 pub mod mail;
 
 mod fetch;

@@ -264,7 +264,10 @@ impl Program for Forwarding<'_> {
                 }
             }
             // A node sends no Interests of its own that could come back.
-            EngineEvent::Packet { .. } | EngineEvent::OtherKey { .. } => {}
+            EngineEvent::Packet { .. }
+            | EngineEvent::OtherKey { .. }
+            | EngineEvent::Moved { .. }
+            | EngineEvent::Relay { .. } => {}
             EngineEvent::Trouble { what } => (self.on_event)(Event::warning(what)),
             EngineEvent::FaceUp { face, peer } => {
                 self.management.face_up(now, face, &host, &mut answers);

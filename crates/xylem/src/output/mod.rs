@@ -4,6 +4,7 @@
 //! everything else goes to standard error, and never makes the run fail. [`Out`] is the one place
 //! that writes to either.
 
+mod codes;
 #[cfg(test)]
 mod documented;
 pub(crate) mod log;
@@ -351,6 +352,17 @@ impl Out {
                 };
                 self.note(&clean(&line));
             }
+            Event::Moved { peer, to } => {
+                self.detail(&clean(&format!("peer {peer} is reached at {to} from now on")));
+            }
+            Event::Relay { relay, registered: true, over_tcp, .. } => {
+                let way = if over_tcp { ", over TCP as UDP is silent" } else { "" };
+                self.detail(&format!("relay {relay} has us{way}"));
+            }
+            Event::Relay { relay, why, .. } => {
+                let why = why.as_deref().unwrap_or("it does not answer");
+                self.warn(&clean(&format!("relay {relay} is of no use for now: {why}")));
+            }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
             Event::Shaped { peer, level, wanted } if level < wanted => {
                 self.warn(&clean(&format!("peer {peer} agrees to shaping {level}, not {wanted}")));
@@ -403,6 +415,7 @@ impl Out {
                 let at = listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
                 self.detail(&format!("what is verified is served to others at {at}"));
             }
+            Event::Code(event) => codes::show(self, &event),
             Event::Mail(event) => self.mail(&event),
             other => self.detail(&clean(&format!("{other:?}"))),
         }

@@ -1,0 +1,271 @@
+//! [`Dht`]: the BitTorrent mainline DHT (BEP 5, BEP 44), through `mainline`. We ask and announce there, and answer
+//! nobody: the node is never more than a client.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use mainline::{
+    DEFAULT_BOOTSTRAP_NODES, Id, MutableItem, RequestFilter, RequestSpecific, ServerSettings,
+};
+use xylem_reach::names::{DHT_KEY_LEN, Newest};
+
+use crate::{DiscoveryError, Wake};
+
+/// Questions that may be under way at once; each has a thread.
+pub const MAX_QUESTIONS: usize = 8;
+/// Addresses that one question brings at most.
+const MAX_PEERS: usize = 64;
+/// Values of one item that are looked at: each node that is asked may bring one, and so may many that lie.
+const MAX_VALUES: usize = 256;
+/// Events that wait to be taken; with more, addresses are dropped.
+const MAX_WAITING: usize = 256;
+/// Nodes that are remembered for the next start.
+const MAX_NODES: usize = 32;
+/// How long a node of the DHT may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How to get into the DHT.
+#[derive(Clone, Debug, Default)]
+pub struct DhtOptions {
+    /// Nodes to begin with, HOST:PORT; `None`: those that the library knows, where no node is remembered that answers.
+    pub bootstrap: Option<Vec<String>>,
+    /// Nodes that were met in an earlier run ([`DhtEvent::Nodes`]).
+    pub remembered: Vec<SocketAddrV4>,
+    /// Where its socket is bound; `None`: all IPv4 addresses.
+    pub bind: Option<Ipv4Addr>,
+}
+
+/// What the DHT is asked, or told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Who has what stands under this key.
+    Find([u8; DHT_KEY_LEN]),
+    /// That we do, at this UDP port of the address that nodes see us at.
+    Announce([u8; DHT_KEY_LEN], u16),
+    /// Which root a name of this publisher's has now.
+    Newest {
+        /// Ed25519 key.
+        publisher: [u8; 32],
+        /// Of the name.
+        salt: [u8; 32],
+    },
+    /// That it is this.
+    Publish(SignedItem),
+    /// Which nodes are known, to begin with next time.
+    Nodes,
+}
+
+/// An item of BEP 44 with its publisher's signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedItem {
+    /// Ed25519 key.
+    pub publisher: [u8; 32],
+    /// Of the name.
+    pub salt: [u8; 32],
+    /// What the name has now; the sequence number is its version.
+    pub newest: Newest,
+    /// Over `xylem_reach::names::signable`.
+    pub signature: [u8; 64],
+}
+
+/// What comes of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DhtEvent {
+    /// Addresses under a key that was asked for; nobody has shown to be there.
+    Peers([u8; DHT_KEY_LEN], Vec<SocketAddrV4>),
+    /// What the publisher has signed: each is newer than those before it.
+    Newest {
+        /// Ed25519 key.
+        publisher: [u8; 32],
+        /// Of the name.
+        salt: [u8; 32],
+        /// The newest so far.
+        newest: Newest,
+    },
+    /// Nodes that have answered, 32 at most.
+    Nodes(Vec<SocketAddrV4>),
+    /// A question is over. What went wrong, if anything did.
+    Done(Question, Option<String>),
+}
+
+/// See the module's documentation. Dropped, it is asked no more; what it announced is forgotten by others within the
+/// hour.
+pub struct Dht {
+    inside: Arc<Inside>,
+    events: Receiver<DhtEvent>,
+}
+
+struct Inside {
+    options: DhtOptions,
+    node: Mutex<Option<mainline::Dht>>,
+    under_way: AtomicUsize,
+    events: SyncSender<DhtEvent>,
+    wake: Wake,
+}
+
+impl Dht {
+    /// A handle; nothing is sent before the first question.
+    pub fn new(options: DhtOptions, wake: Wake) -> Self {
+        let (events, taken) = sync_channel(MAX_WAITING);
+        let (node, under_way) = (Mutex::new(None), AtomicUsize::new(0));
+        Self { inside: Arc::new(Inside { options, node, under_way, events, wake }), events: taken }
+    }
+
+    /// Asks or tells; [`DhtEvent::Done`] says when it is over.
+    ///
+    /// # Errors
+    /// [`DiscoveryError::Busy`] while [`MAX_QUESTIONS`] are under way; [`DiscoveryError::Thread`].
+    pub fn ask(&self, question: Question) -> Result<(), DiscoveryError> {
+        if self.inside.under_way.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
+            self.inside.under_way.fetch_sub(1, Ordering::Relaxed);
+            return Err(DiscoveryError::Busy);
+        }
+        let guard = UnderWay(self.inside.clone());
+        let work = move || {
+            let failed = guard.0.work(&question).err();
+            // It is waited for: nobody would know that the question is over. Who does not take it has dropped the handle.
+            let _ = guard.0.events.send(DhtEvent::Done(question, failed));
+            (guard.0.wake)();
+        };
+        thread::Builder::new().name("xylem-dht".to_owned()).spawn(work)?;
+        Ok(())
+    }
+
+    /// Something that came.
+    pub fn poll(&mut self) -> Option<DhtEvent> {
+        self.events.try_recv().ok()
+    }
+}
+
+/// A question that is under way until this is dropped, also where a library panics.
+struct UnderWay(Arc<Inside>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[expect(
+    deprecated,
+    reason = "the asynchronous calls would need crates and a runtime for what a thread does"
+)]
+impl Inside {
+    fn work(&self, question: &Question) -> Result<(), String> {
+        let node = self.node(&self.options.remembered)?;
+        let anything = self.put_to(&node, question)?;
+        let stranded = !anything && node.to_bootstrap().is_empty();
+        if stranded && self.options.bootstrap.is_none() && !self.options.remembered.is_empty() {
+            // Nobody answers of those that were remembered.
+            let old = self.node.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(old);
+            let node = self.node(&[])?;
+            self.put_to(&node, question)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a question to the network; whether anything came of it.
+    fn put_to(&self, node: &mainline::Dht, question: &Question) -> Result<bool, String> {
+        match question {
+            Question::Find(key) => {
+                let mut known = Vec::new();
+                for mut fresh in node.get_peers(Id::from(*key)) {
+                    fresh.retain(|peer| !known.contains(peer));
+                    fresh.truncate(MAX_PEERS.saturating_sub(known.len()));
+                    known.extend_from_slice(&fresh);
+                    if !fresh.is_empty() {
+                        self.tell(DhtEvent::Peers(*key, fresh));
+                    }
+                    if known.len() >= MAX_PEERS {
+                        break;
+                    }
+                }
+                Ok(!known.is_empty())
+            }
+            Question::Announce(key, port) => {
+                let told = node.announce_peer(Id::from(*key), Some(*port));
+                told.map(|_| true).map_err(|e| e.to_string())
+            }
+            Question::Newest { publisher, salt } => {
+                let mut best: Option<Newest> = None;
+                for item in node.get_mutable(publisher, Some(salt), None).take(MAX_VALUES) {
+                    // The library has checked the signature, and that it is this key's and this salt's.
+                    let Some(newest) = Newest::decode(item.seq(), item.value()) else { continue };
+                    if best.is_none_or(|best| best.version < newest.version) {
+                        best = Some(newest);
+                        let (publisher, salt) = (*publisher, *salt);
+                        self.tell(DhtEvent::Newest { publisher, salt, newest });
+                    }
+                }
+                Ok(best.is_some())
+            }
+            Question::Publish(item) => {
+                let SignedItem { publisher, salt, newest, signature } = item;
+                let seq = i64::try_from(newest.version).map_err(|e| e.to_string())?;
+                let value = newest.encode();
+                let item = MutableItem::new_signed_unchecked(
+                    *publisher,
+                    *signature,
+                    &value,
+                    seq,
+                    Some(salt),
+                );
+                node.put_mutable(item, None).map(|_| true).map_err(|e| e.to_string())
+            }
+            Question::Nodes => {
+                let nodes = node.to_bootstrap();
+                let nodes = nodes.iter().filter_map(|node| node.parse().ok()).take(MAX_NODES);
+                self.tell(DhtEvent::Nodes(nodes.collect()));
+                Ok(true)
+            }
+        }
+    }
+
+    /// The node, made at the first question: names of nodes to begin with have to be looked up.
+    fn node(&self, remembered: &[SocketAddrV4]) -> Result<mainline::Dht, String> {
+        let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = &*node {
+            return Ok(node.clone());
+        }
+        let mut begin: Vec<String> =
+            remembered.iter().take(MAX_NODES).map(SocketAddrV4::to_string).collect();
+        match &self.options.bootstrap {
+            Some(named) => begin.extend_from_slice(named),
+            None if begin.is_empty() => {
+                begin.extend(DEFAULT_BOOTSTRAP_NODES.map(str::to_owned));
+            }
+            None => {}
+        }
+        let server = ServerSettings { filter: Box::new(AnswerNobody), ..ServerSettings::default() };
+        let mut builder = mainline::Dht::builder();
+        builder.port(0).bootstrap(&begin).request_timeout(TIMEOUT).server_settings(server);
+        if let Some(bind) = self.options.bind {
+            builder.bind_address(bind);
+        }
+        let made = builder.build().map_err(|e| e.to_string())?;
+        *node = Some(made.clone());
+        Ok(made)
+    }
+
+    fn tell(&self, event: DhtEvent) {
+        let sent = self.events.try_send(event);
+        if sent.is_ok() {
+            (self.wake)();
+        }
+    }
+}
+
+/// Questions of strangers stay unanswered: nothing that is sent to us makes us send more.
+#[derive(Clone, Debug)]
+struct AnswerNobody;
+
+impl RequestFilter for AnswerNobody {
+    fn allow_request(&self, _: &RequestSpecific, _: SocketAddrV4) -> bool {
+        false
+    }
+}

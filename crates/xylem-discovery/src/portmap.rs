@@ -1,0 +1,359 @@
+//! [`PortMap`]: a UDP port of this machine that its router forwards, by PCP (RFC 6887), NAT-PMP (RFC 6886) or UPnP,
+//! through `crab_nat` and `igd-next`. All three are asked at once, and the first of them in this order that
+//! answers maps; it is renewed for as long as the handle lives.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::num::NonZeroU16;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use crab_nat::{
+    InternetProtocol, PortMapping, PortMappingOptions, PortMappingType, TimeoutConfig, natpmp, pcp,
+};
+use igd_next::{AddPortError, Gateway, PortMappingProtocol, SearchOptions};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::spawn_blocking;
+
+use crate::{DiscoveryError, Wake};
+
+/// Three questions, 1.4 s in all: the router is next door.
+const PATIENCE: TimeoutConfig = TimeoutConfig {
+    initial_timeout: Duration::from_millis(200),
+    max_retries: 2,
+    max_retry_timeout: None,
+};
+/// How long UPnP searches for a router.
+const SEARCH: Duration = Duration::from_secs(3);
+/// A mapping is asked for again at half of its life, and at least this often: a router that was started
+/// anew has forgotten it.
+const RENEW: Duration = Duration::from_secs(10 * 60);
+/// Pause before a router that maps nothing is asked again.
+const RETRY: Duration = Duration::from_secs(10 * 60);
+/// How long the end of a handle waits until the mapping is removed.
+const REMOVAL: Duration = Duration::from_secs(1);
+/// What UPnP lists of routers show.
+const DESCRIPTION: &str = "xylem";
+
+/// What to map.
+#[derive(Clone, Copy, Debug)]
+pub struct PortMapOptions {
+    /// The router ([`crate::default_gateway`]); without one UPnP alone is asked.
+    pub gateway: Option<Ipv4Addr>,
+    /// This machine's address on the router's network.
+    pub own: Ipv4Addr,
+    /// The UDP port; the same is asked for outside.
+    pub port: NonZeroU16,
+    /// How long a mapping lasts that nobody renews.
+    pub life: Duration,
+}
+
+/// How a router was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// RFC 6887.
+    Pcp,
+    /// RFC 6886.
+    NatPmp,
+    /// Internet Gateway Device.
+    Upnp,
+}
+
+impl std::fmt::Display for Protocol {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Pcp => "PCP",
+            Self::NatPmp => "NAT-PMP",
+            Self::Upnp => "UPnP",
+        })
+    }
+}
+
+/// A port that is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// What the router says: where packets from outside of its network should be sent.
+    pub external: SocketAddrV4,
+    /// How it was asked.
+    pub by: Protocol,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MapEvent {
+    /// It is mapped, or is now mapped to another address.
+    Mapped(Mapped),
+    /// It no longer is.
+    Lost,
+    /// No router maps it, and why; it is asked again later.
+    Failed(String),
+}
+
+/// See the module's documentation. Dropped, it removes the mapping.
+pub struct PortMap {
+    /// Dropped to end the thread.
+    stop: Option<SyncSender<()>>,
+    ended: Receiver<()>,
+    events: Receiver<MapEvent>,
+}
+
+impl PortMap {
+    /// Asks the router, on a thread of its own.
+    ///
+    /// # Errors
+    /// [`DiscoveryError::Thread`].
+    pub fn start(options: PortMapOptions, wake: Wake) -> Result<Self, DiscoveryError> {
+        let (stop, stopped) = sync_channel(1);
+        let (end, ended) = sync_channel(1);
+        let (tell, events) = sync_channel(16);
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        let work = move || {
+            let mapper = Mapper { options, tell, wake };
+            mapper.run(&runtime, &stopped);
+            // A search may still be under way; nobody waits for it.
+            runtime.shutdown_background();
+            let _ = end.send(());
+        };
+        thread::Builder::new().name("xylem-portmap".to_owned()).spawn(work)?;
+        Ok(Self { stop: Some(stop), ended, events })
+    }
+
+    /// Something that came.
+    pub fn poll(&mut self) -> Option<MapEvent> {
+        self.events.try_recv().ok()
+    }
+}
+
+impl Drop for PortMap {
+    fn drop(&mut self) {
+        self.stop = None;
+        let _ = self.ended.recv_timeout(REMOVAL);
+    }
+}
+
+/// What the thread works with.
+struct Mapper {
+    options: PortMapOptions,
+    tell: SyncSender<MapEvent>,
+    wake: Wake,
+}
+
+/// A mapping that there is.
+enum Mapping {
+    Nat(PortMapping, Mapped),
+    Upnp(Gateway, Mapped),
+}
+
+impl Mapping {
+    fn mapped(&self) -> Mapped {
+        match self {
+            Self::Nat(_, mapped) | Self::Upnp(_, mapped) => *mapped,
+        }
+    }
+}
+
+impl Mapper {
+    fn run(&self, runtime: &Runtime, stopped: &Receiver<()>) {
+        let mut mapping: Option<Mapping> = None;
+        loop {
+            let was = mapping.as_ref().map(Mapping::mapped);
+            let renewed = mapping.take().and_then(|old| runtime.block_on(self.renew(old)));
+            let now = match renewed {
+                Some(renewed) => Ok(renewed),
+                None => runtime.block_on(self.ask()),
+            };
+            let wait = match now {
+                Ok(made) => {
+                    let (mapped, life) = (made.mapped(), self.life(&made));
+                    if was != Some(mapped) {
+                        self.tell(MapEvent::Mapped(mapped));
+                    }
+                    mapping = Some(made);
+                    (life / 2).clamp(Duration::from_secs(1), RENEW)
+                }
+                Err(why) => {
+                    self.tell(if was.is_some() { MapEvent::Lost } else { MapEvent::Failed(why) });
+                    RETRY
+                }
+            };
+            if !matches!(stopped.recv_timeout(wait), Err(RecvTimeoutError::Timeout)) {
+                break;
+            }
+        }
+        if let Some(mapping) = mapping {
+            runtime.block_on(remove(mapping));
+        }
+    }
+
+    fn tell(&self, event: MapEvent) {
+        if self.tell.try_send(event).is_ok() {
+            (self.wake)();
+        }
+    }
+
+    /// How long a mapping lasts.
+    fn life(&self, mapping: &Mapping) -> Duration {
+        match mapping {
+            Mapping::Nat(made, _) => Duration::from_secs(made.lifetime().into()),
+            Mapping::Upnp(..) => self.options.life,
+        }
+    }
+
+    /// Asks by all three at once. PCP maps with its first question; the others say first that they are there, so that
+    /// one alone maps.
+    async fn ask(&self) -> Result<Mapping, String> {
+        let PortMapOptions { gateway, own, port, .. } = self.options;
+        let search = spawn_blocking(move || search(gateway, own));
+        let mut why = "no router is known".to_owned();
+        if let Some(gateway) = gateway {
+            let with = self.wanted(port);
+            let address = tokio::spawn(natpmp::external_address(gateway.into(), Some(PATIENCE)));
+            let base =
+                pcp::BaseMapRequest::new(gateway.into(), own.into(), InternetProtocol::Udp, port);
+            match pcp::port_mapping(base, None, None, with).await {
+                Ok(made) => {
+                    address.abort();
+                    match nat(made, None) {
+                        Some(mapping) => return Ok(mapping),
+                        None => why = "PCP: not an address".to_owned(),
+                    }
+                }
+                Err(e) => why = format!("PCP: {e}"),
+            }
+            if let Ok(Ok(address)) = address.await {
+                let made = natpmp::port_mapping(gateway.into(), InternetProtocol::Udp, port, with);
+                match made.await.map(|made| nat(made, Some(address))) {
+                    Ok(Some(mapping)) => return Ok(mapping),
+                    Ok(None) => why = "NAT-PMP: not an address".to_owned(),
+                    Err(e) => why = format!("NAT-PMP: {e}"),
+                }
+            }
+        }
+        let router = search.await.map_err(|e| e.to_string())?;
+        let router = router.map_err(|e| format!("{why}; UPnP: {e}"))?;
+        let life = self.options.life;
+        let made = spawn_blocking(move || map_by_upnp(router, own, port, life)).await;
+        made.map_err(|e| e.to_string())?.map_err(|e| format!("{why}; UPnP: {e}"))
+    }
+
+    fn wanted(&self, external: NonZeroU16) -> PortMappingOptions {
+        PortMappingOptions {
+            external_port: Some(external),
+            lifetime_seconds: Some(u32::try_from(self.options.life.as_secs()).unwrap_or(u32::MAX)),
+            timeout_config: Some(PATIENCE),
+        }
+    }
+
+    /// The mapping as it is from now on; `None` if it is no longer to be had.
+    async fn renew(&self, mapping: Mapping) -> Option<Mapping> {
+        let PortMapOptions { own, port, life, .. } = self.options;
+        match mapping {
+            Mapping::Nat(mut made, mapped) => {
+                // It asks for the life that it was given, which for one that was cut short is too little.
+                made.renew().await.ok()?;
+                let known = (mapped.by == Protocol::NatPmp).then_some(made.gateway());
+                let address = match known {
+                    None => None,
+                    Some(gateway) => {
+                        Some(natpmp::external_address(gateway, Some(PATIENCE)).await.ok()?)
+                    }
+                };
+                nat(made, address)
+            }
+            Mapping::Upnp(router, _) => {
+                spawn_blocking(move || map_by_upnp(router, own, port, life)).await.ok()?.ok()
+            }
+        }
+    }
+}
+
+/// What PCP or, with the address that it was told, NAT-PMP has mapped.
+fn nat(made: PortMapping, address: Option<Ipv4Addr>) -> Option<Mapping> {
+    let (ip, by) = match made.mapping_type() {
+        PortMappingType::Pcp { external_ip, .. } => (external_ip.to_canonical(), Protocol::Pcp),
+        PortMappingType::NatPmp => (IpAddr::from(address?), Protocol::NatPmp),
+    };
+    let external = SocketAddrV4::new(outside(ip)?, made.external_port().get());
+    Some(Mapping::Nat(made, Mapped { external, by }))
+}
+
+/// An address that a router may have on its other side.
+fn outside(ip: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V4(ip) = ip else { return None };
+    let none = ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || ip.is_broadcast();
+    (!none && !ip.is_link_local()).then_some(ip)
+}
+
+/// The router that answers by UPnP: the known one, where one is known, whoever else of the LAN answers first.
+fn search(gateway: Option<Ipv4Addr>, own: Ipv4Addr) -> Result<Gateway, String> {
+    let at = |broadcast: Option<SocketAddr>| {
+        let mut options = SearchOptions::default();
+        options.bind_addr = SocketAddr::from((own, 0));
+        options.timeout = Some(SEARCH);
+        options.single_search_timeout = Some(SEARCH);
+        options.broadcast_address = broadcast.unwrap_or(options.broadcast_address);
+        igd_next::search_gateway(options).map_err(|e| e.to_string())
+    };
+    let Some(gateway) = gateway else { return at(None) };
+    let is_it = |found: &Gateway| found.addr.ip() == IpAddr::from(gateway);
+    match at(None).ok().filter(is_it) {
+        Some(found) => Ok(found),
+        None => match at(Some(SocketAddr::from((gateway, 1900))))? {
+            found if is_it(&found) => Ok(found),
+            _ => Err("who answers is not the router".to_owned()),
+        },
+    }
+}
+
+fn map_by_upnp(
+    router: Gateway,
+    own: Ipv4Addr,
+    port: NonZeroU16,
+    life: Duration,
+) -> Result<Mapping, String> {
+    let (udp, inside) = (PortMappingProtocol::UDP, SocketAddr::from((own, port.get())));
+    let life = u32::try_from(life.as_secs()).unwrap_or(u32::MAX);
+    let ip = router.get_external_ip().map_err(|e| e.to_string())?;
+    let ip = outside(ip).ok_or("it has no address outside")?;
+    let mapped = match router.add_port(udp, port.get(), inside, life, DESCRIPTION) {
+        Ok(()) => Ok(port.get()),
+        // Some map for good or not at all; that one is removed at the end too.
+        Err(AddPortError::OnlyPermanentLeasesSupported) => router
+            .add_port(udp, port.get(), inside, 0, DESCRIPTION)
+            .map(|()| port.get())
+            .map_err(|e| e.to_string()),
+        Err(AddPortError::PortInUse) => {
+            router.add_any_port(udp, inside, life, DESCRIPTION).map_err(|e| e.to_string())
+        }
+        Err(e) => Err(e.to_string()),
+    }?;
+    let external = SocketAddrV4::new(ip, mapped);
+    Ok(Mapping::Upnp(router, Mapped { external, by: Protocol::Upnp }))
+}
+
+/// Takes a mapping back. A router that does not answer forgets it by itself.
+async fn remove(mapping: Mapping) {
+    match mapping {
+        Mapping::Nat(made, _) => drop(made.try_drop().await),
+        Mapping::Upnp(router, Mapped { external, .. }) => {
+            let port = external.port();
+            let removed =
+                spawn_blocking(move || router.remove_port(PortMappingProtocol::UDP, port));
+            drop(removed.await);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_router_that_lies_gives_no_address_that_is_none() {
+        for none in ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "169.254.0.1", "::1"] {
+            assert_eq!(outside(none.parse().unwrap()), None, "{none}");
+        }
+        assert!(outside("203.0.113.5".parse().unwrap()).is_some());
+        assert!(outside("100.64.0.1".parse().unwrap()).is_some(), "a NAT above it");
+    }
+}

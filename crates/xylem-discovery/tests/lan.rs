@@ -1,0 +1,162 @@
+//! Presence by mDNS, in network namespaces that a bridge joins: who knows the tag finds who announced it, strangers
+//! fill nothing. Needs root and `ip netns`, and says so where they are missing.
+#![cfg(target_os = "linux")]
+
+mod namespaces;
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use namespaces::{Namespace, inside, role};
+use xylem_discovery::Lan;
+use xylem_hash::hash;
+use xylem_object::PublisherId;
+use xylem_reach::names::LanTag;
+
+const PUBLISHER: PublisherId = PublisherId([9; 32]);
+
+fn tag(n: u8) -> LanTag {
+    LanTag::new(&hash(&[n]), &PUBLISHER, 20_000)
+}
+
+/// Machines on one switch, 10.66.0.1 and on; `None` without the right to make them.
+fn machines<const N: usize>(name: &str) -> Option<(Namespace, [Namespace; N])> {
+    let switch = Namespace::new(&format!("{name}s"))?;
+    let s = switch.name();
+    if !namespaces::sh(&format!("ip -n {s} link add sw0 type bridge && ip -n {s} link set sw0 up"))
+    {
+        return None;
+    }
+    let all = (0..N).map(|i| {
+        let machine = Namespace::new(&format!("{name}{i}"))?;
+        let (m, n) = (machine.name(), i + 1);
+        let script = format!(
+            "ip link add p{i} netns {s} type veth peer name eth netns {m} && ip -n {s} link set p{i} master sw0 up && \
+             ip -n {m} addr add 10.66.0.{n}/24 dev eth && ip -n {m} link set eth up"
+        );
+        namespaces::sh(&script).then_some(machine)
+    });
+    let all: Option<Vec<_>> = all.collect();
+    Some((switch, all?.try_into().ok()?))
+}
+
+/// Announces or asks, as its role says, until its standard input ends.
+#[test]
+#[ignore = "run by the others, within a namespace"]
+fn machine() {
+    let Some(role) = role() else { return };
+    let input = namespaces::input();
+    if role == "stranger" {
+        return stranger(&input);
+    }
+    let (sender, woken) = std::sync::mpsc::channel();
+    let wake = Arc::new(move || sender.send(()).unwrap_or(()));
+    let seed = role.bytes().fold(1_u64, |all, b| all.wrapping_mul(257).wrapping_add(b.into()));
+    let mut lan = Lan::start(seed.to_be_bytes(), wake).unwrap();
+    match role.as_str() {
+        "announces" => lan.announce(tag(1), 4001).unwrap(),
+        "asks" => lan.ask(tag(1)).unwrap(),
+        _ => lan.ask(tag(2)).unwrap(),
+    }
+    println!("ready");
+    while input.try_recv().is_err() {
+        let _ = woken.recv_timeout(Duration::from_millis(50));
+        while let Some(found) = lan.poll() {
+            assert!(found.addresses.len() <= 8);
+            for address in found.addresses {
+                println!("{address}");
+            }
+        }
+    }
+    drop(lan);
+    println!("ended");
+}
+
+/// Who has heard the question and answers it as a hundred machines, with addresses of a victim elsewhere; and with rubbish.
+fn stranger(input: &std::sync::mpsc::Receiver<()>) {
+    let socket = UdpSocket::bind("10.66.0.1:5353").unwrap();
+    let service = tag(1).service();
+    println!("ready");
+    while input.try_recv().is_err() {
+        for n in 0..100 {
+            let _ = socket.send_to(&answer(&service, n), "224.0.0.251:5353");
+        }
+        let _ = socket.send_to(&[0xff; 900], "224.0.0.251:5353");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// A response of mDNS (RFC 6762): an instance, where it is, and its address, with 20 more.
+fn answer(service: &str, n: u8) -> Vec<u8> {
+    let labels = |name: &str| {
+        let parts = name.trim_end_matches('.').split('.');
+        let mut out: Vec<u8> =
+            parts.flat_map(|l| [&[l.len() as u8], l.as_bytes()].concat()).collect();
+        out.push(0);
+        out
+    };
+    let (instance, host) = (format!("liar{n}.{service}"), format!("liar{n}.local."));
+    let record = |name: &str, kind: u16, data: &[u8]| {
+        let mut out = labels(name);
+        out.extend_from_slice(&kind.to_be_bytes());
+        out.extend_from_slice(&[0, 1, 0, 0, 0, 120]);
+        out.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        out.extend_from_slice(data);
+        out
+    };
+    let port = [&[0, 0, 0, 0][..], &(4000 + u16::from(n)).to_be_bytes(), &labels(&host)].concat();
+    let mut records = vec![
+        record(service, 12, &labels(&instance)),
+        record(&instance, 33, &port),
+        record(&instance, 16, &[0]),
+    ];
+    records.extend((0..20).map(|i| record(&host, 1, &[203, 0, 113, i])));
+    let head = [0, 0, 0x84, 0, 0, 0, 0, records.len() as u8, 0, 0, 0, 0];
+    [&head[..], &records.concat()].concat()
+}
+
+#[test]
+fn who_knows_the_tag_finds_who_announced_it() {
+    let Some((_switch, [a, b, c])) = machines::<3>("dlan") else {
+        eprintln!("SKIPPED: no right to make network namespaces");
+        return;
+    };
+    let mut announcer = inside(&a, "machine", "announces");
+    assert_eq!(announcer.line(), "ready");
+    // What was just said is not said again within a second (RFC 6762, section 6).
+    std::thread::sleep(Duration::from_millis(2_500));
+    let mut other = inside(&c, "machine", "asks for something else");
+    assert_eq!(other.line(), "ready");
+    let mut asker = inside(&b, "machine", "asks");
+    assert_eq!(asker.line(), "ready");
+    let started = Instant::now();
+    assert_eq!(asker.line(), "10.66.0.1:4001");
+    println!("found in {:?}", started.elapsed());
+    announcer.end();
+    assert_eq!(announcer.line(), "ended");
+    other.end();
+    assert_eq!(other.line(), "ended", "another tag finds nothing");
+}
+
+/// A stranger on the LAN can answer, and the end of what is taken from it is soon reached.
+#[test]
+fn what_strangers_answer_is_bounded() {
+    let Some((_switch, [a, b])) = machines::<2>("dstr") else {
+        eprintln!("SKIPPED: no right to make network namespaces");
+        return;
+    };
+    assert!(namespaces::sh(&format!("ip -n {} route add 224.0.0.0/4 dev eth", a.name())));
+    let mut liar = inside(&a, "machine", "stranger");
+    assert_eq!(liar.line(), "ready");
+    let mut asker = inside(&b, "machine", "asks");
+    assert_eq!(asker.line(), "ready");
+    assert!(asker.line().starts_with("203.0.113."));
+    std::thread::sleep(Duration::from_secs(4));
+    asker.end();
+    let mut taken = 1;
+    while asker.line() != "ended" {
+        taken += 1;
+    }
+    assert!(taken <= 32 * 8, "{taken}");
+}

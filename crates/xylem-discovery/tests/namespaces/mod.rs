@@ -1,0 +1,94 @@
+//! Network namespaces, and this test program run a second time within one.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::io::{BufRead, BufReader, Lines, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+
+const ROLE: &str = "XYLEM_TEST_ROLE";
+
+/// A network namespace; removed when dropped.
+pub struct Namespace(String);
+
+impl Namespace {
+    /// With loopback up; `None` without the right to make one.
+    pub fn new(tag: &str) -> Option<Self> {
+        let name = format!("xylem-{tag}-{}", std::process::id());
+        let made = Self(name);
+        let name = made.name();
+        sh(&format!("ip netns add {name} && ip -n {name} link set lo up")).then_some(made)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        sh(&format!("ip netns del {}", self.0));
+    }
+}
+
+/// Whether a command succeeds.
+pub fn sh(command: &str) -> bool {
+    let mut run = Command::new("sh");
+    run.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    run.status().is_ok_and(|status| status.success())
+}
+
+/// This program's `test`, run within a namespace; killed when dropped.
+pub struct Inside {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+/// Runs a test of this program that plays `role` and prints lines, until it is ended.
+pub fn inside(namespace: &Namespace, test: &str, role: &str) -> Inside {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace.name()]).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--ignored", "--nocapture", "--quiet"]).env(ROLE, role);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    Inside { child, lines }
+}
+
+impl Inside {
+    /// Its next line, without what the test harness says.
+    pub fn line(&mut self) -> String {
+        loop {
+            let line = self.lines.next().expect("it says something").expect("UTF-8");
+            if !line.is_empty() && !line.starts_with("running ") {
+                return line;
+            }
+        }
+    }
+
+    /// Asks it to end.
+    pub fn end(&mut self) {
+        self.child.stdin = None;
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The role that this run plays.
+pub fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+/// Sends when standard input ends.
+pub fn input() -> mpsc::Receiver<()> {
+    let (sender, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        let _ = sender.send(());
+    });
+    ended
+}

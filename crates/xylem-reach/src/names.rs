@@ -1,0 +1,197 @@
+//! Under which names something is found in networks that others run, mDNS and the mainline DHT, and the one value
+//! that we keep there: which root a publisher's name has now.
+//!
+//! Everything is derived from what only those know who may find it: a root, a publisher's key, a name. Nothing
+//! is asked or sent here. Layout: docs/spec/reach.md, "LAN" and "DHT".
+//!
+//! ```
+//! use xylem_reach::names::Newest;
+//!
+//! let newest = Newest { root: xylem_hash::hash(b"hello"), version: 7 };
+//! assert_eq!(Newest::decode(7, &newest.encode()), Some(newest));
+//! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use xylem_hash::Hash;
+use xylem_object::{PublisherId, PublisherKey};
+
+/// Bytes of a [`LanTag`].
+pub const TAG_LEN: usize = 8;
+/// Bytes of a key of the DHT.
+pub const DHT_KEY_LEN: usize = 20;
+/// Bytes of the value of [`Newest`].
+pub const NEWEST_LEN: usize = 41;
+/// Seconds after which a [`LanTag`] is another.
+pub const TAG_LIFE: u64 = 86_400;
+
+const LAN: &str = "xylem v1 present on this LAN with a publication";
+const DHT: &str = "xylem v1 key in the DHT of a root";
+const KNOCK: &str = "xylem v1 knock of who found a root in the DHT";
+const SALT: &str = "xylem v1 salt in the DHT of a name";
+const VERSION: u8 = 1;
+
+/// What is asked for on a LAN, and under which presence is announced there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LanTag(pub [u8; TAG_LEN]);
+
+impl LanTag {
+    /// Of what has this root and publisher, on this day (of [`TAG_LIFE`] since 1970): a machine that moves from one
+    /// network to another is not followed by it for longer.
+    pub fn new(root: &Hash, publisher: &PublisherId, day: u64) -> Self {
+        let mut material = [0; 72];
+        material[..32].copy_from_slice(root.as_bytes());
+        material[32..64].copy_from_slice(&publisher.0);
+        material[64..].copy_from_slice(&day.to_be_bytes());
+        let mut tag = [0; TAG_LEN];
+        tag.copy_from_slice(&xylem_hash::derive_key(LAN, &material)[..TAG_LEN]);
+        Self(tag)
+    }
+
+    /// As a service of DNS-SD: two letters and 13 characters of base32, which is as long as such names may be.
+    pub fn service(&self) -> String {
+        const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+        let bits = u128::from(u64::from_be_bytes(self.0)) << 1;
+        let digits = (0..13_u32).rev().map(|i| {
+            let five = bits.checked_shr(i.saturating_mul(5)).unwrap_or(0) & 31;
+            char::from(LETTERS[usize::try_from(five).unwrap_or(0)])
+        });
+        let name: String = digits.collect();
+        format!("_xy{name}._udp.local.")
+    }
+
+    /// Those to ask for: the clocks of two machines may be a day apart.
+    pub fn around(root: &Hash, publisher: &PublisherId, seconds: u64) -> [Self; 3] {
+        let day = seconds / TAG_LIFE;
+        [day, day.saturating_sub(1), day.saturating_add(1)]
+            .map(|day| Self::new(root, publisher, day))
+    }
+}
+
+/// Where the DHT lists who has what hashes to this root.
+pub fn dht_key(root: &Hash) -> [u8; DHT_KEY_LEN] {
+    let mut key = [0; DHT_KEY_LEN];
+    key.copy_from_slice(&xylem_hash::derive_key(DHT, root.as_bytes())[..DHT_KEY_LEN]);
+    key
+}
+
+/// By which those are dialled that the DHT lists: who does not know the root gets no answer.
+pub fn dht_knock(root: &Hash) -> [u8; 32] {
+    xylem_hash::derive_key(KNOCK, root.as_bytes())
+}
+
+/// Under which salt a publisher's item stands that is about this name.
+pub fn item_salt(name: &str) -> [u8; 32] {
+    xylem_hash::derive_key(SALT, name.as_bytes())
+}
+
+/// Which root a publisher's name has now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Newest {
+    /// The root.
+    pub root: Hash,
+    /// The publication's version; the item's sequence number is the same.
+    pub version: u64,
+}
+
+impl Newest {
+    /// The value of the item.
+    pub fn encode(&self) -> [u8; NEWEST_LEN] {
+        let mut out = [VERSION; NEWEST_LEN];
+        out[1..33].copy_from_slice(self.root.as_bytes());
+        out[33..].copy_from_slice(&self.version.to_be_bytes());
+        out
+    }
+
+    /// The publisher's signature over the item, as BEP 44 has it. No packet, vouch or card begins like what is signed.
+    pub fn sign(&self, key: &PublisherKey, salt: &[u8; 32]) -> [u8; 64] {
+        let (head, seq) = (b"4:salt32:", format!("3:seqi{}e1:v{NEWEST_LEN}:", self.version));
+        let signature = key.signer().sign(&[head, salt, seq.as_bytes(), &self.encode()]);
+        signature.as_ref().try_into().expect("an Ed25519 signature has 64 bytes")
+    }
+
+    /// Reads what [`Newest::encode`] wrote, of an item with this sequence number; `None` for anything else.
+    pub fn decode(seq: i64, value: &[u8]) -> Option<Self> {
+        let value: &[u8; NEWEST_LEN] = value.try_into().ok()?;
+        let (&version, rest) = value.split_first()?;
+        let (root, number) = rest.split_first_chunk::<32>()?;
+        let newest = Self {
+            root: Hash::from_bytes(*root),
+            version: u64::from_be_bytes(number.try_into().ok()?),
+        };
+        (version == VERSION && u64::try_from(seq).ok()? == newest.version).then_some(newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: [u8; 32] = [3; 32];
+    const PUBLISHER: PublisherId = PublisherId([9; 32]);
+
+    #[test]
+    fn a_tag_is_another_each_day_and_for_each_publication() {
+        let root = Hash::from_bytes(ROOT);
+        let today = LanTag::new(&root, &PUBLISHER, 20_000);
+        assert_ne!(today, LanTag::new(&root, &PUBLISHER, 20_001));
+        assert_ne!(today, LanTag::new(&Hash::from_bytes([4; 32]), &PUBLISHER, 20_000));
+        assert_ne!(today, LanTag::new(&root, &PublisherId([8; 32]), 20_000));
+        for skew in [-1_i64, 0, 1] {
+            let at = (20_000_i64 + skew) as u64 * TAG_LIFE + 5;
+            assert!(LanTag::around(&root, &PUBLISHER, at).contains(&today), "{skew}");
+        }
+        assert!(!LanTag::around(&root, &PUBLISHER, 20_002 * TAG_LIFE).contains(&today));
+        let _ = LanTag::around(&root, &PUBLISHER, u64::MAX);
+        assert_eq!(LanTag([0; 8]).service(), "_xyaaaaaaaaaaaaa._udp.local.");
+        assert_eq!(LanTag([255; 8]).service(), "_xy7777777777776._udp.local.");
+    }
+
+    #[test]
+    fn keys_of_one_root_tell_nothing_of_one_another() {
+        let root = Hash::from_bytes(ROOT);
+        let (key, knock) = (dht_key(&root), dht_knock(&root));
+        assert_ne!(key[..], knock[..DHT_KEY_LEN]);
+        assert_ne!(key[..], ROOT[..DHT_KEY_LEN]);
+        assert_ne!(item_salt("a"), item_salt("b"));
+    }
+
+    #[test]
+    fn an_item_has_one_form() {
+        let newest = Newest { root: Hash::from_bytes(ROOT), version: 5 };
+        let value = newest.encode();
+        assert_eq!(Newest::decode(5, &value), Some(newest));
+        // Another sequence number than the version that was signed with it, and other lengths and versions.
+        assert_eq!(Newest::decode(6, &value), None);
+        assert_eq!(Newest::decode(-5, &value), None);
+        assert_eq!(Newest::decode(5, &value[..40]), None);
+        assert_eq!(Newest::decode(5, &[&value[..], b"x"].concat()), None);
+        assert_eq!(Newest::decode(5, &[2; NEWEST_LEN]), None);
+        assert_eq!(Newest::decode(5, b""), None);
+    }
+
+    /// Every value that is read is what it would be written as, whatever bytes come.
+    #[test]
+    fn what_is_read_is_canonical() {
+        let mut state = 1_u64;
+        for round in 0..20_000_usize {
+            let mut bytes = [0; 48];
+            for byte in &mut bytes {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                *byte = state as u8;
+            }
+            let mut value = bytes[..round % 48].to_vec();
+            if let [first, ..] = &mut value[..] {
+                *first = VERSION;
+            }
+            let tail = value.len().checked_sub(8).map(|at| value[at..].try_into().unwrap());
+            let seq = tail.map_or(0, |tail| u64::from_be_bytes(tail) as i64);
+            if let Some(newest) = Newest::decode(seq, &value) {
+                assert_eq!(newest.encode()[..], value);
+            } else {
+                assert!(value.len() != NEWEST_LEN || seq < 0);
+            }
+        }
+    }
+}
