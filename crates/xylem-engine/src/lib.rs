@@ -260,6 +260,11 @@ impl Engine {
         found
     }
 
+    /// Where its sockets for encrypted links are bound.
+    pub fn link_addresses(&self) -> Vec<SocketAddr> {
+        self.net.link_sockets.iter().map(Udp::local).collect()
+    }
+
     /// Bytes that the datagram sockets' receive buffers hold before the kernel drops.
     pub fn receive_capacity(&self) -> usize {
         let capacities = self.net.link_sockets.iter().chain(&self.net.udp_sockets);
@@ -441,22 +446,6 @@ impl Engine {
         }
         net.flush_relays(now);
         self.flush_carriers(now);
-    }
-
-    /// Says goodbye on every link, after all that waits, so that peers need not wait for a time-out.
-    pub fn close(&mut self) {
-        self.leave_relays();
-        self.flush();
-        let link = |(_, face): (FaceId, &Face)| match face.transport {
-            Transport::Link(link) => Some(link),
-            _ => None,
-        };
-        let links: Vec<_> = self.net.faces.iter().filter_map(link).collect();
-        for link in links {
-            self.net.endpoint.close(link);
-        }
-        self.flush();
-        self.net.carriers.close();
     }
 }
 

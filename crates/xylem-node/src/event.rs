@@ -1,5 +1,6 @@
 //! [`Event`]: what a call reports while it runs.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -77,6 +78,19 @@ pub enum Event {
     Listening {
         /// Where.
         uri: FaceAddress,
+    },
+    /// The node relays for others.
+    Relaying {
+        /// What others name with `--relay`, for each of its addresses.
+        uris: Vec<String>,
+        /// The UDP port at which clients ask a second time as what they are seen.
+        second_port: Option<u16>,
+    },
+    /// What the node has relayed so far, if that has changed.
+    Relayed {
+        /// Each count by its name.
+        #[serde(flatten)]
+        counts: BTreeMap<&'static str, u64>,
     },
     /// A forwarder took the registration of what is shared: from now on it can be fetched there.
     Registered {

@@ -46,7 +46,9 @@ pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
 pub use look_up::{look_up_place, resolve};
-pub use node::{MULTICAST_GROUP, NodeConfig, NodeError, Route, default_socket, run_node};
+pub use node::{
+    MULTICAST_GROUP, NodeConfig, NodeError, RelayOptions, Route, default_socket, run_node,
+};
 pub use peers::HostError;
 pub use reach::{Probe, ReachError, ReachOptions, reach};
 pub use register::RegisterError;
@@ -64,3 +66,4 @@ pub use xylem_library::reachable::{
 pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
 pub use xylem_mgmt::Carrier;
 pub use xylem_reach::kind::{Nat, Way};
+pub use xylem_reach::relay::Metrics as RelayMetrics;

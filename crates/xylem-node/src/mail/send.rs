@@ -345,8 +345,6 @@ fn listen_with(
         on_event(Event::Listening { uri: at });
     }
     let mail_server = MailServer::open(store, None)?;
-    reaching::register(&mut engine, relays, &[], on_event);
-    reaching::tell_own_addresses(&mut engine, std::iter::empty());
     let code = match show {
         Show::Nothing => None,
         Show::Card { .. } => {
@@ -357,6 +355,8 @@ fn listen_with(
         }
     };
     let leaves = show == Show::Card { stay: false };
+    reaching::register(&mut engine, relays, &[], on_event);
+    reaching::tell_own_addresses(&mut engine, std::iter::empty());
     while_delivering(Some(&mail), |events, _| {
         let mut listening =
             Listening { mail_server, code, leaves, leave_at: None, events, on_event };

@@ -150,6 +150,8 @@ fn events() -> Vec<Event> {
             }],
         },
         Event::Listening { uri: peer() },
+        Event::Relaying { uris: vec!["u".into()], second_port: Some(7349) },
+        Event::Relayed { counts: xylem_node::RelayMetrics::default().each().into() },
         Event::Registered { forwarder: peer(), prefix: name },
         Event::PeerConnected { peer: peer() },
         Event::Moved { peer: FaceAddress::Relayed(address), to: peer() },

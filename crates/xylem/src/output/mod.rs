@@ -302,6 +302,14 @@ impl Out {
                 if last { self.note(&line) } else { self.detail(&line) }
             }
             Event::Listening { uri } => self.note(&clean(&format!("Listening on {uri}"))),
+            Event::Relaying { uris, .. } => {
+                self.note("Relaying. Others name it with --relay and one of");
+                uris.iter().for_each(|uri| self.note(&clean(&format!("  {uri}"))));
+            }
+            Event::Relayed { counts } => {
+                let counts = counts.iter().map(|(what, count)| format!("{what} {count}"));
+                self.detail(&format!("relayed: {}", counts.collect::<Vec<_>>().join(", ")));
+            }
             Event::Registered { forwarder, prefix } => {
                 self.note(&clean(&format!("Serving {prefix} through {forwarder}")));
             }
