@@ -82,7 +82,7 @@ pub struct Engine {
     program: FaceId,
     /// Bytes of the program's own packets since encrypted links were flushed last.
     bytes_since_flush: usize,
-    /// What [`Engine::waker`] has given out.
+    /// Given out.
     waker: Option<Arc<Waker>>,
 }
 
@@ -294,21 +294,6 @@ impl Engine {
     pub fn refuse(&mut self, interest: &[u8]) {
         let nack = Some(NackReason::NO_ROUTE);
         self.send_with(Incoming { nack, ..Incoming::bare(interest) });
-    }
-
-    /// Wakes the loop ([`Engine::run`]) from another thread.
-    pub fn waker(&mut self) -> Result<Arc<Waker>, EngineError> {
-        // A poll may have one only.
-        if let Some(waker) = &self.waker {
-            return Ok(waker.clone());
-        }
-        // No source has this token, so that waking is all that it does.
-        let token = Token(self.net.next_token);
-        self.net.next_token += 1;
-        let waker = Waker::new(self.net.poll.registry(), token).map(Arc::new);
-        let waker = waker.map_err(EngineError::Start)?;
-        self.waker = Some(waker.clone());
-        Ok(waker)
     }
 
     /// False if the forwarder has dropped it.

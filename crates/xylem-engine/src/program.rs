@@ -1,6 +1,9 @@
 //! [`Program`]: what runs on an engine, and [`Engine::run`], the one loop that all of them share.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use mio::{Token, Waker};
 
 use super::{Engine, EngineEvent};
 use crate::error::EngineError;
@@ -53,6 +56,21 @@ pub trait Program {
 }
 
 impl Engine {
+    /// Wakes the loop ([`Engine::run`]) from another thread.
+    pub fn waker(&mut self) -> Result<Arc<Waker>, EngineError> {
+        // A poll may have one only.
+        if let Some(waker) = &self.waker {
+            return Ok(waker.clone());
+        }
+        // No source has this token, so that waking is all that it does.
+        let token = Token(self.net.next_token);
+        self.net.next_token += 1;
+        let waker = Waker::new(self.net.poll.registry(), token).map(Arc::new);
+        let waker = waker.map_err(EngineError::Start)?;
+        self.waker = Some(waker.clone());
+        Ok(waker)
+    }
+
     /// Runs a program until it is done. `stop` is looked at after each sleep, which is 100 ms long at
     /// most.
     ///

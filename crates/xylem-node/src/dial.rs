@@ -13,6 +13,7 @@ use crate::fetch::FetchError;
 use crate::look_up::resolved;
 use crate::reaching;
 use crate::starts::Starts;
+use crate::taken::{PeerWay, Ways};
 use xylem_engine::{Engine, RelayUse};
 use xylem_library::peers::Found;
 use xylem_library::reachable::{FaceAddress, KEYLESS, Peer, Relay};
@@ -37,6 +38,7 @@ pub(crate) struct Dialler {
     /// Faces to peers that others told of, by key; the first address of one that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
     up: HashMap<FaceId, FaceAddress>,
+    ways: Ways,
     /// Whether anybody has ever been.
     was_up: bool,
     redial_at: Option<Duration>,
@@ -104,6 +106,7 @@ impl Dialler {
             starts: Starts::default(),
             found: HashMap::new(),
             up: HashMap::new(),
+            ways: Ways::default(),
             was_up: false,
             redial_at: None,
             pause: REDIAL,
@@ -201,13 +204,14 @@ impl Dialler {
         face: FaceId,
         peer: &FaceAddress,
     ) -> bool {
+        let twin = self.twin_of(face).filter(|_| !self.found.contains_key(&face));
         if let Some(key) = self.found.get(&face) {
-            let twin = |up: &FaceId| self.found.get(up) == Some(key);
-            if self.up.keys().any(twin) {
+            let same = |up: &FaceId| self.found.get(up) == Some(key);
+            if self.up.keys().any(same) {
                 engine.drop_face(face, "another address of the same peer answered first");
                 return false;
             }
-        } else if let Some(up) = self.twin_of(face) {
+        } else if let Some(up) = twin {
             let relayed = |at: &FaceAddress| matches!(at, FaceAddress::Relayed(_));
             let worse = self.up.get(&up).is_some_and(relayed) && !relayed(peer);
             let (given_up, why) = match worse {
@@ -221,6 +225,7 @@ impl Dialler {
                 return false;
             }
         }
+        self.ways.came_up(engine.now(), face, peer, twin);
         // As long as the way is by a relay a better one is looked for.
         let relayed = matches!(peer, FaceAddress::Relayed(_));
         if self.one_node && self.dialled.contains_key(&face) && !relayed {
@@ -239,7 +244,13 @@ impl Dialler {
     }
 
     /// The link of a face goes on by another way: where it was reached so far.
-    pub(crate) fn moved(&mut self, face: FaceId, to: FaceAddress) -> Option<FaceAddress> {
+    pub(crate) fn moved(
+        &mut self,
+        now: Duration,
+        face: FaceId,
+        to: FaceAddress,
+    ) -> Option<FaceAddress> {
+        self.ways.moved(now, face, &to);
         let at = self.up.get_mut(&face)?;
         Some(std::mem::replace(at, to))
     }
@@ -324,6 +335,11 @@ impl Dialler {
     /// Peers that are up.
     pub(crate) fn count(&self) -> usize {
         self.up.len()
+    }
+
+    /// How peers were reached.
+    pub(crate) fn ways(&self) -> Vec<PeerWay> {
+        self.ways.all()
     }
 
     /// Of these, reached through a relay.

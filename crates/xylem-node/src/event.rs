@@ -18,7 +18,6 @@ use xylem_reach::kind::{Nat, Reach, Way};
 
 use crate::code::CodeEvent;
 use crate::fetch::Tried;
-use crate::reach::Probe;
 use crate::summary::GetSummary;
 
 /// What happens while a call runs, in order.
@@ -215,6 +214,17 @@ pub enum Event {
     /// Something happened with a code.
     #[serde(untagged)]
     Code(CodeEvent),
+}
+
+/// One try, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Probe {
+    /// What: `interface`, `ipv4`, `ipv6`, `port_mapping`, `relay_udp`, `relay_tcp` or `nat`.
+    pub what: &'static str,
+    /// Whether it helps others to reach this machine; null where it neither does nor hinders.
+    pub good: Option<bool>,
+    /// What came of it, for people.
+    pub says: String,
 }
 
 /// How others reach this machine.

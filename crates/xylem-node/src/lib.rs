@@ -37,11 +37,12 @@ mod node;
 mod remote;
 mod scrub;
 mod share;
+mod taken;
 mod verify;
 
 pub use clock::wall_clock;
-pub use event::{Event, Fetched, Standpoint};
-pub use fetch::{FetchError, PeerWay, Tried, WayTaken};
+pub use event::{Event, Fetched, Probe, Standpoint};
+pub use fetch::{FetchError, Tried};
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
@@ -50,12 +51,13 @@ pub use node::{
     MULTICAST_GROUP, NodeConfig, NodeError, RelayOptions, Route, default_socket, run_node,
 };
 pub use peers::HostError;
-pub use reach::{Probe, ReachError, ReachOptions, reach};
+pub use reach::{ReachError, ReachOptions, reach};
 pub use register::RegisterError;
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, share};
 pub use summary::{GetSummary, PeerBytes};
+pub use taken::{PeerWay, WayTaken};
 pub use verify::{VerifyOptions, verify};
 pub use xylem_engine::EngineError;
 pub use xylem_forward::Strategy;

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use serde::Serialize;
 use xylem_engine::{Engine, EngineError, EngineEvent, Program, RelayNews, RelayUse};
 use xylem_forward::{Config, Forwarder, Seed};
 use xylem_library::reachable::{Choice, Peer, Relay};
@@ -12,7 +11,7 @@ use xylem_link::{Endpoint, StaticKey};
 use xylem_reach::kind::{Nat, Way, is_global};
 
 use crate::addresses::offered;
-use crate::event::Event;
+use crate::event::{Event, Probe};
 use crate::reaching::to_dial;
 use crate::router::Router;
 use crate::share::bind_links;
@@ -57,17 +56,6 @@ pub struct ReachOptions {
     pub relays: Vec<Relay>,
     /// Whether the router is asked to map the port, for as long as this runs.
     pub map_port: bool,
-}
-
-/// One try, and what came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Probe {
-    /// What: `interface`, `ipv4`, `ipv6`, `port_mapping`, `relay_udp`, `relay_tcp` or `nat`.
-    pub what: &'static str,
-    /// Whether it helps others to reach this machine; null where it neither does nor hinders.
-    pub good: Option<bool>,
-    /// What came of it, for people.
-    pub says: String,
 }
 
 /// Tries everything and tells each as [`Event::Probe`], then how this machine is reached as [`Event::Reach`]: in one

@@ -7,7 +7,7 @@ use serde::Serialize;
 use xylem_hash::Hash;
 use xylem_library::json;
 
-use crate::fetch::PeerWay;
+use crate::taken::PeerWay;
 use xylem_library::reachable::FaceAddress;
 
 /// Outcome of [`crate::get`].

@@ -4,6 +4,7 @@
 
 mod common;
 #[path = "common/relay.rs"]
+#[allow(dead_code, reason = "nat.rs uses the rest")]
 mod relay;
 
 use std::path::Path;

@@ -5,12 +5,10 @@
 
 mod error;
 mod waiting;
-mod ways;
 mod work;
 
 pub use error::FetchError;
 pub use waiting::Tried;
-pub use ways::{PeerWay, WayTaken};
 
 use std::time::Duration;
 
@@ -26,6 +24,7 @@ use crate::dial::Dialler;
 use crate::event::Event;
 use crate::peers::{Offer, Swarm};
 use crate::summary::PeerBytes;
+use crate::taken::PeerWay;
 use work::{Work, face_of};
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::follow::Watch;
@@ -352,7 +351,7 @@ impl Fetch {
 
     /// How peers were reached.
     pub(crate) fn ways(&self) -> Vec<PeerWay> {
-        self.work.ways.all()
+        self.work.dialler.ways()
     }
 
     /// Says goodbye on every link.

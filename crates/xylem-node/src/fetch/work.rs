@@ -14,7 +14,6 @@ use xylem_packet::{Data, Interest, NackReason, Name};
 use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
 use super::waiting::{Tried, Waiting};
-use super::ways::Ways;
 use super::{FetchError, TICK};
 use crate::dial::Dialler;
 use crate::event::Event;
@@ -49,8 +48,6 @@ pub(super) struct Work {
     /// The shaping level that links are to have.
     wanted_level: Level,
     pub(super) watch: Option<Watch>,
-    /// How peers were reached.
-    pub(super) ways: Ways,
     config: xylem_transfer::Config,
     limit_rate: Option<u64>,
     /// The Interest in hand; kept for its allocation.
@@ -94,7 +91,6 @@ impl Work {
             gone: Gone::new(ticket),
             wanted_level,
             watch: None,
-            ways: Ways::default(),
             name: ticket.name.clone(),
             finding: Finding::new(ticket),
             key_of_ticket: ticket.link_key,
@@ -273,8 +269,7 @@ impl Work {
             }
             EngineEvent::Trouble { .. } => {}
             EngineEvent::Moved { face, to } => {
-                self.ways.moved(now, face, &to);
-                if let Some(peer) = self.dialler.moved(face, to.clone()) {
+                if let Some(peer) = self.dialler.moved(now, face, to.clone()) {
                     on_event(Event::Moved { peer, to });
                 }
             }
@@ -417,15 +412,9 @@ impl Work {
     fn admit(&mut self, engine: &mut Engine, face: FaceId, on_event: &mut dyn FnMut(Event)) {
         let now = engine.now();
         let Some(peer) = engine.face(face).map(|face| face.address.clone()) else { return };
-        let named = |dialler: &Dialler| -> Vec<FaceId> {
-            dialler.ups().map(|(up, _)| up).filter(|up| dialler.is_named(*up)).collect()
-        };
-        let before = named(&self.dialler);
         if !self.dialler.came_up(engine, face, &peer) {
             return;
         }
-        let given_up = before.into_iter().find(|up| !self.dialler.is_named(*up));
-        self.ways.came_up(now, face, &peer, given_up);
         if let Some(swarm) = &mut self.swarm {
             swarm.came_up(&self.dialler, face);
         }

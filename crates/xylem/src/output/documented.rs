@@ -10,7 +10,7 @@ use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, S
 use xylem_node::code::{CodeEvent, Offered, Over};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 use xylem_node::{
-    Check, Event, FaceAddress, Fetched, GetSummary, Nat, PeerBytes, PeerWay, ShapeLevel,
+    Event, FaceAddress, Fetched, GetSummary, Nat, PeerBytes, PeerWay, Probe, ShapeLevel,
     Standpoint, Tried, Way, WayTaken,
 };
 use xylem_object::ticket::Address;

@@ -19,6 +19,7 @@ pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};
 use crate::exit::{Exit, Failure};
+use reaching::Said;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -27,7 +28,7 @@ use xylem_library::Stop;
 use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, Fetched, Probe, Standpoint, Way};
+use xylem_node::{Event, Fetched};
 
 /// Lines that `share` says around a QR code, the ticket's own among them.
 const AROUND_QR: usize = 14;
@@ -336,17 +337,6 @@ impl Out {
                     )));
                 }
             }
-            Event::Unanswered { peers, seconds } => {
-                if let Some(line) = reaching::unanswered(&peers, seconds) {
-                    self.note(&clean(&line));
-                }
-            }
-            Event::OtherKey { peer, key } => {
-                let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-                self.detail(&clean(&format!(
-                    "peer {peer} has a key that is not the publisher's: {key}"
-                )));
-            }
             Event::Fetched(told) => {
                 let Fetched { peer, name, bytes: size, fetched, elapsed, .. } = &told;
                 let what = last_of(name);
@@ -359,51 +349,6 @@ impl Out {
                     }
                 };
                 self.note(&clean(&line));
-            }
-            Event::Probe(Probe { what, good, says }) => {
-                let mark = match good {
-                    Some(true) => "+",
-                    Some(false) => "-",
-                    None => " ",
-                };
-                self.line(&format!("{mark} {:<12} {says}", what.replace('_', " ")))?;
-            }
-            Event::Reach(Standpoint { says, .. }) if self.is_result => {
-                self.line(&format!("Reach: {says}"))?;
-            }
-            Event::Reach(Standpoint { way, says, .. }) => {
-                let line = clean(&format!("Reach: {says}")).into_owned();
-                if way == Way::Here { self.detail(&line) } else { self.note(&line) }
-            }
-            Event::Mapped { at, by, in_tickets: true } => {
-                self.detail(&clean(&format!("the router maps {at} to here ({by})")));
-            }
-            Event::Mapped { at, by, .. } => {
-                let late = "too late for the ticket; share again, or add";
-                self.detail(&clean(&format!(
-                    "the router maps {at} to here ({by}), {late} --announce {at}"
-                )));
-            }
-            Event::Moved { peer, to } => {
-                self.detail(&clean(&format!("peer {peer} is reached at {to} from now on")));
-            }
-            Event::Relay { relay, registered: true, over_tcp, .. } => {
-                let way = if over_tcp { ", over TCP as UDP is silent" } else { "" };
-                self.detail(&format!("relay {relay} has us{way}"));
-            }
-            Event::Relay { relay, why, .. } => {
-                let why = why.as_deref().unwrap_or("it does not answer");
-                self.warn(&clean(&format!("relay {relay} is of no use for now: {why}")));
-            }
-            Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
-            Event::Shaped { peer, level, wanted } if level < wanted => {
-                self.warn(&clean(&format!("peer {peer} agrees to shaping {level}, not {wanted}")));
-            }
-            Event::Shaped { peer, level, .. } => {
-                self.detail(&clean(&format!("shaping towards peer {peer}: {level}")));
-            }
-            Event::PeerGone { peer, why } => {
-                self.detail(&clean(&format!("peer {peer} is gone: {why}")));
             }
             Event::PeerMisbehaved { peer, what } => self.warn(&format!(
                 "dropped what peer {peer} sent, it did not verify: {what}; asking others"
@@ -449,7 +394,13 @@ impl Out {
             }
             Event::Code(event) => codes::show(self, &event),
             Event::Mail(event) => self.mail(&event),
-            other => self.detail(&clean(&format!("{other:?}"))),
+            other => match reaching::said(&other, self.is_result) {
+                Some((Said::Result, line)) => self.line(&line)?,
+                Some((Said::Note, line)) => self.note(&line),
+                Some((Said::Detail, line)) => self.detail(&line),
+                Some((Said::Warning, line)) => self.warn(&line),
+                None => {}
+            },
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What a person is told of peers that do not answer, and of addresses where a share can be reached.
 
-use xylem_node::Tried;
+use super::text::clean;
+use xylem_node::{Event, Probe, Standpoint, Tried, Way};
 use xylem_object::ticket::Address;
 
 /// Addresses as people read them.
@@ -35,6 +36,70 @@ pub(super) fn unanswered(peers: &[Tried], seconds: f64) -> Option<String> {
         ),
         (false, false) => Some(format!("{connected} has not answered yet; still waiting")),
     }
+}
+
+/// Where a line belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// On standard output.
+    Result,
+    Note,
+    /// With -v.
+    Detail,
+    Warning,
+}
+
+/// What is said of an event about how somebody is reached; `is_result`: it is what was asked for.
+pub(super) fn said(event: &Event, is_result: bool) -> Option<(Said, String)> {
+    let (how, line) = match event {
+        Event::Probe(Probe { what, good, says }) => {
+            let mark = match good {
+                Some(true) => "+",
+                Some(false) => "-",
+                None => " ",
+            };
+            (Said::Result, format!("{mark} {:<12} {says}", what.replace('_', " ")))
+        }
+        Event::Reach(Standpoint { way, says, .. }) => {
+            let how = match way {
+                _ if is_result => Said::Result,
+                Way::Here => Said::Detail,
+                _ => Said::Note,
+            };
+            (how, format!("Reach: {says}"))
+        }
+        Event::Mapped { at, by, in_tickets } => {
+            let late = "too late for the ticket; share again, or add --announce";
+            let late = if *in_tickets { String::new() } else { format!(", {late} {at}") };
+            (Said::Detail, format!("the router maps {at} to here ({by}){late}"))
+        }
+        Event::Moved { peer, to } => {
+            (Said::Detail, format!("peer {peer} is reached at {to} from now on"))
+        }
+        Event::Relay { relay, registered: true, over_tcp, .. } => {
+            let way = if *over_tcp { ", over TCP as UDP is silent" } else { "" };
+            (Said::Detail, format!("relay {relay} has us{way}"))
+        }
+        Event::Relay { relay, why, .. } => {
+            let why = why.as_deref().unwrap_or("it does not answer");
+            (Said::Warning, format!("relay {relay} is of no use for now: {why}"))
+        }
+        Event::Unanswered { peers, seconds } => (Said::Note, unanswered(peers, *seconds)?),
+        Event::OtherKey { peer, key } => {
+            let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            (Said::Detail, format!("peer {peer} has a key that is not the publisher's: {key}"))
+        }
+        Event::PeerConnected { peer } => (Said::Detail, format!("peer {peer} is here")),
+        Event::PeerGone { peer, why } => (Said::Detail, format!("peer {peer} is gone: {why}")),
+        Event::Shaped { peer, level, wanted } if level < wanted => {
+            (Said::Warning, format!("peer {peer} agrees to shaping {level}, not {wanted}"))
+        }
+        Event::Shaped { peer, level, .. } => {
+            (Said::Detail, format!("shaping towards peer {peer}: {level}"))
+        }
+        other => (Said::Detail, format!("{other:?}")),
+    };
+    Some((how, clean(&line).into_owned()))
 }
 
 #[cfg(test)]

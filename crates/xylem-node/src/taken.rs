@@ -76,11 +76,11 @@ impl WayTaken {
 
 /// The ways of one fetch, in the order in which they came to stand.
 #[derive(Default)]
-pub(super) struct Ways(Vec<(FaceId, PeerWay)>);
+pub(crate) struct Ways(Vec<(FaceId, PeerWay)>);
 
 impl Ways {
     /// A peer is asked from now on, at a face that comes instead of the one that is `given_up`.
-    pub(super) fn came_up(
+    pub(crate) fn came_up(
         &mut self,
         now: Duration,
         face: FaceId,
@@ -103,7 +103,7 @@ impl Ways {
     }
 
     /// It is reached in another way.
-    pub(super) fn moved(&mut self, now: Duration, face: FaceId, to: &FaceAddress) {
+    pub(crate) fn moved(&mut self, now: Duration, face: FaceId, to: &FaceAddress) {
         let Some((_, way)) = self.0.iter_mut().rev().find(|(of, _)| *of == face) else { return };
         (way.peer, way.way) = (to.clone(), WayTaken::to(to));
         match to {
@@ -114,7 +114,7 @@ impl Ways {
     }
 
     /// As they are.
-    pub(super) fn all(&self) -> Vec<PeerWay> {
+    pub(crate) fn all(&self) -> Vec<PeerWay> {
         self.0.iter().map(|(_, way)| way.clone()).collect()
     }
 }
