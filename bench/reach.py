@@ -34,11 +34,11 @@ import tempfile
 import time
 
 import reach_peers
-from internet import KINDS, RELAY, RELAY_SIX, Internet, Place, middle, probe_all
-from processes import Failed, line_with
+from internet import KINDS, Internet, Place, middle, probe_all
+from processes import Failed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PORT, RATE = 7348, 16
+RATE = 16
 DEADLINE = 20
 # Pairs of --quick: what punches, what takes luck, what takes the relay, and the kernel's own NATs.
 QUICK = [
@@ -48,6 +48,19 @@ QUICK = [
 ]  # fmt: skip
 EASY = {"open", "full cone", "address-restricted"}
 HARD = {"symmetric", "nft-random"}
+
+
+def event(log, name, seconds, **fields):
+    """The first event of a name in a file of them, as soon as it is there."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for line in pathlib.Path(log).read_text(errors="replace").splitlines():
+            with contextlib.suppress(ValueError):
+                told = json.loads(line)
+                if told["event"] == name and all(told.get(key) == value for key, value in fields.items()):
+                    return told
+        time.sleep(0.02)
+    raise Failed(f"no {name} within {seconds} s: " + pathlib.Path(log).read_text(errors="replace")[-500:])
 
 
 def must_be_direct(sharer, getter):
@@ -73,31 +86,34 @@ class Xylem:
     def serve(self, internet, work):
         if not self.with_relay:
             return
-        listen = [f"xylem://{RELAY}:{PORT}", f"xylem://[{RELAY_SIX}]:{PORT}", f"xylem+wss://{RELAY}:443"]
+        # What it listens at anyway, but for the socket in /run, which is this machine's.
+        places = ["xylem://0.0.0.0:7348", "xylem://[::]:7348", "xylem+wss://0.0.0.0:443", "xylem+wss://[::]:443"]
         command = [self.program, "--store", f"{work}/relay", "--json", "node", "--relay"]
-        process = internet.start(
-            "relay", [*command, *(f"--listen={uri}" for uri in listen)], stdout=subprocess.PIPE,
-            stderr=open(f"{work}/relay.log", "w"), environment={"HOME": work, "XDG_RUNTIME_DIR": work},
-        )
-        uris = [json.loads(line_with(process, process.stdout, b'"listening"'))["uri"] for _ in listen]
-        self.relays = [f"--relay={uri.removeprefix('xylem://')}" for uri in uris if uri.startswith("xylem://")]
+        command += [f"--listen={place}" for place in places]
+        log = self.start(internet, "relay", work, command)
+        uris = event(log, "relaying", 10)["uris"]
+        self.relays = [f"--relay={uri}" for uri in uris]
 
     def share(self, internet, work, source, *more):
-        command = [self.program, "--store", f"{work}/share", "-v", "share", source, *self.relays, *more]
-        self.process = internet.start(
-            "s", command, stdout=subprocess.PIPE, stderr=open(f"{work}/share.log", "w"),
-            environment={"HOME": work, "XDG_RUNTIME_DIR": work},
-        )
-        self.said = self.process.stdout.readline().decode().strip()
-        if not self.said:
-            raise Failed("share gave no ticket: " + pathlib.Path(f"{work}/share.log").read_text()[-500:])
+        command = [self.program, "--store", f"{work}/share", "--json", "share", source, *self.relays, *more]
+        log = self.start(internet, "s", work, command)
+        self.ticket = event(log, "shared", 10)["ticket"]
         if self.relays:
-            # A person has taken longer to say the ticket than this.
-            time.sleep(1)
+            # A person takes longer to say the ticket than this.
+            event(log, "relay", 10, registered=True)
+        return log
+
+    def start(self, internet, host, work, command):
+        """Starts what goes on running; the file with its events."""
+        log = f"{work}/{host}.log"
+        environment = {"HOME": work, "XDG_RUNTIME_DIR": work}
+        with open(log, "w") as file:
+            self.process = internet.start(host, command, environment, stdout=file, stderr=file)
+        return log
 
     def get(self, internet, work, out, *more):
         store = f"{out}.store"
-        command = [self.program, "--store", store, "--json", "get", self.said, "-o", out, *more]
+        command = [self.program, "--store", store, "--json", "get", self.ticket, "-o", out, *more]
         log = open(f"{out}.log", "w")
         return internet.start("g", command, stdout=log, stderr=subprocess.STDOUT, environment={"HOME": work})
 
