@@ -129,7 +129,7 @@ class Internet:
         sh("ip", "netns", "exec", outer, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1")
 
     def counts(self):
-        """(from, to) → packets, bytes, when the first large one; since the last call."""
+        """(from, to) → packets, bytes, how many large ones and when they were content; since the last call."""
         counts = {}
         for row in self.tell("counts"):
             # A router of the kernel's stands for the host behind it.

@@ -14,8 +14,8 @@ two hosts lie 50 ms there and back, and each sends 16 Mbit/s at most.
            bench/install_movers fills it, and --python with those of PyPI)
 
 A getter is somebody new in each try: another public address, an empty store. Times count from the start
-of its process, which the network sees too: the first packet of 1,000 bytes or more from the sharer itself
-is when a direct path carried content. Exit 1 where a copy was not made or is not exact, or where a NAT is
+of its process, and the network tells when there is content: at the tenth packet of 1,000 bytes or more,
+from the relay or from the sharer itself. Exit 1 where a copy was not made or is not exact, or where a NAT is
 not what it is called; with --quick also where no direct path was found that must be; speed decides nothing.
 """
 
@@ -87,7 +87,7 @@ class Xylem:
         if not self.with_relay:
             return
         # What it listens at anyway, but for the socket in /run, which is this machine's.
-        places = ["xylem://0.0.0.0:7348", "xylem://[::]:7348", "xylem+wss://0.0.0.0:443", "xylem+wss://[::]:443"]
+        places = ["xylem://0.0.0.0:7348", "xylem://[::]:7348", "xylem+wss://0.0.0.0:443"]
         command = [self.program, "--store", f"{work}/relay", "--json", "node", "--relay"]
         command += [f"--listen={place}" for place in places]
         log = self.start(internet, "relay", work, command)
@@ -134,10 +134,10 @@ def one_try(program, internet, work, source, number, deadline=DEADLINE, meanwhil
     copy = program.copy(out, source) if hasattr(program, "copy") else out
     exact = os.path.exists(copy) and filecmp.cmp(copy, source, shallow=False)
     direct, relayed = counts.get(("s", "g"), {}), counts.get(("relay", "g"), {})
-    larges = [way["large"] for way in (direct, relayed) if way.get("large") is not None]
+    content = [way["content"] for way in (direct, relayed) if way.get("content") is not None]
     row = {
-        "code": code, "exact": exact, "connected": bool(larges) or exact, "seconds": round(seconds, 3),
-        "first": min(larges, default=None), "direct": direct.get("large"),
+        "code": code, "exact": exact, "connected": bool(content) or exact, "seconds": round(seconds, 3),
+        "first": min(content, default=None), "direct": direct.get("content"),
         "bytes": [direct.get("bytes", 0), relayed.get("bytes", 0)], **told,
     }  # fmt: skip
     if not exact and os.path.exists(f"{out}.log"):
@@ -256,7 +256,7 @@ def content(internet, until, what=None):
     while time.monotonic() - began < until:
         time.sleep(0.02)
         counts = internet.counts()
-        if any(to == "g" and (what in (None, source)) and row["large"] is not None
+        if any(to == "g" and (what in (None, source)) and row["large"] > 0
                for (source, to), row in counts.items()):
             return round(time.monotonic() - began, 2)
     return None
