@@ -87,7 +87,7 @@ class Xylem:
         if not self.with_relay:
             return
         # What it listens at anyway, but for the socket in /run, which is this machine's.
-        places = ["xylem://0.0.0.0:7348", "xylem://[::]:7348", "xylem+wss://0.0.0.0:443"]
+        places = ["xylem://0.0.0.0:7348", "xylem://[::]:7348", "xylem+wss://0.0.0.0:443", "xylem+wss://[::]:443"]
         command = [self.program, "--store", f"{work}/relay", "--json", "node", "--relay"]
         command += [f"--listen={place}" for place in places]
         log = self.start(internet, "relay", work, command)
