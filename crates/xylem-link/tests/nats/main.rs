@@ -126,6 +126,67 @@ fn a_link_goes_on_by_the_relay_when_its_way_fails() {
     }
 }
 
+/// Who copies what goes by the relay, and is quicker, does not become the way, although theirs would be a direct
+/// one; whichever host they send from, if the peers have not named it.
+#[test]
+fn a_copier_of_relayed_datagrams_does_not_become_the_way() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, [NONE, NONE], LINE);
+        world.direct_works = false;
+        world.run(S);
+        world.copier = Some("66.6.6.6:6".parse().unwrap());
+        world.talks = Some(20 * MS);
+        for _ in 0..100 {
+            world.run(100 * MS);
+            assert!(world.ways().iter().all(|way| way.is_none_or(|way| way == relayed())));
+        }
+        world.copier = None;
+        let begun = world.now();
+        world.run(5 * S);
+        for peer in 0..2 {
+            assert!(longest_silence(&world, peer, begun) < 200 * MS, "nothing was theirs");
+        }
+    }
+}
+
+/// Datagrams are lost, doubled and overtake each other: a way is found all the same.
+#[test]
+fn a_way_is_found_through_a_bad_network() {
+    let bad = Conditions { loss: 0.1, duplicate: 0.02, jitter: 30 * MS, ..LINE };
+    let mut direct = 0;
+    for seed in 0..100 {
+        let mut world = World::new(seed, [PORT, if seed % 2 == 0 { PORT } else { ADDRESS }], bad);
+        world.talks = Some(20 * MS);
+        // The dial may take its time; it repeats less and less often.
+        while world.ways().contains(&None) {
+            assert!(world.now() < 12 * S);
+            world.run(10 * MS);
+        }
+        world.run(4 * S);
+        direct += usize::from(world.is_direct());
+        world.run(2 * S);
+        for peer in &world.peers {
+            let (first, last) = (peer.got.first(), peer.got.last());
+            let what = (peer.got.len(), first, last, &peer.moves);
+            assert!(peer.closed.is_empty() && peer.got.len() > 150, "{seed}: {what:?}");
+        }
+    }
+    assert!(direct >= 95, "{direct} of 100");
+}
+
+/// Nobody is told an address that a program has made up.
+#[test]
+fn no_made_up_address_is_told() {
+    let mut world = World::new(1, [SYMMETRIC, PORT], LINE);
+    world.talks = Some(20 * MS);
+    world.run(5 * S);
+    for peer in &world.peers {
+        assert!(peer.seen_at.iter().all(|at| at.is_ipv4()), "{:?}", peer.seen_at);
+    }
+    assert!(world.is_direct() && !world.peers[0].seen_at.is_empty());
+    assert!(world.strays.len() <= 48, "datagrams to addresses behind the other's NAT");
+}
+
 /// Nothing is lost by a move to a better way: everything that was sent arrives, once.
 #[test]
 fn a_better_way_is_taken_without_a_loss() {

@@ -86,6 +86,9 @@ pub(crate) struct World {
     /// Whether the relay passes anything on, and whether anything else does.
     pub relay_works: bool,
     pub direct_works: bool,
+    /// Somebody between the peers and the relay, at an address of their own, who is quicker: what is sent to the
+    /// relay they send to the other peer as well, and what is sent to them they hand on.
+    pub copier: Option<SocketAddr>,
     /// Datagrams that went to other hosts than the two and the relay.
     pub strays: Vec<(SocketAddr, usize)>,
     path: Path,
@@ -141,6 +144,7 @@ impl World {
             conditions,
             relay_works: true,
             direct_works: true,
+            copier: None,
             strays: vec![],
             path,
             queue: EventQueue::new(),
@@ -191,6 +195,13 @@ impl World {
         let now = self.queue.now();
         let from = SocketAddr::new(self.peers[n].ip, port);
         let to_relay = to.ip() == RELAY[0].ip();
+        if let Some(copier) = self.copier.filter(|copier| to_relay || *copier == to)
+            && !bytes.is_empty()
+        {
+            let Peer { realm, ip, .. } = self.peers[1 - n];
+            let (from, to, bytes) = (copier, SocketAddr::new(ip, PORT), bytes.to_vec());
+            self.queue.schedule(now + MS, Flying::Peer { realm, from, to, bytes });
+        }
         let Some(arrival) = self.net.send(now, self.peers[n].realm, from, to) else {
             return;
         };
@@ -219,7 +230,8 @@ impl World {
     fn keep_registered(&mut self, n: usize) {
         let now = self.now();
         if self.relay_works && now >= self.peers[n].next_keep_alive {
-            self.peers[n].next_keep_alive = now + KEEP_ALIVE;
+            let known = self.peers[n].observed.iter().all(Option::is_some);
+            self.peers[n].next_keep_alive = now + if known { KEEP_ALIVE } else { 250 * MS };
             RELAY.iter().for_each(|relay| self.launch(n, PORT, *relay, &[]));
         }
     }
