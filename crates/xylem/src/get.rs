@@ -1,6 +1,7 @@
 //! `xylem get TICKET`: fetch, verified piece by piece.
 
 use crate::cli::Common;
+use crate::code;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Out, not_with_json};
@@ -10,7 +11,8 @@ use crate::share::resolve;
 use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
 use crate::trusting::TrustArgs;
-use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds, parse_ticket};
+pub(crate) use crate::values::peers;
+use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -33,6 +35,7 @@ use xylem_object::Ticket;
 #[command(after_help = concat!(
     "Examples:
   xylem get xylem:...                          into this directory, under its own name
+  xylem get 7-alpha-cobra-violin --from 192.0.2.7:7348   what `share --code` shows there
   xylem get @ticket.txt -o films/              a ticket from a file, into that directory
   xylem get xylem:... -o - | tar x             a .tar that was shared, as its verified bytes come
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
@@ -55,12 +58,14 @@ use xylem_object::Ticket;
     exit_help!()
 ))]
 pub(crate) struct GetArgs {
-    /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; @FILE or - for one in
-    /// a file or on standard input; or an NDN name (/alice/film)
+    /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; or the code that
+    /// `xylem share --code` shows (7-alpha-cobra-violin), as it was said; @FILE or - for one in a file
+    /// or on standard input; or an NDN name (/alice/film)
     ///
     /// Whoever has a ticket can fetch, and other users of this machine may see a command's
-    /// arguments: they do not see what @FILE or - stand for.
-    #[arg(value_name = "TICKET|NAME", required = true, num_args = 1..)]
+    /// arguments: they do not see what @FILE or - stand for. A code is good for one fetch within ten
+    /// minutes, and over when this has begun.
+    #[arg(value_name = "TICKET|CODE|NAME", required = true, num_args = 1..)]
     ticket: Vec<String>,
 
     /// Where the result goes: a file; a directory that exists or ends in / (made if it is missing),
@@ -254,7 +259,8 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // Whoever has no place for anything is told so first, whatever the ticket says.
     common.store()?;
     let from = peers(&args.from)?;
-    by_ticket(parse_ticket(&ticket)?, from, &args, output, &stop, common, out)
+    let (ticket, from) = code::or_ticket(&ticket, from, args.timeout, &stop, out)?;
+    by_ticket(ticket, from, &args, output, &stop, common, out)
 }
 
 fn by_ticket(
@@ -433,25 +439,6 @@ fn output(path: Option<PathBuf>) -> Output {
     }
     let ends_in_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
     if ends_in_slash || path.is_dir() { Output::Into(path) } else { Output::At(path) }
-}
-
-/// Looks up the peers of `--from`; one that is not found is left out while others are.
-pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
-    let mut found = Vec::new();
-    let mut last_error = None;
-    for peer in from {
-        match xylem_node::resolve(peer) {
-            Ok(peers) => found.extend(peers),
-            Err(error) => last_error = Some(error),
-        }
-    }
-    match last_error {
-        Some(why) if found.is_empty() => Err(Failure::new(
-            Exit::Unreachable,
-            format!("{why}; check the name or give an address"),
-        )),
-        _ => Ok(found),
-    }
 }
 
 fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failure> {
