@@ -384,7 +384,7 @@ def arguments():
     parser.add_argument("--no-relay", action="store_true", help="tickets without a relay")
     parser.add_argument("--tries", type=int, help="of each pair [default: 10; with --quick 1]")
     parser.add_argument("--round-trip", type=float, default=50, help="milliseconds")
-    parser.add_argument("--size", type=int, help="bytes of the file [default: 4 MB; with --quick 1 MB]")
+    parser.add_argument("--size", type=int, help="bytes of the file [default: 4 MB; with --quick 3 MB]")
     parser.add_argument("--kinds", help="some of: " + ", ".join(KINDS))
     parser.add_argument("--pairs", help="SHARER:GETTER,... instead of all")
     parser.add_argument("--case", default="", help="of `changes`: those whose name contains this")
@@ -400,7 +400,7 @@ def arguments():
     options = parser.parse_args()
     options.kinds = options.kinds.split(",") if options.kinds else KINDS
     options.tries = options.tries or (1 if options.quick else 10)
-    options.size = options.size or (1_000_000 if options.quick else 4_000_000)
+    options.size = options.size or (3_000_000 if options.quick else 4_000_000)
     options.wrong = []
     if unknown := [part for part in options.parts if part not in PARTS]:
         parser.error(f"no part {unknown[0]}")
