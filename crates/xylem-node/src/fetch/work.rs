@@ -27,10 +27,15 @@ use xylem_library::reachable::FaceAddress;
 /// retransmissions need the rest.
 const BUFFER_SHARE: usize = 3;
 
+/// So long who was introduced may take to be met.
+const MEETING: Duration = Duration::from_secs(10);
+
 /// A fetch without the engine that it runs on.
 pub(super) struct Work {
     pub(super) transfer: Transfer,
     pub(super) dialler: Dialler,
+    /// Links to peers that others told of, by way of these, and until when they may find a way of their own.
+    introduced: Vec<(FaceId, Duration)>,
     pub(super) swarm: Option<Swarm>,
     /// The signed manifest, once it is there.
     pub(super) manifest: Vec<u8>,
@@ -85,6 +90,7 @@ impl Work {
         Ok(Self {
             transfer,
             dialler,
+            introduced: Vec::new(),
             swarm: None,
             manifest: Vec::new(),
             waiting: Waiting::default(),
@@ -163,7 +169,8 @@ impl Work {
         let waiting = self.manifest.is_empty().then(|| self.waiting.poll_timeout()).flatten();
         let asks = [self.transfer.poll_timeout(now), self.finding.poll_timeout()];
         let dials = self.dialler.redial_at().into_iter().chain(self.dialler.poll_start()).min();
-        let timers = [dials, swarm, waiting];
+        let introduced = self.introduced.iter().map(|(_, until)| *until).min();
+        let timers = [dials, swarm, waiting, introduced];
         asks.into_iter().chain(timers).flatten().min()
     }
 
@@ -179,6 +186,8 @@ impl Work {
         if self.dialler.redial_at().is_some_and(|t| t <= now) {
             self.dialler.dial(engine);
         }
+        let late: Vec<_> = self.introduced.extract_if(.., |(_, until)| now >= *until).collect();
+        late.into_iter().for_each(|(face, _)| engine.drop_face(face, "there is no way but by others"));
         if self.dialler.poll_start().is_some_and(|t| t <= now) {
             self.dialler.dial_next(engine);
         }
@@ -193,6 +202,12 @@ impl Work {
             let seconds = waited.as_secs_f64();
             on_event(Event::Unanswered { peers: self.tried(), seconds });
         }
+    }
+
+    /// Whether somebody who was introduced is reached without who introduced it, for the first time.
+    fn has_met(&mut self, face: FaceId, to: &FaceAddress) -> bool {
+        let met = |(of, _): &mut (FaceId, Duration)| *of == face && !is_relayed(to);
+        self.introduced.extract_if(.., met).count() > 0
     }
 
     /// Those that were to be reached, and what is known of them.
@@ -268,6 +283,9 @@ impl Work {
                 }
             }
             EngineEvent::Trouble { .. } => {}
+            EngineEvent::Moved { face, to } if self.has_met(face, &to) => {
+                self.came_up(engine, face, to, on_event);
+            }
             EngineEvent::Moved { face, to } => {
                 if let Some(peer) = self.dialler.moved(face, to.clone()) {
                     on_event(Event::Moved { peer, to });
@@ -283,6 +301,7 @@ impl Work {
             }
             EngineEvent::FaceDown { face, peer, why, .. } => {
                 self.finding.went_down(face);
+                self.introduced.retain(|(of, _)| *of != face);
                 if let Some(swarm) = &mut self.swarm {
                     swarm.went_down(now, &self.dialler, face);
                     let stats = self.transfer.peers(now).find(|s| s.peer == peer_of(face));
@@ -395,6 +414,10 @@ impl Work {
         if key.is_some() && key == self.avoided {
             return engine.drop_face(face, "it is this machine itself");
         }
+        if self.dialler.is_introduced(face, &peer) {
+            self.introduced.push((face, engine.now() + MEETING));
+            return;
+        }
         let must_vouch = self.dialler.must_vouch(face);
         match key {
             Some(key) if must_vouch || self.name.is_none() => {
@@ -486,6 +509,10 @@ impl Work {
         }
         true
     }
+}
+
+fn is_relayed(at: &FaceAddress) -> bool {
+    matches!(at, FaceAddress::Relayed(_))
 }
 
 /// Faces are counted from 0 and far from 2^32 in one run; a wrapped number would only misattribute.
