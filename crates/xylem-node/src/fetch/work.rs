@@ -187,7 +187,8 @@ impl Work {
             self.dialler.dial(engine);
         }
         let late: Vec<_> = self.introduced.extract_if(.., |(_, until)| now >= *until).collect();
-        late.into_iter().for_each(|(face, _)| engine.drop_face(face, "there is no way but by others"));
+        late.into_iter()
+            .for_each(|(face, _)| engine.drop_face(face, "there is no way but by others"));
         if self.dialler.poll_start().is_some_and(|t| t <= now) {
             self.dialler.dial_next(engine);
         }

@@ -99,7 +99,18 @@ impl Host {
     /// # Errors
     /// See [`HostError`].
     pub(crate) fn start(
-        Offer { listen, identity, links, relays, introducers, accept_open, name, publisher, manifest, holdings }: Offer,
+        Offer {
+            listen,
+            identity,
+            links,
+            relays,
+            introducers,
+            accept_open,
+            name,
+            publisher,
+            manifest,
+            holdings,
+        }: Offer,
     ) -> Result<Self, HostError> {
         let publication =
             Publication::new(name.clone(), manifest, &publisher).map_err(HostError::Publication)?;
