@@ -13,7 +13,7 @@ use xylem_object::naming::Request;
 use xylem_packet::{Data, Interest, NackReason, Name};
 use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
-use super::waiting::{Tried, Waiting};
+use super::waiting::Waiting;
 use super::{FetchError, TICK};
 use crate::dial::Dialler;
 use crate::event::Event;
@@ -40,9 +40,9 @@ pub(super) struct Work {
     /// The signed manifest, once it is there.
     pub(super) manifest: Vec<u8>,
     /// Until it is.
-    waiting: Waiting,
+    pub(super) waiting: Waiting,
     /// Who does not have it, or no longer.
-    gone: Gone,
+    pub(super) gone: Gone,
     /// P, once it is known.
     pub(super) name: Option<Name>,
     /// Links that have to show who they are, or to tell the name, before they are asked for anything.
@@ -53,7 +53,7 @@ pub(super) struct Work {
     /// The shaping level that links are to have.
     wanted_level: Level,
     pub(super) watch: Option<Watch>,
-    config: xylem_transfer::Config,
+    pub(super) config: xylem_transfer::Config,
     limit_rate: Option<u64>,
     /// The Interest in hand; kept for its allocation.
     interest: Vec<u8>,
@@ -207,32 +207,9 @@ impl Work {
 
     /// Whether somebody who was introduced is reached without who introduced it, for the first time.
     fn has_met(&mut self, face: FaceId, to: &FaceAddress) -> bool {
-        let met = |(of, _): &mut (FaceId, Duration)| *of == face && !is_relayed(to);
+        let relayed = matches!(to, FaceAddress::Relayed(_));
+        let met = |(of, _): &mut (FaceId, Duration)| *of == face && !relayed;
         self.introduced.extract_if(.., met).count() > 0
-    }
-
-    /// Those that were to be reached, and what is known of them.
-    fn tried(&self) -> Vec<Tried> {
-        let tried = |(i, (peer, connected))| {
-            let why = self.waiting.why(peer).or(self.dialler.warning(i)).map(str::to_owned);
-            Tried { peer: peer.into(), connected, why: why.filter(|_| !connected) }
-        };
-        self.dialler.tried().enumerate().map(tried).collect()
-    }
-
-    /// Why nothing more comes.
-    fn failed(&self, reason: FailReason) -> FetchError {
-        if let Some(sentence) = self.gone.sentence() {
-            return FetchError::Gone(sentence);
-        }
-        if self.manifest.is_empty() && !self.dialler.was_up() {
-            let tried = self.tried().iter().map(Tried::to_string).collect::<Vec<_>>().join(", ");
-            return FetchError::Unreachable { after: self.config.give_up, tried };
-        }
-        let warnings = self.dialler.warnings();
-        let warnings = if warnings.is_empty() { warnings } else { format!(" ({warnings})") };
-        let fetched = self.transfer.progress().verified_bytes > 0;
-        FetchError::Failed { reason, warnings, fetched }
     }
 
     /// What a link has found out of its path says how much one lost datagram costs. Ours stands for the
@@ -510,10 +487,6 @@ impl Work {
         }
         true
     }
-}
-
-fn is_relayed(at: &FaceAddress) -> bool {
-    matches!(at, FaceAddress::Relayed(_))
 }
 
 /// Faces are counted from 0 and far from 2^32 in one run; a wrapped number would only misattribute.
