@@ -104,6 +104,7 @@ impl<'a> Server<'a> {
         let At { publisher, vouch, .. } = self.at;
         let names = [Name { publisher, vouch }];
         reaching::register(engine, relays, &names, self.on_event);
+        engine.introduce();
         self.at.tell_own_addresses(engine);
         let (own, announced) = (advertised(&self.at.listen), !self.at.announce.is_empty());
         self.standing = Some(Standing::new(engine.now(), own, announced, relays));
