@@ -105,6 +105,7 @@ pub(super) fn said(event: &Event, is_result: bool) -> Option<(Said, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddr;
 
     #[test]
     fn silence_is_told_and_then_explained() {
