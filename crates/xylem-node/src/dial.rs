@@ -2,6 +2,7 @@
 //! named ones again.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
@@ -90,6 +91,26 @@ impl Dialler {
         }
         if self.dialled.is_empty() {
             self.redial_at = Some(engine.now() + REDIAL);
+        }
+    }
+
+    /// Dials an address where the ticket's sharer says to be, as if the ticket named it.
+    pub(crate) fn dial_nearby(
+        &mut self,
+        engine: &mut Engine,
+        address: SocketAddr,
+        key: Option<[u8; 32]>,
+    ) {
+        let peer = Peer::Link { address, key };
+        if self.peers.iter().any(|known| known.link_address() == Some(address)) {
+            return;
+        }
+        if let Ok(face) = engine.dial(&peer, Persistency::Persistent) {
+            self.dialled.insert(face, self.peers.len());
+            self.redial_at = None;
+            self.peers.push(peer);
+            self.must_vouch.push(key.is_none());
+            self.warnings.push(None);
         }
     }
 

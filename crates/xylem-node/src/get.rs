@@ -73,6 +73,8 @@ pub struct GetOptions {
     pub store: PathBuf,
     /// Everything is on the device, names included, before the fetch counts as done.
     pub fsync: bool,
+    /// Whether the LAN is asked while nobody answers at the ticket's addresses.
+    pub lan: bool,
     /// Whether others are served meanwhile; not done for ranges and standard output.
     pub serve: Option<ServeOptions>,
 }
@@ -140,7 +142,8 @@ fn signed(fetch: &Fetch, manifest: Manifest, ticket: &Ticket) -> Signed {
 /// A fetch that has dialled.
 pub(crate) fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
     let GetOptions { ticket, from, give_up, limit_rate, ask_who_answers, .. } = options;
-    Fetch::new(ticket, from, *give_up, *limit_rate, &options.links, *ask_who_answers)
+    let fetch = Fetch::new(ticket, from, *give_up, *limit_rate, &options.links, *ask_who_answers);
+    fetch.map(|fetch| if options.lan { fetch.asking_the_lan(ticket) } else { fetch })
 }
 
 /// Where the result would go, if something is there that it may not touch.

@@ -22,6 +22,7 @@ mod peers;
 pub mod client;
 pub mod mail;
 
+mod discovery;
 mod fetch;
 mod follow;
 mod get;
@@ -34,6 +35,7 @@ mod share;
 mod verify;
 
 pub use clock::wall_clock;
+pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
 pub use event::{Event, Fetched};
 pub use fetch::{FetchError, Tried};
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};

@@ -2,6 +2,7 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::finding::FindArgs;
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Out, not_with_json};
 use crate::relays::RelayArgs;
@@ -10,7 +11,7 @@ use crate::share::resolve;
 use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
 use crate::trusting::TrustArgs;
-use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds, parse_ticket};
+use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,9 @@ use xylem_object::Ticket;
     "Examples:
   xylem get xylem:...                          into this directory, under its own name
   xylem get @ticket.txt -o films/              a ticket from a file, into that directory
+  xylem get b3:ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f   what hashes to this, from
+                                               whoever shares it with everybody (share --public)
+  xylem get @PUBLISHER/film.mkv                what this publisher (64 hex digits) calls so now
   xylem get xylem:... -o - | tar x             a .tar that was shared, as its verified bytes come
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
   xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
@@ -56,7 +60,8 @@ use xylem_object::Ticket;
 ))]
 pub(crate) struct GetArgs {
     /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; @FILE or - for one in
-    /// a file or on standard input; or an NDN name (/alice/film)
+    /// a file or on standard input; an NDN name (/alice/film); or what somebody shares with everybody
+    /// (`xylem share --public`): b3:HASH, the hash that `xylem sum` prints, or @PUBLISHER/NAME
     ///
     /// Whoever has a ticket can fetch, and other users of this machine may see a command's
     /// arguments: they do not see what @FILE or - stand for.
@@ -161,6 +166,9 @@ pub(crate) struct GetArgs {
     timeout: Duration,
 
     #[command(flatten)]
+    find: FindArgs,
+
+    #[command(flatten)]
     ask: AskArgs,
 
     #[command(flatten)]
@@ -226,6 +234,7 @@ pub(crate) fn accept(
         give_up: args.timeout,
         store: common.store()?,
         fsync: false,
+        lan: true,
         serve: None,
     };
     if matches!(options.save.output, Output::Stdout) {
@@ -254,7 +263,9 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // Whoever has no place for anything is told so first, whatever the ticket says.
     common.store()?;
     let from = peers(&args.from)?;
-    by_ticket(parse_ticket(&ticket)?, from, &args, output, &stop, common, out)
+    let how = (args.timeout, &args.shape);
+    let ticket = args.find.ticket(&ticket, !from.is_empty(), how, &stop, common)?;
+    by_ticket(ticket, from, &args, output, &stop, common, out)
 }
 
 fn by_ticket(
@@ -285,6 +296,7 @@ fn by_ticket(
         give_up: args.timeout,
         store: common.store()?,
         fsync: args.fsync,
+        lan: args.find.lan(common)?,
         serve: serve(args)?,
     };
     if args.follow {
@@ -390,7 +402,7 @@ fn existing(args: &GetArgs) -> Existing {
 }
 
 /// Without a signal only the reader of standard output can have ended a run.
-fn ended(error: impl Into<Error>, stop: &Stop) -> Failure {
+pub(crate) fn ended(error: impl Into<Error>, stop: &Stop) -> Failure {
     let error = error.into();
     let by_reader = error.blame == Blame::Interrupted && !stop.raised();
     if by_reader { Failure::closed_pipe() } else { Failure::from(error) }

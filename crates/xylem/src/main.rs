@@ -12,6 +12,7 @@ mod cli;
 mod ctl;
 mod exit;
 mod extras;
+mod finding;
 mod get;
 mod inbox;
 mod key;

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use xylem_library::Selection;
 use xylem_node::mail::{Mail, Reach, SendOptions, send};
-use xylem_node::{PeerUri, Prove, ShareOptions};
+use xylem_node::{AnnounceOptions, PeerUri, Prove, ShareOptions};
 use xylem_object::ticket::Address;
 
 /// Longest note that is looked at; a message holds a little less.
@@ -137,6 +137,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             via: Vec::new(),
             links: args.shape.links(),
             accept_open: args.answer.accept_open,
+            beside: AnnounceOptions::default(),
             store: store.clone(),
         }))
     };

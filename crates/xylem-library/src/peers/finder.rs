@@ -225,8 +225,8 @@ impl State {
     }
 }
 
-/// Whether an address that somebody has told may be dialled.
-fn usable(address: &SocketAddr, near: bool) -> bool {
+/// Whether an address that somebody has told may be dialled; one of loopback only where `near`.
+pub fn usable(address: &SocketAddr, near: bool) -> bool {
     let ip = address.ip().to_canonical();
     let none = match ip {
         IpAddr::V4(v4) => v4.is_broadcast() || v4.octets()[0] == 0,

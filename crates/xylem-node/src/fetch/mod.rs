@@ -21,6 +21,7 @@ use xylem_packet::{InterestBuilder, Name};
 use xylem_transfer::{Spec, Transfer, TransferEvent};
 
 use crate::dial::Dialler;
+use crate::discovery::Nearby;
 use crate::event::Event;
 use crate::peers::{Offer, Swarm};
 use crate::summary::PeerBytes;
@@ -121,6 +122,13 @@ impl Fetch {
 
         let work = Work::new(ticket, dialler, &engine, give_up, limit_rate, wanted_level)?;
         Ok(Self { engine, work })
+    }
+
+    /// Finds the sharer on the LAN, too, while nobody is up; not where somebody named the peers.
+    pub(crate) fn asking_the_lan(mut self, ticket: &Ticket) -> Self {
+        let named = !self.work.dialler.may_find();
+        self.work.nearby = Nearby::new(ticket, self.engine.now()).filter(|_| !named);
+        self
     }
 
     /// Runs until `look`, which is called before each sleep, is done.

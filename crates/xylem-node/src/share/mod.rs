@@ -20,6 +20,7 @@ use xylem_store::Store;
 
 use crate::addresses::of_tickets;
 use crate::clock::wall_clock;
+use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::register::{RegisterError, Registrar};
@@ -106,6 +107,8 @@ pub struct ShareOptions {
     pub accept_open: bool,
     /// Each path is a file that grows; when its checkpoints are made.
     pub follow: Option<FollowOptions>,
+    /// How others find it who have no address.
+    pub beside: AnnounceOptions,
     /// Where outboards and identities are kept.
     pub store: PathBuf,
 }
@@ -201,6 +204,8 @@ struct At {
     named: bool,
     listen: Vec<SocketAddr>,
     announce: Vec<Address>,
+    /// What the router forwards to it.
+    mapped: Option<SocketAddr>,
     relay: Option<RelayAt>,
     plain: Vec<SocketAddr>,
     carriers: Vec<FaceAddress>,
@@ -234,8 +239,19 @@ fn bind(
     let (vouch, publisher) = (publisher.vouch(&link_key), publisher.public());
     let named = options.name.is_some() || !plain.is_empty() || !options.via.is_empty();
     let relay = options.relays.first().map(|relay| relay.at.clone());
-    let at =
-        At { publisher, link_key, vouch, named, listen, announce, relay, plain, carriers, store };
+    let at = At {
+        publisher,
+        link_key,
+        vouch,
+        named,
+        listen,
+        announce,
+        mapped: None,
+        relay,
+        plain,
+        carriers,
+        store,
+    };
     Ok((engine, at))
 }
 
@@ -243,6 +259,8 @@ impl At {
     /// Writes down what is served here, and says it.
     fn shared(&self, path: &Path, content: &Content, twin: bool) -> Event {
         let (prefix, manifest) = content.newest();
+        let mapped = self.mapped.map(Address::Ip);
+        let announce: Vec<_> = self.announce.iter().cloned().chain(mapped).collect();
         let mut ticket = Ticket {
             publisher: content.signed_by().unwrap_or(self.publisher),
             root: manifest.root,
@@ -250,7 +268,7 @@ impl At {
             link_key: Some(self.link_key),
             size: Some(manifest.size),
             kind: Some(manifest.kind),
-            addresses: of_tickets(&self.announce, &self.listen).0,
+            addresses: of_tickets(&announce, &self.listen).0,
             relay: self.relay.clone(),
         };
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");

@@ -319,6 +319,10 @@ impl Out {
                     )));
                 }
             }
+            Event::Mapped { address, by } => self.note(&reaching::mapped(address, &by)),
+            Event::Announced { root, publisher, name } => {
+                self.note(&clean(&reaching::announced(&root, &publisher, name.as_deref())));
+            }
             Event::Unanswered { peers, seconds } => {
                 if let Some(line) = reaching::unanswered(&peers, seconds) {
                     self.note(&clean(&line));

@@ -222,6 +222,7 @@ mod running {
             links: LinkOptions::default(),
             accept_open: args.answer.accept_open,
             follow: None,
+            beside: crate::finding::AnnounceArgs::default().options(common)?,
             store: store.clone(),
         };
         let stop = stop::on_signals()?;
