@@ -61,6 +61,23 @@ def at_once():
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
 
 
+def namespace(name, addresses):
+    """A new network namespace with one TUN device, whose other end is ours: the file of that end."""
+    device = os.open("/dev/net/tun", os.O_RDWR)
+    # 15 characters are the most that a device may be called.
+    request = struct.pack("16sH22x", name[-14:].encode(), IFF_TUN | IFF_NO_PI)
+    fcntl.ioctl(device, TUNSETIFF, request)
+    sh("ip", "netns", "add", name)
+    sh("ip", "link", "set", name[-14:], "netns", name, "name", "tun")
+    # The queue that counts is the relay's.
+    sh("ip", "-n", name, "link", "set", "tun", "txqueuelen", "10000", "up")
+    sh("ip", "-n", name, "link", "set", "lo", "up")
+    for address in addresses:
+        sh("ip", "-n", name, "addr", "add", address, "dev", "tun", *(["nodad"] if ":" in address else []))
+    sh("ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv4.tcp_ecn=1")
+    return device
+
+
 class Pair:
     """Two namespaces, each with a TUN device whose other end is ours."""
 
@@ -68,18 +85,7 @@ class Pair:
         self.names = [f"xw{os.getpid()}-{number}{side}" for side in "lr"]
         self.devices = []
         for name, address in zip(self.names, [LEFT, RIGHT]):
-            device = os.open("/dev/net/tun", os.O_RDWR)
-            self.devices.append(device)
-            # 15 characters are the most that a device may be called.
-            request = struct.pack("16sH22x", name[-14:].encode(), IFF_TUN | IFF_NO_PI)
-            fcntl.ioctl(device, TUNSETIFF, request)
-            sh("ip", "netns", "add", name)
-            sh("ip", "link", "set", name[-14:], "netns", name, "name", "tun")
-            # The queue that counts is the relay's.
-            self.ip(name, "link", "set", "tun", "txqueuelen", "10000", "up")
-            self.ip(name, "link", "set", "lo", "up")
-            self.ip(name, "addr", "add", f"{address}/24", "dev", "tun")
-            sh("ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv4.tcp_ecn=1")
+            self.devices.append(namespace(name, [f"{address}/24"]))
 
     def ip(self, name, *words):
         sh("ip", "-n", name, *words)

@@ -1,7 +1,10 @@
-"""One side of a BitTorrent v2 transfer over loopback, for bench/transfer.py (libtorrent from PyPI).
+"""One side of a BitTorrent v2 transfer, for bench/transfer.py and bench/reach.py (libtorrent from PyPI).
 
 Usage: torrent.py seed PATH TORRENT PORT    makes TORRENT, seeds until it is ended
        torrent.py fetch TORRENT FOLDER PORT fetches all of it from 127.0.0.1:PORT, ends
+       torrent.py node ADDRESS KNOWN        a node of the DHT at ADDRESS, which knows KNOWN
+       torrent.py offer PATH KNOWN          seeds and announces in the DHT, prints a magnet link
+       torrent.py find MAGNET FOLDER KNOWN  finds peers in the DHT, fetches all of it, ends
 """
 
 import pathlib
@@ -22,6 +25,57 @@ SETTINGS = {
 
 def session(port):
     return lt.session({**SETTINGS, "listen_interfaces": f"127.0.0.1:{port}"})
+
+
+def with_dht(listen, known):
+    """A session that finds peers by the DHT alone, of which it knows one node."""
+    # The nodes have addresses of one network, which the DHT's guard against many nodes of one owner forbids.
+    told = {"enable_dht": True, "dht_bootstrap_nodes": known, "listen_interfaces": listen}
+    for guard in ("restrict_routing_ips", "restrict_search_ips", "prefer_verified_node_ids", "enforce_node_id"):
+        told[f"dht_{guard}"] = False
+    running = lt.session({**SETTINGS, **told, "dht_announce_interval": 5})
+    host, port = known.rsplit(":", 1)
+    running.add_dht_node((host, int(port)))
+    return running
+
+
+def node(listen, known):
+    running = with_dht(listen, known)
+    while True:
+        time.sleep(60)
+        running.pop_alerts()
+
+
+def offer(path, known):
+    path = pathlib.Path(path)
+    torrent = pathlib.Path.cwd() / "offered.torrent"
+    make(path, torrent)
+    running = with_dht("0.0.0.0:6881", known)
+    info = lt.torrent_info(str(torrent))
+    handle = running.add_torrent({"ti": info, "save_path": str(path.parent), "flags": lt.torrent_flags.seed_mode})
+    while not handle.status().is_seeding or running.status().dht_nodes == 0:
+        time.sleep(0.05)
+    handle.force_dht_announce()
+    time.sleep(3)
+    print(lt.make_magnet_uri(info), flush=True)
+    while True:
+        time.sleep(5)
+        handle.force_dht_announce()
+
+
+def search(magnet, folder, known):
+    running = with_dht("0.0.0.0:0", known)
+    parameters = lt.parse_magnet_uri(magnet)
+    parameters.save_path = folder
+    handle = running.add_torrent(parameters)
+    asked = time.monotonic()
+    while not handle.status().is_seeding:
+        running.wait_for_alert(20)
+        running.pop_alerts()
+        if handle.status().num_peers == 0 and time.monotonic() - asked > 0.5:
+            handle.force_dht_announce()
+            asked = time.monotonic()
+    flush(running, handle)
 
 
 def make(path, torrent):
@@ -62,11 +116,16 @@ def fetch(torrent, folder, port):
         if handle.status().num_peers == 0 and time.monotonic() - asked > 1:
             handle.connect_peer(("127.0.0.1", int(port)))
             asked = time.monotonic()
-    # What is still in its cache goes to the file.
+    flush(running, handle)
+
+
+def flush(running, handle):
+    """Until what is still in its cache lies in the file."""
     handle.flush_cache()
     while not any(isinstance(alert, lt.cache_flushed_alert) for alert in running.pop_alerts()):
         running.wait_for_alert(100)
 
 
 if __name__ == "__main__":
-    {"seed": seed, "fetch": fetch}[sys.argv[1]](*sys.argv[2:])
+    modes = {"seed": seed, "fetch": fetch, "node": node, "offer": offer, "find": search}
+    modes[sys.argv[1]](*sys.argv[2:])

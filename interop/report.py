@@ -90,7 +90,7 @@ class Report:
 FORWARDERS = {"direct": "Without a forwarder", "node": "Through `xylem node`", "ndnd": "Through NDNd"}
 
 SECTIONS = {
-    "link vectors": "the link's test vectors\n\nThe second implementation makes docs/spec/vectors/link-v4.json "
+    "link vectors": "the link's test vectors\n\nThe second implementation makes docs/spec/vectors/link-v5.json "
     "again; crates/xylem-link/tests/spec_vectors.rs checks it.\n",
     "link dials": "the encrypted link's second implementation dials a share\n\n"
     "interop/link was written from docs/spec/link.md alone. It has the share's key, or the knock of a short "

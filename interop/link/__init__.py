@@ -1,4 +1,4 @@
-"""The link of docs/spec/link.md, version 4, a second time.
+"""The link of docs/spec/link.md, version 5, a second time.
 
 Written from the specification and from nothing else, to find out whether it is enough, and to be read
 by whoever writes a third one. In this order:
@@ -14,7 +14,7 @@ by whoever writes a third one. In this order:
     udp          links on a socket
 
     ndn, tree, publication, ticket: what is fetched over a link (docs/spec/object.md, tree.md)
-    vectors      docs/spec/vectors/link-v4.json: writes it, and checks it
+    vectors      docs/spec/vectors/link-v5.json: writes it, and checks it
     cases        all of it against the real program
 
 It is slow, keeps no secret from who shares its machine, and is for tests alone.

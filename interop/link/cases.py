@@ -582,7 +582,7 @@ def long_cases(report: Report, programs: Programs) -> None:
 
 
 def cases(report: Report, programs: Programs) -> None:
-    report.case(("direct", "link vectors", "link-v4.json", "outcome"), guarded(vectors_hold))
+    report.case(("direct", "link vectors", "link-v5.json", "outcome"), guarded(vectors_hold))
     content = os.urandom(SIZE)
     with shared(programs, content) as share:
         for by_key, hybrid in ((False, False), (False, True), (True, False), (True, True)):

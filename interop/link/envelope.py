@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .primitives import Broken, derive, exclusive_or, keyed
 
-VERSION = 4
+VERSION = 5
 INITIAL, RETRY, RESPONSE, FINISH, REST, HYBRID_RESPONSE = 1, 2, 3, 4, 5, 6
 
 ID, TAG = 8, 16

@@ -190,6 +190,37 @@ class ResetToken(Frame):
     token: bytes
 
 
+@dataclass(frozen=True)
+class Observed(Frame):
+    """Where the receiver is seen: an address as IPv6 writes it, and a port."""
+
+    type, layout = 0x16, "18s"
+    address: bytes
+
+
+SYMMETRIC = 1
+
+
+@dataclass(frozen=True)
+class Candidates(Frame):
+    """Where the sender may be reached, too."""
+
+    type = 0x17
+    number: int
+    flags: int
+    addresses: tuple[bytes, ...]
+
+    def encode(self) -> bytes:
+        head = struct.pack("!BIBB", self.type, self.number, self.flags, len(self.addresses))
+        return head + b"".join(self.addresses)
+
+
+@dataclass(frozen=True)
+class CandidatesAck(Frame):
+    type, layout = 0x18, "I"
+    number: int
+
+
 KINDS: dict[int, type[Frame]] = {kind.type: kind for kind in Frame.__subclasses__()}
 
 
@@ -223,6 +254,12 @@ def decode_one(kind: type[Frame], octets: bytes) -> tuple[Frame, int]:
         if not 1 <= count <= 32:
             raise Broken("an ack of no ranges, or of too many")
         return Ack(largest, delay, marked, tuple(zip(ranges[::2], ranges[1::2], strict=True))), 17 + 8 * count
+    if kind is Candidates:
+        number, flags, count = struct.unpack_from("!IBB", octets)
+        if count > 16:
+            raise Broken("too many candidates")
+        (addresses,) = struct.iter_unpack("18s" * count, octets[6 : 6 + 18 * count]) if count else ((),)
+        return Candidates(number, flags, addresses), 6 + 18 * count
     layout = "!" + kind.layout.removesuffix("*")
     fields = struct.unpack_from(layout, octets)
     length = struct.calcsize(layout)

@@ -15,7 +15,7 @@ from .elligator import Ephemeral
 from .primitives import Broken, x25519, x25519_public
 
 NAME = b"Noise_XX_25519_ChaChaPoly_SHA256"
-PROLOGUE = b"xylem-link/4 Noise_XX_25519_ChaChaPoly_SHA256 Elligator2"
+PROLOGUE = b"xylem-link/5 Noise_XX_25519_ChaChaPoly_SHA256 Elligator2"
 PATTERNS = (("e",), ("e", "ee", "s", "es"), ("s", "se"))
 
 PLAIN, REPRESENTATIVE = b"\0", b"\1"

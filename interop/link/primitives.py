@@ -8,7 +8,7 @@ from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
-LABELS = "xylem-link v4 "
+LABELS = "xylem-link v5 "
 
 AES_256_GCM, CHACHA20_POLY1305, XCHACHA20_POLY1305 = 1, 2, 3
 

@@ -1,4 +1,4 @@
-"""docs/spec/vectors/link-v4.json: what each message and derivation comes out as.
+"""docs/spec/vectors/link-v5.json: what each message and derivation comes out as.
 
     python -m link.vectors FILE          makes it
     python -m link.vectors FILE --check  makes it again, and compares
@@ -30,12 +30,12 @@ from .primitives import derive, keyed, x25519, x25519_public
 from .session import SIZE
 from .udp import mapped
 
-FILE = Path(__file__).parents[2] / "docs" / "spec" / "vectors" / "link-v4.json"
+FILE = Path(__file__).parents[2] / "docs" / "spec" / "vectors" / "link-v5.json"
 
 Vector = dict[str, Any]
 
 ABOUT = (
-    "Test vectors of docs/spec/link.md, version 4. Octets are hexadecimal. Made by interop/link/vectors.py; "
+    "Test vectors of docs/spec/link.md, version 5. Octets are hexadecimal. Made by interop/link/vectors.py; "
     "checked by it and by crates/xylem-link/tests/spec_vectors.rs."
 )
 
@@ -289,6 +289,9 @@ def every_frame() -> list[Vector]:
         frames.GoAway(6),
         frames.Rekey(2, frames.ANSWER, draw(32)),
         frames.ResetToken(3, draw(16)),
+        frames.Observed(mapped(("192.0.2.1", 7348))),
+        frames.Candidates(2, frames.SYMMETRIC, (mapped(("192.0.2.1", 7348)), draw(18))),
+        frames.CandidatesAck(2),
     ]
     assert [example.type for example in examples] == sorted(frames.KINDS)
     vectors = []
@@ -300,10 +303,10 @@ def every_frame() -> list[Vector]:
     return vectors
 
 
-def shown(value: bytes | int | tuple[tuple[int, int], ...]) -> Any:
+def shown(value: bytes | int | tuple[Any, ...]) -> Any:
     if isinstance(value, bytes):
         return value.hex()
-    return value if isinstance(value, int) else [list(each) for each in value]
+    return value if isinstance(value, int) else [shown(each) for each in value]
 
 
 def refused_frames() -> list[str]:
@@ -311,7 +314,8 @@ def refused_frames() -> list[str]:
     cut = [bytes.fromhex(each["octets"])[:-1].hex() for each in every_frame()[1:]]
     empty: list[frames.Frame] = [frames.Packet(b""), frames.Fragment(1, 0, 1, b"")]
     empty += [frames.StreamData(2, 0, b""), frames.Ack(0, 0, 0, ())]
-    return [*cut, "16", "ff", *(each.encode().hex() for each in empty)]
+    empty.append(frames.Candidates(1, 0, (bytes(18),) * 17))
+    return [*cut, "19", "ff", *(each.encode().hex() for each in empty)]
 
 
 def reset_tokens() -> list[Vector]:

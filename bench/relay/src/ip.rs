@@ -2,7 +2,12 @@
 //! translates addresses, UDP ports. Checksums are mended in place (RFC 1624). Packets that are too
 //! short for what their headers say are left as they are.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::collections::HashSet;
+
+/// Protocol numbers (IANA).
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
 
 /// Flows that a translator remembers; packets of more pass unchanged.
 const MOST_PORTS: usize = 1_024;
@@ -100,9 +105,139 @@ fn udp_start(packet: &[u8]) -> Option<usize> {
     (whole && packet[9] == 17 && word(packet, 6) & 0x1fff == 0).then_some(start)
 }
 
+/// Who sends to whom, with TCP or UDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub protocol: u8,
+    pub source: SocketAddr,
+    pub target: SocketAddr,
+}
+
+/// The ends of an unfragmented packet of TCP or UDP; nothing of any other.
+pub(crate) fn ends(packet: &[u8]) -> Option<Ends> {
+    let (protocol, at) = transport(packet)?;
+    let address = |which: usize| match packet[0] >> 4 {
+        4 => IpAddr::V4(Ipv4Addr::from(*packet[12 + 4 * which..].first_chunk().expect("checked"))),
+        _ => IpAddr::V6(Ipv6Addr::from(*packet[8 + 16 * which..].first_chunk().expect("checked"))),
+    };
+    let source = SocketAddr::new(address(0), word(packet, at));
+    let target = SocketAddr::new(address(1), word(packet, at + 2));
+    Some(Ends { protocol, source, target })
+}
+
+/// Where any packet goes.
+pub(crate) fn destination(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => packet.get(16..)?.first_chunk::<4>().map(|bytes| IpAddr::from(*bytes)),
+        6 => packet.get(24..)?.first_chunk::<16>().map(|bytes| IpAddr::from(*bytes)),
+        _ => None,
+    }
+}
+
+/// Makes an IPv4 packet that has [ends] come from somewhere else.
+pub(crate) fn set_source(packet: &mut [u8], source: SocketAddrV4) {
+    set_end(packet, 12, 0, source);
+}
+
+/// Makes an IPv4 packet that has [ends] go somewhere else.
+pub(crate) fn set_target(packet: &mut [u8], target: SocketAddrV4) {
+    set_end(packet, 16, 2, target);
+}
+
+fn set_end(packet: &mut [u8], address: usize, port: usize, end: SocketAddrV4) {
+    let Some((protocol, at)) = transport(packet) else { return };
+    let sum = at + if protocol == UDP { 6 } else { 16 };
+    // 0 says that there is none (RFC 768).
+    let summed = protocol != UDP || word(packet, sum) != 0;
+    let bits = end.ip().to_bits();
+    for (place, after) in [(address, (bits >> 16) as u16), (address + 2, bits as u16)] {
+        let before = word(packet, place);
+        packet[place..place + 2].copy_from_slice(&after.to_be_bytes());
+        mend(packet, 10, before, after);
+        if summed {
+            mend(packet, sum, before, after);
+        }
+    }
+    let before = word(packet, at + port);
+    packet[at + port..at + port + 2].copy_from_slice(&end.port().to_be_bytes());
+    if summed {
+        mend(packet, sum, before, end.port());
+    }
+}
+
+/// The protocol and where its header begins, in an unfragmented packet of TCP or UDP that has room
+/// for the header. IPv6 with extension headers is none.
+fn transport(packet: &[u8]) -> Option<(u8, usize)> {
+    let first = *packet.first()?;
+    let (protocol, at) = match first >> 4 {
+        4 => (*packet.get(9)?, usize::from(first & 15) * 4),
+        6 => (*packet.get(6)?, 40),
+        _ => return None,
+    };
+    let header = match protocol {
+        TCP => 20,
+        UDP => 8,
+        _ => return None,
+    };
+    let whole = at >= 20 && packet.len() >= at + header;
+    // The flag of more fragments, or where one begins.
+    let fragment = first >> 4 == 4 && word(packet, 6) & 0x3fff != 0;
+    (whole && !fragment).then_some((protocol, at))
+}
+
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A UDP packet with right checksums.
+    pub(crate) fn udp_between(source: &str, target: &str) -> Vec<u8> {
+        let ends: [SocketAddr; 2] = [source.parse().unwrap(), target.parse().unwrap()];
+        let mut packet = match ends[0] {
+            SocketAddr::V4(_) => vec![0x45, 0, 0, 32, 1, 2, 0x40, 0, 64, UDP, 0, 0],
+            SocketAddr::V6(_) => vec![0x60, 0, 0, 0, 0, 12, UDP, 64],
+        };
+        for end in ends {
+            match end.ip() {
+                IpAddr::V4(ip) => packet.extend(ip.octets()),
+                IpAddr::V6(ip) => packet.extend(ip.octets()),
+            }
+        }
+        let start = packet.len();
+        for end in ends {
+            packet.extend(end.port().to_be_bytes());
+        }
+        packet.extend([0, 12, 0, 0, 1, 2, 3, 4]);
+        if start == 20 {
+            let sum = checksum(&packet[..20]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            let sum = checksum(&covered(&packet));
+            packet[26..28].copy_from_slice(&sum.to_be_bytes());
+        }
+        packet
+    }
+
+    #[test]
+    fn ends_are_found_and_changed() {
+        let mut packet = udp_between("10.0.0.1:1", "10.0.0.2:2");
+        set_source(&mut packet, "20.1.2.3:44000".parse().unwrap());
+        set_target(&mut packet, "30.255.0.1:65535".parse().unwrap());
+        assert!(right(&packet));
+        assert_eq!(packet, udp_between("20.1.2.3:44000", "30.255.0.1:65535"));
+        assert_eq!(destination(&packet), Some("30.255.0.1".parse().unwrap()));
+        let six = udp_between("[2a00::1]:1", "[2a00::2]:2");
+        let expected = Ends {
+            protocol: UDP,
+            source: "[2a00::1]:1".parse().unwrap(),
+            target: "[2a00::2]:2".parse().unwrap(),
+        };
+        assert_eq!(ends(&six), Some(expected));
+        for len in 0..28 {
+            assert_eq!(ends(&packet[..len]), None);
+            set_source(&mut packet[..len], "1.1.1.1:1".parse().unwrap());
+        }
+        packet[6] = 0x20;
+        assert_eq!(ends(&packet), None, "a fragment");
+    }
 
     /// The sum over big-endian words, complemented: 0 over a header with a right checksum.
     fn checksum(bytes: &[u8]) -> u16 {
@@ -133,8 +268,9 @@ mod tests {
         bytes
     }
 
-    fn right(packet: &[u8]) -> bool {
-        checksum(&packet[..20]) == 0 && checksum(&covered(packet)) == 0
+    /// Whether the checksums are those of its bytes; of IPv6 none is looked at.
+    pub(crate) fn right(packet: &[u8]) -> bool {
+        packet[0] >> 4 == 6 || checksum(&packet[..20]) == 0 && checksum(&covered(packet)) == 0
     }
 
     #[test]

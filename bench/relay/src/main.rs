@@ -5,6 +5,9 @@
 //! namespace). IP packets go from one to the other through a [`way::Way`] each. At the end, on
 //! SIGINT or SIGTERM, one line of JSON on standard error says what became of the packets.
 //!
+//! `internet` instead is a whole network of such devices with boxes that translate addresses
+//! ([`internet::Internet`], for `bench/reach.py`).
+//!
 //! It is a measuring device: one thread, one packet a system call, some 100,000 packets a second. It
 //! answers nothing itself: no ICMP, no fragments.
 
@@ -14,26 +17,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use clap::Parser;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::Errno;
+use clap::{Parser, Subcommand};
 
 mod conditions;
+mod device;
+mod internet;
 mod ip;
+mod nat;
+mod socket;
 mod way;
 
 use conditions::{At, Change, Figures};
+use device::{BURST, NAP, give, sleep, take};
+use internet::Internet;
 use way::Way;
-
-/// Packets taken from one device before packets that are due leave.
-const BURST: usize = 32;
-/// How long a stop may go unnoticed.
-const NAP: Duration = Duration::from_millis(100);
 
 /// Carries IP packets between two TUN devices, standard input and standard output, as badly as told
 #[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    instead: Option<Instead>,
     #[command(flatten)]
     figures: Figures,
     /// What changes when, in seconds after the first packet: 2:mtu=1280, 2:loss=5, 2:rate=10,
@@ -43,6 +47,18 @@ struct Arguments {
     /// Chances follow from it
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
+}
+
+#[derive(Subcommand)]
+enum Instead {
+    /// Many hosts behind boxes that translate addresses, as told through standard input
+    Internet {
+        #[command(flatten)]
+        figures: Figures,
+        /// Chances follow from it
+        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+        seed: u64,
+    },
 }
 
 /// Both directions and what is to change.
@@ -96,7 +112,11 @@ impl Network {
 }
 
 fn main() -> std::io::Result<()> {
-    let mut network = Network::new(Arguments::parse());
+    let arguments = Arguments::parse();
+    if let Some(Instead::Internet { figures, seed }) = arguments.instead {
+        return Internet::new(figures.conditions(), seed).run(std::io::stdin().as_fd());
+    }
+    let mut network = Network::new(arguments);
     let stopped = Arc::new(AtomicBool::new(false));
     let stop = Arc::clone(&stopped);
     ctrlc::set_handler(move || stop.store(true, Ordering::Relaxed))
@@ -105,7 +125,7 @@ fn main() -> std::io::Result<()> {
     let (left, right) = (stdin.as_fd(), stdout.as_fd());
     let mut buffer = vec![0; 65_536];
     for device in [left, right] {
-        fcntl_setfl(device, fcntl_getfl(device)? | OFlags::NONBLOCK)?;
+        device::unblock(device)?;
         // What the devices hold from before is not part of this run.
         while take(device, &mut buffer)?.is_some() {}
     }
@@ -131,7 +151,7 @@ fn carry(
         let now = |began: Option<Instant>| began.map_or(Duration::ZERO, |b| b.elapsed());
         let wait = network.due().filter(|_| began.is_some());
         let wait = wait.map_or(NAP, |due| due.saturating_sub(now(began)).min(NAP));
-        sleep(left, right, wait)?;
+        sleep(&[left, right], wait)?;
         for _ in 0..BURST {
             let Some(packet) = take(left, buffer)? else { break };
             let began = *began.get_or_insert_with(Instant::now);
@@ -156,33 +176,6 @@ fn carry(
         }
     }
     Ok(())
-}
-
-/// Until a device has a packet, or `wait` is over, or a signal comes.
-fn sleep(left: BorrowedFd, right: BorrowedFd, wait: Duration) -> std::io::Result<()> {
-    let seconds = i64::try_from(wait.as_secs()).expect("at most NAP");
-    let wait = Timespec { tv_sec: seconds, tv_nsec: wait.subsec_nanos().into() };
-    let mut devices = [left, right].map(|d| PollFd::from_borrowed_fd(d, PollFlags::IN));
-    match poll(&mut devices, Some(&wait)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn take<'a>(device: BorrowedFd, buffer: &'a mut [u8]) -> std::io::Result<Option<&'a mut [u8]>> {
-    match rustix::io::read(device, &mut *buffer) {
-        Ok(len) => Ok(Some(&mut buffer[..len])),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Where the kernel does not take a packet (the device is down, its queue full), it is lost.
-fn give(device: BorrowedFd, packet: &[u8]) -> std::io::Result<()> {
-    match rustix::io::write(device, packet) {
-        Ok(_) | Err(Errno::AGAIN | Errno::NOBUFS | Errno::IO | Errno::INVAL) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn describe(way: &Way) -> serde_json::Value {

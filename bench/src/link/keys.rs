@@ -117,7 +117,7 @@ fn derivations<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
     let mut contenders = [
         Contender::new(OURS, "derive", || derive(black_box(&secret))),
         Contender::new(PLAIN, "derive_key", || {
-            blake3::derive_key("xylem-link v4 next epoch", black_box(&secret))
+            blake3::derive_key("xylem-link v5 next epoch", black_box(&secret))
         }),
     ];
     row(series, "derive a key", &mut contenders, Some(122.89))?;

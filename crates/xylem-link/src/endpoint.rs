@@ -20,6 +20,7 @@ use crate::mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
 use crate::queue::Spare;
 use crate::reset::{Resetter, TokenTable};
 use crate::stats::{EndpointStats, LinkStats};
+use crate::way::Ways;
 
 mod ahead;
 mod dials;
@@ -28,6 +29,7 @@ mod firsts;
 mod flood;
 mod incoming;
 mod limits;
+mod paths;
 mod share;
 mod streams;
 
@@ -77,6 +79,7 @@ pub struct Endpoint {
     resetter: Resetter,
     /// Peers' reset tokens.
     tokens: TokenTable,
+    ways: Ways,
     events: VecDeque<LinkEvent>,
     next_id: u64,
     stats: EndpointStats,
@@ -139,6 +142,7 @@ impl Endpoint {
             replies: VecDeque::new(),
             spare: Spare::default(),
             used: None,
+            ways: Ways::default(),
             events: VecDeque::new(),
             next_id: 0,
             stats: EndpointStats::default(),
@@ -431,6 +435,7 @@ impl Endpoint {
                 self.events.push_back(LinkEvent::Closed { link: id, reason });
             }
         }
+        self.report_move(id);
         self.mark_ready(id);
     }
 

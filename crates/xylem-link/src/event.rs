@@ -7,6 +7,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use crate::keys::PeerKey;
+use crate::way::Mapping;
 
 /// One link of an endpoint. Never reused within an endpoint's life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,6 +88,29 @@ pub enum LinkEvent {
         packet: Bytes,
         /// Whether the datagram that completed it was marked as having met congestion (ECN CE).
         marked: bool,
+    },
+    /// The peer sees this side at this address: what a NAT has made of it. The peer may lie.
+    Observed {
+        /// The link.
+        link: LinkId,
+        /// Where our datagrams come from, as the peer says.
+        address: SocketAddr,
+    },
+    /// The peer may be reached there, too: see [`crate::Endpoint::probe`]. The peer may lie.
+    Candidates {
+        /// The link.
+        link: LinkId,
+        /// 16 at most, instead of those that it named before.
+        addresses: Vec<SocketAddr>,
+        /// What the peer says of its NAT.
+        mapping: Mapping,
+    },
+    /// The peer is reached by another way from here on.
+    Moved {
+        /// The link.
+        link: LinkId,
+        /// Where it is now.
+        to: SocketAddr,
     },
     /// The peer has opened a stream.
     StreamOpened {

@@ -24,6 +24,9 @@
 //! | 0x13 | go away | last stream that is still taken (4) |
 //! | 0x14 | rekey | round (4), stage (1: 0 offer, 1 answer), X25519 key (32) |
 //! | 0x15 | reset token | epoch (8), token (16) |
+//! | 0x16 | observed | address (18) |
+//! | 0x17 | candidates | number (4), flags (1), count (1), count × address (18) |
+//! | 0x18 | candidates ack | number (4) |
 //!
 //! Numbers are big-endian and of fixed width: a datagram has at most 65,507 bytes, so two bytes
 //! hold any length in it, and there is one way to write each frame.
@@ -31,9 +34,11 @@
 use thiserror::Error;
 
 mod ack;
+mod candidates;
 mod parse;
 
 pub use ack::{Ack, AckRanges};
+pub use candidates::{ADDRESS_LEN, Candidates, MAX_CANDIDATES, SYMMETRIC, to_address};
 pub use parse::Frames;
 
 mod wire {
@@ -59,6 +64,9 @@ mod wire {
     pub const GO_AWAY: u8 = 0x13;
     pub const REKEY: u8 = 0x14;
     pub const RESET_TOKEN: u8 = 0x15;
+    pub const OBSERVED: u8 = 0x16;
+    pub const CANDIDATES: u8 = 0x17;
+    pub const CANDIDATES_ACK: u8 = 0x18;
 }
 
 /// Largest packet that [`crate::Endpoint::send`] takes, in bytes.
@@ -173,6 +181,12 @@ pub enum Frame<'a> {
         /// The last bytes of a stateless reset.
         token: [u8; 16],
     },
+    /// The receiver's datagrams come from this address.
+    Observed(&'a [u8; ADDRESS_LEN]),
+    /// Where the sender may be reached, too.
+    Candidates(Candidates<'a>),
+    /// The candidates of this number have come.
+    CandidatesAck(u32),
 }
 
 /// A piece of a packet.
@@ -337,6 +351,15 @@ impl Frame<'_> {
                 (Head::new(REKEY, &[&round.to_be_bytes(), &stage]), &key[..])
             }
             Frame::ResetToken { epoch, token } => (number(RESET_TOKEN, *epoch), token),
+            Frame::Observed(address) => (Head::new(OBSERVED, &[]), &address[..]),
+            Frame::Candidates(of) => {
+                let counts = [of.flags, u8::try_from(of.addresses.len()).expect("16 at most")];
+                (
+                    Head::new(CANDIDATES, &[&of.number.to_be_bytes(), &counts]),
+                    of.addresses.as_flattened(),
+                )
+            }
+            Frame::CandidatesAck(of) => (Head::new(CANDIDATES_ACK, &[&of.to_be_bytes()]), &[]),
         }
     }
 }
@@ -404,6 +427,9 @@ mod tests {
             Frame::GoAway(8),
             Frame::Rekey { round: 1, answer: true, key: &[9; 32] },
             Frame::ResetToken { epoch: 10, token: [11; 16] },
+            Frame::Observed(&[12; ADDRESS_LEN]),
+            Frame::Candidates(Candidates::new(13, SYMMETRIC, &[[14; ADDRESS_LEN]; 2]).unwrap()),
+            Frame::CandidatesAck(15),
         ]
     }
 
@@ -449,7 +475,9 @@ mod tests {
     fn impossible_lengths_are_refused() {
         let refused = |bytes: &[u8]| Frames::new(bytes).next().unwrap().unwrap_err();
         assert_eq!(refused(&[3, 0, 0]), FrameError::Length { at: 0 });
-        assert_eq!(refused(&[0x16]), FrameError::UnknownType { typ: 0x16, at: 0 });
+        assert_eq!(refused(&[0x19]), FrameError::UnknownType { typ: 0x19, at: 0 });
+        let seventeen = [&[0x17, 0, 0, 0, 1, 0, 17][..], &[0; 17 * ADDRESS_LEN]].concat();
+        assert_eq!(refused(&seventeen), FrameError::Length { at: 0 });
         let fragment = |offset: u32, total: u32, piece: &'static [u8]| {
             let mut out = Vec::new();
             Frame::Fragment(Fragment { message: 0, offset, total, piece }).write(&mut out);

@@ -11,24 +11,24 @@ use crate::secret::{Secret, leaving_nothing};
 /// The labels (BLAKE3 `derive_key` contexts). One purpose each; never reused, never changed
 /// (docs/spec/link.md, "Derivations").
 pub(crate) mod label {
-    pub(crate) const ENVELOPE_TAG: &str = "xylem-link v4 handshake envelope tag";
-    pub(crate) const ENVELOPE_STREAM: &str = "xylem-link v4 handshake envelope stream";
-    pub(crate) const FIRST: &str = "xylem-link v4 first message content";
-    pub(crate) const REST: &str = "xylem-link v4 first message rest";
-    pub(crate) const SHARE: &str = "xylem-link v4 share of what may be forged";
-    pub(crate) const COOKIE: &str = "xylem-link v4 retry cookie";
-    pub(crate) const INITIATOR_EPOCH: &str = "xylem-link v4 initiator first epoch";
-    pub(crate) const RESPONDER_EPOCH: &str = "xylem-link v4 responder first epoch";
-    pub(crate) const NEXT_EPOCH: &str = "xylem-link v4 next epoch";
-    pub(crate) const RATCHETED_EPOCH: &str = "xylem-link v4 next epoch, ratcheted";
-    pub(crate) const RESET_KEY: &str = "xylem-link v4 stateless reset key";
-    pub(crate) const FRESH_RANDOM: &str = "xylem-link v4 random generator, fresh";
-    pub(crate) const AEAD_KEY: &str = "xylem-link v4 aead key";
-    pub(crate) const AEAD_IV: &str = "xylem-link v4 aead iv";
-    pub(crate) const HEADER_KEY: &str = "xylem-link v4 header protection key";
-    pub(crate) const CONNECTION_ID: &str = "xylem-link v4 connection id";
-    pub(crate) const COMMITMENT: &str = "xylem-link v4 epoch commitment";
-    pub(crate) const RANDOM: &str = "xylem-link v4 random generator";
+    pub(crate) const ENVELOPE_TAG: &str = "xylem-link v5 handshake envelope tag";
+    pub(crate) const ENVELOPE_STREAM: &str = "xylem-link v5 handshake envelope stream";
+    pub(crate) const FIRST: &str = "xylem-link v5 first message content";
+    pub(crate) const REST: &str = "xylem-link v5 first message rest";
+    pub(crate) const SHARE: &str = "xylem-link v5 share of what may be forged";
+    pub(crate) const COOKIE: &str = "xylem-link v5 retry cookie";
+    pub(crate) const INITIATOR_EPOCH: &str = "xylem-link v5 initiator first epoch";
+    pub(crate) const RESPONDER_EPOCH: &str = "xylem-link v5 responder first epoch";
+    pub(crate) const NEXT_EPOCH: &str = "xylem-link v5 next epoch";
+    pub(crate) const RATCHETED_EPOCH: &str = "xylem-link v5 next epoch, ratcheted";
+    pub(crate) const RESET_KEY: &str = "xylem-link v5 stateless reset key";
+    pub(crate) const FRESH_RANDOM: &str = "xylem-link v5 random generator, fresh";
+    pub(crate) const AEAD_KEY: &str = "xylem-link v5 aead key";
+    pub(crate) const AEAD_IV: &str = "xylem-link v5 aead iv";
+    pub(crate) const HEADER_KEY: &str = "xylem-link v5 header protection key";
+    pub(crate) const CONNECTION_ID: &str = "xylem-link v5 connection id";
+    pub(crate) const COMMITMENT: &str = "xylem-link v5 epoch commitment";
+    pub(crate) const RANDOM: &str = "xylem-link v5 random generator";
 }
 
 /// BLAKE3 in key derivation mode over the parts, which are all of fixed length.

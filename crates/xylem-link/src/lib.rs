@@ -48,7 +48,9 @@
 //!
 //! client.send(link, b"a packet").unwrap();
 //! carry(&mut client, &mut server);
-//! let Some(LinkEvent::Packet { packet, .. }) = server.poll_event() else { panic!() };
+//! // Before it: where the client sees the server.
+//! let mut events = core::iter::from_fn(|| server.poll_event());
+//! let Some(LinkEvent::Packet { packet, .. }) = events.nth(1) else { panic!() };
 //! assert_eq!(&packet[..], b"a packet");
 //! ```
 
@@ -76,6 +78,7 @@ mod reassembly;
 mod shape;
 mod source;
 mod stream;
+mod way;
 
 #[allow(unreachable_pub, reason = "public in xylem-link-internals")]
 mod frame;
@@ -101,7 +104,7 @@ pub use endpoint::{Endpoint, MAX_KNOCKS};
 pub use event::{CloseReason, LinkEvent, LinkId, StreamId, Transmit};
 pub use frame::MAX_PACKET;
 pub use keys::{PeerKey, StaticKey};
-pub use link::{Link, SendError};
+pub use link::{Link, Pace, SendError};
 pub use mtu::{BASE_DATAGRAM, MAX_DATAGRAM};
 pub use rekey::RatchetLimits;
 pub use seal::RekeyLimits;
@@ -112,6 +115,7 @@ pub use stream::{
     INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamRead,
     purpose,
 };
+pub use way::{Mapping, Way};
 pub use xylem_congestion::Algorithm;
 
 #[cfg(any(test, internals))]

@@ -26,16 +26,22 @@ use crate::shape::{Level, Shaper};
 use crate::stats::LinkStats;
 use crate::stream::{StreamSettings, Streams};
 
+mod candidates;
 mod ecn;
 mod keys;
+mod moving;
 mod path;
+mod probe;
 mod receive;
 mod shaped;
 mod streams;
 mod transmit;
 
+use candidates::Candidates;
 use ecn::Ecn;
 use path::Paths;
+pub use probe::Pace;
+use probe::Reach;
 use shaped::Dice;
 
 /// Waits for an acknowledgement are never shorter: the peer's thread may be busy.
@@ -44,6 +50,11 @@ const MIN_WAIT: Duration = Duration::from_millis(200);
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// How long pings may go unanswered before a link is called silent.
 const UNANSWERED: Duration = Duration::from_millis(2_500);
+/// After so much silence, or three round trips, the first ping follows where something was sent or received: a way
+/// that has failed in the middle is noticed by this.
+const QUIET: Duration = Duration::from_millis(300);
+/// As many follow one another before pings are as rare as on a link that rests.
+const QUICK_PINGS: u8 = 3;
 /// How long a closed link still answers datagrams with a close.
 const LINGER: Duration = Duration::from_secs(1);
 /// Closes sent for one link at most.
@@ -97,6 +108,8 @@ struct Owed {
     probe_acks: VecDeque<u32>,
     responses: VecDeque<u64>,
     epoch_ack: Option<u64>,
+    /// Where the peer is seen.
+    observed: bool,
     /// When our epoch is announced (again); `None` once the peer has confirmed it.
     announce: Option<Duration>,
 }
@@ -125,9 +138,16 @@ pub struct Link {
     last_received: Duration,
     /// The last ping, until it is answered.
     ping: Option<(u64, Duration)>,
+    /// Pings that are to follow soon if nothing comes: the program uses the link.
+    quick_pings: u8,
     rtt: Option<Duration>,
     owed: Owed,
     paths: Paths,
+    reach: Reach,
+    candidates: Candidates,
+    /// Where the peer sees us, and until when it need not say that it has changed.
+    observed: Option<SocketAddr>,
+    observed_rest: Duration,
     finish: Option<Finish>,
     closing: Option<Closing>,
     ended: Option<CloseReason>,
@@ -189,9 +209,14 @@ impl Link {
             keep_alive: config.keep_alive,
             last_received: now,
             ping: None,
+            quick_pings: 0,
             rtt: None,
             owed: Owed { ping: true, announce: Some(now), ..Owed::default() },
             paths: Paths::default(),
+            reach: Reach::default(),
+            candidates: Candidates::default(),
+            observed: None,
+            observed_rest: now,
             dice: Dice::default(),
             streams: None,
             stream_settings: StreamSettings {
@@ -249,6 +274,7 @@ impl Link {
         }
         self.queue.push(packet, self.mtu.current(), spare).map_err(|_| SendError::Full)?;
         self.stats.packets_sent += 1;
+        self.quick_pings = QUICK_PINGS;
         Ok(())
     }
 
@@ -291,8 +317,13 @@ impl Link {
     /// When the next ping is due: after silence, and sooner when the last one was not answered.
     fn ping_at(&self) -> Option<Duration> {
         let keep_alive = self.keep_alive?;
-        let quiet = self.last_received + keep_alive;
-        Some(self.ping.map_or(quiet, |(_, sent)| quiet.max(sent + MAX_WAIT.min(keep_alive))))
+        let after = |quiet, again| {
+            let quiet = self.last_received + quiet;
+            self.ping.map_or(quiet, |(_, sent)| quiet.max(sent + again))
+        };
+        let rare = after(keep_alive, MAX_WAIT.min(keep_alive));
+        let pause = self.wait().max(QUIET);
+        Some(if self.quick_pings > 0 { rare.min(after(pause, pause)) } else { rare })
     }
 
     /// A datagram of frames that no honest sender writes.
@@ -315,6 +346,7 @@ impl Link {
             self.owed.announce,
             self.finish.as_ref().map(|f| f.next.min(f.deadline)),
             self.next_path_timeout(),
+            self.candidates.next_timeout(),
             self.mtu.next_timeout(self.wait()),
             self.reassembly.expires_at(),
             self.rekey.next_timeout(self.carried()),

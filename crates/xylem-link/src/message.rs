@@ -23,7 +23,7 @@ use crate::kdf::{derive, label};
 use crate::kem;
 use crate::noise::{MESSAGE_1_OVERHEAD, MESSAGE_2_OVERHEAD, MESSAGE_3_OVERHEAD};
 
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 const INITIAL: u8 = 1;
 const RETRY: u8 = 2;
 const RESPONSE: u8 = 3;
@@ -334,7 +334,7 @@ mod tests {
             assert_eq!(Message::parse(&body), Some(message));
             body.extend_from_slice(&[9; 50]);
             assert_eq!(Message::parse(&body), Some(message), "padding is not looked at");
-            for (at, value) in [(0, 0), (0, 3), (0, 5), (1, 0), (1, 7)] {
+            for (at, value) in [(0, 0), (0, 4), (0, 6), (1, 0), (1, 7)] {
                 let mut other = body.clone();
                 other[at] = value;
                 assert_eq!(Message::parse(&other), None);

@@ -31,7 +31,7 @@ pub(crate) use symmetric::Suite;
 use symmetric::Symmetric;
 
 /// Bound into the transcript: another version or suite of this protocol fails at message two.
-pub(crate) const PROLOGUE: &[u8] = b"xylem-link/4 Noise_XX_25519_ChaChaPoly_SHA256 Elligator2";
+pub(crate) const PROLOGUE: &[u8] = b"xylem-link/5 Noise_XX_25519_ChaChaPoly_SHA256 Elligator2";
 
 pub(crate) const SUITE: Suite = Suite {
     name: "Noise_XX_25519_ChaChaPoly_SHA256",

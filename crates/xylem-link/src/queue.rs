@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::aead::TAG_LEN;
-use crate::frame::{FRAGMENT_OVERHEAD, Fragment, Frame, PACKET_OVERHEAD};
+use crate::frame::{FRAGMENT_OVERHEAD, Fragment, Frame, Frames, PACKET_OVERHEAD};
 use crate::header::HEADER_LEN;
 use crate::mtu::MAX_DATAGRAM;
 use crate::seal::OVERHEAD;
@@ -148,18 +148,29 @@ impl SendQueue {
     fn push_fragments(&mut self, packet: &[u8], datagram: usize, spare: &mut Spare) {
         let message = self.next_message;
         self.next_message = message.wrapping_add(1);
+        self.push_pieces((message, 0, packet.len()), packet, datagram, spare);
+    }
+
+    /// A piece of a message, from this offset on, in as many fragments as it takes.
+    fn push_pieces(
+        &mut self,
+        (message, begin, total): (u32, usize, usize),
+        piece: &[u8],
+        datagram: usize,
+        spare: &mut Spare,
+    ) {
         let mut offset = 0;
-        while offset < packet.len() {
-            let rest = packet.len() - offset;
+        while offset < piece.len() {
+            let rest = piece.len() - offset;
             let least = FRAGMENT_OVERHEAD + rest.min(MIN_PIECE);
             let batch = self.batch_with_room(least, datagram, spare);
             let len = rest.min(batch.room() - FRAGMENT_OVERHEAD);
             let before = batch.buf.len();
             Frame::Fragment(Fragment {
                 message,
-                offset: offset as u32,
-                total: packet.len() as u32,
-                piece: &packet[offset..offset + len],
+                offset: (begin + offset) as u32,
+                total: total as u32,
+                piece: &piece[offset..offset + len],
             })
             .write(&mut batch.buf);
             self.bytes += self.back_len() - before;
@@ -177,6 +188,50 @@ impl SendQueue {
             self.bytes += frames.len();
         }
         alone
+    }
+
+    /// Lays what waits in datagrams of at most `datagram` bytes: larger ones would be lost on a new path.
+    pub(crate) fn refit(&mut self, datagram: usize) {
+        if self.batches.iter().all(|batch| batch.limit() <= datagram) {
+            return;
+        }
+        let padding = self.padder.as_deref().map(Padder::padding);
+        let mut waiting = core::mem::take(&mut self.batches);
+        waiting.iter_mut().for_each(|batch| batch.close(false, padding));
+        self.bytes = 0;
+        let spare = &mut Spare::default();
+        for Batch { buf, segment, .. } in waiting {
+            for sealed in buf.chunks(segment.unwrap_or(buf.len())) {
+                let frames = sealed.get(HEADER_LEN..sealed.len().saturating_sub(TAG_LEN));
+                for frame in Frames::new(frames.unwrap_or_default()).flatten() {
+                    self.push_frame(frame, datagram, spare);
+                }
+            }
+        }
+    }
+
+    /// A frame that was laid out before.
+    fn push_frame(&mut self, frame: Frame<'_>, datagram: usize, spare: &mut Spare) {
+        match frame {
+            Frame::Packet(packet) if packet.len() + PACKET_OVERHEAD + OVERHEAD > datagram => {
+                self.push_fragments(packet, datagram, spare);
+            }
+            Frame::Fragment(Fragment { message, offset, total, piece }) => {
+                self.push_pieces(
+                    (message, offset as usize, total as usize),
+                    piece,
+                    datagram,
+                    spare,
+                );
+            }
+            whole => {
+                let mut bytes = Vec::new();
+                whole.write(&mut bytes);
+                let batch = self.batch_with_room(bytes.len(), datagram, spare);
+                batch.buf.extend_from_slice(&bytes);
+                self.bytes += bytes.len();
+            }
+        }
     }
 
     /// Takes the next batch out. `used`: the caller's buffer, for [`SendQueue::take_used_buffer`].

@@ -79,6 +79,8 @@ pub mod purpose {
     pub const CONTROL: u16 = 3;
     /// Registrations with a relay (docs/spec/reach.md).
     pub const REACH: u16 = 4;
+    /// Codes that people say to one another (docs/spec/reach.md).
+    pub const CODE: u16 = 5;
 }
 
 /// What [`crate::Endpoint::read_stream`] found.

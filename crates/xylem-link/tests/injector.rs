@@ -274,12 +274,12 @@ impl Attacker {
                 // Retries, to where the dialer expects its answer.
                 let to: [u8; 8] = *body[2 + 24 + 32..].first_chunk().unwrap();
                 for _ in 0..self.rng.below(6) {
-                    let retry = [&[4, RETRY][..], &self.rng.bytes(24)].concat();
+                    let retry = [&[5, RETRY][..], &self.rng.bytes(24)].concat();
                     scene.inject(false, known.seal(to, &retry, 100));
                 }
                 // Responses without sense.
                 for (kind, len) in [(RESPONSE, 115), (HYBRID_RESPONSE, 1_203)] {
-                    let response = [&[4, kind][..], &self.rng.bytes(len)].concat();
+                    let response = [&[5, kind][..], &self.rng.bytes(len)].concat();
                     scene.inject(false, known.seal(to, &response, 1_200));
                 }
                 // Other first messages, with the dialer's address and id, also with its cookie.
@@ -294,11 +294,11 @@ impl Attacker {
                     other[67..83].copy_from_slice(&self.rng.bytes(16));
                     scene.inject(true, known.seal(id, &other, 1_210));
                 }
-                let rest = [&[4, REST][..], &self.rng.bytes(91)].concat();
+                let rest = [&[5, REST][..], &self.rng.bytes(91)].concat();
                 scene.inject(true, known.seal(id, &rest, 200));
             }
             FINISH => {
-                let random = [&[4, FINISH][..], &self.rng.bytes(73)].concat();
+                let random = [&[5, FINISH][..], &self.rng.bytes(73)].concat();
                 scene.inject(true, known.seal(id, &random, 150));
                 for at in [2, 40, 51, 60, 74] {
                     let mut forged = body.to_vec();
@@ -365,7 +365,7 @@ fn who_is_buried_in_forgeries_connects_within_three_seconds() {
                 let mut forge =
                     |kind: u8, to: [u8; 8], inside: &mut dyn FnMut(&mut Rng) -> Vec<u8>| {
                         let one = |_| {
-                            let body = [&[4, kind][..], &inside(&mut rng)].concat();
+                            let body = [&[5, kind][..], &inside(&mut rng)].concat();
                             scene.known.seal(to, &body, 1_200)
                         };
                         (0..500).map(one).collect::<Vec<_>>()

@@ -13,7 +13,7 @@ use xylem_link_internals::{PeerKey, StaticKey};
 use xylem_sim::Rng;
 
 const SUITE: &str = "Noise_XX_25519_ChaChaPoly_SHA256";
-const PROLOGUE: &[u8] = b"xylem-link/4 Noise_XX_25519_ChaChaPoly_SHA256 Elligator2";
+const PROLOGUE: &[u8] = b"xylem-link/5 Noise_XX_25519_ChaChaPoly_SHA256 Elligator2";
 
 type Pair = ([u8; 32], [u8; 32]);
 

@@ -1,6 +1,7 @@
-//! docs/spec/vectors/link-v4.json, made by another implementation (interop/link), against this one: each
+//! docs/spec/vectors/link-v5.json, made by another implementation (interop/link), against this one: each
 //! message of the handshake, what comes of it, epochs, datagrams, frames and reset tokens.
 
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use serde_json::Value;
@@ -11,7 +12,7 @@ use xylem_link_internals::internals::{
 };
 use xylem_link_internals::{Cipher, StaticKey};
 
-const VECTORS: &str = include_str!("../../../docs/spec/vectors/link-v4.json");
+const VECTORS: &str = include_str!("../../../docs/spec/vectors/link-v5.json");
 
 fn vectors() -> Value {
     serde_json::from_str(VECTORS).unwrap()
@@ -87,7 +88,7 @@ fn message(vector: &Value, datagram: &str, id: &str, kind: u8) -> Vec<u8> {
     assert_eq!(body[..read.len()], read);
     assert!(body[read.len()..].iter().all(|padding| *padding == 0));
     assert_eq!(sealed_in.seal(array(&vector[id]), &read, datagram.len()), datagram);
-    assert_eq!(read[..2], [4, kind]);
+    assert_eq!(read[..2], [5, kind]);
     read[2..].to_vec()
 }
 
@@ -238,7 +239,7 @@ fn by_its_keys(epoch: &Value, cipher: Cipher, number: u64, frames: &[u8], datagr
 fn frames_have_these_bytes_and_fields() {
     let vectors = vectors();
     let vectors = list(&vectors, "frames");
-    assert_eq!(vectors.len(), 22, "every type");
+    assert_eq!(vectors.len(), 25, "every type");
     for vector in vectors {
         let bytes = octets(&vector["octets"]);
         let frames: Vec<Frame<'_>> = Frames::new(&bytes).map(Result::unwrap).collect();
@@ -303,6 +304,20 @@ fn fields(frame: &Frame<'_>) -> Value {
             json!({ "round": round, "stage": u8::from(answer), "key": hex(key) })
         }
         Frame::ResetToken { epoch, token } => json!({ "epoch": epoch, "token": hex(&token) }),
+        Frame::Observed(address) => json!({ "address": hex(address) }),
+        Frame::Candidates(of) => {
+            let octets = |at: SocketAddr| match at.ip() {
+                IpAddr::V4(ip) => (ip.to_ipv6_mapped().octets(), at.port()),
+                IpAddr::V6(ip) => (ip.octets(), at.port()),
+            };
+            let addresses = of
+                .addresses()
+                .map(octets)
+                .map(|(ip, port)| hex(&[&ip[..], &port.to_be_bytes()].concat()));
+            let addresses: Vec<String> = addresses.collect();
+            json!({ "number": of.number, "flags": of.flags, "addresses": addresses })
+        }
+        Frame::CandidatesAck(number) => json!({ "number": number }),
     }
 }
 

@@ -2,7 +2,6 @@
 //! named ones again.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
@@ -10,29 +9,41 @@ use xylem_link::CloseReason;
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
+use crate::discovery::Nearby;
 use crate::fetch::FetchError;
 use crate::look_up::resolved;
-use xylem_engine::Engine;
+use crate::reaching;
+use crate::starts::Starts;
+use xylem_engine::{Engine, RelayUse};
 use xylem_library::peers::Found;
-use xylem_library::reachable::{FaceAddress, KEYLESS, Peer};
+use xylem_library::reachable::{FaceAddress, KEYLESS, Peer, Relay};
+use xylem_reach::relay::Target;
 
-/// Pause before everybody is dialled again when nobody is left.
+/// Pause before everybody is dialled again when nobody is left; longer each time, as relays are asked, too.
 const REDIAL: Duration = Duration::from_secs(1);
+const LONGEST_REDIAL: Duration = Duration::from_secs(8);
 
 /// Who can be asked, and who is.
 pub(crate) struct Dialler {
     peers: Vec<Peer>,
+    /// Those that some of them are dialled through, before the first dial.
+    relays: Vec<RelayUse>,
     /// Of each, whether its publisher has to vouch for its key.
     must_vouch: Vec<bool>,
     /// All addresses lead to one node: the first that answers is enough.
     one_node: bool,
     dialled: HashMap<FaceId, usize>,
+    /// Those that are still to be dialled.
+    starts: Starts,
+    /// Asks the LAN, until somebody is up.
+    nearby: Option<Nearby>,
     /// Faces to peers that others told of, by key; the first address of one that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
     up: HashMap<FaceId, FaceAddress>,
     /// Whether anybody has ever been.
     was_up: bool,
     redial_at: Option<Duration>,
+    pause: Duration,
     /// What became of each peer, the last word counts.
     warnings: Vec<Option<String>>,
 }
@@ -46,10 +57,14 @@ pub(crate) struct FoundAt {
 }
 
 impl Dialler {
-    /// The peers of `from`, or else those of the ticket.
-    pub(crate) fn new(ticket: &Ticket, from: &[Peer]) -> Result<Self, FetchError> {
+    /// The peers of `from`, or else those of the ticket, through its relay and those of `relays` too.
+    pub(crate) fn new(
+        ticket: &Ticket,
+        from: &[Peer],
+        relays: &[Relay],
+    ) -> Result<Self, FetchError> {
         let one_node = from.is_empty();
-        let (of_ticket, unknown) = resolved(&ticket.addresses);
+        let (of_ticket, mut unknown) = resolved(&ticket.addresses);
         unknown.iter().for_each(|why| tracing::warn!(%why, "an address of the ticket"));
         let link = |address: &_| Peer::Link { address: *address, key: None };
         let mut peers = if one_node { of_ticket.iter().map(link).collect() } else { from.to_vec() };
@@ -62,6 +77,21 @@ impl Dialler {
                 *must_vouch = key.is_none();
             }
         }
+        let mut uses: Vec<RelayUse> = Vec::new();
+        let of_ticket = ticket.relay.clone().map(Relay::from);
+        for relay in of_ticket.iter().chain(relays).filter(|_| one_node) {
+            match reaching::to_dial(relay) {
+                Ok(relay) if uses.iter().any(|known| known.key == relay.key) => {}
+                Ok(relay) => uses.push(relay),
+                Err(why) => unknown.push(why),
+            }
+        }
+        // Whoever has a key of its own is asked for by that; else it is whom the publisher vouches for.
+        let publisher = Target::Publisher(ticket.publisher);
+        for relay in &uses {
+            peers.extend(reaching::through(relay, ticket.link_key, publisher));
+        }
+        must_vouch.resize(peers.len(), ticket.link_key.is_none());
         match unknown.into_iter().next() {
             Some(why) if peers.is_empty() => return Err(FetchError::NoSuchHost(why)),
             None if peers.is_empty() => return Err(FetchError::NoAddress),
@@ -70,47 +100,96 @@ impl Dialler {
         Ok(Self {
             warnings: vec![None; peers.len()],
             peers,
+            relays: uses,
             must_vouch,
             one_node,
             dialled: HashMap::new(),
+            starts: Starts::default(),
+            nearby: None,
             found: HashMap::new(),
             up: HashMap::new(),
             was_up: false,
             redial_at: None,
+            pause: REDIAL,
         })
     }
 
-    /// Dials everybody.
+    /// Dials everybody: the addresses of one node one shortly after the other, others at once.
     pub(crate) fn dial(&mut self, engine: &mut Engine) {
         self.redial_at = None;
-        for (i, peer) in self.peers.iter().enumerate() {
-            match engine.dial(peer, Persistency::Persistent) {
-                Ok(face) => drop(self.dialled.insert(face, i)),
-                Err(e) => self.warnings[i] = Some(e.to_string()),
+        for relay in self.relays.drain(..) {
+            if let Err(e) = engine.use_relay(relay) {
+                tracing::warn!(%e, "a relay");
             }
         }
-        if self.dialled.is_empty() {
-            self.redial_at = Some(engine.now() + REDIAL);
+        if self.one_node {
+            let at = |(i, peer): (usize, &Peer)| Some((i, peer.link_address()?));
+            let addresses = self.peers.iter().enumerate().filter_map(at);
+            self.starts = Starts::new(engine.now(), addresses);
+            // Relays are asked at once: that takes longer in any case.
+            let relayed = |i: &usize| matches!(self.peers[*i], Peer::Relayed { .. });
+            let relayed: Vec<usize> = (0..self.peers.len()).filter(relayed).collect();
+            relayed.into_iter().for_each(|i| self.dial_one(engine, i));
+            return self.dial_next(engine);
+        }
+        (0..self.peers.len()).for_each(|i| self.dial_one(engine, i));
+        self.rest_if_alone(engine.now());
+    }
+
+    /// Dials those whose turn has come.
+    pub(crate) fn dial_next(&mut self, engine: &mut Engine) {
+        self.dial_nearby(engine);
+        while let Some(i) = self.starts.next(engine.now()) {
+            self.dial_one(engine, i);
+        }
+        self.rest_if_alone(engine.now());
+    }
+
+    fn dial_one(&mut self, engine: &mut Engine, i: usize) {
+        match engine.dial(&self.peers[i], Persistency::Persistent) {
+            Ok(face) => drop(self.dialled.insert(face, i)),
+            Err(e) => {
+                self.warnings[i] = Some(e.to_string());
+                self.starts.failed();
+            }
         }
     }
 
-    /// Dials an address where the ticket's sharer says to be, as if the ticket named it.
-    pub(crate) fn dial_nearby(
-        &mut self,
-        engine: &mut Engine,
-        address: SocketAddr,
-        key: Option<[u8; 32]>,
-    ) {
-        let peer = Peer::Link { address, key };
-        if self.peers.iter().any(|known| known.link_address() == Some(address)) {
-            return;
+    /// Where nobody is left, everybody is dialled again after a pause.
+    fn rest_if_alone(&mut self, now: Duration) {
+        if self.dialled.is_empty() && self.starts.is_empty() {
+            self.redial_at = Some(now + self.pause);
+            self.pause = (self.pause * 2).min(LONGEST_REDIAL);
         }
-        if let Ok(face) = engine.dial(&peer, Persistency::Persistent) {
-            self.dialled.insert(face, self.peers.len());
-            self.redial_at = None;
-            self.peers.push(peer);
-            self.must_vouch.push(key.is_none());
-            self.warnings.push(None);
+    }
+
+    /// When [`Dialler::dial_next`] has somebody to dial.
+    pub(crate) fn poll_start(&self) -> Option<Duration> {
+        let nearby = self.nearby.as_ref().map(Nearby::poll_timeout);
+        self.starts.poll_timeout().into_iter().chain(nearby).min()
+    }
+
+    /// Finds the ticket's sharer on the LAN, too, while nobody is up.
+    pub(crate) fn ask_the_lan(&mut self, ticket: &Ticket, now: Duration) {
+        if self.one_node {
+            self.nearby = Nearby::new(ticket, now);
+        }
+    }
+
+    /// Dials where the sharer says on the LAN that it is, as if the ticket named that.
+    fn dial_nearby(&mut self, engine: &mut Engine) {
+        if !self.up.is_empty() {
+            self.nearby = None;
+        }
+        let Some(nearby) = &mut self.nearby else { return };
+        for peer in nearby.handle_timeout(engine.now()) {
+            if self.peers.iter().all(|known| known.link_address() != peer.link_address()) {
+                self.must_vouch.push(peer.link_key().is_none());
+                self.warnings.push(None);
+                self.peers.push(peer);
+                self.dial_one(engine, self.peers.len() - 1);
+                self.redial_at = None;
+            }
         }
     }
 
@@ -142,10 +221,7 @@ impl Dialler {
 
     /// Keys of those that are dialled because somebody named them.
     pub(crate) fn named_keys(&self) -> impl Iterator<Item = [u8; 32]> + '_ {
-        self.peers.iter().filter_map(|peer| match peer {
-            Peer::Link { key, .. } | Peer::Carried { key, .. } => *key,
-            _ => None,
-        })
+        self.peers.iter().filter_map(Peer::link_key)
     }
 
     /// A face came up: whether it should be asked. One that is not needed is closed.
@@ -161,15 +237,41 @@ impl Dialler {
                 engine.drop_face(face, "another address of the same peer answered first");
                 return false;
             }
-        } else if self.one_node && self.up.keys().any(|up| self.dialled.contains_key(up)) {
+        } else if let Some(up) = self.twin_of(face) {
+            let relayed = |at: &FaceAddress| matches!(at, FaceAddress::Relayed(_));
+            let worse = self.up.get(&up).is_some_and(relayed) && !relayed(peer);
+            let (given_up, why) = match worse {
+                true => (up, "the same node answers without a relay"),
+                false => (face, "another address of the same node answered first"),
+            };
             // The node has answered: nothing went wrong with this address.
-            self.dialled.remove(&face);
-            engine.drop_face(face, "another address of the same node answered first");
-            return false;
+            self.dialled.remove(&given_up);
+            engine.drop_face(given_up, why);
+            if !worse {
+                return false;
+            }
         }
-        self.was_up = true;
+        // As long as the way is by a relay a better one is looked for.
+        let relayed = matches!(peer, FaceAddress::Relayed(_));
+        if self.one_node && self.dialled.contains_key(&face) && !relayed {
+            self.starts.clear();
+        }
+        (self.was_up, self.pause) = (true, REDIAL);
         self.up.insert(face, peer.clone());
         true
+    }
+
+    /// A face that is up and leads to the node that this one leads to as well.
+    fn twin_of(&self, face: FaceId) -> Option<FaceId> {
+        let mut others = self.up.keys().filter(|up| **up != face);
+        let twin = others.find(|up| self.dialled.contains_key(up)).copied();
+        twin.filter(|_| self.one_node)
+    }
+
+    /// The link of a face goes on by another way: where it was reached so far.
+    pub(crate) fn moved(&mut self, face: FaceId, to: FaceAddress) -> Option<FaceAddress> {
+        let at = self.up.get_mut(&face)?;
+        Some(std::mem::replace(at, to))
     }
 
     /// A face came up that need not have been dialled: it is another answer to a dial that expects no
@@ -199,13 +301,12 @@ impl Dialler {
     /// forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {
         let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        self.found.contains_key(&face)
-            || matches!(peer, Some(Peer::Link { .. } | Peer::Carried { .. }))
+        self.found.contains_key(&face) || peer.is_some_and(Peer::is_link)
     }
 
     /// Whether somebody who was named is up, or may still come up.
     pub(crate) fn is_dialling(&self) -> bool {
-        !self.dialled.is_empty()
+        !(self.dialled.is_empty() && self.starts.is_empty())
     }
 
     /// Whether whoever answers on a face has to show that the publisher vouches for it.
@@ -220,7 +321,7 @@ impl Dialler {
 
     /// Whether anybody is to be reached over an encrypted link.
     pub(crate) fn has_links(&self) -> bool {
-        self.peers.iter().any(|peer| peer.link_address().is_some())
+        self.peers.iter().any(Peer::is_link)
     }
 
     /// Faces that are up and lead over an encrypted link.
@@ -237,12 +338,11 @@ impl Dialler {
     pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
         if let Some(i) = self.dialled.remove(&face) {
             self.warnings[i] = Some(why.to_owned());
+            self.starts.failed();
         }
         self.found.remove(&face);
         let was_up = self.up.remove(&face).is_some();
-        if self.dialled.is_empty() {
-            self.redial_at = Some(now + REDIAL);
-        }
+        self.rest_if_alone(now);
         was_up
     }
 

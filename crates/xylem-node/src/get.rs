@@ -141,9 +141,10 @@ fn signed(fetch: &Fetch, manifest: Manifest, ticket: &Ticket) -> Signed {
 
 /// A fetch that has dialled.
 pub(crate) fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
-    let GetOptions { ticket, from, give_up, limit_rate, ask_who_answers, .. } = options;
-    let fetch = Fetch::new(ticket, from, *give_up, *limit_rate, &options.links, *ask_who_answers);
-    fetch.map(|fetch| if options.lan { fetch.asking_the_lan(ticket) } else { fetch })
+    let GetOptions { ticket, from, relays, give_up, limit_rate, links, .. } = options;
+    let asks = options.ask_who_answers;
+    let fetch = Fetch::through(ticket, from, relays, *give_up, *limit_rate, links, asks)?;
+    Ok(if options.lan { fetch.asking_the_lan(ticket) } else { fetch })
 }
 
 /// Where the result would go, if something is there that it may not touch.

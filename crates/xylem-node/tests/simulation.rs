@@ -69,6 +69,7 @@ impl Node {
                     }
                 }
                 LinkEvent::Closed { reason, .. } => panic!("the link ended: {reason}"),
+                LinkEvent::Observed { .. } | LinkEvent::Moved { .. } => {}
                 other => panic!("{other:?}, and nobody asked for a stream"),
             }
         }

@@ -6,7 +6,6 @@ use crate::exit::{Exit, Failure};
 use crate::get::ended;
 use crate::settings;
 use crate::shaping::ShapeArgs;
-use crate::values::parse_ticket;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::time::Duration;
@@ -129,7 +128,7 @@ impl FindArgs {
         Ok(!self.no_lan && found(common)?.lan)
     }
 
-    /// The ticket that `text` is, or that the DHT leads to.
+    /// The ticket that the DHT leads to; `None` where `text` is nothing that it is asked for.
     pub(crate) fn ticket(
         &self,
         text: &str,
@@ -137,8 +136,8 @@ impl FindArgs {
         (give_up, shape): (Duration, &ShapeArgs),
         stop: &Stop,
         common: &Common,
-    ) -> Result<Ticket, Failure> {
-        let Some(wanted) = wanted(text) else { return parse_ticket(text) };
+    ) -> Result<Option<Ticket>, Failure> {
+        let Some(wanted) = wanted(text) else { return Ok(None) };
         let usage = |why: &str| Failure::new(Exit::Usage, format!("{text}: {why}"));
         let wanted = wanted.map_err(|why| usage(&why))?;
         if only_from {
@@ -153,7 +152,7 @@ impl FindArgs {
             give_up,
             store: common.store()?,
         };
-        find_public(&options, stop).map_err(|error| ended(error, stop))
+        find_public(&options, stop).map(Some).map_err(|error| ended(error, stop))
     }
 }
 

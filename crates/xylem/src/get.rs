@@ -1,6 +1,7 @@
 //! `xylem get TICKET`: fetch, verified piece by piece.
 
 use crate::cli::Common;
+use crate::code;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::FindArgs;
 use crate::output::text::{bytes, count, duration, rate};
@@ -11,6 +12,7 @@ use crate::share::resolve;
 use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
 use crate::trusting::TrustArgs;
+pub(crate) use crate::values::peers;
 use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds};
 use clap::Args;
 use serde::Serialize;
@@ -34,6 +36,7 @@ use xylem_object::Ticket;
 #[command(after_help = concat!(
     "Examples:
   xylem get xylem:...                          into this directory, under its own name
+  xylem get 7-alpha-cobra-violin --from 192.0.2.7:7348   what `share --code` shows there
   xylem get @ticket.txt -o films/              a ticket from a file, into that directory
   xylem get b3:ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f   what hashes to this, from
                                                whoever shares it with everybody (share --public)
@@ -59,13 +62,15 @@ use xylem_object::Ticket;
     exit_help!()
 ))]
 pub(crate) struct GetArgs {
-    /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; @FILE or - for one in
-    /// a file or on standard input; an NDN name (/alice/film); or what somebody shares with everybody
+    /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; or the code that
+    /// `xylem share --code` shows (7-alpha-cobra-violin), as it was said; @FILE or - for one in a file
+    /// or on standard input; an NDN name (/alice/film); or what somebody shares with everybody
     /// (`xylem share --public`): b3:HASH, the hash that `xylem sum` prints, or @PUBLISHER/NAME
     ///
     /// Whoever has a ticket can fetch, and other users of this machine may see a command's
-    /// arguments: they do not see what @FILE or - stand for.
-    #[arg(value_name = "TICKET|NAME", required = true, num_args = 1..)]
+    /// arguments: they do not see what @FILE or - stand for. A code is good for one fetch within ten
+    /// minutes, and over when this has begun.
+    #[arg(value_name = "TICKET|CODE|NAME", required = true, num_args = 1..)]
     ticket: Vec<String>,
 
     /// Where the result goes: a file; a directory that exists or ends in / (made if it is missing),
@@ -264,7 +269,10 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     common.store()?;
     let from = peers(&args.from)?;
     let how = (args.timeout, &args.shape);
-    let ticket = args.find.ticket(&ticket, !from.is_empty(), how, &stop, common)?;
+    let (ticket, from) = match args.find.ticket(&ticket, !from.is_empty(), how, &stop, common)? {
+        Some(ticket) => (ticket, from),
+        None => code::or_ticket(&ticket, from, args.timeout, &stop, out)?,
+    };
     by_ticket(ticket, from, &args, output, &stop, common, out)
 }
 
@@ -445,25 +453,6 @@ fn output(path: Option<PathBuf>) -> Output {
     }
     let ends_in_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
     if ends_in_slash || path.is_dir() { Output::Into(path) } else { Output::At(path) }
-}
-
-/// Looks up the peers of `--from`; one that is not found is left out while others are.
-pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
-    let mut found = Vec::new();
-    let mut last_error = None;
-    for peer in from {
-        match xylem_node::resolve(peer) {
-            Ok(peers) => found.extend(peers),
-            Err(error) => last_error = Some(error),
-        }
-    }
-    match last_error {
-        Some(why) if found.is_empty() => Err(Failure::new(
-            Exit::Unreachable,
-            format!("{why}; check the name or give an address"),
-        )),
-        _ => Ok(found),
-    }
 }
 
 fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! `xylem inbox`: what came, from whom, and what to do with it.
 
 use crate::cli::Common;
+use crate::code::{looks_like_code, read, redeem};
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::{AcceptArgs, accept, peers};
 use crate::output::Out;
@@ -16,8 +17,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use xylem_library::{LibraryEvent, Stop, mail};
-use xylem_node::mail::{Inbox, MailEvent, Message, MessageContent, Reach, listen};
-use xylem_node::{Event, LINK_PORT, PeerUri};
+use xylem_node::code::Over;
+use xylem_node::mail::{
+    Inbox, MailEvent, Message, MessageContent, Person, Reach, listen, show_card,
+};
+use xylem_node::{Event, LINK_PORT, PeerUri, Relay};
 
 /// How long the sender may take to hear that its file has been fetched.
 const TELL: Reach = Reach::within(Duration::from_secs(3));
@@ -31,6 +35,7 @@ const TELL: Reach = Reach::within(Duration::from_secs(3));
 #[command(args_conflicts_with_subcommands = true, after_help = concat!(
     "Examples:
   xylem inbox card                      prints what others need to send to you
+  xylem inbox card --code               the same by a code of three words
   xylem inbox --listen 7348             waits for mail until Ctrl-C
   xylem inbox                           what came
   xylem inbox accept 3                  fetches what message 3 names; prints what it says
@@ -48,6 +53,11 @@ pub(crate) struct InboxArgs {
     /// Wait for mail there until Ctrl-C: HOST:PORT, PORT, or an address; can be repeated
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     listen: Vec<ListenAt>,
+
+    /// With --listen: show your card by a code, a number and three words, that a person can say to
+    /// another: `xylem send FILE CODE` sends to you. It is good once, for ten minutes
+    #[arg(long, requires = "listen")]
+    code: bool,
 
     #[command(flatten)]
     relay: RelayArgs,
@@ -78,6 +88,10 @@ enum InboxCommand {
         /// [default: this machine's, port 7348]
         #[arg(long, value_name = "ADDR", value_delimiter = ',')]
         at: Vec<ListenAt>,
+        /// Show a code for it instead, a number and three words, that a person can say to another, and
+        /// wait until it was used or its ten minutes are over
+        #[arg(long)]
+        code: bool,
     },
     /// Fetch what a message names, or print its note
     Accept(AcceptArgs),
@@ -91,9 +105,12 @@ enum InboxCommand {
     Trust {
         /// The name
         name: String,
-        /// Their card, or a message's number
-        #[arg(value_name = "CARD|NUMBER")]
+        /// Their card, the code that they show for it, or a message's number
+        #[arg(value_name = "CARD|CODE|NUMBER")]
         card: String,
+        /// Where a code is shown: [KEY@]HOST:PORT; can be repeated
+        #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+        from: Vec<PeerUri>,
     },
     /// Take a name away
     Forget {
@@ -112,7 +129,11 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         out.ends_with(&stop);
         let at = resolve(&args.listen)?;
         let (open, relays) = (args.answer.accept_open, args.relay.relays(common)?);
-        let listened = listen(&store, &at, &relays, open, &stop, &mut |event| out.event(event));
+        let mut tell = |event| out.event(event);
+        let listened = match args.code {
+            true => show_card(&store, &at, &relays, (open, true), &stop, &mut tell).map(drop),
+            false => listen(&store, &at, &relays, open, &stop, &mut tell),
+        };
         out.take_broken()?;
         listened?;
         return Ok(Exit::Done);
@@ -136,7 +157,10 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             return list(&inbox, &store, out);
         }
         Some(InboxCommand::List) => return list(&inbox, &store, out),
-        Some(InboxCommand::Card { at }) => {
+        Some(InboxCommand::Card { at, code: true }) => {
+            return card_by_code(&store, &resolve(&at)?, &args.relay.relays(common)?, out);
+        }
+        Some(InboxCommand::Card { at, code: false }) => {
             let mut at = resolve(&at)?;
             if at.is_empty() {
                 at.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, LINK_PORT)));
@@ -152,7 +176,13 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         Some(InboxCommand::Drop { numbers }) => {
             numbers.into_iter().try_for_each(|number| inbox.discard(number))?;
         }
-        Some(InboxCommand::Trust { name, card }) => {
+        Some(InboxCommand::Trust { name, card, from }) if looks_like_code(&card) => {
+            let stop = stop::on_signals()?;
+            let told = redeem(&card, peers(&from)?, args.timeout, &stop, out)?;
+            let card = read(&told, "that code stands for a ticket: give it to `xylem get CODE`")?;
+            inbox.trust(&name, &Person::Card(Box::new(card)))?;
+        }
+        Some(InboxCommand::Trust { name, card, .. }) => {
             let bad = |e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string());
             inbox.trust(&name, &card.parse().map_err(bad)?)?;
         }
@@ -168,6 +198,24 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         }
     }
     Ok(Exit::Done)
+}
+
+/// Shows the card by a code until that has ended.
+fn card_by_code(
+    store: &Path,
+    at: &[SocketAddr],
+    relays: &[Relay],
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let shown = show_card(store, at, relays, (false, false), &stop, &mut |event| out.event(event));
+    out.take_broken()?;
+    match shown? {
+        Some(Over::Used) => Ok(Exit::Done),
+        Some(over) => Err(Failure::new(Exit::Unreachable, format!("nobody has the card: {over}"))),
+        None => Err(Failure::new(Exit::Interrupted, "stopped before anybody had the card")),
+    }
 }
 
 fn list(inbox: &Inbox, store: &Path, out: &mut Out) -> Result<Exit, Failure> {

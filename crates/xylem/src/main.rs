@@ -9,6 +9,7 @@
 
 mod bench;
 mod cli;
+mod code;
 mod ctl;
 mod exit;
 mod extras;

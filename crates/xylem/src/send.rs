@@ -1,6 +1,7 @@
 //! `xylem send PATH|TICKET PEER`: hand something to one peer, end-to-end encrypted.
 
 use crate::cli::Common;
+use crate::code::{looks_like_code, read, redeem};
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
 use crate::output::Out;
@@ -13,11 +14,13 @@ use crate::values::{LinkAt, ListenAt, is_ticket, parse_name, parse_seconds, pars
 use clap::Args;
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use xylem_library::Selection;
-use xylem_node::mail::{Mail, Reach, SendOptions, send};
-use xylem_node::{AnnounceOptions, PeerUri, Prove, ShareOptions};
+use xylem_library::{Selection, Stop};
+use xylem_mail::Card;
+use xylem_node::mail::{Mail, Reach, Recipient, SendOptions, send};
+use xylem_node::{AnnounceOptions, Peer, PeerUri, Prove, ShareOptions};
 use xylem_object::ticket::Address;
 
 /// Longest note that is looked at; a message holds a little less.
@@ -37,6 +40,7 @@ const MAX_NOTE: u64 = 1 << 16;
 #[command(after_help = concat!(
     "Examples:
   xylem send film.mkv xylem-peer:...        to whoever printed that card with `xylem inbox card`
+  xylem send film.mkv 7-alpha-cobra-violin --at 192.0.2.7:7348   to whoever shows that code there
   xylem inbox trust ann xylem-peer:...      a name for it, from now on
   xylem send photos/ ann                    shares photos/ until ann has fetched it
   xylem send xylem:... ann                  only the ticket: somebody else serves it
@@ -53,7 +57,8 @@ pub(crate) struct SendArgs {
     #[arg(value_name = "PATH|TICKET")]
     what: PathBuf,
 
-    /// A name given with `xylem inbox trust`, or a card (xylem-peer:...)
+    /// A name given with `xylem inbox trust`, a card (xylem-peer:...), or the code that `xylem inbox
+    /// card --code` shows (7-alpha-cobra-violin)
     #[arg(value_name = "PEER")]
     peer: String,
 
@@ -138,24 +143,29 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             links: args.shape.links(),
             accept_open: args.answer.accept_open,
             beside: AnnounceOptions::default(),
+            code: false,
             store: store.clone(),
         }))
+    };
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let at = resolve(&args.at)?;
+    let to = if looks_like_code(&args.peer) {
+        Recipient::Card(Box::new(card(&args.peer, &at, args.timeout, &stop, out)?))
+    } else {
+        let bad = |e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string());
+        args.peer.parse().map_err(bad)?
     };
     let served = matches!(mail, Mail::Path(_));
     let options = SendOptions {
         mail,
-        to: args
-            .peer
-            .parse()
-            .map_err(|e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string()))?,
-        at: resolve(&args.at)?,
+        to,
+        at,
         via: args.via.map(|via| peers(&[via])).transpose()?.unwrap_or_default(),
         relays,
         reach: Reach { give_up: args.timeout, ask_who_answers: args.ask.ask_who_answers },
         store,
     };
-    let stop = stop::on_signals()?;
-    out.ends_with(&stop);
     let sent = send(&options, &stop, &mut |event| out.event(event));
     out.take_broken()?;
     let sent = sent?;
@@ -168,6 +178,19 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
         out.note("Done: the peer has all of it.");
     }
     Ok(Exit::Done)
+}
+
+/// The card that a code stands for.
+fn card(
+    text: &str,
+    at: &[SocketAddr],
+    give_up: Duration,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<Card, Failure> {
+    let from = at.iter().map(|address| Peer::Link { address: *address, key: None }).collect();
+    let told = redeem(text, from, give_up, stop, out)?;
+    read(&told, "that code stands for a ticket: give it to `xylem get CODE`")
 }
 
 fn note(path: &std::path::Path) -> Result<String, Failure> {

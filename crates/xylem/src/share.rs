@@ -41,6 +41,7 @@ use xylem_object::ticket::Address;
 #[command(after_help = concat!(
     "Examples:
   xylem share film.mkv                      the ticket names this machine's addresses
+  xylem share film.mkv --code               and a code of three words to say aloud
   xylem share a.iso b.iso photos/           several at once, a ticket for each
   xylem share photos/ --as /alice/photos    under a name of your own
   xylem share film.mkv --listen 7000        on a port of your own, all interfaces
@@ -153,6 +154,12 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
+    /// Also show a code for the one PATH, a number and three words, that a person can say to another:
+    /// `xylem get CODE` fetches it. It is good for one fetch within ten minutes; three wrong guesses
+    /// end it, and the share goes on by its ticket
+    #[arg(long, conflicts_with = "follow")]
+    code: bool,
+
     /// Show the ticket as a QR code [default: where the terminal has room for it]
     #[arg(long)]
     qr: bool,
@@ -212,6 +219,11 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         let what = "--as names one PATH; share the others in a run of their own";
         return Err(Failure::new(Exit::Usage, what));
     }
+    if args.code && args.paths.len() > 1 {
+        let what =
+            "a code stands for one PATH; share the directory, or the others in a run of their own";
+        return Err(Failure::new(Exit::Usage, what));
+    }
     let selection = selection(&args)?;
     if let Some(key) = &args.key {
         require_outside(key, &args.paths)?;
@@ -240,6 +252,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         links: args.shape.links(),
         accept_open: args.answer.accept_open,
         beside: args.beside.options(common)?,
+        code: args.code,
         store: common.store()?,
     };
     if args.qr {
@@ -302,6 +315,7 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
     let asked = [
         (args.foreground, "--foreground"),
         (args.follow, "--follow"),
+        (args.code, "--code"),
         (!args.exclude.is_empty(), "--exclude"),
         (!args.ignore_file.is_empty(), "--ignore-file"),
         (args.no_exclude, "--no-exclude"),

@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 use xylem_library::reachable::HostPort;
+use xylem_node::code::looks_like_code;
 use xylem_node::{Carrier, Peer, PeerUri, look_up_place};
 use xylem_object::ticket::MAX_TEXT;
 use xylem_object::{Ticket, TicketError};
@@ -84,8 +85,33 @@ fn cannot_listen(why: String) -> Failure {
     Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
 }
 
+/// Looks up the peers of `--from`; one that is not found is left out while others are.
+pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
+    let mut found = Vec::new();
+    let mut last_error = None;
+    for peer in from {
+        match xylem_node::resolve(peer) {
+            Ok(peers) => found.extend(peers),
+            Err(error) => last_error = Some(error),
+        }
+    }
+    match last_error {
+        Some(why) if found.is_empty() => Err(Failure::new(
+            Exit::Unreachable,
+            format!("{why}; check the name or give an address"),
+        )),
+        _ => Ok(found),
+    }
+}
+
 /// A ticket from what was pasted; from a file, `@FILE`; or from standard input, `-`.
 pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Failure> {
+    let text = read_text(text)?;
+    text.parse().map_err(|e: TicketError| Failure::new(Exit::Usage, e.to_string()))
+}
+
+/// What was pasted; or what is in a file, `@FILE`; or on standard input, `-`: a ticket or a code.
+pub(crate) fn read_text(text: &str) -> Result<Cow<'_, str>, Failure> {
     let from = match text.trim().strip_prefix('@') {
         Some(path) => Some((File::open(path).map(|file| Box::new(file) as Box<dyn Read>), path)),
         None if text == "-" => Some((Ok(Box::new(stdin()) as Box<dyn Read>), "standard input")),
@@ -99,8 +125,7 @@ pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Failure> {
         read.map(|_| String::from_utf8_lossy(&text).into_owned())
             .map_err(|e| Failure::new(Exit::Usage, wrong(e)))
     });
-    let text = read.transpose()?.map_or(Cow::Borrowed(text), Cow::Owned);
-    text.parse().map_err(|e: TicketError| Failure::new(Exit::Usage, e.to_string()))
+    Ok(read.transpose()?.map_or(Cow::Borrowed(text), Cow::Owned))
 }
 
 /// Whether this is meant to be a ticket, and not a path, a name or an address. Standard input is not, as
@@ -114,6 +139,8 @@ pub(crate) fn is_ticket(text: &str) -> bool {
 /// A ticket that was pasted without quotes and came apart at its blanks; one word is what it is.
 pub(crate) fn joined(words: &[String]) -> Result<String, Failure> {
     match words {
+        // A code that was said has blanks for hyphens.
+        words if looks_like_code(&words.join("-")) => Ok(words.join("-")),
         [first, _, ..] if !is_ticket(first) => {
             Err(Failure::new(Exit::Usage, "give one ticket or name"))
         }

@@ -227,10 +227,10 @@ fn opens(datagram: &[u8], known: u8, of: &[u8; 32]) -> bool {
         *hasher.finalize().as_bytes()
     };
     let mut stream = vec![0; sealed.len()];
-    let key = derived("xylem-link v4 handshake envelope stream");
+    let key = derived("xylem-link v5 handshake envelope stream");
     Hasher::new_keyed(&key).update(tag).finalize_xof().fill(&mut stream);
     let body: Vec<u8> = sealed.iter().zip(&stream).map(|(byte, mask)| byte ^ mask).collect();
-    let mut hasher = Hasher::new_keyed(&derived("xylem-link v4 handshake envelope tag"));
+    let mut hasher = Hasher::new_keyed(&derived("xylem-link v5 handshake envelope tag"));
     hasher.update(id).update(&body);
     hasher.finalize().as_bytes()[..16] == *tag
 }

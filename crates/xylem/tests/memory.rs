@@ -131,7 +131,7 @@ struct Derive {
 
 impl Derive {
     fn new() -> Self {
-        let context = |label| hash_derive_key_context(&format!("xylem-link v4 {label}"));
+        let context = |label| hash_derive_key_context(&format!("xylem-link v5 {label}"));
         Self { id: context("connection id"), next: context("next epoch"), key: context("aead key") }
     }
 

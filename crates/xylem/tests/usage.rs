@@ -43,7 +43,7 @@ fn wrong_usage_is_one_line_and_2() {
         (&[][..], "share, shares, unshare, service, get, ticket, send"),
         (&["frobnicate"], "'frobnicate'"),
         (&["shre", "x"], "'share'"),
-        (&["get"], "<TICKET|NAME>...; see `xylem get --help`"),
+        (&["get"], "<TICKET|CODE|NAME>...; see `xylem get --help`"),
         (&["get", "/a/name"], "--publisher, --key or --trust"),
         (&["get", "/a", "--insecure", "--key", "hmac:x"], "cannot be used with"),
         (&["get", "xylem:a", "--insecure"], "are for names"),

@@ -1,4 +1,4 @@
-//! What docs/spec/vectors/link-v4.json is held against: pieces of the link with nothing drawn in them.
+//! What docs/spec/vectors/link-v5.json is held against: pieces of the link with nothing drawn in them.
 
 use core::net::SocketAddr;
 use core::time::Duration;

@@ -15,8 +15,15 @@ pub const MAX_KNOCKS: usize = 64;
 /// See the module's documentation.
 pub(super) struct Envelopes {
     key: EnvelopeKey,
-    knocks: Vec<([u8; 32], EnvelopeKey)>,
+    knocks: Vec<Knock>,
     open: EnvelopeKey,
+}
+
+struct Knock {
+    value: [u8; 32],
+    envelope: EnvelopeKey,
+    /// Handshakes under way go on where it is answered no more.
+    answered: bool,
 }
 
 impl Envelopes {
@@ -28,13 +35,15 @@ impl Envelopes {
 
     /// Answers one more; false if there are too many.
     pub(super) fn add_knock(&mut self, knock: &[u8; 32]) -> bool {
-        if self.knocks.iter().any(|(known, _)| known == knock) {
+        if let Some(known) = self.knocks.iter_mut().find(|known| known.value == *knock) {
+            known.answered = true;
             return true;
         }
         if self.knocks.len() >= MAX_KNOCKS {
             return false;
         }
-        self.knocks.push((*knock, EnvelopeKey::of_knock(knock)));
+        let envelope = EnvelopeKey::of_knock(knock);
+        self.knocks.push(Knock { value: *knock, envelope, answered: true });
         true
     }
 
@@ -43,7 +52,7 @@ impl Envelopes {
         match by {
             DialedBy::Key => &self.key,
             // None is ever taken out.
-            DialedBy::Knock(number) => &self.knocks[number].1,
+            DialedBy::Knock(number) => &self.knocks[number].envelope,
             DialedBy::Address => &self.open,
         }
     }
@@ -51,7 +60,8 @@ impl Envelopes {
     /// Those that are answered, the open one if `open`.
     pub(super) fn all(&self, open: bool) -> impl Iterator<Item = (DialedBy, &EnvelopeKey)> {
         let knocks = self.knocks.iter().enumerate();
-        let knocks = knocks.map(|(number, (_, key))| (DialedBy::Knock(number), key));
+        let knocks = knocks.filter(|(_, knock)| knock.answered);
+        let knocks = knocks.map(|(number, knock)| (DialedBy::Knock(number), &knock.envelope));
         let open = open.then_some((DialedBy::Address, &self.open));
         core::iter::once((DialedBy::Key, &self.key)).chain(knocks).chain(open)
     }
@@ -74,5 +84,10 @@ impl Endpoint {
     /// [`crate::Config::accept_open`] is on or not. At most [`MAX_KNOCKS`] are known; false past that.
     pub fn answer_knock(&mut self, knock: &[u8; 32]) -> bool {
         self.envelopes.add_knock(knock)
+    }
+    /// Answers it no more; it goes on counting as one of [`MAX_KNOCKS`].
+    pub fn forget_knock(&mut self, knock: &[u8; 32]) {
+        let known = self.envelopes.knocks.iter_mut().find(|known| known.value == *knock);
+        known.into_iter().for_each(|known| known.answered = false);
     }
 }

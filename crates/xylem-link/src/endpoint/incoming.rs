@@ -235,6 +235,7 @@ impl Endpoint {
     pub(super) fn establish(&mut self, now: Duration, new: NewLink, dial: Option<LinkId>) {
         let (id, peer, remote) = (new.id, new.peer, new.remote);
         let mut link = Link::new(&self.config, now, new);
+        link.set_ways(self.ways);
         if self.answers_strangers() {
             link.tell_resets(self.resetter.key());
         }

@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use super::{Ack, Fragment, Frame, FrameError, MAX_PACKET, wire};
+use super::{ADDRESS_LEN, Ack, Candidates, Fragment, Frame, FrameError, MAX_PACKET, wire};
 
 /// The frames of an opened datagram, in order. Ends after the first error.
 #[derive(Clone, Debug)]
@@ -152,6 +152,9 @@ impl<'a> Fields<'a> {
                 Frame::Rekey { round, answer: stage == 1, key: self.array()? }
             }
             wire::RESET_TOKEN => Frame::ResetToken { epoch: self.u64()?, token: *self.array()? },
+            wire::OBSERVED => Frame::Observed(self.array()?),
+            wire::CANDIDATES => self.candidates()?,
+            wire::CANDIDATES_ACK => Frame::CandidatesAck(self.u32()?),
             _ => return Err(Fault::UnknownType),
         })
     }
@@ -165,6 +168,12 @@ impl<'a> Fields<'a> {
         }
         let piece = self.bytes(len)?;
         Ok(Frame::Fragment(Fragment { message, offset, total, piece }))
+    }
+
+    fn candidates(&mut self) -> Result<Frame<'a>, Fault> {
+        let (number, flags, count) = (self.u32()?, self.u8()?, usize::from(self.u8()?));
+        let (addresses, _) = self.bytes(count.saturating_mul(ADDRESS_LEN))?.as_chunks();
+        Candidates::new(number, flags, addresses).map(Frame::Candidates).ok_or(Fault::Length)
     }
 
     #[inline(always)]

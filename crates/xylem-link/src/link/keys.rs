@@ -100,6 +100,7 @@ impl Link {
     pub(super) fn write_epoch_ack(&mut self, number: u64, out: &mut Vec<u8>) {
         Frame::EpochAck(number).write(out);
         self.token_owed |= number == self.opener.epoch();
+        self.owed.observed = true;
     }
 
     pub(super) fn write_keys(&mut self, now: Duration, out: &mut Vec<u8>) {

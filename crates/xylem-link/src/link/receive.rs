@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use constant_time_eq::constant_time_eq_n;
 
-use super::{Link, MAX_ANSWERS};
+use super::{Link, MAX_ANSWERS, QUICK_PINGS};
 use crate::aead::TAG_LEN;
 use crate::event::{CloseReason, LinkEvent};
 use crate::frame::{Frame, Frames};
@@ -52,9 +52,11 @@ impl Link {
         }
         // The peer can only have sealed this if it has our last handshake message.
         self.finish = None;
-        if from != self.remote {
+        let elsewhere = (from != self.remote).then_some(from);
+        if elsewhere.is_some() {
             self.on_other_address(now, (from, datagram.len(), opened.newest));
         }
+        let challenged = self.owed.responses.len();
         let datagram = &*used.insert(datagram.freeze());
         let mut asks = false;
         for frame in Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]) {
@@ -73,6 +75,11 @@ impl Link {
             }
         }
         self.on_stream_datagram(now, opened.number, (asks, marked));
+        if let Some(from) = elsewhere
+            && let Some(token) = self.owed.responses.get(challenged)
+        {
+            self.on_challenge_from(now, from, *token);
+        }
         core::mem::take(&mut self.routes_changed)
     }
 
@@ -106,7 +113,7 @@ impl Link {
             Frame::Ping(token) => push_bounded(&mut self.owed.pongs, token),
             Frame::Pong(token) => {
                 if let Some((_, sent)) = self.ping.filter(|(expected, _)| *expected == token) {
-                    self.ping = None;
+                    (self.ping, self.quick_pings) = (None, 0);
                     self.ecn.on_pong(token);
                     self.measured(now.saturating_sub(sent));
                 }
@@ -149,12 +156,16 @@ impl Link {
             Frame::ResetToken { epoch, token } => {
                 self.on_reset_token(epoch, &token).map_err(|_| Misbehaved)?;
             }
+            Frame::Observed(_) | Frame::Candidates(_) | Frame::CandidatesAck(_) => {
+                self.on_reach_frame(now, frame, events);
+            }
         }
         Ok(())
     }
 
     fn deliver(&mut self, packet: Bytes, marked: bool, events: &mut VecDeque<LinkEvent>) {
         self.stats.packets_received += 1;
+        self.quick_pings = QUICK_PINGS;
         events.push_back(LinkEvent::Packet { link: self.id, packet, marked });
     }
 

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use super::receive::Misbehaved;
-use super::{Link, MAX_WAIT};
+use super::{Link, MAX_WAIT, QUICK_PINGS};
 use crate::event::{LinkEvent, Transmit};
 use crate::frame::Ack;
 use crate::stream::{Laid, Layout, StreamError, Streams};
@@ -48,6 +48,7 @@ impl Link {
     ) {
         let Some(streams) = &mut self.streams else { return };
         if asks {
+            self.quick_pings = QUICK_PINGS;
             streams.on_datagram(now, number, self.opener.window());
         }
         if marked {
@@ -108,6 +109,9 @@ impl Link {
         let Laid { mut segment, padding, is_ack } =
             streams.fill(now, layout, self.opener.window(), buf)?;
         self.stats.padding_sent += padding as u64;
+        if !is_ack {
+            self.quick_pings = QUICK_PINGS;
+        }
         if is_ack && self.shaper.is_none() {
             segment = self.padded(segment);
             buf.resize(segment, 0);

@@ -32,6 +32,7 @@ impl Link {
         }
         self.transmit_finish(now, buf)
             .or_else(|| self.transmit_challenge(now, buf))
+            .or_else(|| self.transmit_elsewhere(now, buf))
             .or_else(|| self.transmit_owed(now, buf))
             .or_else(|| self.transmit_probe(now, buf))
             .or_else(|| self.transmit_data(now, buf))
@@ -90,12 +91,15 @@ impl Link {
             Frame::Epoch { number, commitment }.write(out);
         }
         self.write_keys(now, out);
+        self.owed.observed |= !self.owed.pongs.is_empty();
+        self.write_candidates(now, out);
         self.owed.pongs.drain(..).for_each(|token| Frame::Pong(token).write(out));
         self.owed.responses.drain(..).for_each(|token| Frame::PathResponse(token).write(out));
         self.owed.probe_acks.drain(..).for_each(|size| Frame::ProbeAck(size).write(out));
         if core::mem::take(&mut self.owed.ping) {
             let token = self.rng.u64();
             self.ping = Some((token, now));
+            self.quick_pings = self.quick_pings.saturating_sub(1);
             self.ecn.on_ping(token);
             Frame::Ping(token).write(out);
         }

@@ -404,7 +404,7 @@ impl World {
                 let (first, body) = self.newest(INITIAL)?;
                 let id = *body[58..].first_chunk()?;
                 self.retries += 1;
-                let body = [&[4, RETRY][..], &[self.retries; 24]].concat();
+                let body = [&[5, RETRY][..], &[self.retries; 24]].concat();
                 let bytes = self.ticket.seal(id, &body, 100);
                 self.give(first.to, first.from, &bytes);
             }

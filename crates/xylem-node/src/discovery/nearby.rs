@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use xylem_discovery::Lan;
 use xylem_library::keys;
-use xylem_library::peers::usable;
+use xylem_library::reachable::may_be_dialled;
+use xylem_library::reachable::Peer;
 use xylem_object::Ticket;
 use xylem_object::ticket::Address;
 use xylem_reach::names::LanTag;
@@ -23,6 +24,8 @@ const MAX_DIALLED: usize = 16;
 
 /// See the module's documentation.
 pub(crate) struct Nearby {
+    /// The ticket's, where it has one.
+    key: Option<[u8; 32]>,
     tags: [LanTag; 3],
     lan: Option<Lan>,
     next: Duration,
@@ -41,7 +44,7 @@ impl Nearby {
         }
         let seconds = wall_clock().seconds();
         let tags = LanTag::around(&ticket.root, &ticket.publisher, seconds);
-        Some(Self { tags, lan: None, next: now + PATIENCE, dialled: Vec::new() })
+        Some(Self { key: ticket.link_key, tags, lan: None, next: now + PATIENCE, dialled: Vec::new() })
     }
 
     /// When [`Nearby::handle_timeout`] has something to do.
@@ -49,8 +52,8 @@ impl Nearby {
         self.next
     }
 
-    /// Asks when it is time to; an address that is to be dialled as if the ticket named it.
-    pub(crate) fn handle_timeout(&mut self, now: Duration) -> Vec<SocketAddr> {
+    /// Asks when it is time to; those who are to be dialled as if the ticket named them.
+    pub(crate) fn handle_timeout(&mut self, now: Duration) -> Vec<Peer> {
         if now < self.next {
             return Vec::new();
         }
@@ -65,10 +68,10 @@ impl Nearby {
         while let Some(found) = self.lan.as_mut().and_then(Lan::poll) {
             for address in found.addresses {
                 // A stranger's answer would have us send elsewhere.
-                let wanted = on_link(address.ip()) && usable(&address, false);
+                let wanted = on_link(address.ip()) && may_be_dialled(&address, false);
                 if wanted && self.dialled.len() < MAX_DIALLED && !self.dialled.contains(&address) {
                     self.dialled.push(address);
-                    fresh.push(address);
+                    fresh.push(Peer::Link { address, key: self.key });
                 }
             }
         }

@@ -13,7 +13,7 @@ use xylem_discovery::{Dht, DhtEvent, Question};
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_hash::Hash;
-use xylem_library::peers::usable;
+use xylem_library::reachable::may_be_dialled;
 use xylem_library::reachable::Peer;
 use xylem_library::{Stop, keys};
 use xylem_link::{Endpoint, StaticKey};
@@ -144,7 +144,7 @@ impl Search<'_> {
             DhtEvent::Peers(_, peers) => {
                 for address in peers.into_iter().map(SocketAddr::from) {
                     let room = self.known.len() < MAX_DIALLED;
-                    if room && usable(&address, self.near) && self.known.insert(address) {
+                    if room && may_be_dialled(&address, self.near) && self.known.insert(address) {
                         self.waiting.push_back(address);
                     }
                 }

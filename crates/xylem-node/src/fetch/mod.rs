@@ -21,7 +21,6 @@ use xylem_packet::{InterestBuilder, Name};
 use xylem_transfer::{Spec, Transfer, TransferEvent};
 
 use crate::dial::Dialler;
-use crate::discovery::Nearby;
 use crate::event::Event;
 use crate::peers::{Offer, Swarm};
 use crate::summary::PeerBytes;
@@ -30,7 +29,7 @@ use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::follow::Watch;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::{Peer, Relay};
 use xylem_library::{Error, Stop};
 
 /// How often progress is reported, and links are asked for their datagrams' size.
@@ -98,6 +97,19 @@ impl Fetch {
         links: &LinkOptions,
         ask_who_answers: bool,
     ) -> Result<Self, FetchError> {
+        Self::through(ticket, from, &[], give_up, limit_rate, links, ask_who_answers)
+    }
+
+    /// The same, through these relays too.
+    pub(crate) fn through(
+        ticket: &Ticket,
+        from: &[Peer],
+        relays: &[Relay],
+        give_up: Duration,
+        limit_rate: Option<u64>,
+        links: &LinkOptions,
+        ask_who_answers: bool,
+    ) -> Result<Self, FetchError> {
         // Nobody needs to know who fetches: a key for this run alone.
         tracing::info!(root = %ticket.root, "fetching");
         let link_key = StaticKey::from_bytes(keys::random()?);
@@ -114,7 +126,7 @@ impl Fetch {
         let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
         // Who is dialled without its key is still somebody who knows whose publication it is.
         engine.set_knock(ticket.publisher.0);
-        let mut dialler = Dialler::new(ticket, from)?;
+        let mut dialler = Dialler::new(ticket, from, relays)?;
         if ticket.name.is_none() && !dialler.has_links() {
             return Err(FetchError::NoName);
         }
@@ -126,8 +138,7 @@ impl Fetch {
 
     /// Finds the sharer on the LAN, too, while nobody is up; not where somebody named the peers.
     pub(crate) fn asking_the_lan(mut self, ticket: &Ticket) -> Self {
-        let named = !self.work.dialler.may_find();
-        self.work.nearby = Nearby::new(ticket, self.engine.now()).filter(|_| !named);
+        self.work.dialler.ask_the_lan(ticket, self.engine.now());
         self
     }
 

@@ -16,9 +16,9 @@ use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 use super::waiting::{Tried, Waiting};
 use super::{FetchError, TICK};
 use crate::dial::Dialler;
-use crate::discovery::Nearby;
 use crate::event::Event;
 use crate::peers::Swarm;
+use crate::reaching::tell_own_addresses;
 use crate::shaping;
 use xylem_engine::{Engine, EngineEvent};
 use xylem_library::reachable::FaceAddress;
@@ -32,8 +32,6 @@ pub(super) struct Work {
     pub(super) transfer: Transfer,
     pub(super) dialler: Dialler,
     pub(super) swarm: Option<Swarm>,
-    /// Asks the LAN, until the manifest is there.
-    pub(super) nearby: Option<Nearby>,
     /// The signed manifest, once it is there.
     pub(super) manifest: Vec<u8>,
     /// Until it is.
@@ -88,7 +86,6 @@ impl Work {
             transfer,
             dialler,
             swarm: None,
-            nearby: None,
             manifest: Vec::new(),
             waiting: Waiting::default(),
             gone: Gone::new(ticket),
@@ -165,8 +162,8 @@ impl Work {
         let swarm = self.swarm.as_ref().and_then(Swarm::poll_timeout);
         let waiting = self.manifest.is_empty().then(|| self.waiting.poll_timeout()).flatten();
         let asks = [self.transfer.poll_timeout(now), self.finding.poll_timeout()];
-        let nearby = self.nearby.as_ref().map(Nearby::poll_timeout);
-        let timers = [self.dialler.redial_at(), swarm, waiting, nearby];
+        let dials = self.dialler.redial_at().into_iter().chain(self.dialler.poll_start()).min();
+        let timers = [dials, swarm, waiting];
         asks.into_iter().chain(timers).flatten().min()
     }
 
@@ -182,14 +179,8 @@ impl Work {
         if self.dialler.redial_at().is_some_and(|t| t <= now) {
             self.dialler.dial(engine);
         }
-        if !self.manifest.is_empty() || self.dialler.count() > 0 {
-            self.nearby = None;
-        }
-        if let Some(nearby) = &mut self.nearby {
-            let found = nearby.handle_timeout(now);
-            found
-                .into_iter()
-                .for_each(|at| self.dialler.dial_nearby(engine, at, self.key_of_ticket));
+        if self.dialler.poll_start().is_some_and(|t| t <= now) {
+            self.dialler.dial_next(engine);
         }
         let silent = self.finding.handle_timeout(now, &mut |face, asked| engine.ask(face, asked));
         silent.into_iter().for_each(|(face, why)| engine.drop_face(face, why));
@@ -277,6 +268,15 @@ impl Work {
                 }
             }
             EngineEvent::Trouble { .. } => {}
+            EngineEvent::Moved { face, to } => {
+                if let Some(peer) = self.dialler.moved(face, to.clone()) {
+                    on_event(Event::Moved { peer, to });
+                }
+            }
+            EngineEvent::Relay { at, what, .. } => {
+                tell_own_addresses(engine, std::iter::empty());
+                Event::of_relay(at, what).into_iter().for_each(on_event);
+            }
             // A fetch opens no streams and takes none.
             EngineEvent::Stream { face, stream, what } => {
                 engine.refuse_stream(face, stream, what);

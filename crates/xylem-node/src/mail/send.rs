@@ -12,13 +12,16 @@ use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Body, Content, EnvelopeId, MAX_NOTE};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
+use xylem_reach::code::Over;
 
 use super::delivery::{self, while_delivering};
 use super::error::InboxError;
 use super::server::MailServer;
 use crate::addresses::advertised;
 use crate::clock::{now_ms, wall_clock};
+use crate::code::{CodeServer, Offered};
 use crate::event::Event;
+use crate::reaching;
 use crate::share::{ShareError, ShareOptions, bind_links, share_with};
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, Program};
@@ -27,6 +30,9 @@ use xylem_library::mail::report::{cut, name_of_ticket};
 use xylem_library::mail::{MailEvent, MailStore, Reach, Recipient, Route, find};
 use xylem_library::reachable::{self, FaceAddress, Peer, Relay};
 use xylem_library::{Blame, Error, Failure, Stop};
+
+/// How long last answers may take to leave when a code has ended.
+const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
 /// Why [`send`] ends early.
 #[derive(Debug, thiserror::Error)]
@@ -292,7 +298,40 @@ pub fn listen(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), InboxError> {
-    tracing::info!(relays = relays.len(), "waiting for mail");
+    listen_with(store, at, relays, (accept_open, Show::Nothing), stop, on_event).map(drop)
+}
+
+/// Shows our card by a code, and takes mail meanwhile, until the code has ended, why is returned, or `stop` is
+/// raised; with `stay` until that alone. `at`: where we listen, as for [`listen`]; empty: the usual port or a free one.
+///
+/// # Errors
+/// See [`InboxError`].
+pub fn show_card(
+    store: &Path,
+    at: &[SocketAddr],
+    relays: &[Relay],
+    (accept_open, stay): (bool, bool),
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Option<Over>, InboxError> {
+    listen_with(store, at, relays, (accept_open, Show::Card { stay }), stop, on_event)
+}
+
+/// Whether our card is shown by a code meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Show {
+    Nothing,
+    Card { stay: bool },
+}
+
+fn listen_with(
+    store: &Path,
+    at: &[SocketAddr],
+    relays: &[Relay],
+    (accept_open, show): (bool, Show),
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Option<Over>, InboxError> {
     let mail = MailStore::open(store)?;
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
     let config = xylem_link::Config { accept_open, ..Default::default() };
@@ -300,21 +339,42 @@ pub fn listen(
     let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
     let mut engine = Engine::new(endpoint, forwarder)?;
     let at: Vec<Peer> = at.iter().map(|a| Peer::Link { address: *a, key: None }).collect();
-    for address in bind_links(&mut engine, &at, None)? {
-        let at = FaceAddress::Uri(FaceUri::Xylem(reachable::endpoint(address)));
+    let bound = bind_links(&mut engine, &at, None)?;
+    for address in &bound {
+        let at = FaceAddress::Uri(FaceUri::Xylem(reachable::endpoint(*address)));
         on_event(Event::Listening { uri: at });
     }
     let mail_server = MailServer::open(store, None)?;
+    let code = match show {
+        Show::Nothing => None,
+        Show::Card { .. } => {
+            let addresses = advertised(&bound);
+            let card = mail.card(&addresses, wall_clock())?.to_string();
+            let at = addresses.into_iter().map(Into::into).collect();
+            Some(CodeServer::new(&mut engine, Offered::Card, card, at)?)
+        }
+    };
+    let leaves = show == Show::Card { stay: false };
+    reaching::register(&mut engine, relays, &[], on_event);
+    reaching::tell_own_addresses(&mut engine, std::iter::empty());
     while_delivering(Some(&mail), |events, _| {
-        engine.run(&mut Listening { mail_server, events, on_event }, stop)?;
+        let mut listening =
+            Listening { mail_server, code, leaves, leave_at: None, events, on_event };
+        engine.run(&mut listening, stop)?;
         engine.close();
-        Ok(())
+        Ok(listening.code.and_then(|code| code.over()))
     })
 }
 
 /// What waits for mail.
 struct Listening<'a> {
     mail_server: MailServer,
+    /// Shows our card.
+    code: Option<CodeServer>,
+    /// Whether the end of the code is the end.
+    leaves: bool,
+    /// Until when last answers may leave, once it has ended.
+    leave_at: Option<Duration>,
     /// What happens where mail is delivered meanwhile.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
@@ -328,21 +388,42 @@ impl Program for Listening<'_> {
             EngineEvent::FaceUp { peer, .. } => (self.on_event)(Event::PeerConnected { peer }),
             EngineEvent::FaceDown { face, peer, why, .. } => {
                 self.mail_server.face_down(face);
+                self.code.iter_mut().for_each(|code| code.face_down(face));
                 (self.on_event)(Event::PeerGone { peer, why });
             }
+            EngineEvent::Stream { face, stream, what }
+                if (self.code.as_mut())
+                    .is_some_and(|code| code.handle(engine, face, stream, what)) => {}
             EngineEvent::Stream { face, stream, what } => {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
+            }
+            EngineEvent::Relay { at, what, .. } => {
+                Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
             }
             // Nothing is served by name here.
             EngineEvent::Packet { .. }
             | EngineEvent::OtherKey { .. }
+            | EngineEvent::Moved { .. }
             | EngineEvent::Trouble { .. } => {}
         }
         Ok(())
     }
 
-    fn handle_timeout(&mut self, _engine: &mut Engine, _now: Duration) -> Result<(), InboxError> {
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), InboxError> {
+        self.code.iter_mut().for_each(|code| code.handle_timeout(engine, now, self.on_event));
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
+    }
+
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        let over = self.leaves && self.code.as_ref().is_some_and(|code| code.over().is_some());
+        if stopped || !over {
+            return stopped;
+        }
+        engine.now() >= *self.leave_at.get_or_insert(engine.now() + LAST_ANSWERS)
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        self.leave_at.or(self.code.as_ref().and_then(CodeServer::poll_timeout))
     }
 }

@@ -7,24 +7,28 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_link::Level;
+use xylem_object::Ticket;
 use xylem_object::fetched::parse_notice;
 use xylem_object::{Answer, PublisherKey};
 use xylem_packet::{Interest, Packet};
 use xylem_reach::names::dht_knock;
+use xylem_reach::relay::Name;
 
 use super::service::Command;
 use super::{At, ServiceSnapshot, ShareError, ShareOptions, publisher_of};
 use crate::clock::wall_clock;
 use crate::discovery::Beside;
+use crate::code::{CodeServer, Offered};
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
 use crate::peers::linked_at;
+use crate::reaching;
 use crate::register::Registrar;
 use crate::shaping;
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::announcers::Announcers;
 use xylem_library::publications::{Content, PublicationId, Publications};
-use xylem_library::reachable::FaceAddress;
+use xylem_library::reachable::{FaceAddress, Relay};
 use xylem_library::served::Served;
 use xylem_library::{LibraryEvent, SkipReason, Stop, advised};
 
@@ -48,6 +52,8 @@ pub(super) struct Server<'a> {
     peers: HashMap<FaceId, FaceAddress>,
     /// Takes mail.
     mail_server: MailServer,
+    /// A code that stands for a ticket.
+    code: Option<CodeServer>,
     /// Peers that have told where they serve what they fetched of each.
     announcers: HashMap<PublicationId, Announcers>,
     /// Says elsewhere where this is.
@@ -87,6 +93,7 @@ impl<'a> Server<'a> {
             warned_of: HashSet::new(),
             peers: HashMap::new(),
             mail_server: MailServer::open(&options.store, None)?,
+            code: None,
             announcers: HashMap::new(),
             answer: Vec::new(),
             ends,
@@ -94,6 +101,14 @@ impl<'a> Server<'a> {
             events,
             on_event,
         })
+    }
+
+    /// Registers with relays, by the key of links to here and by the publisher's.
+    pub(super) fn register(&mut self, engine: &mut Engine, relays: &[Relay]) {
+        let At { publisher, vouch, .. } = self.at;
+        let names = [Name { publisher, vouch }];
+        reaching::register(engine, relays, &names, self.on_event);
+        self.at.tell_own_addresses(engine);
     }
 
     /// Serves one more; what is to be told of it.
@@ -123,6 +138,19 @@ impl<'a> Server<'a> {
             self.beside.add(engine.now(), id, content, self.signs.as_ref(), publisher);
         }
         Ok((id, shared))
+    }
+
+    /// Shows a code for a ticket, if none is shown.
+    pub(super) fn show_code(
+        &mut self,
+        engine: &mut Engine,
+        ticket: &Ticket,
+    ) -> Result<(), ShareError> {
+        if self.code.is_none() {
+            let (text, at) = (ticket.to_string(), ticket.addresses.clone());
+            self.code = Some(CodeServer::new(engine, Offered::Ticket, text, at)?);
+        }
+        Ok(())
     }
 
     /// Serves one no more.
@@ -237,6 +265,16 @@ impl Program for Server<'_> {
                 }
             }
             EngineEvent::OtherKey { .. } => {}
+            EngineEvent::Moved { face, to } => {
+                if let Some(known) = self.peers.get_mut(&face) {
+                    let peer = std::mem::replace(known, to.clone());
+                    (self.on_event)(Event::Moved { peer, to });
+                }
+            }
+            EngineEvent::Relay { at, what, .. } => {
+                self.at.tell_own_addresses(engine);
+                Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
+            }
             EngineEvent::Trouble { what } => self.tell(Event::warning(what)),
             EngineEvent::FaceUp { face, peer } => {
                 for registrar in &mut self.registrars {
@@ -246,6 +284,9 @@ impl Program for Server<'_> {
                 (self.on_event)(Event::PeerConnected { peer: peer.clone() });
                 shaping::report(engine, face, self.wanted_level, &peer, self.on_event);
             }
+            EngineEvent::Stream { face, stream, what }
+                if (self.code.as_mut())
+                    .is_some_and(|code| code.handle(engine, face, stream, what)) => {}
             EngineEvent::Stream { face, stream, what } => {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
@@ -255,6 +296,7 @@ impl Program for Server<'_> {
                 }
                 self.peers.remove(&face);
                 self.mail_server.face_down(face);
+                self.code.iter_mut().for_each(|code| code.face_down(face));
                 self.served.face_down(face);
                 self.announcers.values_mut().for_each(|known| known.went_down(face));
                 (self.on_event)(Event::PeerGone { peer, why });
@@ -274,6 +316,7 @@ impl Program for Server<'_> {
                 engine.send(&pointer);
             }
         }
+        self.code.iter_mut().for_each(|code| code.handle_timeout(engine, now, self.on_event));
         self.events.try_iter().for_each(&mut *self.on_event);
         self.beside.handle_timeout(now, self.on_event);
         self.at.mapped = self.beside.mapped();
@@ -301,6 +344,8 @@ impl Program for Server<'_> {
     fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
         let registrars = self.registrars.iter().filter_map(Registrar::poll_timeout);
         let growers = self.publications.growing().filter_map(|grower| grower.poll_timeout());
-        registrars.chain(growers).chain(self.beside.poll_timeout()).min()
+        let code = self.code.as_ref().and_then(CodeServer::poll_timeout);
+        let beside = self.beside.poll_timeout();
+        registrars.chain(growers).chain(code).chain(beside).min()
     }
 }

@@ -136,6 +136,7 @@ impl Node {
                     }
                 }
                 LinkEvent::Closed { link, .. } => self.closed(now, link),
+                LinkEvent::Observed { .. } | LinkEvent::Moved { .. } => {}
                 other => panic!("{other:?}, and nobody asked for a stream"),
             }
         }

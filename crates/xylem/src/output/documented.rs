@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::reachable::{LeftOut, Unsuited};
 use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
+use xylem_node::code::{CodeEvent, Offered, Over};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 use xylem_node::{Event, FaceAddress, Fetched, GetSummary, PeerBytes, ShapeLevel, Tried};
 use xylem_object::ticket::Address;
@@ -141,8 +142,12 @@ fn events() -> Vec<Event> {
         Event::Mapped { address, by: "PCP".into() },
         Event::Announced { root, publisher: ticket.publisher, name: None },
         Event::Listening { uri: peer() },
+        Event::Relaying { uris: vec!["u".into()], second_port: Some(7349) },
+        Event::Relayed { counts: xylem_node::RelayMetrics::default().each().into() },
         Event::Registered { forwarder: peer(), prefix: name },
         Event::PeerConnected { peer: peer() },
+        Event::Moved { peer: FaceAddress::Relayed(address), to: peer() },
+        Event::Relay { relay: address, registered: false, over_tcp: false, why: Some("x".into()) },
         Event::OtherKey { peer: peer(), key: [1; 32] },
         Event::Unanswered {
             peers: vec![Tried { peer: peer(), connected: false, why: None }],
@@ -170,6 +175,20 @@ fn events() -> Vec<Event> {
     ];
     events.extend(library.into_iter().map(Event::Library));
     events.extend(mail.into_iter().map(Event::Mail));
+    events.extend(
+        [
+            CodeEvent::Shown {
+                code: "7-alpha-cobra-violin".parse().expect("is a code"),
+                of: Offered::Ticket,
+                seconds: 600,
+                at: vec![Address::Ip(address)],
+            },
+            CodeEvent::Wrong { left: 2 },
+            CodeEvent::Ended { why: Over::Used },
+            CodeEvent::Taken { peer: peer() },
+        ]
+        .map(Event::Code),
+    );
     events
 }
 
@@ -181,7 +200,8 @@ fn every_event_is_one_documented_line() {
         found,
         "shared reachable mapped announced listening registered peer_connected other_key unanswered shaped peer_gone peer_misbehaved found progress \
          offering done fetched hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
-         mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched"
+         mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code code_wrong \
+         code_ended code_taken"
     );
 }
 

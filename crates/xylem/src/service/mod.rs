@@ -221,6 +221,7 @@ mod running {
             via: Vec::new(),
             links: LinkOptions::default(),
             accept_open: args.answer.accept_open,
+            code: false,
             follow: None,
             beside: crate::finding::AnnounceArgs::default().options(common)?,
             store: store.clone(),

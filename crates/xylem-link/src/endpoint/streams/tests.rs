@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::endpoint::tests::{connected, drain, feed, up};
+use crate::endpoint::tests::{connected, drain, feed, next_event, up};
 use crate::frame::{AckRanges, Frame, WHOLE_LINK};
 use crate::internals::LooseStreams;
 use crate::kdf::Rng;
@@ -55,7 +55,7 @@ fn contradictions_and_overruns_end_the_link() {
         let datagram = up(&mut a, link).seal_frames(&frames(&case));
         feed(&mut b, 1, &[datagram]);
         let mut last = None;
-        while let Some(event) = b.poll_event() {
+        while let Some(event) = next_event(&mut b) {
             last = Some(event);
         }
         let reason = CloseReason::PeerMisbehaved;
@@ -68,7 +68,7 @@ fn contradictions_and_overruns_end_the_link() {
     let datagram = up(&mut a, link).seal_frames(&frames(&[ack]));
     feed(&mut b, 1, &[datagram]);
     let reason = CloseReason::PeerMisbehaved;
-    assert_eq!(b.poll_event(), Some(LinkEvent::Closed { link: theirs, reason }));
+    assert_eq!(next_event(&mut b), Some(LinkEvent::Closed { link: theirs, reason }));
 }
 
 /// Ids near 2^32, of which a side's next one is not a number of 32 bits any more: whatever a frame says of
@@ -102,7 +102,7 @@ fn a_peer_that_goes_away_is_asked_for_no_more() {
     assert_eq!(b.write_stream(theirs, stream, b"x"), Ok(1));
     let out = drain(&mut b);
     feed(&mut a, 2, &out);
-    assert_eq!(a.poll_event(), Some(LinkEvent::StreamOpened { link, stream, purpose: 7 }));
+    assert_eq!(next_event(&mut a), Some(LinkEvent::StreamOpened { link, stream, purpose: 7 }));
 }
 
 /// Frames of streams that have ended come late and are nobody's fault.
@@ -117,8 +117,11 @@ fn what_comes_late_is_ignored() {
     let datagram = up(&mut a, link).seal_frames(&frames(&all));
     feed(&mut b, 1, &[datagram]);
     let stream = StreamId(2);
-    assert_eq!(b.poll_event(), Some(LinkEvent::StreamOpened { link: theirs, stream, purpose: 7 }));
-    assert_eq!(b.poll_event(), Some(LinkEvent::StreamReadable { link: theirs, stream }));
+    assert_eq!(
+        next_event(&mut b),
+        Some(LinkEvent::StreamOpened { link: theirs, stream, purpose: 7 })
+    );
+    assert_eq!(next_event(&mut b), Some(LinkEvent::StreamReadable { link: theirs, stream }));
     assert_eq!(b.read_stream(theirs, stream), Ok(StreamRead::Data("hi".into())));
     assert_eq!(b.read_stream(theirs, stream), Ok(StreamRead::Finished));
     b.reset_stream(theirs, stream, 3).unwrap();
@@ -139,7 +142,7 @@ fn what_comes_late_is_ignored() {
     late.push(Frame::StreamReset { stream: 2, code: 1, size: 2 });
     let datagram = up(&mut a, link).seal_frames(&frames(&late));
     feed(&mut b, 1, &[datagram]);
-    assert_eq!(b.poll_event(), None);
+    assert_eq!(next_event(&mut b), None);
 }
 
 /// A link without streams holds a pointer for them.

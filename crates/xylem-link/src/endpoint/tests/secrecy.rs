@@ -36,7 +36,7 @@ impl Pair {
         let mut pair = Self { ends, links: [link; 2], tap: Vec::new() };
         (0..10).for_each(|_| pair.carry());
         for (end, link) in pair.ends.iter_mut().zip(&mut pair.links) {
-            let Some(LinkEvent::Connected { link: up, .. }) = end.poll_event() else { panic!() };
+            let Some(LinkEvent::Connected { link: up, .. }) = next_event(end) else { panic!() };
             *link = up;
         }
         pair
@@ -58,8 +58,8 @@ impl Pair {
         self.carry();
         self.carry();
         for end in &mut self.ends {
-            assert!(matches!(end.poll_event(), Some(LinkEvent::Packet { .. })));
-            assert_eq!(end.poll_event(), None);
+            assert!(matches!(next_event(end), Some(LinkEvent::Packet { .. })));
+            assert_eq!(next_event(end), None);
         }
     }
 
@@ -288,6 +288,6 @@ fn lies_in_rekey_frames_cost_the_peer_its_link() {
         feed(&mut pair.ends[1 - from], [1, 2][from], &[datagram]);
         let (link, reason) = (pair.links[1 - from], CloseReason::PeerMisbehaved);
         let closed = ends.then_some(LinkEvent::Closed { link, reason });
-        assert_eq!(pair.ends[1 - from].poll_event(), closed, "{frames:?}");
+        assert_eq!(next_event(&mut pair.ends[1 - from]), closed, "{frames:?}");
     }
 }

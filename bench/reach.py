@@ -1,0 +1,421 @@
+#!/usr/bin/env python3
+"""Whether two hosts behind NATs reach each other, which way, and how soon: every kind with every other.
+
+Usage: bench/reach.py [--xylem PROGRAM] [--tries N] [--kinds A,B] [--json FILE] [--quick] [PART]...
+
+Needs root, /dev/net/tun, `ip` and `nft` (bench/internet.py says what the network is made of). Between any
+two hosts lie 50 ms there and back, and each sends 16 Mbit/s at most.
+
+  probe    what each NAT does, found out by plain sockets: that it is what it is called
+  matrix   the sharer behind each kind, the getter behind each; a relay in the middle
+  changes  NATs that forget and reboot, hairpin, one LAN, a relay that dies
+  code     from `share --code` and `get CODE` to the file
+  peers    sendme, croc, magic-wormhole, libtorrent in some of these places (--programs DIR, as
+           bench/install_movers fills it, and --python with those of PyPI)
+
+A getter is somebody new in each try: another public address, an empty store. Times count from the start
+of its process, which the network sees too: the first packet of 1,000 bytes or more from the sharer itself
+is when a direct path carried content. Exit 1 where a copy was not made or is not exact, or where a NAT is
+not what it is called; with --quick also where no direct path was found that must be; speed decides nothing.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import filecmp
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import reach_peers
+from internet import KINDS, RELAY, RELAY_SIX, Internet, Place, middle, probe_all
+from processes import Failed, line_with
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PORT, RATE = 7348, 16
+DEADLINE = 20
+# Pairs of --quick: what punches, what takes luck, what takes the relay, and the kernel's own NATs.
+QUICK = [
+    ("port-restricted", "port-restricted"), ("address-restricted", "symmetric"), ("two NATs", "full cone"),
+    ("symmetric", "symmetric"), ("no UDP", "port-restricted"), ("IPv6 only", "address-restricted"),
+    ("nft", "nft-random"), ("nft", "nft"), ("symmetric", "open"),
+]  # fmt: skip
+EASY = {"open", "full cone", "address-restricted"}
+HARD = {"symmetric", "nft-random"}
+
+
+def must_be_direct(sharer, getter):
+    """Whether a direct path exists that takes no luck."""
+    pair = {sharer, getter}
+    if "no UDP" in pair:
+        return False
+    if "IPv6 only" in pair:
+        return pair == {"IPv6 only"}
+    return bool(pair & EASY) or not pair & HARD
+
+
+class Xylem:
+    """`share` and `get` with a relay of their own, or without one."""
+
+    name = "xylem"
+    shares_once = False
+
+    def __init__(self, options):
+        self.program, self.with_relay = options.xylem, not options.no_relay
+        self.relays = []
+
+    def serve(self, internet, work):
+        if not self.with_relay:
+            return
+        listen = [f"xylem://{RELAY}:{PORT}", f"xylem://[{RELAY_SIX}]:{PORT}", f"xylem+wss://{RELAY}:443"]
+        command = [self.program, "--store", f"{work}/relay", "--json", "node", "--relay"]
+        process = internet.start(
+            "relay", [*command, *(f"--listen={uri}" for uri in listen)], stdout=subprocess.PIPE,
+            stderr=open(f"{work}/relay.log", "w"), environment={"HOME": work, "XDG_RUNTIME_DIR": work},
+        )
+        uris = [json.loads(line_with(process, process.stdout, b'"listening"'))["uri"] for _ in listen]
+        self.relays = [f"--relay={uri.removeprefix('xylem://')}" for uri in uris if uri.startswith("xylem://")]
+
+    def share(self, internet, work, source, *more):
+        command = [self.program, "--store", f"{work}/share", "-v", "share", source, *self.relays, *more]
+        self.process = internet.start(
+            "s", command, stdout=subprocess.PIPE, stderr=open(f"{work}/share.log", "w"),
+            environment={"HOME": work, "XDG_RUNTIME_DIR": work},
+        )
+        self.said = self.process.stdout.readline().decode().strip()
+        if not self.said:
+            raise Failed("share gave no ticket: " + pathlib.Path(f"{work}/share.log").read_text()[-500:])
+        if self.relays:
+            # A person has taken longer to say the ticket than this.
+            time.sleep(1)
+
+    def get(self, internet, work, out, *more):
+        store = f"{out}.store"
+        command = [self.program, "--store", store, "--json", "get", self.said, "-o", out, *more]
+        log = open(f"{out}.log", "w")
+        return internet.start("g", command, stdout=log, stderr=subprocess.STDOUT, environment={"HOME": work})
+
+
+def one_try(program, internet, work, source, number, deadline=DEADLINE, meanwhile=None):
+    """A getter from start to end, as the network saw it."""
+    out = f"{work}/out{number}"
+    internet.counts()
+    began = time.monotonic()
+    process = program.get(internet, work, out)
+    told = meanwhile(process) if meanwhile else {}
+    try:
+        code = process.wait(max(0.1, deadline - (time.monotonic() - began)))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        code = process.wait() and None
+    seconds, counts = time.monotonic() - began, internet.counts()
+    copy = program.copy(out, source) if hasattr(program, "copy") else out
+    exact = os.path.exists(copy) and filecmp.cmp(copy, source, shallow=False)
+    direct, relayed = counts.get(("s", "g"), {}), counts.get(("relay", "g"), {})
+    larges = [way["large"] for way in (direct, relayed) if way.get("large") is not None]
+    row = {
+        "code": code, "exact": exact, "connected": bool(larges) or exact, "seconds": round(seconds, 3),
+        "first": min(larges, default=None), "direct": direct.get("large"),
+        "bytes": [direct.get("bytes", 0), relayed.get("bytes", 0)], **told,
+    }  # fmt: skip
+    if not exact and os.path.exists(f"{out}.log"):
+        row["said"] = pathlib.Path(f"{out}.log").read_text(errors="replace").strip().splitlines()[-1:]
+    for left in pathlib.Path(work).glob(f"out{number}*"):
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    return row
+
+
+@contextlib.contextmanager
+def network(options, seed=1):
+    """A network with a relay's host, and a folder that is gone afterwards."""
+    work = tempfile.mkdtemp(prefix="xylem-reach-", dir=options.dir)
+    try:
+        with Internet(options.network, options.round_trip, seed, RATE) as internet:
+            middle(internet)
+            yield internet, work
+    finally:
+        if options.keep:
+            print(f"reach: kept {work}", file=sys.stderr)
+        else:
+            shutil.rmtree(work)
+
+
+def pair(options, make, kinds, tries):
+    """All tries of one pair: rows, or why there are none."""
+    rows = []
+    try:
+        with network(options, seed=hash(kinds) & 0xFFFF) as (internet, work):
+            Place(internet, "s", kinds[0], "30.0.0.1", "192.168.1.2")
+            # Half of all homes have the same addresses inside.
+            getter = Place(internet, "g", kinds[1], "40.0.0.1", "192.168.1.3")
+            program = make(options)
+            program.serve(internet, work)
+            if not program.shares_once:
+                program.share(internet, work, options.source)
+            for number in range(tries):
+                getter.moved(number)
+                if program.shares_once:
+                    program.share(internet, work, options.source)
+                rows.append(one_try(program, internet, work, options.source, number))
+    except (Failed, subprocess.CalledProcessError, RuntimeError, OSError, ValueError) as error:
+        rows.append({"code": None, "exact": False, "connected": False, "said": [str(error)]})
+    return rows
+
+
+def median(rows, field):
+    values = [row[field] for row in rows if row.get(field) is not None]
+    return statistics.median(values) if values else None
+
+
+def cell(rows, round_trip):
+    """Connected, direct, direct within a second; milliseconds to the first content and to the direct path."""
+    connected = sum(row["exact"] for row in rows)
+    direct = sum(row.get("direct") is not None for row in rows)
+    soon = sum((row.get("direct") or 9) <= 1 for row in rows)
+    first, path = median(rows, "first"), median(rows, "direct")
+    text = f"{connected}/{len(rows)}"
+    if connected:
+        text += f", {direct} direct ({soon} in 1 s)" if direct else ", relayed"
+        text += f", {first * 1e3:.0f} ms" if first else ""
+        text += f" ({path * 1e3:.0f})" if path and path - first > round_trip / 1e3 / 2 else ""
+    return text
+
+
+def run_matrix(options, make, pairs, tries, pool):
+    jobs = {kinds: pool.submit(pair, options, make, kinds, tries) for kinds in pairs}
+    results = {}
+    for kinds, job in jobs.items():
+        results[kinds] = job.result()
+        print(f"reach: {make.name}: {' → '.join(kinds)}: {cell(results[kinds], options.round_trip)}",
+              file=sys.stderr, flush=True)
+    return results
+
+
+def matrix(options, pool):
+    pairs = [(a, b) for a in options.kinds for b in options.kinds]
+    if options.quick:
+        pairs = [one for one in QUICK if set(one) <= set(options.kinds)]
+    if options.pairs:
+        pairs = [tuple(one.split(":")) for one in options.pairs.split(",")]
+    results = run_matrix(options, Xylem, pairs, options.tries, pool)
+    print(f"\n### Pairs\n\n{options.tries} tries each: exact copies, over a direct path (of these within 1 s of "
+          "`get`'s start), median to the first content (to the direct path)\n")
+    if len(pairs) == len(options.kinds) ** 2:
+        print("| sharer ↓, getter → | " + " | ".join(options.kinds) + " |")
+        print("|---|" + "---|" * len(options.kinds))
+        for a in options.kinds:
+            print(f"| {a} | " + " | ".join(cell(results[a, b], options.round_trip) for b in options.kinds) + " |")
+    else:
+        print("| sharer | getter | |\n|---|---|---|")
+        for (a, b), rows in results.items():
+            print(f"| {a} | {b} | {cell(rows, options.round_trip)} |")
+    for kinds, rows in results.items():
+        bad = [row for row in rows if not row["exact"]]
+        if bad:
+            options.wrong.append(f"{' → '.join(kinds)}: {len(bad)} of {len(rows)} without a copy: {bad[0].get('said')}")
+        elif options.quick and must_be_direct(*kinds) and all(row["direct"] is None for row in rows):
+            options.wrong.append(f"{' → '.join(kinds)}: no direct path")
+    return [{"part": "matrix", "sharer": a, "getter": b, "tries": rows} for (a, b), rows in results.items()]
+
+
+def probes(options, _pool):
+    found, wrong = probe_all(options.network, options.round_trip, options.kinds)
+    columns = ["mapping", "filter", "keeps port", "hairpin", "tcp", "round trip"]
+    print("\n### What the NATs do\n\n| NAT | " + " | ".join(columns) + " |\n|---|" + "---|" * len(columns))
+    for kind, row in found.items():
+        print(f"| {kind} | " + " | ".join(str(row.get(name, "")) for name in columns) + " |")
+    options.wrong.extend(wrong)
+    return [{"part": "probe", "kind": kind, **row} for kind, row in found.items()]
+
+
+def content(internet, until, what=None):
+    """Waits until content arrives at the getter (from `what`): seconds that took, None if it did not."""
+    began = time.monotonic()
+    while time.monotonic() - began < until:
+        time.sleep(0.02)
+        counts = internet.counts()
+        if any(to == "g" and (what in (None, source)) and row["large"] is not None
+               for (source, to), row in counts.items()):
+            return round(time.monotonic() - began, 2)
+    return None
+
+
+def change(options, what):
+    """One case of `changes`."""
+    with network(options) as (internet, work):
+        program = Xylem(options)
+        box = {"forget": 30} if what == "forgets" else {}
+        if what in ("hairpin", "no hairpin"):
+            # Two homes behind one provider's NAT.
+            internet.box("isp", {"filter": "port"}, "30.0.0.1", hairpin=what == "hairpin")
+            for host, inside in (("s", "192.168.1.2"), ("g", "192.168.1.3")):
+                internet.box(host + "c", {"filter": "port"}, f"100.64.0.{inside[-1]}", "isp")
+                internet.host(host, [inside], host + "c")
+        elif what == "one LAN":
+            internet.box("sb", {"filter": "port"}, "30.0.0.1")
+            for host, inside in (("s", "192.168.1.2"), ("g", "192.168.1.3")):
+                internet.host(host, [inside], "sb")
+        else:
+            Place(internet, "s", "port-restricted", "30.0.0.1", "192.168.1.2", box)
+            Place(internet, "g", "port-restricted", "40.0.0.1", "192.168.1.3", box)
+        program.serve(internet, work)
+        program.share(internet, work, options.source)
+        if what == "forgets":
+            time.sleep(75)
+
+        def meanwhile(_process):
+            if content(internet, DEADLINE) is None:
+                return {}
+            time.sleep(1)
+            if what == "the relay dies":
+                internet.tell("cut", name="relay", cut=True)
+            else:
+                internet.tell("reboot", name="gb" if what == "getter's NAT reboots" else "sb")
+            internet.counts()
+            # What was on its way when it happened arrives yet.
+            time.sleep(options.round_trip / 1e3)
+            internet.counts()
+            gap = content(internet, DEADLINE)
+            return {"gap": None if gap is None else round(gap + options.round_trip / 1e3, 2)}
+
+        acts = what.endswith("reboots") or what == "the relay dies"
+        return one_try(program, internet, work, options.source, 0, 40, meanwhile if acts else None)
+
+
+CHANGES = ["getter's NAT reboots", "sharer's NAT reboots", "the relay dies", "hairpin", "no hairpin", "one LAN", "forgets"]
+
+
+def changes(options, pool):
+    cases = [what for what in CHANGES if options.case in what and not (options.quick and what == "forgets")]
+    jobs = {what: pool.submit(change, options, what) for what in cases}
+    print("\n### What happens meanwhile\n\n| | copy | direct after, ms | seconds | without content for, s |\n|---|---|---|---|---|")
+    results = []
+    for what, job in jobs.items():
+        row = job.result()
+        direct = row.get("direct") and round(row["direct"] * 1e3)
+        print(f"| {what} | {'exact' if row['exact'] else row.get('said') or row['code']} | {direct} | {row['seconds']} | {row.get('gap', '')} |")
+        if not row["exact"]:
+            options.wrong.append(f"{what}: no copy: {row.get('said')}")
+        results.append({"part": "changes", "what": what, **row})
+    return results
+
+
+class Code(Xylem):
+    """The same by a code that a person says."""
+
+    name = "xylem --code"
+    shares_once = True
+
+    def share(self, internet, work, source):
+        if hasattr(self, "process"):
+            self.process.terminate()
+            self.process.wait(10)
+        super().share(internet, work, source, "--code")
+
+    def get(self, internet, work, out, *more):
+        return super().get(internet, work, out, *self.relays, *more)
+
+
+def code(options, pool):
+    results = run_matrix(options, Code, [("port-restricted", "port-restricted")], options.tries, pool)
+    rows = next(iter(results.values()))
+    print(f"\n### Codes\n\n{cell(rows, options.round_trip)}; {median(rows, 'seconds')} s to the end")
+    if not all(row["exact"] for row in rows):
+        options.wrong.append(f"code: {[row.get('said') for row in rows if not row['exact']][0]}")
+    return [{"part": "code", "tries": rows}]
+
+
+def peers(options, pool):
+    places = ["open", "port-restricted", "symmetric", "no UDP"]
+    pairs = [(a, b) for a in places for b in places]
+    if options.pairs:
+        pairs = [tuple(one.split(":")) for one in options.pairs.split(",")]
+    results, lines = [], []
+    for make in [Xylem, *reach_peers.PROGRAMS]:
+        if options.peer not in make.name:
+            continue
+        missing = make.missing(options) if hasattr(make, "missing") else None
+        if missing:
+            lines.append(f"| {make.name} | {missing} |")
+            continue
+        found = run_matrix(options, make, pairs, options.tries, pool)
+        rows = [row for rows in found.values() for row in rows]
+        good = [row for row in rows if row["exact"]]
+        connected = sum(all(row["exact"] for row in rows) for rows in found.values())
+        direct = sum(all(row["exact"] and row["direct"] is not None for row in rows) for rows in found.values())
+        first, seconds = median(good, "first"), median(good, "seconds")
+        size = os.path.getsize(options.source)
+        figures = [f"{connected} of {len(pairs)}", str(direct), f"{first:.2f}" if first else "",
+                   f"{size * 8e-6 / seconds:.1f}" if seconds else "", str(getattr(make, "characters", ""))]
+        lines.append(f"| {make.name} | " + " | ".join(figures) + " |")
+        results += [{"part": "peers", "program": make.name, "sharer": a, "getter": b, "tries": rows} for (a, b), rows in found.items()]
+    print("\n### Peers\n\n| program | pairs that connect | of these direct | median s to the first content "
+          "| Mbit/s, start included | characters to say |\n|---|---|---|---|---|---|")
+    print("\n".join(lines))
+    return results
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--xylem", default=str(ROOT / "target/release/xylem"))
+    parser.add_argument("--network", default=str(ROOT / "target/release/xylem-relay"), help="the network's program")
+    parser.add_argument("--no-relay", action="store_true", help="tickets without a relay")
+    parser.add_argument("--tries", type=int, help="of each pair [default: 10; with --quick 1]")
+    parser.add_argument("--round-trip", type=float, default=50, help="milliseconds")
+    parser.add_argument("--size", type=int, help="bytes of the file [default: 4 MB; with --quick 1 MB]")
+    parser.add_argument("--kinds", help="some of: " + ", ".join(KINDS))
+    parser.add_argument("--pairs", help="SHARER:GETTER,... instead of all")
+    parser.add_argument("--case", default="", help="of `changes`: those whose name contains this")
+    parser.add_argument("--peer", default="", help="of `peers`: those whose name contains this")
+    parser.add_argument("--jobs", type=int, default=4, help="networks side by side")
+    parser.add_argument("--quick", action="store_true", help="the short form of .ci/run")
+    parser.add_argument("--json", help="a file for all that was measured")
+    parser.add_argument("--dir", default="/dev/shm")
+    parser.add_argument("--programs", default=str(ROOT / "target/movers/bin"))
+    parser.add_argument("--python", default=str(ROOT / "target/movers/venv/bin/python3"))
+    parser.add_argument("--keep", action="store_true", help="leave logs and stores where they are")
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    options = parser.parse_args()
+    options.kinds = options.kinds.split(",") if options.kinds else KINDS
+    options.tries = options.tries or (1 if options.quick else 10)
+    options.size = options.size or (1_000_000 if options.quick else 4_000_000)
+    options.wrong = []
+    if unknown := [part for part in options.parts if part not in PARTS]:
+        parser.error(f"no part {unknown[0]}")
+    for path in (options.network, options.xylem):
+        if not os.access(path, os.X_OK):
+            parser.error(f"no program {path}: cargo build --release -p xylem -p xylem-relay")
+    if os.geteuid() != 0:
+        parser.error("namespaces and TUN devices take root")
+    return options
+
+
+PARTS = {"probe": probes, "matrix": matrix, "changes": changes, "code": code, "peers": peers}
+
+
+def main():
+    options = arguments()
+    chosen = options.parts or (["probe", "matrix", "changes"] if options.quick else list(PARTS))
+    results = []
+    with tempfile.NamedTemporaryFile(prefix="xylem-reach-", dir=options.dir) as source:
+        source.write(os.urandom(options.size))
+        source.flush()
+        options.source = source.name
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            for part in chosen:
+                results += PARTS[part](options, pool)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(results))
+    for line in options.wrong:
+        print(f"reach: {line}", file=sys.stderr)
+    sys.exit(1 if options.wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

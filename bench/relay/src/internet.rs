@@ -1,0 +1,310 @@
+//! Many hosts, some behind boxes that translate addresses, on one slow network.
+//!
+//! Each host is a TUN device that whoever starts this (`bench/reach.py`) has put into a network
+//! namespace. Boxes ([`Nat`]) stand in a tree whose root is the network in the middle; hosts stand
+//! behind a box or at the root. What crosses the root takes the delay; what stays behind one box takes
+//! none, and multicast goes to the others there. Who sent how much to whom is counted where it
+//! arrives, so that a direct path can be told from one through a relay without asking the programs.
+//!
+//! Standard input is a Unix socket of datagrams in order (SOCK_SEQPACKET): each is a [`Command`] as
+//! JSON, with a host's device beside it, and is answered by one.
+
+use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use serde::Deserialize;
+use xylem_sim::Conditions;
+
+use crate::ip;
+use crate::nat::{self, Behaviour, Nat};
+use crate::way::Way;
+use crate::{device, socket};
+
+/// Packets of this many bytes carry content rather than control.
+const LARGE: usize = 1_000;
+
+/// What can be asked of the network.
+#[derive(Deserialize)]
+#[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
+enum Command {
+    /// A box behind another, or at the root.
+    Box { name: String, behind: Option<String>, address: Ipv4Addr, behaviour: Behaviour },
+    /// A host; its device comes with the message.
+    Host { name: String, behind: Option<String>, addresses: Vec<IpAddr> },
+    /// A box forgets everything and has new ports from here on.
+    Reboot { name: String },
+    /// A host or a box has other addresses; a box has forgotten everything.
+    Move { name: String, addresses: Vec<IpAddr> },
+    /// Nothing of a host passes the root any more, or again.
+    Cut { name: String, cut: bool },
+    /// Who has sent what to whom since the last time that this was asked.
+    Counts,
+}
+
+/// What arrived from one host at another.
+#[derive(Default)]
+struct Count {
+    packets: u64,
+    bytes: u64,
+    /// Seconds since counting began until the first large one.
+    large: Option<f64>,
+}
+
+enum Kind {
+    Host { device: OwnedFd, addresses: Vec<IpAddr>, way: Box<Way> },
+    Box(Box<Nat>),
+}
+
+struct Node {
+    name: String,
+    /// The box before it; none at the root.
+    behind: Option<usize>,
+    kind: Kind,
+}
+
+/// The network.
+pub(crate) struct Internet {
+    conditions: Conditions,
+    seed: u64,
+    nodes: Vec<Node>,
+    counts: BTreeMap<(usize, usize), Count>,
+    counting_since: Duration,
+}
+
+impl Internet {
+    /// An empty one.
+    pub(crate) fn new(conditions: Conditions, seed: u64) -> Self {
+        let counts = BTreeMap::new();
+        Self { conditions, seed, nodes: Vec::new(), counts, counting_since: Duration::ZERO }
+    }
+
+    /// Carries packets and does what `control` says until that is closed.
+    pub(crate) fn run(&mut self, control: BorrowedFd<'_>) -> std::io::Result<()> {
+        let began = Instant::now();
+        let mut buffer = vec![0; 65_536];
+        loop {
+            let wait = self.due().map_or(device::NAP, |due| due.saturating_sub(began.elapsed()));
+            let devices = self.nodes.iter().filter_map(|node| match &node.kind {
+                Kind::Host { device, .. } => Some(device.as_fd()),
+                Kind::Box(_) => None,
+            });
+            let fds: Vec<_> = devices.chain([control]).collect();
+            device::sleep(&fds, wait.min(device::NAP))?;
+            while let Some((text, device)) = socket::receive(control, &mut buffer)? {
+                if text.is_empty() {
+                    return Ok(());
+                }
+                let answer = self.obey(began.elapsed(), text, device);
+                socket::answer(control, &answer.to_string())?;
+            }
+            for host in 0..self.nodes.len() {
+                for _ in 0..device::BURST {
+                    let Kind::Host { device, .. } = &self.nodes[host].kind else { break };
+                    let Some(packet) = device::take(device.as_fd(), &mut buffer)? else { break };
+                    self.go_up(began.elapsed(), host, packet)?;
+                }
+            }
+            self.land(began.elapsed())?;
+        }
+    }
+
+    fn obey(&mut self, now: Duration, text: &[u8], device: Option<OwnedFd>) -> serde_json::Value {
+        let done = serde_json::from_slice(text)
+            .map_err(|error| error.to_string())
+            .and_then(|command| self.perform(now, command, device));
+        done.unwrap_or_else(|error| serde_json::json!({ "error": error }))
+    }
+
+    fn perform(
+        &mut self,
+        now: Duration,
+        command: Command,
+        device: Option<OwnedFd>,
+    ) -> Result<serde_json::Value, String> {
+        self.seed = self.seed.wrapping_add(1);
+        match command {
+            Command::Box { name, behind, address, behaviour } => {
+                let nat = Nat::new(address, behaviour, self.seed);
+                self.add(name, behind, Kind::Box(Box::new(nat)))?;
+            }
+            Command::Host { name, behind, addresses } => {
+                let device = device.ok_or("no device came with it")?;
+                device::unblock(device.as_fd()).map_err(|error| error.to_string())?;
+                let way = Box::new(Way::new(self.conditions, self.seed));
+                self.add(name, behind, Kind::Host { device, addresses, way })?;
+            }
+            Command::Reboot { name } => match &mut self.named(&name)?.kind {
+                Kind::Box(nat) => nat.reboot(),
+                Kind::Host { .. } => return Err(format!("{name} is a host")),
+            },
+            Command::Move { name, addresses: new } => {
+                let seed = self.seed;
+                match (&mut self.named(&name)?.kind, &*new) {
+                    (Kind::Host { addresses, .. }, _) => *addresses = new,
+                    (Kind::Box(nat), [IpAddr::V4(address)]) => {
+                        **nat = Nat::new(*address, nat.behaviour, seed);
+                    }
+                    (Kind::Box(_), _) => return Err("a box has one address of IPv4".to_owned()),
+                }
+            }
+            Command::Cut { name, cut } => match &mut self.named(&name)?.kind {
+                Kind::Host { way, .. } => way.path.conditions.cut = cut,
+                Kind::Box(_) => return Err(format!("{name} is a box")),
+            },
+            Command::Counts => {
+                let counts = core::mem::take(&mut self.counts);
+                self.counting_since = now;
+                let told = counts.iter().map(|((from, to), count)| {
+                    serde_json::json!({
+                        "from": self.nodes[*from].name,
+                        "to": self.nodes[*to].name,
+                        "packets": count.packets,
+                        "bytes": count.bytes,
+                        "large": count.large,
+                    })
+                });
+                return Ok(told.collect());
+            }
+        }
+        Ok(serde_json::json!({}))
+    }
+
+    fn add(&mut self, name: String, behind: Option<String>, kind: Kind) -> Result<(), String> {
+        let behind = match behind {
+            Some(name) => Some(self.index(&name)?),
+            None => None,
+        };
+        if behind.is_some_and(|at| matches!(self.nodes[at].kind, Kind::Host { .. })) {
+            return Err(format!("{name}: only boxes have something behind them"));
+        }
+        self.nodes.push(Node { name, behind, kind });
+        Ok(())
+    }
+
+    fn index(&self, name: &str) -> Result<usize, String> {
+        let found = self.nodes.iter().position(|node| node.name == name);
+        found.ok_or_else(|| format!("there is no {name}"))
+    }
+
+    fn named(&mut self, name: &str) -> Result<&mut Node, String> {
+        let at = self.index(name)?;
+        Ok(&mut self.nodes[at])
+    }
+
+    /// A packet that a host has sent, until somebody has it or it waits at the root.
+    fn go_up(&mut self, now: Duration, host: usize, packet: &mut [u8]) -> std::io::Result<()> {
+        let Some(to) = ip::destination(packet) else { return Ok(()) };
+        let mut level = self.nodes[host].behind;
+        while let Some(at) = level {
+            if to.is_multicast() {
+                return self.tell_neighbours(now, host, packet);
+            }
+            if let Some(next) = self.child(level, to).filter(|next| *next != host) {
+                return self.go_down(now, host, next, packet);
+            }
+            let Kind::Box(nat) = &mut self.nodes[at].kind else { return Ok(()) };
+            let turns = nat::is(nat, to);
+            if turns && !nat.behaviour.hairpin || !nat.outward(now, packet) {
+                return Ok(());
+            }
+            if turns {
+                return self.go_down(now, host, at, packet);
+            }
+            level = self.nodes[at].behind;
+        }
+        if let Kind::Host { way, .. } = &mut self.nodes[host].kind {
+            way.offer(now, packet);
+        }
+        Ok(())
+    }
+
+    /// A packet on its way to a host, from the outside of `to`.
+    fn go_down(
+        &mut self,
+        now: Duration,
+        from: usize,
+        mut to: usize,
+        packet: &mut [u8],
+    ) -> std::io::Result<()> {
+        loop {
+            match &mut self.nodes[to].kind {
+                Kind::Host { device, .. } => {
+                    device::give(device.as_fd(), packet)?;
+                    let count = self.counts.entry((from, to)).or_default();
+                    count.packets += 1;
+                    count.bytes += packet.len() as u64;
+                    if packet.len() >= LARGE && count.large.is_none() {
+                        count.large = Some((now - self.counting_since).as_secs_f64());
+                    }
+                    return Ok(());
+                }
+                Kind::Box(nat) => {
+                    if !nat.inward(now, packet) {
+                        return Ok(());
+                    }
+                    let inside = ip::destination(packet).and_then(|at| self.child(Some(to), at));
+                    let Some(next) = inside else { return Ok(()) };
+                    to = next;
+                }
+            }
+        }
+    }
+
+    /// Everybody else behind the same box has a packet to a group.
+    fn tell_neighbours(
+        &mut self,
+        now: Duration,
+        host: usize,
+        packet: &mut [u8],
+    ) -> std::io::Result<()> {
+        for other in 0..self.nodes.len() {
+            let (one, two) = (&self.nodes[host], &self.nodes[other]);
+            let near = other != host && one.behind == two.behind;
+            if near && matches!(two.kind, Kind::Host { .. }) {
+                self.go_down(now, host, other, packet)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What has an address, of everything right behind a box, or at the root.
+    fn child(&self, level: Option<usize>, address: IpAddr) -> Option<usize> {
+        (0..self.nodes.len()).find(|at| self.nodes[*at].behind == level && self.owns(*at, address))
+    }
+
+    fn owns(&self, at: usize, address: IpAddr) -> bool {
+        match &self.nodes[at].kind {
+            Kind::Host { addresses, .. } => addresses.contains(&address),
+            // IPv6 is routed through boxes.
+            Kind::Box(nat) => {
+                nat::is(nat, address)
+                    || (address.is_ipv6() && self.child(Some(at), address).is_some())
+            }
+        }
+    }
+
+    /// Packets whose delay is over.
+    fn land(&mut self, now: Duration) -> std::io::Result<()> {
+        for host in 0..self.nodes.len() {
+            while let Kind::Host { way, .. } = &mut self.nodes[host].kind
+                && let Some(mut packet) = way.arrived(now)
+            {
+                if let Some(to) = ip::destination(&packet).and_then(|to| self.child(None, to)) {
+                    self.go_down(now, host, to, &mut packet)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn due(&self) -> Option<Duration> {
+        let ways = self.nodes.iter().filter_map(|node| match &node.kind {
+            Kind::Host { way, .. } => way.due(),
+            Kind::Box(_) => None,
+        });
+        ways.min()
+    }
+}

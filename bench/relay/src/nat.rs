@@ -1,0 +1,288 @@
+//! A box that translates addresses (a NAT), in the terms of RFC 4787: which outside port a flow gets
+//! (mapping), which strangers may answer (filtering), how long it remembers. Packets are changed in
+//! place. IPv6 is not translated: there the box is a firewall that lets answers in (RFC 6092).
+//!
+//! TCP is treated as UDP is, except that it is never forgotten. ICMP and fragments are dropped.
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::time::Duration;
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use xylem_sim::Rng;
+
+use crate::ip::{self, Ends, TCP, UDP};
+
+/// Mappings and, for each, remotes that it remembers; packets of more are dropped.
+const MOST: usize = 65_536;
+/// The first port that is given out.
+const FIRST_PORT: u16 = 1_024;
+
+/// Which remotes may use a mapping (RFC 4787, section 5).
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Filter {
+    /// Everybody: "full cone", with a mapping that does not depend on the remote.
+    None,
+    /// Whom an address has sent to, from any port: "address-restricted".
+    Address,
+    /// Exactly whom it has sent to: "port-restricted".
+    Port,
+}
+
+/// What a box does.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Behaviour {
+    /// Every remote sees another port: "symmetric".
+    #[serde(default)]
+    pub symmetric: bool,
+    pub filter: Filter,
+    /// Outside ports are drawn at random; else that of the inside, while it is free.
+    #[serde(default)]
+    pub random: bool,
+    /// Seconds without a packet from inside after which a UDP mapping and a remote are forgotten.
+    #[serde(default = "two_minutes")]
+    pub forget: f64,
+    /// Those inside reach each other by their outside addresses.
+    #[serde(default)]
+    pub hairpin: bool,
+    /// UDP is dropped, both ways.
+    #[serde(default)]
+    pub no_udp: bool,
+}
+
+/// The least that RFC 4787 allows.
+fn two_minutes() -> f64 {
+    120.0
+}
+
+/// The outside of one mapping.
+type Outside = (u8, u16);
+/// What has a mapping of its own: who sends and, where every remote has another, to whom.
+type Inside = (u8, SocketAddrV4, Option<SocketAddrV4>);
+
+struct Mapping {
+    inside: Inside,
+    last: Duration,
+    /// When each remote was last sent to.
+    remotes: HashMap<SocketAddrV4, Duration>,
+}
+
+/// One box.
+pub(crate) struct Nat {
+    pub address: Ipv4Addr,
+    pub behaviour: Behaviour,
+    rng: Rng,
+    ports: HashMap<Inside, u16>,
+    mappings: HashMap<Outside, Mapping>,
+    /// Flows of IPv6 that began inside: protocol, inside, remote.
+    flows: HashMap<(u8, SocketAddr, SocketAddr), Duration>,
+}
+
+impl Nat {
+    /// A box that has just been switched on.
+    pub(crate) fn new(address: Ipv4Addr, behaviour: Behaviour, seed: u64) -> Self {
+        let (ports, mappings, flows) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { address, behaviour, rng: Rng::new(seed), ports, mappings, flows }
+    }
+
+    /// Forgets everything; ports are other ones from here on.
+    pub(crate) fn reboot(&mut self) {
+        self.ports.clear();
+        self.mappings.clear();
+        self.flows.clear();
+        self.behaviour.random = true;
+    }
+
+    /// A packet from inside; whether it goes on, translated.
+    pub(crate) fn outward(&mut self, now: Duration, packet: &mut [u8]) -> bool {
+        let Some(ends) = self.passing(packet) else { return false };
+        let (SocketAddr::V4(source), SocketAddr::V4(target)) = (ends.source, ends.target) else {
+            let known = self.flows.len() < MOST;
+            if known {
+                self.flows.insert((ends.protocol, ends.source, ends.target), now);
+            }
+            return known;
+        };
+        let inside = (ends.protocol, source, self.behaviour.symmetric.then_some(target));
+        let Some(port) = self.port(now, inside) else { return false };
+        let mapping = self.mappings.get_mut(&(ends.protocol, port)).expect("port() made it");
+        mapping.last = now;
+        if mapping.remotes.len() < MOST {
+            mapping.remotes.insert(target, now);
+        }
+        ip::set_source(packet, SocketAddrV4::new(self.address, port));
+        true
+    }
+
+    /// A packet for our address, or to an IPv6 address inside; whether anybody inside gets it.
+    pub(crate) fn inward(&mut self, now: Duration, packet: &mut [u8]) -> bool {
+        let Some(ends) = self.passing(packet) else { return false };
+        let (SocketAddr::V4(source), SocketAddr::V4(target)) = (ends.source, ends.target) else {
+            let flow = self.flows.get(&(ends.protocol, ends.target, ends.source));
+            return flow.is_some_and(|last| self.remembers(ends.protocol, now, *last));
+        };
+        let Some(mapping) = self.mappings.get(&(ends.protocol, target.port())) else {
+            return false;
+        };
+        let fresh = |last: Duration| self.remembers(ends.protocol, now, last);
+        let allowed = match self.behaviour.filter {
+            Filter::None => true,
+            Filter::Port => mapping.remotes.get(&source).is_some_and(|last| fresh(*last)),
+            Filter::Address => {
+                mapping.remotes.iter().any(|(to, last)| to.ip() == source.ip() && fresh(*last))
+            }
+        };
+        let passes = allowed && fresh(mapping.last);
+        if passes {
+            ip::set_target(packet, mapping.inside.1);
+        }
+        passes
+    }
+
+    /// Who sends what to whom, if such packets pass at all.
+    fn passing(&self, packet: &[u8]) -> Option<Ends> {
+        ip::ends(packet).filter(|ends| ends.protocol != UDP || !self.behaviour.no_udp)
+    }
+
+    fn remembers(&self, protocol: u8, now: Duration, last: Duration) -> bool {
+        protocol == TCP || now.saturating_sub(last).as_secs_f64() < self.behaviour.forget
+    }
+
+    /// The outside port of a flow, if there is one left.
+    fn port(&mut self, now: Duration, inside: Inside) -> Option<u16> {
+        let protocol = inside.0;
+        if let Some(port) = self.ports.get(&inside).copied() {
+            let last = self.mappings.get(&(protocol, port)).map(|mapping| mapping.last);
+            if last.is_some_and(|last| self.remembers(protocol, now, last)) {
+                return Some(port);
+            }
+            self.ports.remove(&inside);
+            self.mappings.remove(&(protocol, port));
+        }
+        if self.mappings.len() >= MOST / 2 {
+            return None;
+        }
+        let mut port = inside.1.port();
+        while self.behaviour.random || self.mappings.contains_key(&(protocol, port)) {
+            port = FIRST_PORT + self.rng.below(u64::from(u16::MAX - FIRST_PORT)) as u16;
+            if !self.mappings.contains_key(&(protocol, port)) {
+                break;
+            }
+        }
+        let mapping = Mapping { inside, last: now, remotes: HashMap::new() };
+        self.ports.insert(inside, port);
+        self.mappings.insert((protocol, port), mapping);
+        Some(port)
+    }
+}
+
+/// Whether an address is one that a box of its own stands before.
+pub(crate) fn is(nat: &Nat, address: IpAddr) -> bool {
+    IpAddr::V4(nat.address) == address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::tests::{right, udp_between};
+
+    const INSIDE: &str = "192.168.1.2:5000";
+    const OUTSIDE: Ipv4Addr = Ipv4Addr::new(20, 0, 0, 1);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn nat(symmetric: bool, filter: Filter) -> Nat {
+        let behaviour = Behaviour {
+            symmetric,
+            filter,
+            random: symmetric,
+            forget: 30.0,
+            hairpin: false,
+            no_udp: false,
+        };
+        Nat::new(OUTSIDE, behaviour, 1)
+    }
+
+    /// What a remote sees of a packet from inside.
+    fn out(nat: &mut Nat, now: Duration, to: &str) -> Option<SocketAddr> {
+        let mut packet = udp_between(INSIDE, to);
+        let passes = nat.outward(now, &mut packet);
+        assert!(right(&packet));
+        passes.then(|| ip::ends(&packet).unwrap().source)
+    }
+
+    /// Whether a packet of a remote to `to` reaches the inside.
+    fn back(nat: &mut Nat, now: Duration, from: &str, to: SocketAddr) -> bool {
+        let mut packet = udp_between(from, &to.to_string());
+        let passes = nat.inward(now, &mut packet);
+        assert!(right(&packet));
+        assert!(!passes || ip::ends(&packet).unwrap().target == INSIDE.parse().unwrap());
+        passes
+    }
+
+    #[test]
+    fn who_may_answer_is_as_the_filter_says() {
+        let cases = [(Filter::None, [true; 3]), (Filter::Address, [true, true, false])];
+        for (filter, expected) in cases.into_iter().chain([(Filter::Port, [true, false, false])]) {
+            let mut nat = nat(false, filter);
+            let seen = out(&mut nat, SECOND, "9.9.9.9:1").unwrap();
+            assert_eq!(seen, "20.0.0.1:5000".parse().unwrap(), "the port is kept while it is free");
+            let from = ["9.9.9.9:1", "9.9.9.9:2", "8.8.8.8:1"];
+            let came = from.map(|from| back(&mut nat, SECOND, from, seen));
+            assert_eq!(came, expected, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn a_symmetric_box_shows_every_remote_another_port() {
+        let mut nat = nat(true, Filter::Port);
+        let (one, two) = (out(&mut nat, SECOND, "9.9.9.9:1"), out(&mut nat, SECOND, "9.9.9.9:2"));
+        assert!(one != two && out(&mut nat, SECOND, "9.9.9.9:1") == one);
+        assert!(back(&mut nat, SECOND, "9.9.9.9:2", two.unwrap()));
+        assert!(!back(&mut nat, SECOND, "9.9.9.9:1", two.unwrap()));
+    }
+
+    #[test]
+    fn silence_and_a_reboot_are_forgotten() {
+        let mut nat = nat(false, Filter::None);
+        let seen = out(&mut nat, SECOND, "9.9.9.9:1").unwrap();
+        assert!(back(&mut nat, 30 * SECOND, "9.9.9.9:1", seen));
+        assert!(
+            !back(&mut nat, 31 * SECOND, "9.9.9.9:1", seen),
+            "inward packets keep nothing open"
+        );
+        assert_eq!(out(&mut nat, 40 * SECOND, "9.9.9.9:1"), Some(seen));
+        nat.reboot();
+        assert!(!back(&mut nat, 40 * SECOND, "9.9.9.9:1", seen));
+        assert_ne!(out(&mut nat, 40 * SECOND, "9.9.9.9:1"), Some(seen));
+    }
+
+    #[test]
+    fn two_inside_never_share_a_port_and_udp_may_be_dropped() {
+        let mut nat = nat(false, Filter::Port);
+        let mut seen: Vec<_> = (2..200)
+            .map(|host| {
+                let mut packet = udp_between(&format!("192.168.1.{host}:5000"), "9.9.9.9:1");
+                assert!(nat.outward(SECOND, &mut packet));
+                ip::ends(&packet).unwrap().source.port()
+            })
+            .collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 198);
+        nat.behaviour.no_udp = true;
+        assert_eq!(out(&mut nat, SECOND, "9.9.9.9:1"), None);
+    }
+
+    #[test]
+    fn a_firewall_for_ipv6_lets_answers_in() {
+        let mut nat = nat(false, Filter::None);
+        let (inside, remote) = ("[2a00::1]:1", "[2a00::2]:2");
+        assert!(!nat.inward(SECOND, &mut udp_between(remote, inside)));
+        assert!(nat.outward(SECOND, &mut udp_between(inside, remote)));
+        assert!(nat.inward(SECOND, &mut udp_between(remote, inside)));
+        assert!(!nat.inward(SECOND, &mut udp_between("[2a00::2]:3", inside)));
+        assert!(!nat.inward(SECOND, &mut []) && !nat.outward(SECOND, &mut [0x60; 47]));
+    }
+}

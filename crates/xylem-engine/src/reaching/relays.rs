@@ -1,0 +1,173 @@
+//! [`Relay`]: one registration with one relay: the link over which it is made, and what becomes of it.
+//!
+//! The link is dialled at all of the relay's addresses over UDP, and where these stay silent, within TCP. It ends once
+//! the relay has answered everything; over TCP it stays, as the connection does for its sake.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use xylem_forward::FaceId;
+use xylem_library::keys;
+use xylem_library::reachable::Peer;
+use xylem_link::PeerKey;
+use xylem_reach::relay::Target;
+use xylem_sockets::Dial;
+
+use super::state::{LONGEST_PAUSE, MAX_RELAYS, Relay, RelayNews, RelayUse, Stage};
+use crate::Engine;
+use crate::dialling::wildcard;
+use crate::faces::Transport;
+
+/// Between two dials of one relay.
+const BETWEEN: Duration = Duration::from_millis(50);
+/// So long UDP may be silent before TCP is tried too.
+const UDP_FIRST: Duration = Duration::from_millis(700);
+
+impl Engine {
+    /// Uses a relay. One that is used already gets no second registration.
+    ///
+    /// # Errors
+    /// Too many relays, or a system without randomness.
+    pub fn use_relay(&mut self, uses: RelayUse) -> io::Result<()> {
+        let reaching = &self.net.reaching;
+        if reaching.relays.iter().any(|relay| relay.uses.key == uses.key) {
+            return Ok(());
+        }
+        if reaching.relays.len() >= MAX_RELAYS || uses.udp.len() + uses.tcp.len() == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let secret = keys::random().map_err(io::Error::other)?;
+        let listens = uses.listens;
+        self.net.reaching.relays.push(Relay::new(uses, secret));
+        if listens {
+            self.dial_relay(self.net.reaching.relays.len() - 1);
+        }
+        Ok(())
+    }
+
+    /// Where relays see this end: each by its first port, and by its second.
+    pub fn observed_by_relays(&self) -> impl Iterator<Item = [Option<SocketAddr>; 2]> + '_ {
+        self.net.reaching.relays.iter().map(|relay| relay.client.observed())
+    }
+
+    /// Dials a peer through a relay: asks the relay first, where it has not been asked yet.
+    pub(crate) fn dial_through(
+        &mut self,
+        face: FaceId,
+        relay: [u8; 32],
+        target: Target,
+        key: Option<PeerKey>,
+    ) -> io::Result<()> {
+        let relays = &mut self.net.reaching.relays;
+        let Some(i) = relays.iter().position(|known| known.uses.key == relay) else {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no such relay"));
+        };
+        relays[i].wanted.push((face, target, key));
+        match relays[i].stage {
+            Stage::Resting => self.dial_relay(i),
+            Stage::Dialling { .. } => {}
+            Stage::Talking { .. } => self.ask_relay(i),
+        }
+        Ok(())
+    }
+
+    pub(super) fn dial_relay(&mut self, i: usize) {
+        let now = self.now();
+        let relay = &mut self.net.reaching.relays[i];
+        relay.again = None;
+        relay.stage = Stage::Dialling { links: Vec::new(), began: now, next: now, taken: 0 };
+        self.dial_relay_on(now, i);
+    }
+
+    /// Takes the next ways whose time it is.
+    fn dial_relay_on(&mut self, now: Duration, i: usize) {
+        loop {
+            let relay = &mut self.net.reaching.relays[i];
+            let key = Some(PeerKey(relay.uses.key));
+            let RelayUse { udp, tcp, .. } = &relay.uses;
+            let Stage::Dialling { links, began, next, taken } = &mut relay.stage else { return };
+            if now < *next || *taken >= udp.len() + tcp.len() {
+                return;
+            }
+            let way = *taken;
+            // Over TCP nothing is tried as long as UDP may answer.
+            if way >= udp.len() && !links.is_empty() && now < *began + UDP_FIRST {
+                *next = *began + UDP_FIRST;
+                return;
+            }
+            (*taken, *next) = (way + 1, now + BETWEEN);
+            let link = match (udp.get(way).copied(), tcp.get(way.saturating_sub(udp.len()))) {
+                (Some(address), _) => {
+                    let bound = self.net.link_socket_for(address).is_some()
+                        || self.bind_link(wildcard(address)).is_ok();
+                    bound.then(|| self.net.endpoint.connect(now, address, key))
+                }
+                (None, Some(Peer::Carried { carrier, address, name, .. })) => {
+                    let (carrier, address, name) = (*carrier, *address, name.clone());
+                    let to = Dial { carrier, address, name: name.as_deref() };
+                    match self.connect_carrier(to, key) {
+                        Ok(Transport::Link(link)) => Some(link),
+                        _ => None,
+                    }
+                }
+                _ => None,
+            };
+            match (link, &mut self.net.reaching.relays[i].stage) {
+                (Some(link), Stage::Dialling { links, .. }) => links.push(link),
+                // What the system refuses is as good as silent.
+                (_, Stage::Dialling { next, .. }) => *next = now,
+                _ => {}
+            }
+        }
+    }
+
+    /// Does what is due by the clock.
+    pub(crate) fn relay_timers(&mut self, now: Duration) {
+        for i in 0..self.net.reaching.relays.len() {
+            let relay = &mut self.net.reaching.relays[i];
+            relay.client.handle_timeout(now);
+            if relay.again.is_some_and(|at| at <= now) {
+                self.dial_relay(i);
+            }
+            self.dial_relay_on(now, i);
+            let relay = &self.net.reaching.relays[i];
+            let over = match &relay.stage {
+                Stage::Dialling { links, taken, .. } => links.is_empty() && *taken >= relay.ways(),
+                _ => false,
+            };
+            if over {
+                self.relay_failed(i, "it cannot be dialled");
+            }
+        }
+        self.close_sockets(now);
+        self.drain_relays(now);
+    }
+
+    /// A relay is of no use for now.
+    pub(super) fn relay_failed(&mut self, i: usize, why: &str) {
+        let now = self.now();
+        let relay = &mut self.net.reaching.relays[i];
+        let links = match std::mem::replace(&mut relay.stage, Stage::Resting) {
+            Stage::Resting => Vec::new(),
+            Stage::Dialling { links, .. } => links,
+            Stage::Talking { link, .. } => vec![link],
+        };
+        let mut faces: Vec<FaceId> = relay.wanted.drain(..).map(|(face, ..)| face).collect();
+        faces.extend(relay.asked.drain(..).map(|(_, face)| face));
+        if relay.is_kept() {
+            relay.again = Some(now + relay.pause);
+            relay.pause = (relay.pause * 2).min(LONGEST_PAUSE);
+        }
+        let what = format!("relay {}: {why}", relay.named_at());
+        links.into_iter().for_each(|link| self.hang_up(&Transport::Link(link)));
+        faces.into_iter().for_each(|face| self.fail_face(face, &what));
+        self.tell_of_relay(i, RelayNews::Failed { why: why.to_owned() });
+    }
+
+    /// Tells relays that this end goes.
+    pub(crate) fn leave_relays(&mut self) {
+        let now = self.now();
+        self.net.reaching.relays.iter_mut().for_each(|relay| relay.client.leave(now));
+    }
+}

@@ -1,0 +1,133 @@
+//! Where each side may be reached, as the two tell each other: candidates, repeated until they are acknowledged,
+//! and where the other one is seen.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use crate::cookie::address;
+use crate::frame::{self, ADDRESS_LEN, Frame, MAX_CANDIDATES, SYMMETRIC};
+use crate::way::{Mapping, Ways};
+
+/// Lists of a peer that are taken in a row …
+const TAKEN_AT_ONCE: u32 = 8;
+/// … and how long it is in the long run until the next one is. Others are not acknowledged, and come again.
+const TAKEN_APART: Duration = Duration::from_millis(250);
+/// Repetitions are no further apart.
+const MAX_AGAIN: Duration = Duration::from_secs(2);
+
+/// Nearly every link has none.
+#[derive(Default, Debug)]
+pub(super) struct Candidates(Option<Box<Both>>);
+
+#[derive(Default, Debug)]
+struct Both {
+    ours: Option<Ours>,
+    theirs: Option<Theirs>,
+    /// When all that the peer has told is paid back.
+    paid_back: Duration,
+    /// The number of a list that is to be acknowledged.
+    ack: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Ours {
+    number: u32,
+    mapping: Mapping,
+    addresses: Vec<[u8; ADDRESS_LEN]>,
+    /// When they are told (again); `None` once they have been acknowledged.
+    next: Option<Duration>,
+    again: Duration,
+}
+
+#[derive(Debug)]
+struct Theirs {
+    number: u32,
+    mapping: Mapping,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Candidates {
+    /// Tells these from now on. What is made up is left out.
+    pub(super) fn tell(&mut self, addresses: &[SocketAddr], mapping: Mapping, ways: &Ways) {
+        let both = self.0.get_or_insert_default();
+        let told = addresses.iter().filter(|to| ways.may_be_told(**to)).take(MAX_CANDIDATES);
+        let addresses: Vec<_> = told.map(|to| address(*to)).collect();
+        let before = both.ours.as_ref();
+        if before.is_some_and(|ours| ours.addresses == addresses && ours.mapping == mapping) {
+            return;
+        }
+        let number = before.map_or(0, |ours| ours.number).saturating_add(1);
+        let (next, again) = (Some(Duration::ZERO), Duration::ZERO);
+        both.ours = Some(Ours { number, mapping, addresses, next, again });
+    }
+
+    /// Takes the peer's in. Gives what the program is to be told.
+    pub(super) fn on_frame(
+        &mut self,
+        now: Duration,
+        of: &frame::Candidates<'_>,
+        ways: &Ways,
+    ) -> Option<(Vec<SocketAddr>, Mapping)> {
+        let both = self.0.get_or_insert_default();
+        let newest = both.theirs.as_ref().map_or(0, |theirs| theirs.number);
+        if of.number <= newest {
+            both.ack = both.ack.or((of.number == newest).then_some(newest));
+            return None;
+        }
+        let paid_back = both.paid_back.max(now).saturating_add(TAKEN_APART);
+        if paid_back.saturating_sub(now) > TAKEN_APART.saturating_mul(TAKEN_AT_ONCE) {
+            return None;
+        }
+        both.paid_back = paid_back;
+        let symmetric = of.flags & SYMMETRIC != 0;
+        let mapping = if symmetric { Mapping::Symmetric } else { Mapping::Stable };
+        // A made-up address means something here alone.
+        let addresses: Vec<_> = of.addresses().filter(|at| ways.may_be_told(*at)).collect();
+        let told = (addresses.clone(), mapping);
+        both.theirs = Some(Theirs { number: of.number, mapping, addresses });
+        both.ack = Some(of.number);
+        Some(told)
+    }
+
+    pub(super) fn on_ack(&mut self, number: u32) {
+        let ours = self.0.as_mut().and_then(|both| both.ours.as_mut());
+        if let Some(ours) = ours.filter(|ours| ours.number == number) {
+            ours.next = None;
+        }
+    }
+
+    pub(super) fn poll(&mut self, now: Duration, wait: Duration, out: &mut Vec<u8>) {
+        let Some(both) = &mut self.0 else { return };
+        both.ack.take().into_iter().for_each(|number| Frame::CandidatesAck(number).write(out));
+        let Some(ours) = both.ours.as_mut() else { return };
+        if ours.next.is_none_or(|next| now < next) {
+            return;
+        }
+        ours.again = ours.again.saturating_mul(2).clamp(wait.min(MAX_AGAIN), MAX_AGAIN);
+        ours.next = Some(now.saturating_add(ours.again));
+        let flags = if ours.mapping == Mapping::Symmetric { SYMMETRIC } else { 0 };
+        let told = frame::Candidates::new(ours.number, flags, &ours.addresses);
+        told.into_iter().for_each(|told| Frame::Candidates(told).write(out));
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Duration> {
+        self.0.as_ref()?.ours.as_ref()?.next
+    }
+
+    /// Whether the peer has named this host, by whatever port.
+    pub(super) fn names(&self, ip: IpAddr) -> bool {
+        let theirs = self.0.as_ref().and_then(|both| both.theirs.as_ref());
+        let ip = ip.to_canonical();
+        theirs.is_some_and(|theirs| theirs.addresses.iter().any(|at| at.ip() == ip))
+    }
+
+    /// Whether our NAT is symmetric, and the peer's; `None` where that has not been told.
+    pub(super) fn symmetric(&self) -> [Option<bool>; 2] {
+        let both = self.0.as_ref();
+        let ours = both.and_then(|both| both.ours.as_ref()).map(|ours| ours.mapping);
+        let theirs = both.and_then(|both| both.theirs.as_ref()).map(|theirs| theirs.mapping);
+        [ours, theirs].map(|mapping| mapping.map(|mapping| mapping == Mapping::Symmetric))
+    }
+}

@@ -1,0 +1,227 @@
+//! A link's ways to its peer: what comes from elsewhere, what is asked there, and moves. The parts: [`Paths`]
+//! (moves that nobody asked for), [`Reach`] (ways that this side looks for), [`Candidates`] (what both tell).
+//!
+//! [`Paths`]: super::path::Paths
+//! [`Reach`]: super::probe::Reach
+//! [`Candidates`]: super::candidates::Candidates
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use super::path::CHALLENGE_LEN;
+use super::probe::{MOST, Question};
+use super::{Link, Pace};
+use crate::cookie::address;
+use crate::event::{LinkEvent, Transmit};
+use crate::frame::{Frame, to_address};
+use crate::way::{Mapping, Way, Ways};
+
+/// A peer that says again and again that we are somewhere else is believed this often.
+const OBSERVED_APART: Duration = Duration::from_millis(250);
+
+impl Link {
+    /// A datagram of `len` bytes came from somewhere else than the link is.
+    pub(super) fn on_other_address(&mut self, now: Duration, came: (SocketAddr, usize, bool)) {
+        let wait = self.wait();
+        self.paths.on_datagram(now, came, wait, &mut self.rng);
+    }
+
+    pub(super) fn on_path_response(&mut self, now: Duration, token: u64) {
+        if let Some(back) = self.paths.on_response(now, token) {
+            self.move_to(now, back, false);
+        }
+        if let Some(reached) = self.reach.on_response(token) {
+            self.on_reached(now, reached);
+        }
+        self.on_path_timeout(now);
+    }
+
+    /// The peer answers what this side has asked it elsewhere.
+    fn on_reached(&mut self, now: Duration, at: SocketAddr) {
+        let ways = &self.paths.ways;
+        let better = ways.way(at) < ways.way(self.remote);
+        if at != self.remote && (better || self.paths.is_lost()) {
+            self.move_to(now, at, true);
+        } else if at != self.remote {
+            self.paths.keep(at);
+        }
+    }
+
+    pub(super) fn on_path_timeout(&mut self, now: Duration) {
+        if let Some(other) = self.paths.verdict(now) {
+            self.move_to(now, other, false);
+        }
+        if self.silent_at().is_some_and(|at| now >= at) {
+            let wait = self.wait();
+            self.paths.on_silence(now, wait, &mut self.rng);
+            self.reach.ask_again(now, &mut self.rng);
+        }
+    }
+
+    pub(super) fn next_path_timeout(&self) -> Option<Duration> {
+        let due = [self.paths.next_timeout(), self.silent_at(), self.reach.next_timeout()];
+        due.into_iter().flatten().min()
+    }
+
+    /// When the peer has been silent for so long that it is looked for elsewhere, if there is an elsewhere: it has
+    /// left a ping unanswered, or half the idle timeout is over.
+    fn silent_at(&self) -> Option<Duration> {
+        if self.paths.known.is_empty() && !self.reach.may_ask_again() {
+            return None;
+        }
+        let half = self.last_received + self.idle_timeout / 2;
+        let unanswered = self.ping.filter(|(_, sent)| *sent >= self.last_received);
+        let unanswered = unanswered.map_or(half, |(_, sent)| half.min(sent + self.wait()));
+        Some(unanswered.max(self.paths.rest_until))
+    }
+
+    fn move_to(&mut self, now: Duration, to: SocketAddr, chosen: bool) {
+        let worse = self.paths.ways.way(to) > self.paths.ways.way(self.remote);
+        self.paths.on_move(now, (self.remote, to), chosen);
+        self.remote = to;
+        self.mtu.reset(now);
+        self.queue.refit(self.mtu.current());
+        self.on_new_path(now);
+        // Nothing is known of the new way; a ping measures it, and tells where we are seen there.
+        self.rtt = None;
+        self.owed.ping = true;
+        // Reset tokens are for an address.
+        self.token_owed = true;
+        self.owed.observed = true;
+        if worse {
+            self.reach.ask_again(now, &mut self.rng);
+        } else {
+            self.reach.end_search();
+        }
+    }
+
+    /// Where the link has moved, if the program has not been told yet.
+    pub(crate) fn take_move(&mut self) -> Option<SocketAddr> {
+        self.paths.news.take()
+    }
+
+    pub(super) fn transmit_challenge(
+        &mut self,
+        now: Duration,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let (other, token, paid) = self.paths.poll(now)?;
+        let challenge = Frame::PathChallenge(token);
+        let Some(other) = other else {
+            return Some(self.datagram(buf, self.remote, 0, |out| challenge.write(out)));
+        };
+        // Padding is not worth more than the address has paid for.
+        let size = self.padded(CHALLENGE_LEN).min(paid);
+        self.paths.on_sent(other, size);
+        Some(self.datagram(buf, other, size, |out| challenge.write(out)))
+    }
+}
+
+impl Link {
+    /// Asks at these addresses whether the peer is there; how many of them it does ask.
+    pub(crate) fn probe(&mut self, now: Duration, to: &[SocketAddr], pace: Pace) -> usize {
+        let elsewhere = to.iter().copied().filter(|to| *to != self.remote);
+        match pace {
+            Pace::Each => {
+                let addresses = elsewhere.collect();
+                self.reach.ask(now, addresses, &mut self.rng)
+            }
+            Pace::Search => {
+                let addresses: Vec<_> = elsewhere.filter(|to| self.may_be_searched(*to)).collect();
+                self.reach.search(now, &addresses, &mut self.rng)
+            }
+        }
+    }
+
+    /// A port of the peer's address, whose symmetric NAT it has told of; or a socket of ours, where ours is one.
+    fn may_be_searched(&self, to: SocketAddr) -> bool {
+        let [ours, theirs] = self.candidates.symmetric();
+        match (ours, theirs) {
+            (Some(true), Some(false)) => {
+                self.paths.ways.is_made_up(to) && self.paths.ways.way(to) == Way::Direct
+            }
+            (Some(false), Some(true)) => {
+                self.paths.ways.may_be_told(to) && self.candidates.names(to.ip())
+            }
+            _ => false,
+        }
+    }
+
+    /// The peer asks us from somewhere else than the link is. Where it may be trusted to be there it is answered
+    /// there too (by the link's own way alone it would hear nothing if that has failed), and asked in turn.
+    pub(super) fn on_challenge_from(&mut self, now: Duration, from: SocketAddr, token: u64) {
+        let ways = self.paths.ways;
+        let named = ways.may_be_told(from) && self.candidates.names(from.ip());
+        if !(named || self.paths.is_proven(from) || self.reach.is_asked(from)) {
+            return;
+        }
+        let better = ways.way(from) < ways.way(self.remote) || self.paths.is_lost();
+        let free = self.paths.is_proven(from) || ways.way(from) != Way::Direct;
+        if self.reach.answer(now, (from, token), free) && better {
+            self.reach.ask_back(now, from, &mut self.rng);
+        }
+    }
+
+    pub(super) fn transmit_elsewhere(
+        &mut self,
+        now: Duration,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let Question { to, answer, token } = self.reach.poll(now, &self.paths.ways)?;
+        let size = self.padded(CHALLENGE_LEN).min(MOST);
+        Some(self.datagram(buf, to, size, |out| {
+            answer.into_iter().for_each(|token| Frame::PathResponse(token).write(out));
+            token.into_iter().for_each(|token| Frame::PathChallenge(token).write(out));
+        }))
+    }
+}
+
+impl Link {
+    pub(crate) fn tell_candidates(&mut self, addresses: &[SocketAddr], mapping: Mapping) {
+        self.candidates.tell(addresses, mapping, &self.paths.ways);
+    }
+
+    /// Which addresses are made up.
+    pub(crate) fn set_ways(&mut self, ways: Ways) {
+        self.paths.ways = ways;
+    }
+
+    pub(super) fn on_reach_frame(
+        &mut self,
+        now: Duration,
+        frame: Frame<'_>,
+        events: &mut VecDeque<LinkEvent>,
+    ) {
+        let link = self.id;
+        match frame {
+            Frame::Observed(octets) => {
+                let address = to_address(octets);
+                // A liar may send any number of them.
+                if self.observed != Some(address) && now >= self.observed_rest {
+                    self.observed = Some(address);
+                    self.observed_rest = now + OBSERVED_APART;
+                    events.push_back(LinkEvent::Observed { link, address });
+                }
+            }
+            Frame::Candidates(of) => {
+                let told = self.candidates.on_frame(now, &of, &self.paths.ways);
+                events.extend(told.map(|(addresses, mapping)| LinkEvent::Candidates {
+                    link,
+                    addresses,
+                    mapping,
+                }));
+            }
+            Frame::CandidatesAck(number) => self.candidates.on_ack(number),
+            _ => {}
+        }
+    }
+
+    pub(super) fn write_candidates(&mut self, now: Duration, out: &mut Vec<u8>) {
+        if core::mem::take(&mut self.owed.observed) && !self.paths.ways.is_made_up(self.remote) {
+            Frame::Observed(&address(self.remote)).write(out);
+        }
+        let wait = self.wait();
+        self.candidates.poll(now, wait, out);
+    }
+}

@@ -1,0 +1,104 @@
+//! [`Way`]: what an address stands for, where a program makes addresses up.
+//!
+//! An endpoint knows nothing but addresses. What does not leave by its UDP socket (a connection of a carrier,
+//! a relay's forwarding, a second socket) has one that the program has made up, under a prefix that it draws,
+//! and the program knows where datagrams for it go. Nobody on a network has such an address: a program drops
+//! what claims to come from one.
+
+use core::net::{IpAddr, SocketAddr};
+
+/// What is under an address, the best first: a better one takes over.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Way {
+    /// UDP to where the peer is.
+    #[default]
+    Direct,
+    /// A connection that carries datagrams.
+    Carried,
+    /// A relay that passes them on.
+    Relayed,
+}
+
+/// Which addresses a NAT gives to what leaves one socket (RFC 4787 section 4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Mapping {
+    /// The same towards everybody, or there is no NAT: where one peer sees us another reaches us.
+    #[default]
+    Stable,
+    /// Another port towards every peer, mostly drawn at random: a symmetric NAT.
+    Symmetric,
+}
+
+/// Bytes of a made-up address by which it is known.
+const PREFIX: usize = 6;
+/// Kinds of made-up addresses that a program has, at most.
+const MOST: usize = 4;
+
+/// The prefixes of made-up addresses.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Ways([Option<([u8; PREFIX], Way)>; MOST]);
+
+impl Ways {
+    /// Addresses with this prefix are made up from now on. `false`: there are too many kinds.
+    pub(crate) fn add(&mut self, prefix: [u8; PREFIX], way: Way) -> bool {
+        let known = |place: &&mut Option<_>| place.is_none_or(|(of, _)| of == prefix);
+        let place = self.0.iter_mut().find(known);
+        place.map(|place| *place = Some((prefix, way))).is_some()
+    }
+
+    fn of(&self, address: SocketAddr) -> Option<Way> {
+        let IpAddr::V6(ip) = address.ip() else { return None };
+        let octets = ip.octets();
+        let mut known = self.0.iter().flatten();
+        known.find(|(prefix, _)| octets.starts_with(prefix)).map(|(_, way)| *way)
+    }
+
+    pub(crate) fn is_made_up(&self, address: SocketAddr) -> bool {
+        self.of(address).is_some()
+    }
+
+    pub(crate) fn way(&self, address: SocketAddr) -> Way {
+        self.of(address).unwrap_or_default()
+    }
+
+    /// Whether datagrams can be sent there, and the address means the same to everybody.
+    pub(crate) fn may_be_told(&self, address: SocketAddr) -> bool {
+        let ip = address.ip();
+        let scoped = matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        let nowhere = ip.is_unspecified() || ip.is_multicast() || scoped || address.port() == 0;
+        !nowhere && !is_broadcast(ip) && !self.is_made_up(address)
+    }
+}
+
+fn is_broadcast(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V4(v4) if v4.is_broadcast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_up_addresses_are_known_by_their_prefix() {
+        let mut ways = Ways::default();
+        let of = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let relayed = of("[fd01:203:405::7]:1");
+        assert!(!ways.is_made_up(relayed) && ways.way(relayed) == Way::Direct);
+        assert!(ways.add([0xfd, 1, 2, 3, 4, 5], Way::Relayed));
+        assert!(ways.add([0xfd, 9, 9, 9, 9, 9], Way::Direct));
+        assert!(ways.is_made_up(relayed) && ways.way(relayed) == Way::Relayed);
+        let second_socket = of("[fd09:909:909::7]:1");
+        assert!(ways.is_made_up(second_socket) && ways.way(second_socket) == Way::Direct);
+        for not_told in ["[fd01:203:405::7]:1", "0.0.0.0:1", "224.0.0.1:1", "10.0.0.1:0"] {
+            assert!(!ways.may_be_told(of(not_told)), "{not_told}");
+        }
+        for not_told in ["255.255.255.255:1", "[ff02::1]:1", "[fe80::1]:1", "[::]:1"] {
+            assert!(!ways.may_be_told(of(not_told)), "{not_told}");
+        }
+        assert!(ways.may_be_told(of("192.168.0.1:7348")) && ways.may_be_told(of("[::1]:1")));
+        for n in 0..9 {
+            assert_eq!(ways.add([n; 6], Way::Carried), n < 2);
+        }
+        assert!(Way::Direct < Way::Carried && Way::Carried < Way::Relayed);
+    }
+}

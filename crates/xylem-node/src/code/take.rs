@@ -1,0 +1,286 @@
+//! [`take`]: finds who shows a code, and brings what it stands for.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use xylem_forward::{Config, FaceId, Forwarder, Seed};
+use xylem_link::{Endpoint, StaticKey, StreamId, StreamRead, purpose};
+use xylem_mgmt::Persistency;
+use xylem_reach::code::{Code, GUESSES, Take, TakeError, Taken, knock};
+
+use super::CodeEvent;
+use crate::event::Event;
+use xylem_engine::{Engine, EngineError, EngineEvent, Program, StreamEvent};
+use xylem_library::reachable::{FaceAddress, Peer};
+use xylem_library::{Blame, Error, Failure, Stop, keys};
+
+/// How long others may answer after somebody who has another code.
+const OTHERS: Duration = Duration::from_secs(1);
+/// Pause after which somebody is asked again who was busy.
+const AGAIN: Duration = Duration::from_millis(300);
+/// How long the other side's hearing that all has arrived is waited for.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+/// Why a code brought nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodeFailed {
+    /// A number leads nowhere by itself.
+    #[error("nobody to ask for that code: give --from HOST:PORT of the machine that shows it")]
+    NoWay,
+    /// Silence.
+    #[error(
+        "nobody answers to that code ({0}); codes end after ten minutes or one use: ask for a new one"
+    )]
+    Nobody(String),
+    /// Whoever answers does not have it, or not any more.
+    #[error("{0}; ask for a new one, or check the words")]
+    Wrong(TakeError),
+    /// It has ended.
+    #[error("{0}; ask for a new one")]
+    Over(TakeError),
+    /// It was asked to stop.
+    #[error("stopped")]
+    Stopped,
+    /// Of the sockets.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Of randomness.
+    #[error("{0}")]
+    Library(#[from] Error),
+}
+
+impl Failure for CodeFailed {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::NoWay | Self::Wrong(_) => Blame::Usage,
+            Self::Nobody(_) | Self::Over(_) => Blame::Network,
+            Self::Stopped => Blame::Interrupted,
+            Self::Engine(e) => e.blame(),
+            Self::Library(e) => e.blame,
+        }
+    }
+}
+
+crate::failure::of_library!(CodeFailed: xylem_library::keys::KeyError);
+
+/// Where to look for whoever shows a code.
+#[derive(Clone, Debug)]
+pub struct TakeOptions {
+    /// What was told.
+    pub code: Code,
+    /// Who may show it.
+    pub from: Vec<Peer>,
+    /// Give up after this long.
+    pub give_up: Duration,
+}
+
+/// What a code stood for.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// A ticket or a card.
+    pub text: String,
+    /// Where it came from, with the key that the other side has proven.
+    pub from: Peer,
+}
+
+/// Brings what a code stands for.
+///
+/// # Errors
+/// See [`CodeFailed`].
+pub fn take(
+    options: &TakeOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Told, CodeFailed> {
+    if options.from.is_empty() {
+        return Err(CodeFailed::NoWay);
+    }
+    let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
+    let endpoint = Endpoint::new(config, StaticKey::generate(keys::random()?), keys::random()?);
+    let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
+    let mut engine = Engine::new(endpoint, forwarder)?;
+    engine.set_knock(knock(options.code.number()));
+    let mut taking = Taking {
+        code: &options.code,
+        dialled: HashMap::new(),
+        tries: HashMap::new(),
+        again: Vec::new(),
+        guesses: GUESSES,
+        deadline: engine.now() + options.give_up,
+        others_until: None,
+        told: None,
+        arrived: false,
+        fate: None,
+        why: String::from("no answer"),
+    };
+    for peer in &options.from {
+        match engine.dial(peer, Persistency::Persistent) {
+            Ok(face) => drop(taking.dialled.insert(face, peer.clone())),
+            Err(e) => taking.why = e.to_string(),
+        }
+    }
+    engine.run(&mut taking, stop)?;
+    engine.close();
+    let Taking { told, fate, why, .. } = taking;
+    match (told, fate) {
+        (Some(told), _) => {
+            on_event(Event::Code(CodeEvent::Taken { peer: FaceAddress::from(&told.from) }));
+            Ok(told)
+        }
+        _ if stop.raised() => Err(CodeFailed::Stopped),
+        (None, Some(over @ (TakeError::Over(_) | TakeError::Busy))) => Err(CodeFailed::Over(over)),
+        (None, Some(wrong)) => Err(CodeFailed::Wrong(wrong)),
+        (None, None) => Err(CodeFailed::Nobody(why)),
+    }
+}
+
+/// Tries the code with whoever answers, with three at most: who answers may be somebody who guesses.
+struct Taking<'a> {
+    code: &'a Code,
+    /// Faces that are dialled or up, and whom they lead to.
+    dialled: HashMap<FaceId, Peer>,
+    tries: HashMap<FaceId, (StreamId, Take)>,
+    /// Whom to ask again, who was busy.
+    again: Vec<(Duration, FaceId)>,
+    /// Proofs that may leave: each is a guess for who is at the other end.
+    guesses: u8,
+    deadline: Duration,
+    /// Somebody has answered who has another code.
+    others_until: Option<Duration>,
+    told: Option<Told>,
+    /// The other side knows that it has arrived.
+    arrived: bool,
+    fate: Option<TakeError>,
+    /// Why the last dial failed.
+    why: String,
+}
+
+impl Taking<'_> {
+    fn begin(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), CodeFailed> {
+        let Some(peer) = engine.link_peer(face) else { return Ok(()) };
+        let (take, hello) = Take::new(self.code, engine.link_key(), peer, &keys::random()?);
+        // The first bytes of a stream always find room.
+        let opened = engine.open_stream(face, purpose::CODE).and_then(|stream| {
+            engine.write_stream(face, stream, &hello)?;
+            Ok(stream)
+        });
+        match opened {
+            Ok(stream) => drop(self.tries.insert(face, (stream, take))),
+            Err(e) => self.why = e.to_string(),
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, engine: &mut Engine, face: FaceId) {
+        while self.told.is_none()
+            && let Some((stream, take)) = self.tries.get_mut(&face)
+        {
+            let taken = match engine.read_stream(face, *stream) {
+                Ok(StreamRead::Data(bytes)) => take.received(&bytes),
+                Ok(StreamRead::Pending) => return,
+                Ok(StreamRead::Finished) | Err(_) => Err(TakeError::Broken),
+            };
+            match taken {
+                Ok(Taken::Wait) => {}
+                Ok(Taken::Send(_)) if self.guesses == 0 => {
+                    self.failed(engine, face, TakeError::Wrong)
+                }
+                Ok(Taken::Send(bytes)) => {
+                    self.guesses -= 1;
+                    // A stream that is gone says so at the next read.
+                    let _ = engine.write_stream(face, *stream, &bytes);
+                }
+                Ok(Taken::Text(text)) => {
+                    let _ = engine.finish_stream(face, *stream);
+                    let Some(mut from) = self.dialled.get(&face).cloned() else { return };
+                    if let Some(key) = from.link_key_mut() {
+                        *key = engine.link_peer(face).map(|key| key.0);
+                    }
+                    self.told = Some(Told { text, from });
+                    self.deadline = engine.now() + GOODBYE;
+                }
+                Err(why) => self.failed(engine, face, why),
+            }
+        }
+    }
+
+    /// A try is over.
+    fn failed(&mut self, engine: &mut Engine, face: FaceId, why: TakeError) {
+        let now = engine.now();
+        if why == TakeError::Busy {
+            self.again.push((now + AGAIN, face));
+        } else {
+            self.others_until.get_or_insert(now + OTHERS);
+        }
+        self.tries.remove(&face);
+        // What says more stays: an end is said by who knows, a wrong code by anybody.
+        if !matches!(self.fate, Some(TakeError::Over(_))) {
+            self.fate = Some(why);
+        }
+    }
+}
+
+impl Program for Taking<'_> {
+    type Error = CodeFailed;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), CodeFailed> {
+        match event {
+            EngineEvent::FaceUp { face, peer } => {
+                // Another answer to a dial that expects no key.
+                let dialled = self.dialled.values().find(|known| FaceAddress::from(*known) == peer);
+                if let Some(known) = dialled.cloned() {
+                    self.dialled.entry(face).or_insert(known);
+                }
+                if self.told.is_none() {
+                    self.begin(engine, face)?;
+                }
+            }
+            EngineEvent::FaceDown { face, why, .. } => {
+                self.dialled.remove(&face);
+                self.tries.remove(&face);
+                self.again.retain(|(_, of)| *of != face);
+                self.why = why;
+            }
+            EngineEvent::Stream { face, stream, what } => {
+                if self.tries.get(&face).is_none_or(|(ours, _)| *ours != stream) {
+                    engine.refuse_stream(face, stream, what);
+                    return Ok(());
+                }
+                match what {
+                    StreamEvent::Readable => self.read(engine, face),
+                    StreamEvent::Delivered => self.arrived |= self.told.is_some(),
+                    StreamEvent::Reset | StreamEvent::Stopped if self.told.is_none() => {
+                        self.failed(engine, face, TakeError::Broken);
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), CodeFailed> {
+        let due: Vec<FaceId> =
+            self.again.extract_if(.., |(at, _)| *at <= now).map(|(_, face)| face).collect();
+        due.into_iter().try_for_each(|face| self.begin(engine, face))
+    }
+
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        let now = engine.now();
+        if stopped || now >= self.deadline {
+            return true;
+        }
+        if self.told.is_some() {
+            return self.arrived;
+        }
+        let waits = !self.tries.is_empty() || !self.again.is_empty();
+        !waits && (self.dialled.is_empty() || self.others_until.is_some_and(|until| now >= until))
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        let again = self.again.iter().map(|(at, _)| *at).min();
+        [Some(self.deadline), self.others_until, again].into_iter().flatten().min()
+    }
+}

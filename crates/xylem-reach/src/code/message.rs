@@ -1,0 +1,155 @@
+//! What travels on the stream: `type (1) | length (2) | payload`, of one length or a few for each type.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use super::error::{Over, TakeError};
+use super::exchange::PROOF_LEN;
+
+/// Bytes of the longest text that is handed over.
+pub const MAX_TEXT: usize = 8_192;
+/// Bytes of a side's SPAKE2 message.
+pub(super) const ELEMENT_LEN: usize = 33;
+/// Bytes that a sealed text has more.
+pub(super) const TAG_LEN: usize = 16;
+
+const HEAD_LEN: usize = 3;
+const HELLO: u8 = 1;
+const ANSWER: u8 = 2;
+const PROOF: u8 = 3;
+const HANDED: u8 = 4;
+const REFUSED: u8 = 5;
+
+/// A message. The taker sends hello and proof, the offerer answers each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Message {
+    Hello([u8; ELEMENT_LEN]),
+    Answer([u8; ELEMENT_LEN]),
+    Proof([u8; PROOF_LEN]),
+    /// The offerer's proof, and the text, sealed.
+    Handed([u8; PROOF_LEN], Vec<u8>),
+    Refused(Refused),
+}
+
+/// Why the offerer goes no further.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Refused {
+    Wrong = 1,
+    Busy = 2,
+    Used = 3,
+    Guessed = 4,
+    Expired = 5,
+}
+
+impl Refused {
+    const ALL: [Self; 5] = [Self::Wrong, Self::Busy, Self::Used, Self::Guessed, Self::Expired];
+}
+
+impl From<Over> for Refused {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::Used => Self::Used,
+            Over::Guessed => Self::Guessed,
+            Over::Expired => Self::Expired,
+        }
+    }
+}
+
+impl From<Refused> for TakeError {
+    fn from(why: Refused) -> Self {
+        match why {
+            Refused::Wrong => Self::Wrong,
+            Refused::Busy => Self::Busy,
+            Refused::Used => Self::Over(Over::Used),
+            Refused::Guessed => Self::Over(Over::Guessed),
+            Refused::Expired => Self::Over(Over::Expired),
+        }
+    }
+}
+
+impl Message {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (kind, first, rest): (u8, &[u8], &[u8]) = match self {
+            Self::Hello(element) => (HELLO, element, &[]),
+            Self::Answer(element) => (ANSWER, element, &[]),
+            Self::Proof(proof) => (PROOF, proof, &[]),
+            Self::Handed(proof, sealed) => (HANDED, proof, sealed),
+            Self::Refused(why) => (REFUSED, &[*why as u8], &[]),
+        };
+        let length = u16::try_from(first.len().saturating_add(rest.len())).unwrap_or(u16::MAX);
+        [&[kind][..], &length.to_be_bytes(), first, rest].concat()
+    }
+
+    fn decode(kind: u8, payload: &[u8]) -> Option<Self> {
+        match kind {
+            HELLO => payload.try_into().ok().map(Self::Hello),
+            ANSWER => payload.try_into().ok().map(Self::Answer),
+            PROOF => payload.try_into().ok().map(Self::Proof),
+            HANDED => {
+                let (proof, sealed) = payload.split_first_chunk()?;
+                Some(Self::Handed(*proof, sealed.to_vec()))
+            }
+            REFUSED => {
+                let [why] = payload else { return None };
+                Refused::ALL.into_iter().find(|known| *known as u8 == *why).map(Self::Refused)
+            }
+            _ => None,
+        }
+    }
+
+    /// Longest payload of a type.
+    fn longest(kind: u8) -> Option<usize> {
+        match kind {
+            HELLO | ANSWER => Some(ELEMENT_LEN),
+            PROOF => Some(PROOF_LEN),
+            HANDED => PROOF_LEN.checked_add(MAX_TEXT)?.checked_add(TAG_LEN),
+            REFUSED => Some(1),
+            _ => None,
+        }
+    }
+}
+
+/// The stream is of no more use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Broken;
+
+/// Messages out of a stream's bytes, in any cut. Holds no more than one message.
+#[derive(Default)]
+pub(super) struct Messages {
+    waiting: Vec<u8>,
+}
+
+impl Messages {
+    /// Takes bytes in; gives the first message that is whole, and what follows it is an error: neither side
+    /// says two things in a row.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<Message>, Broken> {
+        for byte in bytes {
+            self.waiting.push(*byte);
+            // Looked at after each byte, so that what is too long is never kept.
+            let Some(([kind, high, low], payload)) = self.waiting.split_first_chunk::<HEAD_LEN>()
+            else {
+                if let Some(kind) = self.waiting.first() {
+                    Message::longest(*kind).ok_or(Broken)?;
+                }
+                continue;
+            };
+            let length = usize::from(u16::from_be_bytes([*high, *low]));
+            if Message::longest(*kind).is_none_or(|longest| length > longest) {
+                return Err(Broken);
+            }
+            if payload.len() > length {
+                return Err(Broken);
+            }
+        }
+        let Some(([kind, high, low], payload)) = self.waiting.split_first_chunk::<HEAD_LEN>()
+        else {
+            return Ok(None);
+        };
+        if payload.len() < usize::from(u16::from_be_bytes([*high, *low])) {
+            return Ok(None);
+        }
+        let message = Message::decode(*kind, payload).ok_or(Broken)?;
+        self.waiting.clear();
+        Ok(Some(message))
+    }
+}

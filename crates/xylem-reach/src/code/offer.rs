@@ -1,0 +1,308 @@
+//! [`Offer`]: the side that shows a code, and counts who guesses at it.
+//!
+//! The taker proves first that it has the key, so whoever breaks off before has learnt nothing and guessed
+//! nothing; a wrong proof is a guess. Proofs are looked at one after the other and none after the last guess that is
+//! left, however many tries are under way.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use xylem_hash::OutputReader;
+use xylem_link::PeerKey;
+
+use super::error::Over;
+use super::exchange::{Begun, Role};
+use super::message::{ELEMENT_LEN, MAX_TEXT, Message, Messages, Refused};
+use super::words::Code;
+
+/// Wrong guesses that end a code.
+pub const GUESSES: u8 = 3;
+/// How long a code lives.
+pub const LIFETIME: Duration = Duration::from_secs(600);
+
+/// Tries under way; the oldest gives way to another.
+const MAX_TRIES: usize = 32;
+/// A try that is not over by then is given up.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Tries that are begun in a second, and at once: each costs a multiplication on the curve or three.
+const PACE: u64 = 32;
+const BURST: u64 = 64;
+/// How long who comes too late is told so.
+const AFTERWARDS: Duration = Duration::from_secs(60);
+
+/// What the program hears.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OfferEvent {
+    /// Somebody tried a wrong code; so many tries are left.
+    Wrong {
+        /// Of [`GUESSES`].
+        left: u8,
+    },
+    /// Nobody gets anything by this code any more.
+    Ended(Over),
+    /// Nor is anybody told so: the knock can be forgotten.
+    Forget,
+}
+
+/// One code and what it stands for. `K` names a stream of a link, as the program likes.
+///
+/// Order: the program answers [`super::knock`]; for each stream of the purpose, [`Offer::opened`], then
+/// [`Offer::received`] for its bytes, and [`Offer::delivered`] or [`Offer::gone`] at its end. After each call, all of
+/// [`Offer::poll_transmit`] and [`Offer::poll_event`].
+pub struct Offer<K> {
+    code: Code,
+    text: String,
+    own: PeerKey,
+    draws: OutputReader,
+    expires: Duration,
+    left: u8,
+    over: Option<Over>,
+    forgotten: bool,
+    /// The oldest first.
+    pub(super) tries: VecDeque<Try<K>>,
+    /// Tries that may begin, as of `counted`, in 1/1000.
+    tokens: u64,
+    counted: Duration,
+    out: VecDeque<(K, Vec<u8>)>,
+    events: VecDeque<OfferEvent>,
+}
+
+pub(super) struct Try<K> {
+    id: K,
+    peer: PeerKey,
+    since: Duration,
+    messages: Messages,
+    state: State,
+}
+
+enum State {
+    Opened,
+    /// Boxed, as most who open a stream by the thousand never get here.
+    Answered(Box<(Begun, [u8; ELEMENT_LEN])>),
+    /// It has been handed over, and not arrived yet as far as is known.
+    Handed,
+}
+
+impl<K: Copy + PartialEq> Offer<K> {
+    /// Offers `text`, of at most [`MAX_TEXT`] bytes, for [`LIFETIME`]. `own` is the key of this end of links.
+    /// `seed`: 32 random bytes.
+    #[must_use]
+    pub fn new(now: Duration, code: Code, text: String, own: PeerKey, seed: &[u8; 32]) -> Self {
+        debug_assert!(text.len() <= MAX_TEXT, "a ticket or a card is shorter");
+        let mut draws = xylem_hash::Hasher::new_derive_key("xylem-reach v1 code offer");
+        Self {
+            code,
+            text,
+            own,
+            draws: draws.update(seed).finalize_xof(),
+            expires: now.saturating_add(LIFETIME),
+            left: GUESSES,
+            over: None,
+            forgotten: false,
+            tries: VecDeque::new(),
+            tokens: BURST.saturating_mul(1_000),
+            counted: now,
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The code.
+    #[must_use]
+    pub fn code(&self) -> &Code {
+        &self.code
+    }
+
+    /// Whether it has ended, and why.
+    #[must_use]
+    pub fn over(&self) -> Option<Over> {
+        self.over
+    }
+
+    /// A peer that has proven this key has opened a stream. Another try of the same peer gives way, or where there are
+    /// too many the oldest.
+    pub fn opened(&mut self, now: Duration, id: K, peer: PeerKey) {
+        let waits = |one: &Try<K>| !matches!(one.state, State::Handed);
+        let twin = self.tries.iter().position(|one| one.peer == peer && waits(one));
+        let full = self.tries.len() >= MAX_TRIES;
+        let oldest = || self.tries.iter().position(waits).filter(|_| full);
+        if let Some(gone) = twin.or_else(oldest).and_then(|at| self.tries.remove(at)) {
+            self.refuse(gone.id, Refused::Busy);
+        }
+        if self.tries.len() >= MAX_TRIES {
+            return self.refuse(id, Refused::Busy);
+        }
+        let messages = Messages::default();
+        self.tries.push_back(Try { id, peer, since: now, messages, state: State::Opened });
+    }
+
+    /// Bytes of a stream, in any cut. False if the stream is of no more use, or was none of ours.
+    pub fn received(&mut self, now: Duration, id: K, bytes: &[u8]) -> bool {
+        let Some(at) = self.tries.iter().position(|one| one.id == id) else { return false };
+        let Some(mut one) = self.tries.remove(at) else { return false };
+        let Ok(message) = one.messages.push(bytes) else { return false };
+        let Some(message) = message else {
+            self.tries.insert(at, one);
+            return true;
+        };
+        if let Some(over) = self.over {
+            self.refuse(id, over.into());
+            return true;
+        }
+        match (one.state, message) {
+            (State::Opened, Message::Hello(_)) if !self.has_token(now) => {
+                self.refuse(id, Refused::Busy);
+                true
+            }
+            (State::Opened, Message::Hello(theirs)) => {
+                let mut seed = [0; 32];
+                self.draws.fill(&mut seed);
+                let (begun, ours) =
+                    Begun::new(Role::Offerer, &self.code, one.peer, self.own, &seed);
+                self.out.push_back((id, Message::Answer(ours).encode()));
+                one.state = State::Answered(Box::new((begun, theirs)));
+                self.tries.insert(at, one);
+                true
+            }
+            // One use: whoever else may have the right code waits for what becomes of the first.
+            (State::Answered(_), Message::Proof(_)) if self.is_handing() => {
+                self.refuse(id, Refused::Busy);
+                true
+            }
+            (State::Answered(answered), Message::Proof(proof)) => {
+                let (begun, theirs) = *answered;
+                // What is no point of the curve is a guess that cannot be right.
+                let shared = begun.finish(&theirs);
+                let Some(shared) = shared.filter(|shared| shared.proves(Role::Taker, &proof))
+                else {
+                    self.wrong(now, id);
+                    return true;
+                };
+                let handed = Message::Handed(shared.proof(Role::Offerer), shared.seal(&self.text));
+                self.out.push_back((id, handed.encode()));
+                one.state = State::Handed;
+                one.since = now;
+                self.tries.insert(at, one);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Everything that was sent on a stream, and its end, has arrived.
+    pub fn delivered(&mut self, now: Duration, id: K) {
+        let handed = |one: &Try<K>| one.id == id && matches!(one.state, State::Handed);
+        if self.tries.iter().any(handed) && self.over.is_none() {
+            self.end(now, Over::Used);
+        }
+        self.gone(id);
+    }
+
+    /// A stream or its link is gone. What was handed over there and has not arrived can be taken again.
+    pub fn gone(&mut self, id: K) {
+        self.tries.retain(|one| one.id != id);
+    }
+
+    /// Ends those of a link, or whatever streams `of` says.
+    pub fn all_gone(&mut self, of: impl Fn(K) -> bool) {
+        self.tries.retain(|one| !of(one.id));
+    }
+
+    /// What is to be sent on a stream. After it this side says nothing more there, unless it is still a
+    /// [`Offer::is_trying`].
+    pub fn poll_transmit(&mut self) -> Option<(K, Vec<u8>)> {
+        self.out.pop_front()
+    }
+
+    /// Whether more will be said on a stream.
+    #[must_use]
+    pub fn is_trying(&self, id: K) -> bool {
+        self.tries.iter().any(|one| one.id == id && !matches!(one.state, State::Handed))
+    }
+
+    /// Whether a stream is one whose end matters.
+    #[must_use]
+    pub fn knows(&self, id: K) -> bool {
+        self.tries.iter().any(|one| one.id == id)
+    }
+
+    /// What happened.
+    pub fn poll_event(&mut self) -> Option<OfferEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Offer::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let tries = self.tries.iter().map(|one| one.since.saturating_add(PATIENCE)).min();
+        let own = (!self.forgotten).then_some(self.expires);
+        tries.into_iter().chain(own).min()
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        while let Some(at) =
+            self.tries.iter().position(|one| one.since.saturating_add(PATIENCE) <= now)
+        {
+            if let Some(gone) =
+                self.tries.remove(at).filter(|one| !matches!(one.state, State::Handed))
+            {
+                self.refuse(gone.id, Refused::Busy);
+            }
+        }
+        if now < self.expires || self.forgotten {
+            return;
+        }
+        match self.over {
+            // Whoever is being handed it has been in time.
+            None if self.is_handing() => {
+                self.expires = now.saturating_add(Duration::from_secs(1));
+            }
+            None => self.end(now, Over::Expired),
+            Some(_) => {
+                self.forgotten = true;
+                self.events.push_back(OfferEvent::Forget);
+            }
+        }
+    }
+
+    fn is_handing(&self) -> bool {
+        self.tries.iter().any(|one| matches!(one.state, State::Handed))
+    }
+
+    fn wrong(&mut self, now: Duration, id: K) {
+        self.left = self.left.saturating_sub(1);
+        self.events.push_back(OfferEvent::Wrong { left: self.left });
+        self.refuse(id, Refused::Wrong);
+        if self.left == 0 {
+            self.end(now, Over::Guessed);
+        }
+    }
+
+    fn end(&mut self, now: Duration, over: Over) {
+        self.over = Some(over);
+        self.expires = now.saturating_add(AFTERWARDS);
+        self.events.push_back(OfferEvent::Ended(over));
+    }
+
+    fn refuse(&mut self, id: K, why: Refused) {
+        self.out.push_back((id, Message::Refused(why).encode()));
+    }
+
+    fn has_token(&mut self, now: Duration) -> bool {
+        let passed =
+            u64::try_from(now.saturating_sub(self.counted).as_millis()).unwrap_or(u64::MAX);
+        self.counted = now.max(self.counted);
+        let full = BURST.saturating_mul(1_000);
+        self.tokens = self.tokens.saturating_add(passed.saturating_mul(PACE)).min(full);
+        match self.tokens.checked_sub(1_000) {
+            Some(left) => {
+                self.tokens = left;
+                true
+            }
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Codes as people type them; the exchange under virtual time, with whoever may be at its other end.
+
+use core::time::Duration;
+
+use mnemonic::MN_WORDS;
+use proptest::prelude::*;
+use xylem_link::PeerKey;
+
+use super::*;
+
+const TEXT: &str = "xylem:what-is-handed-over";
+const OURS: PeerKey = PeerKey([1; 32]);
+const THEIRS: PeerKey = PeerKey([2; 32]);
+const AT: Duration = Duration::from_secs(1_000);
+
+fn code(number: u32) -> Code {
+    Code::draw(number, &[9; 32])
+}
+
+fn offer() -> Offer<u32> {
+    Offer::new(AT, code(7), TEXT.into(), OURS, &[3; 32])
+}
+
+fn events(offer: &mut Offer<u32>) -> Vec<OfferEvent> {
+    core::iter::from_fn(|| offer.poll_event()).collect()
+}
+
+/// What the offerer says to these bytes.
+fn say(offer: &mut Offer<u32>, now: Duration, id: u32, bytes: &[u8]) -> Option<Vec<u8>> {
+    offer.received(now, id, bytes).then_some(())?;
+    let mut said = Vec::new();
+    while let Some((to, bytes)) = offer.poll_transmit() {
+        // Others are told that they gave way.
+        if to == id {
+            said.extend(bytes);
+        }
+    }
+    Some(said)
+}
+
+/// A whole try; `taker` is its key as both see it.
+fn attempt(
+    offer: &mut Offer<u32>,
+    now: Duration,
+    id: u32,
+    typed: &Code,
+    taker: PeerKey,
+) -> Result<String, TakeError> {
+    offer.opened(now, id, taker);
+    let (mut take, mut out) = Take::new(typed, taker, OURS, &[id as u8; 32]);
+    loop {
+        let said = say(offer, now, id, &out).ok_or(TakeError::Broken)?;
+        match take.received(&said)? {
+            Taken::Send(bytes) => out = bytes,
+            Taken::Text(text) => return Ok(text),
+            Taken::Wait => panic!("everything has arrived"),
+        }
+    }
+}
+
+#[test]
+fn a_code_is_read_as_people_type_it() {
+    let code = code(7);
+    let shown = code.to_string();
+    let [number, words @ ..] = &shown.split('-').collect::<Vec<_>>()[..] else { panic!() };
+    assert_eq!((*number, words.len()), ("7", 3));
+    let [a, b, c] = words else { panic!() };
+    for typed in [
+        shown.clone(),
+        shown.to_uppercase(),
+        format!("  {shown}\n"),
+        format!("\"{shown}\""),
+        format!("7 {a} {b} {c}"),
+        format!("7{a}{b}{c}"),
+        format!("7-{a}{b}-{c}"),
+        format!("007–{a}—{b} - {c}."),
+        format!("7, {a}, {b}, {c}"),
+    ] {
+        assert_eq!(typed.parse(), Ok(code.clone()), "{typed}");
+        assert!(looks_like_code(&typed), "{typed}");
+    }
+}
+
+#[test]
+fn what_is_no_code_is_said_in_one_line() {
+    let line = |text: &str| text.parse::<Code>().unwrap_err().to_string();
+    for text in ["", "7", "alpha-cobra-violin", "7-alpha-cobra", "7-alpha-cobra-violin-salt", "7-"]
+    {
+        assert_eq!(text.parse::<Code>(), Err(CodeError::Shape), "{text}");
+        assert!(line(text).contains("7-alpha-cobra-violin"));
+    }
+    assert!("9999999-alpha-cobra-violin".parse::<Code>().is_ok());
+    assert_eq!("10000000-alpha-cobra-violin".parse::<Code>(), Err(CodeError::Number));
+    assert!(
+        line("7-alhpa-cobra-violin")
+            .contains("\"alhpa\" is no word of codes; the nearest is alpha")
+    );
+    assert!(line("7-alpha-kobra-violin").contains("nearest is cobra"));
+    assert!(
+        line("7-alpha-cobra-violine")
+            .contains("\"violine\" is no word of codes; the nearest is violin")
+    );
+    for long in
+        ["7".repeat(300), format!("7-{}", "z".repeat(250)), format!("7-{}", "é".repeat(120))]
+    {
+        assert!(line(&long).len() < 200, "{long}");
+    }
+}
+
+#[test]
+fn what_else_get_takes_is_no_code() {
+    for text in [
+        "xylem:abc",
+        "@ticket.txt",
+        "@7-a-b",
+        "/7/alpha",
+        "./7-alpha-cobra",
+        "127.0.0.1:7348",
+        "b3:12ab",
+        "-",
+        "",
+        "7",
+        "7348",
+        "9f3a66",
+        "192.0.2.7:80",
+        "ann",
+        "ndn:/7/alpha",
+    ] {
+        assert!(!looks_like_code(text), "{text}");
+    }
+    for text in ["7-alpha", "7 alpha cobra", "12-alhpa-x-y", "7alphacobra"] {
+        assert!(looks_like_code(text), "{text}");
+    }
+}
+
+/// What makes codes without hyphens readable.
+#[test]
+fn no_word_begins_another_and_all_are_lower_case_letters() {
+    let words: Vec<&str> =
+        MN_WORDS[..1_626].iter().map(|word| core::str::from_utf8(word).unwrap()).collect();
+    for (at, word) in words.iter().enumerate() {
+        assert!(word.bytes().all(|b| b.is_ascii_lowercase()) && (4..=7).contains(&word.len()));
+        let others = words.iter().enumerate().filter(|(other, _)| *other != at);
+        assert!(others.clone().all(|(_, other)| !other.starts_with(word)), "{word}");
+    }
+}
+
+#[test]
+fn words_are_drawn_evenly_and_debug_keeps_them() {
+    let mut seen = std::collections::HashSet::new();
+    for n in 0..2_000_u32 {
+        let mut seed = [0; 32];
+        seed[..4].copy_from_slice(&n.to_be_bytes());
+        seen.insert(Code::draw(1, &seed).to_string());
+        assert!((1..=999).contains(&Code::draw_number(&seed)));
+    }
+    assert_eq!(seen.len(), 2_000);
+    assert_eq!(format!("{:?}", code(7)), "Code(7-..)");
+    assert_ne!(knock(7), knock(8));
+}
+
+#[test]
+fn who_knows_the_code_is_handed_the_text_once() {
+    let mut offer = offer();
+    assert_eq!(attempt(&mut offer, AT, 1, &code(7), THEIRS).as_deref(), Ok(TEXT));
+    assert_eq!(events(&mut offer), []);
+    offer.delivered(AT, 1);
+    assert_eq!(events(&mut offer), [OfferEvent::Ended(Over::Used)]);
+    let late = attempt(&mut offer, AT, 2, &code(7), THEIRS);
+    assert_eq!(late, Err(TakeError::Over(Over::Used)));
+}
+
+#[test]
+fn what_did_not_arrive_can_be_taken_again() {
+    let mut offer = offer();
+    assert!(attempt(&mut offer, AT, 1, &code(7), THEIRS).is_ok());
+    // Another waits for what becomes of the first.
+    assert_eq!(attempt(&mut offer, AT, 2, &code(7), PeerKey([5; 32])), Err(TakeError::Busy));
+    offer.gone(1);
+    assert!(attempt(&mut offer, AT, 3, &code(7), THEIRS).is_ok());
+    assert_eq!(events(&mut offer), []);
+}
+
+#[test]
+fn the_third_wrong_guess_ends_the_code() {
+    let mut offer = offer();
+    for left in [2, 1, 0] {
+        let wrong = Code::draw(7, &[left; 32]);
+        let told = attempt(&mut offer, AT, u32::from(left), &wrong, THEIRS);
+        assert_eq!(told, Err(TakeError::Wrong));
+        assert_eq!(events(&mut offer)[0], OfferEvent::Wrong { left });
+    }
+    assert_eq!(offer.over(), Some(Over::Guessed));
+    let late = attempt(&mut offer, AT, 9, &code(7), THEIRS);
+    assert_eq!(late, Err(TakeError::Over(Over::Guessed)));
+}
+
+/// Every one of them has been answered before the first proof comes.
+#[test]
+fn guesses_under_way_at_once_are_no_more_than_three() {
+    let mut offer = offer();
+    let mut takers = Vec::new();
+    for id in 0..32 {
+        let (typed, key) = (Code::draw(7, &[id as u8; 32]), PeerKey([id as u8 + 10; 32]));
+        offer.opened(AT, id, key);
+        let (mut take, hello) = Take::new(&typed, key, OURS, &[id as u8; 32]);
+        let answer = say(&mut offer, AT, id, &hello).unwrap();
+        let Ok(Taken::Send(proof)) = take.received(&answer) else { panic!() };
+        takers.push((id, take, proof));
+    }
+    let mut told = Vec::new();
+    for (id, mut take, proof) in takers {
+        let answer = say(&mut offer, AT, id, &proof).unwrap();
+        told.push(take.received(&answer).unwrap_err());
+    }
+    assert_eq!(told[..3], [TakeError::Wrong, TakeError::Wrong, TakeError::Wrong]);
+    assert!(told[3..].iter().all(|why| *why == TakeError::Over(Over::Guessed)));
+    let wrong = events(&mut offer);
+    assert_eq!(wrong.len(), 4, "three guesses and the end: {wrong:?}");
+}
+
+/// Whoever has not proven anything has guessed nothing, and learnt nothing.
+#[test]
+fn who_breaks_off_before_the_proof_costs_no_guess() {
+    let mut offer = offer();
+    for id in 0..20 {
+        offer.opened(AT, id, PeerKey([id as u8; 32]));
+        let (_, hello) = Take::new(&code(7), PeerKey([id as u8; 32]), OURS, &[1; 32]);
+        assert!(say(&mut offer, AT, id, &hello).is_some());
+        offer.gone(id);
+    }
+    assert_eq!(events(&mut offer), []);
+    assert!(attempt(&mut offer, AT, 99, &code(7), THEIRS).is_ok());
+}
+
+/// Somebody with a link to each side passes on all that both say: the code is right, the ends of the links are not.
+#[test]
+fn a_relay_that_plays_both_sides_gets_nothing_but_a_wrong_guess() {
+    let mut offer = offer();
+    let relay = PeerKey([66; 32]);
+    offer.opened(AT, 1, relay);
+    let (mut take, hello) = Take::new(&code(7), THEIRS, relay, &[1; 32]);
+    let answer = say(&mut offer, AT, 1, &hello).unwrap();
+    let Ok(Taken::Send(proof)) = take.received(&answer) else { panic!() };
+    let refused = say(&mut offer, AT, 1, &proof).unwrap();
+    assert_eq!(take.received(&refused), Err(TakeError::Wrong));
+    assert_eq!(events(&mut offer), [OfferEvent::Wrong { left: 2 }]);
+}
+
+/// A relay that answers a taker itself has one guess, and the taker then says nothing more.
+#[test]
+fn who_answers_without_the_code_is_told_nothing() {
+    let relay = PeerKey([66; 32]);
+    let mut guessing: Offer<u32> =
+        Offer::new(AT, Code::draw(7, &[1; 32]), "xylem:evil".into(), relay, &[1; 32]);
+    guessing.opened(AT, 1, THEIRS);
+    let (mut take, hello) = Take::new(&code(7), THEIRS, relay, &[1; 32]);
+    let answer = say(&mut guessing, AT, 1, &hello).unwrap();
+    let Ok(Taken::Send(_)) = take.received(&answer) else { panic!() };
+    // It cannot make a proof, so it makes one up.
+    let handed = message::Message::Handed([7; 32], vec![0; 40]).encode();
+    assert_eq!(take.received(&handed), Err(TakeError::Wrong));
+    assert_eq!(take.received(&handed), Err(TakeError::Broken), "one guess a try");
+}
+
+#[test]
+fn a_code_lives_ten_minutes() {
+    let end = AT + LIFETIME;
+    let mut offer = offer();
+    assert_eq!(offer.poll_timeout(), Some(end));
+    offer.handle_timeout(end - Duration::from_millis(1));
+    assert_eq!(events(&mut offer), []);
+    offer.handle_timeout(end);
+    assert_eq!(events(&mut offer), [OfferEvent::Ended(Over::Expired)]);
+    let late = attempt(&mut offer, end, 1, &code(7), THEIRS);
+    assert_eq!(late, Err(TakeError::Over(Over::Expired)));
+    let forget = offer.poll_timeout().unwrap();
+    offer.handle_timeout(forget);
+    assert_eq!(events(&mut offer), [OfferEvent::Forget]);
+    assert_eq!(offer.poll_timeout(), None);
+}
+
+#[test]
+fn what_is_being_handed_over_at_the_end_is_handed_over() {
+    let end = AT + LIFETIME;
+    let mut offer = offer();
+    assert!(attempt(&mut offer, end - Duration::from_secs(1), 1, &code(7), THEIRS).is_ok());
+    offer.handle_timeout(end);
+    assert_eq!(events(&mut offer), []);
+    offer.delivered(end, 1);
+    assert_eq!(events(&mut offer), [OfferEvent::Ended(Over::Used)]);
+}
+
+/// Streams by the thousand: what is kept, and what is computed, stays bounded, and who waits a moment still gets
+/// through.
+#[test]
+fn a_flood_of_tries_is_bounded() {
+    let mut offer = offer();
+    let mut answered = 0;
+    for id in 0..5_000_u32 {
+        let mut key = [0; 32];
+        key[..4].copy_from_slice(&id.to_be_bytes());
+        offer.opened(AT, id, PeerKey(key));
+        let (_, hello) = Take::new(&code(7), PeerKey(key), OURS, &[1; 32]);
+        let said = say(&mut offer, AT, id, &hello).unwrap();
+        answered += u32::from(said.len() > 10);
+    }
+    assert_eq!(answered, 64, "the others are told to come later");
+    assert!(offer.tries.len() <= 32, "{}", offer.tries.len());
+    assert_eq!(attempt(&mut offer, AT, 9_999, &code(7), THEIRS), Err(TakeError::Busy));
+    let later = AT + Duration::from_secs(1);
+    assert!(attempt(&mut offer, later, 10_000, &code(7), THEIRS).is_ok());
+}
+
+/// Who opens streams and is silent does not keep others out.
+#[test]
+fn silent_tries_give_way() {
+    let mut offer = offer();
+    for id in 0..100_u32 {
+        offer.opened(AT, id, PeerKey([id as u8 + 3; 32]));
+    }
+    let told = core::iter::from_fn(|| offer.poll_transmit()).map(|(id, _)| id);
+    assert!(told.eq(0..68), "the oldest give way, and are told");
+    assert!(attempt(&mut offer, AT, 1_000, &code(7), THEIRS).is_ok());
+    offer.opened(AT, 1_001, PeerKey([200; 32]));
+    offer.handle_timeout(AT + Duration::from_secs(20));
+    assert!(offer.tries.is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: proptest::test_runner::RngSeed::Fixed(16), ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_code_is_read_as_it_is_shown(number in 0..10_000_000_u32, seed: [u8; 32], gaps in "[ \\-_.,]{0,3}") {
+        let code = Code::draw(number, &seed);
+        prop_assert_eq!(code.to_string().parse(), Ok(code.clone()));
+        prop_assert_eq!(code.to_string().replace('-', &gaps).parse(), Ok(code));
+    }
+
+    /// One letter changed, put in, left out or exchanged: another code, or a word of the list that is as near.
+    #[test]
+    fn one_slip_is_named(seed: [u8; 32], which in 0..3_usize, at in 0..4_usize, how in 0..4, letter in "[a-z]") {
+        let code = Code::draw(7, &seed);
+        let shown = code.to_string();
+        let mut parts: Vec<String> = shown.split('-').map(str::to_owned).collect();
+        let right = parts[which + 1].clone();
+        let word = &mut parts[which + 1];
+        match how {
+            0 => word.replace_range(at..=at, &letter),
+            1 => word.insert_str(at, &letter),
+            2 => drop(word.remove(at)),
+            _ => {
+                let first = word.remove(at.min(word.len() - 2));
+                word.insert(at.min(word.len() - 1) + 1 - usize::from(at + 1 > word.len()), first);
+            }
+        }
+        match parts.join("-").parse::<Code>() {
+            Ok(_) | Err(CodeError::Shape) => {}
+            Err(CodeError::Word { word, nearest }) => {
+                prop_assert!(!nearest.is_empty() && nearest.len() <= 3);
+                prop_assert!(parts.iter().any(|part| part.ends_with(&word)), "{word} of {right}");
+            }
+            Err(other) => prop_assert!(false, "{other}"),
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC{0,80}") {
+        if let Ok(code) = text.parse::<Code>() {
+            prop_assert_eq!(code.to_string().parse(), Ok(code));
+        }
+        let _ = looks_like_code(&text);
+    }
+
+    /// Streams come in any pieces.
+    #[test]
+    fn any_cut_is_the_same(cut in 1..50_usize) {
+        let mut offer = offer();
+        offer.opened(AT, 1, THEIRS);
+        let (mut take, mut out) = Take::new(&code(7), THEIRS, OURS, &[1; 32]);
+        let text = 'done: loop {
+            let mut said = Vec::new();
+            for piece in out.chunks(cut) {
+                said.extend(say(&mut offer, AT, 1, piece).unwrap());
+            }
+            for piece in said.chunks(cut) {
+                match take.received(piece).unwrap() {
+                    Taken::Wait => {}
+                    Taken::Send(bytes) => out = bytes,
+                    Taken::Text(text) => break 'done text,
+                }
+            }
+        };
+        prop_assert_eq!(text, TEXT);
+    }
+
+    /// Every bit of what travels counts, on either side; nothing is handed over after a change.
+    #[test]
+    fn every_bit_counts(step in 0..4_usize, place: prop::sample::Index, bit in 0..8) {
+        let mut offer = offer();
+        offer.opened(AT, 1, THEIRS);
+        let (mut take, mut out) = Take::new(&code(7), THEIRS, OURS, &[1; 32]);
+        let mut number = 0;
+        let mut change = |bytes: &mut Vec<u8>| {
+            if number == step {
+                let at = place.index(bytes.len());
+                bytes[at] ^= 1_u8 << bit;
+            }
+            number += 1;
+        };
+        let got = loop {
+            change(&mut out);
+            let Some(mut said) = say(&mut offer, AT, 1, &out).filter(|said| !said.is_empty()) else {
+                break None;
+            };
+            change(&mut said);
+            match take.received(&said) {
+                Ok(Taken::Send(bytes)) => out = bytes,
+                Ok(Taken::Text(text)) => break Some(text),
+                Ok(Taken::Wait) | Err(_) => break None,
+            }
+        };
+        prop_assert_eq!(got, None);
+    }
+}

@@ -1,0 +1,193 @@
+//! [`Code`] as text: drawn, shown, and read as people type it.
+
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::fmt;
+use core::str::FromStr;
+
+use mnemonic::MN_WORDS;
+
+use super::error::CodeError;
+
+/// Words of the list that codes use: those after them are for remainders, and short.
+const WORDS: usize = 1_626;
+/// Words of a code: a little over 32 bits.
+const LEN: usize = 3;
+/// Digits of the highest number.
+pub(super) const MAX_DIGITS: usize = 7;
+/// Longest text that is looked at.
+const MAX_TEXT: usize = 256;
+/// Typed words beyond this many characters are cut in messages, and compared as cut.
+const MAX_WORD: usize = 24;
+/// Nearest words that a message names at most.
+const MAX_NEAREST: usize = 3;
+
+/// A number and three words. `Debug` shows the number alone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Code {
+    number: u32,
+    words: [u16; LEN],
+}
+
+impl Code {
+    /// A code of this number (below 10,000,000) with words drawn by 32 random bytes.
+    #[must_use]
+    pub fn draw(number: u32, seed: &[u8; 32]) -> Self {
+        let mut draws = xylem_hash::Hasher::new_derive_key("xylem-reach v1 code words");
+        let mut draws = draws.update(seed).finalize_xof();
+        let word = |_| {
+            let mut bytes = [0; 8];
+            draws.fill(&mut bytes);
+            // The bias is below 2^-53.
+            let index = u64::from_be_bytes(bytes).checked_rem(WORDS as u64);
+            index.and_then(|index| u16::try_from(index).ok()).unwrap_or(0)
+        };
+        Self { number, words: [0; LEN].map(word) }
+    }
+
+    /// Where to find who shows it. No secret.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// A number for who is found without a relay, which would give a free one: 1 to 999.
+    #[must_use]
+    pub fn draw_number(seed: &[u8; 32]) -> u32 {
+        let drawn = xylem_hash::derive_key("xylem-reach v1 code number", seed);
+        let (first, _) = drawn.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let below = u64::from_be_bytes(*first) % 999;
+        u32::try_from(below.saturating_add(1)).unwrap_or(1)
+    }
+}
+
+fn word(index: usize) -> &'static str {
+    MN_WORDS.get(index).and_then(|word| core::str::from_utf8(word).ok()).unwrap_or("")
+}
+
+fn list() -> impl Iterator<Item = &'static str> {
+    (0..WORDS).map(word)
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.number)?;
+        self.words.iter().try_for_each(|index| write!(f, "-{}", word(usize::from(*index))))
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Code({}-..)", self.number)
+    }
+}
+
+/// Whether this is meant to be a code, and not a ticket, a name or an address: a number, and behind it a letter,
+/// whatever stands between and before.
+#[must_use]
+pub fn looks_like_code(text: &str) -> bool {
+    let mut rest =
+        text.chars().skip_while(|c| !c.is_alphanumeric() && !"@/.".contains(*c)).peekable();
+    let digits = core::iter::from_fn(|| rest.next_if(char::is_ascii_digit)).count();
+    let gap = core::iter::from_fn(|| rest.next_if(|c| is_gap(*c))).count();
+    let word = core::iter::from_fn(|| rest.next_if(|c| c.is_alphabetic())).count();
+    let ends = rest.next().is_none_or(|c| is_gap(c) || c.is_alphabetic());
+    digits > 0 && word >= 3 && ends && (gap > 0 || word > 6)
+}
+
+/// What people put between the parts of a code, and around it.
+fn is_gap(c: char) -> bool {
+    c.is_whitespace() || "-_–—‐‑−.,;:+'\"“”‘’<>`".contains(c)
+}
+
+impl FromStr for Code {
+    type Err = CodeError;
+
+    /// Takes either case, anything that is neither letter nor digit between the parts, and nothing there as
+    /// well: no word of the list begins another.
+    fn from_str(text: &str) -> Result<Self, CodeError> {
+        if text.len() > MAX_TEXT {
+            return Err(CodeError::Shape);
+        }
+        let text = text.to_lowercase();
+        let text = text.trim_matches(is_gap);
+        let end = text.find(|c: char| !c.is_ascii_digit()).ok_or(CodeError::Shape)?;
+        let (number, rest) = text.split_at(end);
+        if number.is_empty() {
+            return Err(CodeError::Shape);
+        }
+        let digits = number.trim_start_matches('0');
+        if digits.len() > MAX_DIGITS {
+            return Err(CodeError::Number);
+        }
+        let number =
+            if digits.is_empty() { 0 } else { digits.parse().map_err(|_| CodeError::Number)? };
+        let mut found = Vec::new();
+        for typed in rest.split(is_gap).filter(|part| !part.is_empty()) {
+            read(typed, &mut found)?;
+        }
+        let words = found.try_into().map_err(|_| CodeError::Shape)?;
+        Ok(Self { number, words })
+    }
+}
+
+/// Appends the words of a text without gaps.
+fn read(typed: &str, found: &mut Vec<u16>) -> Result<(), CodeError> {
+    let (mut rest, mut before) = (typed, None);
+    while !rest.is_empty() {
+        let Some((index, after)) = first_word(rest) else {
+            // A letter or two too many belong to the word before them.
+            let few = rest.chars().nth(2).is_none();
+            return Err(unknown(before.filter(|_| few).unwrap_or(rest)));
+        };
+        found.push(index);
+        before = Some(rest);
+        rest = after;
+    }
+    Ok(())
+}
+
+/// The word that a text begins with, and what follows.
+fn first_word(text: &str) -> Option<(u16, &str)> {
+    list().enumerate().find_map(|(index, word)| {
+        let after = text.strip_prefix(word)?;
+        Some((u16::try_from(index).ok()?, after))
+    })
+}
+
+fn unknown(typed: &str) -> CodeError {
+    let word: String = typed.chars().take(MAX_WORD).collect();
+    let letters: Vec<char> = word.chars().collect();
+    let distances: Vec<usize> = list().map(|known| distance(&letters, known)).collect();
+    let least = distances.iter().copied().min().unwrap_or(0);
+    let as_near = distances.iter().enumerate().filter(|(_, distance)| **distance == least);
+    let nearest = as_near.map(|(index, _)| self::word(index)).take(MAX_NEAREST).collect();
+    CodeError::Word { word, nearest }
+}
+
+/// Letters that have to be changed, put in, left out, or exchanged with their neighbour (Damerau, Levenshtein).
+fn distance(typed: &[char], known: &str) -> usize {
+    let known: Vec<char> = known.chars().collect();
+    // Three rows of the table: of two letters before, of the letter before, and of this one.
+    let mut before = vec![0; known.len().saturating_add(1)];
+    let mut last: Vec<usize> = (0..=known.len()).collect();
+    for (i, letter) in typed.iter().enumerate() {
+        let mut row = vec![i.saturating_add(1)];
+        for (j, other) in known.iter().enumerate() {
+            let at = |row: &[usize], place: Option<usize>| {
+                place.and_then(|place| row.get(place)).copied().unwrap_or(usize::MAX / 2)
+            };
+            let next = j.checked_add(1);
+            let changed = at(&last, Some(j)).saturating_add(usize::from(letter != other));
+            let put_in = at(&row, Some(j)).saturating_add(1);
+            let left_out = at(&last, next).saturating_add(1);
+            let twisted = (i.checked_sub(1).and_then(|i| typed.get(i)) == Some(other)
+                && j.checked_sub(1).and_then(|j| known.get(j)) == Some(letter))
+            .then(|| at(&before, j.checked_sub(1)).saturating_add(1));
+            let least = changed.min(put_in).min(left_out);
+            row.push(twisted.map_or(least, |twisted| least.min(twisted)));
+        }
+        before = core::mem::replace(&mut last, row);
+    }
+    last.last().copied().unwrap_or(0)
+}

@@ -1,0 +1,59 @@
+//! Codes on the command line: `7-alpha-cobra-violin` where a ticket or a card could stand.
+
+use crate::exit::{Exit, Failure};
+use crate::output::Out;
+use crate::values::read_text;
+use std::time::Duration;
+use xylem_library::Stop;
+use xylem_node::Peer;
+use xylem_node::code::{Code, CodeError, TakeOptions, Told, take};
+use xylem_object::{Ticket, TicketError};
+
+/// Whether a word of the command line is meant to be a code.
+pub(crate) use xylem_node::code::looks_like_code;
+
+/// Brings what a code stands for from whoever shows it.
+pub(crate) fn redeem(
+    text: &str,
+    from: Vec<Peer>,
+    give_up: Duration,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<Told, Failure> {
+    let wrong = |e: CodeError| Failure::new(Exit::Usage, e.to_string());
+    let code: Code = text.parse().map_err(wrong)?;
+    if let Some(other) = from.iter().find(|peer| peer.link_address().is_none()) {
+        let what = format!("{other}: codes go over the encrypted link only");
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let taken = take(&TakeOptions { code, from, give_up }, stop, &mut |event| out.event(event));
+    out.take_broken()?;
+    Ok(taken?)
+}
+
+/// A ticket, or the one that a code stands for, whose shower is then asked by the key that it has proven.
+pub(crate) fn or_ticket(
+    text: &str,
+    from: Vec<Peer>,
+    give_up: Duration,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<(Ticket, Vec<Peer>), Failure> {
+    let text = read_text(text)?;
+    if !looks_like_code(&text) {
+        let wrong = |e: TicketError| Failure::new(Exit::Usage, e.to_string());
+        return Ok((text.parse().map_err(wrong)?, from));
+    }
+    let told = redeem(&text, from.clone(), give_up, stop, out)?;
+    let other = "that code stands for a card: give it to `xylem send FILE CODE`";
+    let ticket = read(&told, other)?;
+    let is_it = |peer: &Peer| peer.link_address() == told.from.link_address();
+    let from = from.into_iter().map(|peer| if is_it(&peer) { told.from.clone() } else { peer });
+    Ok((ticket, from.collect()))
+}
+
+/// What was handed over, read as what is wanted; `other`: what to do with a code of the other kind.
+pub(crate) fn read<T: std::str::FromStr>(told: &Told, other: &str) -> Result<T, Failure> {
+    let wrong = |_| Failure::new(Exit::Usage, other.to_owned());
+    told.text.parse().map_err(wrong)
+}

@@ -1,0 +1,413 @@
+//! Codes on the real program: what is said aloud brings the file, once; wrong codes by the thousand, somebody between
+//! the two, and what people mistype bring nothing but a line.
+
+mod common;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use common::{
+    Share, assert_exit, file, finish, get, noise, printed_root, stderr, sum, text, until, xylem,
+};
+use serde_json::Value;
+use xylem_link::{Config, Endpoint, LinkEvent, LinkId, StaticKey, StreamId, StreamRead, purpose};
+use xylem_reach::code::{Code, Take, TakeError, Taken, knock};
+
+/// A share that shows a code, and the code.
+fn share(dir: &Path, content: &[u8]) -> (Share, String) {
+    let source = file(dir, "said aloud.bin", content);
+    let share = Share::with(&source, &dir.join("store"), &["--code"]);
+    until("a code", || !share.told("code").is_empty());
+    let code = share.told("code")[0]["code"].as_str().expect("a text").to_owned();
+    (share, code)
+}
+
+/// `get CODE` in a folder of its own, under the publisher's name for it.
+fn get_by(dir: &Path, who: &str, code: &[&str], at: &str) -> Output {
+    let there = dir.join(who);
+    fs::create_dir_all(&there).unwrap();
+    let mut command = xylem(&dir.join(format!("store of {who}")));
+    command.arg("get").args(code).args(["--from", at]).current_dir(&there).stdin(Stdio::null());
+    finish(command)
+}
+
+/// Another code of the same number.
+fn wrong(code: &str, seed: u8) -> String {
+    let right: Code = code.parse().unwrap();
+    Code::draw(right.number(), &[seed; 32]).to_string()
+}
+
+#[test]
+fn a_code_that_is_said_brings_the_file_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(300_000, 1);
+    let (share, code) = share(dir.path(), &content);
+    let told = &share.told("code")[0];
+    assert_eq!((&told["of"], &told["seconds"]), (&"ticket".into(), &600.into()));
+    let said = code.replace('-', " ").to_uppercase();
+    let words: Vec<&str> = said.split(' ').collect();
+    let output = get_by(dir.path(), "ann", &words, &share.link);
+    assert_exit(&output, 0);
+    let there = dir.path().join("ann/said aloud.bin");
+    assert!(fs::read(&there).unwrap() == content);
+    assert_eq!(printed_root(&output), sum(&there));
+    until("the end of the code", || !share.told("code_ended").is_empty());
+    assert_eq!(share.told("code_ended")[0]["why"], "used");
+    // Who comes later is told so, and the ticket is as good as ever.
+    let late = get_by(dir.path(), "bob", &[&code], &share.link);
+    assert_exit(&late, 3);
+    assert!(stderr(&late).contains("it was used already"), "{}", stderr(&late));
+    let out = dir.path().join("by ticket");
+    assert_exit(&get(&dir.path().join("other"), &[&share.ticket, "-o", text(&out)]), 0);
+    assert!(share.told("code_wrong").is_empty());
+}
+
+/// Nobody else who uses this machine sees it among the arguments, where that matters.
+#[test]
+fn a_code_comes_from_a_file_or_standard_input_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let (share, code) = share(dir.path(), b"content");
+    let mut command = xylem(&dir.path().join("b"));
+    command.args(["get", "-", "--from", &share.link, "-o"]).arg(dir.path().join("out"));
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    writeln!(child.stdin.take().unwrap(), "{code}").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(fs::read(dir.path().join("out")).unwrap(), b"content");
+    let written = file(dir.path(), "code.txt", code.as_bytes());
+    let late = get_by(dir.path(), "c", &[&format!("@{}", text(&written))], &share.link);
+    assert_exit(&late, 3);
+    assert!(stderr(&late).contains("used"), "{}", stderr(&late));
+}
+
+#[test]
+fn two_at_once_who_both_know_it_are_one_too_many() {
+    let dir = tempfile::tempdir().unwrap();
+    let (share, code) = share(dir.path(), &noise(100_000, 2));
+    let both = std::thread::scope(|scope| {
+        let one = |who: &'static str| {
+            let (dir, code, at) = (dir.path(), &code, &share.link);
+            scope.spawn(move || get_by(dir, who, &[code], at).status.code())
+        };
+        let (a, b) = (one("a"), one("b"));
+        let mut codes = [a.join().unwrap(), b.join().unwrap()];
+        codes.sort();
+        codes
+    });
+    assert_eq!(both, [Some(0), Some(3)]);
+}
+
+#[test]
+fn what_is_mistyped_is_said_before_anybody_is_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    for (typed, says) in [
+        ("7-alhpa-cobra-violin", "\"alhpa\" is no word of codes; the nearest is alpha"),
+        ("7-alpha-cobra", "a code is a number and three words, such as 7-alpha-cobra-violin"),
+        ("123456789-alpha-cobra-violin", "number of at most 7 digits"),
+    ] {
+        let output = get_by(dir.path(), "a", &[typed], "127.0.0.1:9");
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1);
+    }
+    let udp = get_by(dir.path(), "a", &["7-alpha-cobra-violin"], "udp://127.0.0.1:9");
+    assert_exit(&udp, 2);
+    assert!(stderr(&udp).contains("encrypted link only"), "{}", stderr(&udp));
+    let two = [file(dir.path(), "x", b"1"), file(dir.path(), "y", b"2")];
+    let mut command = xylem(&dir.path().join("s"));
+    command.args(["share", "--code"]).args(two);
+    let output = finish(command);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("one PATH"), "{}", stderr(&output));
+}
+
+#[test]
+fn three_wrong_guesses_end_the_code_and_the_share_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (share, code) = share(dir.path(), &noise(50_000, 3));
+    for guess in 1..=3_u8 {
+        let output = get_by(dir.path(), "eve", &[&wrong(&code, guess)], &share.link);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains("the code does not fit there"), "{}", stderr(&output));
+        until("a line about it", || share.told("code_wrong").len() == usize::from(guess));
+    }
+    let left: Vec<Value> = share.told("code_wrong").iter().map(|e| e["left"].clone()).collect();
+    assert_eq!(left, [2, 1, 0]);
+    assert_eq!(share.told("code_ended")[0]["why"], "guessed");
+    let right = get_by(dir.path(), "ann", &[&code], &share.link);
+    assert_exit(&right, 3);
+    assert!(stderr(&right).contains("guessed wrongly three times"), "{}", stderr(&right));
+    let out = dir.path().join("out");
+    assert_exit(&get(&dir.path().join("other"), &[&share.ticket, "-o", text(&out)]), 0);
+}
+
+/// A machine that dials and is dialled by one key, and does with streams what `on` says.
+struct Machine {
+    endpoint: Endpoint,
+    socket: UdpSocket,
+    start: Instant,
+    received: Vec<u8>,
+    out: Vec<u8>,
+}
+
+impl Machine {
+    fn new(key: u8) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+        let endpoint = Endpoint::new(Config::default(), StaticKey::generate([key; 32]), [key; 32]);
+        let (received, out) = (vec![0; 65_536], Vec::new());
+        Self { endpoint, socket, start: Instant::now(), received, out }
+    }
+
+    /// Sends and receives once; what happened.
+    fn turn(&mut self) -> Vec<LinkEvent> {
+        let now = self.start.elapsed();
+        self.endpoint.handle_timeout(now);
+        while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.out) {
+            for datagram in self.out.chunks(transmit.segment_size.unwrap_or(transmit.len)) {
+                let _ = self.socket.send_to(datagram, transmit.to);
+            }
+        }
+        let mut patient = true;
+        while patient {
+            match self.socket.recv_from(&mut self.received) {
+                Ok((len, from)) => {
+                    let datagram = BytesMut::from(&self.received[..len]);
+                    self.endpoint.handle_datagram(self.start.elapsed(), from, datagram);
+                    self.socket.set_nonblocking(true).unwrap();
+                }
+                Err(_) => patient = false,
+            }
+        }
+        self.socket.set_nonblocking(false).unwrap();
+        std::iter::from_fn(|| self.endpoint.poll_event()).collect()
+    }
+
+    fn read(&mut self, link: LinkId, stream: StreamId) -> Option<Vec<u8>> {
+        match self.endpoint.read_stream(link, stream) {
+            Ok(StreamRead::Data(bytes)) => Some(bytes.to_vec()),
+            _ => None,
+        }
+    }
+}
+
+/// Every try has the share's answer before the first proof leaves, as far as the share lets that be.
+#[cfg(target_os = "linux")]
+#[test]
+fn wrong_codes_by_the_thousand_are_three_guesses() {
+    const LINKS: u8 = 16;
+    const TRIES: usize = 2_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (share, code) = share(dir.path(), &noise(50_000, 4));
+    let at: SocketAddr = share.link.parse().unwrap();
+    let number = code.parse::<Code>().unwrap().number();
+    let before = common::peak_memory(share.pid());
+    let mut machines: Vec<Machine> = (1..=LINKS).map(Machine::new).collect();
+    let mut tries: HashMap<(usize, StreamId), (Take, Option<Vec<u8>>)> = HashMap::new();
+    let (mut begun, mut told): (usize, Vec<TakeError>) = (0, Vec::new());
+    for machine in &mut machines {
+        machine.endpoint.connect_by_knock(Duration::ZERO, at, &knock(number));
+    }
+    let mut links: HashMap<usize, LinkId> = HashMap::new();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while told.len() < TRIES && Instant::now() < deadline {
+        for (which, machine) in machines.iter_mut().enumerate() {
+            for event in machine.turn() {
+                match event {
+                    LinkEvent::Connected { link, .. } => drop(links.insert(which, link)),
+                    LinkEvent::StreamReadable { link, stream } => {
+                        while let Some(bytes) = machine.read(link, stream) {
+                            let Some((take, proof)) = tries.get_mut(&(which, stream)) else {
+                                break;
+                            };
+                            match take.received(&bytes) {
+                                Ok(Taken::Send(bytes)) => *proof = Some(bytes),
+                                Ok(Taken::Wait) => {}
+                                Ok(Taken::Text(text)) => panic!("handed over {text}"),
+                                Err(why) => {
+                                    told.push(why);
+                                    tries.remove(&(which, stream));
+                                }
+                            }
+                        }
+                    }
+                    LinkEvent::StreamReset { stream, .. } => {
+                        if tries.remove(&(which, stream)).is_some() {
+                            told.push(TakeError::Broken);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            // As many as a link has streams for.
+            let Some(&link) = links.get(&which) else { continue };
+            while begun < TRIES {
+                let Ok(stream) = machine.endpoint.open_stream(link, purpose::CODE) else { break };
+                let mut seed = [0; 32];
+                seed[..8].copy_from_slice(&begun.to_be_bytes());
+                let peer = machine.endpoint.link(link).unwrap().peer();
+                let own = machine.endpoint.public_key();
+                let (take, hello) = Take::new(&Code::draw(number, &seed), own, peer, &seed);
+                machine.endpoint.write_stream(link, stream, &hello).unwrap();
+                tries.insert((which, stream), (take, None));
+                begun += 1;
+            }
+            for ((_, stream), (_, proof)) in tries.iter_mut().filter(|((of, _), _)| *of == which) {
+                if let Some(bytes) = proof.take() {
+                    let _ = machine.endpoint.write_stream(link, *stream, &bytes);
+                }
+            }
+        }
+    }
+    let wrong = told.iter().filter(|why| **why == TakeError::Wrong).count();
+    assert!(wrong <= 3, "{wrong} guesses were answered");
+    assert_eq!(share.told("code_wrong").len(), wrong);
+    let grown = common::peak_memory(share.pid()).saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes for {} tries", told.len());
+    assert!(told.len() > TRIES / 2, "{} of {begun} tries ended", told.len());
+    let out = dir.path().join("out");
+    assert_exit(&get(&dir.path().join("other"), &[&share.ticket, "-o", text(&out)]), 0);
+}
+
+/// Passes on all that both sides say, over a link of its own to each, as a relay could.
+struct Between {
+    at: SocketAddr,
+    ends: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<usize>>,
+}
+
+impl Between {
+    fn start(to: SocketAddr, number: u32) -> Self {
+        let mut machine = Machine::new(77);
+        let at = machine.socket.local_addr().unwrap();
+        assert!(machine.endpoint.answer_knock(&knock(number)));
+        let ends = Arc::new(AtomicBool::new(false));
+        let end = ends.clone();
+        let thread = std::thread::spawn(move || {
+            let sharer = machine.endpoint.connect_by_knock(Duration::ZERO, to, &knock(number));
+            let mut other: HashMap<(LinkId, StreamId), (LinkId, StreamId)> = HashMap::new();
+            let mut passed = 0;
+            while !end.load(Ordering::Relaxed) {
+                for event in machine.turn() {
+                    match event {
+                        LinkEvent::StreamOpened { link, stream, purpose } => {
+                            let theirs = machine.endpoint.open_stream(sharer, purpose).unwrap();
+                            other.insert((link, stream), (sharer, theirs));
+                            other.insert((sharer, theirs), (link, stream));
+                        }
+                        LinkEvent::StreamReadable { link, stream } => {
+                            let Some(&(to, on)) = other.get(&(link, stream)) else { continue };
+                            while let Some(bytes) = machine.read(link, stream) {
+                                machine.endpoint.write_stream(to, on, &bytes).unwrap();
+                                passed += bytes.len();
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            passed
+        });
+        Self { at, ends, thread: Some(thread) }
+    }
+
+    /// How many bytes it passed on.
+    fn end(mut self) -> usize {
+        self.ends.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+#[test]
+fn who_stands_between_has_one_guess_a_try() {
+    let dir = tempfile::tempdir().unwrap();
+    let (share, code) = share(dir.path(), &noise(50_000, 5));
+    let number = code.parse::<Code>().unwrap().number();
+    let between = Between::start(share.link.parse().unwrap(), number);
+    let output = get_by(dir.path(), "ann", &[&code], &between.at.to_string());
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("somebody else answers"), "{}", stderr(&output));
+    until("a line about it", || !share.told("code_wrong").is_empty());
+    assert_eq!(share.told("code_wrong")[0]["left"], 2);
+    // Hello, answer, proof and a refusal: no ticket went that way.
+    let passed = between.end();
+    assert!((100..200).contains(&passed), "{passed} bytes");
+    // Straight, the same code still brings the file.
+    assert_exit(&get_by(dir.path(), "ann", &[&code], &share.link), 0);
+}
+
+/// A process that tells events; killed when dropped.
+struct Running(Child, common::Events);
+
+impl Running {
+    fn start(store: &Path, arguments: &[&str]) -> Self {
+        let mut command = xylem(store);
+        command.arg("--json").args(arguments).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let events = common::Events::default();
+        let into = events.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                into.lock().unwrap().push(serde_json::from_str(&line).unwrap());
+            }
+        });
+        Self(child, events)
+    }
+
+    fn heard(&self, event: &str) -> Value {
+        let find = || self.1.lock().unwrap().iter().find(|e| e["event"] == event).cloned();
+        until(event, || find().is_some());
+        find().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_card_is_handed_over_by_a_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let bob = dir.path().join("bob");
+    let show = |arguments: &[&str]| {
+        let running = Running::start(&bob, arguments);
+        let shown = running.heard("code");
+        assert_eq!(shown["of"], "card");
+        let at = running.heard("listening")["uri"].as_str().unwrap().to_owned();
+        let at = at.rsplit(['/', '@']).next().unwrap().to_owned();
+        (running, shown["code"].as_str().unwrap().to_owned(), at)
+    };
+    // A name for it, and the program that shows it ends by itself.
+    let (mut running, code, at) = show(&["inbox", "card", "--code", "--at", "127.0.0.1:0"]);
+    let run = |arguments: &[&str]| {
+        let mut command = xylem(&dir.path().join("ann"));
+        command.args(arguments).stdin(Stdio::null());
+        finish(command)
+    };
+    assert_exit(&run(&["inbox", "trust", "bob", &code, "--from", &at]), 0);
+    assert!(running.0.wait().unwrap().success());
+    let people = run(&["inbox", "people"]);
+    assert!(String::from_utf8_lossy(&people.stdout).starts_with("bob"), "{people:?}");
+    // A code of a card in place of the peer, and mail to there at once.
+    let (running, code, at) = show(&["inbox", "--listen", "127.0.0.1:0", "--code"]);
+    let note = file(dir.path(), "note", b"by a code");
+    assert_exit(&run(&["send", "--note", text(&note), &code, "--at", &at]), 0);
+    assert_eq!(running.heard("code_ended")["why"], "used");
+    assert_eq!(running.heard("mail")["kind"], "note");
+    // Each kind where the other is meant.
+    let (shared, code) = share(dir.path(), b"content");
+    let output = run(&["send", "--note", text(&note), &code, "--at", &shared.link]);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("`xylem get CODE`"), "{}", stderr(&output));
+}

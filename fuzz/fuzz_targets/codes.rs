@@ -1,0 +1,75 @@
+//! Codes: what people type, and what either side of the exchange hears. Nothing panics, and nobody gets anything, or
+//! is counted as having it, who does not know the code.
+#![no_main]
+
+use core::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use xylem_link::PeerKey;
+use xylem_reach::code::{Code, GUESSES, Offer, OfferEvent, Over, Take, Taken, looks_like_code};
+
+const US: PeerKey = PeerKey([1; 32]);
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&op, rest)) = data.split_first() else { return };
+    match op % 3 {
+        0 => {
+            let Ok(text) = core::str::from_utf8(rest) else { return };
+            let _ = looks_like_code(text);
+            if let Ok(code) = text.parse::<Code>() {
+                assert_eq!(code.to_string().parse(), Ok(code));
+            }
+        }
+        1 => {
+            let (mut take, _) = Take::new(&Code::draw(7, &[1; 32]), US, PeerKey([2; 32]), &[2; 32]);
+            for piece in rest.chunks(usize::from(op) + 1) {
+                match take.received(piece) {
+                    Ok(Taken::Text(_)) => panic!("nobody proved anything"),
+                    Ok(_) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        _ => {
+            // Steps of stream, what, and how many bytes of what follows.
+            let mut offer: Offer<u8> =
+                Offer::new(Duration::ZERO, Code::draw(7, &[1; 32]), "xylem:a".into(), US, &[2; 32]);
+            let (mut now, mut rest, mut wrong) = (Duration::ZERO, rest, 0);
+            while let [id, what, length, more @ ..] = rest {
+                let (bytes, after) = more.split_at(more.len().min(usize::from(*length)));
+                rest = after;
+                now += Duration::from_millis(u64::from(*what) * 16);
+                match what % 8 {
+                    0 => offer.opened(now, *id, PeerKey([*id; 32])),
+                    1 => offer.gone(*id),
+                    2 => offer.delivered(now, *id),
+                    3 => offer.handle_timeout(now),
+                    4 => {
+                        // A try that goes as far as a wrong proof.
+                        let key = PeerKey([*id; 32]);
+                        offer.opened(now, *id, key);
+                        let (mut take, hello) =
+                            Take::new(&Code::draw(7, &[*length; 32]), key, US, &[*id; 32]);
+                        offer.received(now, *id, &hello);
+                        let said = core::iter::from_fn(|| offer.poll_transmit()).last();
+                        if let Some((_, answer)) = said
+                            && let Ok(Taken::Send(proof)) = take.received(&answer)
+                        {
+                            // The code itself is no guess.
+                            if *length != 1 {
+                                offer.received(now, *id, &proof);
+                            }
+                        }
+                    }
+                    _ => drop(offer.received(now, *id, bytes)),
+                }
+                while offer.poll_transmit().is_some() {}
+                while let Some(event) = offer.poll_event() {
+                    wrong += u8::from(matches!(event, OfferEvent::Wrong { .. }));
+                    assert!(event != OfferEvent::Ended(Over::Used));
+                }
+                assert!(wrong <= GUESSES);
+            }
+        }
+    }
+});
