@@ -2,8 +2,10 @@
 //! `get b3:HASH`, `get @PUBLISHER/NAME`.
 
 use crate::cli::Common;
+use crate::code;
 use crate::exit::{Exit, Failure};
 use crate::get::ended;
+use crate::output::Out;
 use crate::settings;
 use crate::shaping::ShapeArgs;
 use clap::Args;
@@ -11,7 +13,7 @@ use clap::builder::FalseyValueParser;
 use std::time::Duration;
 use xylem_hash::Hash;
 use xylem_library::Stop;
-use xylem_node::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
+use xylem_node::{AnnounceOptions, DhtStart, Peer, PublicOptions, Wanted, find_public};
 use xylem_object::Ticket;
 
 /// Longest name of a publisher's that is asked for.
@@ -128,19 +130,21 @@ impl FindArgs {
         Ok(!self.no_lan && found(common)?.lan)
     }
 
-    /// The ticket that the DHT leads to; `None` where `text` is nothing that it is asked for.
+    /// The ticket that `text` is or stands for, and whom to ask: the DHT leads to one, or a code to the other.
     pub(crate) fn ticket(
         &self,
         text: &str,
-        only_from: bool,
-        (give_up, shape): (Duration, &ShapeArgs),
-        stop: &Stop,
+        from: Vec<Peer>,
+        (give_up, shape, stop): (Duration, &ShapeArgs, &Stop),
         common: &Common,
-    ) -> Result<Option<Ticket>, Failure> {
-        let Some(wanted) = wanted(text) else { return Ok(None) };
+        out: &mut Out,
+    ) -> Result<(Ticket, Vec<Peer>), Failure> {
+        let Some(wanted) = wanted(text) else {
+            return code::or_ticket(text, from, give_up, stop, out);
+        };
         let usage = |why: &str| Failure::new(Exit::Usage, format!("{text}: {why}"));
         let wanted = wanted.map_err(|why| usage(&why))?;
-        if only_from {
+        if !from.is_empty() {
             return Err(usage(
                 "whom to ask is found in the DHT; with --from give a ticket or a name",
             ));
@@ -152,7 +156,8 @@ impl FindArgs {
             give_up,
             store: common.store()?,
         };
-        find_public(&options, stop).map(Some).map_err(|error| ended(error, stop))
+        let found = find_public(&options, stop).map_err(|error| ended(error, stop))?;
+        Ok((found, from))
     }
 }
 

@@ -1,7 +1,6 @@
 //! `xylem get TICKET`: fetch, verified piece by piece.
 
 use crate::cli::Common;
-use crate::code;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::FindArgs;
 use crate::output::text::{bytes, count, duration, rate};
@@ -38,8 +37,7 @@ use xylem_object::Ticket;
   xylem get xylem:...                          into this directory, under its own name
   xylem get 7-alpha-cobra-violin --from 192.0.2.7:7348   what `share --code` shows there
   xylem get @ticket.txt -o films/              a ticket from a file, into that directory
-  xylem get b3:ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f   what hashes to this, from
-                                               whoever shares it with everybody (share --public)
+  xylem get b3:HASH                            what `xylem sum` hashes so, of who shares it --public
   xylem get @PUBLISHER/film.mkv                what this publisher (64 hex digits) calls so now
   xylem get xylem:... -o - | tar x             a .tar that was shared, as its verified bytes come
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
@@ -268,11 +266,8 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // Whoever has no place for anything is told so first, whatever the ticket says.
     common.store()?;
     let from = peers(&args.from)?;
-    let how = (args.timeout, &args.shape);
-    let (ticket, from) = match args.find.ticket(&ticket, !from.is_empty(), how, &stop, common)? {
-        Some(ticket) => (ticket, from),
-        None => code::or_ticket(&ticket, from, args.timeout, &stop, out)?,
-    };
+    let how = (args.timeout, &args.shape, &stop);
+    let (ticket, from) = args.find.ticket(&ticket, from, how, common, out)?;
     by_ticket(ticket, from, &args, output, &stop, common, out)
 }
 

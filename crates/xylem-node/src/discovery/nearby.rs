@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use xylem_discovery::Lan;
 use xylem_library::keys;
-use xylem_library::reachable::may_be_dialled;
 use xylem_library::reachable::Peer;
+use xylem_library::reachable::may_be_dialled;
 use xylem_object::Ticket;
 use xylem_object::ticket::Address;
 use xylem_reach::names::LanTag;
@@ -44,7 +44,13 @@ impl Nearby {
         }
         let seconds = wall_clock().seconds();
         let tags = LanTag::around(&ticket.root, &ticket.publisher, seconds);
-        Some(Self { key: ticket.link_key, tags, lan: None, next: now + PATIENCE, dialled: Vec::new() })
+        Some(Self {
+            key: ticket.link_key,
+            tags,
+            lan: None,
+            next: now + PATIENCE,
+            dialled: Vec::new(),
+        })
     }
 
     /// When [`Nearby::handle_timeout`] has something to do.
