@@ -28,7 +28,7 @@ use super::{DhtStart, nodes};
 use crate::fetch::FetchError;
 use crate::shaping::LinkOptions;
 
-/// Addresses that are dialled at once, and in all: the DHT lists whoever says to be there.
+/// Addresses that are dialled at once, and of one question: the DHT lists whoever says to be there.
 const MAX_AT_ONCE: usize = 8;
 const MAX_DIALLED: usize = 64;
 /// A peer that has not answered a dial or a question by then makes room for another.
@@ -143,7 +143,8 @@ impl Search<'_> {
         match event {
             DhtEvent::Peers(_, peers) => {
                 for address in peers.into_iter().map(SocketAddr::from) {
-                    let room = self.known.len() < MAX_DIALLED;
+                    let dialled = self.dialled.values().any(|dialled| dialled.address == address);
+                    let room = self.known.len() < MAX_DIALLED && !dialled;
                     if room && may_be_dialled(&address, self.near) && self.known.insert(address) {
                         self.waiting.push_back(address);
                     }
