@@ -26,6 +26,8 @@ impl Engine {
                 unsent.extend_from_slice(&question);
             }
             self.write_relay(i);
+            // Links take turns: what is dialled now would otherwise overtake the question on its way.
+            self.flush_links();
             let address = self.net.reaching.address(i, tag);
             let link = self.net.connect_link(now, address, key);
             self.note_keyless(link, &peer);
