@@ -81,7 +81,7 @@ class Xylem:
 
     def __init__(self, options):
         self.program, self.with_relay = options.xylem, not options.no_relay
-        self.relays = []
+        self.relays, self.processes = [], {}
 
     def serve(self, internet, work):
         if not self.with_relay:
@@ -108,7 +108,7 @@ class Xylem:
         log = f"{work}/{host}.log"
         environment = {"HOME": work, "XDG_RUNTIME_DIR": work}
         with open(log, "w") as file:
-            self.process = internet.start(host, command, environment, stdout=file, stderr=file)
+            self.processes[host] = internet.start(host, command, environment, stdout=file, stderr=file)
         return log
 
     def get(self, internet, work, out, *more):
@@ -329,10 +329,11 @@ class Code(Xylem):
     shares_once = True
 
     def share(self, internet, work, source):
-        if hasattr(self, "process"):
-            self.process.terminate()
-            self.process.wait(10)
-        super().share(internet, work, source, "--code")
+        if last := self.processes.get("s"):
+            last.terminate()
+            last.wait(10)
+        log = super().share(internet, work, source, "--code")
+        self.ticket = event(log, "code", 10)["code"]
 
     def get(self, internet, work, out, *more):
         return super().get(internet, work, out, *self.relays, *more)

@@ -116,7 +116,7 @@ class Wormhole(Peer):
     name = "magic-wormhole, mailbox and transit relay"
     needs = ("wormhole", "twist")
     shares_once = True
-    characters = len("7-reach-bench")
+    characters = len("7-crossover-clockwork")
 
     def serve(self, internet, work):
         self.number = 0
