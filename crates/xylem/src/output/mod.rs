@@ -11,7 +11,7 @@ pub(crate) mod log;
 mod progress;
 mod qr;
 mod reaching;
-mod sharing;
+mod shared;
 pub(crate) mod text;
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ impl Out {
             Event::Progress { verified, total, peers } => {
                 self.progress.update(Phase::Fetching, verified, total, peers);
             }
-            shared @ Event::Shared { .. } => self.shared(shared)?,
+            event @ Event::Shared { .. } => self.shared(event)?,
             Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
                 number,
                 version,

@@ -1,4 +1,6 @@
-//! What a person is told of what is shared.
+//! What a person is told where something is shared: the ticket, and how others come to it.
+
+use std::net::SocketAddr;
 
 use super::text::{bytes, clean, count};
 use super::{Out, reaching};
@@ -6,7 +8,6 @@ use crate::exit::Failure;
 use xylem_node::Event;
 
 impl Out {
-    /// Tells the ticket, and how to use it.
     pub(super) fn shared(&mut self, event: Event) -> Result<(), Failure> {
         let Event::Shared {
             ticket,
@@ -35,7 +36,7 @@ impl Out {
             self.note(&format!("Served on with the signature of {by}, as it was fetched"));
         }
         self.detail(&format!("root {root}, publisher {publisher}"));
-        let join = |all: Vec<std::net::SocketAddr>| {
+        let join = |all: Vec<SocketAddr>| {
             all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
         let mut at = join(listen);
