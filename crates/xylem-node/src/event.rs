@@ -64,14 +64,23 @@ pub enum Event {
     Reach(Standpoint),
     /// One try to learn how this machine is reached, and what came of it.
     Probe(Probe),
-    /// The router maps the port at which links come in.
+    /// The router forwards a port of its own to this share.
     Mapped {
-        /// Where packets from outside are to be sent, as the router says.
-        at: SocketAddr,
+        /// Where, as the router says.
+        address: SocketAddr,
         /// How it was asked: PCP, NAT-PMP or UPnP.
         by: String,
-        /// Whether tickets name it: those of before cannot.
-        in_tickets: bool,
+    },
+    /// The DHT lists this share: everybody can find it.
+    Announced {
+        /// By this root.
+        #[serde(serialize_with = "json::text")]
+        root: Hash,
+        /// Whose it is.
+        #[serde(serialize_with = "json::text")]
+        publisher: PublisherId,
+        /// By this name of the publisher's too, if it has signed one.
+        name: Option<String>,
     },
     /// A node or a share listens there.
     Listening {

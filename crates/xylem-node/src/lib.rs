@@ -28,6 +28,7 @@ pub mod client;
 pub mod code;
 pub mod mail;
 
+mod discovery;
 mod fetch;
 mod follow;
 mod get;
@@ -41,6 +42,7 @@ mod taken;
 mod verify;
 
 pub use clock::wall_clock;
+pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
 pub use event::{Event, Fetched, Probe, Standpoint};
 pub use fetch::{FetchError, Tried};
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};

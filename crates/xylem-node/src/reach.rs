@@ -217,7 +217,7 @@ impl Trying<'_> {
             return;
         }
         let (mapped, failed) = (router.mapped, router.failed.clone());
-        self.standing.mapped(mapped.map(|mapped| mapped.external));
+        self.standing.mapped(mapped.map(|mapped| mapped.external.into()));
         if let Some(mapped) = mapped {
             let says = format!("{} to here ({})", mapped.external, mapped.by);
             self.check("port_mapping", Some(is_global((*mapped.external.ip()).into())), says);

@@ -1,10 +1,9 @@
-//! [`Router`]: the port that this machine's router maps for links, if it does (`xylem-discovery` asks it).
+//! [`Router`]: asks this machine's router for a port, to see whether it would map one (`xylem-discovery`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU16;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use xylem_discovery::{MapEvent, PortMap, PortMapOptions, Wake, default_gateway};
 use xylem_engine::Engine;
@@ -22,7 +21,6 @@ pub(crate) struct Router {
     pub(crate) mapped: Option<xylem_discovery::Mapped>,
     /// Why there is nothing.
     pub(crate) failed: Option<String>,
-    woken: Receiver<()>,
 }
 
 impl Router {
@@ -36,27 +34,13 @@ impl Router {
             IpAddr::V4(own) => Some(own),
             IpAddr::V6(_) => None,
         })?;
-        let (tell, woken) = mpsc::sync_channel(1);
         let waker = engine.waker().ok()?;
         let wake: Wake = Arc::new(move || {
-            let _ = tell.try_send(());
             let _ = waker.wake();
         });
         let options = PortMapOptions { gateway: default_gateway(), own, port, life: LIFE };
         let map = PortMap::start(options, wake).ok()?;
-        Some(Self { map, mapped: None, failed: None, woken })
-    }
-
-    /// Waits for its first answer, so long at most.
-    pub(crate) fn wait(&mut self, most: Duration) {
-        let end = Instant::now() + most;
-        while self.mapped.is_none() && self.failed.is_none() {
-            let left = end.saturating_duration_since(Instant::now());
-            if self.woken.recv_timeout(left).is_err() {
-                return;
-            }
-            self.poll();
-        }
+        Some(Self { map, mapped: None, failed: None })
     }
 
     /// Takes what came: whether something has changed.

@@ -1,7 +1,7 @@
 //! [`Standing`]: what a node learns of how it can be reached, until there is something to say of it
 //! (`xylem_reach::kind` judges).
 
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use xylem_engine::RelayNews;
@@ -39,8 +39,11 @@ impl Standing {
     }
 
     /// What the router maps, as tickets have it.
-    pub(crate) fn mapped(&mut self, at: Option<SocketAddrV4>) {
-        self.known.mapped = at;
+    pub(crate) fn mapped(&mut self, at: Option<SocketAddr>) {
+        self.known.mapped = at.and_then(|at| match at {
+            SocketAddr::V4(at) => Some(at),
+            SocketAddr::V6(_) => None,
+        });
     }
 
     /// A relay, `at` that address, has told something.

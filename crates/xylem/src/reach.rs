@@ -39,14 +39,13 @@ pub(crate) struct ReachArgs {
 
     /// Do not ask the router to map the port
     #[arg(long)]
-    no_port_map: bool,
+    no_map: bool,
 }
 
 /// Runs `xylem reach`.
 pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let relays = args.relay.relays(common)?;
-    let options =
-        ReachOptions { listen: links(&args.listen)?, relays, map_port: !args.no_port_map };
+    let options = ReachOptions { listen: links(&args.listen)?, relays, map_port: !args.no_map };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     out.results_of_events();

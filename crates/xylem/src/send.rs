@@ -20,7 +20,7 @@ use std::time::Duration;
 use xylem_library::{Selection, Stop};
 use xylem_mail::Card;
 use xylem_node::mail::{Mail, Reach, Recipient, SendOptions, send};
-use xylem_node::{Peer, PeerUri, Prove, ShareOptions};
+use xylem_node::{AnnounceOptions, Peer, PeerUri, Prove, ShareOptions};
 use xylem_object::ticket::Address;
 
 /// Longest note that is looked at; a message holds a little less.
@@ -136,13 +136,13 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             listen: links(&args.listen)?,
             announce: args.announce,
             relays: relays.clone(),
-            map_port: true,
             certificate: None,
             plain: Vec::new(),
             prove: Prove::default(),
             via: Vec::new(),
             links: args.shape.links(),
             accept_open: args.answer.accept_open,
+            beside: AnnounceOptions::default(),
             code: false,
             store: store.clone(),
         }))

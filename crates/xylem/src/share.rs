@@ -2,6 +2,7 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::finding::AnnounceArgs;
 use crate::get::peers;
 use crate::output::Out;
 use crate::relays::RelayArgs;
@@ -51,6 +52,7 @@ use xylem_object::ticket::Address;
   xylem share film.mkv > ticket.txt         the ticket alone in a file
   xylem share site/ --exclude '*.tmp' --exclude /drafts
   xylem share src/ --ignore-file src/.gitignore
+  xylem share --public film.mkv             for everybody: get b3:HASH finds it
   xylem share --follow app.log              a file that another program appends to, as it grows
   producer | xylem share --follow -         what comes over standard input, as it comes
 
@@ -144,12 +146,6 @@ pub(crate) struct ShareArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Do not ask the router to map the port (PCP, NAT-PMP, UPnP), as is done where links come in on all
-    /// interfaces of a private network
-    #[arg(long, env = "XYLEM_NO_PORT_MAP", hide_env_values = true,
-          value_parser = FalseyValueParser::new())]
-    no_port_map: bool,
-
     /// PEM file with the certificate that TLS shows [default: one made up for this run]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -200,6 +196,9 @@ pub(crate) struct ShareArgs {
     via: Vec<PeerUri>,
 
     #[command(flatten)]
+    beside: AnnounceArgs,
+
+    #[command(flatten)]
     answer: AnswerArgs,
 
     #[command(flatten)]
@@ -246,13 +245,13 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         listen: links(&args.listen)?,
         announce: args.announce,
         relays: args.relay.relays(common)?,
-        map_port: !args.no_port_map,
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
         prove: if args.answer_unproven { Prove::Nobody } else { Prove::default() },
         via: peers(&args.via)?,
         links: args.shape.links(),
         accept_open: args.answer.accept_open,
+        beside: args.beside.options(common)?,
         code: args.code,
         store: common.store()?,
     };
@@ -325,7 +324,6 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (!args.listen.is_empty(), "--listen"),
         (!args.announce.is_empty(), "--announce"),
         (args.relay.given(), "--relay"),
-        (args.no_port_map, "--no-port-map"),
         (args.tls_cert.is_some(), "--tls-cert"),
         (args.plain || !args.plain_listen.is_empty(), "--plain"),
         (args.answer_unproven, "--answer-unproven"),
@@ -333,7 +331,7 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (args.answer.accept_open, "--accept-open"),
     ];
     let asked = asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag);
-    asked.or(args.shape.given())
+    asked.or(args.beside.given()).or(args.shape.given())
 }
 
 /// Has the background node serve them, if one runs.

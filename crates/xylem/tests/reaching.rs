@@ -167,7 +167,7 @@ mod namespaces {
             ),
         ];
         for (machine, says) in table {
-            let child = on(&machine, &store, &["share", "--no-port-map", text(&source)]);
+            let child = on(&machine, &store, &["share", "--no-map", "--no-lan", text(&source)]);
             assert_eq!(said(child), format!("Reach: {says}"));
         }
         let announced = ["share", "--announce", "me.example.org:7000", text(&source)];

@@ -4,7 +4,7 @@ mod listen;
 mod server;
 mod service;
 
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use xylem_store::Store;
 
 use crate::addresses::of_tickets;
 use crate::clock::wall_clock;
+use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::reaching::tell_own_addresses;
 use crate::register::{RegisterError, Registrar};
-use crate::router::Router;
 pub(crate) use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
 use server::Server;
@@ -41,7 +41,7 @@ use xylem_library::{Blame, Error, Failure, Opening, Selection, Stop, disk};
 use xylem_library::{keys, record};
 
 /// So long a ticket waits for the router's answer; one that speaks PCP or NAT-PMP needs milliseconds.
-const MAPPED_WITHIN: Duration = Duration::from_millis(250);
+const MAPPED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Why [`share`] ends early.
 #[derive(Debug, thiserror::Error)]
@@ -95,8 +95,6 @@ pub struct ShareOptions {
     pub listen: Vec<Peer>,
     /// Addresses that tickets name first: how this machine is reached from elsewhere.
     pub announce: Vec<Address>,
-    /// Whether the router is asked to map the port, where it is of all interfaces of a private network.
-    pub map_port: bool,
     /// Relays through which it is reached where its addresses are not; tickets name the first.
     pub relays: Vec<Relay>,
     /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
@@ -114,6 +112,8 @@ pub struct ShareOptions {
     pub accept_open: bool,
     /// Each path is a file that grows; when its checkpoints are made.
     pub follow: Option<FollowOptions>,
+    /// How others find it who have no address.
+    pub beside: AnnounceOptions,
     /// Also shows a code that stands for the ticket of the one path.
     pub code: bool,
     /// Where outboards and identities are kept.
@@ -151,10 +151,9 @@ pub(crate) fn share_with(
     // The port that an earlier ticket names keeps that ticket good.
     let store = Store::open(disk(), &options.store)?;
     let port = options.paths.iter().find_map(|path| record::port(&store, path));
-    let (mut engine, mut at) = bind(options, port, &publisher)?;
-    at.ask_router(&mut engine, options, MAPPED_WITHIN);
-    let reachable = of_tickets(&at.announced(), &at.listen).1;
+    let (mut engine, at) = bind(options, port, &publisher)?;
     let mut server = Server::new(at, options, ends, events, on_event)?;
+    let reachable = server.wait_for_router(MAPPED_WITHIN);
     server.register(&mut engine, &options.relays);
     for (path, content) in options.paths.iter().zip(contents) {
         let object = content.publication().prefix().parent().to_name();
@@ -216,10 +215,9 @@ struct At {
     named: bool,
     listen: Vec<SocketAddr>,
     announce: Vec<Address>,
+    /// What the router forwards to it.
+    mapped: Option<SocketAddr>,
     relay: Option<RelayAt>,
-    router: Option<Router>,
-    /// What the router mapped early enough for tickets to name it.
-    mapped: Option<SocketAddrV4>,
     plain: Vec<SocketAddr>,
     carriers: Vec<FaceAddress>,
     store: Store,
@@ -252,7 +250,6 @@ fn bind(
     let (vouch, publisher) = (publisher.vouch(&link_key), publisher.public());
     let named = options.name.is_some() || !plain.is_empty() || !options.via.is_empty();
     let relay = options.relays.first().map(|relay| relay.at.clone());
-    let (router, mapped) = (None, None);
     let at = At {
         publisher,
         link_key,
@@ -260,9 +257,8 @@ fn bind(
         named,
         listen,
         announce,
+        mapped: None,
         relay,
-        router,
-        mapped,
         plain,
         carriers,
         store,
@@ -277,25 +273,12 @@ impl At {
             Address::Ip(address) => Some(*address),
             Address::Host(..) => None,
         });
-        let mapped = self.router.as_ref().and_then(|router| router.mapped);
-        let mapped = mapped.map(|mapped| SocketAddr::V4(mapped.external));
-        tell_own_addresses(engine, announced.chain(mapped));
-    }
-
-    /// Has the router map our port, and waits a moment for what it says.
-    fn ask_router(&mut self, engine: &mut Engine, options: &ShareOptions, wait: Duration) {
-        if options.map_port {
-            self.router = Router::ask(engine, &self.listen);
-        }
-        if let Some(router) = &mut self.router {
-            router.wait(wait);
-            self.mapped = router.mapped.map(|mapped| mapped.external);
-        }
+        tell_own_addresses(engine, announced.chain(self.mapped));
     }
 
     /// What tickets name before the addresses of this machine.
     fn announced(&self) -> Vec<Address> {
-        let mapped = self.mapped.map(|at| Address::Ip(at.into()));
+        let mapped = self.mapped.map(Address::Ip);
         self.announce.iter().cloned().chain(mapped).collect()
     }
 

@@ -7,17 +7,19 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_link::Level;
-use xylem_object::Answer;
 use xylem_object::Ticket;
 use xylem_object::fetched::parse_notice;
+use xylem_object::{Answer, PublisherKey};
 use xylem_packet::{Interest, Packet};
+use xylem_reach::names::dht_knock;
 use xylem_reach::relay::Name;
 
 use super::service::Command;
-use super::{At, ServiceSnapshot, ShareError, ShareOptions};
-use crate::addresses::advertised;
+use super::{At, ServiceSnapshot, ShareError, ShareOptions, publisher_of};
+use crate::addresses::{advertised, of_tickets};
 use crate::clock::wall_clock;
 use crate::code::{CodeServer, Offered};
+use crate::discovery::Beside;
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
 use crate::peers::linked_at;
@@ -56,10 +58,16 @@ pub(super) struct Server<'a> {
     code: Option<CodeServer>,
     /// Peers that have told where they serve what they fetched of each.
     announcers: HashMap<PublicationId, Announcers>,
+    /// Says elsewhere where this is.
+    beside: Beside,
+    /// Who signs what is said of names in the DHT.
+    signs: Option<PublisherKey>,
     /// The answer in hand; kept for its allocation.
     answer: Vec<u8>,
     /// How this end is reached.
     standing: Option<Standing>,
+    /// Whether tickets name what the router forwards; otherwise nobody finds it there.
+    pub(super) names_mapped: bool,
     /// Raised when what is shared has been fetched.
     ends: &'a Stop,
     /// Until when the last answers may leave, once it has been.
@@ -78,7 +86,10 @@ impl<'a> Server<'a> {
         events: &'a mpsc::Receiver<Event>,
         on_event: &'a mut dyn FnMut(Event),
     ) -> Result<Self, ShareError> {
+        let signs = options.beside.public.as_ref().map(|_| publisher_of(options)).transpose()?;
         Ok(Self {
+            beside: Beside::new(&options.beside, &options.store, &at.listen),
+            signs,
             publications: Publications::of_publisher(at.vouch),
             at,
             served: Served::default(),
@@ -92,11 +103,20 @@ impl<'a> Server<'a> {
             announcers: HashMap::new(),
             answer: Vec::new(),
             standing: None,
+            names_mapped: false,
             ends,
             last_answers: None,
             events,
             on_event,
         })
+    }
+
+    /// Waits a moment for the router, so that tickets name what it forwards; where they say that this is reached.
+    pub(super) fn wait_for_router(&mut self, most: Duration) -> Event {
+        self.beside.wait_for_router(most, self.on_event);
+        self.at.mapped = self.beside.mapped();
+        self.names_mapped = self.at.mapped.is_some();
+        of_tickets(&self.at.announced(), &self.at.listen).1
     }
 
     /// Registers with relays, by the key of links to here and by the publisher's.
@@ -107,30 +127,9 @@ impl<'a> Server<'a> {
         engine.introduce();
         self.at.tell_own_addresses(engine);
         let (own, announced) = (advertised(&self.at.listen), !self.at.announce.is_empty());
-        self.standing = Some(Standing::new(engine.now(), own, announced, relays));
-        self.hear_router(engine, self.at.mapped.is_some());
-    }
-
-    /// Something may have come of the question to the router.
-    fn hear_router(&mut self, engine: &mut Engine, news: bool) {
-        let Some(router) = &mut self.at.router else { return };
-        if !router.poll() && !news {
-            return;
-        }
-        let mapped = router.mapped;
-        // What no ticket names is found by nobody, except by those who come through a relay.
-        let of_tickets = self.commands.is_some() || self.at.mapped.is_some();
-        if of_tickets {
-            self.at.mapped = mapped.map(|mapped| mapped.external);
-        }
-        if let Some(standing) = &mut self.standing {
-            standing.mapped(self.at.mapped);
-        }
-        if let Some(mapped) = mapped {
-            let (at, by) = (mapped.external.into(), mapped.by.to_string());
-            (self.on_event)(Event::Mapped { at, by, in_tickets: of_tickets });
-        }
-        self.at.tell_own_addresses(engine);
+        let mut standing = Standing::new(engine.now(), own, announced, relays);
+        standing.mapped(self.at.mapped.filter(|_| self.names_mapped));
+        self.standing = Some(standing);
     }
 
     /// Serves one more; what is to be told of it.
@@ -147,10 +146,21 @@ impl<'a> Server<'a> {
         let shared = self.at.shared(path, &content, twin);
         // A ticket need not have our link's key: whoever has one knows whose publication it is.
         let signed_by = content.signed_by();
-        engine.answer_knock(&signed_by.unwrap_or(self.at.publisher).0);
+        let publisher = signed_by.unwrap_or(self.at.publisher);
+        engine.answer_knock(&publisher.0);
+        let is_public = self.beside.is_public();
+        if is_public {
+            engine.answer_knock(&dht_knock(root));
+        }
         let id = self.publications.add(content);
         let vouch = signed_by.is_none().then_some(self.at.vouch);
         self.publications.add_find(id, &self.at.link_key, vouch);
+        if is_public {
+            self.publications.add_public_find(id, &self.at.link_key, publisher, vouch);
+        }
+        if let Some(content) = self.publications.get(id) {
+            self.beside.add(engine.now(), id, content, self.signs.as_ref(), publisher);
+        }
         Ok((id, shared))
     }
 
@@ -175,6 +185,7 @@ impl<'a> Server<'a> {
             engine.no_longer_serve(object);
         }
         self.announcers.remove(&id);
+        self.beside.remove(id);
     }
 
     /// What was served so far.
@@ -337,9 +348,12 @@ impl Program for Server<'_> {
         }
         self.code.iter_mut().for_each(|code| code.handle_timeout(engine, now, self.on_event));
         self.events.try_iter().for_each(&mut *self.on_event);
-        self.hear_router(engine, false);
-        if let Some(said) = self.standing.as_mut().and_then(|standing| standing.poll(now)) {
-            (self.on_event)(said);
+        self.beside.handle_timeout(now, self.on_event);
+        self.at.mapped = self.beside.mapped();
+        let mapped = self.beside.mapped().filter(|_| self.names_mapped);
+        if let Some(standing) = &mut self.standing {
+            standing.mapped(mapped);
+            standing.poll(now).into_iter().for_each(&mut *self.on_event);
         }
         Ok(())
     }
@@ -367,6 +381,7 @@ impl Program for Server<'_> {
         let growers = self.publications.growing().filter_map(|grower| grower.poll_timeout());
         let standing = self.standing.as_ref().and_then(Standing::poll_timeout);
         let code = self.code.as_ref().and_then(CodeServer::poll_timeout);
-        registrars.chain(growers).chain(standing).chain(code).min()
+        let beside = self.beside.poll_timeout();
+        registrars.chain(growers).chain(standing).chain(code).chain(beside).min()
     }
 }

@@ -106,8 +106,7 @@ pub fn serve(
 ) -> Result<ServiceSnapshot, ShareError> {
     let mail = MailStore::open_existing(&options.store)?;
     while_delivering(mail.as_ref(), &options.relays, |events, ends| {
-        let (mut engine, mut at) = bind(options, port, &publisher_of(options)?)?;
-        at.ask_router(&mut engine, options, std::time::Duration::ZERO);
+        let (mut engine, at) = bind(options, port, &publisher_of(options)?)?;
         let port = at.listen.first().map(std::net::SocketAddr::port);
         for address in &at.listen {
             let uri = FaceAddress::Uri(FaceUri::Xylem(endpoint(*address)));
@@ -117,6 +116,8 @@ pub fn serve(
         ready(handle(&mut engine, options, commands)?, port);
         let mut server = Server::new(at, options, ends, events, on_event)?;
         server.commands = Some(to_do);
+        // Its tickets are still to come.
+        server.names_mapped = true;
         server.register(&mut engine, &options.relays);
         engine.run(&mut server, stop)?;
         engine.close();

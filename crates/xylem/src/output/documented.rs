@@ -117,7 +117,7 @@ fn events() -> Vec<Event> {
         LibraryEvent::Mended { path: path(), flaw: Flaw::Tree, start: 0, end: 1 },
     ];
     let mail = [
-        MailEvent::Arrived(message(MessageContent::Ticket(ticket.clone()))),
+        MailEvent::Arrived(message(MessageContent::Ticket(Box::new(ticket.clone())))),
         MailEvent::Arrived(message(MessageContent::Note("t".into()))),
         MailEvent::Queued { to: to.clone(), id },
         MailEvent::Stored { to: to.clone(), id, at: "192.0.2.1:7348".into() },
@@ -149,6 +149,8 @@ fn events() -> Vec<Event> {
                 why: Unsuited::Loopback,
             }],
         },
+        Event::Mapped { address, by: "PCP".into() },
+        Event::Announced { root, publisher: ticket.publisher, name: None },
         Event::Listening { uri: peer() },
         Event::Relaying { uris: vec!["u".into()], second_port: Some(7349) },
         Event::Relayed { counts: xylem_node::RelayMetrics::default().each().into() },
@@ -167,7 +169,6 @@ fn events() -> Vec<Event> {
         Event::Found { name: "n".into(), directory: true, root, bytes: 1, files: 1 },
         Event::Progress { verified: 1, total: 2, peers: 3, relayed: 1 },
         Event::Probe(Probe { what: "nat", good: Some(true), says: "w".into() }),
-        Event::Mapped { at: address, by: "PCP".into(), in_tickets: true },
         Event::Reach(Standpoint {
             way: Way::Direct,
             at: Some(address),
@@ -216,8 +217,8 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared reachable listening relaying relayed registered peer_connected moved relay other_key unanswered shaped peer_gone \
-         peer_misbehaved found progress probe mapped reach \
+        "shared reachable mapped announced listening relaying relayed registered peer_connected moved relay other_key unanswered shaped peer_gone peer_misbehaved found progress \
+         probe reach \
          offering done fetched hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code code_wrong \
          code_ended code_taken"

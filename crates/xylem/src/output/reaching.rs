@@ -68,10 +68,13 @@ pub(super) fn said(event: &Event, is_result: bool) -> Option<(Said, String)> {
             };
             (how, format!("Reach: {says}"))
         }
-        Event::Mapped { at, by, in_tickets } => {
-            let late = "too late for the ticket; share again, or add --announce";
-            let late = if *in_tickets { String::new() } else { format!(", {late} {at}") };
-            (Said::Detail, format!("the router maps {at} to here ({by}){late}"))
+        Event::Mapped { address, by } => {
+            (Said::Note, format!("The router forwards {address} to this machine ({by})"))
+        }
+        Event::Announced { root, publisher, name } => {
+            let named = |name: &String| format!(", or: xylem get '@{publisher}/{name}'");
+            let named = name.as_ref().map(named).unwrap_or_default();
+            (Said::Note, format!("Public; everybody can run: xylem get b3:{root}{named}"))
         }
         Event::Moved { peer, to } => {
             (Said::Detail, format!("peer {peer} is reached at {to} from now on"))

@@ -99,10 +99,6 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "URI", value_delimiter = ',')]
     relay: Vec<Relay>,
 
-    /// Do not ask the router to map the port, as for `share`
-    #[arg(long)]
-    no_port_map: bool,
-
     /// Show metrics for Prometheus at http://ADDR/metrics: PORT (on 127.0.0.1) or HOST:PORT
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
@@ -125,10 +121,9 @@ impl RunArgs {
         let listen = self.listen.iter().map(|at| ("--listen", Some(at.clone())));
         let announce = self.announce.iter().map(|at| ("--announce", Some(at.to_string())));
         let relay = self.relay.iter().map(|uri| ("--relay", Some(uri.to_string())));
-        let no_port_map = self.no_port_map.then_some(("--no-port-map", None));
         let metrics = self.metrics.iter().map(|at| ("--metrics", Some(at.clone())));
         let open = self.answer.accept_open.then_some(("--accept-open", None));
-        listen.chain(announce).chain(relay).chain(no_port_map).chain(metrics).chain(open).collect()
+        listen.chain(announce).chain(relay).chain(metrics).chain(open).collect()
     }
 }
 
@@ -220,7 +215,6 @@ mod running {
             listen: args.links()?,
             announce: args.announce.clone(),
             relays: relays(&args.relay, common)?,
-            map_port: !args.no_port_map,
             certificate: None,
             plain: Vec::new(),
             prove: xylem_node::Prove::default(),
@@ -229,6 +223,7 @@ mod running {
             accept_open: args.answer.accept_open,
             code: false,
             follow: None,
+            beside: crate::finding::AnnounceArgs::default().options(common)?,
             store: store.clone(),
         };
         let stop = stop::on_signals()?;
