@@ -26,9 +26,9 @@ impl Engine {
                 Some(silent) => self.hang_up(&silent),
                 None => self.net.endpoint.close(link),
             }
-        } else if let Some((_, address)) = self.net.keyless.get(&dial) {
+        } else if let Some((_, peer)) = self.net.keyless.get(&dial) {
             // Whose answer it is the program judges, as it does the first.
-            let peer = Peer::Link { address: *address, key: None };
+            let peer = peer.clone();
             let (remote, local) = (peer.face_uri(), FaceUri::Null);
             let mut face = Face::new(Transport::Link(link), (&peer).into(), remote, local);
             face.peer = Some(peer);

@@ -79,12 +79,19 @@ impl Engine {
     /// A connection is ready: it came up, something arrived, or there is room to write.
     pub(super) fn receive_carrier(&mut self, id: CarrierId, source: Source) {
         let now = self.now();
-        let Network { carriers, endpoint, .. } = &mut self.net;
-        let from = carriers.address(id);
-        let outcome = carriers.receive(now, id, &mut |datagram| {
-            endpoint.handle_datagram(now, from, datagram);
-        });
+        let outcome = if self.net.relaying.is_some() {
+            self.relay_carried(now, id)
+        } else {
+            let Network { carriers, endpoint, reaching, .. } = &mut self.net;
+            let from = carriers.address(id);
+            carriers.receive(now, id, &mut |datagram| {
+                if let Some((from, datagram)) = reaching.take_in(now, from, datagram) {
+                    endpoint.handle_datagram(now, from, datagram);
+                }
+            })
+        };
         self.drain_endpoint(now);
+        self.drain_relays(now);
         match outcome {
             Ok(true) => self.net.unfinished.push(source),
             Ok(false) => {}
@@ -111,14 +118,24 @@ impl Engine {
         let Some((token, link)) = self.net.carriers.remove(id) else { return };
         tracing::debug!(carrier = ?id, why, "carrier connection has ended");
         self.net.tokens.remove(&token);
-        if let Some(face) = link.and_then(|link| self.net.faces.of_link(link)) {
-            self.fail_face(face, why);
+        let Some(link) = link else { return };
+        match self.net.faces.of_link(link) {
+            Some(face) => self.fail_face(face, why),
+            // That of a relay, say.
+            None => self.net.endpoint.close(link),
         }
     }
 
     /// The face of a link that a peer has made. `None`, and the link ends, where its carrier is gone
     /// or has a link already.
     pub(super) fn face_of_new_link(&mut self, link: LinkId, remote: SocketAddr) -> Option<FaceId> {
+        if let Some(relay) = self.net.reaching.relay_at(remote) {
+            let address = FaceAddress::Relayed(relay);
+            let transport = Transport::Link(link);
+            let mut face = Face::new(transport, address, FaceUri::Null, FaceUri::Null);
+            face.persistency = Persistency::OnDemand;
+            return Some(self.add_face(face));
+        }
         let (far, here) = if self.net.carriers.made_up(remote) {
             let carriers = &mut self.net.carriers;
             let id = carriers.of_address(remote).filter(|id| carriers.attach(*id, link));

@@ -100,9 +100,7 @@ impl Engine {
                     self.bind_link(wildcard(*address))?;
                 }
                 let link = self.net.connect_link(self.now(), *address, key.map(PeerKey));
-                if key.is_none() && self.net.knock.is_some() {
-                    self.net.keyless.insert(link, (self.now() + ANSWERS, *address));
-                }
+                self.note_keyless(link, peer);
                 Transport::Link(link)
             }
             Peer::Udp(address) => {
@@ -117,6 +115,11 @@ impl Engine {
                 let to = Dial { carrier: *carrier, address: *address, name: name.as_deref() };
                 self.connect_carrier(to, key.map(PeerKey))?
             }
+            Peer::Relayed { relay, target, key, .. } => {
+                self.dial_through(id, *relay, *target, key.map(PeerKey))?;
+                // The relay is asked first; until then there is no link.
+                Transport::Down(Duration::MAX)
+            }
         };
         let at_once = matches!(transport, Transport::Udp { .. });
         self.net.faces.replace_transport(id, transport);
@@ -124,6 +127,13 @@ impl Engine {
             self.came_up(id);
         }
         Ok(())
+    }
+
+    /// Where no key is expected, others may answer too for a while.
+    pub(super) fn note_keyless(&mut self, link: LinkId, peer: &Peer) {
+        if peer.is_keyless() && self.net.knock.is_some() {
+            self.net.keyless.insert(link, (self.now() + ANSWERS, peer.clone()));
+        }
     }
 
     fn udp_socket_for(&mut self, to: SocketAddr) -> io::Result<usize> {
@@ -262,14 +272,16 @@ impl Network {
 /// Datagrams and links may come from anywhere; connections over loopback are local, as NFD has it.
 fn scope_to(peer: &Peer) -> FaceScope {
     match peer {
-        Peer::Link { .. } | Peer::Carried { .. } | Peer::Udp(_) => FaceScope::NonLocal,
+        Peer::Link { .. } | Peer::Carried { .. } | Peer::Relayed { .. } | Peer::Udp(_) => {
+            FaceScope::NonLocal
+        }
         Peer::Tcp(address) | Peer::WebSocket(address) => scope_of(*address),
         Peer::Unix(_) => FaceScope::Local,
     }
 }
 
 /// Any address of this machine and any port, in the family of `to`.
-fn wildcard(to: SocketAddr) -> SocketAddr {
+pub(super) fn wildcard(to: SocketAddr) -> SocketAddr {
     match to {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),

@@ -1,10 +1,13 @@
 //! [`EngineEvent`]: what the program hears.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use xylem_forward::FaceId;
 use xylem_link::StreamId;
 use xylem_packet::NackReason;
 
+use crate::reaching::RelayNews;
 use xylem_library::reachable::FaceAddress;
 
 /// What the program hears from the engine.
@@ -44,6 +47,22 @@ pub enum EngineEvent {
     OtherKey {
         /// The face that was dialled.
         face: FaceId,
+    },
+    /// A link goes on by another way.
+    Moved {
+        /// The face of the link.
+        face: FaceId,
+        /// Where its other end is now.
+        to: FaceAddress,
+    },
+    /// Something happened with a relay that is used.
+    Relay {
+        /// The key of the relay.
+        relay: [u8; 32],
+        /// Where it is tried first.
+        at: SocketAddr,
+        /// What happened.
+        what: RelayNews,
     },
     /// Something that the user should know of, once.
     Trouble {

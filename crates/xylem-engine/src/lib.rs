@@ -16,7 +16,9 @@ mod dispatch;
 mod event;
 mod listening;
 mod program;
+mod reaching;
 mod receiving;
+mod relaying;
 mod streams;
 
 use std::collections::{HashMap, VecDeque};
@@ -39,9 +41,11 @@ use dispatch::Dispatch;
 pub use event::{EngineEvent, StreamEvent};
 use listening::Listener;
 pub use program::Program;
+use reaching::Reaching;
+pub use reaching::{RelayNews, RelayUse};
 use xylem_library::admission::Admission;
 use xylem_library::keys;
-use xylem_library::reachable::{FaceAddress, endpoint};
+use xylem_library::reachable::{FaceAddress, Peer, endpoint};
 use xylem_sockets::Multicast;
 use xylem_sockets::ReadBuffer;
 use xylem_sockets::{CarrierId, Carriers};
@@ -62,6 +66,10 @@ enum Source {
     Multicast(usize),
     Listener(usize),
     Carrier(CarrierId),
+    /// A socket for one try to meet a peer behind a NAT.
+    Extra(u16),
+    /// A relay's second port.
+    Second(usize),
     /// A face with a connection of its own.
     Face(FaceId),
 }
@@ -91,7 +99,7 @@ pub struct Network {
     endpoint: LinkEndpoint,
     knock: Option<[u8; 32]>,
     /// Dials that expect no key, until when others may answer them, and where they went.
-    keyless: HashMap<LinkId, (Duration, SocketAddr)>,
+    keyless: HashMap<LinkId, (Duration, Peer)>,
     /// Dials of peers whose link has fallen silent.
     standbys: HashMap<LinkId, FaceId>,
     link_sockets: Vec<Udp>,
@@ -99,6 +107,9 @@ pub struct Network {
     multicast: Vec<Multicast>,
     listeners: Vec<Listener>,
     carriers: Carriers,
+    reaching: Reaching,
+    /// Where others are relayed for.
+    relaying: Option<Box<relaying::Relaying>>,
     faces: Faces,
     /// Who of those that come by themselves may stay.
     admission: Admission<FaceId>,
@@ -165,6 +176,8 @@ impl Engine {
             multicast: Vec::new(),
             listeners: Vec::new(),
             carriers: Carriers::new(local_prefix),
+            reaching: Reaching::new(local_prefix),
+            relaying: None,
             faces,
             admission: crate::faces::admission(Limits::default().faces),
             asking: Vec::new(),
@@ -181,7 +194,9 @@ impl Engine {
             opened: Vec::new(),
             datagram: Vec::new(),
         };
-        Ok(Self { forwarder, net, program, bytes_since_flush: 0 })
+        let mut engine = Self { forwarder, net, program, bytes_since_flush: 0 };
+        engine.tell_made_up();
+        Ok(engine)
     }
 
     /// Time since the engine was made: the `now` of every sans-io part.
@@ -213,7 +228,7 @@ impl Engine {
         match self.face(face)?.transport {
             Transport::Link(link) => {
                 let up = self.net.endpoint.link(link)?;
-                let lossy = !self.net.carriers.made_up(up.remote());
+                let lossy = self.net.carriers.of_address(up.remote()).is_none();
                 lossy.then(|| up.stats().datagram_size)
             }
             _ => None,
@@ -241,6 +256,11 @@ impl Engine {
         found.extend(sockets(&net.udp_sockets, FaceUri::Udp));
         found.extend(sockets(&net.link_sockets, FaceUri::Xylem));
         found
+    }
+
+    /// Where its sockets for encrypted links are bound.
+    pub fn link_addresses(&self) -> Vec<SocketAddr> {
+        self.net.link_sockets.iter().map(Udp::local).collect()
     }
 
     /// Bytes that the datagram sockets' receive buffers hold before the kernel drops.
@@ -300,8 +320,10 @@ impl Engine {
         let now = self.now();
         let forwarder = self.forwarder.poll_timeout();
         let net = &mut self.net;
-        let timers = [deadline, net.endpoint.poll_timeout(), forwarder, net.link_service_timeout()];
-        let due = timers.into_iter().flatten().min().map(|t| t.saturating_sub(now));
+        let links = [net.endpoint.poll_timeout(), net.link_service_timeout()];
+        let relays = [net.relay_timeout(), net.reaching.poll_timeout()];
+        let timers = links.into_iter().chain(relays).chain([deadline, forwarder]);
+        let due = timers.flatten().min().map(|t| t.saturating_sub(now));
         let idle = net.unfinished.is_empty() && net.pending.is_empty();
         net.busy_since = if idle { None } else { net.busy_since.or(Some(now)) };
         let sleep = if idle { due.unwrap_or(MAX_SLEEP).min(MAX_SLEEP) } else { Duration::ZERO };
@@ -321,11 +343,14 @@ impl Engine {
         }
         for source in ready.drain(..) {
             match source {
+                Source::Link(i) if self.net.relaying.is_some() => self.receive_relay(i, source)?,
                 Source::Link(i) => self.receive_link(i, source)?,
+                Source::Second(i) => self.receive_second(i, source)?,
                 Source::Udp(i) => self.receive_udp(i, source)?,
                 Source::Multicast(i) => self.receive_multicast(i, source)?,
                 Source::Listener(i) => self.accept(i),
                 Source::Carrier(id) => self.receive_carrier(id, source),
+                Source::Extra(number) => self.receive_extra(number, source),
                 Source::Face(face) => self.receive_connection(face, source),
             }
         }
@@ -347,6 +372,12 @@ impl Engine {
         }
         if self.net.link_service_timeout().is_some_and(|t| t <= now) {
             self.net.handle_link_service_timeouts(now);
+        }
+        if self.net.relay_timeout().is_some_and(|t| t <= now) {
+            self.net.handle_relay_timeout(now);
+        }
+        if self.net.reaching.poll_timeout().is_some_and(|t| t <= now) {
+            self.relay_timers(now);
         }
         if now >= self.net.housekeeping {
             self.net.housekeeping = now + HOUSEKEEPING;
@@ -396,19 +427,21 @@ impl Engine {
         let now = self.now();
         let net = &mut self.net;
         while let Some(transmit) = net.endpoint.poll_transmit(now, &mut net.datagram) {
-            if net.carriers.made_up(transmit.to) {
-                net.carry(now, &transmit);
+            if net.carriers.made_up(transmit.to) || net.reaching.made_up(transmit.to) {
+                net.send_made_up(now, &transmit);
             } else if let Some(socket) = net.link_socket_for(transmit.to) {
                 let contents = &net.datagram[..transmit.len];
                 let ecn = if transmit.ecn { Ecn::Capable } else { Ecn::NotCapable };
                 net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size, ecn);
             }
         }
+        net.flush_relays(now);
         self.flush_carriers(now);
     }
 
     /// Says goodbye on every link, after all that waits, so that peers need not wait for a time-out.
     pub fn close(&mut self) {
+        self.leave_relays();
         self.flush();
         let link = |(_, face): (FaceId, &Face)| match face.transport {
             Transport::Link(link) => Some(link),
@@ -429,6 +462,14 @@ impl Network {
         self.next_token += 1;
         self.tokens.insert(token, source);
         token
+    }
+
+    /// Remembers on which socket an address was heard.
+    fn heard_on(&mut self, from: SocketAddr, socket: usize) {
+        let heard = &mut self.last_received_on;
+        if heard.len() < self.limits.faces || heard.contains_key(&from) {
+            heard.insert(from, socket);
+        }
     }
 
     fn link_socket_for(&self, to: SocketAddr) -> Option<usize> {

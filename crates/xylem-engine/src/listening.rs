@@ -84,6 +84,7 @@ impl Engine {
                 self.bind_unix(path)?;
                 return Ok(FaceAddress::Unix(path.clone()));
             }
+            Peer::Relayed { .. } => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(FaceAddress::Uri(uri))
     }

@@ -41,13 +41,14 @@ impl Engine {
             last_received_on,
             limits,
             carriers,
+            reaching,
             opened,
             ..
         } = &mut self.net;
         let many = link_sockets.len() > 1;
         let more = link_sockets[i].receive(&mut |from, marked, datagram| {
             // Nobody on a network has an address that we made up.
-            if carriers.made_up(from) {
+            if carriers.made_up(from) || reaching.made_up(from) {
                 return;
             }
             if many
@@ -55,10 +56,12 @@ impl Engine {
             {
                 last_received_on.insert(from, i);
             }
+            let Some((from, datagram)) = reaching.take_in(now, from, datagram) else { return };
             endpoint.handle_marked_datagram(now, from, marked, datagram);
             opened.extend(endpoint.take_opened_datagram());
         })?;
         self.drain_endpoint(now);
+        self.drain_relays(now);
         let super::Network { link_sockets, opened, .. } = &mut self.net;
         opened.drain(..).for_each(|datagram| link_sockets[i].give_back(datagram));
         if more {
@@ -69,6 +72,9 @@ impl Engine {
 
     pub(super) fn drain_endpoint(&mut self, now: Duration) {
         while let Some(event) = self.net.endpoint.poll_event() {
+            if self.is_of_relay(now, &event) || self.is_of_way(&event) {
+                continue;
+            }
             match event {
                 LinkEvent::Packet { link, packet, marked } => {
                     if let Some(face) = self.net.faces.of_link(link) {
@@ -103,6 +109,7 @@ impl Engine {
                 LinkEvent::Closed { link, reason } => {
                     tracing::debug!(%reason, "link has ended");
                     self.net.standbys.remove(&link);
+                    self.net.relay_event(&event);
                     let Some(id) = self.net.faces.of_link(link) else { continue };
                     let peer = self.face(id).and_then(|face| face.peer.as_ref());
                     let openly = self.net.knock.is_none() && peer.is_some_and(Peer::is_keyless);
@@ -111,6 +118,7 @@ impl Engine {
                         _ => self.fail_face(id, &reason.to_string()),
                     }
                 }
+                other if self.net.relay_event(&other) => {}
                 other => self.net.stream_event(&other),
             }
         }

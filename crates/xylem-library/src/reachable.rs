@@ -10,7 +10,7 @@ mod relay;
 mod uri;
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 
@@ -22,6 +22,9 @@ pub use uri::{LINK_PORT, LookUp, NDN_PORT, PeerUri, WEB_SOCKET_PORT, endpoint};
 
 /// At most this many addresses go into a ticket: each costs the person who pastes it.
 pub const MAX_NAMED: usize = 6;
+
+/// Ports below are those of well-known services, which nobody should make us knock at.
+const FIRST_PORT: u16 = 1_024;
 
 /// Beginnings of names that container and virtual machine software gives to its own networks, which end
 /// at this machine.
@@ -153,6 +156,18 @@ pub fn is_public(ip: IpAddr) -> bool {
         IpAddr::V4(v4) => !(v4.is_private() || v4.is_loopback() || v4.is_link_local()),
         IpAddr::V6(v6) => !(v6.is_unique_local() || v6.is_loopback() || v6.is_unicast_link_local()),
     }
+}
+
+/// Whether an address that somebody has told may be dialled, or asked for a peer. `near`: whoever told it is on
+/// this machine, and may name what is of no use to others.
+pub fn may_be_dialled(address: &SocketAddr, near: bool) -> bool {
+    let ip = address.ip().to_canonical();
+    let none = match ip {
+        IpAddr::V4(v4) => v4.is_broadcast() || v4.octets()[0] == 0,
+        IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0) == 0xfe80,
+    };
+    let loopback = ip.is_loopback() && !near;
+    address.port() >= FIRST_PORT && !(none || loopback || ip.is_unspecified() || ip.is_multicast())
 }
 
 #[cfg(test)]

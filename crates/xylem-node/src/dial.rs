@@ -11,27 +11,36 @@ use xylem_object::Ticket;
 
 use crate::fetch::FetchError;
 use crate::look_up::resolved;
-use xylem_engine::Engine;
+use crate::reaching;
+use crate::starts::Starts;
+use xylem_engine::{Engine, RelayUse};
 use xylem_library::peers::Found;
-use xylem_library::reachable::{FaceAddress, KEYLESS, Peer};
+use xylem_library::reachable::{FaceAddress, KEYLESS, Peer, Relay};
+use xylem_reach::relay::Target;
 
-/// Pause before everybody is dialled again when nobody is left.
+/// Pause before everybody is dialled again when nobody is left; longer each time, as relays are asked, too.
 const REDIAL: Duration = Duration::from_secs(1);
+const LONGEST_REDIAL: Duration = Duration::from_secs(8);
 
 /// Who can be asked, and who is.
 pub(crate) struct Dialler {
     peers: Vec<Peer>,
+    /// Those that some of them are dialled through, before the first dial.
+    relays: Vec<RelayUse>,
     /// Of each, whether its publisher has to vouch for its key.
     must_vouch: Vec<bool>,
     /// All addresses lead to one node: the first that answers is enough.
     one_node: bool,
     dialled: HashMap<FaceId, usize>,
+    /// Those that are still to be dialled.
+    starts: Starts,
     /// Faces to peers that others told of, by key; the first address of one that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
     up: HashMap<FaceId, FaceAddress>,
     /// Whether anybody has ever been.
     was_up: bool,
     redial_at: Option<Duration>,
+    pause: Duration,
     /// What became of each peer, the last word counts.
     warnings: Vec<Option<String>>,
 }
@@ -45,10 +54,14 @@ pub(crate) struct FoundAt {
 }
 
 impl Dialler {
-    /// The peers of `from`, or else those of the ticket.
-    pub(crate) fn new(ticket: &Ticket, from: &[Peer]) -> Result<Self, FetchError> {
+    /// The peers of `from`, or else those of the ticket, through its relay and those of `relays` too.
+    pub(crate) fn new(
+        ticket: &Ticket,
+        from: &[Peer],
+        relays: &[Relay],
+    ) -> Result<Self, FetchError> {
         let one_node = from.is_empty();
-        let (of_ticket, unknown) = resolved(&ticket.addresses);
+        let (of_ticket, mut unknown) = resolved(&ticket.addresses);
         unknown.iter().for_each(|why| tracing::warn!(%why, "an address of the ticket"));
         let link = |address: &_| Peer::Link { address: *address, key: None };
         let mut peers = if one_node { of_ticket.iter().map(link).collect() } else { from.to_vec() };
@@ -61,6 +74,21 @@ impl Dialler {
                 *must_vouch = key.is_none();
             }
         }
+        let mut uses: Vec<RelayUse> = Vec::new();
+        let of_ticket = ticket.relay.clone().map(Relay::from);
+        for relay in of_ticket.iter().chain(relays).filter(|_| one_node) {
+            match reaching::to_dial(relay) {
+                Ok(relay) if uses.iter().any(|known| known.key == relay.key) => {}
+                Ok(relay) => uses.push(relay),
+                Err(why) => unknown.push(why),
+            }
+        }
+        // Whoever has a key of its own is asked for by that; else it is whom the publisher vouches for.
+        let publisher = Target::Publisher(ticket.publisher);
+        for relay in &uses {
+            peers.extend(reaching::through(relay, ticket.link_key, publisher));
+        }
+        must_vouch.resize(peers.len(), ticket.link_key.is_none());
         match unknown.into_iter().next() {
             Some(why) if peers.is_empty() => return Err(FetchError::NoSuchHost(why)),
             None if peers.is_empty() => return Err(FetchError::NoAddress),
@@ -69,28 +97,70 @@ impl Dialler {
         Ok(Self {
             warnings: vec![None; peers.len()],
             peers,
+            relays: uses,
             must_vouch,
             one_node,
             dialled: HashMap::new(),
+            starts: Starts::default(),
             found: HashMap::new(),
             up: HashMap::new(),
             was_up: false,
             redial_at: None,
+            pause: REDIAL,
         })
     }
 
-    /// Dials everybody.
+    /// Dials everybody: the addresses of one node one shortly after the other, others at once.
     pub(crate) fn dial(&mut self, engine: &mut Engine) {
         self.redial_at = None;
-        for (i, peer) in self.peers.iter().enumerate() {
-            match engine.dial(peer, Persistency::Persistent) {
-                Ok(face) => drop(self.dialled.insert(face, i)),
-                Err(e) => self.warnings[i] = Some(e.to_string()),
+        for relay in self.relays.drain(..) {
+            if let Err(e) = engine.use_relay(relay) {
+                tracing::warn!(%e, "a relay");
             }
         }
-        if self.dialled.is_empty() {
-            self.redial_at = Some(engine.now() + REDIAL);
+        if self.one_node {
+            let at = |(i, peer): (usize, &Peer)| Some((i, peer.link_address()?));
+            let addresses = self.peers.iter().enumerate().filter_map(at);
+            self.starts = Starts::new(engine.now(), addresses);
+            // Relays are asked at once: that takes longer in any case.
+            let relayed = |i: &usize| matches!(self.peers[*i], Peer::Relayed { .. });
+            let relayed: Vec<usize> = (0..self.peers.len()).filter(relayed).collect();
+            relayed.into_iter().for_each(|i| self.dial_one(engine, i));
+            return self.dial_next(engine);
         }
+        (0..self.peers.len()).for_each(|i| self.dial_one(engine, i));
+        self.rest_if_alone(engine.now());
+    }
+
+    /// Dials those whose turn has come.
+    pub(crate) fn dial_next(&mut self, engine: &mut Engine) {
+        while let Some(i) = self.starts.next(engine.now()) {
+            self.dial_one(engine, i);
+        }
+        self.rest_if_alone(engine.now());
+    }
+
+    fn dial_one(&mut self, engine: &mut Engine, i: usize) {
+        match engine.dial(&self.peers[i], Persistency::Persistent) {
+            Ok(face) => drop(self.dialled.insert(face, i)),
+            Err(e) => {
+                self.warnings[i] = Some(e.to_string());
+                self.starts.failed();
+            }
+        }
+    }
+
+    /// Where nobody is left, everybody is dialled again after a pause.
+    fn rest_if_alone(&mut self, now: Duration) {
+        if self.dialled.is_empty() && self.starts.is_empty() {
+            self.redial_at = Some(now + self.pause);
+            self.pause = (self.pause * 2).min(LONGEST_REDIAL);
+        }
+    }
+
+    /// When [`Dialler::dial_next`] has somebody to dial.
+    pub(crate) fn poll_start(&self) -> Option<Duration> {
+        self.starts.poll_timeout()
     }
 
     /// Dials somebody that a peer told of: how many of its addresses are tried.
@@ -121,10 +191,7 @@ impl Dialler {
 
     /// Keys of those that are dialled because somebody named them.
     pub(crate) fn named_keys(&self) -> impl Iterator<Item = [u8; 32]> + '_ {
-        self.peers.iter().filter_map(|peer| match peer {
-            Peer::Link { key, .. } | Peer::Carried { key, .. } => *key,
-            _ => None,
-        })
+        self.peers.iter().filter_map(Peer::link_key)
     }
 
     /// A face came up: whether it should be asked. One that is not needed is closed.
@@ -140,15 +207,41 @@ impl Dialler {
                 engine.drop_face(face, "another address of the same peer answered first");
                 return false;
             }
-        } else if self.one_node && self.up.keys().any(|up| self.dialled.contains_key(up)) {
+        } else if let Some(up) = self.twin_of(face) {
+            let relayed = |at: &FaceAddress| matches!(at, FaceAddress::Relayed(_));
+            let worse = self.up.get(&up).is_some_and(relayed) && !relayed(peer);
+            let (given_up, why) = match worse {
+                true => (up, "the same node answers without a relay"),
+                false => (face, "another address of the same node answered first"),
+            };
             // The node has answered: nothing went wrong with this address.
-            self.dialled.remove(&face);
-            engine.drop_face(face, "another address of the same node answered first");
-            return false;
+            self.dialled.remove(&given_up);
+            engine.drop_face(given_up, why);
+            if !worse {
+                return false;
+            }
         }
-        self.was_up = true;
+        // As long as the way is by a relay a better one is looked for.
+        let relayed = matches!(peer, FaceAddress::Relayed(_));
+        if self.one_node && self.dialled.contains_key(&face) && !relayed {
+            self.starts.clear();
+        }
+        (self.was_up, self.pause) = (true, REDIAL);
         self.up.insert(face, peer.clone());
         true
+    }
+
+    /// A face that is up and leads to the node that this one leads to as well.
+    fn twin_of(&self, face: FaceId) -> Option<FaceId> {
+        let mut others = self.up.keys().filter(|up| **up != face);
+        let twin = others.find(|up| self.dialled.contains_key(up)).copied();
+        twin.filter(|_| self.one_node)
+    }
+
+    /// The link of a face goes on by another way: where it was reached so far.
+    pub(crate) fn moved(&mut self, face: FaceId, to: FaceAddress) -> Option<FaceAddress> {
+        let at = self.up.get_mut(&face)?;
+        Some(std::mem::replace(at, to))
     }
 
     /// A face came up that need not have been dialled: it is another answer to a dial that expects no
@@ -178,13 +271,12 @@ impl Dialler {
     /// forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {
         let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        self.found.contains_key(&face)
-            || matches!(peer, Some(Peer::Link { .. } | Peer::Carried { .. }))
+        self.found.contains_key(&face) || peer.is_some_and(Peer::is_link)
     }
 
     /// Whether somebody who was named is up, or may still come up.
     pub(crate) fn is_dialling(&self) -> bool {
-        !self.dialled.is_empty()
+        !(self.dialled.is_empty() && self.starts.is_empty())
     }
 
     /// Whether whoever answers on a face has to show that the publisher vouches for it.
@@ -199,7 +291,7 @@ impl Dialler {
 
     /// Whether anybody is to be reached over an encrypted link.
     pub(crate) fn has_links(&self) -> bool {
-        self.peers.iter().any(|peer| peer.link_address().is_some())
+        self.peers.iter().any(Peer::is_link)
     }
 
     /// Faces that are up and lead over an encrypted link.
@@ -216,12 +308,11 @@ impl Dialler {
     pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
         if let Some(i) = self.dialled.remove(&face) {
             self.warnings[i] = Some(why.to_owned());
+            self.starts.failed();
         }
         self.found.remove(&face);
         let was_up = self.up.remove(&face).is_some();
-        if self.dialled.is_empty() {
-            self.redial_at = Some(now + REDIAL);
-        }
+        self.rest_if_alone(now);
         was_up
     }
 

@@ -1,9 +1,11 @@
 //! [`Event`]: what a call reports while it runs.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use xylem_engine::RelayNews;
 use xylem_hash::Hash;
 use xylem_library::mail::MailEvent;
 use xylem_library::reachable::{FaceAddress, LeftOut};
@@ -62,6 +64,19 @@ pub enum Event {
         /// Where.
         uri: FaceAddress,
     },
+    /// The node relays for others.
+    Relaying {
+        /// What others name with `--relay`, for each of its addresses.
+        uris: Vec<String>,
+        /// The UDP port at which clients ask a second time as what they are seen.
+        second_port: Option<u16>,
+    },
+    /// What the node has relayed so far, if that has changed.
+    Relayed {
+        /// Each count by its name.
+        #[serde(flatten)]
+        counts: BTreeMap<&'static str, u64>,
+    },
     /// A forwarder took the registration of what is shared: from now on it can be fetched there.
     Registered {
         /// The forwarder.
@@ -90,6 +105,24 @@ pub enum Event {
         /// The key.
         #[serde(serialize_with = "json::hex")]
         key: [u8; 32],
+    },
+    /// The link to a peer goes on by another way: directly and not through a relay, say, or back.
+    Moved {
+        /// Who, as the address by which it was reached so far.
+        peer: FaceAddress,
+        /// By which it is reached now.
+        to: FaceAddress,
+    },
+    /// A relay that this run uses has taken us or has not.
+    Relay {
+        /// The relay, as an address.
+        relay: SocketAddr,
+        /// Whether others reach us through it from now on.
+        registered: bool,
+        /// Whether the way to it is a TCP connection, as UDP was silent.
+        over_tcp: bool,
+        /// Why not, where that is so. It is tried again.
+        why: Option<String>,
     },
     /// Sizes and times of the link that came up are shaped, or this side wanted it.
     Shaped {
@@ -192,6 +225,19 @@ fn texts<S: Serializer>(all: &[Address], serializer: S) -> Result<S::Ok, S::Erro
 }
 
 impl Event {
+    /// What happened with a relay, where that is for people.
+    pub(crate) fn of_relay(relay: SocketAddr, what: RelayNews) -> Option<Self> {
+        Some(match what {
+            RelayNews::Registered { over_tcp, .. } => {
+                Self::Relay { relay, registered: true, over_tcp, why: None }
+            }
+            RelayNews::Failed { why } => {
+                Self::Relay { relay, registered: false, over_tcp: false, why: Some(why) }
+            }
+            RelayNews::Observed { .. } => return None,
+        })
+    }
+
     /// Something that was wanted could not be done; the run goes on.
     pub(crate) fn warning(what: impl Into<String>) -> Self {
         Self::Library(LibraryEvent::Warning { what: what.into() })

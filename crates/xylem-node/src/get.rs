@@ -139,8 +139,9 @@ fn signed(fetch: &Fetch, manifest: Manifest, ticket: &Ticket) -> Signed {
 
 /// A fetch that has dialled.
 pub(crate) fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
-    let GetOptions { ticket, from, give_up, limit_rate, ask_who_answers, .. } = options;
-    Fetch::new(ticket, from, *give_up, *limit_rate, &options.links, *ask_who_answers)
+    let GetOptions { ticket, from, relays, give_up, limit_rate, links, .. } = options;
+    let asks = options.ask_who_answers;
+    Fetch::through(ticket, from, relays, *give_up, *limit_rate, links, asks)
 }
 
 /// Where the result would go, if something is there that it may not touch.

@@ -35,7 +35,7 @@ pub(crate) fn resolved(addresses: &[Address]) -> (Vec<SocketAddr>, Vec<String>) 
 }
 
 /// At least one address of a host, or why there is none.
-fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+pub(crate) fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let mut found: Vec<SocketAddr> = Vec::new();
     let looked_up = (host, port)
         .to_socket_addrs()

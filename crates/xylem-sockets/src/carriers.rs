@@ -115,6 +115,11 @@ impl Carriers {
         SocketAddr::from((Ipv6Addr::from(octets), 1))
     }
 
+    /// What made-up addresses begin with.
+    pub fn prefix(&self) -> [u8; 6] {
+        self.prefix
+    }
+
     /// Whether an address is made up. None of these is ever seen on a network.
     pub fn made_up(&self, address: SocketAddr) -> bool {
         matches!(address.ip(), IpAddr::V6(ip) if ip.octets()[..6] == self.prefix)

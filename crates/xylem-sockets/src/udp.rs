@@ -139,7 +139,7 @@ impl Udp {
         &mut self,
         each: &mut dyn FnMut(SocketAddr, bool, BytesMut),
     ) -> io::Result<bool> {
-        self.receive_messages(&mut |meta, mut message| {
+        self.receive_with(&mut |meta, mut message| {
             let (from, marked, stride) = (meta.addr, is_marked(meta), meta.stride.max(1));
             while message.len() > stride {
                 each(from, marked, message.split_to(stride));
@@ -152,7 +152,7 @@ impl Udp {
 
     /// As [`Udp::receive`], trains of datagrams as they come.
     pub fn receive_trains(&mut self, into: &mut Vec<Received>) -> io::Result<bool> {
-        self.receive_messages(&mut |meta, message| {
+        self.receive_with(&mut |meta, message| {
             into.push(Received {
                 from: meta.addr,
                 bytes: message.freeze(),
@@ -162,7 +162,21 @@ impl Udp {
         })
     }
 
-    fn receive_messages(&mut self, each: &mut dyn FnMut(&RecvMeta, BytesMut)) -> io::Result<bool> {
+    /// As [`Udp::receive_trains`], in memory that may be written to: who sent it, whether it was marked, and the length
+    /// of each datagram but the last.
+    ///
+    /// # Errors
+    /// As [`Udp::receive`].
+    pub fn receive_messages(
+        &mut self,
+        each: &mut dyn FnMut(SocketAddr, bool, usize, BytesMut),
+    ) -> io::Result<bool> {
+        self.receive_with(&mut |meta, message| {
+            each(meta.addr, is_marked(meta), meta.stride.max(1), message);
+        })
+    }
+
+    fn receive_with(&mut self, each: &mut dyn FnMut(&RecvMeta, BytesMut)) -> io::Result<bool> {
         while self.buffers.len() < BATCH {
             self.buffers.push(BytesMut::zeroed(MESSAGE_LEN));
         }
@@ -239,6 +253,16 @@ impl Udp {
         self.send(to, &bytes, Some(self.train.stride), Ecn::NotCapable);
         bytes.clear();
         self.train.bytes = bytes;
+    }
+
+    /// Sends datagrams that came as a train, of `stride` bytes but the last, as one where the kernel may cut it.
+    pub fn send_train(&self, to: SocketAddr, contents: &[u8], stride: usize) {
+        if may_train(to, stride) {
+            return self.send(to, contents, Some(stride), Ecn::NotCapable);
+        }
+        for datagram in contents.chunks(stride.max(1)) {
+            self.send(to, datagram, None, Ecn::NotCapable);
+        }
     }
 
     /// Sends one datagram, or several of `segment_size` bytes (the last may be shorter).

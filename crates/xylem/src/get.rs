@@ -259,7 +259,10 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // Whoever has no place for anything is told so first, whatever the ticket says.
     common.store()?;
     let from = peers(&args.from)?;
-    let (ticket, from) = code::or_ticket(&ticket, from, args.timeout, &stop, out)?;
+    let (ticket, from) = {
+        let whom = code::Whom { from, relays: args.relay.relays(common)? };
+        code::or_ticket(&ticket, whom, args.timeout, &stop, out)?
+    };
     by_ticket(ticket, from, &args, output, &stop, common, out)
 }
 

@@ -1,7 +1,7 @@
 //! `xylem inbox`: what came, from whom, and what to do with it.
 
 use crate::cli::Common;
-use crate::code::{looks_like_code, read, redeem};
+use crate::code::{Whom, looks_like_code, read, redeem};
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::{AcceptArgs, accept, peers};
 use crate::output::Out;
@@ -92,6 +92,8 @@ enum InboxCommand {
         /// wait until it was used or its ten minutes are over
         #[arg(long)]
         code: bool,
+        #[command(flatten)]
+        relay: RelayArgs,
     },
     /// Fetch what a message names, or print its note
     Accept(AcceptArgs),
@@ -111,6 +113,8 @@ enum InboxCommand {
         /// Where a code is shown: [KEY@]HOST:PORT; can be repeated
         #[arg(long, value_name = "ADDR", value_delimiter = ',')]
         from: Vec<PeerUri>,
+        #[command(flatten)]
+        relay: RelayArgs,
     },
     /// Take a name away
     Forget {
@@ -157,10 +161,10 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             return list(&inbox, &store, out);
         }
         Some(InboxCommand::List) => return list(&inbox, &store, out),
-        Some(InboxCommand::Card { at, code: true }) => {
-            return card_by_code(&store, &resolve(&at)?, &args.relay.relays(common)?, out);
+        Some(InboxCommand::Card { at, code: true, relay }) => {
+            return card_by_code(&store, &resolve(&at)?, &relay.relays(common)?, out);
         }
-        Some(InboxCommand::Card { at, code: false }) => {
+        Some(InboxCommand::Card { at, code: false, .. }) => {
             let mut at = resolve(&at)?;
             if at.is_empty() {
                 at.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, LINK_PORT)));
@@ -176,9 +180,10 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         Some(InboxCommand::Drop { numbers }) => {
             numbers.into_iter().try_for_each(|number| inbox.discard(number))?;
         }
-        Some(InboxCommand::Trust { name, card, from }) if looks_like_code(&card) => {
+        Some(InboxCommand::Trust { name, card, from, relay }) if looks_like_code(&card) => {
             let stop = stop::on_signals()?;
-            let told = redeem(&card, peers(&from)?, args.timeout, &stop, out)?;
+            let whom = Whom { from: peers(&from)?, relays: relay.relays(common)? };
+            let told = redeem(&card, whom, args.timeout, &stop, out)?;
             let card = read(&told, "that code stands for a ticket: give it to `xylem get CODE`")?;
             inbox.trust(&name, &Person::Card(Box::new(card)))?;
         }

@@ -8,7 +8,7 @@ use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use crate::stop;
 use clap::Args;
-use xylem_node::{NodeConfig, PeerUri};
+use xylem_node::{NodeConfig, PeerUri, RelayOptions};
 
 /// Runs an NDN forwarder for this machine's programs and for other forwarders, until Ctrl-C
 ///
@@ -22,6 +22,7 @@ use xylem_node::{NodeConfig, PeerUri};
   xylem node                                       at the usual places
   xylem node --listen unix:///tmp/ndn.sock         there and nowhere else
   xylem node --config node.toml                    with routes, limits and places of your own
+  xylem node --relay                               for those who cannot be reached: prints what to give to them
   xylem share film.mkv --via unix:///tmp/ndn.sock  something to fetch through it
 
 ",
@@ -39,6 +40,12 @@ pub(crate) struct NodeArgs {
         value_delimiter = ','
     )]
     listen: Vec<PeerUri>,
+
+    /// Pass encrypted datagrams between others who ask for it, so that those behind NATs reach each
+    /// other; it listens on IPv6 and, within TCP, on ports 7348 and 443 too. What it gives to whom is in
+    /// the settings ([node.relay])
+    #[arg(long)]
+    relay: bool,
 
     #[command(flatten)]
     answer: AnswerArgs,
@@ -58,6 +65,9 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     };
     if !args.listen.is_empty() {
         config.listen = Some(args.listen);
+    }
+    if args.relay {
+        config.relay.get_or_insert_with(RelayOptions::default);
     }
     config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;

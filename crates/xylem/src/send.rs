@@ -1,7 +1,7 @@
 //! `xylem send PATH|TICKET PEER`: hand something to one peer, end-to-end encrypted.
 
 use crate::cli::Common;
-use crate::code::{looks_like_code, read, redeem};
+use crate::code::{Whom, looks_like_code, read, redeem};
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
 use crate::output::Out;
@@ -20,7 +20,7 @@ use std::time::Duration;
 use xylem_library::{Selection, Stop};
 use xylem_mail::Card;
 use xylem_node::mail::{Mail, Reach, Recipient, SendOptions, send};
-use xylem_node::{Peer, PeerUri, Prove, ShareOptions};
+use xylem_node::{Peer, PeerUri, Prove, Relay, ShareOptions};
 use xylem_object::ticket::Address;
 
 /// Longest note that is looked at; a message holds a little less.
@@ -150,7 +150,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
     out.ends_with(&stop);
     let at = resolve(&args.at)?;
     let to = if looks_like_code(&args.peer) {
-        Recipient::Card(Box::new(card(&args.peer, &at, args.timeout, &stop, out)?))
+        Recipient::Card(Box::new(card(&args.peer, (&at, &relays), args.timeout, &stop, out)?))
     } else {
         let bad = |e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string());
         args.peer.parse().map_err(bad)?
@@ -182,13 +182,13 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
 /// The card that a code stands for.
 fn card(
     text: &str,
-    at: &[SocketAddr],
+    (at, relays): (&[SocketAddr], &[Relay]),
     give_up: Duration,
     stop: &Stop,
     out: &mut Out,
 ) -> Result<Card, Failure> {
     let from = at.iter().map(|address| Peer::Link { address: *address, key: None }).collect();
-    let told = redeem(text, from, give_up, stop, out)?;
+    let told = redeem(text, Whom { from, relays: relays.to_vec() }, give_up, stop, out)?;
     read(&told, "that code stands for a ticket: give it to `xylem get CODE`")
 }
 

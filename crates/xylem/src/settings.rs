@@ -5,7 +5,10 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod relay;
+
 use crate::shaping::post_quantum;
+use relay::RelayTable;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use xylem_library::mail::MailboxConfig;
@@ -107,6 +110,7 @@ struct NodeTable {
     cs_directory_bytes: Option<u64>,
     multicast: Option<MulticastTable>,
     management: Option<ManagementTable>,
+    relay: Option<RelayTable>,
     route: Option<Vec<RouteTable>>,
     strategy: Option<Vec<StrategyTable>>,
     regions: Option<Vec<String>>,
@@ -196,6 +200,9 @@ impl NodeTable {
                 return Err("localhop needs anchors: it takes commands from other machines".into());
             }
         }
+        if let Some(relay) = self.relay {
+            config.relay = relay.settings()?;
+        }
         for route in self.route.unwrap_or_default() {
             let to = uri("route", &route.to)?;
             let (prefix, cost) = (name(&route.prefix)?, route.cost.unwrap_or(0));
@@ -278,6 +285,8 @@ mod tests {
             localhop = true
             anchors = ["/etc/xylem/anchor.cert"]
             unix_sockets = ["/run/nfd/nfd.sock"]
+            [node.relay]
+            circuits = 4
             [[node.route]]
             prefix = "/a"
             to = "tcp://192.0.2.2"
@@ -307,6 +316,7 @@ mod tests {
         assert!(config.certificate.is_some());
         assert_eq!(config.multicast, None);
         assert!(config.localhop && config.anchors.len() == 1);
+        assert_eq!(config.relay.unwrap().limits.circuits, 4);
         assert_eq!(config.unix_sockets, [PathBuf::from("/run/nfd/nfd.sock")]);
         assert_eq!((config.routes[0].prefix.to_string(), config.routes[0].cost), ("/a".into(), 4));
         assert_eq!((config.strategies.len(), config.regions.len()), (1, 1));
@@ -340,6 +350,7 @@ mod tests {
         assert_eq!((shown.pit_capacity, shown.multicast), (usual.pit_capacity, usual.multicast));
         assert_eq!(shown.pit_quota, Some(usual.pit_capacity / 16));
         assert_eq!(shown.mailbox, Some(MailboxConfig::default()));
+        assert_eq!(usual.relay.is_none(), shown.relay.is_some());
     }
 
     /// The patterns are exhaustive: a new setting does not compile before it stands here, and does not
@@ -357,11 +368,12 @@ mod tests {
         let RelaySetting { relay } = toml::from_str(&text).unwrap();
         assert!(relay.is_some_and(|uris| uris[0].parse::<Relay>().is_ok()));
         let FileTable { node, mailbox } = toml::from_str(&text).unwrap();
-        let (multicast, management, route, strategy, ..) = all!(
+        let (multicast, management, relay, route, strategy, ..) = all!(
             node.unwrap(),
             NodeTable {
                 multicast,
                 management,
+                relay,
                 route,
                 strategy,
                 listen,
@@ -386,6 +398,7 @@ mod tests {
         );
         all!(multicast.unwrap(), MulticastTable { enabled, group, interfaces });
         all!(management.unwrap(), ManagementTable { localhop, anchors, unix_sockets });
+        relay.unwrap().has_every_setting();
         let RouteTable { prefix: _, to: _, cost } = route.unwrap().remove(0);
         assert_eq!(cost, Some(10));
         let StrategyTable { prefix: _, strategy: _ } = strategy.unwrap().remove(0);
@@ -415,6 +428,8 @@ mod tests {
             ("[node]\nmax_faces = -1", "line 2"),
             ("[node.multicast]\ngroup = \"10.0.0.1:5\"", "10.0.0.1"),
             ("[node.management]\nlocalhop = true", "anchors"),
+            ("[node.relay]\nlifetime_seconds = 5", "lifetime_seconds"),
+            ("[node.relay]\nannounce = [\"http://x\"]", "announce"),
             ("[[node.route]]\nprefix = \"no slash\"\nto = \"udp://h\"", "no slash"),
             ("[[node.strategy]]\nprefix = \"/\"\nstrategy = \"/mine\"", "/mine"),
         ] {

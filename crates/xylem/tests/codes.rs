@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use common::relay::TestRelay;
 use common::{
     Share, assert_exit, file, finish, get, noise, printed_root, stderr, sum, text, until, xylem,
 };
@@ -341,6 +342,38 @@ fn who_stands_between_has_one_guess_a_try() {
     assert!((100..200).contains(&passed), "{passed} bytes");
     // Straight, the same code still brings the file.
     assert_exit(&get_by(dir.path(), "ann", &[&code], &share.link), 0);
+}
+
+/// Neither side knows an address of the other: the relay gives the number, and leads by it.
+#[test]
+fn a_code_leads_through_a_relay() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(200_000, 6);
+    let relay = TestRelay::honest();
+    let source = file(dir.path(), "source", &content);
+    let share = Share::with(&source, &dir.path().join("store"), &["--code", "--relay", &relay.uri]);
+    until("a code", || !share.told("code").is_empty());
+    let shown = &share.told("code")[0];
+    let code = shown["code"].as_str().unwrap();
+    assert_eq!(shown["relay"].as_str(), Some(&*relay.uri));
+    assert!(code.parse::<Code>().unwrap().number() < 100, "the relay gives short ones: {code}");
+    let run = |code: &str| {
+        let mut command = xylem(&dir.path().join("other"));
+        command.args(["get", code, "--relay", &relay.uri, "-o"]).arg(dir.path().join("out"));
+        finish(command)
+    };
+    let output = run(&wrong(code, 1));
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("does not fit"), "{}", stderr(&output));
+    assert_exit(&run(code), 0);
+    assert!(fs::read(dir.path().join("out")).unwrap() == content);
+    until("the end of the code", || !share.told("code_ended").is_empty());
+    assert_eq!(share.told("code_wrong").len(), 1);
+    assert!(relay.passed() > 0);
+    // A number that nobody has, at once and in one line.
+    let nobody = run("99999-alpha-cobra-violin");
+    assert_exit(&nobody, 3);
+    assert!(stderr(&nobody).contains("nobody answers to that code"), "{}", stderr(&nobody));
 }
 
 /// A process that tells events; killed when dropped.

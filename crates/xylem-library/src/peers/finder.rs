@@ -1,7 +1,7 @@
 //! [`Finder`]: asks linked peers who else is there, and chooses whom to dial.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
@@ -9,6 +9,7 @@ use xylem_object::peers::{self, Announcement, PeerHint};
 use xylem_packet::{Data, InterestBuilder, Name};
 
 use crate::keys;
+use crate::reachable::may_be_dialled;
 
 /// How often each linked peer is asked.
 const ASK_EVERY: Duration = Duration::from_secs(5);
@@ -25,8 +26,6 @@ const WINDOW: Duration = Duration::from_secs(600);
 const REST: Duration = Duration::from_secs(60);
 /// Hinted peers that are remembered.
 const MAX_KNOWN: usize = 256;
-/// Ports below are those of well-known services, which nobody should make us knock at.
-const FIRST_PORT: u16 = 1_024;
 
 /// Somebody to dial, and all the addresses that it may have.
 pub struct Found {
@@ -153,7 +152,7 @@ impl Finder {
 
     fn note_hint(&mut self, now: Duration, hint: PeerHint, near: bool) {
         let mut addresses = hint.addresses;
-        addresses.retain(|a| usable(a, near));
+        addresses.retain(|a| may_be_dialled(a, near));
         let rested = match self.known.get(&hint.key) {
             None | Some(State::Hinted(_)) => true,
             Some(State::Rests(until)) => *until <= now,
@@ -223,17 +222,6 @@ impl State {
             _ => 0,
         }
     }
-}
-
-/// Whether an address that somebody has told may be dialled.
-fn usable(address: &SocketAddr, near: bool) -> bool {
-    let ip = address.ip().to_canonical();
-    let none = match ip {
-        IpAddr::V4(v4) => v4.is_broadcast() || v4.octets()[0] == 0,
-        IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0) == 0xfe80,
-    };
-    let loopback = ip.is_loopback() && !near;
-    address.port() >= FIRST_PORT && !(none || loopback || ip.is_unspecified() || ip.is_multicast())
 }
 
 #[cfg(test)]

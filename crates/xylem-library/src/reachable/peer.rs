@@ -8,6 +8,7 @@ use serde::{Serialize, Serializer};
 use xylem_forward::FaceId;
 use xylem_link::PeerKey;
 use xylem_mgmt::{Carrier, FaceUri};
+use xylem_reach::relay::Target;
 
 /// Where a node can be reached, or can listen: what a face URI ([`PeerUri`](super::PeerUri)) comes to once
 /// its host name has been looked up.
@@ -40,6 +41,17 @@ pub enum Peer {
         /// As for [`Peer::Link`].
         key: Option<[u8; 32]>,
     },
+    /// Encrypted link through a relay that the engine was told of (docs/spec/reach.md).
+    Relayed {
+        /// The key of the relay.
+        relay: [u8; 32],
+        /// Where it is tried first, for people.
+        at: SocketAddr,
+        /// Whom the relay is asked for.
+        target: Target,
+        /// As for [`Peer::Link`].
+        key: Option<[u8; 32]>,
+    },
 }
 
 /// Why a link that is dialled without a key does not come up.
@@ -57,13 +69,28 @@ impl Peer {
 
     /// Whether it is an encrypted link that is dialled without knowing the key.
     pub fn is_keyless(&self) -> bool {
-        matches!(self, Self::Link { key: None, .. } | Self::Carried { key: None, .. })
+        self.is_link() && self.link_key().is_none()
+    }
+
+    /// Whether it is an encrypted link, carried, relayed or neither.
+    pub fn is_link(&self) -> bool {
+        matches!(self, Self::Link { .. } | Self::Carried { .. } | Self::Relayed { .. })
+    }
+
+    /// The key that the peer must prove, where this is an encrypted link and says one.
+    pub fn link_key(&self) -> Option<[u8; 32]> {
+        match self {
+            Self::Link { key, .. } | Self::Carried { key, .. } | Self::Relayed { key, .. } => *key,
+            _ => None,
+        }
     }
 
     /// The key that the peer must prove, where this is an encrypted link, carried or not.
     pub fn link_key_mut(&mut self) -> Option<&mut Option<[u8; 32]>> {
         match self {
-            Self::Link { key, .. } | Self::Carried { key, .. } => Some(key),
+            Self::Link { key, .. } | Self::Carried { key, .. } | Self::Relayed { key, .. } => {
+                Some(key)
+            }
             _ => None,
         }
     }
@@ -92,6 +119,8 @@ pub enum FaceAddress {
     Unix(PathBuf),
     /// An encrypted link in a carrier that was dialled.
     Carried(Carrier, SocketAddr),
+    /// An encrypted link through the relay that is there.
+    Relayed(SocketAddr),
     /// A connection that came in, or where something listens.
     Uri(FaceUri),
     /// Where encrypted links come in, and the key by which they are dialled.
@@ -128,6 +157,7 @@ impl From<&Peer> for FaceAddress {
             Peer::WebSocket(address) => Self::WebSocket(*address),
             Peer::Unix(path) => Self::Unix(path.clone()),
             Peer::Carried { carrier, address, .. } => Self::Carried(*carrier, *address),
+            Peer::Relayed { at, .. } => Self::Relayed(*at),
         }
     }
 }
@@ -141,6 +171,7 @@ impl fmt::Display for FaceAddress {
             Self::WebSocket(address) => write!(f, "ws://{address}"),
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
             Self::Carried(carrier, address) => write!(f, "{}://{address}", carrier.scheme()),
+            Self::Relayed(relay) => write!(f, "xylem+relay://{relay}"),
             Self::Uri(uri) => uri.fmt(f),
             Self::Keyed(uri, key) => match uri.to_string().split_once("://") {
                 Some((scheme, at)) => write!(f, "{scheme}://{key}@{at}"),

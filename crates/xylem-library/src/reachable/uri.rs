@@ -146,6 +146,8 @@ impl Peer {
             Self::Carried { carrier, address, .. } => {
                 FaceUri::Carried(*carrier, endpoint(*address))
             }
+            // Whoever is there has no address of its own.
+            Self::Relayed { .. } => FaceUri::Null,
         }
     }
 }

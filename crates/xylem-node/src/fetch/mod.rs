@@ -29,7 +29,7 @@ use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::follow::Watch;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::{Peer, Relay};
 use xylem_library::{Error, Stop};
 
 /// How often progress is reported, and links are asked for their datagrams' size.
@@ -97,6 +97,19 @@ impl Fetch {
         links: &LinkOptions,
         ask_who_answers: bool,
     ) -> Result<Self, FetchError> {
+        Self::through(ticket, from, &[], give_up, limit_rate, links, ask_who_answers)
+    }
+
+    /// The same, through these relays too.
+    pub(crate) fn through(
+        ticket: &Ticket,
+        from: &[Peer],
+        relays: &[Relay],
+        give_up: Duration,
+        limit_rate: Option<u64>,
+        links: &LinkOptions,
+        ask_who_answers: bool,
+    ) -> Result<Self, FetchError> {
         // Nobody needs to know who fetches: a key for this run alone.
         tracing::info!(root = %ticket.root, "fetching");
         let link_key = StaticKey::from_bytes(keys::random()?);
@@ -113,7 +126,7 @@ impl Fetch {
         let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
         // Who is dialled without its key is still somebody who knows whose publication it is.
         engine.set_knock(ticket.publisher.0);
-        let mut dialler = Dialler::new(ticket, from)?;
+        let mut dialler = Dialler::new(ticket, from, relays)?;
         if ticket.name.is_none() && !dialler.has_links() {
             return Err(FetchError::NoName);
         }

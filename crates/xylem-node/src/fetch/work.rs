@@ -18,6 +18,7 @@ use super::{FetchError, TICK};
 use crate::dial::Dialler;
 use crate::event::Event;
 use crate::peers::Swarm;
+use crate::reaching::tell_own_addresses;
 use crate::shaping;
 use xylem_engine::{Engine, EngineEvent};
 use xylem_library::reachable::FaceAddress;
@@ -161,7 +162,8 @@ impl Work {
         let swarm = self.swarm.as_ref().and_then(Swarm::poll_timeout);
         let waiting = self.manifest.is_empty().then(|| self.waiting.poll_timeout()).flatten();
         let asks = [self.transfer.poll_timeout(now), self.finding.poll_timeout()];
-        let timers = [self.dialler.redial_at(), swarm, waiting];
+        let dials = self.dialler.redial_at().into_iter().chain(self.dialler.poll_start()).min();
+        let timers = [dials, swarm, waiting];
         asks.into_iter().chain(timers).flatten().min()
     }
 
@@ -176,6 +178,9 @@ impl Work {
         }
         if self.dialler.redial_at().is_some_and(|t| t <= now) {
             self.dialler.dial(engine);
+        }
+        if self.dialler.poll_start().is_some_and(|t| t <= now) {
+            self.dialler.dial_next(engine);
         }
         let silent = self.finding.handle_timeout(now, &mut |face, asked| engine.ask(face, asked));
         silent.into_iter().for_each(|(face, why)| engine.drop_face(face, why));
@@ -263,6 +268,15 @@ impl Work {
                 }
             }
             EngineEvent::Trouble { .. } => {}
+            EngineEvent::Moved { face, to } => {
+                if let Some(peer) = self.dialler.moved(face, to.clone()) {
+                    on_event(Event::Moved { peer, to });
+                }
+            }
+            EngineEvent::Relay { at, what, .. } => {
+                tell_own_addresses(engine, std::iter::empty());
+                Event::of_relay(at, what).into_iter().for_each(on_event);
+            }
             // A fetch opens no streams and takes none.
             EngineEvent::Stream { face, stream, what } => {
                 engine.refuse_stream(face, stream, what);

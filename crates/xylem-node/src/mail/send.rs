@@ -19,8 +19,9 @@ use super::error::InboxError;
 use super::server::MailServer;
 use crate::addresses::advertised;
 use crate::clock::{now_ms, wall_clock};
-use crate::code::{CodeServer, Offered};
+use crate::code::{CodeServer, Offered, ShowOptions};
 use crate::event::Event;
+use crate::reaching;
 use crate::share::{ShareError, ShareOptions, bind_links, share_with};
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, Program};
@@ -331,7 +332,6 @@ fn listen_with(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<Over>, InboxError> {
-    tracing::info!(relays = relays.len(), "waiting for mail");
     let mail = MailStore::open(store)?;
     let link = keys::load_or_create(&store.join("keys").join("link"))?;
     let config = xylem_link::Config { accept_open, ..Default::default() };
@@ -345,13 +345,16 @@ fn listen_with(
         on_event(Event::Listening { uri: at });
     }
     let mail_server = MailServer::open(store, None)?;
+    reaching::register(&mut engine, relays, &[], show != Show::Nothing, on_event);
+    reaching::tell_own_addresses(&mut engine, std::iter::empty());
     let code = match show {
         Show::Nothing => None,
         Show::Card { .. } => {
             let addresses = advertised(&bound);
             let card = mail.card(&addresses, wall_clock())?.to_string();
             let at = addresses.into_iter().map(Into::into).collect();
-            Some(CodeServer::new(&mut engine, Offered::Card, card, at)?)
+            let how = ShowOptions { relay: relays.first().cloned(), lan: true };
+            Some(CodeServer::new(&mut engine, (Offered::Card, card), at, &how)?)
         }
     };
     let leaves = show == Show::Card { stay: false };
@@ -395,9 +398,14 @@ impl Program for Listening<'_> {
             EngineEvent::Stream { face, stream, what } => {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
+            EngineEvent::Relay { relay, at, what } => {
+                self.code.iter_mut().for_each(|code| code.relay_said(engine, relay, &what));
+                Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
+            }
             // Nothing is served by name here.
             EngineEvent::Packet { .. }
             | EngineEvent::OtherKey { .. }
+            | EngineEvent::Moved { .. }
             | EngineEvent::Trouble { .. } => {}
         }
         Ok(())

@@ -9,6 +9,7 @@ use xylem_forward::Strategy;
 use xylem_packet::Name;
 
 use super::error::NodeError;
+use super::relay::RelayOptions;
 use xylem_library::admission::Prove;
 use xylem_library::mail::MailboxConfig;
 use xylem_library::reachable::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
@@ -66,6 +67,8 @@ pub struct NodeConfig {
     pub unix_sockets: Vec<PathBuf>,
     /// Mail that is kept for others until they fetch it; `None`: none.
     pub mailbox: Option<MailboxConfig>,
+    /// It passes datagrams between others that ask for it; `None`: it does not.
+    pub relay: Option<RelayOptions>,
     /// What encrypted links are to be like.
     pub links: LinkOptions,
     /// Whether those who dial without the node's key are answered, too.
@@ -111,6 +114,7 @@ impl NodeConfig {
             anchors: Vec::new(),
             unix_sockets: Vec::new(),
             mailbox: None,
+            relay: None,
             links: LinkOptions::default(),
             accept_open: false,
             store,

@@ -6,9 +6,11 @@
 mod config;
 mod error;
 mod host;
+mod relay;
 
 pub use config::{MULTICAST_GROUP, NodeConfig, Route, default_socket};
 pub use error::NodeError;
+pub use relay::RelayOptions;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -49,6 +51,7 @@ pub fn run_node(
 ) -> Result<(), NodeError> {
     let mut node = Node::new(config)?;
     node.listen(on_event)?;
+    node.relay(on_event)?;
     node.join_multicast(on_event)?;
     node.connect(on_event)?;
     let mail = MailStore::open_existing(&node.config.store)?;
@@ -62,6 +65,7 @@ pub fn run_node(
             unix_sockets: &config.unix_sockets,
             mail_server,
             wanted_level,
+            relay: config.relay.as_ref().map(|options| (options.report, relay::Report::default())),
             events,
             on_event,
         };
@@ -129,6 +133,17 @@ impl Node {
                 on_event(Event::Listening { uri });
             }
         }
+        Ok(())
+    }
+
+    /// Relays for others.
+    fn relay(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
+        let Some(options) = &self.config.relay else { return Ok(()) };
+        self.engine.relay(options.limits.clone()).map_err(EngineError::Start)?;
+        if self.config.listen.is_none() {
+            relay::listen_further(&mut self.engine, on_event);
+        }
+        relay::start(&mut self.engine, options, on_event);
         Ok(())
     }
 
@@ -219,6 +234,8 @@ struct Forwarding<'a> {
     mail_server: MailServer,
     /// The shaping level that links are to have.
     wanted_level: Level,
+    /// How often it tells what it relays, and what it has told.
+    relay: Option<(Duration, relay::Report)>,
     /// What happens where mail is delivered meanwhile.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
@@ -247,7 +264,10 @@ impl Program for Forwarding<'_> {
                 }
             }
             // A node sends no Interests of its own that could come back.
-            EngineEvent::Packet { .. } | EngineEvent::OtherKey { .. } => {}
+            EngineEvent::Packet { .. }
+            | EngineEvent::OtherKey { .. }
+            | EngineEvent::Moved { .. }
+            | EngineEvent::Relay { .. } => {}
             EngineEvent::Trouble { what } => (self.on_event)(Event::warning(what)),
             EngineEvent::FaceUp { face, peer } => {
                 self.management.face_up(now, face, &host, &mut answers);
@@ -275,12 +295,16 @@ impl Program for Forwarding<'_> {
         if self.management.poll_timeout().is_some_and(|t| t <= now) {
             self.management.handle_timeout(now, &mut host!(self, engine));
         }
+        if let Some((every, report)) = &mut self.relay {
+            report.tell(engine, now, *every, self.on_event);
+        }
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
     }
 
     fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
-        self.management.poll_timeout()
+        let report = self.relay.as_ref().map(|(_, report)| report.due());
+        self.management.poll_timeout().into_iter().chain(report).min()
     }
 }
 

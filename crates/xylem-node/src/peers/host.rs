@@ -17,6 +17,7 @@ use xylem_packet::{Name, Packet};
 
 use super::linked_at;
 use crate::addresses::advertised;
+use crate::reaching;
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, Limits, Program};
 use xylem_library::announcers::Announcers;
@@ -142,6 +143,8 @@ impl Host {
         let (prefix, answer) = (name, Vec::new());
         let mut serve = Serve { prefix, find, found, answers, announcers, answer, served: counter };
         let ends = stop.clone();
+        reaching::register(&mut engine, &relays, &[], false, &mut |_| {});
+        reaching::tell_own_addresses(&mut engine, std::iter::empty());
         let thread = thread::Builder::new().name("serve".into());
         let run = move || {
             // Sockets that fail for good end the serving, not the fetch.
@@ -241,6 +244,8 @@ impl Program for Serve {
             EngineEvent::FaceDown { face, .. } => self.announcers.went_down(face),
             EngineEvent::Packet { .. }
             | EngineEvent::FaceUp { .. }
+            | EngineEvent::Moved { .. }
+            | EngineEvent::Relay { .. }
             | EngineEvent::OtherKey { .. }
             | EngineEvent::Trouble { .. } => {}
         }

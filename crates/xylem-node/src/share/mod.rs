@@ -20,8 +20,10 @@ use xylem_store::Store;
 
 use crate::addresses::of_tickets;
 use crate::clock::wall_clock;
+use crate::code::ShowOptions;
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
+use crate::reaching::tell_own_addresses;
 use crate::register::{RegisterError, Registrar};
 pub(crate) use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
@@ -146,11 +148,13 @@ pub(crate) fn share_with(
     let (mut engine, at) = bind(options, port, &publisher)?;
     let reachable = of_tickets(&at.announce, &at.listen).1;
     let mut server = Server::new(at, options, ends, events, on_event)?;
+    server.register(&mut engine, &options.relays, options.code);
     for (path, content) in options.paths.iter().zip(contents) {
         let object = content.publication().prefix().parent().to_name();
         let (_, shared) = server.add(&mut engine, path, content)?;
         if let (true, Event::Shared { ticket, .. }) = (options.code, &shared) {
-            server.show_code(&mut engine, ticket)?;
+            let how = ShowOptions { relay: options.relays.first().cloned(), lan: true };
+            server.show_code(&mut engine, ticket, &how)?;
         }
         server.tell(shared);
         if !server.registrars.iter().any(|registrar| *registrar.prefix() == object) {
@@ -245,6 +249,15 @@ fn bind(
 }
 
 impl At {
+    /// Peers at relays are told where else this share may be reached.
+    fn tell_own_addresses(&self, engine: &mut Engine) {
+        let announced = self.announce.iter().filter_map(|address| match address {
+            Address::Ip(address) => Some(*address),
+            Address::Host(..) => None,
+        });
+        tell_own_addresses(engine, announced);
+    }
+
     /// Writes down what is served here, and says it.
     fn shared(&self, path: &Path, content: &Content, twin: bool) -> Event {
         let (prefix, manifest) = content.newest();

@@ -11,20 +11,22 @@ use xylem_object::Answer;
 use xylem_object::Ticket;
 use xylem_object::fetched::parse_notice;
 use xylem_packet::{Interest, Packet};
+use xylem_reach::relay::Name;
 
 use super::service::Command;
 use super::{At, ServiceSnapshot, ShareError, ShareOptions};
 use crate::clock::wall_clock;
-use crate::code::{CodeServer, Offered};
+use crate::code::{CodeServer, Offered, ShowOptions};
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
 use crate::peers::linked_at;
+use crate::reaching;
 use crate::register::Registrar;
 use crate::shaping;
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::announcers::Announcers;
 use xylem_library::publications::{Content, PublicationId, Publications};
-use xylem_library::reachable::FaceAddress;
+use xylem_library::reachable::{FaceAddress, Relay};
 use xylem_library::served::Served;
 use xylem_library::{LibraryEvent, SkipReason, Stop, advised};
 
@@ -92,6 +94,14 @@ impl<'a> Server<'a> {
         })
     }
 
+    /// Registers with relays, by the key of links to here and by the publisher's.
+    pub(super) fn register(&mut self, engine: &mut Engine, relays: &[Relay], code: bool) {
+        let At { publisher, vouch, .. } = self.at;
+        let names = [Name { publisher, vouch }];
+        reaching::register(engine, relays, &names, code, self.on_event);
+        self.at.tell_own_addresses(engine);
+    }
+
     /// Serves one more; what is to be told of it.
     pub(super) fn add(
         &mut self,
@@ -118,10 +128,11 @@ impl<'a> Server<'a> {
         &mut self,
         engine: &mut Engine,
         ticket: &Ticket,
+        how: &ShowOptions,
     ) -> Result<(), ShareError> {
         if self.code.is_none() {
             let (text, at) = (ticket.to_string(), ticket.addresses.clone());
-            self.code = Some(CodeServer::new(engine, Offered::Ticket, text, at)?);
+            self.code = Some(CodeServer::new(engine, (Offered::Ticket, text), at, how)?);
         }
         Ok(())
     }
@@ -237,6 +248,17 @@ impl Program for Server<'_> {
                 }
             }
             EngineEvent::OtherKey { .. } => {}
+            EngineEvent::Moved { face, to } => {
+                if let Some(known) = self.peers.get_mut(&face) {
+                    let peer = std::mem::replace(known, to.clone());
+                    (self.on_event)(Event::Moved { peer, to });
+                }
+            }
+            EngineEvent::Relay { relay, at, what } => {
+                self.code.iter_mut().for_each(|code| code.relay_said(engine, relay, &what));
+                self.at.tell_own_addresses(engine);
+                Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
+            }
             EngineEvent::Trouble { what } => self.tell(Event::warning(what)),
             EngineEvent::FaceUp { face, peer } => {
                 for registrar in &mut self.registrars {

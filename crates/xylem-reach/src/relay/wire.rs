@@ -74,7 +74,8 @@ impl Tag {
     const CHOSEN_BY_RELAY: u32 = 1 << 31;
 
     /// The number of a tag, unless it is 0.
-    pub(super) fn new(number: u32) -> Option<Self> {
+    #[must_use]
+    pub fn new(number: u32) -> Option<Self> {
         (number != 0).then_some(Self(number))
     }
 
@@ -113,7 +114,7 @@ impl Name {
 }
 
 /// Whom to be connected with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Target {
     /// Who has proven this link key to the relay.
     Key([u8; 32]),

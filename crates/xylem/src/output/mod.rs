@@ -294,6 +294,14 @@ impl Out {
                 if last { self.note(&line) } else { self.detail(&line) }
             }
             Event::Listening { uri } => self.note(&clean(&format!("Listening on {uri}"))),
+            Event::Relaying { uris, .. } => {
+                self.note("Relaying. Others name it with --relay and one of");
+                uris.iter().for_each(|uri| self.note(&clean(&format!("  {uri}"))));
+            }
+            Event::Relayed { counts } => {
+                let counts = counts.iter().map(|(what, count)| format!("{what} {count}"));
+                self.detail(&format!("relayed: {}", counts.collect::<Vec<_>>().join(", ")));
+            }
             Event::Registered { forwarder, prefix } => {
                 self.note(&clean(&format!("Serving {prefix} through {forwarder}")));
             }
@@ -343,6 +351,17 @@ impl Out {
                     }
                 };
                 self.note(&clean(&line));
+            }
+            Event::Moved { peer, to } => {
+                self.detail(&clean(&format!("peer {peer} is reached at {to} from now on")));
+            }
+            Event::Relay { relay, registered: true, over_tcp, .. } => {
+                let way = if over_tcp { ", over TCP as UDP is silent" } else { "" };
+                self.detail(&format!("relay {relay} has us{way}"));
+            }
+            Event::Relay { relay, why, .. } => {
+                let why = why.as_deref().unwrap_or("it does not answer");
+                self.warn(&clean(&format!("relay {relay} is of no use for now: {why}")));
             }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
             Event::Shaped { peer, level, wanted } if level < wanted => {

@@ -1,0 +1,353 @@
+//! Links that came through a relay find a direct way (docs/spec/reach.md, "Punching").
+//!
+//! Each side tells the other where it may be reached, and asks at what it is told; the link's endpoint does the rest
+//! (docs/spec/link.md, "Paths"). Where one side alone has a symmetric NAT, no address that the other knows is of use: it
+//! opens many sockets towards the other side, which searches many ports. One hit is enough; what is not used is closed.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use mio::Token;
+use xylem_library::keys;
+use xylem_library::reachable::{FaceAddress, endpoint, may_be_dialled};
+use xylem_link::{LinkEvent, LinkId, Mapping, Pace, Way};
+use xylem_mgmt::FaceUri;
+use xylem_sockets::{Oversize, Udp};
+
+use super::Reaching;
+use crate::dialling::wildcard;
+use crate::{Engine, EngineEvent, Source};
+
+/// Candidates that a peer is told.
+const MAX_TOLD: usize = 16;
+/// Sockets that a side with a symmetric NAT opens.
+const SOCKETS: usize = 256;
+/// Ports that the other one asks at. With so many sockets and ports, of 64,512, one meets in 98 of 100 tries.
+const PORTS: usize = 1_024;
+const FIRST_PORT: u16 = 1_024;
+/// A socket that no link uses is closed after this.
+const UNUSED: Duration = Duration::from_secs(5);
+/// Links that look for a direct way at one time.
+const MAX_LINKS: usize = 1_024;
+
+/// Who looks for a direct way.
+#[derive(Default)]
+pub(super) struct Punching {
+    /// Where this end may be reached, as the program knows.
+    own: Vec<SocketAddr>,
+    links: HashMap<LinkId, Punched>,
+    sockets: HashMap<u16, Extra>,
+    next_socket: u16,
+}
+
+/// One link.
+#[derive(Default)]
+struct Punched {
+    /// Loopback is as good as any address: the way to the relay is there too.
+    near: bool,
+    /// What the peer has named.
+    theirs: Vec<SocketAddr>,
+    mapping: Mapping,
+}
+
+/// A socket of its own for one try.
+pub(super) struct Extra {
+    pub(super) io: Udp,
+    token: Token,
+    of: LinkId,
+    closes: Duration,
+}
+
+impl Punching {
+    pub(super) fn socket(&self, number: u16) -> Option<&Udp> {
+        self.sockets.get(&number).map(|extra| &extra.io)
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Duration> {
+        self.sockets.values().map(|extra| extra.closes).min()
+    }
+}
+
+/// What stands for a socket and where it sends to.
+pub(super) fn address_of(prefix: [u8; 6], number: u16, to: SocketAddrV4) -> SocketAddr {
+    let mut octets = [0; 16];
+    octets[..6].copy_from_slice(&prefix);
+    octets[6..8].copy_from_slice(&number.to_be_bytes());
+    octets[8..12].copy_from_slice(&to.ip().octets());
+    octets[12..14].copy_from_slice(&to.port().to_be_bytes());
+    SocketAddr::from((Ipv6Addr::from(octets), 1))
+}
+
+/// The socket that an address stands for, and where it sends to.
+pub(super) fn socket_of(prefix: [u8; 6], address: SocketAddr) -> Option<(u16, SocketAddrV4)> {
+    let SocketAddr::V6(address) = address else { return None };
+    let octets = address.ip().octets();
+    if octets[..6] != prefix {
+        return None;
+    }
+    let [a, b, c, d, e, f, g, h, ..] = octets[6..] else { return None };
+    let to = SocketAddrV4::new(Ipv4Addr::new(c, d, e, f), u16::from_be_bytes([g, h]));
+    Some((u16::from_be_bytes([a, b]), to))
+}
+
+impl Engine {
+    /// Tells the endpoint what stands behind made-up addresses.
+    pub(crate) fn tell_made_up(&mut self) {
+        let net = &mut self.net;
+        net.endpoint.set_made_up(net.carriers.prefix(), Way::Carried);
+        net.endpoint.set_made_up(net.reaching.relay_prefix(), Way::Relayed);
+        net.endpoint.set_made_up(net.reaching.socket_prefix(), Way::Direct);
+    }
+
+    /// Where this end may be reached, as far as the program knows: its interfaces, what a router maps, what somebody
+    /// announces. Peers at relays are told, besides what the relays see.
+    pub fn set_own_addresses(&mut self, own: Vec<SocketAddr>) {
+        if self.net.reaching.punching.own != own {
+            self.net.reaching.punching.own = own;
+            self.tell_candidates_again();
+        }
+    }
+
+    /// What peers are told, the most promising first; and what is known of our NAT.
+    fn candidates(&self) -> (Vec<SocketAddr>, Mapping) {
+        let (mut told, mut mapping) = (Vec::new(), Mapping::Stable);
+        let reaching = &self.net.reaching;
+        for [first, second] in self.observed_by_relays() {
+            told.extend(first);
+            if let (Some(first), Some(second)) = (first, second)
+                && first != second
+            {
+                mapping = Mapping::Symmetric;
+            }
+        }
+        for address in &reaching.punching.own {
+            if !told.contains(address) {
+                told.push(*address);
+            }
+        }
+        told.truncate(MAX_TOLD);
+        (told, mapping)
+    }
+
+    /// A link stands that goes through a relay.
+    pub(crate) fn punch(&mut self, link: LinkId, near: bool) {
+        let punching = &mut self.net.reaching.punching;
+        if punching.links.len() < MAX_LINKS {
+            punching.links.insert(link, Punched { near, ..Punched::default() });
+            let (told, mapping) = self.candidates();
+            self.net.endpoint.tell_candidates(link, &told, mapping);
+        }
+    }
+
+    /// What peers were told has changed. What they have named is asked anew: they will ask from where they are.
+    pub(crate) fn tell_candidates_again(&mut self) {
+        let links: Vec<LinkId> = self.net.reaching.punching.links.keys().copied().collect();
+        let (told, mapping) = self.candidates();
+        for link in links {
+            self.net.endpoint.tell_candidates(link, &told, mapping);
+            self.ask_candidates(link);
+        }
+    }
+
+    /// A link's peer may be reached there, it says.
+    pub(crate) fn hear_candidates(
+        &mut self,
+        link: LinkId,
+        mut addresses: Vec<SocketAddr>,
+        mapping: Mapping,
+    ) {
+        let Some(punched) = self.net.reaching.punching.links.get_mut(&link) else { return };
+        addresses.retain(|address| may_be_dialled(address, punched.near));
+        (punched.theirs, punched.mapping) = (addresses, mapping);
+        self.ask_candidates(link);
+    }
+
+    fn ask_candidates(&mut self, link: LinkId) {
+        let now = self.now();
+        let Some(punched) = self.net.reaching.punching.links.get(&link) else { return };
+        let (theirs, their_mapping) = (punched.theirs.clone(), punched.mapping);
+        let (_, mapping) = self.candidates();
+        // A machine without IPv6 has no socket for what is there.
+        let able: Vec<SocketAddr> =
+            theirs.iter().copied().filter(|to| self.net.link_socket_for(*to).is_some()).collect();
+        self.net.endpoint.probe(now, link, &able, Pace::Each);
+        let Some(SocketAddr::V4(first)) = theirs.first().copied() else { return };
+        match (mapping, their_mapping) {
+            (Mapping::Symmetric, Mapping::Stable) => self.open_sockets(now, link, first),
+            (Mapping::Stable, Mapping::Symmetric) => {
+                let ports = random_ports();
+                let at = |port| SocketAddr::from((*first.ip(), port));
+                let all: Vec<SocketAddr> = ports.into_iter().map(at).collect();
+                self.net.endpoint.probe(now, link, &all, Pace::Search);
+            }
+            // There is no NAT in the way that keeps them apart, or no hope.
+            _ => {}
+        }
+    }
+
+    /// Opens many sockets towards one address.
+    fn open_sockets(&mut self, now: Duration, link: LinkId, to: SocketAddrV4) {
+        let punching = &mut self.net.reaching.punching;
+        if punching.sockets.values().any(|extra| extra.of == link) {
+            return;
+        }
+        let prefix = self.net.reaching.socket_prefix();
+        let mut all = Vec::with_capacity(SOCKETS);
+        for _ in 0..SOCKETS {
+            // As many as the system gives.
+            let Ok(mut io) = Udp::bind(wildcard(to.into()), Oversize::Lose) else { break };
+            let punching = &mut self.net.reaching.punching;
+            let number = punching.next_socket;
+            punching.next_socket = number.wrapping_add(1);
+            let token = self.net.token(Source::Extra(number));
+            if io.register(&self.net.poll, token).is_err() {
+                self.net.tokens.remove(&token);
+                break;
+            }
+            let extra = Extra { io, token, of: link, closes: now + UNUSED };
+            self.net.reaching.punching.sockets.insert(number, extra);
+            all.push(address_of(prefix, number, to));
+        }
+        tracing::debug!(sockets = all.len(), %to, "many sockets towards one address");
+        self.net.endpoint.probe(now, link, &all, Pace::Search);
+    }
+
+    /// Closes sockets that no link uses any more.
+    pub(crate) fn close_sockets(&mut self, now: Duration) {
+        let prefix = self.net.reaching.socket_prefix();
+        let (endpoint, tokens) = (&self.net.endpoint, &mut self.net.tokens);
+        let punching = &mut self.net.reaching.punching;
+        punching.sockets.retain(|number, extra| {
+            if now < extra.closes {
+                return true;
+            }
+            let up = endpoint.link(extra.of);
+            let at = up.and_then(|up| socket_of(prefix, up.remote()));
+            let used = at.is_some_and(|(at, _)| at == *number);
+            extra.closes = now + UNUSED;
+            if !used {
+                tokens.remove(&extra.token);
+            }
+            used
+        });
+    }
+
+    /// A socket of one try has something.
+    pub(crate) fn receive_extra(&mut self, number: u16, source: Source) {
+        let now = self.now();
+        let prefix = self.net.reaching.socket_prefix();
+        let crate::Network { reaching, endpoint, .. } = &mut self.net;
+        let Some(extra) = reaching.punching.sockets.get_mut(&number) else { return };
+        let received = extra.io.receive(&mut |from, marked, datagram| {
+            if let SocketAddr::V4(from) = from {
+                let from = address_of(prefix, number, from);
+                endpoint.handle_marked_datagram(now, from, marked, datagram);
+            }
+        });
+        self.drain_endpoint(now);
+        if received.unwrap_or(false) {
+            self.net.unfinished.push(source);
+        }
+    }
+
+    /// What the endpoint reports of ways to peers; whether it was that.
+    pub(crate) fn is_of_way(&mut self, event: &LinkEvent) -> bool {
+        match event {
+            LinkEvent::Connected { link, remote, .. } => {
+                let relay = self.net.reaching.relay_at(*remote);
+                if let Some(relay) = relay {
+                    self.punch(*link, relay.ip().is_loopback());
+                }
+                false
+            }
+            LinkEvent::Closed { link, .. } => {
+                self.net.reaching.punching.links.remove(link);
+                false
+            }
+            LinkEvent::Candidates { link, addresses, mapping } => {
+                self.hear_candidates(*link, addresses.clone(), *mapping);
+                true
+            }
+            LinkEvent::Moved { link, to } => {
+                self.moved(*link, *to);
+                true
+            }
+            // Where we are seen relays say, whom somebody has chosen to believe so far.
+            LinkEvent::Observed { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// A link goes on by another way.
+    fn moved(&mut self, link: LinkId, to: SocketAddr) {
+        tracing::debug!(%link, %to, "the link goes on by another way");
+        let Some(id) = self.net.faces.of_link(link) else { return };
+        let (address, remote) = self.net.seen_at(to);
+        let Some(face) = self.net.faces.get_mut(id) else { return };
+        (face.address, face.remote) = (address.clone(), remote);
+        self.net.pending.push_back(EngineEvent::Moved { face: id, to: address });
+    }
+}
+
+impl crate::Network {
+    /// An address of the endpoint as people see it.
+    fn seen_at(&self, to: SocketAddr) -> (FaceAddress, FaceUri) {
+        if let Some(relay) = self.reaching.relay_at(to) {
+            return (FaceAddress::Relayed(relay), FaceUri::Null);
+        }
+        if let Some((carrier, far, _)) =
+            self.carriers.of_address(to).and_then(|id| self.carriers.ends(id))
+        {
+            return (FaceAddress::Carried(carrier, far), FaceUri::Carried(carrier, endpoint(far)));
+        }
+        let socket = socket_of(self.reaching.socket_prefix(), to);
+        let to = socket.map_or(to, |(_, to)| to.into());
+        (FaceAddress::Link(to), FaceUri::Xylem(endpoint(to)))
+    }
+}
+
+impl Reaching {
+    /// The socket that an address stands for, and where it sends to.
+    pub(super) fn socket_at(&self, address: SocketAddr) -> Option<(&Udp, SocketAddr)> {
+        let (number, to) = socket_of(self.socket_prefix(), address)?;
+        Some((self.punching.socket(number)?, to.into()))
+    }
+}
+
+/// Different ports, drawn at random.
+fn random_ports() -> Vec<u16> {
+    let Ok(random) = keys::random::<{ 4 * PORTS }>() else { return Vec::new() };
+    let mut ports: Vec<u16> = Vec::with_capacity(PORTS);
+    let mut taken = [false; 1 << 16];
+    for two in random.chunks_exact(2) {
+        let port = u16::from_be_bytes([two[0], two[1]]);
+        if port >= FIRST_PORT && ports.len() < PORTS && !taken[usize::from(port)] {
+            taken[usize::from(port)] = true;
+            ports.push(port);
+        }
+    }
+    ports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_different_and_enough() {
+        let mut ports = random_ports();
+        assert!(ports.len() == PORTS && ports.iter().all(|port| *port >= FIRST_PORT));
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), PORTS);
+    }
+
+    #[test]
+    fn an_address_stands_for_a_socket_and_where_it_sends() {
+        let (prefix, to) = ([0xfd, 1, 2, 3, 4, 7], "192.0.2.9:40000".parse().expect("an address"));
+        let address = address_of(prefix, 513, to);
+        assert_eq!(socket_of(prefix, address), Some((513, to)));
+        assert_eq!(socket_of([0xfd, 1, 2, 3, 4, 8], address), None);
+    }
+}

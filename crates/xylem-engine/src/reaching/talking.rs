@@ -1,0 +1,195 @@
+//! What is said with a relay: requests and answers over its link, and what its client reports.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use xylem_link::{LinkEvent, LinkId, StreamId, StreamRead, purpose};
+use xylem_reach::relay::{Port, RelayEvent};
+
+use super::RelayNews;
+use super::relays::{PAUSE, Stage};
+use crate::faces::Transport;
+use crate::{Engine, EngineEvent};
+
+impl Engine {
+    /// Asks for all that is wanted, and dials each behind its question at once: what is asked for is there when
+    /// the datagram comes.
+    pub(super) fn ask_relay(&mut self, i: usize) {
+        let now = self.now();
+        let wanted = std::mem::take(&mut self.net.reaching.relays[i].wanted);
+        for (face, target, key) in wanted {
+            // It may have been given up meanwhile.
+            let Some(peer) = self.face(face).and_then(|face| face.peer.clone()) else { continue };
+            let relay = &mut self.net.reaching.relays[i];
+            let (tag, question) = relay.client.connect(target);
+            relay.asked.push((tag, face));
+            if let Stage::Talking { unsent, .. } = &mut relay.stage {
+                unsent.extend_from_slice(&question);
+            }
+            self.write_relay(i);
+            let address = self.net.reaching.address(i, tag);
+            let link = self.net.connect_link(now, address, key);
+            self.note_keyless(link, &peer);
+            self.net.faces.replace_transport(face, Transport::Link(link));
+        }
+    }
+
+    pub(super) fn write_relay(&mut self, i: usize) {
+        let relay = &mut self.net.reaching.relays[i];
+        let Stage::Talking { link, stream, unsent, .. } = &mut relay.stage else { return };
+        if let Ok(written) = self.net.endpoint.write_stream(*link, *stream, unsent) {
+            unsent.drain(..written);
+        }
+    }
+
+    /// Whether an event of the endpoint is about a relay's link, which then is seen to.
+    pub(crate) fn is_of_relay(&mut self, now: Duration, event: &LinkEvent) -> bool {
+        let (LinkEvent::Connected { link, .. }
+        | LinkEvent::OtherKey { link, .. }
+        | LinkEvent::Closed { link, .. }
+        | LinkEvent::StreamOpened { link, .. }
+        | LinkEvent::StreamReadable { link, .. }
+        | LinkEvent::StreamWritable { link, .. }
+        | LinkEvent::StreamReset { link, .. }
+        | LinkEvent::StreamStopped { link, .. }
+        | LinkEvent::StreamDelivered { link, .. }) = event
+        else {
+            return false;
+        };
+        let relays = &self.net.reaching.relays;
+        let Some(i) = relays.iter().position(|relay| relay.has(*link)) else { return false };
+        match event {
+            LinkEvent::Connected { remote, .. } => self.relay_answers(i, *link, *remote),
+            LinkEvent::Closed { reason, .. } => {
+                let now = self.now();
+                self.net.carriers.release(now, *link);
+                self.relay_link_ended(i, *link, &reason.to_string());
+            }
+            LinkEvent::StreamReadable { stream, .. } => self.hear_relay(now, i, *link, *stream),
+            LinkEvent::StreamWritable { .. } => self.write_relay(i),
+            LinkEvent::StreamReset { .. } | LinkEvent::StreamStopped { .. } => {
+                self.relay_failed(i, "it is no relay, or not for us");
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// A link to a relay stands: the others are not needed.
+    pub(super) fn relay_answers(&mut self, i: usize, link: LinkId, remote: SocketAddr) {
+        let relay = &mut self.net.reaching.relays[i];
+        let Stage::Dialling { links, .. } = &mut relay.stage else { return };
+        let others: Vec<LinkId> = links.drain(..).filter(|other| *other != link).collect();
+        let stream = self.net.endpoint.open_stream(link, purpose::REACH);
+        others.into_iter().for_each(|other| self.hang_up(&Transport::Link(other)));
+        let Ok(stream) = stream else { return self.relay_failed(i, "it takes no streams") };
+        let relay = &mut self.net.reaching.relays[i];
+        relay.client.new_stream();
+        let unsent = relay.client.request();
+        relay.stage = Stage::Talking { link, stream, unsent, registered: false };
+        self.set_way(i, Some(remote));
+        self.write_relay(i);
+        self.ask_relay(i);
+    }
+
+    /// Where datagrams of a relay go to and come from.
+    pub(super) fn set_way(&mut self, i: usize, at: Option<SocketAddr>) {
+        let reaching = &mut self.net.reaching;
+        reaching.relays[i].at = at;
+        let second = reaching.relays[i].second();
+        reaching.sources.retain(|(_, of, _)| *of != i);
+        reaching.sources.extend(at.map(|at| (at, i, false)));
+        reaching.sources.extend(second.map(|at| (at, i, true)));
+    }
+
+    fn hear_relay(&mut self, now: Duration, i: usize, link: LinkId, stream: StreamId) {
+        while let Ok(StreamRead::Data(bytes)) = self.net.endpoint.read_stream(link, stream) {
+            if let Err(e) = self.net.reaching.relays[i].client.handle_control(now, &bytes) {
+                return self.relay_failed(i, &e.to_string());
+            }
+        }
+        self.drain_relays(now);
+    }
+
+    /// Sees to what relays' clients report.
+    pub(crate) fn drain_relays(&mut self, now: Duration) {
+        for i in 0..self.net.reaching.relays.len() {
+            while let Some(event) = self.net.reaching.relays[i].client.poll_event() {
+                self.relay_event(i, event);
+            }
+            self.rest_relay(now, i);
+        }
+    }
+
+    fn relay_event(&mut self, i: usize, event: RelayEvent) {
+        let relay = &mut self.net.reaching.relays[i];
+        match event {
+            RelayEvent::Registered { code } => {
+                if let Stage::Talking { registered, .. } = &mut relay.stage {
+                    *registered = true;
+                }
+                (relay.was_registered, relay.pause) = (true, PAUSE);
+                let at = relay.at;
+                let over_tcp = at.is_some_and(|at| !relay.uses.udp.contains(&at));
+                self.set_way(i, at);
+                self.tell_of_relay(i, RelayNews::Registered { code, over_tcp });
+            }
+            RelayEvent::Connected(tag) => relay.asked.retain(|(asked, _)| *asked != tag),
+            RelayEvent::Refused(Some(tag), why) => {
+                let asked = relay.asked.iter().position(|(asked, _)| *asked == tag);
+                if let Some((_, face)) = asked.map(|place| relay.asked.swap_remove(place)) {
+                    self.fail_face(face, &why.to_string());
+                }
+            }
+            RelayEvent::Refused(None, why) => self.relay_failed(i, &why.to_string()),
+            RelayEvent::Observed { address, by } => {
+                let by_second = by == Port::Second;
+                self.tell_candidates_again();
+                self.tell_of_relay(i, RelayNews::Observed { address, by_second });
+            }
+            RelayEvent::Reached(_) => {}
+            RelayEvent::Lost => {
+                tracing::debug!(relay = %relay.named_at(), "relay answers no more");
+                if relay.is_kept() && matches!(relay.stage, Stage::Resting) {
+                    self.dial_relay(i);
+                } else if let Stage::Talking { link, .. } = relay.stage {
+                    self.hang_up(&Transport::Link(link));
+                }
+            }
+        }
+    }
+
+    pub(super) fn tell_of_relay(&mut self, i: usize, what: RelayNews) {
+        let relay = &self.net.reaching.relays[i];
+        let (relay, at) = (relay.uses.key, relay.named_at());
+        tracing::debug!(%at, ?what, "relay");
+        self.net.pending.push_back(EngineEvent::Relay { relay, at, what });
+    }
+
+    /// Ends the link to a relay that has answered everything. Over TCP it stays: the connection would end with it.
+    fn rest_relay(&mut self, _now: Duration, i: usize) {
+        let relay = &mut self.net.reaching.relays[i];
+        let Stage::Talking { link, registered: true, ref unsent, .. } = relay.stage else { return };
+        let over_udp = relay.at.is_some_and(|at| relay.uses.udp.contains(&at));
+        if over_udp && unsent.is_empty() && relay.asked.is_empty() && relay.wanted.is_empty() {
+            relay.stage = Stage::Resting;
+            self.net.endpoint.close(link);
+        }
+    }
+
+    fn relay_link_ended(&mut self, i: usize, link: LinkId, why: &str) {
+        let relay = &mut self.net.reaching.relays[i];
+        let ways = relay.ways();
+        match &mut relay.stage {
+            Stage::Resting => {}
+            Stage::Dialling { links, taken, next, .. } => {
+                links.retain(|other| *other != link);
+                *next = Duration::ZERO;
+                if links.is_empty() && *taken >= ways {
+                    self.relay_failed(i, why);
+                }
+            }
+            Stage::Talking { .. } => self.relay_failed(i, why),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Passing datagrams between others: a [`RelayServer`] around the link's sockets.
+//!
+//! A datagram that the relay knows by its first bytes is forwarded before the link's endpoint looks at it, in trains where
+//! it came in trains; control streams never reach the program. A node that is no relay has none of this in its way.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use xylem_link::{LinkEvent, LinkId, StreamId, StreamRead, purpose};
+use xylem_reach::relay::{Config, Metrics, Peer, Port, RelayServer, Relayed, Session};
+
+use super::{Engine, Network, Source};
+use xylem_sockets::{CarrierId, Ecn, Oversize, Udp};
+
+/// Control streams that one link may have; more are refused.
+const STREAMS_OF_LINK: usize = 4;
+/// A control stream that is refused, or ended for what came on it.
+const BROKEN: u32 = 1;
+
+/// What a relay has beside the engine's own.
+pub(super) struct Relaying {
+    server: RelayServer,
+    sessions: HashMap<LinkId, Vec<(StreamId, Session)>>,
+    /// Sockets at the second port.
+    second: Vec<Udp>,
+}
+
+/// Datagrams of one sender, as they came.
+struct Train {
+    from: SocketAddr,
+    marked: bool,
+    stride: usize,
+    bytes: BytesMut,
+}
+
+impl Engine {
+    /// Relays from now on.
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub fn relay(&mut self, config: Config) -> io::Result<()> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|e| io::Error::other(e.to_string()))?;
+        let mut server = RelayServer::new(config, seed);
+        server.hide(self.net.carriers.prefix());
+        let (sessions, second) = (HashMap::new(), Vec::new());
+        self.net.relaying = Some(Box::new(Relaying { server, sessions, second }));
+        Ok(())
+    }
+
+    /// Binds a relay's second port; all addresses have to have the same.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn bind_second(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let net = &mut self.net;
+        let number = net.relaying.as_ref().map_or(0, |relaying| relaying.second.len());
+        let mut socket = Udp::bind(address, Oversize::Lose)?;
+        let token = net.token(Source::Second(number));
+        socket.register(&net.poll, token)?;
+        let local = socket.local();
+        if let Some(relaying) = &mut net.relaying {
+            relaying.server.set_second_port(Some(local.port()));
+            relaying.second.push(socket);
+        }
+        Ok(local)
+    }
+
+    /// What the relay has done; `None`: this engine is none.
+    pub fn relayed(&self) -> Option<Metrics> {
+        self.net.relaying.as_ref().map(|relaying| relaying.server.metrics())
+    }
+
+    /// As `receive_link`, for a relay.
+    pub(super) fn receive_relay(&mut self, i: usize, source: Source) -> io::Result<()> {
+        let mut trains = Vec::new();
+        let Network { link_sockets, carriers, reaching, .. } = &mut self.net;
+        let more = link_sockets[i].receive_messages(&mut |from, marked, stride, bytes| {
+            // Nobody on a network has an address that we made up.
+            if !carriers.made_up(from) && !reaching.made_up(from) {
+                trains.push(Train { from, marked, stride, bytes });
+            }
+        })?;
+        let now = self.now();
+        for train in trains {
+            if self.net.link_sockets.len() > 1 {
+                self.net.heard_on(train.from, i);
+            }
+            let used = self.pass_on(now, train);
+            let Network { link_sockets, opened, .. } = &mut self.net;
+            link_sockets[i].give_back(used.freeze());
+            opened.drain(..).for_each(|datagram| link_sockets[i].give_back(datagram));
+        }
+        self.net.flush_relay();
+        self.drain_relays(now);
+        if more {
+            self.net.unfinished.push(source);
+        }
+        Ok(())
+    }
+
+    /// As `receive_carrier`, for a relay: what came over a connection, in order.
+    pub(super) fn relay_carried(&mut self, now: Duration, id: CarrierId) -> io::Result<bool> {
+        let mut datagrams = Vec::new();
+        let carriers = &mut self.net.carriers;
+        let from = carriers.address(id);
+        let outcome = carriers.receive(now, id, &mut |datagram| datagrams.push(datagram));
+        for bytes in datagrams {
+            let stride = bytes.len().max(1);
+            self.pass_on(now, Train { from, marked: false, stride, bytes });
+        }
+        self.net.flush_relay();
+        outcome
+    }
+
+    /// Forwards what is the relay's, hands the rest to the endpoint. What that tells is dealt with at once, as the next
+    /// datagram may be of a registration that this one has made. Gives back memory that may be used again.
+    fn pass_on(&mut self, now: Duration, train: Train) -> BytesMut {
+        let Train { from, marked, stride, bytes: mut rest } = train;
+        // So many bytes at the front go there together.
+        let mut run: Option<(SocketAddr, usize)> = None;
+        loop {
+            let begun = run.map_or(0, |(_, len)| len);
+            let len = stride.min(rest.len() - begun);
+            let outcome = match &mut self.net.relaying {
+                Some(relaying) if len > 0 => {
+                    let datagram = &mut rest[begun..begun + len];
+                    relaying.server.handle_datagram(now, Port::First, from, datagram)
+                }
+                _ => Relayed::Not,
+            };
+            match (outcome, &mut run) {
+                (Relayed::Forward(to), Some((same, begun))) if to == *same => *begun += len,
+                _ => {
+                    if let Some((to, run)) = run.take() {
+                        self.net.send_relayed(now, to, &rest[..run], stride);
+                        if len == 0 && run == rest.len() {
+                            return rest;
+                        }
+                        rest.advance(run);
+                    }
+                    match outcome {
+                        _ if len == 0 => return rest,
+                        Relayed::Forward(to) => run = Some((to, len)),
+                        Relayed::Done => rest.advance(len),
+                        Relayed::Not => {
+                            let datagram = rest.split_to(len);
+                            let Network { endpoint, opened, reaching, .. } = &mut self.net;
+                            // It may be of a relay that this end uses itself.
+                            let Some((from, datagram)) = reaching.take_in(now, from, datagram)
+                            else {
+                                continue;
+                            };
+                            endpoint.handle_marked_datagram(now, from, marked, datagram);
+                            opened.extend(endpoint.take_opened_datagram());
+                            self.drain_endpoint(now);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// What came to the second port.
+    pub(super) fn receive_second(&mut self, i: usize, source: Source) -> io::Result<()> {
+        let now = self.now();
+        let Some(relaying) = &mut self.net.relaying else { return Ok(()) };
+        let Relaying { server, second, .. } = &mut **relaying;
+        let more = second[i].receive(&mut |from, _, mut datagram| {
+            server.handle_datagram(now, Port::Second, from, &mut datagram);
+        })?;
+        self.net.flush_relay();
+        if more {
+            self.net.unfinished.push(source);
+        }
+        Ok(())
+    }
+}
+
+impl Network {
+    pub(super) fn relay_timeout(&self) -> Option<Duration> {
+        self.relaying.as_ref()?.server.poll_timeout()
+    }
+
+    pub(super) fn handle_relay_timeout(&mut self, now: Duration) {
+        if let Some(relaying) = &mut self.relaying {
+            relaying.server.handle_timeout(now);
+        }
+    }
+
+    /// Sends what the relay has to say itself.
+    fn flush_relay(&mut self) {
+        let now = self.epoch.elapsed();
+        loop {
+            let Some(relaying) = &mut self.relaying else { return };
+            let Some((port, to, datagram)) = relaying.server.poll_transmit() else { return };
+            match port {
+                Port::First => self.send_relayed(now, to, &datagram, datagram.len()),
+                Port::Second => {
+                    let family = |socket: &&Udp| socket.local().is_ipv4() == to.is_ipv4();
+                    if let Some(socket) = relaying.second.iter().find(family) {
+                        socket.send(to, &datagram, None, Ecn::NotCapable);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Datagrams of so many bytes, the last may be shorter. Inside is a link that counts marks of its own path.
+    fn send_relayed(&mut self, now: Duration, to: SocketAddr, contents: &[u8], stride: usize) {
+        if self.carriers.made_up(to) {
+            if let Some(id) = self.carriers.of_address(to) {
+                self.carriers.queue(now, id, contents, stride);
+            }
+        } else if let Some(socket) = self.link_socket_for(to) {
+            self.link_sockets[socket].send_train(to, contents, stride);
+        }
+    }
+
+    /// Whether an event of the endpoint is about a control stream, and is dealt with.
+    pub(super) fn relay_event(&mut self, event: &LinkEvent) -> bool {
+        let Some(relaying) = &mut self.relaying else { return false };
+        let sessions = &mut relaying.sessions;
+        let known = |link: &LinkId, stream: &StreamId| {
+            let of_link = sessions.get(link).map_or(&[][..], |of_link| &of_link[..]);
+            of_link.iter().any(|(one, _)| one == stream)
+        };
+        match event {
+            LinkEvent::StreamOpened { link, stream, purpose: purpose::REACH } => {
+                let of_link = sessions.entry(*link).or_default();
+                if of_link.len() >= STREAMS_OF_LINK {
+                    self.end_session(*link, *stream);
+                } else {
+                    of_link.push((*stream, Session::default()));
+                    self.read_session(*link, *stream);
+                }
+                true
+            }
+            LinkEvent::StreamReadable { link, stream } if known(link, stream) => {
+                self.read_session(*link, *stream);
+                true
+            }
+            LinkEvent::StreamReset { link, stream, .. }
+            | LinkEvent::StreamStopped { link, stream, .. }
+                if known(link, stream) =>
+            {
+                self.end_session(*link, *stream);
+                true
+            }
+            LinkEvent::StreamWritable { link, stream }
+            | LinkEvent::StreamDelivered { link, stream } => known(link, stream),
+            LinkEvent::Closed { link, .. } => {
+                sessions.remove(link);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn read_session(&mut self, link: LinkId, stream: StreamId) {
+        let now = self.epoch.elapsed();
+        let Self { relaying: Some(relaying), endpoint, carriers, .. } = self else { return };
+        let Some(up) = endpoint.link(link) else { return };
+        let (key, at) = (up.peer().0, up.remote());
+        let carried = carriers.of_address(at).and_then(|id| carriers.ends(id));
+        let host = carried.map_or(at.ip(), |(_, far, _)| far.ip());
+        let peer = Peer { key, at, host };
+        let Relaying { server, sessions, .. } = &mut **relaying;
+        let Some(of_link) = sessions.get_mut(&link) else { return };
+        let Some((_, session)) = of_link.iter_mut().find(|(one, _)| *one == stream) else { return };
+        loop {
+            let mut out = Vec::new();
+            match endpoint.read_stream(link, stream) {
+                Ok(StreamRead::Data(bytes)) => {
+                    let done = server.handle_request(now, session, &peer, &bytes, &mut out);
+                    // Who does not read its answers asks for nothing more.
+                    let told = endpoint.write_stream(link, stream, &out);
+                    if done.is_err() || told != Ok(out.len()) {
+                        return self.end_session(link, stream);
+                    }
+                }
+                Ok(StreamRead::Pending) => return,
+                Ok(StreamRead::Finished) => {
+                    let _ = endpoint.finish_stream(link, stream);
+                    return self.forget_session(link, stream);
+                }
+                Err(_) => return self.forget_session(link, stream),
+            }
+        }
+    }
+
+    fn end_session(&mut self, link: LinkId, stream: StreamId) {
+        // What is gone already need not be ended.
+        let _ = self.endpoint.reset_stream(link, stream, BROKEN);
+        let _ = self.endpoint.stop_stream(link, stream, BROKEN);
+        self.forget_session(link, stream);
+    }
+
+    fn forget_session(&mut self, link: LinkId, stream: StreamId) {
+        let Some(relaying) = &mut self.relaying else { return };
+        let Some(of_link) = relaying.sessions.get_mut(&link) else { return };
+        of_link.retain(|(one, _)| *one != stream);
+        if of_link.is_empty() {
+            relaying.sessions.remove(&link);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What a node that relays for others is told, and what it tells.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use xylem_engine::Engine;
+use xylem_library::reachable::{LINK_PORT, PeerUri};
+use xylem_object::ticket::Address;
+use xylem_reach::relay::Config;
+
+use crate::addresses::offered;
+use crate::event::Event;
+use crate::look_up::resolve;
+
+/// A node relays for others.
+#[derive(Clone, Debug)]
+pub struct RelayOptions {
+    /// What it gives to whom.
+    pub limits: Config,
+    /// The UDP port at which clients may ask a second time as what they are seen; 0: none; `None`: the one after that of
+    /// encrypted links.
+    pub second_port: Option<u16>,
+    /// Where others reach it, besides the addresses of its interfaces.
+    pub announce: Vec<Address>,
+    /// How often it tells what it has done.
+    pub report: Duration,
+}
+
+impl Default for RelayOptions {
+    fn default() -> Self {
+        Self {
+            limits: Config::default(),
+            second_port: None,
+            announce: Vec::new(),
+            report: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Where a relay listens too, unless it is told where: over IPv6, and where UDP is blocked. It can do without each of them.
+fn further_places() -> Vec<PeerUri> {
+    let v6 = |port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    let wss = |at: String| format!("xylem+wss://{at}");
+    let places = [
+        format!("xylem://{}", v6(LINK_PORT)),
+        wss(format!("0.0.0.0:{LINK_PORT}")),
+        wss(v6(LINK_PORT).to_string()),
+        wss("0.0.0.0:443".into()),
+        wss(v6(443).to_string()),
+    ];
+    places.iter().map(|place| place.parse().expect("a scheme, an address and a port")).collect()
+}
+
+/// Listens there, as far as the system lets it.
+pub(super) fn listen_further(engine: &mut Engine, on_event: &mut dyn FnMut(Event)) {
+    let mut web = false;
+    for place in further_places() {
+        for at in resolve(&place).unwrap_or_default() {
+            match engine.listen(&at) {
+                Ok(uri) => {
+                    let uri = uri.with_key(engine.link_key());
+                    web |= uri.to_string().ends_with(":443");
+                    on_event(Event::Listening { uri });
+                }
+                Err(why) => tracing::debug!(?place, %why, "does not listen"),
+            }
+        }
+    }
+    if !web {
+        let what = "TCP port 443 is not free for this program: where UDP is blocked and all other ports are, \
+                    clients cannot reach the relay";
+        on_event(Event::warning(what));
+    }
+}
+
+/// Opens the second port and says what to give to others.
+pub(super) fn start(engine: &mut Engine, options: &RelayOptions, on_event: &mut dyn FnMut(Event)) {
+    let links: Vec<SocketAddr> = engine.link_addresses();
+    let mut second = options.second_port.filter(|port| *port != 0);
+    if options.second_port.is_none() {
+        second = links.first().and_then(|first| first.port().checked_add(1));
+    }
+    for address in &links {
+        let Some(port) = second else { break };
+        let at = SocketAddr::new(address.ip(), port);
+        if let Err(why) = engine.bind_second(at) {
+            let what = format!("udp://{at}: {why}: clients cannot tell what kind of NAT they have");
+            on_event(Event::warning(what));
+        }
+    }
+    let own = offered(&links).0.into_iter().map(Address::Ip);
+    let all = options.announce.iter().cloned().chain(own);
+    let key: String = engine.link_key().0.iter().map(|byte| format!("{byte:02x}")).collect();
+    let uris = all.map(|at| format!("xylem://{key}@{at}")).collect();
+    on_event(Event::Relaying { uris, second_port: second });
+}
+
+/// When what was done is told next, and what it was last time.
+#[derive(Default)]
+pub(super) struct Report {
+    due: Duration,
+    told: BTreeMap<&'static str, u64>,
+}
+
+impl Report {
+    pub(super) fn due(&self) -> Duration {
+        self.due
+    }
+
+    /// Tells what has changed.
+    pub(super) fn tell(
+        &mut self,
+        engine: &Engine,
+        now: Duration,
+        every: Duration,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let Some(metrics) = engine.relayed().filter(|_| now >= self.due) else { return };
+        self.due = now + every;
+        let counts: BTreeMap<_, _> = metrics.each().into_iter().collect();
+        if counts != self.told {
+            self.told.clone_from(&counts);
+            on_event(Event::Relayed { counts });
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The table `[node.relay]`: what a relay gives to whom.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use xylem_node::RelayOptions;
+
+use super::set;
+
+/// A keep-alive each sixth of it, but none more often than every 5 s.
+const LIFETIME: std::ops::RangeInclusive<u64> = 30..=65_535;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RelayTable {
+    enabled: Option<bool>,
+    announce: Option<Vec<String>>,
+    second_port: Option<u16>,
+    registrations: Option<usize>,
+    registrations_of_key: Option<usize>,
+    registrations_of_host: Option<usize>,
+    registrations_of_site: Option<usize>,
+    circuits: Option<usize>,
+    circuits_asked: Option<usize>,
+    circuits_reached: Option<usize>,
+    registrations_per_second: Option<u64>,
+    connects_per_second: Option<u64>,
+    bytes_per_second_of_key: Option<u64>,
+    bytes_per_second_of_host: Option<u64>,
+    lifetime_seconds: Option<u64>,
+    report_seconds: Option<u64>,
+}
+
+impl RelayTable {
+    /// `None`: it is switched off.
+    pub(super) fn settings(self) -> Result<Option<RelayOptions>, String> {
+        let mut options = RelayOptions::default();
+        for text in self.announce.unwrap_or_default() {
+            let address = text.parse().map_err(|e| format!("relay announce: {text}: {e}"))?;
+            options.announce.push(address);
+        }
+        options.second_port = self.second_port;
+        set(&mut options.report, self.report_seconds.map(|n| Duration::from_secs(n.max(1))));
+        let limits = &mut options.limits;
+        set(&mut limits.registrations, self.registrations);
+        set(&mut limits.registrations_of_key, self.registrations_of_key);
+        set(&mut limits.registrations_of_host, self.registrations_of_host);
+        set(&mut limits.registrations_of_site, self.registrations_of_site);
+        set(&mut limits.circuits, self.circuits);
+        set(&mut limits.circuits_asked, self.circuits_asked);
+        set(&mut limits.circuits_reached, self.circuits_reached);
+        // 0 is no limit.
+        let rate = |own: &mut Option<u64>, wanted: Option<u64>| {
+            if let Some(wanted) = wanted {
+                *own = (wanted != 0).then_some(wanted);
+            }
+        };
+        rate(&mut limits.registrations_per_second, self.registrations_per_second);
+        rate(&mut limits.connects_per_second, self.connects_per_second);
+        rate(&mut limits.bytes_per_second_of_key, self.bytes_per_second_of_key);
+        rate(&mut limits.bytes_per_second_of_host, self.bytes_per_second_of_host);
+        if let Some(seconds) = self.lifetime_seconds {
+            if !LIFETIME.contains(&seconds) {
+                return Err(format!(
+                    "lifetime_seconds has to be between 30 and 65535, not {seconds}"
+                ));
+            }
+            limits.lifetime = Duration::from_secs(seconds);
+        }
+        Ok(self.enabled.unwrap_or(true).then_some(options))
+    }
+
+    /// The pattern is exhaustive, as in the test that calls this.
+    #[cfg(test)]
+    pub(super) fn has_every_setting(self) {
+        macro_rules! all {
+            ($table:expr, $($field:ident),*) => {{
+                let RelayTable { $($field),* } = $table;
+                $(assert!($field.is_some(), "{} is missing", stringify!($field));)*
+            }};
+        }
+        all!(
+            self,
+            enabled,
+            announce,
+            second_port,
+            registrations,
+            registrations_of_key,
+            registrations_of_host,
+            registrations_of_site,
+            circuits,
+            circuits_asked,
+            circuits_reached,
+            registrations_per_second,
+            connects_per_second,
+            bytes_per_second_of_key,
+            bytes_per_second_of_host,
+            lifetime_seconds,
+            report_seconds
+        );
+    }
+}

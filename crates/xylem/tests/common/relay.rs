@@ -1,0 +1,162 @@
+//! A relay of our own on loopback, which does to datagrams what a test wants.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use xylem_link_internals::{
+    Config, Endpoint, LinkEvent, LinkId, StaticKey, StreamId, StreamRead, purpose,
+};
+use xylem_reach::relay::{Peer, Port, RelayServer, Relayed, Session};
+
+/// What becomes of a datagram that is passed on: what leaves now, instead of it.
+pub(crate) type Treats = dyn FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send;
+/// As what a peer is told that it is seen.
+pub(crate) type Tells = dyn Fn(SocketAddr) -> SocketAddr + Send;
+
+/// See the module's documentation; it ends when dropped.
+pub(crate) struct TestRelay {
+    /// `KEY@ADDR`, for `--relay`.
+    pub(crate) uri: String,
+    pub(crate) address: SocketAddr,
+    passed: Arc<AtomicUsize>,
+    treats: Arc<Mutex<Box<Treats>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Inside {
+    socket: UdpSocket,
+    endpoint: Endpoint,
+    server: RelayServer,
+    sessions: HashMap<(LinkId, StreamId), Session>,
+    passed: Arc<AtomicUsize>,
+    treats: Arc<Mutex<Box<Treats>>>,
+    tells: Box<Tells>,
+    begun: Instant,
+}
+
+impl TestRelay {
+    /// An honest one.
+    pub(crate) fn honest() -> Self {
+        Self::new(|to, datagram| vec![(to, datagram)], |seen| seen)
+    }
+
+    pub(crate) fn new(
+        treats: impl FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send + 'static,
+        tells: impl Fn(SocketAddr) -> SocketAddr + Send + 'static,
+    ) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        let address = socket.local_addr().unwrap();
+        let key = StaticKey::generate([77; 32]);
+        let hex: String = key.public().0.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (stop, passed) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let treats: Arc<Mutex<Box<Treats>>> = Arc::new(Mutex::new(Box::new(treats)));
+        let mut inside = Inside {
+            socket,
+            endpoint: Endpoint::new(Config::default(), key, [78; 32]),
+            server: RelayServer::new(xylem_reach::relay::Config::default(), [79; 32]),
+            sessions: HashMap::new(),
+            passed: Arc::clone(&passed),
+            treats: treats.clone(),
+            tells: Box::new(tells),
+            begun: Instant::now(),
+        };
+        let stops = stop.clone();
+        let thread = std::thread::spawn(move || {
+            while !stops.load(Ordering::Relaxed) {
+                inside.step();
+            }
+        });
+        let uri = format!("{hex}@{address}");
+        Self { uri, address, passed, treats, stop, thread: Some(thread) }
+    }
+
+    /// Datagrams that it was given to pass on.
+    pub(crate) fn passed(&self) -> usize {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    /// From now on it does this.
+    pub(crate) fn treat(
+        &self,
+        treats: impl FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send + 'static,
+    ) {
+        *self.treats.lock().unwrap() = Box::new(treats);
+    }
+}
+
+impl Drop for TestRelay {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Inside {
+    fn step(&mut self) {
+        let mut buffer = vec![0; 65_536];
+        let received = self.socket.recv_from(&mut buffer);
+        let now = self.begun.elapsed();
+        if let Ok((len, from)) = received {
+            let datagram = &mut buffer[..len];
+            match self.server.handle_datagram(now, Port::First, from, datagram) {
+                Relayed::Forward(to) => {
+                    self.passed.fetch_add(1, Ordering::Relaxed);
+                    let leave = (self.treats.lock().unwrap())(to, datagram.to_vec());
+                    for (to, datagram) in leave {
+                        let _ = self.socket.send_to(&datagram, to);
+                    }
+                }
+                Relayed::Done => {}
+                Relayed::Not => {
+                    self.endpoint.handle_datagram(now, from, BytesMut::from(&*datagram))
+                }
+            }
+        }
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        self.server.handle_timeout(now);
+        while let Some(event) = self.endpoint.poll_event() {
+            self.see_to(now, event);
+        }
+        while let Some((_, to, datagram)) = self.server.poll_transmit() {
+            let _ = self.socket.send_to(&datagram, to);
+        }
+        let mut out = Vec::new();
+        while let Some(transmit) = self.endpoint.poll_transmit(now, &mut out) {
+            let size = transmit.segment_size.unwrap_or(transmit.len).max(1);
+            for datagram in out[..transmit.len].chunks(size) {
+                let _ = self.socket.send_to(datagram, transmit.to);
+            }
+        }
+    }
+
+    fn see_to(&mut self, now: Duration, event: LinkEvent) {
+        match event {
+            LinkEvent::StreamOpened { link, stream, purpose } if purpose == purpose::REACH => {
+                self.sessions.insert((link, stream), Session::default());
+            }
+            LinkEvent::StreamReadable { link, stream } => {
+                let Some(up) = self.endpoint.link(link) else { return };
+                let (key, at) = (up.peer().0, up.remote());
+                let Some(session) = self.sessions.get_mut(&(link, stream)) else { return };
+                // Whoever is told another address has its datagrams from there forwarded all the same.
+                let peer = Peer { key, at: (self.tells)(at), host: at.ip() };
+                while let Ok(StreamRead::Data(bytes)) = self.endpoint.read_stream(link, stream) {
+                    let mut answers = Vec::new();
+                    let _ = self.server.handle_request(now, session, &peer, &bytes, &mut answers);
+                    let _ = self.endpoint.write_stream(link, stream, &answers);
+                }
+            }
+            LinkEvent::Closed { link, .. } => self.sessions.retain(|(of, _), _| *of != link),
+            _ => {}
+        }
+    }
+}
