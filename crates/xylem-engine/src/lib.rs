@@ -438,22 +438,6 @@ impl Engine {
         net.flush_relays(now);
         self.flush_carriers(now);
     }
-
-    /// Says goodbye on every link, after all that waits, so that peers need not wait for a time-out.
-    pub fn close(&mut self) {
-        self.leave_relays();
-        self.flush();
-        let link = |(_, face): (FaceId, &Face)| match face.transport {
-            Transport::Link(link) => Some(link),
-            _ => None,
-        };
-        let links: Vec<_> = self.net.faces.iter().filter_map(link).collect();
-        for link in links {
-            self.net.endpoint.close(link);
-        }
-        self.flush();
-        self.net.carriers.close();
-    }
 }
 
 impl Network {

@@ -2,6 +2,8 @@
 //! the two, and what people mistype bring nothing but a line.
 
 mod common;
+#[path = "common/relay.rs"]
+mod relay;
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,10 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use common::relay::TestRelay;
 use common::{
     Share, assert_exit, file, finish, get, noise, printed_root, stderr, sum, text, until, xylem,
 };
+use relay::TestRelay;
 use serde_json::Value;
 use xylem_link::{Config, Endpoint, LinkEvent, LinkId, StaticKey, StreamId, StreamRead, purpose};
 use xylem_reach::code::{Code, Take, TakeError, Taken, knock};

@@ -4,18 +4,16 @@
 //! (docs/spec/link.md, "Paths"). Where one side alone has a symmetric NAT, no address that the other knows is of use: it
 //! opens many sockets towards the other side, which searches many ports. One hit is enough; what is not used is closed.
 
-use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use mio::Token;
 use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, endpoint, may_be_dialled};
 use xylem_link::{LinkEvent, LinkId, Mapping, Pace, Way};
 use xylem_mgmt::FaceUri;
 use xylem_sockets::{Oversize, Udp};
 
-use super::Reaching;
+use super::state::{Extra, Punched, address_of, socket_of};
 use crate::dialling::wildcard;
 use crate::{Engine, EngineEvent, Source};
 
@@ -30,66 +28,6 @@ const FIRST_PORT: u16 = 1_024;
 const UNUSED: Duration = Duration::from_secs(5);
 /// Links that look for a direct way at one time.
 const MAX_LINKS: usize = 1_024;
-
-/// Who looks for a direct way.
-#[derive(Default)]
-pub(super) struct Punching {
-    /// Where this end may be reached, as the program knows.
-    own: Vec<SocketAddr>,
-    links: HashMap<LinkId, Punched>,
-    sockets: HashMap<u16, Extra>,
-    next_socket: u16,
-}
-
-/// One link.
-#[derive(Default)]
-struct Punched {
-    /// Loopback is as good as any address: the way to the relay is there too.
-    near: bool,
-    /// What the peer has named.
-    theirs: Vec<SocketAddr>,
-    mapping: Mapping,
-}
-
-/// A socket of its own for one try.
-pub(super) struct Extra {
-    pub(super) io: Udp,
-    token: Token,
-    of: LinkId,
-    closes: Duration,
-}
-
-impl Punching {
-    pub(super) fn socket(&self, number: u16) -> Option<&Udp> {
-        self.sockets.get(&number).map(|extra| &extra.io)
-    }
-
-    pub(super) fn poll_timeout(&self) -> Option<Duration> {
-        self.sockets.values().map(|extra| extra.closes).min()
-    }
-}
-
-/// What stands for a socket and where it sends to.
-pub(super) fn address_of(prefix: [u8; 6], number: u16, to: SocketAddrV4) -> SocketAddr {
-    let mut octets = [0; 16];
-    octets[..6].copy_from_slice(&prefix);
-    octets[6..8].copy_from_slice(&number.to_be_bytes());
-    octets[8..12].copy_from_slice(&to.ip().octets());
-    octets[12..14].copy_from_slice(&to.port().to_be_bytes());
-    SocketAddr::from((Ipv6Addr::from(octets), 1))
-}
-
-/// The socket that an address stands for, and where it sends to.
-pub(super) fn socket_of(prefix: [u8; 6], address: SocketAddr) -> Option<(u16, SocketAddrV4)> {
-    let SocketAddr::V6(address) = address else { return None };
-    let octets = address.ip().octets();
-    if octets[..6] != prefix {
-        return None;
-    }
-    let [a, b, c, d, e, f, g, h, ..] = octets[6..] else { return None };
-    let to = SocketAddrV4::new(Ipv4Addr::new(c, d, e, f), u16::from_be_bytes([g, h]));
-    Some((u16::from_be_bytes([a, b]), to))
-}
 
 impl Engine {
     /// Tells the endpoint what stands behind made-up addresses.
@@ -307,14 +245,6 @@ impl crate::Network {
     }
 }
 
-impl Reaching {
-    /// The socket that an address stands for, and where it sends to.
-    pub(super) fn socket_at(&self, address: SocketAddr) -> Option<(&Udp, SocketAddr)> {
-        let (number, to) = socket_of(self.socket_prefix(), address)?;
-        Some((self.punching.socket(number)?, to.into()))
-    }
-}
-
 /// Different ports, drawn at random.
 fn random_ports() -> Vec<u16> {
     let Ok(random) = keys::random::<{ 4 * PORTS }>() else { return Vec::new() };
@@ -341,13 +271,5 @@ mod tests {
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), PORTS);
-    }
-
-    #[test]
-    fn an_address_stands_for_a_socket_and_where_it_sends() {
-        let (prefix, to) = ([0xfd, 1, 2, 3, 4, 7], "192.0.2.9:40000".parse().expect("an address"));
-        let address = address_of(prefix, 513, to);
-        assert_eq!(socket_of(prefix, address), Some((513, to)));
-        assert_eq!(socket_of([0xfd, 1, 2, 3, 4, 8], address), None);
     }
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 use xylem_forward::FaceId;
 use xylem_library::keys;
 use xylem_library::reachable::Peer;
-use xylem_link::{LinkId, PeerKey, StreamId};
-use xylem_reach::relay::{Name, RelayClient, Tag, Target};
+use xylem_link::PeerKey;
+use xylem_reach::relay::Target;
 use xylem_sockets::Dial;
 
-use super::MAX_RELAYS;
+use super::state::{LONGEST_PAUSE, MAX_RELAYS, Relay, RelayNews, RelayUse, Stage};
 use crate::Engine;
 use crate::dialling::wildcard;
 use crate::faces::Transport;
@@ -23,150 +23,6 @@ use crate::faces::Transport;
 const BETWEEN: Duration = Duration::from_millis(50);
 /// So long UDP may be silent before TCP is tried too.
 const UDP_FIRST: Duration = Duration::from_millis(700);
-/// Pause before a relay is dialled again, doubled each time.
-pub(super) const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// A relay that is to be used, and for what.
-#[derive(Clone, Debug)]
-pub struct RelayUse {
-    /// The key that it must prove.
-    pub key: [u8; 32],
-    /// Where it is over UDP.
-    pub udp: Vec<SocketAddr>,
-    /// Within which TCP connections it is reached where UDP is silent.
-    pub tcp: Vec<Peer>,
-    /// Whether this end is registered there for others to ask for, now and as long as the engine runs; else only
-    /// once a peer is dialled through it.
-    pub listens: bool,
-    /// By which publishers' keys others may ask for this end, besides its own key.
-    pub names: Vec<Name>,
-    /// Whether it is to give a short number, by which others may ask for this end.
-    pub wants_code: bool,
-}
-
-/// What happened with a relay.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RelayNews {
-    /// It has us, and those who ask for us reach us.
-    Registered {
-        /// The number that was asked for.
-        code: Option<u32>,
-        /// Whether the way to it is a TCP connection, as UDP was silent.
-        over_tcp: bool,
-    },
-    /// It sees us at this address.
-    Observed {
-        /// Which.
-        address: SocketAddr,
-        /// Its second port does, which has another address in view where the NAT is symmetric.
-        by_second: bool,
-    },
-    /// It does not take us, or cannot be reached, and is tried again later.
-    Failed {
-        /// Why, in words for people.
-        why: String,
-    },
-}
-
-/// See the module's documentation.
-pub(super) struct Relay {
-    pub(super) uses: RelayUse,
-    pub(super) client: RelayClient,
-    pub(super) stage: Stage,
-    /// Where its datagrams go: an address of its own, or the made-up one of a carrier.
-    pub(super) at: Option<SocketAddr>,
-    /// Dials that wait until there is a link to ask over.
-    pub(super) wanted: Vec<(FaceId, Target, Option<PeerKey>)>,
-    /// Those that were asked for and not answered.
-    pub(super) asked: Vec<(Tag, FaceId)>,
-    /// It has had us once.
-    pub(super) was_registered: bool,
-    again: Option<Duration>,
-    pub(super) pause: Duration,
-}
-
-pub(super) enum Stage {
-    /// No link, and none needed for now.
-    Resting,
-    Dialling {
-        links: Vec<LinkId>,
-        began: Duration,
-        next: Duration,
-        /// How many of the ways were taken, over UDP and then TCP.
-        taken: usize,
-    },
-    Talking {
-        link: LinkId,
-        stream: StreamId,
-        unsent: Vec<u8>,
-        registered: bool,
-    },
-}
-
-impl Relay {
-    fn new(uses: RelayUse, secret: [u8; 32]) -> Self {
-        let client = RelayClient::new(secret, uses.listens, uses.names.clone());
-        let client = if uses.wants_code { client.with_code() } else { client };
-        Self {
-            uses,
-            client,
-            stage: Stage::Resting,
-            at: None,
-            wanted: Vec::new(),
-            asked: Vec::new(),
-            was_registered: false,
-            again: None,
-            pause: PAUSE,
-        }
-    }
-
-    pub(super) fn at(&self) -> Option<SocketAddr> {
-        self.at
-    }
-
-    /// Its second port; a carrier has none.
-    pub(super) fn second(&self) -> Option<SocketAddr> {
-        let at = self.at.filter(|at| self.uses.udp.contains(at))?;
-        Some(SocketAddr::new(at.ip(), self.client.second_port()?))
-    }
-
-    /// For people.
-    pub(super) fn named_at(&self) -> SocketAddr {
-        named_at(&self.uses)
-    }
-
-    pub(super) fn poll_timeout(&self) -> Option<Duration> {
-        let dial = match &self.stage {
-            Stage::Dialling { next, taken, .. } if *taken < self.ways() => Some(*next),
-            _ => None,
-        };
-        [self.client.poll_timeout(), dial, self.again].into_iter().flatten().min()
-    }
-
-    pub(super) fn ways(&self) -> usize {
-        self.uses.udp.len() + self.uses.tcp.len()
-    }
-
-    pub(super) fn has(&self, link: LinkId) -> bool {
-        match &self.stage {
-            Stage::Resting => false,
-            Stage::Dialling { links, .. } => links.contains(&link),
-            Stage::Talking { link: it, .. } => *it == link,
-        }
-    }
-
-    /// Whether a registration is to be kept.
-    pub(super) fn is_kept(&self) -> bool {
-        self.uses.listens || self.was_registered
-    }
-}
-
-fn named_at(uses: &RelayUse) -> SocketAddr {
-    let tcp = || uses.tcp.iter().find_map(Peer::link_address);
-    let udp = uses.udp.first().copied().or_else(tcp);
-    udp.unwrap_or_else(|| wildcard(SocketAddr::from(([0; 4], 0))))
-}
 
 impl Engine {
     /// Uses a relay. One that is used already gets no second registration.

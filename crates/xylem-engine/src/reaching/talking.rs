@@ -6,8 +6,7 @@ use std::time::Duration;
 use xylem_link::{LinkEvent, LinkId, StreamId, StreamRead, purpose};
 use xylem_reach::relay::{Port, RelayEvent};
 
-use super::RelayNews;
-use super::relays::{PAUSE, Stage};
+use super::state::{PAUSE, RelayNews, Stage};
 use crate::faces::Transport;
 use crate::{Engine, EngineEvent};
 

@@ -11,3 +11,11 @@ fn a_made_up_address_is_one_peer_at_one_relay() {
     let of_carrier = "[fd01:203:405::1]:1".parse().expect("an address");
     assert!(!reaching.made_up(of_carrier));
 }
+
+#[test]
+fn an_address_stands_for_a_socket_and_where_it_sends() {
+    let (prefix, to) = ([0xfd, 1, 2, 3, 4, 7], "192.0.2.9:40000".parse().expect("an address"));
+    let address = address_of(prefix, 513, to);
+    assert_eq!(socket_of(prefix, address), Some((513, to)));
+    assert_eq!(socket_of([0xfd, 1, 2, 3, 4, 8], address), None);
+}

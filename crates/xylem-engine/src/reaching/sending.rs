@@ -1,0 +1,72 @@
+//! Datagrams on their way to relays, to peers at them, and from sockets of one try.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use xylem_link::Transmit;
+use xylem_reach::relay::{HEADER, Port};
+use xylem_sockets::Ecn;
+
+use super::state::Reaching;
+use crate::Network;
+
+impl Network {
+    /// Sends to a made-up address what the endpoint has written.
+    pub(crate) fn send_made_up(&mut self, now: Duration, transmit: &Transmit) {
+        if let Some((socket, to)) = self.reaching.socket_at(transmit.to) {
+            let ecn = if transmit.ecn { Ecn::Capable } else { Ecn::NotCapable };
+            let contents = &self.datagram[..transmit.len];
+            return socket.send(to, contents, transmit.segment_size, ecn);
+        }
+        let Some((relay, tag)) = self.reaching.peer_at(transmit.to) else {
+            return self.carry(now, transmit);
+        };
+        let Reaching { relays, headed, .. } = &mut self.reaching;
+        let Some(at) = relays[relay].at() else { return };
+        let header = relays[relay].client.header(tag);
+        let size = transmit.segment_size.unwrap_or(transmit.len).max(1);
+        headed.clear();
+        for datagram in self.datagram[..transmit.len].chunks(size) {
+            headed.extend_from_slice(&header);
+            headed.extend_from_slice(datagram);
+        }
+        let segments = transmit.segment_size.map(|size| size + HEADER);
+        let headed = std::mem::take(headed);
+        self.send_to_relay(now, at, &headed, segments);
+        self.reaching.headed = headed;
+    }
+
+    /// Over a socket, or where that is the way to the relay, over a carrier. A mark of the network on its way to the relay
+    /// does not come to the peer: routers are to drop instead.
+    fn send_to_relay(
+        &mut self,
+        now: Duration,
+        at: SocketAddr,
+        contents: &[u8],
+        size: Option<usize>,
+    ) {
+        if self.carriers.made_up(at) {
+            if let Some(id) = self.carriers.of_address(at) {
+                self.carriers.queue(now, id, contents, size.unwrap_or(contents.len()));
+            }
+        } else if let Some(socket) = self.link_socket_for(at) {
+            self.link_sockets[socket].send(at, contents, size, Ecn::NotCapable);
+        }
+    }
+
+    /// Sends what registrations need to stay.
+    pub(crate) fn flush_relays(&mut self, now: Duration) {
+        for i in 0..self.reaching.relays.len() {
+            while let Some((port, datagram)) = self.reaching.relays[i].client.poll_transmit(now) {
+                let relay = &self.reaching.relays[i];
+                let to = match port {
+                    Port::First => relay.at(),
+                    Port::Second => relay.second(),
+                };
+                if let Some(to) = to {
+                    self.send_to_relay(now, to, &datagram, None);
+                }
+            }
+        }
+    }
+}
