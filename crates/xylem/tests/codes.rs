@@ -3,6 +3,7 @@
 
 mod common;
 #[path = "common/relay.rs"]
+#[allow(dead_code, reason = "others treat what passes")]
 mod relay;
 
 use std::collections::HashMap;
