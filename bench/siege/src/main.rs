@@ -2,11 +2,15 @@
 //!
 //!     xylem-siege links TICKET LINKS RATE SECONDS [lifetime in ms]
 //!     xylem-siege half TICKET RATE SECONDS
+//!     xylem-siege register xylem://KEY@HOST:PORT CLIENTS SECONDS
 //!
 //! `links` opens so many encrypted links, each from a port of its own, and sends over them in turn RATE
 //! Interests a second in all (0: as fast as it can) for names under the ticket's that nobody has.
-//! `half` sends first messages of handshakes and nothing after. Each writes a line of JSON when it
+//! `half` sends first messages of handshakes and nothing after. `register` has so many clients registered with
+//! a relay, who mean no ill. Each writes a line of JSON when it
 //! begins and one when it is over.
+
+mod relay;
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -261,7 +265,10 @@ fn run() -> Result<(), Failure> {
             links(&target(ticket)?, count.parse()?, rate.parse()?, seconds(lasts)?, lifetime)
         }
         ["half", ticket, rate, lasts] => half(&target(ticket)?, rate.parse()?, seconds(lasts)?),
-        _ => Err("usage: xylem-siege links TICKET LINKS RATE SECONDS [LIFETIME] | half TICKET RATE SECONDS".into()),
+        ["register", uri, count, lasts] => relay::register(uri, count.parse()?, seconds(lasts)?),
+        _ => Err("usage: xylem-siege links TICKET LINKS RATE SECONDS [LIFETIME] | half TICKET RATE SECONDS | \
+                   register URI CLIENTS SECONDS"
+            .into()),
     }
 }
 

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""A relay's cost: 10,000 clients that are registered and idle, and 1 GiB through it beside the direct way.
+
+Usage: bench/relay.py [--clients N] [--seconds N] [--xylem PROGRAM] [--siege PROGRAM] [--only idle|rate] [--json]
+
+The relay is `xylem node --relay`, the release program, with what one host may have raised so that all clients
+can be of this machine; they prove their addresses, keep their registrations every 20 s and do nothing else
+(`xylem-siege register`). Memory is the relay's resident set beside what it was before, CPU its time over the
+seconds after all are registered.
+
+Rate: the same file of 1 GiB, in memory, fetched in turn from `xylem share` straight and through a relay that
+is the only way to it.
+
+Wanted: under 20 MB and 3 % of a core; at least 0.8 of the direct rate. Exit 1 where it is not so.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SETTINGS = """[node]
+listen = ["xylem://127.0.0.1:0"]
+[node.multicast]
+enabled = false
+[node.relay]
+registrations_of_host = 100000
+registrations_of_site = 100000
+registrations_per_second = 0
+connects_per_second = 0
+report_seconds = 1
+"""
+
+
+def resident(pid):
+    """Bytes of memory in use."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError("no VmRSS")
+
+
+def cpu(pid):
+    """Seconds of processor time so far."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Relay:
+    """A relay of its own, and what to name it by."""
+
+    def __init__(self, xylem, place):
+        settings = place / "relay.toml"
+        settings.write_text(SETTINGS)
+        command = [xylem, "--store", place / "relay", "--json", "--config", settings, "node"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for line in self.process.stdout:
+            event = json.loads(line)
+            if event["event"] == "relaying":
+                self.uri = event["uris"][0]
+                return
+        raise RuntimeError("the relay does not start")
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def idle(args, place):
+    """What idle registrations cost."""
+    relay = Relay(args.xylem, place)
+    try:
+        # One comes and goes, so that what the first of anything needs is there.
+        subprocess.run([args.siege, "register", relay.uri, "50", "1"], check=True, stdout=subprocess.DEVNULL)
+        pid = relay.process.pid
+        before = resident(pid)
+        command = [args.siege, "register", relay.uri, str(args.clients), str(args.seconds + 45)]
+        clients = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        up = json.loads(clients.stdout.readline())
+        # Links end, addresses are proven anew, the first keep-alives spread.
+        time.sleep(30)
+        begun, spent = time.monotonic(), cpu(pid)
+        time.sleep(args.seconds)
+        share = (cpu(pid) - spent) / (time.monotonic() - begun)
+        more = resident(pid) - before
+        told = json.loads(clients.stdout.readline())
+        clients.wait()
+    finally:
+        relay.end()
+    row = {
+        "clients": up["up"],
+        "more_bytes": more,
+        "bytes_a_client": round(more / up["up"]),
+        "cpu_of_a_core": round(share, 4),
+        "registered_in_s": round(up["seconds"], 1),
+        "lost": told["lost"],
+    }
+    row["good"] = more < 20_000_000 and share < 0.03 and told["lost"] == 0
+    return row
+
+
+def fetch(args, place, share_more):
+    """Bytes a second of a fetch of 1 GiB, and the processor time of the relay a GiB."""
+    source = place / "source"
+    command = [args.xylem, "--store", place / "share", "--json", "share", *share_more, source]
+    share = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        for line in share.stdout:
+            event = json.loads(line)
+            if event["event"] == "shared":
+                break
+        out = place / "out"
+        out.unlink(missing_ok=True)
+        command = [args.xylem, "--store", place / "get", "--json", "get", "--no-serve", event["ticket"], "-o", out]
+        said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        done = json.loads(said.splitlines()[-1])
+        out.unlink()
+        return source.stat().st_size / done["seconds"]
+    finally:
+        share.kill()
+        share.wait()
+
+
+def rate(args, place):
+    """1 GiB straight and through a relay, in turn, the medians."""
+    with (place / "source").open("wb") as out:
+        for _ in range(1024):
+            out.write(os.urandom(1 << 20))
+    relay = Relay(args.xylem, place)
+    try:
+        direct, relayed = [], []
+        for _ in range(3):
+            direct.append(fetch(args, place, ["--listen", "127.0.0.1:0"]))
+            # Nobody hears the only address that it tells, so the relay is the only way.
+            more = ["--listen", "127.0.0.1:0", "--announce", "192.0.2.1:9", "--relay", relay.uri]
+            relayed.append(fetch(args, place, more))
+    finally:
+        relay.end()
+    middle = lambda all: sorted(all)[len(all) // 2]
+    row = {"direct_mb_s": round(middle(direct) / 1e6), "relayed_mb_s": round(middle(relayed) / 1e6)}
+    row["part"] = round(middle(relayed) / middle(direct), 2)
+    row["good"] = row["part"] >= 0.8
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=10_000)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--xylem", default=ROOT / "target/release/xylem")
+    parser.add_argument("--siege", default=ROOT / "target/release/xylem-siege")
+    parser.add_argument("--only", choices=["idle", "rate"])
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    if not pathlib.Path(args.xylem).exists() or not pathlib.Path(args.siege).exists():
+        subprocess.run(["cargo", "build", "--release", "-p", "xylem", "-p", "xylem-siege"], cwd=ROOT, check=True)
+    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    good = True
+    for name, measure in [("idle", idle), ("rate", rate)]:
+        if args.only not in (None, name):
+            continue
+        with tempfile.TemporaryDirectory(dir=memory, prefix="xylem-relay-") as place:
+            row = measure(args, pathlib.Path(place))
+        good &= row["good"]
+        print(json.dumps({name: row}) if args.json else f"{name}: " + ", ".join(f"{k} {v}" for k, v in row.items()))
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,380 @@
+//! `xylem node --relay`, the real program: who is relayed for, and who attacks it.
+
+mod common;
+#[path = "common/relaying.rs"]
+mod relaying;
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use common::{Node, xylem};
+use relaying::{Client, relay_at, until};
+use serde_json::Value;
+use xylem_object::PublisherKey;
+use xylem_reach::relay::{Name, Port, Refusal, RelayEvent, Tag, Target};
+
+struct Relay {
+    _dir: tempfile::TempDir,
+    node: Node,
+    uri: String,
+}
+
+/// A relay on all of loopback, with more settings.
+fn relay(settings: &str) -> Relay {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = format!(
+        "[node]\nlisten = [\"xylem://0.0.0.0:0\"]\n[node.relay]\nreport_seconds = 1\nannounce = \
+         [\"relay.example.org:7000\"]\n{settings}\n"
+    );
+    let node = Node::with(dir.path(), &settings);
+    let uri = node.at("xylem").replace("0.0.0.0", "127.0.0.1");
+    Relay { _dir: dir, node, uri }
+}
+
+impl Relay {
+    /// What it tells of itself, once that is so.
+    fn until(&self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
+        common::until(what, || {
+            last = self.node.told("relayed").last().cloned().unwrap_or_default();
+            is(&last)
+        });
+        last
+    }
+
+    fn at(&self) -> SocketAddr {
+        relay_at(&self.uri).1
+    }
+
+    fn client(&self, from: &str, seed: u64, listens: bool) -> Client {
+        Client::new(&self.uri, ip(from), seed, listens, vec![])
+    }
+
+    /// Two that can talk, and the tags by which they do.
+    fn pair(&self, seed: u64) -> (Client, Client, Tag, Tag) {
+        let mut b = self.client("127.0.0.1", seed, true);
+        until("registration", &mut [&mut b], |all| all[0].is_registered());
+        let mut a = self.client("127.0.0.1", seed + 1, false);
+        let tag = a.connect(Target::Key(b.key));
+        until("connection", &mut [&mut a, &mut b], |all| {
+            all[0].events.contains(&RelayEvent::Connected(tag))
+        });
+        a.send(tag, b"hello");
+        until("datagram", &mut [&mut a, &mut b], |all| !all[1].received.is_empty());
+        let back = b.received[0].0;
+        b.send(back, b"hello");
+        until("datagram", &mut [&mut a, &mut b], |all| !all[0].received.is_empty());
+        (a, b, tag, back)
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn works(a: &mut Client, b: &mut Client, tag: Tag) {
+    let before = b.received.len();
+    a.send(tag, b"still");
+    until("datagram", &mut [a, b], |all| all[1].received.len() > before);
+}
+
+#[test]
+fn a_relay_says_what_to_name_and_what_it_did() {
+    let relay = relay("");
+    common::until("relaying", || !relay.node.told("relaying").is_empty());
+    let told = relay.node.told("relaying").remove(0);
+    let uris: Vec<&str> =
+        told["uris"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let key = relay.uri.split('@').next().unwrap();
+    assert_eq!(uris[0], format!("{key}@relay.example.org:7000"));
+    assert!(uris.iter().all(|uri| uri.starts_with(key)), "{uris:?}");
+    let _pair = relay.pair(1);
+    relay.until("two registrations", |told| {
+        told["registrations"] == 2 && told["circuits"] == 1 && told["datagrams"] == 2
+    });
+}
+
+#[test]
+fn the_flag_alone_makes_a_relay() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = xylem(&dir.path().join("store"));
+    command.args(["node", "--relay", "--listen", "xylem://127.0.0.1:0"]);
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let stderr = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut lines = std::io::BufRead::lines(stderr).map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("Others name it with --relay")));
+    let uri = lines.next().unwrap().trim().to_owned();
+    let mut client = Client::new(&uri, ip("127.0.0.1"), 1, true, vec![]);
+    until("registration", &mut [&mut client], |all| all[0].is_registered());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Registration, question and first datagram leave together, behind the handshake's last message.
+#[test]
+fn the_first_datagram_needs_no_round_trip_of_its_own() {
+    let relay = relay("");
+    let mut b = relay.client("127.0.0.1", 1, true);
+    until("registration", &mut [&mut b], |all| all[0].is_registered());
+    let mut a = relay.client("127.0.0.1", 2, false);
+    let tag = a.connect(Target::Key(b.key));
+    a.early = Some((tag, b"first".to_vec()));
+    until("datagram", &mut [&mut a, &mut b], |all| !all[1].received.is_empty());
+    assert_eq!(b.received[0].1, b"first");
+}
+
+#[test]
+fn a_registration_outlives_its_link_and_both_ports_tell_addresses() {
+    let relay = relay("");
+    let (mut a, mut b, tag, _) = relay.pair(1);
+    let seen = |by, client: &Client| RelayEvent::Observed {
+        address: client.socket.local_addr().unwrap(),
+        by,
+    };
+    until("both ports", &mut [&mut b], |all| {
+        let seen = [Port::First, Port::Second].map(|by| seen(by, all[0]));
+        seen.iter().all(|seen| all[0].events.contains(seen))
+    });
+    a.hang_up();
+    b.hang_up();
+    works(&mut a, &mut b, tag);
+}
+
+/// Datagrams of any size that a network carries, in bursts: each as it was, whatever the kernel joins.
+#[test]
+fn bursts_pass_as_they_are() {
+    let relay = relay("");
+    let (mut a, mut b, tag, _) = relay.pair(1);
+    b.received.clear();
+    let mut sent = Vec::new();
+    for burst in 0..40_usize {
+        for i in 0..8_usize {
+            let datagram = common::noise([1, 100, 1_200, 1_400, 9_000][(burst + i) % 5], i as u64);
+            a.send(tag, &datagram);
+            sent.push(datagram);
+        }
+        let upto = sent.len();
+        until("burst", &mut [&mut a, &mut b], |all| all[1].received.len() >= upto);
+    }
+    assert!(b.received.iter().map(|(_, datagram)| datagram).eq(&sent));
+}
+
+#[test]
+fn a_flood_of_registrations_takes_the_place_of_no_other_host() {
+    let relay = relay(
+        "registrations = 40\nregistrations_of_host = 20\nregistrations_of_site = 30\n\
+         registrations_per_second = 0\nregistrations_of_key = 4",
+    );
+    let (mut a, mut b, tag, _) = relay.pair(1);
+    // One host takes what a host may have, and is refused more.
+    let mut crowd: Vec<Client> = Vec::new();
+    for seed in 0..30 {
+        let mut one = relay.client("127.9.9.1", 100 + seed, true);
+        until("an answer", &mut [&mut one], |all| {
+            all[0].is_registered() || all[0].refused().is_some()
+        });
+        crowd.push(one);
+    }
+    let refused = crowd.iter().filter(|one| one.refused() == Some(Refusal::Quota)).count();
+    assert_eq!(refused, 10);
+    // A network of many hosts takes its own places.
+    for seed in 0..60_u8 {
+        let from = format!("127.8.8.{}", seed + 1);
+        let mut one = relay.client(&from, 200 + u64::from(seed), true);
+        until("registration", &mut [&mut one], |all| all[0].is_registered());
+    }
+    let told = relay.until("places", |told| told["crowded_out"].as_u64() > Some(0));
+    assert!(told["registrations"].as_u64() <= Some(40), "{told}");
+    works(&mut a, &mut b, tag);
+    // Nor does one key with many secrets.
+    let before = relay.until("counts", |told| told["registered"].as_u64() >= Some(82));
+    assert!(before["refused_quota"].as_u64() >= Some(10), "{before}");
+}
+
+#[test]
+fn a_host_registers_only_so_often() {
+    let relay = relay("registrations_per_second = 1");
+    let (mut a, mut b, tag, _) = relay.pair(1);
+    let mut refused = 0;
+    for seed in 0..40 {
+        let mut one = relay.client("127.9.9.1", 100 + seed, false);
+        until("an answer", &mut [&mut one], |all| {
+            all[0].is_registered() || all[0].refused().is_some()
+        });
+        refused += u32::from(one.refused() == Some(Refusal::Quota));
+    }
+    assert!(refused >= 1, "{refused}");
+    works(&mut a, &mut b, tag);
+}
+
+#[test]
+fn a_flood_of_questions_is_answered_with_no_and_then_not_at_all() {
+    let relay = relay("connects_per_second = 2");
+    let (mut a, mut b, tag, _) = relay.pair(1);
+    let mut flood = relay.client("127.9.9.1", 100, false);
+    until("registration", &mut [&mut flood], |all| all[0].is_registered());
+    for _ in 0..500 {
+        for number in 0..10 {
+            flood.connect(Target::Code(number));
+        }
+        flood.turn();
+    }
+    until("answers", &mut [&mut flood], |all| all[0].events.len() > 4_000);
+    let quota = |event: &&RelayEvent| matches!(event, RelayEvent::Refused(_, Refusal::Quota));
+    let refused = flood.events.iter().filter(quota).count();
+    assert!(refused > 3_900, "{refused}");
+    works(&mut a, &mut b, tag);
+    let again = a.connect(Target::Key(b.key));
+    until("connection", &mut [&mut a], |all| all[0].events.contains(&RelayEvent::Connected(again)));
+}
+
+/// Who asks and asks and never reads the answers loses its stream; nothing grows.
+#[test]
+fn who_never_reads_its_answers_is_let_go() {
+    let relay = relay("");
+    let (mut a, mut b, tag, _) = relay.pair(1);
+    let before = common::peak_memory(relay.node.pid());
+    let mut deaf = relay.client("127.9.9.1", 100, false);
+    deaf.reads = false;
+    until("a stream", &mut [&mut deaf], |all| all[0].stream.is_some());
+    let began = Instant::now();
+    while !deaf.ended {
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody minds");
+        for _ in 0..500 {
+            deaf.connect(Target::Code(1));
+        }
+        deaf.turn();
+    }
+    let grown = common::peak_memory(relay.node.pid()) - before;
+    assert!(grown < 16 << 20, "{grown} bytes more");
+    works(&mut a, &mut b, tag);
+}
+
+/// Garbage on the control stream ends it and, after some, is a reason to take nothing more from there; garbage in datagrams
+/// is nobody's.
+#[test]
+fn garbage_ends_a_stream_and_its_host_is_left_alone_for_a_while() {
+    let relay = relay("");
+    let (mut a, mut b, tag, _) = relay.pair(1);
+    let socket = UdpSocket::bind("127.9.9.1:0").unwrap();
+    for seed in 0..3_000 {
+        let _ = socket.send_to(&common::noise((seed as usize * 7) % 1_500, seed), relay.at());
+    }
+    for seed in 0..6 {
+        let mut one = Client::idle(&relay.uri, ip("127.9.9.1"), 100 + seed, false, vec![]);
+        one.ask(&common::noise(600, seed));
+        until("its end", &mut [&mut one], |all| all[0].ended);
+    }
+    let mut one = relay.client("127.9.9.1", 200, false);
+    until("an answer", &mut [&mut one], |all| all[0].refused().is_some());
+    assert_eq!(one.refused(), Some(Refusal::Banned));
+    let mut other = relay.client("127.9.8.1", 201, false);
+    until("registration", &mut [&mut other], |all| all[0].is_registered());
+    works(&mut a, &mut b, tag);
+}
+
+/// Keep-alives that somebody has recorded, sent again from elsewhere.
+#[test]
+fn replayed_keep_alives_move_nobody_and_are_not_answered() {
+    let relay = relay("");
+    let (mut a, mut b, tag, _) = relay.pair(1);
+    let now = b.now();
+    b.relay.refresh(now);
+    b.turn();
+    let thief = UdpSocket::bind("127.9.9.1:0").unwrap();
+    thief.set_nonblocking(true).unwrap();
+    for keep in b.keeps.clone() {
+        for _ in 0..100 {
+            thief.send_to(&keep, relay.at()).unwrap();
+        }
+    }
+    relay.until("the replay", |told| told["refused_keeps"].as_u64() >= Some(100));
+    works(&mut a, &mut b, tag);
+    assert!(thief.recv_from(&mut [0; 2_000]).is_err(), "it was told something");
+}
+
+/// A client that says, by its own keep-alives and data from a forged address, that it is at a victim's: the victim gets no
+/// more than came in its name.
+#[test]
+fn a_forged_address_gets_no_more_than_came_from_it() {
+    let relay = relay("");
+    let (mut a, mut b, tag, back) = relay.pair(1);
+    // In the place of the victim, whose datagrams are forged.
+    let victim = UdpSocket::bind("127.9.9.1:0").unwrap();
+    victim.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    let now = a.now();
+    a.relay.refresh(now);
+    while let Some((_, keep)) = a.relay.poll_transmit(now) {
+        sent += victim.send_to(&keep, relay.at()).unwrap();
+    }
+    for i in 0..50 {
+        let mut data = a.relay.header(tag).to_vec();
+        data.resize(200, i);
+        sent += victim.send_to(&data, relay.at()).unwrap();
+    }
+    // And its accomplice sends to it.
+    for _ in 0..200 {
+        b.send(back, &[1; 1_000]);
+    }
+    let before = a.received.len();
+    b.send(back, b"the last");
+    until("the last", &mut [&mut a, &mut b], |all| {
+        all[0].received[before..].iter().any(|(_, datagram)| datagram == b"the last")
+    });
+    let (mut got, mut buffer) = (0, [0; 65_536]);
+    while let Ok((len, _)) = victim.recv_from(&mut buffer) {
+        got += len;
+    }
+    assert!(got <= sent, "{got} bytes for {sent}");
+}
+
+#[test]
+fn nobody_takes_a_publishers_name_without_its_vouch() {
+    let relay = relay("");
+    let publisher = PublisherKey::from_bytes(&[9; 32]);
+    let name = |vouch| vec![Name { publisher: publisher.public(), vouch }];
+    let (honest, thief) = (Client::key_of(1), Client::key_of(2));
+    let stolen = publisher.vouch(&honest);
+    let at = ip("127.9.9.1");
+    let mut b = Client::new(&relay.uri, ip("127.0.0.1"), 1, true, name(stolen));
+    until("registration", &mut [&mut b], |all| all[0].is_registered());
+    assert_ne!(honest, thief);
+    let mut squatter = Client::new(&relay.uri, at, 2, true, name(stolen));
+    until("an answer", &mut [&mut squatter], |all| all[0].refused().is_some());
+    assert_eq!(squatter.refused(), Some(Refusal::NotVouched));
+    let mut a = relay.client("127.0.0.1", 3, false);
+    let tag = a.connect(Target::Publisher(publisher.public()));
+    until("connection", &mut [&mut a], |all| all[0].events.contains(&RelayEvent::Connected(tag)));
+    a.send(tag, b"to the publisher");
+    until("datagram", &mut [&mut a, &mut b], |all| !all[1].received.is_empty());
+}
+
+/// Bytes a second of one registration: what is more is dropped, others go on.
+#[test]
+fn bytes_of_one_registration_are_limited() {
+    let relay = relay("bytes_per_second_of_key = 20000");
+    let (mut greedy, mut sink, flood, _) = relay.pair(1);
+    let (mut a, mut b, tag, _) = relay.pair(11);
+    for _ in 0..50 {
+        for _ in 0..20 {
+            greedy.send(flood, &[0; 1_000]);
+        }
+        sink.turn();
+    }
+    works(&mut a, &mut b, tag);
+    let told = relay.until("drops", |told| told["dropped"].as_u64() >= Some(300));
+    assert!(told["bytes"].as_u64() < Some(700_000), "{told}");
+    until("some", &mut [&mut greedy, &mut sink], |all| all[1].received.len() > 20);
+}
+
+/// A node that is no relay refuses the stream, and says nothing to datagrams.
+#[test]
+fn a_node_without_the_flag_relays_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "");
+    let mut one = Client::new(node.at("xylem"), ip("127.0.0.1"), 1, true, vec![]);
+    until("refusal", &mut [&mut one], |all| all[0].ended);
+    assert!(!one.is_registered());
+}
