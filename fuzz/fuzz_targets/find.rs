@@ -1,6 +1,6 @@
 //! The first exchange over a link: what is read has one form, and no signature comes of nothing.
 #![no_main]
-use xylem_object::find::{Answer, FindId, prefix};
+use xylem_object::find::{Answer, FindId, PublicAnswer, prefix};
 use xylem_object::{PublisherKey, find};
 use xylem_packet::{Component, Data, NameRef};
 
@@ -13,6 +13,9 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
             let data = Data::decode(&packet).expect("what is written can be read");
             assert_eq!(Answer::decode(data.content()), Ok(answer));
         }
+    }
+    if let Ok(answer) = PublicAnswer::decode(input) {
+        assert_eq!(answer.encode(), input);
     }
     let check = |name: NameRef<'_>| {
         if let Some(asked) = FindId::parse(name) {

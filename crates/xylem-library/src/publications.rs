@@ -172,6 +172,24 @@ impl Publications {
         }
     }
 
+    /// Also answers who knows its root and not whose it is, over a link to `link_key`.
+    pub fn add_public_find(
+        &mut self,
+        id: PublicationId,
+        link_key: &[u8; 32],
+        publisher: PublisherId,
+        vouch: Option<[u8; VOUCH_LEN]>,
+    ) {
+        let content = self.all.get(&id);
+        let Some(content) = content.filter(|c| !matches!(c, Content::Growing(_))) else { return };
+        let publication = content.publication();
+        let asked = FindId::public(&publication.manifest().root, link_key);
+        let answer = find::Answer { vouch, manifest: publication.manifest_packet() };
+        if let Ok(packet) = asked.public_packet(&find::PublicAnswer { publisher, answer }) {
+            self.finds.insert(asked, (id, packet));
+        }
+    }
+
     /// Serves one no more; returns what it was.
     pub fn remove(&mut self, id: PublicationId) -> Option<Content> {
         let content = self.all.remove(&id)?;

@@ -47,7 +47,7 @@ pub(crate) fn offered(bound: &[SocketAddr]) -> (Vec<SocketAddr>, Choice) {
 
 /// Where packets to the whole network would leave from. The addresses are of documentation (RFC 5737,
 /// RFC 3849), which only a default route leads to, and a socket that is connected sends nothing.
-fn routed() -> Vec<IpAddr> {
+pub(crate) fn routed() -> Vec<IpAddr> {
     let source = |any: IpAddr, to: IpAddr| {
         let socket = UdpSocket::bind((any, 0)).ok()?;
         socket.connect((to, 9)).ok()?;

@@ -9,6 +9,7 @@ use xylem_link::CloseReason;
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
+use crate::discovery::Nearby;
 use crate::fetch::FetchError;
 use crate::look_up::resolved;
 use crate::reaching;
@@ -34,6 +35,8 @@ pub(crate) struct Dialler {
     dialled: HashMap<FaceId, usize>,
     /// Those that are still to be dialled.
     starts: Starts,
+    /// Asks the LAN, until somebody is up.
+    nearby: Option<Nearby>,
     /// Faces to peers that others told of, by key; the first address of one that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
     up: HashMap<FaceId, FaceAddress>,
@@ -102,6 +105,7 @@ impl Dialler {
             one_node,
             dialled: HashMap::new(),
             starts: Starts::default(),
+            nearby: None,
             found: HashMap::new(),
             up: HashMap::new(),
             was_up: false,
@@ -134,6 +138,7 @@ impl Dialler {
 
     /// Dials those whose turn has come.
     pub(crate) fn dial_next(&mut self, engine: &mut Engine) {
+        self.dial_nearby(engine);
         while let Some(i) = self.starts.next(engine.now()) {
             self.dial_one(engine, i);
         }
@@ -160,7 +165,32 @@ impl Dialler {
 
     /// When [`Dialler::dial_next`] has somebody to dial.
     pub(crate) fn poll_start(&self) -> Option<Duration> {
-        self.starts.poll_timeout()
+        let nearby = self.nearby.as_ref().map(Nearby::poll_timeout);
+        self.starts.poll_timeout().into_iter().chain(nearby).min()
+    }
+
+    /// Finds the ticket's sharer on the LAN, too, while nobody is up.
+    pub(crate) fn ask_the_lan(&mut self, ticket: &Ticket, now: Duration) {
+        if self.one_node {
+            self.nearby = Nearby::new(ticket, now);
+        }
+    }
+
+    /// Dials where the sharer says on the LAN that it is, as if the ticket named that.
+    fn dial_nearby(&mut self, engine: &mut Engine) {
+        if !self.up.is_empty() {
+            self.nearby = None;
+        }
+        let Some(nearby) = &mut self.nearby else { return };
+        for peer in nearby.handle_timeout(engine.now()) {
+            if self.peers.iter().all(|known| known.link_address() != peer.link_address()) {
+                self.must_vouch.push(peer.link_key().is_none());
+                self.warnings.push(None);
+                self.peers.push(peer);
+                self.dial_one(engine, self.peers.len() - 1);
+                self.redial_at = None;
+            }
+        }
     }
 
     /// Dials somebody that a peer told of: how many of its addresses are tried.

@@ -59,6 +59,24 @@ pub enum Event {
         /// Addresses of interfaces that are not named.
         left_out: Vec<LeftOut>,
     },
+    /// The router forwards a port of its own to this share.
+    Mapped {
+        /// Where, as the router says.
+        address: SocketAddr,
+        /// How it was asked: PCP, NAT-PMP or UPnP.
+        by: String,
+    },
+    /// The DHT lists this share: everybody can find it.
+    Announced {
+        /// By this root.
+        #[serde(serialize_with = "json::text")]
+        root: Hash,
+        /// Whose it is.
+        #[serde(serialize_with = "json::text")]
+        publisher: PublisherId,
+        /// By this name of the publisher's too, if it has signed one.
+        name: Option<String>,
+    },
     /// A node or a share listens there.
     Listening {
         /// Where.

@@ -73,6 +73,8 @@ pub struct GetOptions {
     pub store: PathBuf,
     /// Everything is on the device, names included, before the fetch counts as done.
     pub fsync: bool,
+    /// Whether the LAN is asked while nobody answers at the ticket's addresses.
+    pub lan: bool,
     /// Whether others are served meanwhile; not done for ranges and standard output.
     pub serve: Option<ServeOptions>,
 }
@@ -141,7 +143,8 @@ fn signed(fetch: &Fetch, manifest: Manifest, ticket: &Ticket) -> Signed {
 pub(crate) fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
     let GetOptions { ticket, from, relays, give_up, limit_rate, links, .. } = options;
     let asks = options.ask_who_answers;
-    Fetch::through(ticket, from, relays, *give_up, *limit_rate, links, asks)
+    let fetch = Fetch::through(ticket, from, relays, *give_up, *limit_rate, links, asks)?;
+    Ok(if options.lan { fetch.asking_the_lan(ticket) } else { fetch })
 }
 
 /// Where the result would go, if something is there that it may not touch.

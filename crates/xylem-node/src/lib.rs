@@ -25,6 +25,7 @@ pub mod client;
 pub mod code;
 pub mod mail;
 
+mod discovery;
 mod fetch;
 mod follow;
 mod get;
@@ -37,6 +38,7 @@ mod share;
 mod verify;
 
 pub use clock::wall_clock;
+pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
 pub use event::{Event, Fetched};
 pub use fetch::{FetchError, Tried};
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};

@@ -37,6 +37,7 @@ pub const VOUCH_LEN: usize = 64;
 
 const FIND: &[u8] = b"xylem-find";
 const CONTEXT: &str = "xylem v1 find a publication by its root over a link with this key";
+const PUBLIC_CONTEXT: &str = "xylem v1 find who published a root over a link with this key";
 /// What a publisher signs when it vouches, before the key. No NDN packet and no card begins like it.
 const VOUCH: &[u8] = b"xylem v1 vouch for a link key";
 const VERSION: u8 = 1;
@@ -50,11 +51,21 @@ impl FindId {
     /// Of the publication with this root, asked of the peer that has proven `link_key`: passed on to
     /// another peer it means nothing.
     pub fn new(root: &Hash, link_key: &[u8; 32]) -> Self {
+        Self::derived(CONTEXT, root, link_key)
+    }
+
+    /// The same of who knows the root alone, and not whose it is: answered by who shares it with everybody, by a
+    /// [`PublicAnswer`].
+    pub fn public(root: &Hash, link_key: &[u8; 32]) -> Self {
+        Self::derived(PUBLIC_CONTEXT, root, link_key)
+    }
+
+    fn derived(context: &str, root: &Hash, link_key: &[u8; 32]) -> Self {
         let mut material = [0; 64];
         material[..32].copy_from_slice(root.as_bytes());
         material[32..].copy_from_slice(link_key);
         let mut id = [0; ID_LEN];
-        id.copy_from_slice(&xylem_hash::derive_key(CONTEXT, &material)[..ID_LEN]);
+        id.copy_from_slice(&xylem_hash::derive_key(context, &material)[..ID_LEN]);
         Self(id)
     }
 
@@ -77,8 +88,20 @@ impl FindId {
     /// # Errors
     /// [`EncodeError::TooLong`] for a manifest that is no manifest.
     pub fn packet(&self, answer: &Answer<'_>) -> Result<Vec<u8>, EncodeError> {
+        self.data(&answer.encode())
+    }
+
+    /// As [`FindId::packet`], to a question of [`FindId::public`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn public_packet(&self, answer: &PublicAnswer<'_>) -> Result<Vec<u8>, EncodeError> {
+        self.data(&answer.encode())
+    }
+
+    fn data(&self, content: &[u8]) -> Result<Vec<u8>, EncodeError> {
         let (name, digest) = (self.question(), Signer::digest_sha256());
-        sign_data(name.as_ref(), &answer.encode(), 0, None, &digest)
+        sign_data(name.as_ref(), content, 0, None, &digest)
     }
 }
 
@@ -133,6 +156,32 @@ impl<'a> Answer<'a> {
     }
 }
 
+/// An [`Answer`] to somebody who does not know whose publication it is. Whoever answers may have signed the manifest
+/// itself: what it says of the content is proven by the root, its name and times by nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicAnswer<'a> {
+    /// Who signed the manifest.
+    pub publisher: PublisherId,
+    /// What it is, and whether the publisher vouches for the link.
+    pub answer: Answer<'a>,
+}
+
+impl<'a> PublicAnswer<'a> {
+    /// The content of the answer.
+    pub fn encode(&self) -> Vec<u8> {
+        [&self.publisher.0[..], &self.answer.encode()].concat()
+    }
+
+    /// Reads what [`PublicAnswer::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`AnswerError`].
+    pub fn decode(content: &'a [u8]) -> Result<Self, AnswerError> {
+        let (publisher, answer) = content.split_first_chunk().ok_or(AnswerError)?;
+        Ok(Self { publisher: PublisherId(*publisher), answer: Answer::decode(answer)? })
+    }
+}
+
 impl PublisherKey {
     /// This publisher's word that whoever proves `link_key` serves in its name.
     pub fn vouch(&self, link_key: &[u8; 32]) -> [u8; VOUCH_LEN] {
@@ -155,6 +204,7 @@ mod tests {
         let id = FindId::new(&root, &[9; 32]);
         assert_ne!(id, FindId::new(&root, &[8; 32]));
         assert_ne!(id, FindId::new(&xylem_hash::hash(b""), &[9; 32]));
+        assert_ne!(id, FindId::public(&root, &[9; 32]));
         let name = id.question();
         assert_eq!(FindId::parse(name.as_ref()), Some(id));
         assert!(name.to_string().starts_with("/localhop/32=xylem-find/"), "{name}");
@@ -210,5 +260,20 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(!of(Some(flipped)).vouches(&key.public(), &[9; 32]), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_public_answer_names_the_publisher_and_has_one_form() {
+        let publisher = PublisherKey::from_bytes(&[7; 32]);
+        for vouch in [None, Some(publisher.vouch(&[9; 32]))] {
+            let answer = Answer { vouch, manifest: b"its packet" };
+            let answer = PublicAnswer { publisher: publisher.public(), answer };
+            let content = answer.encode();
+            assert_eq!(PublicAnswer::decode(&content), Ok(answer));
+            assert!(Answer::decode(&content).is_err());
+        }
+        assert!(PublicAnswer::decode(&[7; 31]).is_err());
+        assert!(PublicAnswer::decode(&[7; 32]).is_err());
+        assert!(PublicAnswer::decode(&[7; 40]).is_err());
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Whom {
     pub(crate) from: Vec<Peer>,
     /// Where the number may lead.
     pub(crate) relays: Vec<Relay>,
+    /// It may lead somewhere on the LAN.
+    pub(crate) lan: bool,
 }
 
 /// Brings what a code stands for from whoever shows it.
@@ -29,14 +31,14 @@ pub(crate) fn redeem(
     stop: &Stop,
     out: &mut Out,
 ) -> Result<Told, Failure> {
-    let Whom { from, relays } = at;
+    let Whom { from, relays, lan } = at;
     let wrong = |e: CodeError| Failure::new(Exit::Usage, e.to_string());
     let code: Code = text.parse().map_err(wrong)?;
     if let Some(other) = from.iter().find(|peer| !peer.is_link()) {
         let what = format!("{other}: codes go over the encrypted link only");
         return Err(Failure::new(Exit::Usage, what));
     }
-    let options = TakeOptions { code, from, relays, lan: true, give_up };
+    let options = TakeOptions { code, from, relays, lan, give_up };
     let taken = take(&options, stop, &mut |event| out.event(event));
     out.take_broken()?;
     Ok(taken?)

@@ -1,8 +1,9 @@
 //! `xylem get TICKET`: fetch, verified piece by piece.
 
 use crate::cli::Common;
-use crate::code;
+use crate::code::Whom;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::finding::FindArgs;
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Out, not_with_json};
 use crate::relays::RelayArgs;
@@ -37,6 +38,8 @@ use xylem_object::Ticket;
   xylem get xylem:...                          into this directory, under its own name
   xylem get 7-alpha-cobra-violin --from 192.0.2.7:7348   what `share --code` shows there
   xylem get @ticket.txt -o films/              a ticket from a file, into that directory
+  xylem get b3:HASH                            what `xylem sum` hashes so, of who shares it --public
+  xylem get @PUBLISHER/film.mkv                what this publisher (64 hex digits) calls so now
   xylem get xylem:... -o - | tar x             a .tar that was shared, as its verified bytes come
   xylem get xylem:... --from 192.0.2.7:7000    from that peer only
   xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
@@ -60,7 +63,8 @@ use xylem_object::Ticket;
 pub(crate) struct GetArgs {
     /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; or the code that
     /// `xylem share --code` shows (7-alpha-cobra-violin), as it was said; @FILE or - for one in a file
-    /// or on standard input; or an NDN name (/alice/film)
+    /// or on standard input; an NDN name (/alice/film); or what somebody shares with everybody
+    /// (`xylem share --public`): b3:HASH, the hash that `xylem sum` prints, or @PUBLISHER/NAME
     ///
     /// Whoever has a ticket can fetch, and other users of this machine may see a command's
     /// arguments: they do not see what @FILE or - stand for. A code is good for one fetch within ten
@@ -166,6 +170,9 @@ pub(crate) struct GetArgs {
     timeout: Duration,
 
     #[command(flatten)]
+    find: FindArgs,
+
+    #[command(flatten)]
     ask: AskArgs,
 
     #[command(flatten)]
@@ -231,6 +238,7 @@ pub(crate) fn accept(
         give_up: args.timeout,
         store: common.store()?,
         fsync: false,
+        lan: true,
         serve: None,
     };
     if matches!(options.save.output, Output::Stdout) {
@@ -259,10 +267,10 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // Whoever has no place for anything is told so first, whatever the ticket says.
     common.store()?;
     let from = peers(&args.from)?;
-    let (ticket, from) = {
-        let whom = code::Whom { from, relays: args.relay.relays(common)? };
-        code::or_ticket(&ticket, whom, args.timeout, &stop, out)?
-    };
+    let how = (args.timeout, &args.shape, &stop);
+    let relays = args.relay.relays(common)?;
+    let whom = Whom { from, relays, lan: args.find.lan(common)? };
+    let (ticket, from) = args.find.ticket(&ticket, whom, how, common, out)?;
     by_ticket(ticket, from, &args, output, &stop, common, out)
 }
 
@@ -294,6 +302,7 @@ fn by_ticket(
         give_up: args.timeout,
         store: common.store()?,
         fsync: args.fsync,
+        lan: args.find.lan(common)?,
         serve: serve(args)?,
     };
     if args.follow {
@@ -399,7 +408,7 @@ fn existing(args: &GetArgs) -> Existing {
 }
 
 /// Without a signal only the reader of standard output can have ended a run.
-fn ended(error: impl Into<Error>, stop: &Stop) -> Failure {
+pub(crate) fn ended(error: impl Into<Error>, stop: &Stop) -> Failure {
     let error = error.into();
     let by_reader = error.blame == Blame::Interrupted && !stop.raised();
     if by_reader { Failure::closed_pipe() } else { Failure::from(error) }

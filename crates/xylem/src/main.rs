@@ -13,6 +13,7 @@ mod code;
 mod ctl;
 mod exit;
 mod extras;
+mod finding;
 mod get;
 mod inbox;
 mod key;

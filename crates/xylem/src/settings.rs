@@ -37,6 +37,34 @@ pub(crate) fn relays(path: &Path) -> Result<Vec<Relay>, String> {
     named.iter().map(relay).collect()
 }
 
+/// What a settings file says of the LAN, the router and the DHT, for all commands.
+pub(crate) struct Finding {
+    /// Whether the LAN is asked and told.
+    pub(crate) lan: bool,
+    /// Whether the router is asked to forward ports.
+    pub(crate) map: bool,
+    /// Where the DHT is entered.
+    pub(crate) bootstrap: Option<Vec<String>>,
+}
+
+impl Default for Finding {
+    fn default() -> Self {
+        Self { lan: true, map: true, bootstrap: None }
+    }
+}
+
+/// Reads `lan`, `map` and the table `[dht]`.
+///
+/// # Errors
+/// As of [`read`].
+pub(crate) fn finding(path: &Path) -> Result<Finding, String> {
+    let wrong = |what: String| format!("settings {}: {what}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    let FindingSettings { lan, map, dht } = tables(&text).map_err(wrong)?;
+    let bootstrap = dht.and_then(|dht| dht.bootstrap);
+    Ok(Finding { lan: lan.unwrap_or(true), map: map.unwrap_or(true), bootstrap })
+}
+
 fn tables<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|e| {
         let line = e.span().map(|at| text[..at.start.min(text.len())].lines().count().max(1));
@@ -56,6 +84,19 @@ fn parse(text: &str, store: PathBuf) -> Result<NodeConfig, String> {
 struct RelaySetting {
     // The tables are a node's.
     relay: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct FindingSettings {
+    lan: Option<bool>,
+    map: Option<bool>,
+    dht: Option<DhtTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DhtTable {
+    bootstrap: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -367,6 +408,9 @@ mod tests {
         let text = sample_in_force().replace("localhop = false", "localhop = true");
         let RelaySetting { relay } = toml::from_str(&text).unwrap();
         assert!(relay.is_some_and(|uris| uris[0].parse::<Relay>().is_ok()));
+        let FindingSettings { lan, map, dht } = toml::from_str(&text).unwrap();
+        assert_eq!((lan, map), (Some(true), Some(true)));
+        assert!(dht.unwrap().bootstrap.is_some());
         let FileTable { node, mailbox } = toml::from_str(&text).unwrap();
         let (multicast, management, relay, route, strategy, ..) = all!(
             node.unwrap(),

@@ -2,6 +2,7 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::finding::AnnounceArgs;
 use crate::get::peers;
 use crate::output::Out;
 use crate::relays::RelayArgs;
@@ -51,6 +52,7 @@ use xylem_object::ticket::Address;
   xylem share film.mkv > ticket.txt         the ticket alone in a file
   xylem share site/ --exclude '*.tmp' --exclude /drafts
   xylem share src/ --ignore-file src/.gitignore
+  xylem share --public film.mkv             for everybody: get b3:HASH finds it
   xylem share --follow app.log              a file that another program appends to, as it grows
   producer | xylem share --follow -         what comes over standard input, as it comes
 
@@ -194,6 +196,9 @@ pub(crate) struct ShareArgs {
     via: Vec<PeerUri>,
 
     #[command(flatten)]
+    beside: AnnounceArgs,
+
+    #[command(flatten)]
     answer: AnswerArgs,
 
     #[command(flatten)]
@@ -246,6 +251,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         via: peers(&args.via)?,
         links: args.shape.links(),
         accept_open: args.answer.accept_open,
+        beside: args.beside.options(common)?,
         code: args.code,
         store: common.store()?,
     };
@@ -325,7 +331,7 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (args.answer.accept_open, "--accept-open"),
     ];
     let asked = asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag);
-    asked.or(args.shape.given())
+    asked.or(args.beside.given()).or(args.shape.given())
 }
 
 /// Has the background node serve them, if one runs.

@@ -11,7 +11,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -385,7 +385,12 @@ struct Running(Child, common::Events);
 impl Running {
     fn start(store: &Path, arguments: &[&str]) -> Self {
         let mut command = xylem(store);
-        command.arg("--json").args(arguments).stdin(Stdio::null());
+        command.arg("--json").args(arguments);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        command.stdin(Stdio::null());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let events = common::Events::default();
@@ -446,4 +451,67 @@ fn a_card_is_handed_over_by_a_code() {
     let output = run(&["send", "--note", text(&note), &code, "--at", &shared.link]);
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("`xylem get CODE`"), "{}", stderr(&output));
+}
+
+/// Two machines on one cable; `None` without the right to make them.
+struct Cable([String; 2]);
+
+impl Cable {
+    fn new() -> Option<Self> {
+        let names = ["a", "b"].map(|which| format!("xylem-codes-{which}-{}", std::process::id()));
+        let [a, b] = &names;
+        let script = format!(
+            "ip netns add {a} && ip netns add {b} && ip -n {a} link add eth type veth peer name eth netns {b} \
+             && ip -n {a} addr add 10.68.0.1/24 dev eth && ip -n {b} addr add 10.68.0.2/24 dev eth \
+             && ip -n {a} link set lo up && ip -n {b} link set lo up \
+             && ip -n {a} link set eth up && ip -n {b} link set eth up"
+        );
+        let cable = Self(names.clone());
+        let made = Command::new("sh").args(["-c", &script]).output();
+        made.is_ok_and(|made| made.status.success()).then_some(cable)
+    }
+
+    fn on(&self, machine: usize, store: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0[machine], common::XYLEM, "--store"]).arg(store);
+        command.env("XYLEM_NO_MAP", "1").stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            let _ = Command::new("ip").args(["netns", "del", name]).output();
+        }
+    }
+}
+
+/// Nobody names an address, and no relay: who is on the same LAN is found by the number, or told that nobody is.
+#[test]
+fn a_code_leads_on_the_lan() {
+    let Some(cable) = Cable::new() else {
+        eprintln!("SKIPPED: no right to make network namespaces");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(200_000, 8);
+    let source = file(dir.path(), "source", &content);
+    let mut command = cable.on(0, &dir.path().join("a"));
+    command.args(["--json", "share", "--code", "--listen", "0.0.0.0:7348"]).arg(&source);
+    let sharing = Running::of(command);
+    let shown = sharing.heard("code");
+    assert_eq!(shown["lan"], true);
+    let run = |code: &str, more: &[&str]| {
+        let mut command = cable.on(1, &dir.path().join("b"));
+        command.args(["get", code]).args(more).arg("-o").arg(dir.path().join("out"));
+        finish(command)
+    };
+    let code = shown["code"].as_str().unwrap();
+    let nowhere = run(code, &["--no-lan"]);
+    assert_exit(&nowhere, 2);
+    assert!(stderr(&nowhere).contains("--relay URI, or --from"), "{}", stderr(&nowhere));
+    assert_exit(&run("8888888-alpha-cobra-violin", &[]), 3);
+    assert_exit(&run(code, &[]), 0);
+    assert!(fs::read(dir.path().join("out")).unwrap() == content);
 }

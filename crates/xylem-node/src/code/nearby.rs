@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use xylem_discovery::Lan;
 use xylem_library::keys;
+use xylem_library::reachable::may_be_dialled;
 use xylem_reach::names::LanTag;
+
+use crate::discovery::on_link;
 
 /// How often answers are looked for, and how long nobody needs to have answered.
 const LOOK: Duration = Duration::from_millis(20);
@@ -62,7 +65,7 @@ impl Asked {
         while let Some(found) = self.lan.poll() {
             for address in found.addresses {
                 // A stranger's answer would have us send elsewhere.
-                let wanted = is_near(address.ip());
+                let wanted = on_link(address.ip()) && may_be_dialled(&address, false);
                 if wanted && self.found.len() < MAX_DIALLED && !self.found.contains(&address) {
                     self.found.push(address);
                     fresh.push(address);
@@ -76,8 +79,4 @@ impl Asked {
 fn start() -> Option<Lan> {
     let started = Lan::start(keys::random().ok()?, Arc::new(|| {}));
     started.inspect_err(|error| tracing::debug!(%error, "no LAN")).ok()
-}
-
-fn is_near(ip: std::net::IpAddr) -> bool {
-    crate::addresses::advertised(&[]).iter().any(|own| own.ip() == ip) || !ip.is_multicast()
 }

@@ -18,6 +18,16 @@ pub enum FetchError {
     /// The ticket names hosts, and none of them can be looked up.
     #[error("{0}")]
     NoSuchHost(String),
+    /// Nobody who shares it with everybody was found.
+    #[error(
+        "nobody was found in the DHT within {} s who shares this: `xylem share --public` does, where others can \
+         reach it",
+        .after.as_secs_f64()
+    )]
+    NotPublic {
+        /// How long it was looked for.
+        after: Duration,
+    },
     /// What was asked for has no name to ask with.
     #[error(
         "the ticket does not say the name, which NDN forwarders are asked by; ask for one made by \
@@ -69,7 +79,7 @@ impl Failure for FetchError {
     fn blame(&self) -> Blame {
         match self {
             Self::NoAddress | Self::NoName | Self::OtherTree => Blame::Usage,
-            Self::NoSuchHost(_) => Blame::Network,
+            Self::NoSuchHost(_) | Self::NotPublic { .. } => Blame::Network,
             Self::Unreachable { .. } | Self::Gone(_) | Self::Failed { .. } => Blame::Network,
             Self::Interrupted => Blame::Interrupted,
             Self::Host(e) => e.blame(),

@@ -136,6 +136,12 @@ impl Fetch {
         Ok(Self { engine, work })
     }
 
+    /// Finds the sharer on the LAN, too, while nobody is up; not where somebody named the peers.
+    pub(crate) fn asking_the_lan(mut self, ticket: &Ticket) -> Self {
+        self.work.dialler.ask_the_lan(ticket, self.engine.now());
+        self
+    }
+
     /// Runs until `look`, which is called before each sleep, is done.
     ///
     /// # Errors

@@ -298,11 +298,11 @@ pub fn listen(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), InboxError> {
-    listen_with(store, at, relays, (accept_open, Show::Nothing), stop, on_event).map(drop)
+    listen_with(store, at, relays, (accept_open, None), stop, on_event).map(drop)
 }
 
 /// Shows our card by a code, and takes mail meanwhile, until the code has ended, why is returned, or `stop` is
-/// raised; with `stay` until that alone. `at`: where we listen, as for [`listen`]; empty: the usual port or a free one.
+/// raised. `at`: where we listen, as for [`listen`]; empty: the usual port or a free one.
 ///
 /// # Errors
 /// See [`InboxError`].
@@ -310,25 +310,29 @@ pub fn show_card(
     store: &Path,
     at: &[SocketAddr],
     relays: &[Relay],
-    (accept_open, stay): (bool, bool),
+    how: ShowCard,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<Over>, InboxError> {
-    listen_with(store, at, relays, (accept_open, Show::Card { stay }), stop, on_event)
+    listen_with(store, at, relays, (how.accept_open, Some(how)), stop, on_event)
 }
 
-/// Whether our card is shown by a code meanwhile.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Show {
-    Nothing,
-    Card { stay: bool },
+/// How our card is shown by a code.
+#[derive(Clone, Copy, Debug)]
+pub struct ShowCard {
+    /// Those who dial without our key are answered, too.
+    pub accept_open: bool,
+    /// The end of the code is not the end.
+    pub stay: bool,
+    /// The code leads here on the LAN.
+    pub lan: bool,
 }
 
 fn listen_with(
     store: &Path,
     at: &[SocketAddr],
     relays: &[Relay],
-    (accept_open, show): (bool, Show),
+    (accept_open, show): (bool, Option<ShowCard>),
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<Over>, InboxError> {
@@ -345,19 +349,19 @@ fn listen_with(
         on_event(Event::Listening { uri: at });
     }
     let mail_server = MailServer::open(store, None)?;
-    reaching::register(&mut engine, relays, &[], show != Show::Nothing, on_event);
+    reaching::register(&mut engine, relays, &[], show.is_some(), on_event);
     reaching::tell_own_addresses(&mut engine, std::iter::empty());
     let code = match show {
-        Show::Nothing => None,
-        Show::Card { .. } => {
+        None => None,
+        Some(show) => {
             let addresses = advertised(&bound);
             let card = mail.card(&addresses, wall_clock())?.to_string();
             let at = addresses.into_iter().map(Into::into).collect();
-            let how = ShowOptions { relay: relays.first().cloned(), lan: true };
+            let how = ShowOptions { relay: relays.first().cloned(), lan: show.lan };
             Some(CodeServer::new(&mut engine, (Offered::Card, card), at, &how)?)
         }
     };
-    let leaves = show == Show::Card { stay: false };
+    let leaves = show.is_some_and(|show| !show.stay);
     while_delivering(Some(&mail), |events, _| {
         let mut listening =
             Listening { mail_server, code, leaves, leave_at: None, events, on_event };

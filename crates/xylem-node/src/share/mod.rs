@@ -21,6 +21,7 @@ use xylem_store::Store;
 use crate::addresses::of_tickets;
 use crate::clock::wall_clock;
 use crate::code::ShowOptions;
+use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::reaching::tell_own_addresses;
@@ -108,6 +109,8 @@ pub struct ShareOptions {
     pub accept_open: bool,
     /// Each path is a file that grows; when its checkpoints are made.
     pub follow: Option<FollowOptions>,
+    /// How others find it who have no address.
+    pub beside: AnnounceOptions,
     /// Also shows a code that stands for the ticket of the one path.
     pub code: bool,
     /// Where outboards and identities are kept.
@@ -153,7 +156,8 @@ pub(crate) fn share_with(
         let object = content.publication().prefix().parent().to_name();
         let (_, shared) = server.add(&mut engine, path, content)?;
         if let (true, Event::Shared { ticket, .. }) = (options.code, &shared) {
-            let how = ShowOptions { relay: options.relays.first().cloned(), lan: true };
+            let how =
+                ShowOptions { relay: options.relays.first().cloned(), lan: options.beside.lan };
             server.show_code(&mut engine, ticket, &how)?;
         }
         server.tell(shared);
@@ -210,6 +214,8 @@ struct At {
     named: bool,
     listen: Vec<SocketAddr>,
     announce: Vec<Address>,
+    /// What the router forwards to it.
+    mapped: Option<SocketAddr>,
     relay: Option<RelayAt>,
     plain: Vec<SocketAddr>,
     carriers: Vec<FaceAddress>,
@@ -243,8 +249,19 @@ fn bind(
     let (vouch, publisher) = (publisher.vouch(&link_key), publisher.public());
     let named = options.name.is_some() || !plain.is_empty() || !options.via.is_empty();
     let relay = options.relays.first().map(|relay| relay.at.clone());
-    let at =
-        At { publisher, link_key, vouch, named, listen, announce, relay, plain, carriers, store };
+    let at = At {
+        publisher,
+        link_key,
+        vouch,
+        named,
+        listen,
+        announce,
+        mapped: None,
+        relay,
+        plain,
+        carriers,
+        store,
+    };
     Ok((engine, at))
 }
 
@@ -261,6 +278,8 @@ impl At {
     /// Writes down what is served here, and says it.
     fn shared(&self, path: &Path, content: &Content, twin: bool) -> Event {
         let (prefix, manifest) = content.newest();
+        let mapped = self.mapped.map(Address::Ip);
+        let announce: Vec<_> = self.announce.iter().cloned().chain(mapped).collect();
         let mut ticket = Ticket {
             publisher: content.signed_by().unwrap_or(self.publisher),
             root: manifest.root,
@@ -268,7 +287,7 @@ impl At {
             link_key: Some(self.link_key),
             size: Some(manifest.size),
             kind: Some(manifest.kind),
-            addresses: of_tickets(&self.announce, &self.listen).0,
+            addresses: of_tickets(&announce, &self.listen).0,
             relay: self.relay.clone(),
         };
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");

@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_link::Level;
-use xylem_object::Answer;
 use xylem_object::Ticket;
 use xylem_object::fetched::parse_notice;
+use xylem_object::{Answer, PublisherKey};
 use xylem_packet::{Interest, Packet};
+use xylem_reach::names::dht_knock;
 use xylem_reach::relay::Name;
 
 use super::service::Command;
-use super::{At, ServiceSnapshot, ShareError, ShareOptions};
+use super::{At, ServiceSnapshot, ShareError, ShareOptions, publisher_of};
 use crate::clock::wall_clock;
 use crate::code::{CodeServer, Offered, ShowOptions};
+use crate::discovery::Beside;
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
 use crate::peers::linked_at;
@@ -54,6 +56,10 @@ pub(super) struct Server<'a> {
     code: Option<CodeServer>,
     /// Peers that have told where they serve what they fetched of each.
     announcers: HashMap<PublicationId, Announcers>,
+    /// Says elsewhere where this is.
+    beside: Beside,
+    /// Who signs what is said of names in the DHT.
+    signs: Option<PublisherKey>,
     /// The answer in hand; kept for its allocation.
     answer: Vec<u8>,
     /// Raised when what is shared has been fetched.
@@ -74,7 +80,10 @@ impl<'a> Server<'a> {
         events: &'a mpsc::Receiver<Event>,
         on_event: &'a mut dyn FnMut(Event),
     ) -> Result<Self, ShareError> {
+        let signs = options.beside.public.as_ref().map(|_| publisher_of(options)).transpose()?;
         Ok(Self {
+            beside: Beside::new(&options.beside, &options.store, &at.listen),
+            signs,
             publications: Publications::of_publisher(at.vouch),
             at,
             served: Served::default(),
@@ -116,10 +125,18 @@ impl<'a> Server<'a> {
         let shared = self.at.shared(path, &content, twin);
         // A ticket need not have our link's key: whoever has one knows whose publication it is.
         let signed_by = content.signed_by();
-        engine.answer_knock(&signed_by.unwrap_or(self.at.publisher).0);
+        let publisher = signed_by.unwrap_or(self.at.publisher);
+        engine.answer_knock(&publisher.0);
+        let is_public = self.beside.is_public().then(|| engine.answer_knock(&dht_knock(root)));
         let id = self.publications.add(content);
         let vouch = signed_by.is_none().then_some(self.at.vouch);
         self.publications.add_find(id, &self.at.link_key, vouch);
+        if is_public.is_some() {
+            self.publications.add_public_find(id, &self.at.link_key, publisher, vouch);
+        }
+        if let Some(content) = self.publications.get(id) {
+            self.beside.add(engine.now(), id, content, self.signs.as_ref(), publisher);
+        }
         Ok((id, shared))
     }
 
@@ -145,6 +162,7 @@ impl<'a> Server<'a> {
             engine.no_longer_serve(object);
         }
         self.announcers.remove(&id);
+        self.beside.remove(id);
     }
 
     /// What was served so far.
@@ -302,6 +320,8 @@ impl Program for Server<'_> {
         }
         self.code.iter_mut().for_each(|code| code.handle_timeout(engine, now, self.on_event));
         self.events.try_iter().for_each(&mut *self.on_event);
+        self.beside.handle_timeout(now, self.on_event);
+        self.at.mapped = self.beside.mapped();
         Ok(())
     }
 
@@ -327,6 +347,7 @@ impl Program for Server<'_> {
         let registrars = self.registrars.iter().filter_map(Registrar::poll_timeout);
         let growers = self.publications.growing().filter_map(|grower| grower.poll_timeout());
         let code = self.code.as_ref().and_then(CodeServer::poll_timeout);
-        registrars.chain(growers).chain(code).min()
+        let beside = self.beside.poll_timeout();
+        registrars.chain(growers).chain(code).chain(beside).min()
     }
 }

@@ -139,6 +139,8 @@ fn events() -> Vec<Event> {
                 why: Unsuited::Loopback,
             }],
         },
+        Event::Mapped { address, by: "PCP".into() },
+        Event::Announced { root, publisher: ticket.publisher, name: None },
         Event::Listening { uri: peer() },
         Event::Relaying { uris: vec!["u".into()], second_port: Some(7349) },
         Event::Relayed { counts: xylem_node::RelayMetrics::default().each().into() },
@@ -198,7 +200,7 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared reachable listening registered peer_connected other_key unanswered shaped peer_gone peer_misbehaved found progress \
+        "shared reachable mapped announced listening registered peer_connected other_key unanswered shaped peer_gone peer_misbehaved found progress \
          offering done fetched hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code code_wrong \
          code_ended code_taken"

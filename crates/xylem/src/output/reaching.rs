@@ -1,6 +1,9 @@
 //! What a person is told of peers that do not answer, and of addresses where a share can be reached.
 
+use std::net::SocketAddr;
+use xylem_hash::Hash;
 use xylem_node::Tried;
+use xylem_object::PublisherId;
 use xylem_object::ticket::Address;
 
 /// Addresses as people read them.
@@ -37,6 +40,16 @@ pub(super) fn unanswered(peers: &[Tried], seconds: f64) -> Option<String> {
     }
 }
 
+/// That the router forwards a port.
+pub(super) fn mapped(address: SocketAddr, by: &str) -> String {
+    format!("The router forwards {address} to this machine ({by})")
+}
+
+/// How everybody finds what the DHT lists.
+pub(super) fn announced(root: &Hash, publisher: &PublisherId, name: Option<&str>) -> String {
+    let named = name.map(|name| format!(", or: xylem get '@{publisher}/{name}'"));
+    format!("Public; everybody can run: xylem get b3:{root}{}", named.unwrap_or_default())
+}
 #[cfg(test)]
 mod tests {
     use super::*;

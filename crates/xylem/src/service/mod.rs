@@ -223,6 +223,7 @@ mod running {
             accept_open: args.answer.accept_open,
             code: false,
             follow: None,
+            beside: crate::finding::AnnounceArgs::default().options(common)?,
             store: store.clone(),
         };
         let stop = stop::on_signals()?;

@@ -1,0 +1,282 @@
+//! [`Beside`]: says on the LAN and in the DHT where a share is, and has the router forward its port.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use xylem_discovery::{
+    Dht, DhtEvent, Lan, MapEvent, Mapped, PortMap, PortMapOptions, Question, SignedItem,
+    default_gateway,
+};
+use xylem_hash::Hash;
+use xylem_library::keys;
+use xylem_library::publications::{Content, PublicationId};
+use xylem_object::{PublisherId, PublisherKey, naming};
+use xylem_reach::names::{LanTag, Newest, TAG_LIFE, dht_key, item_salt};
+
+use super::{AnnounceOptions, label, nodes};
+use crate::addresses::routed;
+use crate::clock::wall_clock;
+use crate::event::Event;
+
+/// Nodes of the DHT forget who does not say again that it is there.
+const AGAIN: Duration = Duration::from_secs(15 * 60);
+/// Pause after a question that found no room, or no node.
+const RETRY: Duration = Duration::from_secs(5);
+/// How often the day of the LAN's tags is looked at.
+const LOOK: Duration = Duration::from_secs(60);
+/// How long a mapping lasts that nobody renews.
+const MAPPED_FOR: Duration = Duration::from_secs(3600);
+/// Publications that the DHT is told of.
+const MAX_PUBLIC: usize = 256;
+
+/// See the module's documentation.
+pub(crate) struct Beside {
+    options: AnnounceOptions,
+    store: PathBuf,
+    /// The port that others may reach; `None`: this machine's own programs alone do.
+    port: Option<u16>,
+    lan: Option<Lan>,
+    day: u64,
+    looked: Duration,
+    shared: HashMap<PublicationId, Shared>,
+    map: Option<PortMap>,
+    mapped: Option<Mapped>,
+    dht: Option<Dht>,
+}
+
+/// One publication.
+struct Shared {
+    root: Hash,
+    publisher: PublisherId,
+    /// What the DHT is told of it.
+    public: Option<Public>,
+}
+
+struct Public {
+    name: Option<String>,
+    item: Option<SignedItem>,
+    /// When it is told next.
+    due: Duration,
+    /// Whether somebody has heard it.
+    heard: bool,
+}
+
+impl Beside {
+    /// Of a share that listens at `listen`.
+    pub(crate) fn new(options: &AnnounceOptions, store: &Path, listen: &[SocketAddr]) -> Self {
+        let reached = listen.iter().find(|at| !at.ip().is_loopback());
+        let port = reached.map(SocketAddr::port);
+        let on_loopback = listen.first().map(SocketAddr::port);
+        let dht = options
+            .public
+            .as_ref()
+            .map(|start| Dht::new(nodes::options(store, start), Arc::new(|| {})));
+        let mut made = Self {
+            options: options.clone(),
+            store: store.to_path_buf(),
+            port: port.or(on_loopback.filter(|_| dht.is_some())),
+            lan: None,
+            day: today(),
+            looked: Duration::ZERO,
+            shared: HashMap::new(),
+            map: None,
+            mapped: None,
+            dht,
+        };
+        let anywhere = listen.iter().find(|at| at.ip() == IpAddr::from(Ipv4Addr::UNSPECIFIED));
+        made.map = anywhere.filter(|_| options.map).and_then(|at| mapping(at.port()));
+        made.options.lan &= port.is_some();
+        made
+    }
+
+    /// The address that the router forwards, where it does.
+    pub(crate) fn mapped(&self) -> Option<SocketAddr> {
+        self.mapped.map(|mapped| mapped.external.into())
+    }
+
+    /// Whether what hashes to a root is shared with everybody.
+    pub(crate) fn is_public(&self) -> bool {
+        self.dht.is_some()
+    }
+
+    /// One more is served. `key` signs what the publisher says of the name.
+    pub(crate) fn add(
+        &mut self,
+        now: Duration,
+        id: PublicationId,
+        content: &Content,
+        key: Option<&PublisherKey>,
+        publisher: PublisherId,
+    ) {
+        let root = content.publication().manifest().root;
+        let growing = matches!(content, Content::Growing(_));
+        let told = self.shared.values().filter(|shared| shared.public.is_some()).count();
+        let wanted = self.dht.is_some() && !growing && told < MAX_PUBLIC;
+        let public = wanted.then(|| {
+            let prefix = content.publication().prefix();
+            let version = naming::version(prefix).filter(|v| i64::try_from(*v).is_ok());
+            let signs = key.filter(|_| content.signed_by().is_none()).zip(version);
+            let name = signs.map(|_| label(&publisher, prefix.parent()));
+            let item = signs.zip(name.as_ref()).map(|((key, version), name)| {
+                let (salt, newest) = (item_salt(name), Newest { root, version });
+                let signature = newest.sign(key, &salt);
+                SignedItem { publisher: publisher.0, salt, newest, signature }
+            });
+            Public { name, item, due: now, heard: false }
+        });
+        self.shared.insert(id, Shared { root, publisher, public });
+        self.say(id);
+    }
+
+    /// One is served no more.
+    pub(crate) fn remove(&mut self, id: PublicationId) {
+        let Some(gone) = self.shared.remove(&id) else { return };
+        let twin = |other: &Shared| (other.root, other.publisher) == (gone.root, gone.publisher);
+        if let Some(lan) = self.lan.as_mut().filter(|_| !self.shared.values().any(twin)) {
+            lan.withdraw(LanTag::new(&gone.root, &gone.publisher, self.day));
+        }
+    }
+
+    /// Says on the LAN that it is here.
+    fn say(&mut self, id: PublicationId) {
+        let (true, Some(port)) = (self.options.lan, self.port) else { return };
+        if self.lan.is_none() {
+            let seed = keys::random().ok();
+            self.lan = seed.and_then(|seed| Lan::start(seed, Arc::new(|| {})).ok());
+        }
+        if let (Some(lan), Some(shared)) = (&mut self.lan, self.shared.get(&id)) {
+            let tag = LanTag::new(&shared.root, &shared.publisher, self.day);
+            if let Err(error) = lan.announce(tag, port) {
+                tracing::debug!(%error, "not announced on the LAN");
+            }
+        }
+    }
+
+    /// When [`Beside::handle_timeout`] has something to do, but for what comes meanwhile: that is looked at whenever
+    /// the loop wakes.
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+        let public = self.shared.values().filter_map(|s| s.public.as_ref());
+        let look = self.lan.as_ref().map(|_| self.looked + LOOK);
+        public.map(|public| public.due).chain(look).min()
+    }
+
+    /// Does what is due, and takes in what came.
+    pub(crate) fn handle_timeout(&mut self, now: Duration, on_event: &mut dyn FnMut(Event)) {
+        if now >= self.looked + LOOK {
+            self.looked = now;
+            self.turn_day();
+        }
+        while let Some(event) = self.map.as_mut().and_then(PortMap::poll) {
+            match event {
+                MapEvent::Mapped(mapped) => {
+                    tracing::debug!(external = %mapped.external, by = %mapped.by, "port is mapped");
+                    self.mapped = Some(mapped);
+                    let (address, by) = (mapped.external.into(), mapped.by.to_string());
+                    on_event(Event::Mapped { address, by });
+                    // Who was told another port is told this one.
+                    let public = self.shared.values_mut().filter_map(|s| s.public.as_mut());
+                    public.for_each(|public| public.due = now);
+                }
+                MapEvent::Lost => self.mapped = None,
+                MapEvent::Failed(why) => tracing::debug!(%why, "no router maps the port"),
+            }
+        }
+        self.ask_dht(now);
+        while let Some(event) = self.dht.as_mut().and_then(Dht::poll) {
+            self.heard(now, event, on_event);
+        }
+    }
+
+    /// From midnight on, others ask for other tags.
+    fn turn_day(&mut self) {
+        let before = std::mem::replace(&mut self.day, today());
+        if before == self.day || self.lan.is_none() {
+            return;
+        }
+        let ids: Vec<_> = self.shared.keys().copied().collect();
+        for shared in self.shared.values() {
+            if let Some(lan) = &mut self.lan {
+                lan.withdraw(LanTag::new(&shared.root, &shared.publisher, before));
+            }
+        }
+        ids.into_iter().for_each(|id| self.say(id));
+    }
+
+    fn ask_dht(&mut self, now: Duration) {
+        let (Some(dht), Some(port)) = (&self.dht, self.port) else { return };
+        let port = self.mapped.map_or(port, |mapped| mapped.external.port());
+        for shared in self.shared.values_mut() {
+            let Some(public) = shared.public.as_mut().filter(|public| now >= public.due) else {
+                continue;
+            };
+            public.due = now + AGAIN;
+            let item = public.item.clone().map(Question::Publish);
+            let told = dht.ask(Question::Announce(dht_key(&shared.root), port));
+            let told = told.and_then(|()| item.map_or(Ok(()), |item| dht.ask(item)));
+            if told.is_err() {
+                public.due = now + RETRY;
+                return;
+            }
+        }
+    }
+
+    fn heard(&mut self, now: Duration, event: DhtEvent, on_event: &mut dyn FnMut(Event)) {
+        match event {
+            DhtEvent::Nodes(nodes) => nodes::keep(&self.store, &nodes),
+            DhtEvent::Done(Question::Announce(key, _), failed) => {
+                let mut first = false;
+                let same = |shared: &&mut Shared| dht_key(&shared.root) == key;
+                for shared in self.shared.values_mut().filter(same) {
+                    let Some(public) = &mut shared.public else { continue };
+                    match &failed {
+                        None if !public.heard => {
+                            public.heard = true;
+                            first = true;
+                            let (root, publisher) = (shared.root, shared.publisher);
+                            let name = public.name.clone();
+                            on_event(Event::Announced { root, publisher, name });
+                        }
+                        None => {}
+                        Some(why) => {
+                            tracing::debug!(%why, "not announced in the DHT");
+                            public.due = public.due.min(now + RETRY);
+                        }
+                    }
+                }
+                if let Some(dht) = self.dht.as_ref().filter(|_| first) {
+                    // For the next start; without it that is slower.
+                    let _ = dht.ask(Question::Nodes);
+                }
+            }
+            DhtEvent::Done(Question::Publish(item), Some(why)) => {
+                tracing::debug!(%why, "not published in the DHT");
+                let ours = |public: &&mut Public| public.item.as_ref() == Some(&item);
+                let all = self.shared.values_mut().filter_map(|s| s.public.as_mut());
+                all.filter(ours).for_each(|public| public.due = public.due.min(now + RETRY));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn today() -> u64 {
+    wall_clock().seconds() / TAG_LIFE
+}
+
+/// Has the router forward a port, where there is one between us and the network.
+fn mapping(port: u16) -> Option<PortMap> {
+    let own = routed().into_iter().find_map(|ip| match ip {
+        IpAddr::V4(ip) => Some(ip),
+        IpAddr::V6(_) => None,
+    })?;
+    let [a, b, ..] = own.octets();
+    let behind = own.is_private() || (a == 100 && (64..128).contains(&b));
+    let port = NonZeroU16::new(port)?;
+    let gateway = default_gateway();
+    let options = PortMapOptions { gateway, own, port, life: MAPPED_FOR };
+    behind.then(|| PortMap::start(options, Arc::new(|| {})).ok()).flatten()
+}

@@ -1,0 +1,93 @@
+//! [`Nearby`]: asks the LAN for a ticket's sharer while nobody has answered at its addresses.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use xylem_discovery::Lan;
+use xylem_library::keys;
+use xylem_library::reachable::Peer;
+use xylem_library::reachable::may_be_dialled;
+use xylem_object::Ticket;
+use xylem_object::ticket::Address;
+use xylem_reach::names::LanTag;
+
+use super::on_link;
+use crate::clock::wall_clock;
+
+/// A ticket whose addresses answer within this costs the LAN nothing.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How often answers are looked for.
+const LOOK: Duration = Duration::from_millis(20);
+/// Addresses that are dialled at most: what strangers answer ends there.
+const MAX_DIALLED: usize = 16;
+
+/// See the module's documentation.
+pub(crate) struct Nearby {
+    /// The ticket's, where it has one.
+    key: Option<[u8; 32]>,
+    tags: [LanTag; 3],
+    lan: Option<Lan>,
+    next: Duration,
+    dialled: Vec<SocketAddr>,
+}
+
+impl Nearby {
+    /// Of a fetch that begins now. `None` where the ticket names addresses of this machine alone.
+    pub(crate) fn new(ticket: &Ticket, now: Duration) -> Option<Self> {
+        let is_own = |address: &Address| match address {
+            Address::Ip(at) => at.ip().is_loopback(),
+            Address::Host(..) => false,
+        };
+        if ticket.addresses.iter().all(is_own) {
+            return None;
+        }
+        let seconds = wall_clock().seconds();
+        let tags = LanTag::around(&ticket.root, &ticket.publisher, seconds);
+        Some(Self {
+            key: ticket.link_key,
+            tags,
+            lan: None,
+            next: now + PATIENCE,
+            dialled: Vec::new(),
+        })
+    }
+
+    /// When [`Nearby::handle_timeout`] has something to do.
+    pub(crate) fn poll_timeout(&self) -> Duration {
+        self.next
+    }
+
+    /// Asks when it is time to; those who are to be dialled as if the ticket named them.
+    pub(crate) fn handle_timeout(&mut self, now: Duration) -> Vec<Peer> {
+        if now < self.next {
+            return Vec::new();
+        }
+        self.next = now + LOOK;
+        if self.lan.is_none() {
+            self.lan = self.ask();
+            if self.lan.is_none() {
+                self.next = now + Duration::from_secs(5);
+            }
+        }
+        let mut fresh = Vec::new();
+        while let Some(found) = self.lan.as_mut().and_then(Lan::poll) {
+            for address in found.addresses {
+                // A stranger's answer would have us send elsewhere.
+                let wanted = on_link(address.ip()) && may_be_dialled(&address, false);
+                if wanted && self.dialled.len() < MAX_DIALLED && !self.dialled.contains(&address) {
+                    self.dialled.push(address);
+                    fresh.push(Peer::Link { address, key: self.key });
+                }
+            }
+        }
+        fresh
+    }
+
+    fn ask(&self) -> Option<Lan> {
+        let mut lan = Lan::start(keys::random().ok()?, Arc::new(|| {})).ok()?;
+        tracing::debug!("asking the LAN");
+        self.tags.iter().for_each(|tag| drop(lan.ask(*tag)));
+        Some(lan)
+    }
+}

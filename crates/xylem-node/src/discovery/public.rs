@@ -1,0 +1,305 @@
+//! [`find_public`]: a ticket for what somebody shares with everybody, from its root or its publisher's name alone.
+//!
+//! The DHT says where to look; whoever is there is dialled by a knock that the root gives, and asked who published it.
+//! The answer is a signed manifest with that root; the rest is an ordinary fetch.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use xylem_discovery::{Dht, DhtEvent, Question};
+use xylem_engine::{Engine, EngineEvent, Program};
+use xylem_forward::{Config, FaceId, Forwarder, Seed};
+use xylem_hash::Hash;
+use xylem_library::reachable::Peer;
+use xylem_library::reachable::may_be_dialled;
+use xylem_library::{Stop, keys};
+use xylem_link::{Endpoint, StaticKey};
+use xylem_mgmt::Persistency;
+use xylem_object::find::{FindId, PublicAnswer};
+use xylem_object::ticket::Address;
+use xylem_object::{PublisherId, Ticket, verify_manifest};
+use xylem_packet::{Data, InterestBuilder};
+use xylem_reach::names::{dht_key, dht_knock, item_salt};
+
+use super::{DhtStart, nodes};
+use crate::fetch::FetchError;
+use crate::shaping::LinkOptions;
+
+/// Addresses that are dialled at once, and in all: the DHT lists whoever says to be there.
+const MAX_AT_ONCE: usize = 8;
+const MAX_DIALLED: usize = 64;
+/// A peer that has not answered a dial or a question by then makes room for another.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// How often the question is repeated, for a lost packet, and the DHT is asked once more.
+const REPEAT: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_secs(2);
+/// How long a newer value is waited for once one has come.
+const NEWER: Duration = Duration::from_millis(1500);
+/// How often answers of the DHT are looked for.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// What hashes to this.
+    Root(Hash),
+    /// What this publisher calls so now.
+    Name(PublisherId, String),
+}
+
+/// How to look for it.
+#[derive(Clone, Debug)]
+pub struct PublicOptions {
+    /// What.
+    pub wanted: Wanted,
+    /// Where the DHT is entered.
+    pub dht: DhtStart,
+    /// What encrypted links are to be like.
+    pub links: LinkOptions,
+    /// Give up after this long.
+    pub give_up: Duration,
+    /// Where nodes of the DHT are remembered.
+    pub store: PathBuf,
+}
+
+/// Looks for it in the mainline DHT, and asks whoever is there: a ticket to the first who has it.
+///
+/// # Errors
+/// [`FetchError::NotPublic`] when nobody was found in time, and those of the sockets.
+pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, FetchError> {
+    let link_key = StaticKey::from_bytes(keys::random()?);
+    let config = xylem_link::Config { accept_incoming: false, ..options.links.config() };
+    let endpoint = Endpoint::new(config, link_key, keys::random()?);
+    let seed = Seed::from_random(keys::random()?);
+    let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
+    let start = nodes::options(&options.store, &options.dht);
+    let mut search = Search {
+        options,
+        near: nodes::is_local(&start),
+        dht: Dht::new(start, Arc::new(|| {})),
+        root: None,
+        newest: None,
+        asks_at: Some(Duration::ZERO),
+        waiting: VecDeque::new(),
+        known: HashSet::new(),
+        dialled: HashMap::new(),
+        kept: false,
+        found: None,
+    };
+    if let Wanted::Root(root) = options.wanted {
+        search.turn_to(&mut engine, root);
+    }
+    engine.run(&mut search, stop)?;
+    engine.close();
+    search.found.ok_or(FetchError::Interrupted)
+}
+
+struct Search<'a> {
+    options: &'a PublicOptions,
+    /// Whether the DHT is one of this machine, and so may its peers be.
+    near: bool,
+    dht: Dht,
+    /// What is asked for, once it is known.
+    root: Option<Hash>,
+    /// What the publisher's name stands for so far, and when nothing newer is waited for any more.
+    newest: Option<(Hash, Duration)>,
+    /// When the DHT is asked next; `None` while it is.
+    asks_at: Option<Duration>,
+    waiting: VecDeque<SocketAddr>,
+    known: HashSet<SocketAddr>,
+    dialled: HashMap<FaceId, Dialled>,
+    kept: bool,
+    found: Option<Ticket>,
+}
+
+struct Dialled {
+    address: SocketAddr,
+    until: Duration,
+    /// Of a link that is up: its key, and when it is asked.
+    up: Option<([u8; 32], FindId, Duration)>,
+}
+
+impl Search<'_> {
+    fn turn_to(&mut self, engine: &mut Engine, root: Hash) {
+        tracing::debug!(%root, "looking for peers in the DHT");
+        self.root = Some(root);
+        self.asks_at = Some(engine.now());
+        engine.set_knock(dht_knock(&root));
+    }
+
+    fn question(&self) -> Question {
+        match (&self.root, &self.options.wanted) {
+            (Some(root), _) | (None, Wanted::Root(root)) => Question::Find(dht_key(root)),
+            (None, Wanted::Name(publisher, name)) => {
+                Question::Newest { publisher: publisher.0, salt: item_salt(name) }
+            }
+        }
+    }
+
+    fn heard(&mut self, now: Duration, event: DhtEvent) {
+        match event {
+            DhtEvent::Peers(_, peers) => {
+                for address in peers.into_iter().map(SocketAddr::from) {
+                    let room = self.known.len() < MAX_DIALLED;
+                    if room && may_be_dialled(&address, self.near) && self.known.insert(address) {
+                        self.waiting.push_back(address);
+                    }
+                }
+                if !std::mem::replace(&mut self.kept, true) {
+                    let _ = self.dht.ask(Question::Nodes);
+                }
+            }
+            // Each is newer than the last.
+            DhtEvent::Newest { newest, .. } if self.root.is_none() => {
+                let until = self.newest.map_or(now + NEWER, |(_, until)| until);
+                self.newest = Some((newest.root, until));
+            }
+            DhtEvent::Nodes(nodes) => nodes::keep(&self.options.store, &nodes),
+            DhtEvent::Done(over, failed) if over == self.question() => {
+                if let Some(why) = failed {
+                    tracing::debug!(%why, "the DHT does not answer");
+                }
+                // All that have one have told their value.
+                self.newest = self.newest.map(|(root, _)| (root, now));
+                self.asks_at = Some(now + AGAIN);
+            }
+            _ => {}
+        }
+    }
+
+    /// Dials as many as may be.
+    fn dial(&mut self, engine: &mut Engine) {
+        let until = engine.now() + PATIENCE;
+        while self.dialled.len() < MAX_AT_ONCE
+            && let Some(address) = self.waiting.pop_front()
+        {
+            let peer = Peer::Link { address, key: None };
+            if let Ok(face) = engine.dial(&peer, Persistency::OnDemand) {
+                self.dialled.insert(face, Dialled { address, until, up: None });
+            }
+        }
+    }
+
+    fn drop_face(&mut self, engine: &mut Engine, face: FaceId, why: &str) {
+        if self.dialled.remove(&face).is_some() {
+            engine.drop_face(face, why);
+        }
+    }
+
+    /// Asks those that are up, and leaves those that are silent.
+    fn ask(&mut self, engine: &mut Engine) {
+        let now = engine.now();
+        let silent = self.dialled.iter().filter(|(_, dialled)| now >= dialled.until);
+        for face in silent.map(|(face, _)| *face).collect::<Vec<_>>() {
+            self.drop_face(engine, face, "it does not answer");
+        }
+        for (face, dialled) in &mut self.dialled {
+            let Some((_, id, at)) = dialled.up.as_mut().filter(|(_, _, at)| now >= *at) else {
+                continue;
+            };
+            *at = now + REPEAT;
+            let (question, mut interest) = (id.question(), Vec::new());
+            let lifetime = REPEAT.as_millis() as u64;
+            let built =
+                InterestBuilder::new(question.as_ref()).lifetime_ms(lifetime).encode(&mut interest);
+            if built.is_ok() {
+                engine.ask(*face, &interest);
+            }
+        }
+    }
+
+    /// A ticket from an answer, if it is one, and true.
+    fn take(&mut self, from: FaceId, packet: &[u8]) -> Option<Ticket> {
+        let data = Data::decode(packet).ok()?;
+        let id = FindId::parse(data.name())?;
+        let dialled = self.dialled.get(&from)?;
+        let (key, asked, _) = dialled.up?;
+        let PublicAnswer { publisher, answer } = PublicAnswer::decode(data.content()).ok()?;
+        let root = self.root?;
+        let whose = match &self.options.wanted {
+            Wanted::Name(whose, _) => *whose == publisher,
+            Wanted::Root(_) => true,
+        };
+        if id != asked || !whose {
+            return None;
+        }
+        let manifest_packet = Data::decode(answer.manifest).ok()?;
+        let prefix = manifest_packet.name().parent();
+        let manifest = verify_manifest(&manifest_packet, prefix, &publisher).ok()?;
+        let is_it = manifest.root == root && manifest.tree == xylem_tree::TreeKind::Blake3;
+        is_it.then(|| Ticket {
+            publisher,
+            root,
+            name: Some(prefix.to_name()),
+            link_key: Some(key),
+            size: Some(manifest.size),
+            kind: Some(manifest.kind),
+            addresses: vec![Address::Ip(dialled.address)],
+            relay: None,
+        })
+    }
+}
+
+impl Program for Search<'_> {
+    type Error = FetchError;
+
+    fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), FetchError> {
+        match event {
+            EngineEvent::FaceUp { face, .. } => {
+                let key = engine.link_peer(face).map(|key| key.0);
+                let (now, root) = (engine.now(), self.root);
+                if let (Some(dialled), Some(key), Some(root)) =
+                    (self.dialled.get_mut(&face), key, root)
+                {
+                    dialled.up = Some((key, FindId::public(&root, &key), now));
+                    dialled.until = now + PATIENCE;
+                }
+            }
+            EngineEvent::FaceDown { face, .. } => drop(self.dialled.remove(&face)),
+            EngineEvent::Packet { from, nack: Some(_), .. } => {
+                self.drop_face(engine, from, "it does not have it");
+            }
+            EngineEvent::Packet { from, packet, .. } => match self.take(from, &packet) {
+                Some(ticket) => self.found = self.found.take().or(Some(ticket)),
+                None => self.drop_face(engine, from, "it misbehaved"),
+            },
+            EngineEvent::Stream { face, stream, what } => engine.refuse_stream(face, stream, what),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), FetchError> {
+        if now >= self.options.give_up && self.found.is_none() {
+            return Err(FetchError::NotPublic { after: self.options.give_up });
+        }
+        if self.asks_at.is_some_and(|at| now >= at) && self.dht.ask(self.question()).is_ok() {
+            self.asks_at = None;
+            // Who did not answer may do so by now.
+            self.known.clear();
+        }
+        while let Some(event) = self.dht.poll() {
+            self.heard(now, event);
+        }
+        if self.root.is_none()
+            && let Some((root, until)) = self.newest
+            && now >= until
+        {
+            self.turn_to(engine, root);
+        }
+        self.dial(engine);
+        self.ask(engine);
+        Ok(())
+    }
+
+    fn is_done(&mut self, _engine: &Engine, stopped: bool) -> bool {
+        stopped || self.found.is_some()
+    }
+
+    fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
+        Some(now + LOOK)
+    }
+}

@@ -1,0 +1,234 @@
+//! Found without an address: by the DHT, with a network of nodes of its own, and by the LAN, in network namespaces.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::{Share, assert_exit, file, finish, noise, stderr, sum, until, xylem};
+use mainline::Testnet;
+
+/// Nodes of the DHT, in this process.
+fn testnet(count: usize) -> Testnet {
+    Testnet::builder(count).build().expect("nodes of the DHT")
+}
+
+fn share(path: &Path, store: &Path, bootstrap: &[String], more: &[&str]) -> Share {
+    let mut command = xylem(store);
+    command.env("XYLEM_DHT_BOOTSTRAP", bootstrap.join(","));
+    let more: Vec<&str> = ["--public"].iter().chain(more).copied().collect();
+    let share = Share::run(command, path, &more);
+    until("it is announced", || !share.told("announced").is_empty());
+    share
+}
+
+fn get(store: &Path, into: &Path, bootstrap: &[String], arguments: &[&str]) -> Output {
+    let mut command = xylem(store);
+    command.env("XYLEM_DHT_BOOTSTRAP", bootstrap.join(",")).stdin(Stdio::null());
+    command.arg("get").args(arguments).arg("-o").arg(into);
+    finish(command)
+}
+
+fn publisher(share: &Share) -> String {
+    share.told("announced")[0]["publisher"].as_str().expect("a key").to_owned()
+}
+
+/// With nothing but a hash, or a publisher and a name; what came is what hashes so.
+#[test]
+fn what_is_public_is_found_by_its_hash_and_by_its_publisher_s_name() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let content = noise(300_000, 5);
+    let source = file(dir.path(), "my film.mkv", &content);
+    let share = share(&source, &dir.path().join("a"), &net.bootstrap[..3], &[]);
+    let by_hash = format!("b3:{}", sum(&source));
+    let by_name = format!("@{}/my film.mkv", publisher(&share));
+    for (i, asked) in [by_hash, by_name].iter().enumerate() {
+        let into = dir.path().join(format!("got{i}"));
+        let output = get(&dir.path().join("b"), &into, &net.bootstrap[..3], &[asked]);
+        assert_exit(&output, 0);
+        assert_eq!(fs::read(&into).unwrap(), content, "{asked}");
+    }
+    // It remembers nodes: the next time none is named.
+    let nodes = fs::read_to_string(dir.path().join("b/dht/nodes")).unwrap();
+    assert!(nodes.lines().count() > 1, "{nodes}");
+    fs::remove_file(dir.path().join("got0")).unwrap();
+    let mut command = xylem(&dir.path().join("b"));
+    command.args(["get", &format!("b3:{}", sum(&source)), "-o"]).arg(dir.path().join("got0"));
+    let output = finish(command);
+    assert_exit(&output, 0);
+}
+
+/// A newer publication of the same name takes the place of the old one.
+#[test]
+fn a_name_brings_the_newest() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let (store, source) = (dir.path().join("a"), file(dir.path(), "news", b"old"));
+    let old = share(&source, &store, &net.bootstrap, &["--as", "/alice/news"]);
+    let asked = format!("@{}/alice/news", publisher(&old));
+    drop(old);
+    fs::write(&source, b"newer").unwrap();
+    let _new = share(&source, &store, &net.bootstrap, &["--as", "/alice/news"]);
+    let into = dir.path().join("got");
+    // The item is told after the announcement, and both on the way here.
+    until("the newest is found", || {
+        let _ = fs::remove_file(&into);
+        let output = get(&dir.path().join("b"), &into, &net.bootstrap, &[&asked, "--timeout", "5"]);
+        output.status.success() && fs::read(&into).unwrap() == b"newer"
+    });
+}
+
+/// Peers that do not have it, are somebody else, or say nothing cost a dial each.
+#[test]
+fn peers_that_the_dht_lists_wrongly_cost_a_dial() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let content = noise(50_000, 6);
+    let source = file(dir.path(), "source", &content);
+    let hash = sum(&source);
+    let root = xylem_hash::Hash::from_hex(&hash).unwrap();
+    // Somebody who shares something else, not publicly; and sockets that say nothing.
+    let other = Share::start(&file(dir.path(), "other", b"other"), &dir.path().join("c"));
+    let silent: Vec<UdpSocket> = (0..6).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let port = |at: &str| at.rsplit(':').next().unwrap().parse::<u16>().unwrap();
+    let mut ports = vec![port(&other.link)];
+    ports.extend(silent.iter().map(|socket| socket.local_addr().unwrap().port()));
+    let key = mainline::Id::from(xylem_reach::names::dht_key(&root));
+    for (i, port) in ports.into_iter().enumerate() {
+        let node = mainline::Dht::builder()
+            .bootstrap(&net.bootstrap)
+            .bind_address(std::net::Ipv4Addr::LOCALHOST)
+            .port(0)
+            .build()
+            .unwrap();
+        #[expect(deprecated, reason = "a test may block")]
+        let told = node.announce_peer(key, Some(port));
+        assert!(told.is_ok(), "{i}");
+    }
+    let _share = share(&source, &dir.path().join("a"), &net.bootstrap, &[]);
+    let into = dir.path().join("got");
+    let output = get(&dir.path().join("b"), &into, &net.bootstrap, &[&format!("b3:{hash}")]);
+    assert_exit(&output, 0);
+    assert_eq!(fs::read(&into).unwrap(), content);
+}
+
+/// What nobody shares with everybody is not found, in one line; a share that is not public tells the DHT nothing, and
+/// does not answer who knows the hash alone.
+#[test]
+fn what_is_not_public_is_not_found() {
+    let (net, dir) = (testnet(10), tempfile::tempdir().unwrap());
+    let source = file(dir.path(), "source", b"private");
+    let mut command = xylem(&dir.path().join("a"));
+    command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(","));
+    let share = Share::run(command, &source, &[]);
+    let asked = format!("b3:{}", sum(&source));
+    // Somebody else lists it: the address is right, and the knock has no answer.
+    let root = xylem_hash::Hash::from_hex(sum(&source)).unwrap();
+    let port = share.link.rsplit(':').next().unwrap().parse().unwrap();
+    let key = mainline::Id::from(xylem_reach::names::dht_key(&root));
+    let node = mainline::Dht::builder()
+        .bootstrap(&net.bootstrap)
+        .bind_address(std::net::Ipv4Addr::LOCALHOST)
+        .port(0)
+        .build()
+        .unwrap();
+    #[expect(deprecated, reason = "a test may block")]
+    node.announce_peer(key, Some(port)).unwrap();
+    let into = dir.path().join("got");
+    let output = get(&dir.path().join("b"), &into, &net.bootstrap, &[&asked, "--timeout", "4"]);
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("share --public"), "{}", stderr(&output));
+    assert!(share.told("announced").is_empty());
+    for wrong in ["b3:12", &format!("@{}/", "a".repeat(64))] {
+        assert_exit(&get(&dir.path().join("b"), &into, &net.bootstrap, &[wrong]), 2);
+    }
+    let output = get(&dir.path().join("b"), &into, &["nowhere".to_owned()], &[&asked]);
+    assert_exit(&output, 2);
+}
+
+/// Two machines on one switch; `None` without the right to make them.
+struct Lan(Vec<String>);
+
+impl Lan {
+    fn new(tag: &str, machines: usize) -> Option<Self> {
+        let pid = std::process::id();
+        let names = (0..=machines).map(|i| format!("xylem-{tag}{i}-{pid}")).collect();
+        let lan = Self(names);
+        let switch = &lan.0[0];
+        let mut script = format!(
+            "ip netns add {switch} && ip -n {switch} link add sw0 type bridge && ip -n {switch} link set sw0 up"
+        );
+        for (i, machine) in lan.0.iter().enumerate().skip(1) {
+            script += &format!(
+                " && ip netns add {machine} && ip -n {machine} link set lo up \
+                 && ip link add p{i} netns {switch} type veth peer name eth netns {machine} \
+                 && ip -n {switch} link set p{i} master sw0 up \
+                 && ip -n {machine} addr add 10.67.0.{i}/24 dev eth && ip -n {machine} link set eth up"
+            );
+        }
+        let made = Command::new("sh").args(["-c", &script]).output();
+        made.is_ok_and(|made| made.status.success()).then_some(lan)
+    }
+
+    /// A command of the program on one of them.
+    fn on(&self, machine: usize, store: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0[machine], common::XYLEM, "--store"]).arg(store);
+        command.env("XYLEM_NO_MAP", "1").stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Lan {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            let _ = Command::new("ip").args(["netns", "del", name]).output();
+        }
+    }
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The sharer has another address and port than its ticket says; whoever has the ticket and is on the same LAN finds
+/// it, with --no-lan does not.
+#[test]
+fn a_stale_ticket_is_good_on_the_same_lan() {
+    let Some(lan) = Lan::new("dsc", 2) else {
+        eprintln!("SKIPPED: no right to make network namespaces");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(200_000, 7);
+    let source = file(dir.path(), "source", &content);
+    let store = dir.path().join("a");
+    let sharing = |arguments: &[&str], ticket: &PathBuf| {
+        let mut command = lan.on(1, &store);
+        command.arg("share").args(arguments).arg(&source);
+        command.stdout(fs::File::create(ticket).unwrap()).stderr(Stdio::null());
+        let child = Killed(command.spawn().unwrap());
+        until("it prints its ticket", || fs::read_to_string(ticket).unwrap().contains('\n'));
+        child
+    };
+    let (stale, fresh) = (dir.path().join("stale"), dir.path().join("fresh"));
+    // Announced with an address that nobody has, alone.
+    drop(sharing(&["--listen", "10.67.0.1:9", "--no-lan"], &stale));
+    let _share = sharing(&["--listen", "0.0.0.0:7348"], &fresh);
+    let into = dir.path().join("got");
+    let fetch = |more: &[&str]| {
+        let mut command = lan.on(2, &dir.path().join("b"));
+        command.arg("get").arg(format!("@{}", stale.display())).args(more).arg("-o").arg(&into);
+        finish(command)
+    };
+    assert_exit(&fetch(&["--no-lan", "--timeout", "3"]), 3);
+    let output = fetch(&["--timeout", "20"]);
+    assert_exit(&output, 0);
+    assert_eq!(fs::read(&into).unwrap(), content);
+}

@@ -1,0 +1,15 @@
+//! What the DHT has under a publisher's name: read in one form alone, of the sequence number that was signed with it.
+#![no_main]
+use xylem_reach::names::Newest;
+
+libfuzzer_sys::fuzz_target!(|input: (i64, &[u8])| {
+    let (seq, value) = input;
+    if let Some(newest) = Newest::decode(seq, value) {
+        assert_eq!(newest.encode(), value);
+        assert_eq!(i64::try_from(newest.version), Ok(seq));
+    }
+    // The number that fits, so that the rest is looked at.
+    if let Some((_, tail)) = value.split_last_chunk::<8>() {
+        let _ = Newest::decode(i64::from_be_bytes(*tail), value);
+    }
+});
