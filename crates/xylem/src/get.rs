@@ -267,9 +267,8 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // Whoever has no place for anything is told so first, whatever the ticket says.
     common.store()?;
     let from = peers(&args.from)?;
-    let how = (args.timeout, &args.shape, &stop);
-    let relays = args.relay.relays(common)?;
-    let whom = Whom { from, relays, lan: args.find.lan(common)? };
+    let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
+    let whom = Whom { from, relays: args.relay.relays(common)?, lan };
     let (ticket, from) = args.find.ticket(&ticket, whom, how, common, out)?;
     by_ticket(ticket, from, &args, output, &stop, common, out)
 }
