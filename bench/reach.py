@@ -14,8 +14,8 @@ two hosts lie 50 ms there and back, and each sends 16 Mbit/s at most.
            bench/install_movers fills it, and --python with those of PyPI)
 
 A getter is somebody new in each try: another public address, an empty store. Times count from the start
-of its process, which the network sees too: the first packet of 1,000 bytes or more from the sharer itself
-is when a direct path carried content. Exit 1 where a copy was not made or is not exact, or where a NAT is
+of its process, and the network tells when there is content: at the tenth packet of 1,000 bytes or more,
+from the relay or from the sharer itself. Exit 1 where a copy was not made or is not exact, or where a NAT is
 not what it is called; with --quick also where no direct path was found that must be; speed decides nothing.
 """
 
@@ -34,11 +34,11 @@ import tempfile
 import time
 
 import reach_peers
-from internet import KINDS, RELAY, RELAY_SIX, Internet, Place, middle, probe_all
-from processes import Failed, line_with
+from internet import KINDS, Internet, Place, middle, probe_all
+from processes import Failed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PORT, RATE = 7348, 16
+RATE = 16
 DEADLINE = 20
 # Pairs of --quick: what punches, what takes luck, what takes the relay, and the kernel's own NATs.
 QUICK = [
@@ -48,6 +48,19 @@ QUICK = [
 ]  # fmt: skip
 EASY = {"open", "full cone", "address-restricted"}
 HARD = {"symmetric", "nft-random"}
+
+
+def event(log, name, seconds, **fields):
+    """The first event of a name in a file of them, as soon as it is there."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for line in pathlib.Path(log).read_text(errors="replace").splitlines():
+            with contextlib.suppress(ValueError):
+                told = json.loads(line)
+                if told["event"] == name and all(told.get(key) == value for key, value in fields.items()):
+                    return told
+        time.sleep(0.02)
+    raise Failed(f"no {name} within {seconds} s: " + pathlib.Path(log).read_text(errors="replace")[-500:])
 
 
 def must_be_direct(sharer, getter):
@@ -68,36 +81,39 @@ class Xylem:
 
     def __init__(self, options):
         self.program, self.with_relay = options.xylem, not options.no_relay
-        self.relays = []
+        self.relays, self.processes = [], {}
 
     def serve(self, internet, work):
         if not self.with_relay:
             return
-        listen = [f"xylem://{RELAY}:{PORT}", f"xylem://[{RELAY_SIX}]:{PORT}", f"xylem+wss://{RELAY}:443"]
+        # What it listens at anyway, but for the socket in /run, which is this machine's.
+        places = ["xylem://0.0.0.0:7348", "xylem://[::]:7348", "xylem+wss://0.0.0.0:443", "xylem+wss://[::]:443"]
         command = [self.program, "--store", f"{work}/relay", "--json", "node", "--relay"]
-        process = internet.start(
-            "relay", [*command, *(f"--listen={uri}" for uri in listen)], stdout=subprocess.PIPE,
-            stderr=open(f"{work}/relay.log", "w"), environment={"HOME": work, "XDG_RUNTIME_DIR": work},
-        )
-        uris = [json.loads(line_with(process, process.stdout, b'"listening"'))["uri"] for _ in listen]
-        self.relays = [f"--relay={uri.removeprefix('xylem://')}" for uri in uris if uri.startswith("xylem://")]
+        command += [f"--listen={place}" for place in places]
+        log = self.start(internet, "relay", work, command)
+        uris = event(log, "relaying", 10)["uris"]
+        self.relays = [f"--relay={uri}" for uri in uris]
 
     def share(self, internet, work, source, *more):
-        command = [self.program, "--store", f"{work}/share", "-v", "share", source, *self.relays, *more]
-        self.process = internet.start(
-            "s", command, stdout=subprocess.PIPE, stderr=open(f"{work}/share.log", "w"),
-            environment={"HOME": work, "XDG_RUNTIME_DIR": work},
-        )
-        self.said = self.process.stdout.readline().decode().strip()
-        if not self.said:
-            raise Failed("share gave no ticket: " + pathlib.Path(f"{work}/share.log").read_text()[-500:])
+        command = [self.program, "--store", f"{work}/share", "--json", "share", source, *self.relays, *more]
+        log = self.start(internet, "s", work, command)
+        self.ticket = event(log, "shared", 10)["ticket"]
         if self.relays:
-            # A person has taken longer to say the ticket than this.
-            time.sleep(1)
+            # A person takes longer to say the ticket than this.
+            event(log, "relay", 10, registered=True)
+        return log
+
+    def start(self, internet, host, work, command):
+        """Starts what goes on running; the file with its events."""
+        log = f"{work}/{host}.log"
+        environment = {"HOME": work, "XDG_RUNTIME_DIR": work}
+        with open(log, "w") as file:
+            self.processes[host] = internet.start(host, command, environment, stdout=file, stderr=file)
+        return log
 
     def get(self, internet, work, out, *more):
         store = f"{out}.store"
-        command = [self.program, "--store", store, "--json", "get", self.said, "-o", out, *more]
+        command = [self.program, "--store", store, "--json", "get", self.ticket, "-o", out, *more]
         log = open(f"{out}.log", "w")
         return internet.start("g", command, stdout=log, stderr=subprocess.STDOUT, environment={"HOME": work})
 
@@ -118,10 +134,10 @@ def one_try(program, internet, work, source, number, deadline=DEADLINE, meanwhil
     copy = program.copy(out, source) if hasattr(program, "copy") else out
     exact = os.path.exists(copy) and filecmp.cmp(copy, source, shallow=False)
     direct, relayed = counts.get(("s", "g"), {}), counts.get(("relay", "g"), {})
-    larges = [way["large"] for way in (direct, relayed) if way.get("large") is not None]
+    content = [way["content"] for way in (direct, relayed) if way.get("content") is not None]
     row = {
-        "code": code, "exact": exact, "connected": bool(larges) or exact, "seconds": round(seconds, 3),
-        "first": min(larges, default=None), "direct": direct.get("large"),
+        "code": code, "exact": exact, "connected": bool(content) or exact, "seconds": round(seconds, 3),
+        "first": min(content, default=None), "direct": direct.get("content"),
         "bytes": [direct.get("bytes", 0), relayed.get("bytes", 0)], **told,
     }  # fmt: skip
     if not exact and os.path.exists(f"{out}.log"):
@@ -240,7 +256,7 @@ def content(internet, until, what=None):
     while time.monotonic() - began < until:
         time.sleep(0.02)
         counts = internet.counts()
-        if any(to == "g" and (what in (None, source)) and row["large"] is not None
+        if any(to == "g" and (what in (None, source)) and row["large"] > 0
                for (source, to), row in counts.items()):
             return round(time.monotonic() - began, 2)
     return None
@@ -313,10 +329,11 @@ class Code(Xylem):
     shares_once = True
 
     def share(self, internet, work, source):
-        if hasattr(self, "process"):
-            self.process.terminate()
-            self.process.wait(10)
-        super().share(internet, work, source, "--code")
+        if last := self.processes.get("s"):
+            last.terminate()
+            last.wait(10)
+        log = super().share(internet, work, source, "--code")
+        self.ticket = event(log, "code", 10)["code"]
 
     def get(self, internet, work, out, *more):
         return super().get(internet, work, out, *self.relays, *more)
@@ -368,7 +385,7 @@ def arguments():
     parser.add_argument("--no-relay", action="store_true", help="tickets without a relay")
     parser.add_argument("--tries", type=int, help="of each pair [default: 10; with --quick 1]")
     parser.add_argument("--round-trip", type=float, default=50, help="milliseconds")
-    parser.add_argument("--size", type=int, help="bytes of the file [default: 4 MB; with --quick 1 MB]")
+    parser.add_argument("--size", type=int, help="bytes of the file [default: 4 MB; with --quick 3 MB]")
     parser.add_argument("--kinds", help="some of: " + ", ".join(KINDS))
     parser.add_argument("--pairs", help="SHARER:GETTER,... instead of all")
     parser.add_argument("--case", default="", help="of `changes`: those whose name contains this")
@@ -384,7 +401,7 @@ def arguments():
     options = parser.parse_args()
     options.kinds = options.kinds.split(",") if options.kinds else KINDS
     options.tries = options.tries or (1 if options.quick else 10)
-    options.size = options.size or (1_000_000 if options.quick else 4_000_000)
+    options.size = options.size or (3_000_000 if options.quick else 4_000_000)
     options.wrong = []
     if unknown := [part for part in options.parts if part not in PARTS]:
         parser.error(f"no part {unknown[0]}")

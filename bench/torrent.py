@@ -28,19 +28,20 @@ def session(port):
 
 
 def with_dht(listen, known):
-    """A session that finds peers by the DHT alone, of which it knows one node."""
-    # The nodes have addresses of one network, which the DHT's guard against many nodes of one owner forbids.
+    """A session that finds peers by the DHT alone, of which it knows some nodes (with commas between)."""
+    # Nodes of one network, at addresses that nobody uses elsewhere: what the guards are there against.
     told = {"enable_dht": True, "dht_bootstrap_nodes": known, "listen_interfaces": listen}
-    for guard in ("restrict_routing_ips", "restrict_search_ips", "prefer_verified_node_ids", "enforce_node_id"):
+    for guard in (
+        "ignore_dark_internet", "restrict_routing_ips", "restrict_search_ips", "prefer_verified_node_ids",
+        "enforce_node_id",
+    ):  # fmt: skip
         told[f"dht_{guard}"] = False
-    running = lt.session({**SETTINGS, **told, "dht_announce_interval": 5})
-    host, port = known.rsplit(":", 1)
-    running.add_dht_node((host, int(port)))
-    return running
+    return lt.session({**SETTINGS, **told, "dht_announce_interval": 5})
 
 
 def node(listen, known):
     running = with_dht(listen, known)
+    print("a node", flush=True)
     while True:
         time.sleep(60)
         running.pop_alerts()
@@ -53,10 +54,13 @@ def offer(path, known):
     running = with_dht("0.0.0.0:6881", known)
     info = lt.torrent_info(str(torrent))
     handle = running.add_torrent({"ti": info, "save_path": str(path.parent), "flags": lt.torrent_flags.seed_mode})
-    while not handle.status().is_seeding or running.status().dht_nodes == 0:
+    while not handle.status().is_seeding:
         time.sleep(0.05)
-    handle.force_dht_announce()
-    time.sleep(3)
+    # The first one may come before the nodes have said who they are.
+    for _ in range(4):
+        time.sleep(1)
+        handle.force_dht_announce()
+    time.sleep(1)
     print(lt.make_magnet_uri(info), flush=True)
     while True:
         time.sleep(5)
@@ -67,6 +71,8 @@ def search(magnet, folder, known):
     running = with_dht("0.0.0.0:0", known)
     parameters = lt.parse_magnet_uri(magnet)
     parameters.save_path = folder
+    # At once, not when a queue of torrents has room.
+    parameters.flags &= ~(lt.torrent_flags.paused | lt.torrent_flags.auto_managed)
     handle = running.add_torrent(parameters)
     asked = time.monotonic()
     while not handle.status().is_seeding:

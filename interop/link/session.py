@@ -91,6 +91,8 @@ class Session:
         # Why the link has ended: the peer's close code, "reset", or what the peer did wrong.
         self.ended: int | str | None = None
         self.reset_token: tuple[int, bytes] | None = None
+        # Where the peer may be reached, as it says.
+        self.candidates: frames.Candidates | None = None
         # Makes the tokens that this side tells, if it tells any, from an epoch's id.
         self.token_of: Callable[[bytes], bytes] | None = None
         self.repeated_at = self.heard_at = clock()
@@ -291,6 +293,12 @@ class Session:
                     raise Broken("a token of a future epoch")
                 if self.reset_token is None or frame.epoch >= self.reset_token[0]:
                     self.reset_token = (frame.epoch, frame.token)
+            case frames.Candidates():
+                known = self.candidates.number if self.candidates else 0
+                if frame.number > known:
+                    self.candidates = frame
+                if frame.number >= known:
+                    self.waiting.append(frames.CandidatesAck(frame.number))
             case frames.Close():
                 self.ended = frame.code
 

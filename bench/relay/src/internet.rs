@@ -23,8 +23,8 @@ use crate::nat::{self, Behaviour, Nat};
 use crate::way::Way;
 use crate::{device, socket};
 
-/// Packets of this many bytes carry content rather than control.
-const LARGE: usize = 1_000;
+/// So many packets of so many bytes are content: handshakes have large ones too, but few.
+const CONTENT: (u64, usize) = (10, 1_000);
 
 /// What can be asked of the network.
 #[derive(Deserialize)]
@@ -49,8 +49,10 @@ enum Command {
 struct Count {
     packets: u64,
     bytes: u64,
-    /// Seconds since counting began until the first large one.
-    large: Option<f64>,
+    /// Those that are large.
+    large: u64,
+    /// Seconds since counting began until there were enough of them to be content.
+    content: Option<f64>,
 }
 
 enum Kind {
@@ -164,6 +166,7 @@ impl Internet {
                         "packets": count.packets,
                         "bytes": count.bytes,
                         "large": count.large,
+                        "content": count.content,
                     })
                 });
                 return Ok(told.collect());
@@ -236,8 +239,9 @@ impl Internet {
                     let count = self.counts.entry((from, to)).or_default();
                     count.packets += 1;
                     count.bytes += packet.len() as u64;
-                    if packet.len() >= LARGE && count.large.is_none() {
-                        count.large = Some((now - self.counting_since).as_secs_f64());
+                    count.large += u64::from(packet.len() >= CONTENT.1);
+                    if count.large == CONTENT.0 && count.content.is_none() {
+                        count.content = Some((now - self.counting_since).as_secs_f64());
                     }
                     return Ok(());
                 }

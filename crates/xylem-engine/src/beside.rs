@@ -45,7 +45,8 @@ impl Engine {
         let net = &mut self.net;
         net.keyless.retain(|_, (until, _)| now < *until);
         let silent = |(id, face): (FaceId, &Face)| -> Option<(FaceId, SocketAddr, PeerKey)> {
-            let (Transport::Link(link), Some(Peer::Link { .. })) = (&face.transport, &face.peer)
+            let (Transport::Link(link), Some(Peer::Link { .. } | Peer::Relayed { .. })) =
+                (&face.transport, &face.peer)
             else {
                 return None;
             };
@@ -62,6 +63,13 @@ impl Engine {
                 self.fail_face(id, "it has fallen silent");
             } else if !self.net.standbys.values().any(|waits| *waits == id) {
                 tracing::debug!(face = %id, %address, "silent: dialling anew");
+                if let Some(Peer::Relayed { relay, target, .. }) =
+                    self.face(id).and_then(|face| face.peer.clone())
+                {
+                    // The relay may know the peer by another registration by now.
+                    let _ = self.dial_through(id, relay, target, Some(key));
+                    continue;
+                }
                 let link = self.net.endpoint.connect(now, address, Some(key));
                 self.net.standbys.insert(link, id);
             }

@@ -110,6 +110,8 @@ pub struct Network {
     reaching: Reaching,
     /// Where others are relayed for.
     relaying: Option<Box<relaying::Relaying>>,
+    /// Whether it is, once somebody asks for it, to introduce those who have reached this end.
+    introduces: bool,
     faces: Faces,
     /// Who of those that come by themselves may stay.
     admission: Admission<FaceId>,
@@ -178,6 +180,7 @@ impl Engine {
             carriers: Carriers::new(local_prefix),
             reaching: Reaching::new(local_prefix),
             relaying: None,
+            introduces: false,
             faces,
             admission: crate::faces::admission(Limits::default().faces),
             asking: Vec::new(),

@@ -21,7 +21,7 @@ use xylem_sockets::WebSocketFace;
 #[cfg(unix)]
 use xylem_sockets::unix;
 use xylem_sockets::{Oversize, Received, Udp};
-use xylem_sockets::{Socket, Stream};
+use xylem_sockets::{Socket, Stream, listen_tcp};
 
 /// What a listening socket makes of a connection.
 pub(super) enum Listener {
@@ -128,7 +128,7 @@ impl Engine {
         address: SocketAddr,
         kind: impl FnOnce(TcpListener) -> Listener,
     ) -> io::Result<SocketAddr> {
-        let mut listener = TcpListener::bind(address)?;
+        let mut listener = listen_tcp(address)?;
         let net = &mut self.net;
         let token = net.token(Source::Listener(net.listeners.len()));
         net.poll.registry().register(&mut listener, token, Interest::READABLE)?;

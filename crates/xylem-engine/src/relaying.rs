@@ -13,7 +13,7 @@ use xylem_link::{LinkEvent, LinkId, StreamId, StreamRead, purpose};
 use xylem_reach::relay::{Config, Metrics, Peer, Port, RelayServer, Relayed, Session};
 
 use super::{Engine, Network, Source};
-use xylem_sockets::{CarrierId, Ecn, Oversize, Udp};
+use xylem_sockets::{CarrierId, Carriers, Ecn, Oversize, Udp};
 
 /// Control streams that one link may have; more are refused.
 const STREAMS_OF_LINK: usize = 4;
@@ -36,19 +36,30 @@ struct Train {
     bytes: BytesMut,
 }
 
+impl Relaying {
+    fn new(config: Config, carriers: &Carriers) -> io::Result<Self> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|e| io::Error::other(e.to_string()))?;
+        let mut server = RelayServer::new(config, seed);
+        server.hide(carriers.prefix());
+        Ok(Self { server, sessions: HashMap::new(), second: Vec::new() })
+    }
+}
+
 impl Engine {
     /// Relays from now on.
     ///
     /// # Errors
     /// The system gives no randomness.
     pub fn relay(&mut self, config: Config) -> io::Result<()> {
-        let mut seed = [0; 32];
-        getrandom::fill(&mut seed).map_err(|e| io::Error::other(e.to_string()))?;
-        let mut server = RelayServer::new(config, seed);
-        server.hide(self.net.carriers.prefix());
-        let (sessions, second) = (HashMap::new(), Vec::new());
-        self.net.relaying = Some(Box::new(Relaying { server, sessions, second }));
+        self.net.relaying = Some(Box::new(Relaying::new(config, &self.net.carriers)?));
         Ok(())
+    }
+
+    /// From the first who asks for it on, those who have reached this end find each other through it: enough passes
+    /// for that, too little for content. Until then it costs nothing.
+    pub fn introduce(&mut self) {
+        self.net.introduces = true;
     }
 
     /// Binds a relay's second port; all addresses have to have the same.
@@ -222,6 +233,12 @@ impl Network {
 
     /// Whether an event of the endpoint is about a control stream, and is dealt with.
     pub(super) fn relay_event(&mut self, event: &LinkEvent) -> bool {
+        if self.introduces
+            && self.relaying.is_none()
+            && matches!(event, LinkEvent::StreamOpened { purpose: purpose::REACH, .. })
+        {
+            self.relaying = Relaying::new(Config::introducing(), &self.carriers).ok().map(Box::new);
+        }
         let Some(relaying) = &mut self.relaying else { return false };
         let sessions = &mut relaying.sessions;
         let known = |link: &LinkId, stream: &StreamId| {

@@ -1,5 +1,7 @@
 //! Reliable streams of encrypted links: calls of the program, and what it hears of them.
 
+use std::net::SocketAddr;
+
 use xylem_forward::FaceId;
 use xylem_link::{LinkEvent, LinkId, PeerKey, REFUSED, StreamError, StreamId, StreamRead};
 
@@ -18,6 +20,13 @@ impl Engine {
     /// The key that the other end of a link has proven.
     pub fn link_peer(&self, face: FaceId) -> Option<PeerKey> {
         self.net.endpoint.link(self.link_of(face).ok()?).map(|link| link.peer())
+    }
+
+    /// Where the other end of a link is, if datagrams go there straight.
+    pub fn link_at(&self, face: FaceId) -> Option<SocketAddr> {
+        let at = self.net.endpoint.link(self.link_of(face).ok()?)?.remote();
+        let made_up = self.net.carriers.made_up(at) || self.net.reaching.made_up(at);
+        (!made_up).then_some(at)
     }
 
     /// Opens a stream to the other end of a link.

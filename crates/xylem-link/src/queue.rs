@@ -404,6 +404,39 @@ mod tests {
         assert_eq!(batches.iter().map(|b| b.1.len()).collect::<Vec<_>>(), [7, 7]);
     }
 
+    /// On a new path that carries less, all of it arrives, in its order.
+    #[test]
+    fn what_waits_is_laid_anew_for_a_smaller_path() {
+        for (before, after) in [(65_507, 1_232), (8_952, 1_452), (1_452, 1_232), (1_232, 65_507)] {
+            let mut queue = SendQueue::new(1 << 20, 32);
+            let packets: Vec<Vec<u8>> = [50, 9_000, 1_400, 65_536, 1_200, 1]
+                .iter()
+                .map(|len| vec![*len as u8; *len])
+                .collect();
+            packets.iter().for_each(|packet| push(&mut queue, packet, before).unwrap());
+            queue.refit(after);
+            queue.push(&[9; 300], after, &mut Spare::default()).unwrap();
+            let mut reassembly = crate::reassembly::Reassembly::default();
+            let mut got = vec![];
+            for (_, datagrams) in drain(&mut queue) {
+                for datagram in &datagrams {
+                    assert!(datagram.len() <= after.max(1_232), "{}", datagram.len());
+                    for frame in frames(datagram) {
+                        match frame {
+                            Frame::Packet(packet) => got.push(packet.to_vec()),
+                            Frame::Fragment(piece) => {
+                                let whole = reassembly.insert(core::time::Duration::ZERO, piece);
+                                got.extend(whole.unwrap().map(|packet| packet.to_vec()));
+                            }
+                            other => panic!("{other:?}"),
+                        }
+                    }
+                }
+            }
+            assert!(got[..6] == packets && got[6] == [9; 300], "{before} to {after}");
+        }
+    }
+
     #[test]
     fn used_buffers_serve_any_queue_and_are_not_kept_in_one() {
         let mut spare = Spare::default();

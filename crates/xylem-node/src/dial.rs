@@ -23,11 +23,16 @@ use xylem_reach::relay::Target;
 const REDIAL: Duration = Duration::from_secs(1);
 const LONGEST_REDIAL: Duration = Duration::from_secs(8);
 
+/// Those by way of whom others are met.
+const MAX_INTRODUCERS: usize = 2;
+
 /// Who can be asked, and who is.
 pub(crate) struct Dialler {
     peers: Vec<Peer>,
     /// Those that some of them are dialled through, before the first dial.
     relays: Vec<RelayUse>,
+    /// All of these.
+    of_ticket: Vec<RelayUse>,
     /// Of each, whether its publisher has to vouch for its key.
     must_vouch: Vec<bool>,
     /// All addresses lead to one node: the first that answers is enough.
@@ -100,6 +105,7 @@ impl Dialler {
         Ok(Self {
             warnings: vec![None; peers.len()],
             peers,
+            of_ticket: uses.clone(),
             relays: uses,
             must_vouch,
             one_node,
@@ -204,6 +210,40 @@ impl Dialler {
             }
         }
         self.found.len() - before
+    }
+
+    /// Who was reached and may introduce others who have reached it: named peers straight, else the relays.
+    pub(crate) fn introducers(&self, engine: &Engine) -> Vec<RelayUse> {
+        let mut introducers = self.of_ticket.clone();
+        for (face, _) in self.ups().filter(|(face, is_link)| *is_link && self.is_named(*face)) {
+            let peer = engine.link_peer(face).zip(engine.link_at(face));
+            introducers.extend(peer.map(|(key, at)| reaching::introducer(key.0, at)));
+        }
+        introducers.truncate(MAX_INTRODUCERS);
+        introducers
+    }
+
+    /// Dials somebody that a peer told of by way of who was reached, if it does not answer otherwise.
+    pub(crate) fn dial_introduced(
+        &mut self,
+        engine: &mut Engine,
+        key: [u8; 32],
+        introducer: RelayUse,
+    ) {
+        let up = self.up.keys().any(|face| self.found.get(face) == Some(&key));
+        let peer = reaching::through(&introducer, Some(key), Target::Key(key));
+        if up || introducer.key == key || engine.use_relay(introducer).is_err() {
+            return;
+        }
+        if let Some(Ok(face)) = peer.map(|peer| engine.dial(&peer, Persistency::Persistent)) {
+            self.found.insert(face, key);
+        }
+    }
+
+    /// Whether a face leads to somebody that a peer told of, by way of somebody else: what is introduced is met, and
+    /// content takes its own way.
+    pub(crate) fn is_introduced(&self, face: FaceId, at: &FaceAddress) -> bool {
+        self.found.contains_key(&face) && matches!(at, FaceAddress::Relayed(_))
     }
 
     /// The peer behind a face that others told of, and what else there is of it.

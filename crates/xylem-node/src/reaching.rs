@@ -29,6 +29,12 @@ pub(crate) fn through(relay: &RelayUse, key: Option<[u8; 32]>, or: Target) -> Op
     Some(Peer::Relayed { relay: relay.key, at, target, key })
 }
 
+/// Somebody who was reached there, and introduces others who have reached it.
+pub(crate) fn introducer(key: [u8; 32], at: SocketAddr) -> RelayUse {
+    let (udp, tcp, names) = (vec![at], Vec::new(), Vec::new());
+    RelayUse { key, udp, tcp, listens: false, names, wants_code: false }
+}
+
 /// Registers with relays, so that others may ask for this end there by its key or one of the `names`; with `code` the first
 /// one is to give a number too.
 pub(crate) fn register(

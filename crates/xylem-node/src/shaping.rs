@@ -10,6 +10,9 @@ use crate::event::Event;
 use xylem_engine::Engine;
 use xylem_library::reachable::FaceAddress;
 
+/// So that a relay's header before a datagram still makes a datagram of UDP over IPv4: 65,507 bytes.
+const MAX_DATAGRAM: usize = 65_480;
+
 /// What a user says of the encrypted links of one run.
 #[derive(Clone, Default, Debug)]
 pub struct LinkOptions {
@@ -22,7 +25,7 @@ pub struct LinkOptions {
 impl LinkOptions {
     pub(crate) fn config(&self) -> Config {
         let Self { shaping, post_quantum } = self.clone();
-        Config { shaping, post_quantum, ..Config::default() }
+        Config { shaping, post_quantum, max_datagram: MAX_DATAGRAM, ..Config::default() }
     }
 }
 

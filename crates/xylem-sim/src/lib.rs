@@ -1,10 +1,11 @@
 //! A bad network under virtual time, for tests and benchmarks of every crate of the workspace.
 //!
-//! Four parts, each of use without the others:
+//! Five parts, each of use without the others:
 //!
 //! - [`Rng`], the one seeded generator, and [`noise`], bytes from it;
 //! - [`Path`], one direction of a network that delays, queues, marks, drops, reorders, duplicates and
 //!   damages what it carries, as its [`Conditions`] say;
+//! - [`Internet`], hosts with address translators between them;
 //! - [`EventQueue`], the virtual clock and what is to happen at which time;
 //! - [`Simulation`], the loop that drives any number of nodes through an event queue.
 //!
@@ -76,11 +77,13 @@
 //! ```
 
 mod event_queue;
+mod nat;
 mod path;
 mod rng;
 mod simulation;
 
 pub use event_queue::EventQueue;
+pub use nat::{Arrival, Behaviour, Filter, Internet, Mapping, Realm};
 pub use path::{Conditions, Counts, Delivery, Path};
 pub use rng::{Rng, noise};
 pub use simulation::Simulation;

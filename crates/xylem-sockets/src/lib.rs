@@ -1,5 +1,5 @@
 //! What packets and datagrams travel over, without a loop: [`Udp`] (batched system calls, GSO out, GRO and
-//! recvmmsg in, ECN both ways), [`Multicast`], [`Stream`] over TCP or Unix sockets, [`WebSocketFace`], and
+//! recvmmsg in, ECN both ways), [`Multicast`], [`Stream`] over TCP or Unix sockets ([`listen_tcp`]), [`WebSocketFace`], and
 //! [`Carriers`], the connections that a link's datagrams travel within.
 //!
 //! Bytes come from the kernel and go to it. Sockets never block: whoever calls says when, with the poll's
@@ -10,6 +10,7 @@ mod buffers;
 mod descriptors;
 mod udp;
 
+mod listener;
 mod multicast;
 mod stream;
 #[cfg(unix)]
@@ -21,6 +22,7 @@ mod carriers;
 pub use buffers::BufferPool;
 pub use carriers::{CarrierId, Carriers, Dial, HostIsFull};
 pub use descriptors::descriptors;
+pub use listener::listen_tcp;
 pub use multicast::Multicast;
 pub use stream::{ReadBuffer, Socket, Stream, StreamRead};
 pub use udp::{Ecn, Oversize, Received, Udp};

@@ -63,7 +63,9 @@ impl Engine {
         let Some(i) = relays.iter().position(|known| known.uses.key == relay) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, "no such relay"));
         };
-        relays[i].wanted.push((face, target, key));
+        if relays[i].wanted.iter().all(|(waits, ..)| *waits != face) {
+            relays[i].wanted.push((face, target, key));
+        }
         match relays[i].stage {
             Stage::Resting => self.dial_relay(i),
             Stage::Dialling { .. } => {}

@@ -26,10 +26,18 @@ impl Engine {
                 unsent.extend_from_slice(&question);
             }
             self.write_relay(i);
+            // Links take turns: what is dialled now would otherwise overtake the question on its way.
+            self.flush_links();
             let address = self.net.reaching.address(i, tag);
             let link = self.net.connect_link(now, address, key);
             self.note_keyless(link, &peer);
-            self.net.faces.replace_transport(face, Transport::Link(link));
+            match self.face(face).map(|face| &face.transport) {
+                Some(Transport::Down(_)) => {
+                    self.net.faces.replace_transport(face, Transport::Link(link));
+                }
+                // It has one, which is silent.
+                _ => drop(self.net.standbys.insert(link, face)),
+            }
         }
     }
 

@@ -15,6 +15,7 @@ use crate::noise::PROLOGUE;
 use crate::seal::Opener;
 
 mod dials;
+mod paths;
 mod secrecy;
 
 const ZERO: Duration = Duration::ZERO;

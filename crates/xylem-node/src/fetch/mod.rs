@@ -4,6 +4,7 @@
 //! each sleep, until the caller has what it wants.
 
 mod error;
+mod failed;
 mod waiting;
 mod work;
 

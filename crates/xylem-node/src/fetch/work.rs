@@ -13,7 +13,7 @@ use xylem_object::naming::Request;
 use xylem_packet::{Data, Interest, NackReason, Name};
 use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
 
-use super::waiting::{Tried, Waiting};
+use super::waiting::Waiting;
 use super::{FetchError, TICK};
 use crate::dial::Dialler;
 use crate::event::Event;
@@ -27,17 +27,22 @@ use xylem_library::reachable::FaceAddress;
 /// retransmissions need the rest.
 const BUFFER_SHARE: usize = 3;
 
+/// So long who was introduced may take to be met.
+const MEETING: Duration = Duration::from_secs(10);
+
 /// A fetch without the engine that it runs on.
 pub(super) struct Work {
     pub(super) transfer: Transfer,
     pub(super) dialler: Dialler,
+    /// Links to peers that others told of, by way of these, and until when they may find a way of their own.
+    introduced: Vec<(FaceId, Duration)>,
     pub(super) swarm: Option<Swarm>,
     /// The signed manifest, once it is there.
     pub(super) manifest: Vec<u8>,
     /// Until it is.
-    waiting: Waiting,
+    pub(super) waiting: Waiting,
     /// Who does not have it, or no longer.
-    gone: Gone,
+    pub(super) gone: Gone,
     /// P, once it is known.
     pub(super) name: Option<Name>,
     /// Links that have to show who they are, or to tell the name, before they are asked for anything.
@@ -48,7 +53,7 @@ pub(super) struct Work {
     /// The shaping level that links are to have.
     wanted_level: Level,
     pub(super) watch: Option<Watch>,
-    config: xylem_transfer::Config,
+    pub(super) config: xylem_transfer::Config,
     limit_rate: Option<u64>,
     /// The Interest in hand; kept for its allocation.
     interest: Vec<u8>,
@@ -85,6 +90,7 @@ impl Work {
         Ok(Self {
             transfer,
             dialler,
+            introduced: Vec::new(),
             swarm: None,
             manifest: Vec::new(),
             waiting: Waiting::default(),
@@ -163,7 +169,8 @@ impl Work {
         let waiting = self.manifest.is_empty().then(|| self.waiting.poll_timeout()).flatten();
         let asks = [self.transfer.poll_timeout(now), self.finding.poll_timeout()];
         let dials = self.dialler.redial_at().into_iter().chain(self.dialler.poll_start()).min();
-        let timers = [dials, swarm, waiting];
+        let introduced = self.introduced.iter().map(|(_, until)| *until).min();
+        let timers = [dials, swarm, waiting, introduced];
         asks.into_iter().chain(timers).flatten().min()
     }
 
@@ -179,6 +186,9 @@ impl Work {
         if self.dialler.redial_at().is_some_and(|t| t <= now) {
             self.dialler.dial(engine);
         }
+        let late: Vec<_> = self.introduced.extract_if(.., |(_, until)| now >= *until).collect();
+        late.into_iter()
+            .for_each(|(face, _)| engine.drop_face(face, "there is no way but by others"));
         if self.dialler.poll_start().is_some_and(|t| t <= now) {
             self.dialler.dial_next(engine);
         }
@@ -195,28 +205,11 @@ impl Work {
         }
     }
 
-    /// Those that were to be reached, and what is known of them.
-    fn tried(&self) -> Vec<Tried> {
-        let tried = |(i, (peer, connected))| {
-            let why = self.waiting.why(peer).or(self.dialler.warning(i)).map(str::to_owned);
-            Tried { peer: peer.into(), connected, why: why.filter(|_| !connected) }
-        };
-        self.dialler.tried().enumerate().map(tried).collect()
-    }
-
-    /// Why nothing more comes.
-    fn failed(&self, reason: FailReason) -> FetchError {
-        if let Some(sentence) = self.gone.sentence() {
-            return FetchError::Gone(sentence);
-        }
-        if self.manifest.is_empty() && !self.dialler.was_up() {
-            let tried = self.tried().iter().map(Tried::to_string).collect::<Vec<_>>().join(", ");
-            return FetchError::Unreachable { after: self.config.give_up, tried };
-        }
-        let warnings = self.dialler.warnings();
-        let warnings = if warnings.is_empty() { warnings } else { format!(" ({warnings})") };
-        let fetched = self.transfer.progress().verified_bytes > 0;
-        FetchError::Failed { reason, warnings, fetched }
+    /// Whether somebody who was introduced is reached without who introduced it, for the first time.
+    fn has_met(&mut self, face: FaceId, to: &FaceAddress) -> bool {
+        let relayed = matches!(to, FaceAddress::Relayed(_));
+        let met = |(of, _): &mut (FaceId, Duration)| *of == face && !relayed;
+        self.introduced.extract_if(.., met).count() > 0
     }
 
     /// What a link has found out of its path says how much one lost datagram costs. Ours stands for the
@@ -268,6 +261,9 @@ impl Work {
                 }
             }
             EngineEvent::Trouble { .. } => {}
+            EngineEvent::Moved { face, to } if self.has_met(face, &to) => {
+                self.came_up(engine, face, to, on_event);
+            }
             EngineEvent::Moved { face, to } => {
                 if let Some(peer) = self.dialler.moved(face, to.clone()) {
                     on_event(Event::Moved { peer, to });
@@ -283,6 +279,7 @@ impl Work {
             }
             EngineEvent::FaceDown { face, peer, why, .. } => {
                 self.finding.went_down(face);
+                self.introduced.retain(|(of, _)| *of != face);
                 if let Some(swarm) = &mut self.swarm {
                     swarm.went_down(now, &self.dialler, face);
                     let stats = self.transfer.peers(now).find(|s| s.peer == peer_of(face));
@@ -394,6 +391,10 @@ impl Work {
         let key = engine.link_peer(face).map(|key| key.0);
         if key.is_some() && key == self.avoided {
             return engine.drop_face(face, "it is this machine itself");
+        }
+        if self.dialler.is_introduced(face, &peer) {
+            self.introduced.push((face, engine.now() + MEETING));
+            return;
         }
         let must_vouch = self.dialler.must_vouch(face);
         match key {

@@ -20,12 +20,14 @@ use super::error::InboxError;
 use super::framed_stream::FramedStream;
 use crate::clock::wall_clock;
 use crate::event::Event;
+use crate::reaching;
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, Program, StreamEvent};
 use xylem_library::keys;
 use xylem_library::mail::{MailEvent, MailStore, Parcel, Reach, Route, report};
-use xylem_library::reachable::{KEYLESS, Peer};
+use xylem_library::reachable::{KEYLESS, Peer, Relay};
 use xylem_library::{Error, Stop};
+use xylem_reach::relay::Target;
 
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -34,6 +36,21 @@ const ATTEMPT: Reach = Reach::within(Duration::from_secs(10));
 /// How long to wait for an answer, and for the last acknowledgement.
 const ANSWER: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(2);
+
+/// How others are tried to be reached.
+#[derive(Clone, Copy)]
+pub(crate) struct Ways<'a> {
+    /// How long, and how openly.
+    pub(crate) reach: Reach,
+    /// Relays at which they may be, besides their own addresses.
+    pub(crate) relays: &'a [Relay],
+}
+
+impl From<Reach> for Ways<'_> {
+    fn from(reach: Reach) -> Self {
+        Self { reach, relays: &[] }
+    }
+}
 
 /// One stream of the mail protocol to one node, and everything below it.
 struct Delivery {
@@ -144,14 +161,19 @@ impl<S: FnMut(&mut FramedStream, &mut Engine, bool) -> Result<bool, Failed>> Pro
 
 impl Delivery {
     /// Dials all of them; the first that answers is the one.
-    fn dial(peers: &[Peer], key: StaticKey, reach: Reach, stop: &Stop) -> Result<Self, Failed> {
-        let Reach { give_up, ask_who_answers } = reach;
+    fn dial(peers: &[Peer], key: StaticKey, ways: Ways<'_>, stop: &Stop) -> Result<Self, Failed> {
+        let Ways { reach: Reach { give_up, ask_who_answers }, relays } = ways;
         let config =
             xylem_link::Config { accept_incoming: false, ask_who_answers, ..Default::default() };
         let endpoint = Endpoint::new(config, key, keys::random()?);
         let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
         let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
+        for relay in relays {
+            let used = reaching::to_dial(relay);
+            let used = used.and_then(|uses| engine.use_relay(uses).map_err(|e| e.to_string()));
+            used.unwrap_or_else(|error| why = error);
+        }
         for peer in peers {
             match engine.dial(peer, Persistency::Persistent) {
                 Ok(face) => dialled.push(face),
@@ -213,12 +235,19 @@ impl Delivery {
 }
 
 /// Whom a route to somebody leads to.
-fn peers(to: &Party, route: &Route) -> Vec<Peer> {
+fn peers(to: &Party, route: &Route, relays: &[Relay]) -> Vec<Peer> {
     let (key, addresses) = match route {
         Route::Direct(addresses) => (Some(to.link.0), addresses),
         Route::Via(key, addresses) => (*key, addresses),
     };
-    addresses.iter().map(|address| Peer::Link { address: *address, key }).collect()
+    let mut peers: Vec<Peer> =
+        addresses.iter().map(|address| Peer::Link { address: *address, key }).collect();
+    if let Route::Direct(_) = route {
+        let target = Target::Key(to.link.0);
+        let through = |relay| reaching::through(&reaching::to_dial(relay).ok()?, key, target);
+        peers.extend(relays.iter().filter_map(through));
+    }
+    peers
 }
 
 /// Hands over what waits, `first` before the others, and asks nodes for receipts of what they have.
@@ -226,7 +255,7 @@ fn peers(to: &Party, route: &Route) -> Vec<Peer> {
 pub(crate) fn deliver(
     store: &MailStore,
     first: Option<EnvelopeId>,
-    reach: Reach,
+    ways: Ways<'_>,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, Error> {
@@ -236,21 +265,21 @@ pub(crate) fn deliver(
         on_event(Event::Mail(event));
     };
     let due = store.receipts_due(wall_clock())?;
-    hand_over_all(store, first, reach, stop, &mut tell)?;
+    hand_over_all(store, first, ways, stop, &mut tell)?;
     for due in due {
         let take = |envelope: &[u8]| {
             let events = store.take_receipt(due.session, envelope, wall_clock())?;
             events.into_iter().for_each(&mut tell);
             Ok((true, None))
         };
-        match fetch(&peers(&due.to, &due.route), due.key, reach, stop, take) {
+        match fetch(&peers(&due.to, &due.route, ways.relays), due.key, ways, stop, take) {
             Err(Failed::Local(e)) => return Err(e),
             // Whoever is away now is asked again the next time.
             Ok(()) | Err(Failed::Peer(_)) => {}
         }
     }
     if again.get() {
-        hand_over_all(store, None, reach, stop, &mut tell)?;
+        hand_over_all(store, None, ways, stop, &mut tell)?;
     }
     let left = store.outbox(wall_clock())?;
     Ok(left.waiting.len() + left.stored.len())
@@ -260,7 +289,7 @@ pub(crate) fn deliver(
 fn hand_over_all(
     store: &MailStore,
     first: Option<EnvelopeId>,
-    reach: Reach,
+    ways: Ways<'_>,
     stop: &Stop,
     tell: &mut dyn FnMut(MailEvent),
 ) -> Result<(), Error> {
@@ -270,7 +299,7 @@ fn hand_over_all(
         if stop.raised() {
             break;
         }
-        match hand_over(store, &mut parcels, reach, stop, tell) {
+        match hand_over(store, &mut parcels, ways, stop, tell) {
             Ok(()) => {}
             Err(Failed::Local(e)) => return Err(e),
             Err(Failed::Peer(why)) => {
@@ -285,13 +314,14 @@ fn hand_over_all(
 fn hand_over(
     store: &MailStore,
     parcels: &mut VecDeque<Parcel>,
-    reach: Reach,
+    ways: Ways<'_>,
     stop: &Stop,
     tell: &mut dyn FnMut(MailEvent),
 ) -> Result<(), Failed> {
     let key = StaticKey::from_bytes(keys::random()?);
-    let target = parcels.front().map(|to| peers(&to.to, &to.route)).unwrap_or_default();
-    let mut delivery = Delivery::dial(&target, key, reach, stop)?;
+    let target =
+        parcels.front().map(|to| peers(&to.to, &to.route, ways.relays)).unwrap_or_default();
+    let mut delivery = Delivery::dial(&target, key, ways, stop)?;
     tracing::debug!(messages = parcels.len(), "handing over");
     for _ in 0..parcels.len() {
         let Some(parcel) = parcels.pop_front() else { break };
@@ -318,6 +348,7 @@ fn hand_over(
 /// out of the receiver. The stop flag ends the delivery, and is raised when `run` is done.
 pub(crate) fn while_delivering<R, E: From<EngineError>>(
     mail: Option<&MailStore>,
+    relays: &[Relay],
     run: impl FnOnce(&mpsc::Receiver<Event>, &Stop) -> Result<R, E>,
 ) -> Result<R, E> {
     let ends = Stop::new();
@@ -325,7 +356,8 @@ pub(crate) fn while_delivering<R, E: From<EngineError>>(
     thread::scope(|scope| {
         if let Some(mail) = mail {
             let ends = &ends;
-            let deliver = move || keep_delivering(mail, None, ATTEMPT, ends, &events);
+            let deliver =
+                move || keep_delivering(mail, None, Ways { reach: ATTEMPT, relays }, ends, &events);
             thread::Builder::new().spawn_scoped(scope, deliver).map_err(EngineError::Thread)?;
         }
         let done = run(&from_delivery, &ends);
@@ -338,7 +370,7 @@ pub(crate) fn while_delivering<R, E: From<EngineError>>(
 pub(crate) fn keep_delivering(
     store: &MailStore,
     first: Option<EnvelopeId>,
-    reach: Reach,
+    ways: Ways<'_>,
     stop: &Stop,
     events: &mpsc::Sender<Event>,
 ) {
@@ -346,7 +378,7 @@ pub(crate) fn keep_delivering(
     let tell = &mut |event| drop(events.send(event));
     let mut pause = Duration::from_secs(1);
     loop {
-        match deliver(store, first, reach, stop, tell) {
+        match deliver(store, first, ways, stop, tell) {
             Ok(0) => return,
             Ok(_) => {}
             Err(e) => return tell(Event::warning(e.message)),
@@ -367,7 +399,7 @@ pub(crate) fn collect(
     store: &MailStore,
     link: StaticKey,
     from: &[Peer],
-    reach: Reach,
+    ways: Ways<'_>,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<usize, InboxError> {
@@ -379,7 +411,7 @@ pub(crate) fn collect(
         // What nobody can read would only wait there for ever.
         Ok((answer.status != Status::Full, answer.receipt))
     };
-    match fetch(from, link, reach, stop, take) {
+    match fetch(from, link, ways, stop, take) {
         Ok(()) => Ok(new),
         Err(Failed::Local(e)) => Err(e.into()),
         Err(Failed::Peer(why)) => Err(InboxError::Unreachable(why)),
@@ -391,11 +423,11 @@ pub(crate) fn collect(
 fn fetch(
     from: &[Peer],
     key: StaticKey,
-    reach: Reach,
+    ways: Ways<'_>,
     stop: &Stop,
     mut take: impl FnMut(&[u8]) -> Result<(bool, Option<Vec<u8>>), Failed>,
 ) -> Result<(), Failed> {
-    let mut delivery = Delivery::dial(from, key, reach, stop)?;
+    let mut delivery = Delivery::dial(from, key, ways, stop)?;
     delivery.stream.send(&Frame::Fetch);
     let (mut ended, mut unanswered) = (false, 0);
     while !ended || unanswered > 0 {
@@ -424,12 +456,12 @@ fn fetch(
 pub(crate) fn hand_one(
     envelope: Vec<u8>,
     target: &[Peer],
-    reach: Reach,
+    ways: Ways<'_>,
     stop: &Stop,
 ) -> Result<bool, Error> {
     let handed = || -> Result<bool, Failed> {
         let key = StaticKey::from_bytes(keys::random()?);
-        let mut delivery = Delivery::dial(target, key, reach, stop)?;
+        let mut delivery = Delivery::dial(target, key, ways, stop)?;
         delivery.stream.send(&Frame::Deliver(envelope));
         let taken = matches!(delivery.answer(stop)?, Frame::Receipt(_, Status::Stored, _));
         delivery.finish();

@@ -81,7 +81,7 @@ impl Inbox {
         };
         let peer = |address| Peer::Link { address, key: Some(letter.from.link.0) };
         let target: Vec<Peer> = resolved(&ticket.addresses).0.into_iter().map(peer).collect();
-        Ok(delivery::hand_one(envelope, &target, reach, stop)?)
+        Ok(delivery::hand_one(envelope, &target, reach.into(), stop)?)
     }
 
     /// Removes a message.
@@ -137,7 +137,7 @@ impl Inbox {
     ) -> Result<usize, InboxError> {
         let link = keys::load_or_create(&self.root.join("keys").join("link"))?;
         let link = StaticKey::from_bytes(link);
-        delivery::collect(&self.store, link, from, reach, stop, on_event)
+        delivery::collect(&self.store, link, from, reach.into(), stop, on_event)
     }
 
     /// Hands over what waits, once, asks for receipts, and tells what nodes still have; returns how many
@@ -151,7 +151,7 @@ impl Inbox {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<usize, InboxError> {
-        let left = delivery::deliver(&self.store, None, reach, stop, on_event)?;
+        let left = delivery::deliver(&self.store, None, reach.into(), stop, on_event)?;
         for parcel in self.store.outbox(wall_clock())?.stored {
             on_event(Event::Mail(stored(&parcel)));
         }

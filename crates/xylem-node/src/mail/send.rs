@@ -14,7 +14,7 @@ use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
 use xylem_reach::code::Over;
 
-use super::delivery::{self, while_delivering};
+use super::delivery::{self, Ways, while_delivering};
 use super::error::InboxError;
 use super::server::MailServer;
 use crate::addresses::advertised;
@@ -189,8 +189,8 @@ pub fn send(
                     sent.id = Some(id);
                     let (events, ends, store) = (events.clone(), &ends, &store);
                     let deliver = move || {
-                        let (reach, first) = (options.reach, Some(id));
-                        delivery::keep_delivering(store, first, reach, ends, &events);
+                        let (ways, first) = (ways(options), Some(id));
+                        delivery::keep_delivering(store, first, ways, ends, &events);
                     };
                     if let Err(e) = thread::Builder::new().spawn_scoped(scope, deliver) {
                         sent.error = Some(EngineError::Thread(e).into());
@@ -258,11 +258,15 @@ fn once(
 ) -> Result<SendSummary, SendError> {
     on_event(queued(name, id));
     let mut sent = Sent { id: Some(id), summary: SendSummary::default(), error: None };
-    delivery::deliver(store, Some(id), options.reach, stop, &mut |event| {
+    delivery::deliver(store, Some(id), ways(options), stop, &mut |event| {
         sent.note(&event);
         on_event(event);
     })?;
     Ok(sent.summary)
+}
+
+fn ways(options: &SendOptions) -> Ways<'_> {
+    Ways { reach: options.reach, relays: &options.relays }
 }
 
 fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendError> {
@@ -279,7 +283,7 @@ fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendE
         return Ok(Route::Via(key, all));
     }
     let at = if options.at.is_empty() { addresses } else { &options.at[..] };
-    if at.is_empty() {
+    if at.is_empty() && options.relays.is_empty() {
         return Err(SendError::NoAddress);
     }
     Ok(Route::Direct(at.to_vec()))
@@ -362,7 +366,7 @@ fn listen_with(
         }
     };
     let leaves = show.is_some_and(|show| !show.stay);
-    while_delivering(Some(&mail), |events, _| {
+    while_delivering(Some(&mail), relays, |events, _| {
         let mut listening =
             Listening { mail_server, code, leaves, leave_at: None, events, on_event };
         engine.run(&mut listening, stop)?;

@@ -56,7 +56,7 @@ pub fn run_node(
     node.connect(on_event)?;
     let mail = MailStore::open_existing(&node.config.store)?;
     let Node { config, mut engine, management, started_ms, mail_server } = node;
-    while_delivering(mail.as_ref(), |events, _| {
+    while_delivering(mail.as_ref(), &[], |events, _| {
         let wanted_level = config.links.shaping.level;
         let mut forwarding = Forwarding {
             management,

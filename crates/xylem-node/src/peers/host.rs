@@ -19,7 +19,7 @@ use super::linked_at;
 use crate::addresses::advertised;
 use crate::reaching;
 use xylem_engine::EngineError;
-use xylem_engine::{Engine, EngineEvent, Limits, Program};
+use xylem_engine::{Engine, EngineEvent, Limits, Program, RelayUse};
 use xylem_library::announcers::Announcers;
 use xylem_library::disk;
 use xylem_library::held::Answers;
@@ -70,6 +70,8 @@ pub(crate) struct Offer {
     pub(crate) links: LinkOptions,
     /// Relays through which it is reached; the ticket names the first.
     pub(crate) relays: Vec<Relay>,
+    /// Who has been reached, and introduces others who have.
+    pub(crate) introducers: Vec<RelayUse>,
     /// Whether more are answered than those who were told of the key, or have a ticket.
     pub(crate) accept_open: bool,
     pub(crate) name: Name,
@@ -97,7 +99,18 @@ impl Host {
     /// # Errors
     /// See [`HostError`].
     pub(crate) fn start(
-        Offer { listen, identity, links, relays, accept_open, name, publisher, manifest, holdings }: Offer,
+        Offer {
+            listen,
+            identity,
+            links,
+            relays,
+            introducers,
+            accept_open,
+            name,
+            publisher,
+            manifest,
+            holdings,
+        }: Offer,
     ) -> Result<Self, HostError> {
         let publication =
             Publication::new(name.clone(), manifest, &publisher).map_err(HostError::Publication)?;
@@ -144,6 +157,10 @@ impl Host {
         let mut serve = Serve { prefix, find, found, answers, announcers, answer, served: counter };
         let ends = stop.clone();
         reaching::register(&mut engine, &relays, &[], false, &mut |_| {});
+        for introducer in introducers {
+            // Where that cannot be, others find us as well as without.
+            let _ = engine.use_relay(RelayUse { listens: true, ..introducer });
+        }
         reaching::tell_own_addresses(&mut engine, std::iter::empty());
         let thread = thread::Builder::new().name("serve".into());
         let run = move || {

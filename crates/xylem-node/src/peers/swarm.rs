@@ -18,12 +18,20 @@ use xylem_library::reachable::FaceAddress;
 /// A fetch that is over sooner neither listens nor asks: nobody would have anything of it.
 const SETTLING: Duration = Duration::from_millis(200);
 
+/// A peer that does not answer at its own addresses by then is asked for where others were reached.
+const INTRODUCED_AFTER: Duration = Duration::from_secs(1);
+
+/// Of these, so many are remembered.
+const MAX_INTRODUCED: usize = 32;
+
 /// What a fetch has to do with peers beside fetching.
 pub(crate) struct Swarm {
     finder: Finder,
     offer: Option<Offer>,
     host: Option<Host>,
     starts_at: Duration,
+    /// Peers that others told of, and when they are to be asked for by way of those.
+    introduced: Vec<(Duration, [u8; 32])>,
     /// Of links that are gone.
     bytes: Vec<PeerBytes>,
 }
@@ -40,7 +48,7 @@ impl Swarm {
         let named: Vec<_> = dialler.named_keys().chain(linked).collect();
         let starts_at = now + SETTLING;
         let finder = Finder::new(name, named, dialler.may_find(), starts_at);
-        Self { finder, offer, host: None, starts_at, bytes: Vec::new() }
+        Self { finder, offer, host: None, starts_at, introduced: Vec::new(), bytes: Vec::new() }
     }
 
     /// What the sinks are to tell of.
@@ -68,7 +76,8 @@ impl Swarm {
     /// When [`Swarm::handle_timeout`] has something to do.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let starts = (self.offer.is_some() && self.host.is_none()).then_some(self.starts_at);
-        starts.into_iter().chain(self.finder.poll_timeout()).min()
+        let introduced = self.introduced.iter().map(|(at, _)| *at);
+        starts.into_iter().chain(self.finder.poll_timeout()).chain(introduced).min()
     }
 
     /// Does what is due.
@@ -83,6 +92,9 @@ impl Swarm {
             self.starts_at = now + SETTLING;
             // Forwarders are not told where we are, so that nobody could find us through them.
             let linked = dialler.links().next().is_some();
+            if let Some(offer) = &mut self.offer {
+                offer.introducers = dialler.introducers(engine);
+            }
             if linked && let Err(e) = self.serve_now(on_event) {
                 self.offer = None;
                 let what = format!("what is fetched is not served to others: {e}");
@@ -92,11 +104,26 @@ impl Swarm {
         if self.finder.poll_timeout().is_some_and(|at| now >= at) {
             self.finder.ask(now, dialler.links(), &mut |face, asked| engine.ask(face, asked));
         }
+        self.ask_for(engine, dialler);
         while let Some(found) = self.finder.next(now) {
             tracing::debug!(addresses = ?found.addresses, "dialling a peer that others told of");
             let tried = dialler.dial_found(engine, &found);
+            if self.introduced.len() < MAX_INTRODUCED {
+                self.introduced.push((now + INTRODUCED_AFTER, found.key));
+            }
             if tried < found.addresses.len() {
                 self.finder.ended(now, found.key, tried);
+            }
+        }
+    }
+
+    /// Asks for peers that have not come up by way of those that have.
+    fn ask_for(&mut self, engine: &mut Engine, dialler: &mut Dialler) {
+        let now = engine.now();
+        let due: Vec<_> = self.introduced.extract_if(.., |(at, _)| *at <= now).collect();
+        for (_, key) in due {
+            for introducer in dialler.introducers(engine) {
+                dialler.dial_introduced(engine, key, introducer);
             }
         }
     }

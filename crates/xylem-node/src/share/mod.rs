@@ -127,7 +127,7 @@ pub fn share(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), ShareError> {
     let mail = MailStore::open_existing(&options.store)?;
-    while_delivering(mail.as_ref(), |events, ends| {
+    while_delivering(mail.as_ref(), &options.relays, |events, ends| {
         share_with(options, stop, ends, events, on_event)
     })
 }

@@ -108,6 +108,7 @@ impl<'a> Server<'a> {
         let At { publisher, vouch, .. } = self.at;
         let names = [Name { publisher, vouch }];
         reaching::register(engine, relays, &names, code, self.on_event);
+        engine.introduce();
         self.at.tell_own_addresses(engine);
     }
 

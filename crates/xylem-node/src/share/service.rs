@@ -105,7 +105,7 @@ pub fn serve(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ServiceSnapshot, ShareError> {
     let mail = MailStore::open_existing(&options.store)?;
-    while_delivering(mail.as_ref(), |events, ends| {
+    while_delivering(mail.as_ref(), &options.relays, |events, ends| {
         let (mut engine, at) = bind(options, port, &publisher_of(options)?)?;
         let port = at.listen.first().map(std::net::SocketAddr::port);
         for address in &at.listen {

@@ -306,16 +306,12 @@ impl Out {
                 };
                 self.note(&clean(&line));
             }
-            Event::Moved { peer, to } => {
-                self.detail(&clean(&format!("peer {peer} is reached at {to} from now on")));
-            }
-            Event::Relay { relay, registered: true, over_tcp, .. } => {
-                let way = if over_tcp { ", over TCP as UDP is silent" } else { "" };
-                self.detail(&format!("relay {relay} has us{way}"));
-            }
-            Event::Relay { relay, why, .. } => {
-                let why = why.as_deref().unwrap_or("it does not answer");
-                self.warn(&clean(&format!("relay {relay} is of no use for now: {why}")));
+            Event::Moved { peer, to } => self.detail(&clean(&reaching::moved(&peer, &to))),
+            Event::Relay { relay, over_tcp, why, .. } => {
+                match reaching::relay(relay, over_tcp, why) {
+                    Ok(detail) => self.detail(&detail),
+                    Err(warning) => self.warn(&clean(&warning)),
+                }
             }
             Event::PeerConnected { peer } => self.detail(&clean(&format!("peer {peer} is here"))),
             Event::Shaped { peer, level, wanted } if level < wanted => {

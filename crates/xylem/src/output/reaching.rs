@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use xylem_hash::Hash;
-use xylem_node::Tried;
+use xylem_node::{FaceAddress, Tried};
 use xylem_object::PublisherId;
 use xylem_object::ticket::Address;
 
@@ -15,6 +15,24 @@ pub(super) fn list(addresses: &[Address]) -> String {
 pub(super) fn is_here_alone(addresses: &[Address]) -> bool {
     let here = |address: &Address| matches!(address, Address::Ip(at) if at.ip().is_loopback());
     !addresses.is_empty() && addresses.iter().all(here)
+}
+
+/// That a link goes on by another way.
+pub(super) fn moved(peer: &FaceAddress, to: &FaceAddress) -> String {
+    format!("peer {peer} is reached at {to} from now on")
+}
+
+/// That a relay has us, or in a warning why not.
+pub(super) fn relay(
+    relay: SocketAddr,
+    over_tcp: bool,
+    why: Option<String>,
+) -> Result<String, String> {
+    let way = if over_tcp { ", over TCP as UDP is silent" } else { "" };
+    match why {
+        None => Ok(format!("relay {relay} has us{way}")),
+        Some(why) => Err(format!("relay {relay} is of no use for now: {why}")),
+    }
 }
 
 /// Seconds after which hints are worth their lines: a peer far away has answered by then.
@@ -53,7 +71,6 @@ pub(super) fn announced(root: &Hash, publisher: &PublisherId, name: Option<&str>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::SocketAddr;
 
     #[test]
     fn silence_is_told_and_then_explained() {

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,6 @@ pub(crate) struct TestRelay {
     pub(crate) uri: String,
     pub(crate) address: SocketAddr,
     passed: Arc<AtomicUsize>,
-    treats: Arc<Mutex<Box<Treats>>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -35,7 +34,7 @@ struct Inside {
     server: RelayServer,
     sessions: HashMap<(LinkId, StreamId), Session>,
     passed: Arc<AtomicUsize>,
-    treats: Arc<Mutex<Box<Treats>>>,
+    treats: Box<Treats>,
     tells: Box<Tells>,
     begun: Instant,
 }
@@ -56,14 +55,13 @@ impl TestRelay {
         let key = StaticKey::generate([77; 32]);
         let hex: String = key.public().0.iter().map(|byte| format!("{byte:02x}")).collect();
         let (stop, passed) = (Arc::new(AtomicBool::new(false)), Arc::default());
-        let treats: Arc<Mutex<Box<Treats>>> = Arc::new(Mutex::new(Box::new(treats)));
         let mut inside = Inside {
             socket,
             endpoint: Endpoint::new(Config::default(), key, [78; 32]),
             server: RelayServer::new(xylem_reach::relay::Config::default(), [79; 32]),
             sessions: HashMap::new(),
             passed: Arc::clone(&passed),
-            treats: treats.clone(),
+            treats: Box::new(treats),
             tells: Box::new(tells),
             begun: Instant::now(),
         };
@@ -74,20 +72,12 @@ impl TestRelay {
             }
         });
         let uri = format!("{hex}@{address}");
-        Self { uri, address, passed, treats, stop, thread: Some(thread) }
+        Self { uri, address, passed, stop, thread: Some(thread) }
     }
 
     /// Datagrams that it was given to pass on.
     pub(crate) fn passed(&self) -> usize {
         self.passed.load(Ordering::Relaxed)
-    }
-
-    /// From now on it does this.
-    pub(crate) fn treat(
-        &self,
-        treats: impl FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send + 'static,
-    ) {
-        *self.treats.lock().unwrap() = Box::new(treats);
     }
 }
 
@@ -108,7 +98,7 @@ impl Inside {
             match self.server.handle_datagram(now, Port::First, from, datagram) {
                 Relayed::Forward(to) => {
                     self.passed.fetch_add(1, Ordering::Relaxed);
-                    let leave = (self.treats.lock().unwrap())(to, datagram.to_vec());
+                    let leave = (self.treats)(to, datagram.to_vec());
                     for (to, datagram) in leave {
                         let _ = self.socket.send_to(&datagram, to);
                     }
