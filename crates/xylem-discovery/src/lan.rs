@@ -132,8 +132,8 @@ impl Lan {
 impl Drop for Lan {
     fn drop(&mut self) {
         for (_, name) in self.announced.drain() {
-            let said = self.daemon.unregister(&name);
-            let _ = said.map(|said| said.recv_timeout(GOODBYE));
+            // Commands are obeyed in order: the last one's answer comes when all has been said.
+            let _ = self.daemon.unregister(&name);
         }
         let ended = self.daemon.shutdown();
         let _ = ended.map(|ended| ended.recv_timeout(GOODBYE));

@@ -4,6 +4,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -93,6 +95,8 @@ pub enum MapEvent {
 pub struct PortMap {
     /// Dropped to end the thread.
     stop: Option<SyncSender<()>>,
+    /// Whether there is a mapping to be taken back.
+    holds: Arc<AtomicBool>,
     ended: Receiver<()>,
     events: Receiver<MapEvent>,
 }
@@ -107,15 +111,17 @@ impl PortMap {
         let (end, ended) = sync_channel(1);
         let (tell, events) = sync_channel(16);
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+        let holds = Arc::new(AtomicBool::new(false));
+        let held = holds.clone();
         let work = move || {
-            let mapper = Mapper { options, tell, wake };
+            let mapper = Mapper { options, held, tell, wake };
             mapper.run(&runtime, &stopped);
             // A search may still be under way; nobody waits for it.
             runtime.shutdown_background();
             let _ = end.send(());
         };
         thread::Builder::new().name("xylem-portmap".to_owned()).spawn(work)?;
-        Ok(Self { stop: Some(stop), ended, events })
+        Ok(Self { stop: Some(stop), holds, ended, events })
     }
 
     /// Something that came.
@@ -127,13 +133,17 @@ impl PortMap {
 impl Drop for PortMap {
     fn drop(&mut self) {
         self.stop = None;
-        let _ = self.ended.recv_timeout(REMOVAL);
+        // While a router is still asked nobody waits: a mapping that comes of it ends by itself.
+        if self.holds.load(Ordering::Acquire) {
+            let _ = self.ended.recv_timeout(REMOVAL);
+        }
     }
 }
 
 /// What the thread works with.
 struct Mapper {
     options: PortMapOptions,
+    held: Arc<AtomicBool>,
     tell: SyncSender<MapEvent>,
     wake: Wake,
 }
@@ -162,6 +172,7 @@ impl Mapper {
                 Some(renewed) => Ok(renewed),
                 None => runtime.block_on(self.ask()),
             };
+            self.held.store(now.is_ok(), Ordering::Release);
             let wait = match now {
                 Ok(made) => {
                     let (mapped, life) = (made.mapped(), self.life(&made));

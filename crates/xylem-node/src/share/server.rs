@@ -128,11 +128,14 @@ impl<'a> Server<'a> {
         let signed_by = content.signed_by();
         let publisher = signed_by.unwrap_or(self.at.publisher);
         engine.answer_knock(&publisher.0);
-        let is_public = self.beside.is_public().then(|| engine.answer_knock(&dht_knock(root)));
+        let is_public = self.beside.is_public();
+        if is_public {
+            engine.answer_knock(&dht_knock(root));
+        }
         let id = self.publications.add(content);
         let vouch = signed_by.is_none().then_some(self.at.vouch);
         self.publications.add_find(id, &self.at.link_key, vouch);
-        if is_public.is_some() {
+        if is_public {
             self.publications.add_public_find(id, &self.at.link_key, publisher, vouch);
         }
         if let Some(content) = self.publications.get(id) {
