@@ -327,14 +327,6 @@ impl Endpoint {
         }
     }
 
-    #[cfg(internals)]
-    pub(crate) fn link_mut(&mut self, link: LinkId) -> Option<&mut Link> {
-        match &mut self.links.get_mut(&link)?.state {
-            State::Up(up) => Some(up),
-            _ => None,
-        }
-    }
-
     /// Counters of an established link, if there is one of this id.
     #[must_use]
     pub fn stats(&self, link: LinkId) -> Option<LinkStats> {
@@ -420,8 +412,13 @@ impl Endpoint {
 
     /// Sees to a link that has been touched: reports its end if it has come, and lets it send.
     fn settle(&mut self, id: LinkId) {
-        let Some(entry) = self.links.get_mut(&id) else { return };
-        if let State::Up(link) = &mut entry.state
+        let Some(Entry { state, .. }) = self.links.get_mut(&id) else { return };
+        if let State::Up(link) = state
+            && let Some(to) = link.take_move()
+        {
+            self.events.push_back(LinkEvent::Moved { link: id, to });
+        }
+        if let State::Up(link) = state
             && let Some(reason) = link.take_ended()
         {
             let was_closing = link.is_closing();
@@ -435,7 +432,6 @@ impl Endpoint {
                 self.events.push_back(LinkEvent::Closed { link: id, reason });
             }
         }
-        self.report_move(id);
         self.mark_ready(id);
     }
 

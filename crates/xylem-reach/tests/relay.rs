@@ -242,19 +242,19 @@ fn an_address_that_is_not_proven_gets_no_more_than_came_from_it() {
     let victim = "203.0.113.9:53".parse().expect("an address");
     // The client itself says that it is at the victim's, by whatever it sends.
     world.refresh_from(a, victim);
-    world.run(world.now() + SECOND);
+    world.run(world.now() + SECOND / 10);
+    // Its peer sends a lot meanwhile, before it says anything else: to where it was.
+    let back = world.received(1).last().expect("one").0;
+    for _ in 0..1_000 {
+        world.send(1, back, &[0; 1_000]);
+    }
+    world.run(world.now() + SECOND / 10);
     for _ in 0..100 {
         let header = world.header(a, tag);
         world.inject(Port::First, victim, [&header[..], &[0; 300]].concat());
         world.inject(Port::Second, victim, [&header[..], &[0; 300]].concat());
         world.run(world.now() + Duration::from_millis(20));
     }
-    // Its peer sends a lot meanwhile: to where it was.
-    let back = world.received(1).last().expect("one").0;
-    for _ in 0..1_000 {
-        world.send(1, back, &[0; 1_000]);
-    }
-    world.run(world.now() + SECOND);
     let (from, to) = world.traffic_of(victim);
     assert!(to > 0 && to <= from, "{to} bytes to the victim, {from} from it");
 }
@@ -285,7 +285,8 @@ fn a_keep_alive_that_is_overtaken_moves_nobody() {
     let (a, b, tag) = world.pair();
     let thief = "203.0.113.9:53".parse().expect("an address");
     world.refresh_from(b, thief);
-    world.run(world.now() + SECOND);
+    // Before the client says so again.
+    world.run(world.now() + SECOND / 10);
     let before = world.traffic_of(thief).1;
     world.send(a, tag, &[1; 500]);
     world.run(world.now() + SECOND);

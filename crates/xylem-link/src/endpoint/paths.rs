@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use super::{Endpoint, State};
-use crate::event::{LinkEvent, LinkId};
+use crate::event::LinkId;
 use crate::link::{Link, Pace};
 use crate::way::{Mapping, Way};
 
@@ -36,7 +36,7 @@ impl Endpoint {
 
     /// Asks at these addresses whether the link's peer is there, as [`Pace`] says. Where it is, and by a better
     /// [`Way`] than the one in use, or while that is silent, the link goes on there
-    /// ([`LinkEvent::Moved`]). Gives how many of them are asked: 24 addresses, of one source four, at a time;
+    /// ([`crate::LinkEvent::Moved`]). Gives how many of them are asked: 24 addresses, of one source four, at a time;
     /// with [`Pace::Search`] 1,024, once in 30 s, where one side alone has told a symmetric NAT: then ports of a
     /// host that the peer has named, or made-up addresses of [`Way::Direct`], by which the program means
     /// sockets of its own that send to one.
@@ -55,17 +55,18 @@ impl Endpoint {
         count
     }
 
-    fn up(&mut self, link: LinkId) -> Option<&mut Link> {
+    #[cfg(internals)]
+    pub(crate) fn link_mut(&mut self, link: LinkId) -> Option<&mut Link> {
         match &mut self.links.get_mut(&link)?.state {
-            State::Up(up) if !up.is_closing() => Some(up),
+            State::Up(up) => Some(up),
             _ => None,
         }
     }
 
-    /// Tells the program that the link has moved, if it has.
-    pub(super) fn report_move(&mut self, id: LinkId) {
-        if let Some(to) = self.up(id).and_then(Link::take_move) {
-            self.events.push_back(LinkEvent::Moved { link: id, to });
+    fn up(&mut self, link: LinkId) -> Option<&mut Link> {
+        match &mut self.links.get_mut(&link)?.state {
+            State::Up(up) if !up.is_closing() => Some(up),
+            _ => None,
         }
     }
 }
