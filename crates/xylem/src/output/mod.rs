@@ -11,11 +11,7 @@ pub(crate) mod log;
 mod progress;
 mod qr;
 mod reaching;
-<<<<<<< HEAD
-mod sharing;
-=======
 mod shared;
->>>>>>> main
 pub(crate) mod text;
 
 #[cfg(test)]
@@ -235,11 +231,7 @@ impl Out {
             Event::Progress { verified, total, peers } => {
                 self.progress.update(Phase::Fetching, verified, total, peers);
             }
-<<<<<<< HEAD
-            shared @ Event::Shared { .. } => self.shared(shared)?,
-=======
             event @ Event::Shared { .. } => self.shared(event)?,
->>>>>>> main
             Event::Library(LibraryEvent::Checkpoint(CheckpointMade {
                 number,
                 version,
