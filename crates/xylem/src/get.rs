@@ -390,7 +390,7 @@ fn by_name(
     out.take_broken()?;
     let summary = match fetched.map_err(|error| ended(error, stop))? {
         Fetched::Ours { ticket, forwarder } => {
-            return by_ticket(ticket, vec![forwarder], &args, output, stop, common, out);
+            return by_ticket(*ticket, vec![forwarder], &args, output, stop, common, out);
         }
         Fetched::Object(summary) => summary,
     };

@@ -312,7 +312,7 @@ fn accept_one(
                 text.lines().try_for_each(|line| out.line(line))?;
             }
         }
-        MessageContent::Ticket(ticket) => accept(ticket, args, &stop, common, out)?,
+        MessageContent::Ticket(ticket) => accept(*ticket, args, &stop, common, out)?,
     }
     // The data are here: the sender's not hearing of it is no failure.
     if !inbox.accepted(number, TELL, &Stop::new())? {

@@ -214,7 +214,9 @@ fn wrong_codes_by_the_thousand_are_three_guesses() {
     let number = code.parse::<Code>().unwrap().number();
     let before = common::peak_memory(share.pid());
     let mut machines: Vec<Machine> = (1..=LINKS).map(Machine::new).collect();
-    let mut tries: HashMap<(usize, StreamId), (Take, Option<Vec<u8>>)> = HashMap::new();
+    /// What it waits for, and the proof that it still has to send.
+    type Try = (Take, Option<Vec<u8>>);
+    let mut tries: HashMap<(usize, StreamId), Try> = HashMap::new();
     let (mut begun, mut told): (usize, Vec<TakeError>) = (0, Vec::new());
     for machine in &mut machines {
         machine.endpoint.connect_by_knock(Duration::ZERO, at, &knock(number));
@@ -242,10 +244,10 @@ fn wrong_codes_by_the_thousand_are_three_guesses() {
                             }
                         }
                     }
-                    LinkEvent::StreamReset { stream, .. } => {
-                        if tries.remove(&(which, stream)).is_some() {
-                            told.push(TakeError::Broken);
-                        }
+                    LinkEvent::StreamReset { stream, .. }
+                        if tries.remove(&(which, stream)).is_some() =>
+                    {
+                        told.push(TakeError::Broken);
                     }
                     _ => {}
                 }

@@ -132,7 +132,7 @@ pub struct Message {
 #[derive(Clone, Debug)]
 pub enum MessageContent {
     /// A ticket.
-    Ticket(Ticket),
+    Ticket(Box<Ticket>),
     /// Text.
     Note(String),
 }

@@ -24,7 +24,7 @@ pub(super) fn called(store: &MailStore, party: &Party) -> Result<(String, bool),
 pub fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<Message, Error> {
     let (from, known) = called(store, &letter.from)?;
     let what = match &letter.body.content {
-        Content::Ticket(ticket) => MessageContent::Ticket((**ticket).clone()),
+        Content::Ticket(ticket) => MessageContent::Ticket(ticket.clone()),
         Content::Note(text) => MessageContent::Note(text.clone()),
         Content::Fetched(id) => MessageContent::Note(format!("fetched {}", hex(&id.0))),
     };

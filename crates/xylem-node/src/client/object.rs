@@ -78,7 +78,7 @@ pub enum Fetched {
     /// the ticket for it has no addresses.
     Ours {
         /// `xylem:…`
-        ticket: Ticket,
+        ticket: Box<Ticket>,
         /// Where it was found.
         forwarder: Peer,
     },
@@ -108,7 +108,7 @@ pub fn get_object(
         (&options.believe, &found)
         && let Some(ticket) = published_ticket(&mut client, prefix, publisher)?
     {
-        return Ok(Fetched::Ours { ticket, forwarder: client.peer().clone() });
+        return Ok(Fetched::Ours { ticket: Box::new(ticket), forwarder: client.peer().clone() });
     }
     if !options.whole {
         return Err(failure::usage(

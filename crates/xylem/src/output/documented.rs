@@ -107,7 +107,7 @@ fn events() -> Vec<Event> {
         LibraryEvent::Mended { path: path(), flaw: Flaw::Tree, start: 0, end: 1 },
     ];
     let mail = [
-        MailEvent::Arrived(message(MessageContent::Ticket(ticket.clone()))),
+        MailEvent::Arrived(message(MessageContent::Ticket(Box::new(ticket.clone())))),
         MailEvent::Arrived(message(MessageContent::Note("t".into()))),
         MailEvent::Queued { to: to.clone(), id },
         MailEvent::Stored { to: to.clone(), id, at: "192.0.2.1:7348".into() },
