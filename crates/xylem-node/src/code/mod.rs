@@ -1,4 +1,4 @@
-//! Codes on an engine: [`CodeServer`] shows one, beside whatever else a program's loop does; [`take`] finds who shows
+//! Codes on an engine: `CodeServer` shows one, beside whatever else a program's loop does; [`take`] finds who shows
 //! a code that was told, and brings what it stands for. The exchange itself is xylem-reach's.
 
 mod event;
