@@ -17,7 +17,7 @@ use xylem_reach::relay::Name;
 use super::service::Command;
 use super::{At, ServiceSnapshot, ShareError, ShareOptions, publisher_of};
 use crate::clock::wall_clock;
-use crate::code::{CodeServer, Offered};
+use crate::code::{CodeServer, Offered, ShowOptions};
 use crate::discovery::Beside;
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
@@ -104,10 +104,10 @@ impl<'a> Server<'a> {
     }
 
     /// Registers with relays, by the key of links to here and by the publisher's.
-    pub(super) fn register(&mut self, engine: &mut Engine, relays: &[Relay]) {
+    pub(super) fn register(&mut self, engine: &mut Engine, relays: &[Relay], code: bool) {
         let At { publisher, vouch, .. } = self.at;
         let names = [Name { publisher, vouch }];
-        reaching::register(engine, relays, &names, self.on_event);
+        reaching::register(engine, relays, &names, code, self.on_event);
         engine.introduce();
         self.at.tell_own_addresses(engine);
     }
@@ -149,10 +149,11 @@ impl<'a> Server<'a> {
         &mut self,
         engine: &mut Engine,
         ticket: &Ticket,
+        how: &ShowOptions,
     ) -> Result<(), ShareError> {
         if self.code.is_none() {
             let (text, at) = (ticket.to_string(), ticket.addresses.clone());
-            self.code = Some(CodeServer::new(engine, Offered::Ticket, text, at)?);
+            self.code = Some(CodeServer::new(engine, (Offered::Ticket, text), at, how)?);
         }
         Ok(())
     }
@@ -275,7 +276,8 @@ impl Program for Server<'_> {
                     (self.on_event)(Event::Moved { peer, to });
                 }
             }
-            EngineEvent::Relay { at, what, .. } => {
+            EngineEvent::Relay { relay, at, what } => {
+                self.code.iter_mut().for_each(|code| code.relay_said(engine, relay, &what));
                 self.at.tell_own_addresses(engine);
                 Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
             }

@@ -116,7 +116,7 @@ pub fn serve(
         ready(handle(&mut engine, options, commands)?, port);
         let mut server = Server::new(at, options, ends, events, on_event)?;
         server.commands = Some(to_do);
-        server.register(&mut engine, &options.relays);
+        server.register(&mut engine, &options.relays, false);
         engine.run(&mut server, stop)?;
         engine.close();
         Ok(server.snapshot())
