@@ -10,7 +10,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let (own, relay_at) = (([192, 0, 2, 1], 1_000).into(), ([192, 0, 2, 2], 7_348));
     let mut now = Duration::ZERO;
     let config = Config { second_port: Some(7_349), ..Config::default() };
-    let (mut relay, mut session) = (RelayServer::new(config, [9; 32]), Session::default());
+    let mut relay = RelayServer::new(config, [9; 32]);
+    let mut session;
     let mut client = RelayClient::new([1; 32], true, vec![]);
     let mut rest = input;
     while let Some((&[what, len], after)) = rest.split_first_chunk::<2>() {

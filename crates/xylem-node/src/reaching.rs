@@ -35,16 +35,19 @@ pub(crate) fn introducer(key: [u8; 32], at: SocketAddr) -> RelayUse {
     RelayUse { key, udp, tcp, listens: false, names, wants_code: false }
 }
 
-/// Registers with relays, so that others may ask for this end there by its key or one of the `names`.
+/// Registers with relays, so that others may ask for this end there by its key or one of the `names`; with `code` the first
+/// one is to give a number too.
 pub(crate) fn register(
     engine: &mut Engine,
     relays: &[Relay],
     names: &[Name],
+    code: bool,
     on_event: &mut dyn FnMut(Event),
 ) {
-    for relay in relays {
+    for (i, relay) in relays.iter().enumerate() {
         let used = to_dial(relay).and_then(|uses| {
-            let uses = RelayUse { listens: true, names: names.to_vec(), ..uses };
+            let (names, wants_code) = (names.to_vec(), code && i == 0);
+            let uses = RelayUse { listens: true, names, wants_code, ..uses };
             engine.use_relay(uses).map_err(|e| e.to_string())
         });
         if let Err(why) = used {

@@ -25,6 +25,7 @@ pub const NEWEST_LEN: usize = 41;
 pub const TAG_LIFE: u64 = 86_400;
 
 const LAN: &str = "xylem v1 present on this LAN with a publication";
+const CODE: &str = "xylem v1 shows a code on this LAN";
 const DHT: &str = "xylem v1 key in the DHT of a root";
 const KNOCK: &str = "xylem v1 knock of who found a root in the DHT";
 const SALT: &str = "xylem v1 salt in the DHT of a name";
@@ -44,6 +45,13 @@ impl LanTag {
         material[64..].copy_from_slice(&day.to_be_bytes());
         let mut tag = [0; TAG_LEN];
         tag.copy_from_slice(&xylem_hash::derive_key(LAN, &material)[..TAG_LEN]);
+        Self(tag)
+    }
+
+    /// Of who shows a code of this number.
+    pub fn of_code(number: u32) -> Self {
+        let mut tag = [0; TAG_LEN];
+        tag.copy_from_slice(&xylem_hash::derive_key(CODE, &number.to_be_bytes())[..TAG_LEN]);
         Self(tag)
     }
 

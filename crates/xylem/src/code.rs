@@ -5,28 +5,41 @@ use crate::output::Out;
 use crate::values::read_text;
 use std::time::Duration;
 use xylem_library::Stop;
-use xylem_node::Peer;
 use xylem_node::code::{Code, CodeError, TakeOptions, Told, take};
+use xylem_node::{Peer, Relay};
 use xylem_object::{Ticket, TicketError};
 
 /// Whether a word of the command line is meant to be a code.
 pub(crate) use xylem_node::code::looks_like_code;
 
+/// Who may show a code.
+#[derive(Clone, Debug)]
+pub(crate) struct Whom {
+    /// Those who were named; else who is found by the number.
+    pub(crate) from: Vec<Peer>,
+    /// Where the number may lead.
+    pub(crate) relays: Vec<Relay>,
+    /// It may lead somewhere on the LAN.
+    pub(crate) lan: bool,
+}
+
 /// Brings what a code stands for from whoever shows it.
 pub(crate) fn redeem(
     text: &str,
-    from: Vec<Peer>,
+    at: Whom,
     give_up: Duration,
     stop: &Stop,
     out: &mut Out,
 ) -> Result<Told, Failure> {
+    let Whom { from, relays, lan } = at;
     let wrong = |e: CodeError| Failure::new(Exit::Usage, e.to_string());
     let code: Code = text.parse().map_err(wrong)?;
-    if let Some(other) = from.iter().find(|peer| peer.link_address().is_none()) {
+    if let Some(other) = from.iter().find(|peer| !peer.is_link()) {
         let what = format!("{other}: codes go over the encrypted link only");
         return Err(Failure::new(Exit::Usage, what));
     }
-    let taken = take(&TakeOptions { code, from, give_up }, stop, &mut |event| out.event(event));
+    let options = TakeOptions { code, from, relays, lan, give_up };
+    let taken = take(&options, stop, &mut |event| out.event(event));
     out.take_broken()?;
     Ok(taken?)
 }
@@ -34,17 +47,18 @@ pub(crate) fn redeem(
 /// A ticket, or the one that a code stands for, whose shower is then asked by the key that it has proven.
 pub(crate) fn or_ticket(
     text: &str,
-    from: Vec<Peer>,
+    at: Whom,
     give_up: Duration,
     stop: &Stop,
     out: &mut Out,
 ) -> Result<(Ticket, Vec<Peer>), Failure> {
+    let from = at.from.clone();
     let text = read_text(text)?;
     if !looks_like_code(&text) {
         let wrong = |e: TicketError| Failure::new(Exit::Usage, e.to_string());
         return Ok((text.parse().map_err(wrong)?, from));
     }
-    let told = redeem(&text, from.clone(), give_up, stop, out)?;
+    let told = redeem(&text, at, give_up, stop, out)?;
     let other = "that code stands for a card: give it to `xylem send FILE CODE`";
     let ticket = read(&told, other)?;
     let is_it = |peer: &Peer| peer.link_address() == told.from.link_address();

@@ -2,7 +2,7 @@
 //! `get b3:HASH`, `get @PUBLISHER/NAME`.
 
 use crate::cli::Common;
-use crate::code;
+use crate::code::{self, Whom};
 use crate::exit::{Exit, Failure};
 use crate::get::ended;
 use crate::output::Out;
@@ -32,6 +32,21 @@ pub(crate) struct FindArgs {
 
     #[command(flatten)]
     dht: DhtArgs,
+}
+
+/// Of commands that show a card by a code, or take one.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct LanArgs {
+    /// Let no code lead anybody on the LAN [default: `lan` in the settings, else by mDNS it does]
+    #[arg(long, env = "XYLEM_NO_LAN", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    no_lan: bool,
+}
+
+impl LanArgs {
+    /// Whether the LAN may be asked and told.
+    pub(crate) fn lan(&self, common: &Common) -> Result<bool, Failure> {
+        Ok(!self.no_lan && found(common)?.lan)
+    }
 }
 
 /// Where the DHT is entered.
@@ -134,17 +149,17 @@ impl FindArgs {
     pub(crate) fn ticket(
         &self,
         text: &str,
-        from: Vec<Peer>,
+        whom: Whom,
         (give_up, shape, stop): (Duration, &ShapeArgs, &Stop),
         common: &Common,
         out: &mut Out,
     ) -> Result<(Ticket, Vec<Peer>), Failure> {
         let Some(wanted) = wanted(text) else {
-            return code::or_ticket(text, from, give_up, stop, out);
+            return code::or_ticket(text, whom, give_up, stop, out);
         };
         let usage = |why: &str| Failure::new(Exit::Usage, format!("{text}: {why}"));
         let wanted = wanted.map_err(|why| usage(&why))?;
-        if !from.is_empty() {
+        if !whom.from.is_empty() {
             return Err(usage(
                 "whom to ask is found in the DHT; with --from give a ticket or a name",
             ));
@@ -157,7 +172,7 @@ impl FindArgs {
             store: common.store()?,
         };
         let found = find_public(&options, stop).map_err(|error| ended(error, stop))?;
-        Ok((found, from))
+        Ok((found, whom.from))
     }
 }
 

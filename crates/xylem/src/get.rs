@@ -1,6 +1,7 @@
 //! `xylem get TICKET`: fetch, verified piece by piece.
 
 use crate::cli::Common;
+use crate::code::Whom;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::FindArgs;
 use crate::output::text::{bytes, count, duration, rate};
@@ -266,8 +267,9 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // Whoever has no place for anything is told so first, whatever the ticket says.
     common.store()?;
     let from = peers(&args.from)?;
-    let how = (args.timeout, &args.shape, &stop);
-    let (ticket, from) = args.find.ticket(&ticket, from, how, common, out)?;
+    let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
+    let whom = Whom { from, relays: args.relay.relays(common)?, lan };
+    let (ticket, from) = args.find.ticket(&ticket, whom, how, common, out)?;
     by_ticket(ticket, from, &args, output, &stop, common, out)
 }
 

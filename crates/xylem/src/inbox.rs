@@ -1,8 +1,9 @@
 //! `xylem inbox`: what came, from whom, and what to do with it.
 
 use crate::cli::Common;
-use crate::code::{looks_like_code, read, redeem};
+use crate::code::{Whom, looks_like_code, read, redeem};
 use crate::exit::{Exit, Failure, exit_help};
+use crate::finding::LanArgs;
 use crate::get::{AcceptArgs, accept, peers};
 use crate::output::Out;
 use crate::output::text::{bytes, clean};
@@ -19,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use xylem_library::{LibraryEvent, Stop, mail};
 use xylem_node::code::Over;
 use xylem_node::mail::{
-    Inbox, MailEvent, Message, MessageContent, Person, Reach, listen, show_card,
+    Inbox, MailEvent, Message, MessageContent, Person, Reach, ShowCard, listen, show_card,
 };
 use xylem_node::{Event, LINK_PORT, PeerUri, Relay};
 
@@ -62,6 +63,9 @@ pub(crate) struct InboxArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
+    #[command(flatten)]
+    lan: LanArgs,
+
     /// Fetch what waits at this node: [KEY@]HOST:PORT
     #[arg(long, value_name = "NODE", conflicts_with = "listen")]
     from: Option<PeerUri>,
@@ -92,6 +96,10 @@ enum InboxCommand {
         /// wait until it was used or its ten minutes are over
         #[arg(long)]
         code: bool,
+        #[command(flatten)]
+        relay: RelayArgs,
+        #[command(flatten)]
+        lan: LanArgs,
     },
     /// Fetch what a message names, or print its note
     Accept(AcceptArgs),
@@ -111,6 +119,10 @@ enum InboxCommand {
         /// Where a code is shown: [KEY@]HOST:PORT; can be repeated
         #[arg(long, value_name = "ADDR", value_delimiter = ',')]
         from: Vec<PeerUri>,
+        #[command(flatten)]
+        relay: RelayArgs,
+        #[command(flatten)]
+        lan: LanArgs,
     },
     /// Take a name away
     Forget {
@@ -131,7 +143,10 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         let (open, relays) = (args.answer.accept_open, args.relay.relays(common)?);
         let mut tell = |event| out.event(event);
         let listened = match args.code {
-            true => show_card(&store, &at, &relays, (open, true), &stop, &mut tell).map(drop),
+            true => {
+                let how = ShowCard { accept_open: open, stay: true, lan: args.lan.lan(common)? };
+                show_card(&store, &at, &relays, how, &stop, &mut tell).map(drop)
+            }
             false => listen(&store, &at, &relays, open, &stop, &mut tell),
         };
         out.take_broken()?;
@@ -157,10 +172,11 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             return list(&inbox, &store, out);
         }
         Some(InboxCommand::List) => return list(&inbox, &store, out),
-        Some(InboxCommand::Card { at, code: true }) => {
-            return card_by_code(&store, &resolve(&at)?, &args.relay.relays(common)?, out);
+        Some(InboxCommand::Card { at, code: true, relay, lan }) => {
+            let how = (&relay.relays(common)?[..], lan.lan(common)?);
+            return card_by_code(&store, &resolve(&at)?, how, out);
         }
-        Some(InboxCommand::Card { at, code: false }) => {
+        Some(InboxCommand::Card { at, code: false, .. }) => {
             let mut at = resolve(&at)?;
             if at.is_empty() {
                 at.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, LINK_PORT)));
@@ -176,9 +192,11 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         Some(InboxCommand::Drop { numbers }) => {
             numbers.into_iter().try_for_each(|number| inbox.discard(number))?;
         }
-        Some(InboxCommand::Trust { name, card, from }) if looks_like_code(&card) => {
+        Some(InboxCommand::Trust { name, card, from, relay, lan }) if looks_like_code(&card) => {
             let stop = stop::on_signals()?;
-            let told = redeem(&card, peers(&from)?, args.timeout, &stop, out)?;
+            let (from, relays, lan) = (peers(&from)?, relay.relays(common)?, lan.lan(common)?);
+            let whom = Whom { from, relays, lan };
+            let told = redeem(&card, whom, args.timeout, &stop, out)?;
             let card = read(&told, "that code stands for a ticket: give it to `xylem get CODE`")?;
             inbox.trust(&name, &Person::Card(Box::new(card)))?;
         }
@@ -204,12 +222,13 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
 fn card_by_code(
     store: &Path,
     at: &[SocketAddr],
-    relays: &[Relay],
+    (relays, lan): (&[Relay], bool),
     out: &mut Out,
 ) -> Result<Exit, Failure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let shown = show_card(store, at, relays, (false, false), &stop, &mut |event| out.event(event));
+    let how = ShowCard { accept_open: false, stay: false, lan };
+    let shown = show_card(store, at, relays, how, &stop, &mut |event| out.event(event));
     out.take_broken()?;
     match shown? {
         Some(Over::Used) => Ok(Exit::Done),

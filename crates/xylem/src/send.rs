@@ -1,8 +1,9 @@
 //! `xylem send PATH|TICKET PEER`: hand something to one peer, end-to-end encrypted.
 
 use crate::cli::Common;
-use crate::code::{looks_like_code, read, redeem};
+use crate::code::{Whom, looks_like_code, read, redeem};
 use crate::exit::{Exit, Failure, exit_help};
+use crate::finding::LanArgs;
 use crate::get::peers;
 use crate::output::Out;
 use crate::relays::RelayArgs;
@@ -97,6 +98,9 @@ pub(crate) struct SendArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
+    #[command(flatten)]
+    lan: LanArgs,
+
     /// Name to publish under, as for `share`
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
@@ -150,8 +154,13 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let at = resolve(&args.at)?;
+    let lan = args.lan.lan(common)?;
+    let whom = |at: &[SocketAddr]| {
+        let link = |address: &SocketAddr| Peer::Link { address: *address, key: None };
+        Whom { from: at.iter().map(link).collect(), relays: relays.clone(), lan }
+    };
     let to = if looks_like_code(&args.peer) {
-        Recipient::Card(Box::new(card(&args.peer, &at, args.timeout, &stop, out)?))
+        Recipient::Card(Box::new(card(&args.peer, whom(&at), args.timeout, &stop, out)?))
     } else {
         let bad = |e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string());
         args.peer.parse().map_err(bad)?
@@ -183,13 +192,12 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
 /// The card that a code stands for.
 fn card(
     text: &str,
-    at: &[SocketAddr],
+    whom: Whom,
     give_up: Duration,
     stop: &Stop,
     out: &mut Out,
 ) -> Result<Card, Failure> {
-    let from = at.iter().map(|address| Peer::Link { address: *address, key: None }).collect();
-    let told = redeem(text, from, give_up, stop, out)?;
+    let told = redeem(text, whom, give_up, stop, out)?;
     read(&told, "that code stands for a ticket: give it to `xylem get CODE`")
 }
 

@@ -2,13 +2,16 @@
 //! the two, and what people mistype bring nothing but a line.
 
 mod common;
+#[path = "common/relay.rs"]
+#[allow(dead_code, reason = "others treat what passes")]
+mod relay;
 
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +20,7 @@ use bytes::BytesMut;
 use common::{
     Share, assert_exit, file, finish, get, noise, printed_root, stderr, sum, text, until, xylem,
 };
+use relay::TestRelay;
 use serde_json::Value;
 use xylem_link::{Config, Endpoint, LinkEvent, LinkId, StaticKey, StreamId, StreamRead, purpose};
 use xylem_reach::code::{Code, Take, TakeError, Taken, knock};
@@ -345,13 +349,50 @@ fn who_stands_between_has_one_guess_a_try() {
     assert_exit(&get_by(dir.path(), "ann", &[&code], &share.link), 0);
 }
 
+/// Neither side knows an address of the other: the relay gives the number, and leads by it.
+#[test]
+fn a_code_leads_through_a_relay() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(200_000, 6);
+    let relay = TestRelay::honest();
+    let source = file(dir.path(), "source", &content);
+    let share = Share::with(&source, &dir.path().join("store"), &["--code", "--relay", &relay.uri]);
+    until("a code", || !share.told("code").is_empty());
+    let shown = &share.told("code")[0];
+    let code = shown["code"].as_str().unwrap();
+    assert_eq!(shown["relay"].as_str(), Some(&*relay.uri));
+    assert!(code.parse::<Code>().unwrap().number() < 100, "the relay gives short ones: {code}");
+    let run = |code: &str| {
+        let mut command = xylem(&dir.path().join("other"));
+        command.args(["get", code, "--relay", &relay.uri, "-o"]).arg(dir.path().join("out"));
+        finish(command)
+    };
+    let output = run(&wrong(code, 1));
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("does not fit"), "{}", stderr(&output));
+    assert_exit(&run(code), 0);
+    assert!(fs::read(dir.path().join("out")).unwrap() == content);
+    until("the end of the code", || !share.told("code_ended").is_empty());
+    assert_eq!(share.told("code_wrong").len(), 1);
+    assert!(relay.passed() > 0);
+    // A number that nobody has, at once and in one line.
+    let nobody = run("99999-alpha-cobra-violin");
+    assert_exit(&nobody, 3);
+    assert!(stderr(&nobody).contains("nobody answers to that code"), "{}", stderr(&nobody));
+}
+
 /// A process that tells events; killed when dropped.
 struct Running(Child, common::Events);
 
 impl Running {
     fn start(store: &Path, arguments: &[&str]) -> Self {
         let mut command = xylem(store);
-        command.arg("--json").args(arguments).stdin(Stdio::null());
+        command.arg("--json").args(arguments);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        command.stdin(Stdio::null());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let events = common::Events::default();
@@ -412,4 +453,67 @@ fn a_card_is_handed_over_by_a_code() {
     let output = run(&["send", "--note", text(&note), &code, "--at", &shared.link]);
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("`xylem get CODE`"), "{}", stderr(&output));
+}
+
+/// Two machines on one cable; `None` without the right to make them.
+struct Cable([String; 2]);
+
+impl Cable {
+    fn new() -> Option<Self> {
+        let names = ["a", "b"].map(|which| format!("xylem-codes-{which}-{}", std::process::id()));
+        let [a, b] = &names;
+        let script = format!(
+            "ip netns add {a} && ip netns add {b} && ip -n {a} link add eth type veth peer name eth netns {b} \
+             && ip -n {a} addr add 10.68.0.1/24 dev eth && ip -n {b} addr add 10.68.0.2/24 dev eth \
+             && ip -n {a} link set lo up && ip -n {b} link set lo up \
+             && ip -n {a} link set eth up && ip -n {b} link set eth up"
+        );
+        let cable = Self(names.clone());
+        let made = Command::new("sh").args(["-c", &script]).output();
+        made.is_ok_and(|made| made.status.success()).then_some(cable)
+    }
+
+    fn on(&self, machine: usize, store: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.0[machine], common::XYLEM, "--store"]).arg(store);
+        command.env("XYLEM_NO_MAP", "1").stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Cable {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            let _ = Command::new("ip").args(["netns", "del", name]).output();
+        }
+    }
+}
+
+/// Nobody names an address, and no relay: who is on the same LAN is found by the number, or told that nobody is.
+#[test]
+fn a_code_leads_on_the_lan() {
+    let Some(cable) = Cable::new() else {
+        eprintln!("SKIPPED: no right to make network namespaces");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(200_000, 8);
+    let source = file(dir.path(), "source", &content);
+    let mut command = cable.on(0, &dir.path().join("a"));
+    command.args(["--json", "share", "--code", "--listen", "0.0.0.0:7348"]).arg(&source);
+    let sharing = Running::of(command);
+    let shown = sharing.heard("code");
+    assert_eq!(shown["lan"], true);
+    let run = |code: &str, more: &[&str]| {
+        let mut command = cable.on(1, &dir.path().join("b"));
+        command.args(["get", code]).args(more).arg("-o").arg(dir.path().join("out"));
+        finish(command)
+    };
+    let code = shown["code"].as_str().unwrap();
+    let nowhere = run(code, &["--no-lan"]);
+    assert_exit(&nowhere, 2);
+    assert!(stderr(&nowhere).contains("--relay URI, or --from"), "{}", stderr(&nowhere));
+    assert_exit(&run("8888888-alpha-cobra-violin", &[]), 3);
+    assert_exit(&run(code, &[]), 0);
+    assert!(fs::read(dir.path().join("out")).unwrap() == content);
 }

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 use xylem_library::json;
-use xylem_library::reachable::FaceAddress;
+use xylem_library::reachable::{FaceAddress, Relay};
 use xylem_object::ticket::Address;
 use xylem_reach::code::{Code, Over};
 
@@ -31,6 +31,11 @@ pub enum CodeEvent {
         of: Offered,
         /// How long it lives.
         seconds: u64,
+        /// Whether the number leads here on this machine's LAN.
+        lan: bool,
+        /// The relay at which it does.
+        #[serde(serialize_with = "json::some_text")]
+        relay: Option<Relay>,
         /// Where this machine can be reached by whoever does not find it by the number.
         #[serde(serialize_with = "texts")]
         at: Vec<Address>,

@@ -7,11 +7,14 @@ use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey, StreamId, StreamRead, purpose};
 use xylem_mgmt::Persistency;
 use xylem_reach::code::{Code, GUESSES, Take, TakeError, Taken, knock};
+use xylem_reach::relay::Target;
 
 use super::CodeEvent;
+use super::nearby::Asked;
 use crate::event::Event;
+use crate::reaching::{through, to_dial};
 use xylem_engine::{Engine, EngineError, EngineEvent, Program, StreamEvent};
-use xylem_library::reachable::{FaceAddress, Peer};
+use xylem_library::reachable::{FaceAddress, Peer, Relay};
 use xylem_library::{Blame, Error, Failure, Stop, keys};
 
 /// How long others may answer after somebody who has another code.
@@ -26,7 +29,9 @@ const GOODBYE: Duration = Duration::from_millis(500);
 #[non_exhaustive]
 pub enum CodeFailed {
     /// A number leads nowhere by itself.
-    #[error("nobody to ask for that code: give --from HOST:PORT of the machine that shows it")]
+    #[error(
+        "nobody to ask for that code: give --relay URI, or --from HOST:PORT of the machine that shows it"
+    )]
     NoWay,
     /// Silence.
     #[error(
@@ -69,8 +74,12 @@ crate::failure::of_library!(CodeFailed: xylem_library::keys::KeyError);
 pub struct TakeOptions {
     /// What was told.
     pub code: Code,
-    /// Who may show it.
+    /// Who may show it; where nobody is named, who is found by its number is asked.
     pub from: Vec<Peer>,
+    /// Of these the first is asked for the number.
+    pub relays: Vec<Relay>,
+    /// The LAN is, too.
+    pub lan: bool,
     /// Give up after this long.
     pub give_up: Duration,
 }
@@ -93,18 +102,18 @@ pub fn take(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Told, CodeFailed> {
-    if options.from.is_empty() {
-        return Err(CodeFailed::NoWay);
-    }
     let config = xylem_link::Config { accept_incoming: false, ..Default::default() };
     let endpoint = Endpoint::new(config, StaticKey::generate(keys::random()?), keys::random()?);
     let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
     let mut engine = Engine::new(endpoint, forwarder)?;
-    engine.set_knock(knock(options.code.number()));
+    let number = options.code.number();
+    engine.set_knock(knock(number));
     let mut taking = Taking {
         code: &options.code,
         dialled: HashMap::new(),
         tries: HashMap::new(),
+        tried: HashMap::new(),
+        lan: None,
         again: Vec::new(),
         guesses: GUESSES,
         deadline: engine.now() + options.give_up,
@@ -115,9 +124,15 @@ pub fn take(
         why: String::from("no answer"),
     };
     for peer in &options.from {
-        match engine.dial(peer, Persistency::Persistent) {
-            Ok(face) => drop(taking.dialled.insert(face, peer.clone())),
-            Err(e) => taking.why = e.to_string(),
+        taking.dial(&mut engine, peer.clone());
+    }
+    if options.from.is_empty() {
+        if let Some(relay) = options.relays.first() {
+            taking.ask_relay(&mut engine, relay, number);
+        }
+        taking.lan = options.lan.then(|| Asked::new(number, engine.now())).flatten();
+        if taking.dialled.is_empty() && taking.lan.is_none() {
+            return Err(CodeFailed::NoWay);
         }
     }
     engine.run(&mut taking, stop)?;
@@ -141,6 +156,9 @@ struct Taking<'a> {
     /// Faces that are dialled or up, and whom they lead to.
     dialled: HashMap<FaceId, Peer>,
     tries: HashMap<FaceId, (StreamId, Take)>,
+    /// Keys that were tried, and over which face: a node has one try, whatever addresses it has.
+    tried: HashMap<[u8; 32], FaceId>,
+    lan: Option<Asked>,
     /// Whom to ask again, who was busy.
     again: Vec<(Duration, FaceId)>,
     /// Proofs that may leave: each is a guess for who is at the other end.
@@ -157,8 +175,31 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
+    fn dial(&mut self, engine: &mut Engine, peer: Peer) {
+        match engine.dial(&peer, Persistency::Persistent) {
+            Ok(face) => drop(self.dialled.insert(face, peer)),
+            Err(e) => self.why = e.to_string(),
+        }
+    }
+
+    fn ask_relay(&mut self, engine: &mut Engine, relay: &Relay, number: u32) {
+        let used = to_dial(relay).and_then(|uses| {
+            let peer = through(&uses, None, Target::Code(number)).ok_or("it has no address")?;
+            engine.use_relay(uses).map_err(|e| e.to_string())?;
+            Ok(peer)
+        });
+        match used {
+            Ok(peer) => self.dial(engine, peer),
+            Err(why) => self.why = format!("relay {relay}: {why}"),
+        }
+    }
+
     fn begin(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), CodeFailed> {
         let Some(peer) = engine.link_peer(face) else { return Ok(()) };
+        if *self.tried.entry(peer.0).or_insert(face) != face {
+            engine.drop_face(face, "another address of the same node answered first");
+            return Ok(());
+        }
         let (take, hello) = Take::new(self.code, engine.link_key(), peer, &keys::random()?);
         // The first bytes of a stream always find room.
         let opened = engine.open_stream(face, purpose::CODE).and_then(|stream| {
@@ -238,7 +279,10 @@ impl Program for Taking<'_> {
             }
             EngineEvent::FaceDown { face, why, .. } => {
                 self.dialled.remove(&face);
-                self.tries.remove(&face);
+                if self.tries.remove(&face).is_some() {
+                    // Another way to the same node may hold.
+                    self.tried.retain(|_, by| *by != face);
+                }
                 self.again.retain(|(_, of)| *of != face);
                 self.why = why;
             }
@@ -264,6 +308,9 @@ impl Program for Taking<'_> {
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), CodeFailed> {
         let due: Vec<FaceId> =
             self.again.extract_if(.., |(at, _)| *at <= now).map(|(_, face)| face).collect();
+        for address in self.lan.as_mut().map(|lan| lan.poll(now)).unwrap_or_default() {
+            self.dial(engine, Peer::Link { address, key: None });
+        }
         due.into_iter().try_for_each(|face| self.begin(engine, face))
     }
 
@@ -275,12 +322,15 @@ impl Program for Taking<'_> {
         if self.told.is_some() {
             return self.arrived;
         }
-        let waits = !self.tries.is_empty() || !self.again.is_empty();
+        let asks = self.lan.as_ref().is_some_and(|lan| lan.is_hopeful(now));
+        let others = self.others_until.is_none_or(|until| now < until);
+        let waits = !self.tries.is_empty() || !self.again.is_empty() || (asks && others);
         !waits && (self.dialled.is_empty() || self.others_until.is_some_and(|until| now >= until))
     }
 
     fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
         let again = self.again.iter().map(|(at, _)| *at).min();
-        [Some(self.deadline), self.others_until, again].into_iter().flatten().min()
+        let lan = self.lan.as_ref().map(Asked::poll_timeout);
+        [Some(self.deadline), self.others_until, again, lan].into_iter().flatten().min()
     }
 }

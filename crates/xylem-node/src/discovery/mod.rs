@@ -50,7 +50,7 @@ pub(crate) fn label(publisher: &PublisherId, object: NameRef<'_>) -> String {
 }
 
 /// Whether an address lies on a network of this machine's interfaces, which is where answers of mDNS come from.
-fn on_link(ip: IpAddr) -> bool {
+pub(crate) fn on_link(ip: IpAddr) -> bool {
     let within = |a: u128, b: u128, mask: u128| a & mask == b & mask;
     let is_near = |of: &IfAddr| match (of, ip) {
         (IfAddr::V4(of), IpAddr::V4(ip)) => {

@@ -13,7 +13,7 @@ mod server;
 
 pub use error::InboxError;
 pub use inbox::Inbox;
-pub use send::{Mail, SendError, SendOptions, SendSummary, listen, send, show_card};
+pub use send::{Mail, SendError, SendOptions, SendSummary, ShowCard, listen, send, show_card};
 pub use xylem_library::mail::{MailEvent, Message, MessageContent, Person, Reach, Recipient};
 
 pub(crate) use delivery::while_delivering;

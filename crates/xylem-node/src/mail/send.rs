@@ -19,7 +19,7 @@ use super::error::InboxError;
 use super::server::MailServer;
 use crate::addresses::advertised;
 use crate::clock::{now_ms, wall_clock};
-use crate::code::{CodeServer, Offered};
+use crate::code::{CodeServer, Offered, ShowOptions};
 use crate::event::Event;
 use crate::reaching;
 use crate::share::{ShareError, ShareOptions, bind_links, share_with};
@@ -302,11 +302,11 @@ pub fn listen(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), InboxError> {
-    listen_with(store, at, relays, (accept_open, Show::Nothing), stop, on_event).map(drop)
+    listen_with(store, at, relays, (accept_open, None), stop, on_event).map(drop)
 }
 
 /// Shows our card by a code, and takes mail meanwhile, until the code has ended, why is returned, or `stop` is
-/// raised; with `stay` until that alone. `at`: where we listen, as for [`listen`]; empty: the usual port or a free one.
+/// raised. `at`: where we listen, as for [`listen`]; empty: the usual port or a free one.
 ///
 /// # Errors
 /// See [`InboxError`].
@@ -314,25 +314,29 @@ pub fn show_card(
     store: &Path,
     at: &[SocketAddr],
     relays: &[Relay],
-    (accept_open, stay): (bool, bool),
+    how: ShowCard,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<Over>, InboxError> {
-    listen_with(store, at, relays, (accept_open, Show::Card { stay }), stop, on_event)
+    listen_with(store, at, relays, (how.accept_open, Some(how)), stop, on_event)
 }
 
-/// Whether our card is shown by a code meanwhile.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Show {
-    Nothing,
-    Card { stay: bool },
+/// How our card is shown by a code.
+#[derive(Clone, Copy, Debug)]
+pub struct ShowCard {
+    /// Those who dial without our key are answered, too.
+    pub accept_open: bool,
+    /// The end of the code is not the end.
+    pub stay: bool,
+    /// The code leads here on the LAN.
+    pub lan: bool,
 }
 
 fn listen_with(
     store: &Path,
     at: &[SocketAddr],
     relays: &[Relay],
-    (accept_open, show): (bool, Show),
+    (accept_open, show): (bool, Option<ShowCard>),
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<Over>, InboxError> {
@@ -349,18 +353,19 @@ fn listen_with(
         on_event(Event::Listening { uri: at });
     }
     let mail_server = MailServer::open(store, None)?;
+    reaching::register(&mut engine, relays, &[], show.is_some(), on_event);
+    reaching::tell_own_addresses(&mut engine, std::iter::empty());
     let code = match show {
-        Show::Nothing => None,
-        Show::Card { .. } => {
+        None => None,
+        Some(show) => {
             let addresses = advertised(&bound);
             let card = mail.card(&addresses, wall_clock())?.to_string();
             let at = addresses.into_iter().map(Into::into).collect();
-            Some(CodeServer::new(&mut engine, Offered::Card, card, at)?)
+            let how = ShowOptions { relay: relays.first().cloned(), lan: show.lan };
+            Some(CodeServer::new(&mut engine, (Offered::Card, card), at, &how)?)
         }
     };
-    let leaves = show == Show::Card { stay: false };
-    reaching::register(&mut engine, relays, &[], on_event);
-    reaching::tell_own_addresses(&mut engine, std::iter::empty());
+    let leaves = show.is_some_and(|show| !show.stay);
     while_delivering(Some(&mail), relays, |events, _| {
         let mut listening =
             Listening { mail_server, code, leaves, leave_at: None, events, on_event };
@@ -401,7 +406,8 @@ impl Program for Listening<'_> {
             EngineEvent::Stream { face, stream, what } => {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
-            EngineEvent::Relay { at, what, .. } => {
+            EngineEvent::Relay { relay, at, what } => {
+                self.code.iter_mut().for_each(|code| code.relay_said(engine, relay, &what));
                 Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
             }
             // Nothing is served by name here.

@@ -156,7 +156,7 @@ impl Host {
         let (prefix, answer) = (name, Vec::new());
         let mut serve = Serve { prefix, find, found, answers, announcers, answer, served: counter };
         let ends = stop.clone();
-        reaching::register(&mut engine, &relays, &[], &mut |_| {});
+        reaching::register(&mut engine, &relays, &[], false, &mut |_| {});
         for introducer in introducers {
             // Where that cannot be, others find us as well as without.
             let _ = engine.use_relay(RelayUse { listens: true, ..introducer });

@@ -21,6 +21,7 @@ use xylem_store::Store;
 
 use crate::addresses::of_tickets;
 use crate::clock::wall_clock;
+use crate::code::ShowOptions;
 use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
@@ -154,12 +155,14 @@ pub(crate) fn share_with(
     let (mut engine, at) = bind(options, port, &publisher)?;
     let mut server = Server::new(at, options, ends, events, on_event)?;
     let reachable = server.wait_for_router(MAPPED_WITHIN);
-    server.register(&mut engine, &options.relays);
+    server.register(&mut engine, &options.relays, options.code);
     for (path, content) in options.paths.iter().zip(contents) {
         let object = content.publication().prefix().parent().to_name();
         let (_, shared) = server.add(&mut engine, path, content)?;
         if let (true, Event::Shared { ticket, .. }) = (options.code, &shared) {
-            server.show_code(&mut engine, ticket)?;
+            let how =
+                ShowOptions { relay: options.relays.first().cloned(), lan: options.beside.lan };
+            server.show_code(&mut engine, ticket, &how)?;
         }
         server.tell(shared);
         if !server.registrars.iter().any(|registrar| *registrar.prefix() == object) {

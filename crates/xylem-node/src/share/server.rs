@@ -18,7 +18,7 @@ use super::service::Command;
 use super::{At, ServiceSnapshot, ShareError, ShareOptions, publisher_of};
 use crate::addresses::{advertised, of_tickets};
 use crate::clock::wall_clock;
-use crate::code::{CodeServer, Offered};
+use crate::code::{CodeServer, Offered, ShowOptions};
 use crate::discovery::Beside;
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
@@ -120,10 +120,10 @@ impl<'a> Server<'a> {
     }
 
     /// Registers with relays, by the key of links to here and by the publisher's.
-    pub(super) fn register(&mut self, engine: &mut Engine, relays: &[Relay]) {
+    pub(super) fn register(&mut self, engine: &mut Engine, relays: &[Relay], code: bool) {
         let At { publisher, vouch, .. } = self.at;
         let names = [Name { publisher, vouch }];
-        reaching::register(engine, relays, &names, self.on_event);
+        reaching::register(engine, relays, &names, code, self.on_event);
         engine.introduce();
         self.at.tell_own_addresses(engine);
         let (own, announced) = (advertised(&self.at.listen), !self.at.announce.is_empty());
@@ -169,10 +169,11 @@ impl<'a> Server<'a> {
         &mut self,
         engine: &mut Engine,
         ticket: &Ticket,
+        how: &ShowOptions,
     ) -> Result<(), ShareError> {
         if self.code.is_none() {
             let (text, at) = (ticket.to_string(), ticket.addresses.clone());
-            self.code = Some(CodeServer::new(engine, Offered::Ticket, text, at)?);
+            self.code = Some(CodeServer::new(engine, (Offered::Ticket, text), at, how)?);
         }
         Ok(())
     }
@@ -299,6 +300,7 @@ impl Program for Server<'_> {
                 if let Some(standing) = &mut self.standing {
                     standing.heard(engine.now(), relay, at, &what);
                 }
+                self.code.iter_mut().for_each(|code| code.relay_said(engine, relay, &what));
                 self.at.tell_own_addresses(engine);
                 Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
             }

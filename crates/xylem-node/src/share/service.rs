@@ -118,7 +118,7 @@ pub fn serve(
         server.commands = Some(to_do);
         // Its tickets are still to come.
         server.names_mapped = true;
-        server.register(&mut engine, &options.relays);
+        server.register(&mut engine, &options.relays, false);
         engine.run(&mut server, stop)?;
         engine.close();
         Ok(server.snapshot())

@@ -14,19 +14,24 @@ pub(super) fn show(out: &mut Out, event: &CodeEvent) {
 /// What a person is told; true for what is amiss.
 fn line(event: &CodeEvent) -> (String, bool) {
     match event {
-        CodeEvent::Shown { code, of, seconds, at } => {
-            let (verb, what) = match of {
-                Offered::Ticket => ("get", "fetch it"),
-                Offered::Card => ("send FILE", "send to you"),
+        CodeEvent::Shown { code, of, seconds, lan, relay, at } => {
+            let (verb, what, from) = match of {
+                Offered::Ticket => ("get", "fetch it", "--from"),
+                Offered::Card => ("send FILE", "send to you", "--at"),
             };
-            let from = at.first().map(|at| format!(" --from {at}")).unwrap_or_default();
-            let from = if *of == Offered::Card { from.replace("--from", "--at") } else { from };
+            let named = at.first().map(|at| format!("{from} {at}"));
+            let elsewhere = relay.as_ref().map(|relay| format!("--relay {relay}")).or(named);
+            let elsewhere = elsewhere.map(|flag| format!(" {flag}")).unwrap_or_default();
+            let (flag, note) = match lan {
+                true => ("", format!("On this LAN as it is; from elsewhere with{elsewhere}\n")),
+                false => (&*elsewhere, String::new()),
+            };
             let minutes = seconds / 60;
             let line = format!(
                 "Whoever is told this code can {what}, once, within {minutes} minutes:\n\n  \
-                 xylem {verb} {code}{from}\n"
+                 xylem {verb} {code}{flag}\n\n{note}"
             );
-            (line, false)
+            (line.trim_end().to_owned() + "\n", false)
         }
         CodeEvent::Wrong { left: 0 } => {
             ("somebody tried a wrong code for the third time".into(), true)

@@ -200,6 +200,8 @@ fn events() -> Vec<Event> {
                 code: "7-alpha-cobra-violin".parse().expect("is a code"),
                 of: Offered::Ticket,
                 seconds: 600,
+                lan: true,
+                relay: None,
                 at: vec![Address::Ip(address)],
             },
             CodeEvent::Wrong { left: 2 },
