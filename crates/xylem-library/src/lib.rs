@@ -12,6 +12,7 @@ pub mod json;
 mod remote;
 mod save;
 mod stop;
+mod summary;
 mod threads;
 mod time;
 
@@ -74,5 +75,6 @@ pub use portable::NotPortable;
 pub use remote::{Keep, Remote, Wanted};
 pub use save::{Existing, Output, SaveOptions};
 pub use stop::Stop;
+pub use summary::{GetSummary, PeerBytes};
 pub use time::UnixTime;
 pub use walk::{Selection, WalkError};

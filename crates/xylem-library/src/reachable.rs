@@ -7,6 +7,8 @@
 mod peer;
 mod place;
 mod relay;
+mod starts;
+mod taken;
 mod uri;
 
 use std::fmt;
@@ -18,6 +20,8 @@ use crate::json;
 pub use peer::{FaceAddress, KEYLESS, Peer};
 pub use place::{HostPort, split_key, split_sni};
 pub use relay::{MAX_RELAYS, Relay, RelayWays};
+pub use starts::Starts;
+pub use taken::{PeerWay, WayTaken, Ways};
 pub use uri::{LINK_PORT, LookUp, NDN_PORT, PeerUri, WEB_SOCKET_PORT, endpoint};
 
 /// At most this many addresses go into a ticket: each costs the person who pastes it.

@@ -25,7 +25,7 @@ pub(crate) fn advertised(bound: &[SocketAddr]) -> Vec<SocketAddr> {
 /// Expands wildcard addresses into those of the interfaces, the ones most likely to be reached from
 /// elsewhere first; also says which interfaces they are of, and which are left out. Addresses that
 /// were asked for stay as they are.
-pub(crate) fn offered(bound: &[SocketAddr]) -> (Vec<SocketAddr>, Choice) {
+pub fn offered(bound: &[SocketAddr]) -> (Vec<SocketAddr>, Choice) {
     let (all, named): (Vec<SocketAddr>, Vec<SocketAddr>) =
         bound.iter().partition(|address| address.ip().is_unspecified());
     let listens = |ip: &IpAddr| all.iter().any(|address| address.is_ipv4() == ip.is_ipv4());
@@ -47,7 +47,7 @@ pub(crate) fn offered(bound: &[SocketAddr]) -> (Vec<SocketAddr>, Choice) {
 
 /// Where packets to the whole network would leave from. The addresses are of documentation (RFC 5737,
 /// RFC 3849), which only a default route leads to, and a socket that is connected sends nothing.
-pub(crate) fn routed() -> Vec<IpAddr> {
+pub fn routed() -> Vec<IpAddr> {
     let source = |any: IpAddr, to: IpAddr| {
         let socket = UdpSocket::bind((any, 0)).ok()?;
         socket.connect((to, 9)).ok()?;

@@ -13,11 +13,9 @@ use crate::discovery::Nearby;
 use crate::fetch::FetchError;
 use crate::look_up::resolved;
 use crate::reaching;
-use crate::starts::Starts;
-use crate::taken::{PeerWay, Ways};
 use xylem_engine::{Engine, RelayUse};
 use xylem_library::peers::Found;
-use xylem_library::reachable::{FaceAddress, KEYLESS, Peer, Relay};
+use xylem_library::reachable::{FaceAddress, KEYLESS, Peer, PeerWay, Relay, Starts, Ways};
 use xylem_reach::relay::Target;
 
 /// Pause before everybody is dialled again when nobody is left; longer each time, as relays are asked, too.

@@ -18,7 +18,7 @@ use xylem_reach::kind::{Nat, Reach, Way};
 
 use crate::code::CodeEvent;
 use crate::fetch::Tried;
-use crate::summary::GetSummary;
+use xylem_library::GetSummary;
 
 /// What happens while a call runs, in order.
 ///
@@ -62,8 +62,6 @@ pub enum Event {
     },
     /// How this share, or machine, is reached from elsewhere, as far as is known; said again when more is.
     Reach(Standpoint),
-    /// One try to learn how this machine is reached, and what came of it.
-    Probe(Probe),
     /// The router forwards a port of its own to this share.
     Mapped {
         /// Where, as the router says.
@@ -223,17 +221,6 @@ pub enum Event {
     /// Something happened with a code.
     #[serde(untagged)]
     Code(CodeEvent),
-}
-
-/// One try, and what came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Probe {
-    /// What: `interface`, `ipv4`, `ipv6`, `port_mapping`, `relay_udp`, `relay_tcp` or `nat`.
-    pub what: &'static str,
-    /// Whether it helps others to reach this machine; null where it neither does nor hinders.
-    pub good: Option<bool>,
-    /// What came of it, for people.
-    pub says: String,
 }
 
 /// How others reach this machine.

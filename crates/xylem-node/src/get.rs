@@ -13,7 +13,7 @@ use crate::clock::wall_clock;
 use crate::event::{Event, from_library};
 use crate::fetch::{Fetch, FetchError, Look, Next};
 use crate::peers::{Offer, Swarm};
-use crate::summary::GetSummary;
+use xylem_library::GetSummary;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
 use xylem_library::publish::{onward, root_of};

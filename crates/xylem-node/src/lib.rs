@@ -10,17 +10,12 @@
 mod clock;
 mod event;
 mod failure;
-mod summary;
 
 mod addresses;
 mod dial;
-mod reach;
 mod reaching;
 mod register;
-mod router;
 mod shaping;
-mod standing;
-mod starts;
 
 mod peers;
 
@@ -38,12 +33,12 @@ mod node;
 mod remote;
 mod scrub;
 mod share;
-mod taken;
 mod verify;
 
+pub use addresses::{offered, routed};
 pub use clock::wall_clock;
 pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
-pub use event::{Event, Fetched, Probe, Standpoint};
+pub use event::{Event, Fetched, Standpoint};
 pub use fetch::{FetchError, Tried};
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
 pub use get::{GetError, GetOptions, ServeOptions, get};
@@ -53,20 +48,21 @@ pub use node::{
     MULTICAST_GROUP, NodeConfig, NodeError, RelayOptions, Route, default_socket, run_node,
 };
 pub use peers::HostError;
-pub use reach::{ReachError, ReachOptions, reach};
+pub use reaching::{news, to_dial};
 pub use register::RegisterError;
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
-pub use share::{ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, share};
-pub use summary::{GetSummary, PeerBytes};
-pub use taken::{PeerWay, WayTaken};
+pub use share::{
+    ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, bind_links, serve, share,
+};
 pub use verify::{VerifyOptions, verify};
 pub use xylem_engine::EngineError;
 pub use xylem_forward::Strategy;
 pub use xylem_library::admission::Prove;
 pub use xylem_library::reachable::{
-    FaceAddress, LINK_PORT, NDN_PORT, Peer, PeerUri, Relay, WEB_SOCKET_PORT,
+    FaceAddress, LINK_PORT, NDN_PORT, Peer, PeerUri, PeerWay, Relay, WEB_SOCKET_PORT, WayTaken,
 };
+pub use xylem_library::{GetSummary, PeerBytes};
 pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
 pub use xylem_mgmt::Carrier;
 pub use xylem_reach::kind::{Nat, Way};

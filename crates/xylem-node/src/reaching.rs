@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 
-use xylem_engine::{Engine, RelayUse};
+use xylem_engine::{Engine, RelayNews, RelayUse};
 use xylem_library::reachable::{Peer, Relay, RelayWays};
+use xylem_reach::kind::News;
 use xylem_reach::relay::{Name, Target};
 
 use crate::addresses::advertised;
@@ -14,7 +15,7 @@ use crate::look_up::look_up;
 ///
 /// # Errors
 /// Why its host has no address.
-pub(crate) fn to_dial(relay: &Relay) -> Result<RelayUse, String> {
+pub fn to_dial(relay: &Relay) -> Result<RelayUse, String> {
     let RelayWays { udp, tcp } = relay.ways(&look_up)?;
     let udp = udp.iter().filter_map(Peer::link_address).collect();
     let (key, names) = (relay.at.key, Vec::new());
@@ -61,4 +62,13 @@ pub(crate) fn tell_own_addresses(engine: &mut Engine, announced: impl Iterator<I
     let mut own: Vec<SocketAddr> = announced.collect();
     own.extend(advertised(&engine.link_addresses()));
     engine.set_own_addresses(own);
+}
+
+/// What a relay has told, as far as it says how this end is reached.
+pub fn news(what: &RelayNews) -> News {
+    match *what {
+        RelayNews::Registered { over_tcp, .. } => News::Registered { over_tcp },
+        RelayNews::Observed { address, by_second } => News::Observed { address, by_second },
+        RelayNews::Failed { .. } => News::Failed,
+    }
 }

@@ -6,6 +6,10 @@
 //! sees us may lie. A wrong word is then said of this node to its own user, and nothing else comes of it.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
+mod standing;
+
+pub use standing::{News, Standing};
+
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 

@@ -49,7 +49,6 @@ use xylem_object::Ticket;
   xylem get xylem:... --no-serve               fetch only, tell nobody an address
   xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
   xylem get xylem:... --range 1G..1100M -o part.bin
-  xylem get xylem:... --overwrite              a newer version over the older: only files that changed
   xylem get xylem:... --overwrite --delete     and remove what it does not have any more
   xylem get --follow xylem:... -o app.log      a file that still grows, written as it comes
   xylem get --follow xylem:... -o - | grep E   the same, to a pipe
@@ -460,9 +459,7 @@ fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failur
     if let Some(path) = summary.path.as_ref().filter(|_| whole) {
         out.sum_line(&summary.root.to_string(), path)?;
     }
-    for way in &summary.ways {
-        out.detail(&format!("Way to {way}"));
-    }
+    summary.ways.iter().for_each(|way| out.detail(&format!("Way to {way}")));
     let what = format!("{} in {}", bytes(summary.bytes), count(summary.files, "file"));
     let done = out.paint("32", "Verified");
     if summary.already_complete {

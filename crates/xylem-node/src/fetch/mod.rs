@@ -24,13 +24,13 @@ use xylem_transfer::{Spec, Transfer, TransferEvent};
 use crate::dial::Dialler;
 use crate::event::Event;
 use crate::peers::{Offer, Swarm};
-use crate::summary::PeerBytes;
-use crate::taken::PeerWay;
 use work::{Work, face_of};
 use xylem_engine::{Engine, EngineEvent, Program};
+use xylem_library::PeerBytes;
 use xylem_library::follow::Watch;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
+use xylem_library::reachable::PeerWay;
 use xylem_library::reachable::{Peer, Relay};
 use xylem_library::{Error, Stop};
 

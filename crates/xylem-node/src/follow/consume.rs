@@ -22,7 +22,7 @@ use crate::event::{Event, from_library};
 use crate::failure;
 use crate::fetch::Fetch;
 use crate::get::{GetOptions, start};
-use crate::summary::GetSummary;
+use xylem_library::GetSummary;
 use xylem_library::follow::Followed;
 use xylem_library::keys;
 use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};

@@ -10,7 +10,7 @@ use xylem_library::reachable::{FaceAddress, LINK_PORT, Peer};
 
 /// Where encrypted links come in: as `asked`, or else on all interfaces at the `known` port, the usual
 /// one, or a free one, whichever can be had first.
-pub(crate) fn bind_links(
+pub fn bind_links(
     engine: &mut Engine,
     asked: &[Peer],
     known: Option<u16>,

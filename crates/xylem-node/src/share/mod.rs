@@ -27,7 +27,7 @@ use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::reaching::tell_own_addresses;
 use crate::register::{RegisterError, Registrar};
-pub(crate) use listen::bind_links;
+pub use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
 use server::Server;
 pub use service::{ServiceHandle, ServiceSnapshot, serve};

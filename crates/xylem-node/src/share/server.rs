@@ -11,6 +11,7 @@ use xylem_object::Ticket;
 use xylem_object::fetched::parse_notice;
 use xylem_object::{Answer, PublisherKey};
 use xylem_packet::{Interest, Packet};
+use xylem_reach::kind::Standing;
 use xylem_reach::names::dht_knock;
 use xylem_reach::relay::Name;
 
@@ -26,7 +27,6 @@ use crate::peers::linked_at;
 use crate::reaching;
 use crate::register::Registrar;
 use crate::shaping;
-use crate::standing::Standing;
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::announcers::Announcers;
 use xylem_library::publications::{Content, PublicationId, Publications};
@@ -126,8 +126,9 @@ impl<'a> Server<'a> {
         reaching::register(engine, relays, &names, code, self.on_event);
         engine.introduce();
         self.at.tell_own_addresses(engine);
+        let keys: Vec<[u8; 32]> = relays.iter().map(|relay| relay.at.key).collect();
         let (own, announced) = (advertised(&self.at.listen), !self.at.announce.is_empty());
-        let mut standing = Standing::new(engine.now(), own, announced, relays);
+        let mut standing = Standing::new(engine.now(), own, announced, &keys);
         standing.mapped(self.at.mapped.filter(|_| self.names_mapped));
         self.standing = Some(standing);
     }
@@ -298,7 +299,7 @@ impl Program for Server<'_> {
             }
             EngineEvent::Relay { relay, at, what } => {
                 if let Some(standing) = &mut self.standing {
-                    standing.heard(engine.now(), relay, at, &what);
+                    standing.heard(engine.now(), relay, at, reaching::news(&what));
                 }
                 self.code.iter_mut().for_each(|code| code.relay_said(engine, relay, &what));
                 self.at.tell_own_addresses(engine);
@@ -309,8 +310,8 @@ impl Program for Server<'_> {
                 for registrar in &mut self.registrars {
                     registrar.came_up(engine, face)?;
                 }
-                if let Some(standing) = &mut self.standing {
-                    standing.came(&peer);
+                if let (Some(standing), FaceAddress::Link(from)) = (&mut self.standing, &peer) {
+                    standing.came(*from);
                 }
                 self.peers.insert(face, peer.clone());
                 (self.on_event)(Event::PeerConnected { peer: peer.clone() });
@@ -355,7 +356,7 @@ impl Program for Server<'_> {
         let mapped = self.beside.mapped().filter(|_| self.names_mapped);
         if let Some(standing) = &mut self.standing {
             standing.mapped(mapped);
-            standing.poll(now).into_iter().for_each(&mut *self.on_event);
+            standing.poll(now).map(Event::from).into_iter().for_each(&mut *self.on_event);
         }
         Ok(())
     }

@@ -10,8 +10,8 @@ use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, S
 use xylem_node::code::{CodeEvent, Offered, Over};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 use xylem_node::{
-    Event, FaceAddress, Fetched, GetSummary, Nat, PeerBytes, PeerWay, Probe, ShapeLevel,
-    Standpoint, Tried, Way, WayTaken,
+    Event, FaceAddress, Fetched, GetSummary, Nat, PeerBytes, PeerWay, ShapeLevel, Standpoint,
+    Tried, Way, WayTaken,
 };
 use xylem_object::ticket::Address;
 use xylem_object::{Kind, PublisherId, Ticket};
@@ -168,7 +168,6 @@ fn events() -> Vec<Event> {
         Event::PeerMisbehaved { peer: peer(), what: "w".into() },
         Event::Found { name: "n".into(), directory: true, root, bytes: 1, files: 1 },
         Event::Progress { verified: 1, total: 2, peers: 3, relayed: 1 },
-        Event::Probe(Probe { what: "nat", good: Some(true), says: "w".into() }),
         Event::Reach(Standpoint {
             way: Way::Direct,
             at: Some(address),
@@ -220,7 +219,7 @@ fn every_event_is_one_documented_line() {
     assert_eq!(
         found,
         "shared reachable mapped announced listening relaying relayed registered peer_connected moved relay other_key unanswered shaped peer_gone peer_misbehaved found progress \
-         probe reach \
+         reach \
          offering done fetched hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code code_wrong \
          code_ended code_taken"

@@ -71,8 +71,6 @@ pub(crate) struct Out {
     color: bool,
     /// Whether a ticket's QR code was asked for.
     qr: bool,
-    /// Whether how this machine is reached is the result of the run.
-    is_result: bool,
     progress: Progress,
     /// Raised when standard output is gone, so that a long run ends.
     stop: Option<Stop>,
@@ -98,7 +96,6 @@ impl Out {
             verbose: common.verbose > 0,
             color,
             qr: false,
-            is_result: false,
             progress: Progress::new(shown, terminal),
             stop: None,
             broken: None,
@@ -108,11 +105,6 @@ impl Out {
     /// Shows a ticket's QR code, however much of the screen that takes.
     pub(crate) fn wants_qr(&mut self) {
         self.qr = true;
-    }
-
-    /// What is told of reach is what was asked for, and not a note.
-    pub(crate) fn results_of_events(&mut self) {
-        self.is_result = true;
     }
 
     /// Whether results are JSON.
@@ -344,8 +336,7 @@ impl Out {
             }
             Event::Code(event) => codes::show(self, &event),
             Event::Mail(event) => self.mail(&event),
-            other => match reaching::said(&other, self.is_result) {
-                Some((Said::Result, line)) => self.line(&line)?,
+            other => match reaching::said(&other) {
                 Some((Said::Note, line)) => self.note(&line),
                 Some((Said::Detail, line)) => self.detail(&line),
                 Some((Said::Warning, line)) => self.warn(&line),

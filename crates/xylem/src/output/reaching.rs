@@ -1,7 +1,7 @@
 //! What a person is told of peers that do not answer, and of addresses where a share can be reached.
 
 use super::text::clean;
-use xylem_node::{Event, Probe, Standpoint, Tried, Way};
+use xylem_node::{Event, Standpoint, Tried, Way};
 use xylem_object::ticket::Address;
 
 /// Addresses as people read them.
@@ -41,28 +41,17 @@ pub(super) fn unanswered(peers: &[Tried], seconds: f64) -> Option<String> {
 /// Where a line belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// On standard output.
-    Result,
     Note,
     /// With -v.
     Detail,
     Warning,
 }
 
-/// What is said of an event about how somebody is reached; `is_result`: it is what was asked for.
-pub(super) fn said(event: &Event, is_result: bool) -> Option<(Said, String)> {
+/// What is said of an event about how somebody is reached.
+pub(super) fn said(event: &Event) -> Option<(Said, String)> {
     let (how, line) = match event {
-        Event::Probe(Probe { what, good, says }) => {
-            let mark = match good {
-                Some(true) => "+",
-                Some(false) => "-",
-                None => " ",
-            };
-            (Said::Result, format!("{mark} {:<12} {says}", what.replace('_', " ")))
-        }
         Event::Reach(Standpoint { way, says, .. }) => {
             let how = match way {
-                _ if is_result => Said::Result,
                 Way::Here => Said::Detail,
                 _ => Said::Note,
             };

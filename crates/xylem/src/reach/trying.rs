@@ -3,84 +3,67 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::router::Router;
+use crate::exit::Failure;
+use serde::Serialize;
 use xylem_engine::{Engine, EngineError, EngineEvent, Program, RelayNews, RelayUse};
 use xylem_forward::{Config, Forwarder, Seed};
-use xylem_library::reachable::{Choice, Peer, Relay};
-use xylem_library::{Blame, Error, Failure, Stop, keys};
+use xylem_library::reachable::Choice;
+use xylem_library::{Stop, keys};
 use xylem_link::{Endpoint, StaticKey};
-use xylem_reach::kind::{Nat, Way, is_global};
-
-use crate::addresses::offered;
-use crate::event::{Event, Probe};
-use crate::reaching::to_dial;
-use crate::router::Router;
-use crate::share::bind_links;
-use crate::standing::Standing;
+use xylem_node::{Peer, Relay, bind_links, news, offered, to_dial};
+use xylem_reach::kind::{Nat, Reach, Standing, Way, is_global};
 
 /// Every try is over after this long.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Why [`reach`] ends early.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReachError {
-    /// It was asked to stop.
-    #[error("interrupted")]
-    Interrupted,
-    /// Of the sockets.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// Of the system's randomness.
-    #[error("{0}")]
-    Library(#[from] Error),
+/// One try, and what came of it.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "probe")]
+pub(super) struct Probe {
+    /// What: `interface`, `ipv4`, `ipv6`, `port_mapping`, `relay_udp`, `relay_tcp` or `nat`.
+    pub(super) what: &'static str,
+    /// Whether it helps others to reach this machine; null where it neither does nor hinders.
+    pub(super) good: Option<bool>,
+    /// What came of it, for people.
+    pub(super) says: String,
 }
 
-impl Failure for ReachError {
-    fn blame(&self) -> Blame {
-        match self {
-            Self::Interrupted => Blame::Interrupted,
-            Self::Engine(e) => e.blame(),
-            Self::Library(e) => e.blame,
-        }
-    }
+/// What is told meanwhile, in this order.
+pub(super) enum Told {
+    Probe(Probe),
+    /// At the end: how this machine is reached.
+    Reach(Reach),
 }
-
-crate::failure::of_library!(ReachError: xylem_library::keys::KeyError);
 
 /// What is tried.
-#[derive(Clone, Debug)]
-pub struct ReachOptions {
+pub(super) struct Tries {
     /// Where links would come in; empty: on all interfaces, the usual port or a free one.
-    pub listen: Vec<Peer>,
-    /// Relays that are tried.
-    pub relays: Vec<Relay>,
+    pub(super) listen: Vec<Peer>,
+    pub(super) relays: Vec<Relay>,
     /// Whether the router is asked to map the port, for as long as this runs.
-    pub map_port: bool,
+    pub(super) map_port: bool,
 }
 
-/// Tries everything and tells each as [`Event::Probe`], then how this machine is reached as [`Event::Reach`]: in one
-/// word, too. Ends within seconds.
-///
-/// # Errors
-/// See [`ReachError`].
-pub fn reach(
-    options: &ReachOptions,
+/// Tries everything, and tells it. Ends within seconds; without a way where it was asked to stop.
+pub(super) fn reach(
+    options: &Tries,
     stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<Way, ReachError> {
+    tell: &mut dyn FnMut(Told),
+) -> Result<Option<Way>, Failure> {
     let mut engine = engine()?;
-    let bound = bind_links(&mut engine, &options.listen, None)?;
+    let bound = bind_links(&mut engine, &options.listen, None).map_err(failed)?;
     let (own, choice) = offered(&bound);
-    interfaces(&choice, &own, on_event);
+    interfaces(&choice, &own, tell);
     let router = if options.map_port { Router::ask(&mut engine, &bound) } else { None };
+    let keys: Vec<[u8; 32]> = options.relays.iter().map(|relay| relay.at.key).collect();
     let mut trying = Trying {
-        standing: Standing::new(engine.now(), own, false, &options.relays),
+        standing: Standing::new(engine.now(), own, false, &keys),
         asks_router: router.is_some(),
         router,
         relays: Vec::new(),
         until: engine.now() + PATIENCE,
-        said: None,
-        on_event,
+        tell,
     };
     if trying.router.is_none() {
         let says = match options.map_port {
@@ -96,31 +79,34 @@ pub fn reach(
     for relay in &options.relays {
         trying.begin(&mut engine, relay);
     }
-    engine.run(&mut trying, stop)?;
-    trying.settle(&engine);
-    let way = trying.said.map(|(way, _)| way).unwrap_or(Way::Here);
-    let over_udp: Vec<RelayUse> =
-        trying.relays.iter().filter(|try_| try_.over_udp).map(|try_| try_.uses.clone()).collect();
+    engine.run(&mut trying, stop).map_err(failed)?;
+    let over_udp = trying.relays.iter().filter(|tried| tried.over_udp);
+    let over_udp: Vec<RelayUse> = over_udp.map(|tried| tried.uses.clone()).collect();
+    let now = engine.now();
     engine.close();
-    if stop.raised() {
-        return Err(ReachError::Interrupted);
-    }
     for uses in over_udp {
-        over_tcp(uses, stop, on_event)?;
+        over_tcp(uses, stop, trying.tell)?;
     }
-    Ok(way)
+    if stop.raised() {
+        return Ok(None);
+    }
+    Ok(trying.settle(now))
 }
 
-fn engine() -> Result<Engine, ReachError> {
+fn failed(error: EngineError) -> Failure {
+    xylem_library::Error::from(error).into()
+}
+
+fn engine() -> Result<Engine, Failure> {
     let key = StaticKey::from_bytes(keys::random()?);
     let endpoint = Endpoint::new(xylem_link::Config::default(), key, keys::random()?);
     let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
-    Ok(Engine::new(endpoint, forwarder)?)
+    Engine::new(endpoint, forwarder).map_err(failed)
 }
 
 /// What the system says by itself.
-fn interfaces(choice: &Choice, own: &[SocketAddr], on_event: &mut dyn FnMut(Event)) {
-    let mut check = |what, good, says| on_event(Event::Probe(Probe { what, good, says }));
+fn interfaces(choice: &Choice, own: &[SocketAddr], tell: &mut dyn FnMut(Told)) {
+    let mut check = |what, good, says| tell(Told::Probe(Probe { what, good, says }));
     for named in &choice.named {
         let kind = match named.ip {
             ip if ip.is_loopback() => "this machine alone",
@@ -156,13 +142,12 @@ struct Trying<'a> {
     router: Option<Router>,
     relays: Vec<TryOf>,
     until: Duration,
-    said: Option<(Way, Nat)>,
-    on_event: &'a mut dyn FnMut(Event),
+    tell: &'a mut dyn FnMut(Told),
 }
 
 impl Trying<'_> {
     fn check(&mut self, what: &'static str, good: Option<bool>, says: String) {
-        (self.on_event)(Event::Probe(Probe { what, good, says }));
+        (self.tell)(Told::Probe(Probe { what, good, says }));
     }
 
     fn begin(&mut self, engine: &mut Engine, relay: &Relay) {
@@ -182,7 +167,7 @@ impl Trying<'_> {
     }
 
     fn heard(&mut self, engine: &Engine, relay: [u8; 32], at: SocketAddr, what: &RelayNews) {
-        self.standing.heard(engine.now(), relay, at, what);
+        self.standing.heard(engine.now(), relay, at, news(what));
         let Some(tried) = self.relays.iter_mut().find(|tried| tried.uses.key == relay) else {
             return;
         };
@@ -233,7 +218,7 @@ impl Trying<'_> {
     }
 
     /// Tells what is known at the end.
-    fn settle(&mut self, engine: &Engine) {
+    fn settle(&mut self, now: Duration) -> Option<Way> {
         if self.asks_router {
             self.check("port_mapping", Some(false), "the router does not answer".into());
         }
@@ -246,9 +231,7 @@ impl Trying<'_> {
         for name in silent {
             self.check("relay_udp", Some(false), format!("{name}: no answer, over TCP neither"));
         }
-        let Some(Event::Reach(said)) = self.standing.poll(engine.now().max(self.until)) else {
-            return;
-        };
+        let said = self.standing.poll(now.max(self.until))?;
         let (good, says) = match said.nat {
             Nat::Unknown => (None, "not known: nobody elsewhere was asked"),
             Nat::None => (Some(true), "none: others see this machine's own address"),
@@ -259,8 +242,8 @@ impl Trying<'_> {
             Nat::Symmetric => (Some(false), "one with another port for each peer: hard to punch"),
         };
         self.check("nat", good, says.into());
-        self.said = Some((said.way, said.nat));
-        (self.on_event)(Event::Reach(said));
+        (self.tell)(Told::Reach(said));
+        Some(said.way)
     }
 }
 
@@ -289,11 +272,7 @@ impl Program for Trying<'_> {
 }
 
 /// Whether a relay that UDP leads to is also reached within TCP, as it would have to be from a network that drops UDP.
-fn over_tcp(
-    uses: RelayUse,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<(), ReachError> {
+fn over_tcp(uses: RelayUse, stop: &Stop, tell: &mut dyn FnMut(Told)) -> Result<(), Failure> {
     let (Some(first), udp) = (uses.tcp.first().and_then(Peer::link_address), Vec::new()) else {
         return Ok(());
     };
@@ -302,7 +281,7 @@ fn over_tcp(
     let tried = engine.use_relay(RelayUse { udp, ..uses });
     let mut only = OverTcp { until: engine.now() + PATIENCE / 2, came: None };
     if tried.is_ok() {
-        engine.run(&mut only, stop)?;
+        engine.run(&mut only, stop).map_err(failed)?;
     }
     engine.close();
     let (good, says) = match only.came {
@@ -310,7 +289,7 @@ fn over_tcp(
         Some(Err(why)) => (Some(false), format!("{name}: {why}")),
         None => (Some(false), format!("{name}: no answer")),
     };
-    on_event(Event::Probe(Probe { what: "relay_tcp", good, says }));
+    tell(Told::Probe(Probe { what: "relay_tcp", good, says }));
     Ok(())
 }
 

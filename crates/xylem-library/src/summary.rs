@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::json;
 use serde::Serialize;
 use xylem_hash::Hash;
-use xylem_library::json;
 
-use crate::taken::PeerWay;
-use xylem_library::reachable::FaceAddress;
+use crate::reachable::{FaceAddress, PeerWay};
 
-/// Outcome of [`crate::get`].
+/// Outcome of a fetch.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename = "done")]
 pub struct GetSummary {
@@ -54,7 +53,7 @@ pub struct PeerBytes {
 
 impl GetSummary {
     /// Nothing has come yet of what has this root.
-    pub(crate) fn new(root: Hash) -> Self {
+    pub fn new(root: Hash) -> Self {
         Self {
             root,
             path: None,

@@ -12,7 +12,7 @@ const BETWEEN: Duration = Duration::from_millis(30);
 
 /// See the module's documentation.
 #[derive(Default)]
-pub(crate) struct Starts {
+pub struct Starts {
     /// Peers by number, and whether the next one need not wait for this.
     queue: VecDeque<(usize, bool)>,
     next: Duration,
@@ -20,7 +20,7 @@ pub(crate) struct Starts {
 
 impl Starts {
     /// Of peers by number, best first: the two families take turns, the first one's first.
-    pub(crate) fn new(now: Duration, peers: impl Iterator<Item = (usize, SocketAddr)>) -> Self {
+    pub fn new(now: Duration, peers: impl Iterator<Item = (usize, SocketAddr)>) -> Self {
         let mut queues = [VecDeque::new(), VecDeque::new()];
         let mut first_is_v6 = None;
         for (peer, address) in peers {
@@ -38,7 +38,7 @@ impl Starts {
     }
 
     /// The next peer whose turn it is.
-    pub(crate) fn next(&mut self, now: Duration) -> Option<usize> {
+    pub fn next(&mut self, now: Duration) -> Option<usize> {
         if now < self.next {
             return None;
         }
@@ -49,21 +49,22 @@ impl Starts {
     }
 
     /// An address has failed: the next one's turn is now.
-    pub(crate) fn failed(&mut self) {
+    pub fn failed(&mut self) {
         self.next = Duration::ZERO;
     }
 
     /// Nobody else has to be dialled.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.queue.clear();
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nobody is left.
+    pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
     /// When [`Starts::next`] has somebody.
-    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+    pub fn poll_timeout(&self) -> Option<Duration> {
         (!self.queue.is_empty()).then_some(self.next)
     }
 }

@@ -9,24 +9,24 @@ use xylem_discovery::{MapEvent, PortMap, PortMapOptions, Wake, default_gateway};
 use xylem_engine::Engine;
 use xylem_reach::kind::is_global;
 
-use crate::addresses::routed;
+use xylem_node::routed;
 
 /// How long a mapping lasts that nobody renews, as after a crash.
 const LIFE: Duration = Duration::from_secs(2 * 3600);
 
 /// What becomes of one question to the router.
-pub(crate) struct Router {
+pub(super) struct Router {
     map: PortMap,
     /// Where packets from outside are to be sent.
-    pub(crate) mapped: Option<xylem_discovery::Mapped>,
+    pub(super) mapped: Option<xylem_discovery::Mapped>,
     /// Why there is nothing.
-    pub(crate) failed: Option<String>,
+    pub(super) failed: Option<String>,
 }
 
 impl Router {
     /// Asks for the port at which links come in on all interfaces; `None` where there is none such, or this machine
     /// is not behind a private IPv4 network's router.
-    pub(crate) fn ask(engine: &mut Engine, bound: &[SocketAddr]) -> Option<Self> {
+    pub(super) fn ask(engine: &mut Engine, bound: &[SocketAddr]) -> Option<Self> {
         let everywhere = bound.iter().find(|at| at.is_ipv4() && at.ip().is_unspecified())?;
         let port = NonZeroU16::new(everywhere.port())?;
         let private = |ip: &IpAddr| !is_global(*ip) && !ip.is_loopback();
@@ -44,7 +44,7 @@ impl Router {
     }
 
     /// Takes what came: whether something has changed.
-    pub(crate) fn poll(&mut self) -> bool {
+    pub(super) fn poll(&mut self) -> bool {
         let mut changed = false;
         while let Some(event) = self.map.poll() {
             changed = true;

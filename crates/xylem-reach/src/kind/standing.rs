@@ -1,20 +1,35 @@
 //! [`Standing`]: what a node learns of how it can be reached, until there is something to say of it
-//! (`xylem_reach::kind` judges).
+//! ([`judge`]).
 
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 
-use xylem_engine::RelayNews;
-use xylem_library::reachable::{FaceAddress, Relay};
-use xylem_reach::kind::{AtRelay, Known, MAX_SEEN, Reach, Seen, is_global, judge};
-
-use crate::event::Event;
+use super::{AtRelay, Known, MAX_SEEN, Reach, Seen, is_global, judge};
 
 /// What is known after so long is said; what comes later corrects it.
 const PATIENCE: Duration = Duration::from_millis(900);
 
+/// What a relay has told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It has us.
+    Registered {
+        /// The way to it is a TCP connection, as UDP was silent.
+        over_tcp: bool,
+    },
+    /// It sees us there.
+    Observed {
+        /// As what.
+        address: SocketAddr,
+        /// By its second port.
+        by_second: bool,
+    },
+    /// It does not have us.
+    Failed,
+}
+
 /// What is known, and what of it was said.
-pub(crate) struct Standing {
+pub struct Standing {
     known: Known,
     relays: Vec<([u8; 32], AtRelay)>,
     said: Option<Reach>,
@@ -24,14 +39,9 @@ pub(crate) struct Standing {
 
 impl Standing {
     /// Of a node that listens at `own` addresses (those of interfaces) and is about to register with `relays`.
-    pub(crate) fn new(
-        now: Duration,
-        own: Vec<SocketAddr>,
-        announced: bool,
-        relays: &[Relay],
-    ) -> Self {
-        let relays: Vec<_> = relays.iter().map(|r| (r.at.key, AtRelay::Asked)).collect();
-        let due = if relays.is_empty() { now } else { now + PATIENCE };
+    pub fn new(now: Duration, own: Vec<SocketAddr>, announced: bool, relays: &[[u8; 32]]) -> Self {
+        let relays: Vec<_> = relays.iter().map(|key| (*key, AtRelay::Asked)).collect();
+        let due = if relays.is_empty() { now } else { now.saturating_add(PATIENCE) };
         let known = Known { own, announced, ..Known::default() };
         let mut standing = Self { known, relays, said: None, due };
         standing.weigh();
@@ -39,7 +49,7 @@ impl Standing {
     }
 
     /// What the router maps, as tickets have it.
-    pub(crate) fn mapped(&mut self, at: Option<SocketAddr>) {
+    pub fn mapped(&mut self, at: Option<SocketAddr>) {
         self.known.mapped = at.and_then(|at| match at {
             SocketAddr::V4(at) => Some(at),
             SocketAddr::V6(_) => None,
@@ -47,28 +57,22 @@ impl Standing {
     }
 
     /// A relay, `at` that address, has told something.
-    pub(crate) fn heard(
-        &mut self,
-        now: Duration,
-        relay: [u8; 32],
-        at: SocketAddr,
-        what: &RelayNews,
-    ) {
+    pub fn heard(&mut self, now: Duration, relay: [u8; 32], at: SocketAddr, what: News) {
         let Some((_, state)) = self.relays.iter_mut().find(|(key, _)| *key == relay) else {
             return;
         };
         match what {
-            RelayNews::Registered { over_tcp: true, .. } => *state = AtRelay::OverTcp,
-            RelayNews::Registered { .. } => *state = AtRelay::OverUdp,
-            RelayNews::Failed { .. } => *state = AtRelay::Failed,
+            News::Registered { over_tcp: true, .. } => *state = AtRelay::OverTcp,
+            News::Registered { .. } => *state = AtRelay::OverUdp,
+            News::Failed => *state = AtRelay::Failed,
             // Over TCP it sees the connection, which says nothing of UDP.
-            RelayNews::Observed { .. } if *state == AtRelay::OverTcp => {}
-            RelayNews::Observed { address, by_second } => {
+            News::Observed { .. } if *state == AtRelay::OverTcp => {}
+            News::Observed { address, by_second } => {
                 // Its two ports are two observers.
-                let by = SocketAddr::new(at.ip(), at.port() ^ u16::from(*by_second));
+                let by = SocketAddr::new(at.ip(), at.port() ^ u16::from(by_second));
                 self.known.seen.retain(|seen| seen.by != by);
-                self.known.seen.truncate(MAX_SEEN - 1);
-                self.known.seen.push(Seen { by, at: *address });
+                self.known.seen.truncate(MAX_SEEN.saturating_sub(1));
+                self.known.seen.push(Seen { by, at: address });
             }
         }
         self.weigh();
@@ -78,22 +82,21 @@ impl Standing {
     }
 
     /// A relay is not even asked.
-    pub(crate) fn failed(&mut self, relay: [u8; 32]) {
+    pub fn failed(&mut self, relay: [u8; 32]) {
         self.relays.iter_mut().filter(|(key, _)| *key == relay).for_each(|r| r.1 = AtRelay::Failed);
         self.weigh();
     }
 
     /// Whether each relay has answered. Whether the second port of one sees the same as the first is known a moment
     /// after the rest.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         let over_udp = self.relays.iter().filter(|(_, state)| *state == AtRelay::OverUdp).count();
         let asked = self.relays.iter().any(|(_, state)| *state == AtRelay::Asked);
-        !asked && self.known.seen.len() >= 2 * over_udp
+        !asked && self.known.seen.len() >= over_udp.saturating_mul(2)
     }
 
-    /// Somebody's link came in.
-    pub(crate) fn came(&mut self, peer: &FaceAddress) {
-        let FaceAddress::Link(from) = peer else { return };
+    /// Somebody's link came in from there, without a relay.
+    pub fn came(&mut self, from: SocketAddr) {
         let near = |own: &SocketAddr| same_network(own.ip(), from.ip());
         self.known.reached |= is_global(from.ip()) && !self.known.own.iter().any(near);
     }
@@ -106,7 +109,7 @@ impl Standing {
     }
 
     /// What is to be said now, if it is time and there is something new.
-    pub(crate) fn poll(&mut self, now: Duration) -> Option<Event> {
+    pub fn poll(&mut self, now: Duration) -> Option<Reach> {
         if now < self.due {
             return None;
         }
@@ -119,11 +122,11 @@ impl Standing {
             return None;
         }
         self.said = Some(reach);
-        Some(reach.into())
+        Some(reach)
     }
 
     /// When [`Standing::poll`] has something to say, whatever comes.
-    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+    pub fn poll_timeout(&self) -> Option<Duration> {
         self.said.is_none().then_some(self.due)
     }
 }
@@ -140,7 +143,7 @@ fn same_network(one: IpAddr, other: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xylem_reach::kind::{Nat, Way};
+    use crate::kind::{Nat, Way};
 
     const KEY: [u8; 32] = [5; 32];
 
@@ -149,19 +152,17 @@ mod tests {
     }
 
     fn standing(own: &str) -> Standing {
-        let named = format!("{}@203.0.113.1:7348", "05".repeat(32));
-        Standing::new(Duration::ZERO, vec![at(own)], false, &[named.parse().unwrap()])
+        Standing::new(Duration::ZERO, vec![at(own)], false, &[KEY])
     }
 
-    fn said(event: Option<Event>) -> Option<(Way, Nat, bool)> {
-        let Event::Reach(said) = event? else { panic!("it is about reach") };
-        Some((said.way, said.nat, said.proven))
+    fn said(reach: Option<Reach>) -> Option<(Way, Nat, bool)> {
+        reach.map(|said| (said.way, said.nat, said.proven))
     }
 
-    const REGISTERED: RelayNews = RelayNews::Registered { code: None, over_tcp: false };
+    const REGISTERED: News = News::Registered { over_tcp: false };
 
-    fn observed(address: &str, by_second: bool) -> RelayNews {
-        RelayNews::Observed { address: at(address), by_second }
+    fn observed(address: &str, by_second: bool) -> News {
+        News::Observed { address: at(address), by_second }
     }
 
     #[test]
@@ -170,15 +171,15 @@ mod tests {
         let relay = at("203.0.113.1:7348");
         let ms = Duration::from_millis;
         assert_eq!((said(it.poll(ms(10))), it.poll_timeout()), (None, Some(PATIENCE)));
-        it.heard(ms(20), KEY, relay, &REGISTERED);
-        it.heard(ms(20), KEY, relay, &observed("198.51.100.9:40000", false));
+        it.heard(ms(20), KEY, relay, REGISTERED);
+        it.heard(ms(20), KEY, relay, observed("198.51.100.9:40000", false));
         assert_eq!(said(it.poll(ms(21))), None, "the second port is still to come");
-        it.heard(ms(40), KEY, relay, &observed("198.51.100.9:40000", true));
+        it.heard(ms(40), KEY, relay, observed("198.51.100.9:40000", true));
         assert_eq!(said(it.poll(ms(40))), Some((Way::Punched, Nat::Cone, false)));
         assert_eq!((said(it.poll(ms(50))), it.poll_timeout()), (None, None));
-        it.heard(ms(60), KEY, relay, &observed("198.51.100.9:40000", true));
+        it.heard(ms(60), KEY, relay, observed("198.51.100.9:40000", true));
         assert_eq!(said(it.poll(ms(60))), None);
-        it.heard(ms(99), KEY, relay, &observed("198.51.100.9:50000", true));
+        it.heard(ms(99), KEY, relay, observed("198.51.100.9:50000", true));
         assert_eq!(said(it.poll(ms(99))), Some((Way::PunchedOrRelayed, Nat::Symmetric, false)));
     }
 
@@ -187,15 +188,15 @@ mod tests {
         let mut it = standing("192.168.1.7:7348");
         assert_eq!(said(it.poll(PATIENCE)), Some((Way::Lan, Nat::Unknown, false)));
         let late = Duration::from_secs(3);
-        let over_tcp = RelayNews::Registered { code: None, over_tcp: true };
-        it.heard(late, KEY, at("203.0.113.1:443"), &over_tcp);
+        let over_tcp = News::Registered { over_tcp: true };
+        it.heard(late, KEY, at("203.0.113.1:443"), over_tcp);
         assert_eq!(said(it.poll(late)), Some((Way::Relayed, Nat::Unknown, false)));
         // What the relay sees of the connection is no UDP.
         let seen = observed("192.168.1.7:7348", false);
-        it.heard(late, KEY, at("203.0.113.1:443"), &seen);
+        it.heard(late, KEY, at("203.0.113.1:443"), seen);
         assert_eq!(said(it.poll(late)), None);
-        let failed = RelayNews::Failed { why: "gone".into() };
-        it.heard(late, KEY, at("203.0.113.1:443"), &failed);
+        let failed = News::Failed;
+        it.heard(late, KEY, at("203.0.113.1:443"), failed);
         assert_eq!(said(it.poll(late)), Some((Way::Lan, Nat::Unknown, false)));
     }
 
@@ -203,12 +204,10 @@ mod tests {
     fn who_comes_from_elsewhere_proves_it() {
         let mut it = Standing::new(Duration::ZERO, vec![at("198.51.100.7:7348")], false, &[]);
         assert_eq!(said(it.poll(Duration::ZERO)), Some((Way::Direct, Nat::Unknown, false)));
-        let near =
-            ["127.0.0.1:9", "198.51.100.9:9", "192.168.1.1:9"].map(at).map(FaceAddress::Link);
-        near.iter().for_each(|peer| it.came(peer));
-        it.came(&FaceAddress::Relayed(at("203.0.113.1:7348")));
+        let near = ["127.0.0.1:9", "198.51.100.9:9", "192.168.1.1:9"].map(at);
+        near.into_iter().for_each(|peer| it.came(peer));
         assert_eq!(said(it.poll(Duration::ZERO)), None);
-        it.came(&FaceAddress::Link(at("203.0.113.77:9")));
+        it.came(at("203.0.113.77:9"));
         assert_eq!(said(it.poll(Duration::ZERO)), Some((Way::Direct, Nat::Unknown, true)));
     }
 }

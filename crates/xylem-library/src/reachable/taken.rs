@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 use xylem_forward::FaceId;
-use xylem_library::json;
-use xylem_library::reachable::FaceAddress;
 use xylem_reach::kind::is_global;
+
+use super::peer::FaceAddress;
+use crate::json;
 
 /// Most peers that are told of.
 const MAX_WAYS: usize = 64;
@@ -76,11 +77,11 @@ impl WayTaken {
 
 /// The ways of one fetch, in the order in which they came to stand.
 #[derive(Default)]
-pub(crate) struct Ways(Vec<(FaceId, PeerWay)>);
+pub struct Ways(Vec<(FaceId, PeerWay)>);
 
 impl Ways {
     /// A peer is asked from now on, at a face that comes instead of the one that is `given_up`.
-    pub(crate) fn came_up(
+    pub fn came_up(
         &mut self,
         now: Duration,
         face: FaceId,
@@ -103,7 +104,7 @@ impl Ways {
     }
 
     /// It is reached in another way.
-    pub(crate) fn moved(&mut self, now: Duration, face: FaceId, to: &FaceAddress) {
+    pub fn moved(&mut self, now: Duration, face: FaceId, to: &FaceAddress) {
         let Some((_, way)) = self.0.iter_mut().rev().find(|(of, _)| *of == face) else { return };
         (way.peer, way.way) = (to.clone(), WayTaken::to(to));
         match to {
@@ -114,7 +115,7 @@ impl Ways {
     }
 
     /// As they are.
-    pub(crate) fn all(&self) -> Vec<PeerWay> {
+    pub fn all(&self) -> Vec<PeerWay> {
         self.0.iter().map(|(_, way)| way.clone()).collect()
     }
 }

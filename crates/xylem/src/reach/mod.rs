@@ -1,5 +1,8 @@
 //! `xylem reach`: how this machine can be reached, and what was tried.
 
+mod router;
+mod trying;
+
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
@@ -8,7 +11,8 @@ use crate::share::links;
 use crate::stop;
 use crate::values::LinkAt;
 use clap::Args;
-use xylem_node::{ReachOptions, Way, reach};
+use trying::{Probe, Told, Tries, reach};
+use xylem_node::{Event, Way};
 
 /// Tells how others can reach this machine, with what was tried
 ///
@@ -45,11 +49,47 @@ pub(crate) struct ReachArgs {
 /// Runs `xylem reach`.
 pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let relays = args.relay.relays(common)?;
-    let options = ReachOptions { listen: links(&args.listen)?, relays, map_port: !args.no_map };
+    let tries = Tries { listen: links(&args.listen)?, relays, map_port: !args.no_map };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    out.results_of_events();
-    let way = reach(&options, &stop, &mut |event| out.event(event));
-    out.take_broken()?;
-    Ok(if way? > Way::Lan { Exit::Done } else { Exit::Unreachable })
+    let mut written = Ok(());
+    let way = reach(&tries, &stop, &mut |told| {
+        let shown = show(&told, out);
+        if written.is_ok() {
+            written = shown;
+        }
+    });
+    written?;
+    match way? {
+        None => Ok(Exit::Interrupted),
+        Some(way) if way > Way::Lan => Ok(Exit::Done),
+        Some(_) => Ok(Exit::Unreachable),
+    }
+}
+
+fn show(told: &Told, out: &mut Out) -> Result<(), Failure> {
+    match told {
+        Told::Probe(probe) if out.is_json() => out.json(probe),
+        Told::Probe(Probe { what, good, says }) => {
+            let mark = match good {
+                Some(true) => "+",
+                Some(false) => "-",
+                None => " ",
+            };
+            out.line(&format!("{mark} {:<12} {says}", what.replace('_', " ")))
+        }
+        Told::Reach(reach) if out.is_json() => out.json(&Event::from(*reach)),
+        Told::Reach(reach) => out.line(&format!("Reach: {reach}")),
+    }
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&Probe { what: "nat", good: Some(true), says: "w".into() });
+    }
 }
