@@ -51,12 +51,14 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     exit::report_bugs_in_one_line();
+    // Before anything that takes memory: reading the arguments does, too.
+    let outlives = exit::outlive_limits();
     let (common, task) = match usage::parse() {
         Ok(asked) => asked,
         Err(code) => return code,
     };
     let mut out = Out::new(&common);
-    let ready = exit::outlive_limits().and_then(|()| common.check_config());
+    let ready = outlives.and_then(|()| common.check_config());
     let ready = ready.and_then(|()| output::log::start(&common));
     match ready.and_then(|()| task(&common, &mut out)) {
         Ok(exit) => exit.into(),
