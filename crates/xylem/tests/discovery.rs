@@ -32,6 +32,19 @@ fn get(store: &Path, into: &Path, bootstrap: &[String], arguments: &[&str]) -> O
     finish(command)
 }
 
+/// Somebody lists a port of this machine under a root.
+fn announce(net: &Testnet, root: &xylem_hash::Hash, port: u16) {
+    let key = mainline::Id::from(xylem_reach::names::dht_key(root));
+    let node = mainline::Dht::builder()
+        .bootstrap(&net.bootstrap)
+        .bind_address(std::net::Ipv4Addr::LOCALHOST)
+        .port(0)
+        .build()
+        .unwrap();
+    #[expect(deprecated, reason = "a test may block")]
+    node.announce_peer(key, Some(port)).unwrap();
+}
+
 fn publisher(share: &Share) -> String {
     share.told("announced")[0]["publisher"].as_str().expect("a key").to_owned()
 }
@@ -94,17 +107,8 @@ fn peers_that_the_dht_lists_wrongly_cost_a_dial() {
     let port = |at: &str| at.rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let mut ports = vec![port(&other.link)];
     ports.extend(silent.iter().map(|socket| socket.local_addr().unwrap().port()));
-    let key = mainline::Id::from(xylem_reach::names::dht_key(&root));
-    for (i, port) in ports.into_iter().enumerate() {
-        let node = mainline::Dht::builder()
-            .bootstrap(&net.bootstrap)
-            .bind_address(std::net::Ipv4Addr::LOCALHOST)
-            .port(0)
-            .build()
-            .unwrap();
-        #[expect(deprecated, reason = "a test may block")]
-        let told = node.announce_peer(key, Some(port));
-        assert!(told.is_ok(), "{i}");
+    for port in ports {
+        announce(&net, &root, port);
     }
     let _share = share(&source, &dir.path().join("a"), &net.bootstrap, &[]);
     let into = dir.path().join("got");
@@ -126,15 +130,7 @@ fn what_is_not_public_is_not_found() {
     // Somebody else lists it: the address is right, and the knock has no answer.
     let root = xylem_hash::Hash::from_hex(sum(&source)).unwrap();
     let port = share.link.rsplit(':').next().unwrap().parse().unwrap();
-    let key = mainline::Id::from(xylem_reach::names::dht_key(&root));
-    let node = mainline::Dht::builder()
-        .bootstrap(&net.bootstrap)
-        .bind_address(std::net::Ipv4Addr::LOCALHOST)
-        .port(0)
-        .build()
-        .unwrap();
-    #[expect(deprecated, reason = "a test may block")]
-    node.announce_peer(key, Some(port)).unwrap();
+    announce(&net, &root, port);
     let into = dir.path().join("got");
     let output = get(&dir.path().join("b"), &into, &net.bootstrap, &[&asked, "--timeout", "4"]);
     assert_exit(&output, 3);
