@@ -20,9 +20,10 @@ const SLAB_LEN: usize = 4 * MESSAGE_LEN;
 const OWN_BUFFER: usize = MESSAGE_LEN / 4;
 /// Bytes of datagrams that leave in one call.
 const TRAIN_LEN: usize = 60 * 1024;
-/// A datagram of this length fits into any Ethernet frame, so that the kernel may cut a train into
-/// such; for larger ones it refuses unless the network's frames are larger, too.
-const SAFE_SEGMENT: usize = 1_452;
+/// Datagrams of these lengths fit into any Ethernet frame, by IPv4 (with PPPoE's header, too) and by IPv6, so that the
+/// kernel may cut a train into such. Larger ones it refuses unless the network's frames are larger, too. What a relay
+/// passes on by IPv4 has the largest datagram of a link and the relay's header.
+const SAFE_SEGMENT: [usize; 2] = [1_464, 1_452];
 /// Asked of the kernel for each direction; it may grant less (`net.core.rmem_max`).
 const SOCKET_BUFFER: usize = 4 << 20;
 
@@ -326,7 +327,7 @@ fn is_marked(meta: &RecvMeta) -> bool {
 /// Whether the kernel cuts a train for this receiver into datagrams of `len` bytes without asking
 /// more of the path than any path gives.
 fn may_train(to: SocketAddr, len: usize) -> bool {
-    len <= SAFE_SEGMENT || to.ip().is_loopback()
+    len <= SAFE_SEGMENT[usize::from(to.is_ipv6())] || to.ip().is_loopback()
 }
 
 /// Undoes what `quinn-udp` sets for the sake of path MTU discovery.
