@@ -22,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -64,6 +65,8 @@ class Relay:
             event = json.loads(line)
             if event["event"] == "relaying":
                 self.uri = event["uris"][0]
+                # It tells of everybody who comes, and waits where nobody reads that.
+                threading.Thread(target=self.process.stdout.read, daemon=True).start()
                 return
         raise RuntimeError("the relay does not start")
 

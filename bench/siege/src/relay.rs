@@ -106,7 +106,7 @@ pub(crate) fn register(uri: &str, count: usize, lasts: Duration) -> Result<(), F
                     one.endpoint.handle_timeout(now);
                 }
                 if one.since.elapsed() > PATIENCE {
-                    return Err("the relay does not answer".into());
+                    return Err(format!("the relay does not answer, {} are registered", clients.len()).into());
                 }
             }
         }
