@@ -20,6 +20,8 @@ mod reaching;
 mod receiving;
 mod relaying;
 mod streams;
+#[cfg(test)]
+mod testing;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -42,7 +44,7 @@ pub use event::{EngineEvent, StreamEvent};
 use listening::Listener;
 pub use program::Program;
 use reaching::Reaching;
-pub use reaching::{RelayNews, RelayUse};
+pub use reaching::{RelayHandle, RelayNews, RelayUse};
 use xylem_library::admission::Admission;
 use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, Peer, endpoint};
@@ -358,6 +360,7 @@ impl Engine {
 
     fn timers(&mut self) {
         let now = self.now();
+        self.use_told_relays();
         if self.net.endpoint.poll_timeout().is_some_and(|t| t <= now) {
             self.net.endpoint.handle_timeout(now);
             self.drain_endpoint(now);
