@@ -44,6 +44,9 @@ pub use error::{CompileError, Refusal, SchemaError};
 pub use limits::{MAX_DEPTH, MAX_NODES, MAX_SCHEMA, VERSION};
 
 use model::Model;
+use xylem_packet::NameRef;
+
+use crate::{Refused, Rules};
 
 /// Which keys may sign which names; read and found sound.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,5 +117,12 @@ impl Schema {
     fn sound(mut model: Model) -> Result<Self, SchemaError> {
         let anchors = sanity::check(&mut model)?;
         Ok(Schema { model, anchors })
+    }
+}
+
+impl Rules for Schema {
+    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused> {
+        let refused = |refusal| Refused(format!("is refused by the schema: {refusal}"));
+        self.check(packet, certificate).map(drop).map_err(refused)
     }
 }
