@@ -313,7 +313,7 @@ fn a_schema_judges_every_certificate_of_a_chain_and_the_packet() {
         assert_eq!((network.asked.len(), store.verifications()), (2, 2));
     }
 
-    let mut refusal = |certificates: &[Vec<u8>], by: &Signer, uri: &str| {
+    let refusal = |certificates: &[Vec<u8>], by: &Signer, uri: &str| {
         let mut network = Network::with(certificates.to_vec());
         network.judge(&mut under(&schema), &signed(by, uri)).unwrap_err().to_string()
     };
