@@ -20,6 +20,7 @@ import direct
 import management
 import objects
 import semantics
+import svs
 from forwarders import Ndnd, Node
 from link import cases as link
 from programs import Failed, Programs
@@ -49,6 +50,7 @@ def through(report, programs, forwarder, content, peers_alone):
         management.tools(report, programs, forwarder, peers_alone)
         objects.pairs(report, programs, forwarder, content, peers_alone)
         objects.transports(report, programs, forwarder, content)
+        svs.cases(report, programs, forwarder)
     except Failed as failure:
         report.case((forwarder.name, "objects", "forwarder", "runs"), reraise, failure)
     finally:
@@ -74,6 +76,7 @@ def main():
     tools = SimpleNamespace(
         xylem=Path(os.environ.get("XYLEM", "target/release/xylem")).resolve(),
         ndnd=peers / "ndnd" / "ndnd",
+        svs=peers / "ndnd" / "svs",
         ndnts=peers / "ndnts",
         node=os.environ.get("NODE", "node"),
         python=peers / "venv" / "bin",

@@ -37,6 +37,7 @@ mod showing;
 mod stop;
 mod store;
 mod sum;
+mod svs;
 mod ticket;
 mod traffic;
 mod trial;
