@@ -3,9 +3,13 @@
 //! [`sign_hash`] for a file's signature beside it.
 
 mod error;
+mod passphrase;
+
+mod held;
 mod secret;
 
 mod ring;
+mod trusted;
 
 mod files;
 
@@ -13,7 +17,9 @@ mod signed;
 
 pub use error::KeyError;
 pub use files::{Believe, KeyFile, Sign, certificate, signer};
+pub use passphrase::{NoPassphrase, Passphrase, ask_passphrases};
 pub use ring::{KeyEntry, KeyKind, Keyring};
 pub(crate) use secret::SECRET_LEN;
-pub use secret::{load_existing, load_or_create, random};
+pub use secret::{load_existing, load_or_create, public_half, random, reseal};
 pub use signed::{SignedBy, check_signature, sign_hash};
+pub use trusted::{Trusted, TrustedEntry};

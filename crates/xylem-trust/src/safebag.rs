@@ -93,6 +93,11 @@ impl<'a> SafeBag<'a> {
         &self.certificate
     }
 
+    /// EncryptedPrivateKeyInfo.
+    pub fn encrypted(&self) -> &'a [u8] {
+        self.key
+    }
+
     /// The key, which is the certificate's.
     ///
     /// # Errors

@@ -366,10 +366,13 @@ fn by_name(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
-    let believe = args.trust.believe(common)?;
+    let believe = match args.insecure {
+        true => args.trust.believe(common)?,
+        false => args.trust.believe_or_trusted(common)?,
+    };
     if believe == Believe::Nobody && !args.insecure {
-        let what = "whom to believe? give --publisher, --key or --trust; or --insecure, to take \
-                    whatever comes";
+        let what = "whom to believe? give --publisher, --key or --trust, or name somebody for good with \
+                    `xylem key trust`; or --insecure, to take whatever comes";
         return Err(Failure::new(Exit::Usage, what));
     }
     if args.from.len() > 1 {
