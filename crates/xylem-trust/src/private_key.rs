@@ -55,6 +55,10 @@ impl PrivateKey {
         if outer.peek() == Some(der::OCTET_STRING) {
             return ecdsa(bytes, true);
         }
+        // RSAPrivateKey (RFC 8017, appendix A.1.2), which has its modulus here.
+        if outer.peek() == Some(der::INTEGER) {
+            return Err(KeyError::Unsupported);
+        }
         if !matches!(version, [0] | [1]) {
             return Err(KeyError::Malformed);
         }

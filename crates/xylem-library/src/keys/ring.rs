@@ -12,6 +12,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use xylem_packet::{Component, Name};
 use xylem_store::{Clobber, DiskMedium, StoreError, write_atomically};
+use xylem_trust::KeyError as Malformed;
 use xylem_trust::{
     Armor, Certificate, Issue, PrivateKey, PublicKey, Signer, ValidityPeriod, self_signed,
 };
@@ -132,10 +133,15 @@ impl Keyring {
     /// Other files, and keys that are here already.
     pub fn import(&self, file: &Path, now: UnixTime) -> Result<KeyEntry, KeyError> {
         let wire = packet_in(file)?;
-        if let Ok((name, key)) = PrivateKey::from_packet(&wire) {
-            return self.add(&name, &key, now);
-        }
         let path = || file.to_path_buf();
+        match PrivateKey::from_packet(&wire) {
+            Ok((name, key)) => return self.add(&name, &key, now),
+            // A key, and a certificate is not what is missing.
+            Err(source @ Malformed::Unsupported) => {
+                return Err(KeyError::NoKey { path: path(), source });
+            }
+            Err(_) => {}
+        }
         let certificate = Certificate::decode(&wire)
             .map_err(|source| KeyError::NeitherKeyNorCertificate { path: path(), source })?;
         let (name, key) = self.find_name(certificate.key_name().to_name())?;
