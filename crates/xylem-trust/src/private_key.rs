@@ -99,6 +99,14 @@ impl PrivateKey {
         out
     }
 
+    /// An Ed25519 key's RFC 8032 seed.
+    pub fn seed(&self) -> Option<&[u8; 32]> {
+        match &self.0 {
+            Secret::Ed25519(seed) => Some(seed),
+            Secret::EcdsaP256 { .. } => None,
+        }
+    }
+
     /// The public half.
     pub fn public(&self) -> PublicKey {
         match &self.0 {

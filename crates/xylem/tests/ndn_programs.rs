@@ -152,3 +152,35 @@ fn a_certificate_is_printed_as_base64_alone_too() {
     let armored = run(dir, &["key", "cert", "/alice"]).stdout;
     assert!(String::from_utf8(armored).unwrap().contains(&plain));
 }
+
+/// Signed by a key of the keyring: the manifest names a certificate, which is there to be fetched; the object
+/// stands below its owner's name, and a node with anchors takes the registration.
+#[test]
+fn a_share_signed_by_an_identity_names_its_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for identity in ["/org", "/org/alice"] {
+        assert_exit(&run(dir, &["key", "new", identity]), 0);
+    }
+    let org = certificate(dir, &["/org"], "org.cert");
+    let own = certificate(dir, &["/org/alice"], "own.cert");
+    let alice = certificate(dir, &["--by", "/org", &own], "alice.cert");
+    assert_exit(&run(dir, &["key", "import", &alice]), 0);
+    let settings = format!("[node.management]\nanchors = [{org:?}]\ncertificates = [{alice:?}]\n");
+    let node = Node::start(dir, &settings);
+    let at = node.at("unix").to_owned();
+    let source = file(dir, "note", &[7; 100_000]);
+    let share = ["share", text(&source), "--sign", "key:/org/alice", "--via", &at];
+    let _serving = Serving::start(dir, &[&share[..], &["--listen", "127.0.0.1:0"]].concat());
+    // The metadata packet is signed as the manifest is.
+    let trust = ["--trust", alice.as_str(), "--at", &at];
+    let metadata = ["peek", "/org/alice/note/32=metadata", "--prefix", "--fresh"];
+    until("the object", || run(dir, &[&metadata[..], &trust].concat()).status.success());
+    let wire = xylem_trust::Armor::decode(&fs::read(&alice).unwrap()).unwrap();
+    let named = xylem_packet::Data::decode(&wire).unwrap().name().to_string();
+    let fetched = run(dir, &["peek", &named, "--trust", &org, "--at", &at]);
+    assert_exit(&fetched, 0);
+    // Whoever signs by another key is not taken.
+    let wrong = run(dir, &["share", text(&source), "--sign", "ed25519"]);
+    assert_exit(&wrong, 2);
+}
