@@ -50,13 +50,15 @@ pub enum KeyError {
     #[error("not a key in DER")]
     Malformed,
     /// A well-formed key of an algorithm or curve that is not supported.
-    #[error("a key of an unsupported algorithm, curve or size")]
+    #[error("a key of an algorithm, curve or size that is not supported; Ed25519 and P-256 are")]
     Unsupported,
     /// An elliptic curve other than P-256.
-    #[error("an ECDSA key on the curve {0}: of these curves only P-256 is supported")]
+    #[error("an ECDSA key on the curve {0}, which is not supported: of these curves P-256 is")]
     Curve(&'static str),
     /// An RSA key to sign with.
-    #[error("an RSA key: RSA signatures are verified, never made; Ed25519 and P-256 keys sign")]
+    #[error(
+        "an RSA key, which is not supported: RSA signatures are verified, never made; Ed25519 and P-256 keys sign"
+    )]
     RsaPrivate,
     /// An RSA key of a size outside 2048 to 8192 bits.
     #[error("an RSA key of {0} bits: from 2048 to 8192 are supported")]

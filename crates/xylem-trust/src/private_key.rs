@@ -106,6 +106,14 @@ impl PrivateKey {
         out
     }
 
+    /// An Ed25519 key's RFC 8032 seed.
+    pub fn seed(&self) -> Option<&[u8; 32]> {
+        match &self.0 {
+            Secret::Ed25519(seed) => Some(seed),
+            Secret::EcdsaP256 { .. } => None,
+        }
+    }
+
     /// The public half.
     pub fn public(&self) -> PublicKey {
         match &self.0 {
@@ -114,14 +122,6 @@ impl PrivateKey {
                 PublicKey::Ed25519(key.verifying_key().to_bytes())
             }
             Secret::EcdsaP256 { point, .. } => PublicKey::EcdsaP256(*point),
-        }
-    }
-
-    /// The RFC 8032 seed, if it is an Ed25519 key.
-    pub fn seed(&self) -> Option<&[u8; 32]> {
-        match &self.0 {
-            Secret::Ed25519(seed) => Some(seed),
-            Secret::EcdsaP256 { .. } => None,
         }
     }
 

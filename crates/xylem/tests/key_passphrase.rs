@@ -35,10 +35,13 @@ fn a_key_under_a_passphrase_signs_only_with_it() {
     let pass = file(dir.path(), "pass", b"correct horse\n");
     let wrong = file(dir.path(), "wrong", b"incorrect\n");
     let pass = ["--passphrase-file", text(&pass)];
-    let with = |args: &[&str]| [args, &pass].concat();
+    fn with<'a>(args: &[&'a str], pass: &[&'a str]) -> Vec<&'a str> {
+        [args, pass].concat()
+    }
     for kind in ["ed25519", "ecdsa"] {
         let who = format!("/{kind}");
-        let made = printed(&store, &with(&["key", "new", &who, "--type", kind, "--passphrase"]));
+        let made =
+            printed(&store, &with(&["key", "new", &who, "--type", kind, "--passphrase"], &pass));
         assert!(made.trim_end().ends_with("  encrypted"), "{made}");
         let sums = file(dir.path(), "SUMS", b"0000  a\n");
         let sign = ["key", "sign", text(&sums), "--by", &who];
@@ -48,7 +51,7 @@ fn a_key_under_a_passphrase_signs_only_with_it() {
         refused(&store, &bad, 2, &[&who, "wrong passphrase"]);
         let missing = [&sign[..], &["--passphrase-file", "/nowhere/pass"]].concat();
         refused(&store, &missing, 2, &["/nowhere/pass"]);
-        let signature = printed(&store, &with(&sign));
+        let signature = printed(&store, &with(&sign, &pass));
         let signature = file(dir.path(), "SUMS.sig", signature.as_bytes());
         // What needs no secret asks for nothing.
         let certificate = printed(&store, &["key", "cert", &who]);

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::Serialize;
+use xylem_object::PublisherKey;
 use xylem_packet::{Component, Name};
 use xylem_store::{Clobber, DiskMedium, StoreError, write_atomically};
 use xylem_trust::{
@@ -71,6 +72,18 @@ pub struct KeyEntry {
     pub certificate: Option<Name>,
     /// When it ends, milliseconds since 1970.
     pub valid_until_ms: Option<u64>,
+}
+
+/// A key to publish with, and its certificate.
+pub struct CertifiedKey {
+    /// The key; what it signs names the certificate.
+    pub key: PublisherKey,
+    /// `/<identity>/KEY/<key id>`.
+    pub key_name: Name,
+    /// Whose key it is.
+    pub identity: Name,
+    /// The certificate's packet.
+    pub certificate: Vec<u8>,
 }
 
 /// The keys of one store.
@@ -297,6 +310,23 @@ impl Keyring {
     pub fn signer(&self, which: &str) -> Result<Signer, KeyError> {
         let (name, held) = self.find(which)?;
         signer(&held.open(&name.to_string())?, &name)
+    }
+
+    /// Publishes as the owner of an Ed25519 key: packets name its certificate, which others need beside them.
+    ///
+    /// # Errors
+    /// There is no such key, it is of another algorithm, or it has no certificate.
+    pub fn publisher(&self, which: &str) -> Result<CertifiedKey, KeyError> {
+        let (name, held) = self.find(which)?;
+        let key = held.open(&name.to_string())?;
+        let seed = key.seed().ok_or_else(|| KeyError::NotEd25519(name.clone()))?;
+        let path = self.path(&name, "cert");
+        let wire = packet_in(&path)?;
+        let certificate = certificate_in(&wire, &path)?;
+        let identity = certificate.identity().to_name();
+        let certificate = certificate.name().to_name();
+        let key = PublisherKey::from_bytes(seed).known_as(certificate);
+        Ok(CertifiedKey { key, key_name: name, identity, certificate: wire })
     }
 
     fn add(
