@@ -18,19 +18,19 @@ const MOST: usize = 1_024;
 /// Has every verb ask in the same way when it meets a key under a passphrase.
 pub(crate) fn ask_when_needed(common: &Common) {
     let file = common.passphrase_file.clone();
-    // One key may be read more than once in a run; who types is asked once.
+    // One key may be read more than once in a run: who types is asked once, and a pipe is read once.
     let last = Mutex::new(None::<(String, Passphrase)>);
     ask_passphrases(move |what| {
-        if let Some(file) = &file {
-            return from_file(file).map_err(NoPassphrase::Because);
-        }
         let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((_, known)) = last.as_ref().filter(|(of, _)| of == what) {
+        if let Some((_, known)) = last.as_ref().filter(|(of, _)| file.is_some() || of == what) {
             return Ok(known.clone());
         }
-        let typed = terminal::ask(&format!("Passphrase of {what}: "))?;
-        *last = Some((what.to_owned(), typed.clone()));
-        Ok(typed)
+        let said = match &file {
+            Some(file) => from_file(file).map_err(NoPassphrase::Because)?,
+            None => terminal::ask(&format!("Passphrase of {what}: "))?,
+        };
+        *last = Some((what.to_owned(), said.clone()));
+        Ok(said)
     });
 }
 
