@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_longest_card_is_read() {
-        let host = format!("{}:9", ["a".repeat(60); 4].join("."));
+        let host = format!("{}:9", [&*"a".repeat(60); 4].join("."));
         let relay = RelayAt { key: [9; 32], addresses: vec![host.parse().unwrap(); 2] };
         let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
         let addresses = ["[2001:db8::1]:7".parse().unwrap(); MAX_ADDRESSES];
