@@ -228,7 +228,6 @@ fn join(
         identity,
         links: options.links.clone(),
         relays: options.relays.clone(),
-        introducers: Vec::new(),
         accept_open: serve.accept_open,
         name: signed.prefix.clone(),
         publisher: signed.publisher,
