@@ -1,5 +1,4 @@
 //! `xylem schema`: texts into binary forms, and what they say of names.
-#![expect(missing_docs, reason = "a test")]
 
 use std::io::Write;
 use std::path::PathBuf;
