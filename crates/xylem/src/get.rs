@@ -366,10 +366,7 @@ fn by_name(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
-    let believe = match args.insecure {
-        true => args.trust.believe(common)?,
-        false => args.trust.believe_or_trusted(common)?,
-    };
+    let believe = args.trust.believe_or_trusted(common, args.insecure)?;
     if believe == Believe::Nobody && !args.insecure {
         let what = "whom to believe? give --publisher, --key or --trust, or name somebody for good with \
                     `xylem key trust`; or --insecure, to take whatever comes";

@@ -43,11 +43,18 @@ impl TrustArgs {
         })
     }
 
-    /// Whom the flags name, else whom `xylem key trust` has.
-    pub(crate) fn believe_or_trusted(&self, common: &Common) -> Result<Believe, Failure> {
+    /// Whom the flags name, else whom `xylem key trust` has, unless anybody will do.
+    pub(crate) fn believe_or_trusted(
+        &self,
+        common: &Common,
+        anybody: bool,
+    ) -> Result<Believe, Failure> {
         let believe = self.believe(common)?;
+        if believe != Believe::Nobody || anybody {
+            return Ok(believe);
+        }
         let store = common.store()?;
-        if believe == Believe::Nobody && !Trusted::at(&store).list()?.is_empty() {
+        if !Trusted::at(&store).list()?.is_empty() {
             return Ok(Believe::Trusted(store));
         }
         Ok(believe)

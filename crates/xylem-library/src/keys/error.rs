@@ -7,7 +7,7 @@ use xylem_packet::{Name, UriError};
 use xylem_store::StoreError;
 use xylem_trust::{CertificateError, KeyError as Malformed};
 
-use super::secret::SECRET_LEN;
+use super::limits::{MAX_ENTRIES, SECRET_LEN};
 use crate::error::{Blame, Failure, advised, blame_of};
 
 /// Why a key could not be made, read or used.
@@ -51,7 +51,7 @@ pub enum KeyError {
     NotTrusted(String),
     /// Too much is trusted.
     #[error("{0}: no more than {max} certificates can be trusted, for {max} prefixes each",
-            max = super::trusted::MAX_ENTRIES)]
+            max = MAX_ENTRIES)]
     TooMany(PathBuf),
     /// A secret that has to be there is not.
     #[error("{}: no such key file; leave --key away to use your own", .0.display())]

@@ -7,14 +7,18 @@ use std::path::Path;
 
 use xylem_packet::Name;
 use xylem_trust::{
-    Certificate, KeyError as Malformed, PrivateKey, PublicKey, SafeBag, SafeBagError, self_signed,
+    Certificate, KeyError as Malformed, PrivateKey, PublicKey, SafeBag, SafeBagError, Signer,
+    ValidityPeriod, self_signed,
 };
 
 use super::error::KeyError;
 use super::passphrase::passphrase_of;
-use super::ring::{SELF_SIGNED_DAYS, from_now, signer};
 use super::secret::random;
 use crate::time::UnixTime;
+
+const DAY_MS: u64 = 86_400_000;
+/// How long a self-signed certificate is valid: twenty years, as those of ndnsec.
+pub(super) const SELF_SIGNED_DAYS: u64 = 7305;
 
 /// A key in a file.
 pub(super) enum Held {
@@ -101,4 +105,16 @@ pub(super) fn seal(
         source: SafeBagError::Certificate(e),
     })?;
     Ok(SafeBag::encode(&certificate, &key.to_encrypted(passphrase, random()?)))
+}
+
+pub(super) fn signer(key: &PrivateKey, name: &Name) -> Result<Signer, KeyError> {
+    key.signer(name.clone()).map_err(|source| KeyError::Signer { name: name.clone(), source })
+}
+
+/// Valid from an hour ago, for clocks that are behind.
+pub(super) fn from_now(now_ms: u64, days: u64) -> ValidityPeriod {
+    ValidityPeriod {
+        not_before_ms: now_ms.saturating_sub(DAY_MS / 24),
+        not_after_ms: now_ms.saturating_add(days.saturating_mul(DAY_MS)),
+    }
 }

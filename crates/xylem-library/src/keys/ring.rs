@@ -14,13 +14,12 @@ use xylem_object::PublisherKey;
 use xylem_packet::{Component, Name};
 use xylem_store::{Clobber, DiskMedium, StoreError, write_atomically};
 use xylem_trust::{
-    Armor, Certificate, Issue, PrivateKey, PublicKey, SafeBag, Signer, ValidityPeriod,
-    is_key_packet, self_signed,
+    Armor, Certificate, Issue, PrivateKey, PublicKey, SafeBag, Signer, is_key_packet, self_signed,
 };
 use zeroize::Zeroizing;
 
 use super::error::KeyError;
-use super::held::{Held, open_bag, seal};
+use super::held::{Held, SELF_SIGNED_DAYS, from_now, open_bag, seal, signer};
 use super::secret::{close_directory, random, replace_private, require_closed, write_private};
 use crate::time::UnixTime;
 
@@ -28,9 +27,6 @@ use crate::time::UnixTime;
 const MAX_FILE: u64 = 64 * 1024;
 /// Keys in a keyring.
 const MAX_KEYS: usize = 10_000;
-const DAY_MS: u64 = 86_400_000;
-/// How long a self-signed certificate is valid: twenty years, as those of ndnsec.
-pub(super) const SELF_SIGNED_DAYS: u64 = 7305;
 
 /// Which algorithm a new key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -470,18 +466,6 @@ fn hex(bytes: &[u8]) -> String {
 pub(super) fn certificate_in<'a>(wire: &'a [u8], path: &Path) -> Result<Certificate<'a>, KeyError> {
     let path = || path.to_path_buf();
     Certificate::decode(wire).map_err(|source| KeyError::NoCertificate { path: path(), source })
-}
-
-pub(super) fn signer(key: &PrivateKey, name: &Name) -> Result<Signer, KeyError> {
-    key.signer(name.clone()).map_err(|source| KeyError::Signer { name: name.clone(), source })
-}
-
-/// Valid from an hour ago, for clocks that are behind.
-pub(super) fn from_now(now_ms: u64, days: u64) -> ValidityPeriod {
-    ValidityPeriod {
-        not_before_ms: now_ms.saturating_sub(DAY_MS / 24),
-        not_after_ms: now_ms.saturating_add(days.saturating_mul(DAY_MS)),
-    }
 }
 
 /// The packet in a file, raw or as text.

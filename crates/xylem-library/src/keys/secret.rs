@@ -16,10 +16,8 @@ use xylem_trust::{Armor, PrivateKey, PublicKey, SafeBag};
 
 use super::error::KeyError;
 use super::held::{Held, seal};
+use super::limits::SECRET_LEN;
 use crate::time::UnixTime;
-
-/// Length of either secret in bytes.
-pub(crate) const SECRET_LEN: usize = 32;
 
 /// Reads the secret at `path`, or makes it there from the operating system's randomness.
 ///

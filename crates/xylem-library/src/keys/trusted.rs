@@ -15,11 +15,9 @@ use xylem_trust::{Armor, Below, Certificate, TrustStore};
 
 use super::error::KeyError;
 use super::files::read_limited;
+use super::limits::MAX_ENTRIES;
 use super::ring::{certificate_in, parse};
 use super::secret::{close_directory, require_closed};
-
-/// Certificates that can be trusted, and prefixes for each.
-pub(super) const MAX_ENTRIES: usize = 256;
 
 /// Who is believed for what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
