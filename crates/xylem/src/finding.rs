@@ -104,6 +104,11 @@ fn found(common: &Common) -> Result<settings::Finding, Failure> {
 }
 
 impl DhtArgs {
+    /// Nodes that were named.
+    pub(crate) fn named(&self) -> &[String] {
+        &self.dht_bootstrap
+    }
+
     fn start(&self, settings: &settings::Finding) -> Result<DhtStart, Failure> {
         let named = match &self.dht_bootstrap[..] {
             [] => settings.bootstrap.clone(),
@@ -121,6 +126,12 @@ impl DhtArgs {
 }
 
 impl AnnounceArgs {
+    /// Of the background node, where the settings say the rest.
+    #[cfg(unix)]
+    pub(crate) fn of_service(public: bool, dht: &DhtArgs) -> Self {
+        Self { public, dht: dht.clone(), ..Self::default() }
+    }
+
     /// The flag that the background node does not know, if one was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let asked =
@@ -145,12 +156,14 @@ impl FindArgs {
         Ok(!self.no_lan && found(common)?.lan)
     }
 
-    /// The ticket that `text` is or stands for, and whom to ask: the DHT leads to one, or a code to the other.
+    /// The ticket that `text` is or stands for, and whom to ask: the DHT leads to one, or a code to the other. Who has
+    /// one of the keys of `avoid` was found before.
     pub(crate) fn ticket(
         &self,
         text: &str,
         whom: Whom,
         (give_up, shape, stop): (Duration, &ShapeArgs, &Stop),
+        avoid: &[[u8; 32]],
         common: &Common,
         out: &mut Out,
     ) -> Result<(Ticket, Vec<Peer>), Failure> {
@@ -170,10 +183,16 @@ impl FindArgs {
             links: shape.links(),
             give_up,
             store: common.store()?,
+            avoid: avoid.to_vec(),
         };
         let found = find_public(&options, stop).map_err(|error| ended(error, stop))?;
         Ok((found, whom.from))
     }
+}
+
+/// Whether what is asked for is looked for in the DHT.
+pub(crate) fn is_public(text: &str) -> bool {
+    wanted(text).is_some()
 }
 
 /// What is asked for that no ticket says; `None` if `text` is no such thing.

@@ -3,7 +3,7 @@
 use crate::cli::Common;
 use crate::code::Whom;
 use crate::exit::{Exit, Failure, exit_help};
-use crate::finding::FindArgs;
+use crate::finding::{FindArgs, is_public};
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Out, not_with_json};
 use crate::relays::RelayArgs;
@@ -18,11 +18,16 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
+use xylem_library::{Blame, Error, Existing, LibraryEvent, Output, SaveOptions, Stop};
 use xylem_node::client::Believe;
 use xylem_node::client::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
 use xylem_node::{Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
 use xylem_object::Ticket;
+
+/// Of those who are found in the DHT and turn out to have nothing, so many are left for another one …
+const MAX_FOUND: usize = 8;
+/// … who is looked for as long as this.
+const ANOTHER: Duration = Duration::from_secs(10);
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
 ///
@@ -268,8 +273,47 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let from = peers(&args.from)?;
     let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
     let whom = Whom { from, relays: args.relay.relays(common)?, lan };
-    let (ticket, from) = args.find.ticket(&ticket, whom, how, common, out)?;
+    // What was written to standard output is not written once more.
+    if is_public(&ticket) && !matches!(output, Output::Stdout) {
+        return by_each_found(&ticket, &whom, &args, output, &stop, common, out);
+    }
+    let (ticket, from) = args.find.ticket(&ticket, whom, how, &[], common, out)?;
     by_ticket(ticket, from, &args, output, &stop, common, out)
+}
+
+/// Whoever is found in the DHT may have nothing, although it answered: then another one is looked for.
+fn by_each_found(
+    text: &str,
+    whom: &Whom,
+    args: &GetArgs,
+    output: Output,
+    stop: &Stop,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let (mut avoid, mut last): (Vec<[u8; 32]>, Option<Failure>) = (Vec::new(), None);
+    loop {
+        let patience = if avoid.is_empty() { args.timeout } else { args.timeout.min(ANOTHER) };
+        let how = (patience, &args.shape, stop);
+        let found = args.find.ticket(text, whom.clone(), how, &avoid, common, out);
+        let (ticket, from) = match (found, last.take()) {
+            // Nobody else: what became of the last one says more.
+            (Err(none), Some(last)) if none.exit == Exit::Unreachable => return Err(last),
+            (found, _) => found?,
+        };
+        let (key, at) = (ticket.link_key, ticket.addresses.first().cloned());
+        match by_ticket(ticket, from, args, output.clone(), stop, common, out) {
+            Err(failed) if failed.exit == Exit::Unreachable && avoid.len() < MAX_FOUND => {
+                let at = at.map_or_else(String::new, |at| format!(" at {at}"));
+                let what =
+                    format!("who was found{at} ends it: {}; looking for another", failed.message);
+                out.event(Event::Library(LibraryEvent::Warning { what }));
+                avoid.extend(key);
+                last = Some(failed);
+            }
+            done => return done,
+        }
+    }
 }
 
 fn by_ticket(

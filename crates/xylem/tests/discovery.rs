@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -103,7 +104,7 @@ fn peers_that_the_dht_lists_wrongly_cost_a_dial() {
     let root = xylem_hash::Hash::from_hex(&hash).unwrap();
     // Somebody who shares something else, not publicly; and sockets that say nothing.
     let other = Share::start(&file(dir.path(), "other", b"other"), &dir.path().join("c"));
-    let silent: Vec<UdpSocket> = (0..6).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let silent: Vec<UdpSocket> = (0..12).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     let port = |at: &str| at.rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let mut ports = vec![port(&other.link)];
     ports.extend(silent.iter().map(|socket| socket.local_addr().unwrap().port()));
@@ -227,4 +228,75 @@ fn a_stale_ticket_is_good_on_the_same_lan() {
     let output = fetch(&["--timeout", "20"]);
     assert_exit(&output, 0);
     assert_eq!(fs::read(&into).unwrap(), content);
+}
+
+/// Who answers that it shares something, and then has nothing or something else, is left for the next one: one that
+/// can't answer before the first has failed.
+#[test]
+fn who_has_nothing_is_left_for_the_next() {
+    let net = testnet(20);
+    for changes in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let content = noise(300_000, 8);
+        let [bad, good] = ["bad", "good"].map(|name| file(dir.path(), name, &content));
+        let hash = sum(&good);
+        let _liar = share(&bad, &dir.path().join("a"), &net.bootstrap, &[]);
+        let honest = share(&good, &dir.path().join("b"), &net.bootstrap, &[]);
+        let signal = |which: &str| {
+            let pid = honest.pid().to_string();
+            assert!(Command::new("kill").args([which, &pid]).status().unwrap().success());
+        };
+        signal("-STOP");
+        if changes {
+            fs::write(&bad, noise(300_000, 9)).unwrap();
+        } else {
+            fs::remove_file(&bad).unwrap();
+        }
+        let mut command = xylem(&dir.path().join("c"));
+        command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(",")).stdin(Stdio::null());
+        let into = dir.path().join("got");
+        command.args(["--json", "get", &format!("b3:{hash}"), "--timeout", "20", "-o"]).arg(&into);
+        let mut getting = Killed(command.stdout(Stdio::piped()).spawn().unwrap());
+        let lines = BufReader::new(getting.0.stdout.take().unwrap()).lines();
+        let mut said = Vec::new();
+        for line in lines.map_while(Result::ok) {
+            if line.contains("looking for another") {
+                signal("-CONT");
+            }
+            said.push(line);
+        }
+        assert_eq!(getting.0.wait().unwrap().code(), Some(0), "{said:?}");
+        assert_eq!(fs::read(&into).unwrap(), content);
+        assert!(said.iter().any(|line| line.contains("looking for another")), "{said:?}");
+    }
+}
+
+/// The background node tells everybody what it shares where it was told to, and nobody otherwise.
+#[test]
+fn what_a_public_service_shares_is_found_by_its_hash() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let content = noise(60_000, 10);
+    let source = file(dir.path(), "source", &content);
+    let asked = format!("b3:{}", sum(&source));
+    for (public, code) in [(false, 3), (true, 0)] {
+        let store = dir.path().join(if public { "public" } else { "private" });
+        let mut command = xylem(&store);
+        command.args(["service", "run", "--listen", "127.0.0.1:0"]).stdin(Stdio::null());
+        command.args(["--dht-bootstrap", &net.bootstrap.join(",")]);
+        command.args(if public { &["--public"][..] } else { &[] });
+        let _service = Killed(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        until("it answers", || {
+            let mut command = xylem(&store);
+            command.args(["service", "status"]);
+            finish(command).status.success()
+        });
+        let mut command = xylem(&store);
+        command.arg("share").arg(&source).stdin(Stdio::null());
+        assert_exit(&finish(command), 0);
+        let into = dir.path().join("got");
+        let timeout = if public { "30" } else { "3" };
+        let more = [&asked[..], "--timeout", timeout];
+        assert_exit(&get(&dir.path().join("b"), &into, &net.bootstrap, &more), code);
+        assert!(!public || fs::read(&into).unwrap() == content);
+    }
 }
