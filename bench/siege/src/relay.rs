@@ -106,7 +106,11 @@ pub(crate) fn register(uri: &str, count: usize, lasts: Duration) -> Result<(), F
                     one.endpoint.handle_timeout(now);
                 }
                 if one.since.elapsed() > PATIENCE {
-                    return Err(format!("the relay does not answer, {} are registered", clients.len()).into());
+                    return Err(format!(
+                        "the relay does not answer, {} are registered",
+                        clients.len()
+                    )
+                    .into());
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! [`Connection`] and the [`Application`]s that use it: an NDN program's side of a forwarder, without
 //! a socket or a clock.
 //!
-//! A [`Driver`] (`xylem-node`'s `Client`) hands in frames that came and writes those that wait; an
+//! A [`Driver`] (`xylem-app`'s `Client`) hands in frames that came and writes those that wait; an
 //! application says what to ask and takes what comes: one [`Exchange`], the [`Discovery`] of an
 //! object's newest version, its segments by a [`SegmentFetch`], a [`Producer`] that answers for a
 //! file, pings and generated load. A [`Manager`] commands the forwarder, [`peek`] asks for one packet.

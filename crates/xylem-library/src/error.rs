@@ -2,6 +2,7 @@
 //! [`Blame`] for the exit code; [`Error`] is one whose kind no longer matters.
 
 use std::fmt;
+use std::io;
 
 use xylem_store::StoreError;
 
@@ -33,6 +34,18 @@ pub struct Error {
     pub blame: Blame,
     /// One line: what, where, and how to mend it.
     pub message: String,
+}
+
+impl Error {
+    /// Wrong input.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { blame: Blame::Usage, message: message.into() }
+    }
+
+    /// What the operating system refused.
+    pub fn local(doing: &str, e: &io::Error) -> Self {
+        Self { blame: Blame::Local, message: format!("{doing}: {e}") }
+    }
 }
 
 impl fmt::Display for Error {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use xylem_app::object::ObjectNews;
 use xylem_engine::RelayNews;
 use xylem_hash::Hash;
 use xylem_library::mail::MailEvent;
@@ -221,6 +222,18 @@ pub enum Event {
     /// Something happened with a code.
     #[serde(untagged)]
     Code(CodeEvent),
+}
+
+impl From<ObjectNews> for Event {
+    fn from(news: ObjectNews) -> Self {
+        match news {
+            ObjectNews::Connected { peer } => Self::PeerConnected { peer },
+            ObjectNews::Progress { verified, total } => {
+                Self::Progress { verified, total, peers: 1, relayed: 0 }
+            }
+            ObjectNews::Refused { peer, what } => Self::PeerMisbehaved { peer, what },
+        }
+    }
 }
 
 /// How others reach this machine.

@@ -9,10 +9,10 @@ use xylem_object::{Kind, Manifest, Ticket};
 use xylem_store::Store;
 use xylem_transfer::TransferEvent;
 
-use crate::clock::wall_clock;
 use crate::event::{Event, from_library};
 use crate::fetch::{Fetch, FetchError, Look, Next};
 use crate::peers::{Offer, Swarm};
+use xylem_engine::wall_clock;
 use xylem_library::GetSummary;
 use xylem_library::held::Holdings;
 use xylem_library::keys;

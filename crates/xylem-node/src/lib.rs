@@ -7,7 +7,6 @@
 //! exits: it reports [`Event`]s and returns an error a verb, each of which knows who has to act
 //! ([`xylem_library::Failure`]); a caller maps that to an exit code.
 
-mod clock;
 mod event;
 mod failure;
 
@@ -19,7 +18,6 @@ mod shaping;
 
 mod peers;
 
-pub mod client;
 pub mod code;
 pub mod mail;
 
@@ -36,17 +34,13 @@ mod share;
 mod verify;
 
 pub use addresses::{offered, routed};
-pub use clock::wall_clock;
 pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
 pub use event::{Event, Fetched, Standpoint};
 pub use fetch::{FetchError, Tried};
 pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
-pub use look_up::{look_up_place, resolve};
-pub use node::{
-    MULTICAST_GROUP, NodeConfig, NodeError, RelayOptions, Route, default_socket, run_node,
-};
+pub use node::{MULTICAST_GROUP, NodeConfig, NodeError, RelayOptions, Route, run_node};
 pub use peers::HostError;
 pub use reaching::{news, to_dial};
 pub use register::RegisterError;
@@ -56,7 +50,7 @@ pub use share::{
     ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, bind_links, serve, share,
 };
 pub use verify::{VerifyOptions, verify};
-pub use xylem_engine::EngineError;
+pub use xylem_engine::{EngineError, look_up_place, resolve, wall_clock};
 pub use xylem_forward::Strategy;
 pub use xylem_library::admission::Prove;
 pub use xylem_library::reachable::{

@@ -9,7 +9,7 @@ use xylem_reach::relay::{Name, Target};
 
 use crate::addresses::advertised;
 use crate::event::Event;
-use crate::look_up::look_up;
+use xylem_engine::look_up;
 
 /// A relay that peers are dialled through.
 ///

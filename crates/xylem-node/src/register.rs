@@ -10,10 +10,10 @@ use xylem_mgmt::{ControlParameters, Persistency, client};
 use xylem_packet::{Data, EncodeError, Interest, Name};
 use xylem_trust::{Signer, Stamp};
 
-use crate::clock::now_ms;
 use crate::event::Event;
 use xylem_engine::Engine;
 use xylem_engine::EngineError;
+use xylem_engine::now_ms;
 use xylem_library::keys;
 use xylem_library::reachable::Peer;
 use xylem_library::{Blame, Error, Failure};

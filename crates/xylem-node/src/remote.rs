@@ -8,7 +8,6 @@ use xylem_object::Ticket;
 use xylem_tree::Geometry;
 
 use crate::event::Event;
-use crate::failure;
 use crate::fetch::Fetch;
 use crate::look_up::resolved;
 use crate::scrub::RepairOptions;
@@ -134,7 +133,7 @@ impl Remote for Peers<'_, '_> {
         for one in wanted {
             let Wanted { object, root, geometry, segments, verifier } = one;
             let added = fetch.transfer().add_object(object, root, geometry, segments, [], verifier);
-            added.map_err(|e| failure::usage(e.to_string()))?;
+            added.map_err(|e| xylem_library::Error::usage(e.to_string()))?;
         }
         match self.noting(|on_event| fetch.drain(stop, on_event, &mut |event| Ok(keep(event)?))) {
             Ok(()) => {

@@ -18,9 +18,9 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use xylem_app::Believe;
+use xylem_app::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
 use xylem_library::{Blame, Error, Existing, LibraryEvent, Output, SaveOptions, Stop};
-use xylem_node::client::Believe;
-use xylem_node::client::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
 use xylem_node::{Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
 use xylem_object::Ticket;
 
@@ -429,7 +429,7 @@ fn by_name(
         give_up: args.timeout,
         whole: args.range.is_none() && args.limit.is_none() && args.exclude.is_empty(),
     };
-    let fetched = get_object(&options, stop, &mut |event| out.event(event));
+    let fetched = get_object(&options, stop, &mut |news| out.event(news.into()));
     out.take_broken()?;
     let summary = match fetched.map_err(|error| ended(error, stop))? {
         Fetched::Ours { ticket, forwarder } => {

@@ -11,10 +11,10 @@ use serde::Serialize;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
+use xylem_app::{Client, RunError, parse_name};
 use xylem_client::{Peeked, Question, peek};
 use xylem_library::keys;
 use xylem_node::PeerUri;
-use xylem_node::client::{Client, RunError, parse_name};
 use xylem_trust::Verdict;
 
 /// Asks an NDN network for one packet and writes it to standard output

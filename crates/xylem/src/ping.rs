@@ -10,8 +10,8 @@ use clap::Args;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::time::Duration;
+use xylem_app::{Client, RunError, parse_name};
 use xylem_client::{Driver, PingReport, PingServer, Pinged, Pinger, register};
-use xylem_node::client::{Client, RunError, parse_name};
 use xylem_packet::Name;
 
 /// Pings a name prefix, or answers pings with --serve; the protocol of ndnping

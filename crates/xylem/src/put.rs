@@ -13,9 +13,9 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use xylem_app::{Client, RunError, Sign, parse_name};
 use xylem_client::{Driver, Producer, PutSettings, SEGMENT_SIZE, register};
 use xylem_library::keys::signer;
-use xylem_node::client::{Client, RunError, Sign, parse_name};
 
 /// Publishes a file under a name for any NDN program, until Ctrl-C
 ///

@@ -13,9 +13,9 @@ use clap::Args;
 use serde::Serialize;
 use std::str::FromStr;
 use std::time::Duration;
+use xylem_app::{Client, RunError, parse_name};
 use xylem_client::traffic::{Generator, TrafficOptions, TrafficReport, TrafficServer};
 use xylem_client::{Driver, register};
-use xylem_node::client::{Client, RunError, parse_name};
 
 /// Measures a forwarder: Interests at a rate or as fast as it can, from one process; the answers,
 /// with --serve, from another

@@ -5,7 +5,7 @@ use crate::exit::Failure;
 use crate::publisher::look_up;
 use clap::Args;
 use std::path::PathBuf;
-use xylem_node::client::{Believe, KeyFile};
+use xylem_app::{Believe, KeyFile};
 
 /// Whom to believe.
 #[derive(Debug, Args)]

@@ -345,9 +345,15 @@ fn no_thread_is_started_by_a_call_that_panics() {
     }
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut found = Vec::new();
-    for name in
-        ["xylem", "xylem-library", "xylem-engine", "xylem-node", "xylem-store", "xylem-sockets"]
-    {
+    for name in [
+        "xylem",
+        "xylem-library",
+        "xylem-engine",
+        "xylem-app",
+        "xylem-node",
+        "xylem-store",
+        "xylem-sockets",
+    ] {
         look_into(&crates.join(name).join("src"), &mut found);
     }
     assert!(found.is_empty(), "{found:?}");

@@ -13,7 +13,7 @@ use xylem_object::ticket::Address;
 use xylem_reach::names::LanTag;
 
 use super::on_link;
-use crate::clock::wall_clock;
+use xylem_engine::wall_clock;
 
 /// A ticket whose addresses answer within this costs the LAN nothing.
 const PATIENCE: Duration = Duration::from_millis(100);

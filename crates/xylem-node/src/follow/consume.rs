@@ -19,7 +19,6 @@ use xylem_tree::consistency::{self, ConsistencyError, Continuation};
 use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
 
 use crate::event::{Event, from_library};
-use crate::failure;
 use crate::fetch::Fetch;
 use crate::get::{GetOptions, start};
 use xylem_library::GetSummary;
@@ -53,7 +52,7 @@ pub fn follow(
     let started = Instant::now();
     let ticket = &options.ticket;
     if ticket.kind == Some(Kind::Directory) {
-        return Err(failure::usage("the ticket names a directory, which does not grow"));
+        return Err(Error::usage("the ticket names a directory, which does not grow"));
     }
     let store = Store::open(disk(), &options.store)?;
     let mut fetch = start(options)?;
@@ -63,7 +62,7 @@ pub fn follow(
     fetch.watch(object.clone());
     if manifest.growing.is_none() {
         let what = "the ticket names a file that does not grow; get it without --follow";
-        return Err(failure::usage(what));
+        return Err(Error::usage(what));
     }
     on_event(Event::Found {
         name: String::from_utf8_lossy(&manifest.file_name).into_owned(),
@@ -223,7 +222,7 @@ impl Follower {
             .nonce(keys::random()?)
             .lifetime_ms(lifetime.as_millis() as u64)
             .encode(&mut interest)
-            .map_err(|e| failure::usage(e.to_string()))?;
+            .map_err(|e| Error::usage(e.to_string()))?;
         Ok(self.fetch.ask_all(&interest))
     }
 
@@ -244,7 +243,7 @@ impl Follower {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Manifest, Error> {
         self.spec.prefix = naming::versioned(self.object.as_ref(), version)
-            .map_err(|e| failure::usage(e.to_string()))?;
+            .map_err(|e| Error::usage(e.to_string()))?;
         self.fetch.turn_to(self.spec.clone())?;
         let manifest = self.fetch.manifest(stop, on_event)?;
         let Some(growing) = manifest.growing else {
@@ -259,7 +258,7 @@ impl Follower {
         let continuation = shown.map_err(|why| {
             match (self.at, self.here.path()) {
                 // Nothing says that what is there came from here.
-                (None, Some(path)) if !self.here.was_verified() => failure::usage(format!(
+                (None, Some(path)) if !self.here.was_verified() => Error::usage(format!(
                     "{} exists and is no beginning of it; choose --overwrite or -o PATH",
                     path.display()
                 )),

@@ -12,7 +12,6 @@ use xylem_tree::consistency;
 use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex};
 
 use crate::event::Event;
-use crate::failure;
 use crate::fetch::{Fetch, Next};
 use xylem_library::reachable::Peer;
 use xylem_library::{Blame, Error, Stop};
@@ -55,7 +54,7 @@ pub fn extends(
 ) -> Result<ExtendsSummary, Error> {
     let (old, new) = (&options.old, &options.new);
     if [old, new].iter().any(|ticket| ticket.kind == Some(Kind::Directory)) {
-        return Err(failure::usage("a directory has no beginning; give tickets of files"));
+        return Err(Error::usage("a directory has no beginning; give tickets of files"));
     }
     let ExtendsOptions { from, give_up, .. } = options;
     let dial = |ticket| Fetch::new(ticket, from, *give_up, None, &LinkOptions::default(), false);

@@ -18,10 +18,10 @@ use xylem_mgmt::Persistency;
 
 use super::error::InboxError;
 use super::framed_stream::FramedStream;
-use crate::clock::wall_clock;
 use crate::event::Event;
 use crate::reaching;
 use xylem_engine::EngineError;
+use xylem_engine::wall_clock;
 use xylem_engine::{Engine, EngineEvent, Program, StreamEvent};
 use xylem_library::keys;
 use xylem_library::mail::{MailEvent, MailStore, Parcel, Reach, Route, report};

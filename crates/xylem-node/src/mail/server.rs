@@ -10,8 +10,8 @@ use xylem_mail::protocol::{Frame, Status};
 use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
 
 use super::framed_stream::FramedStream;
-use crate::clock::wall_clock;
 use crate::event::Event;
+use xylem_engine::wall_clock;
 use xylem_engine::{Engine, StreamEvent};
 use xylem_library::Error;
 use xylem_library::mail::{MailStore, Mailbox, MailboxConfig, report};

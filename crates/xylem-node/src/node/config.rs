@@ -129,7 +129,7 @@ impl NodeConfig {
         if let Some(listen) = &self.listen {
             return Ok(listen.clone());
         }
-        let socket = default_socket().ok_or(NodeError::NoSocket)?;
+        let socket = xylem_app::default_socket().ok_or(NodeError::NoSocket)?;
         let mut places = vec![PeerUri::unix(&socket)];
         for (scheme, port) in
             [("udp4", NDN_PORT), ("tcp4", NDN_PORT), ("ws", WEB_SOCKET_PORT), ("xylem", LINK_PORT)]
@@ -139,25 +139,4 @@ impl NodeConfig {
         }
         Ok(places)
     }
-}
-
-/// The Unix socket of a node that was not told another: `/run/xylem/xylem.sock` for root, else
-/// `$XDG_RUNTIME_DIR/xylem/xylem.sock`.
-pub fn default_socket() -> Option<PathBuf> {
-    let dir = if is_root() {
-        PathBuf::from("/run")
-    } else {
-        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())?
-    };
-    Some(dir.join("xylem").join("xylem.sock"))
-}
-
-#[cfg(unix)]
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
-#[cfg(not(unix))]
-fn is_root() -> bool {
-    false
 }

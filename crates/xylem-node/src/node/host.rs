@@ -11,9 +11,9 @@ use xylem_mgmt::{
 use xylem_packet::MAX_PACKET;
 use xylem_packet::link_service::MIN_MTU;
 
-use crate::clock::now_ms;
-use crate::look_up::resolve;
 use xylem_engine::Engine;
+use xylem_engine::now_ms;
+use xylem_engine::resolve;
 use xylem_engine::{Face, Transport};
 use xylem_library::command_times;
 use xylem_library::reachable::{Peer, PeerUri};

@@ -8,7 +8,7 @@ mod error;
 mod host;
 mod relay;
 
-pub use config::{MULTICAST_GROUP, NodeConfig, Route, default_socket};
+pub use config::{MULTICAST_GROUP, NodeConfig, Route};
 pub use error::NodeError;
 pub use relay::RelayOptions;
 
@@ -24,12 +24,12 @@ use xylem_mgmt::{Authority, FaceUri, Management, ManagementConfig, Persistency};
 use xylem_packet::Interest;
 use xylem_trust::{Certificate, ReplayGuard, TrustStore};
 
-use crate::clock::now_ms;
 use crate::event::Event;
-use crate::look_up::resolve;
 use crate::mail::{MailServer, while_delivering};
 use crate::shaping;
 use host::Managed;
+use xylem_engine::now_ms;
+use xylem_engine::resolve;
 use xylem_engine::{Engine, EngineEvent, Limits, Program};
 use xylem_engine::{EngineError, certificate as tls_certificate};
 use xylem_library::Stop;

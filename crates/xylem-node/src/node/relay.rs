@@ -11,7 +11,7 @@ use xylem_reach::relay::Config;
 
 use crate::addresses::offered;
 use crate::event::Event;
-use crate::look_up::resolve;
+use xylem_engine::resolve;
 
 /// A node relays for others.
 #[derive(Clone, Debug)]

@@ -20,7 +20,6 @@ use xylem_packet::Name;
 use xylem_store::Store;
 
 use crate::addresses::of_tickets;
-use crate::clock::wall_clock;
 use crate::code::ShowOptions;
 use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
@@ -31,6 +30,7 @@ pub use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
 use server::Server;
 pub use service::{ServiceHandle, ServiceSnapshot, serve};
+use xylem_engine::wall_clock;
 use xylem_engine::{Engine, Limits};
 use xylem_engine::{EngineError, certificate};
 use xylem_library::admission::Prove;

@@ -12,7 +12,7 @@ use crate::values::parse_seconds;
 use clap::{Args, Subcommand, ValueEnum};
 use std::str::FromStr;
 use std::time::Duration;
-use xylem_node::client::{Client, Sign};
+use xylem_app::{Client, Sign};
 use xylem_packet::Name;
 
 type Manager<'a> = xylem_client::Manager<'a, Client>;

@@ -14,13 +14,11 @@ use xylem_object::Ticket;
 use xylem_packet::{Data, Name};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
-use super::{Believe, Client, RunError, parse_name};
-use crate::clock::now_ms;
-use crate::event::Event;
-use crate::failure;
+use crate::{Believe, Client, RunError, parse_name};
 use xylem_client::{
     ClientError, Discovered, Discovery, Driver, Expected, Receiver, SegmentFetch, published_ticket,
 };
+use xylem_engine::now_ms;
 use xylem_library::disk;
 use xylem_library::reachable::{FaceAddress, Peer, PeerUri};
 use xylem_library::sink::{Destination, file_name_of};
@@ -49,6 +47,30 @@ pub struct ObjectOptions {
     pub give_up: Duration,
     /// All of it is wanted, as fast as can be; a part of it can be had of our own objects alone.
     pub whole: bool,
+}
+
+/// What happens while an object is fetched, in order.
+#[derive(Clone, Debug)]
+pub enum ObjectNews {
+    /// The forwarder is there.
+    Connected {
+        /// The forwarder.
+        peer: FaceAddress,
+    },
+    /// Verified bytes so far, of all as far as is known; at most ten times a second.
+    Progress {
+        /// Verified.
+        verified: u64,
+        /// In all.
+        total: u64,
+    },
+    /// A packet was not believed.
+    Refused {
+        /// Who sent it.
+        peer: FaceAddress,
+        /// What it was.
+        what: String,
+    },
 }
 
 /// What was fetched.
@@ -92,14 +114,14 @@ pub enum Fetched {
 pub fn get_object(
     options: &ObjectOptions,
     stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
+    on_event: &mut dyn FnMut(ObjectNews),
 ) -> Result<Fetched, Error> {
     let started = Instant::now();
     let name = parse_name(&options.name)?;
     let policy = options.believe.policy()?;
     let mut check = |data: &Data<'_>| judge(&policy, data);
     let mut client = Client::connect(options.at.as_ref(), stop)?;
-    on_event(Event::PeerConnected { peer: client.peer().into() });
+    on_event(ObjectNews::Connected { peer: client.peer().into() });
     let mut discovery = Discovery::new(&name, &mut check, options.give_up, client.seed()?);
     client.finish(&mut discovery)?;
     let interrupted = || RunError::from(ClientError::Interrupted);
@@ -111,7 +133,7 @@ pub fn get_object(
         return Ok(Fetched::Ours { ticket: Box::new(ticket), forwarder: client.peer().clone() });
     }
     if !options.whole {
-        return Err(failure::usage(
+        return Err(Error::usage(
             "--range, --limit and --exclude are for objects of `xylem share`, whose --publisher is given",
         ));
     }
@@ -122,7 +144,7 @@ pub fn get_object(
         && to.path.symlink_metadata().is_ok()
     {
         let path = to.path.display();
-        return Err(failure::usage(format!(
+        return Err(Error::usage(format!(
             "{path} exists; choose --overwrite, --rename or -o PATH"
         )));
     }
@@ -180,7 +202,7 @@ struct Sink<'a> {
     hasher: Hasher,
     peer: FaceAddress,
     told: Instant,
-    on_event: &'a mut dyn FnMut(Event),
+    on_event: &'a mut dyn FnMut(ObjectNews),
 }
 
 impl<'a> Sink<'a> {
@@ -188,7 +210,7 @@ impl<'a> Sink<'a> {
         policy: &'a TrustPolicy,
         destination: Option<&Destination>,
         peer: FaceAddress,
-        on_event: &'a mut dyn FnMut(Event),
+        on_event: &'a mut dyn FnMut(ObjectNews),
     ) -> Result<Self, Error> {
         let to: Box<dyn Write> = match destination {
             None => Box::new(io::stdout()),
@@ -240,18 +262,13 @@ impl Receiver for Sink<'_> {
     fn progress(&mut self, bytes: u64, total: u64) {
         if self.told.elapsed() >= TICK {
             self.told = Instant::now();
-            (self.on_event)(Event::Progress {
-                verified: bytes,
-                total: total.max(bytes),
-                peers: 1,
-                relayed: 0,
-            });
+            (self.on_event)(ObjectNews::Progress { verified: bytes, total: total.max(bytes) });
         }
     }
 
     fn bad(&mut self, what: &str) {
         let (peer, what) = (self.peer.clone(), what.to_owned());
-        (self.on_event)(Event::PeerMisbehaved { peer, what });
+        (self.on_event)(ObjectNews::Refused { peer, what });
     }
 }
 
@@ -267,15 +284,15 @@ fn create(part: &Path) -> io::Result<File> {
 fn writing(path: &Path, e: &io::Error) -> Error {
     if e.kind() == io::ErrorKind::AlreadyExists {
         let path = path.display();
-        return failure::usage(format!("{path} exists; choose --overwrite, --rename or -o PATH"));
+        return Error::usage(format!("{path} exists; choose --overwrite, --rename or -o PATH"));
     }
-    failure::local(&format!("cannot write {}", path.display()), e)
+    Error::local(&format!("cannot write {}", path.display()), e)
 }
 
 /// A reader that went away has had enough.
-pub(super) fn output_error(e: &io::Error) -> Error {
+pub(crate) fn output_error(e: &io::Error) -> Error {
     match e.kind() {
         io::ErrorKind::BrokenPipe => Error { blame: Blame::Interrupted, message: String::new() },
-        _ => failure::local("cannot write the content", e),
+        _ => Error::local("cannot write the content", e),
     }
 }

@@ -1,24 +1,24 @@
 //! [`Client`]: a program's connection to a forwarder, ours or another: the socket and the clock around
 //! `xylem-client`'s [`Connection`] and [`Application`]s.
 //!
-//! One blocking connection over a Unix, TCP or UDP socket. This module has no event loop of a node:
-//! time is spent waiting for the one socket, and [`Stop`] is looked at meanwhile.
+//! One blocking connection over a Unix, TCP or UDP socket. There is no event loop here: time
+//! is spent waiting for the one socket, and [`Stop`] is looked at meanwhile.
 
 mod endpoint;
 mod socket;
 
 pub mod object;
 
+pub use endpoint::default_socket;
 pub use xylem_library::keys::{Believe, KeyFile, Sign};
 
 use std::time::Instant;
 
 use xylem_client::{Application, ClientError, Connection, Driver, Ended, GLANCE};
+use xylem_engine::now_ms;
 use xylem_library::{Blame, Error, Stop};
 use xylem_packet::{MAX_FRAME, Name};
 
-use crate::clock::now_ms;
-use crate::failure;
 use socket::Socket;
 use xylem_library::reachable::{Peer, PeerUri};
 
@@ -43,7 +43,7 @@ impl Client {
     /// # Errors
     /// [`Blame::Usage`] for a URI that can't be used, [`Blame::Network`] if nobody is there.
     pub fn connect(at: Option<&PeerUri>, stop: &Stop) -> Result<Self, Error> {
-        let mut last = Err(failure::usage("no address"));
+        let mut last = Err(Error::usage("no address"));
         for peer in endpoint::choose(at)? {
             last = Self::connect_to(&peer, stop);
             if last.is_ok() {
@@ -62,7 +62,7 @@ impl Client {
     }
 
     /// Where it is connected.
-    pub(crate) fn peer(&self) -> &Peer {
+    fn peer(&self) -> &Peer {
         &self.peer
     }
 }

@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::failure;
-use crate::look_up::resolve;
-use crate::node::default_socket;
+use xylem_engine::resolve;
 use xylem_library::reachable::{Peer, PeerUri};
 use xylem_library::{Blame, Error};
 
@@ -29,7 +27,7 @@ pub(crate) fn choose(at: Option<&PeerUri>) -> Result<Vec<Peer>, Error> {
     if let Ok(text) = std::env::var(TRANSPORT_VARIABLE)
         && !text.is_empty()
     {
-        let bad = |why| failure::usage(format!("{TRANSPORT_VARIABLE}: {why}"));
+        let bad = |why| Error::usage(format!("{TRANSPORT_VARIABLE}: {why}"));
         return resolve(&text.parse::<PeerUri>().map_err(bad)?).map_err(network);
     }
     let others = [SYSTEM_SOCKET].into_iter().chain(NFD_SOCKETS).map(PathBuf::from);
@@ -49,4 +47,25 @@ fn is_socket(path: &Path) -> bool {
     {
         path.exists()
     }
+}
+
+/// The Unix socket of a node that was not told another: `/run/xylem/xylem.sock` for root, else
+/// `$XDG_RUNTIME_DIR/xylem/xylem.sock`.
+pub fn default_socket() -> Option<PathBuf> {
+    let dir = if is_root() {
+        PathBuf::from("/run")
+    } else {
+        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())?
+    };
+    Some(dir.join("xylem").join("xylem.sock"))
+}
+
+#[cfg(unix)]
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[cfg(not(unix))]
+fn is_root() -> bool {
+    false
 }

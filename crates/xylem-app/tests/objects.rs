@@ -6,11 +6,11 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 
+use xylem_app::object::{Fetched, ObjectOptions, get_object};
+use xylem_app::{Believe, KeyFile};
 use xylem_client::Metadata;
+use xylem_library::reachable::PeerUri;
 use xylem_library::{Blame, Error, Existing, Output, Stop};
-use xylem_node::PeerUri;
-use xylem_node::client::object::{Fetched, ObjectOptions, get_object};
-use xylem_node::client::{Believe, KeyFile};
 use xylem_packet::tlv::types;
 use xylem_packet::{Component, DataBuilder, Interest, Name, NameRef, frame_len};
 use xylem_trust::Signer;

@@ -12,7 +12,6 @@ use mio::{Events, Interest, Poll, Token};
 use xylem_client::{Connection, FrameQueue};
 use xylem_packet::frame_len;
 
-use crate::failure;
 use xylem_engine::EngineError;
 use xylem_library::reachable::Peer;
 use xylem_library::{Blame, Error};
@@ -61,7 +60,7 @@ impl Socket {
     /// [`Blame::Network`] if nobody is there, [`Blame::Usage`] for a kind of peer that only nodes
     /// reach.
     pub(super) fn connect(to: &Peer) -> Result<Self, Error> {
-        let local = |e| failure::local("cannot wait for sockets", &e);
+        let local = |e| Error::local("cannot wait for sockets", &e);
         let poll = Poll::new().map_err(local)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
         let unreachable = |e: io::Error| Error {
@@ -98,7 +97,7 @@ impl Socket {
                 Io::Udp { socket: Box::new(socket), remote: *remote }
             }
             other => {
-                return Err(failure::usage(format!(
+                return Err(Error::usage(format!(
                     "programs reach a forwarder by unix://, tcp:// or udp://, not at {other}; a \
                      node can connect to it"
                 )));
@@ -160,7 +159,7 @@ impl Socket {
         match self.poll.poll(&mut self.events, Some(left)) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(false),
-            Err(e) => return Err(failure::local("cannot wait for the forwarder", &e)),
+            Err(e) => return Err(Error::local("cannot wait for the forwarder", &e)),
         }
         if self.events.iter().any(|e| e.is_readable() || e.is_read_closed() || e.is_error()) {
             self.drained = false;

@@ -1,4 +1,4 @@
-//! The time of day, for those below who have no clock.
+//! The time of day, for those who have no clock.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,6 +10,6 @@ pub fn wall_clock() -> UnixTime {
 }
 
 /// Milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
+pub fn now_ms() -> u64 {
     wall_clock().milliseconds()
 }
