@@ -30,6 +30,10 @@ pub(crate) struct FindArgs {
     #[arg(long, env = "XYLEM_NO_LAN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     no_lan: bool,
 
+    /// With --seed: do not ask the router to forward the port [default: `map` in the settings, else it is asked]
+    #[arg(long, env = "XYLEM_NO_MAP", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    no_map: bool,
+
     #[command(flatten)]
     dht: DhtArgs,
 }
@@ -154,6 +158,16 @@ impl FindArgs {
     /// Whether the LAN may be asked.
     pub(crate) fn lan(&self, common: &Common) -> Result<bool, Failure> {
         Ok(!self.no_lan && found(common)?.lan)
+    }
+
+    /// How a seed is found: what was looked for in the DHT is announced there.
+    pub(crate) fn of_seed(&self, text: &str, common: &Common) -> Result<AnnounceOptions, Failure> {
+        let settings = found(common)?;
+        Ok(AnnounceOptions {
+            lan: !self.no_lan && settings.lan,
+            map: !self.no_map && settings.map,
+            public: is_public(text).then(|| self.dht.start(&settings)).transpose()?,
+        })
     }
 
     /// The ticket that `text` is or stands for, and whom to ask: the DHT leads to one, or a code to the other. Who has

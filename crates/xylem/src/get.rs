@@ -154,7 +154,8 @@ pub(crate) struct GetArgs {
 
     /// Stay when the fetch is complete, and serve others until Ctrl-C: with the publisher's signature,
     /// this store's link key, the same port in each run (unless --listen names one) and a ticket of
-    /// its own. Started again where all of it is there, it needs nobody else
+    /// its own. Started again where all of it is there, it needs nobody else. It is announced as what is
+    /// shared is: on the LAN, by a port that the router forwards; of b3: and @ in the DHT as well
     #[arg(long, conflicts_with = "range")]
     seed: bool,
 
@@ -345,7 +346,7 @@ fn by_ticket(
         store: common.store()?,
         fsync: args.fsync,
         lan: args.find.lan(common)?,
-        serve: serve(args)?,
+        serve: serve(args, common)?,
     };
     if args.follow {
         let followed = xylem_node::follow(&options, args.at, stop, &mut |event| out.event(event));
@@ -393,12 +394,13 @@ fn fetch(options: &GetOptions, whole: bool, stop: &Stop, out: &mut Out) -> Resul
 }
 
 /// How others are served meanwhile.
-fn serve(args: &GetArgs) -> Result<Option<ServeOptions>, Failure> {
+fn serve(args: &GetArgs, common: &Common) -> Result<Option<ServeOptions>, Failure> {
     if args.no_serve {
         return Ok(None);
     }
+    let beside = args.find.of_seed(&joined(&args.ticket)?, common)?;
     let (listen, accept_open) = (resolve(&args.listen)?, args.answer.accept_open);
-    Ok(Some(ServeOptions { listen, seed: args.seed, accept_open }))
+    Ok(Some(ServeOptions { listen, seed: args.seed, accept_open, beside }))
 }
 
 /// An object that need not be ours, through one forwarder.
