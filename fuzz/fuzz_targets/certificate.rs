@@ -3,7 +3,8 @@
 #![no_main]
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{
-    Certificate, PublicKey, Signer, TrustStore, ValidityPeriod, Verifier, self_signed,
+    Certificate, Chain, MAX_CHAIN, PublicKey, Signer, Step, TrustStore, ValidityPeriod, Verifier,
+    self_signed,
 };
 
 /// Within the anchor's validity.
@@ -39,6 +40,20 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     {
         assert!(store.data(&data, NOW_MS).is_err(), "Data that nobody signed");
         let _ = (Verifier::digest_sha256().data(&data), Verifier::digest_blake3().data(&data));
+    }
+    // A chain whose every question is answered with the same bytes.
+    if let Ok(data) = Data::decode(input)
+        && let Ok(mut chain) = Chain::of(&data)
+    {
+        let mut questions = 0;
+        while let Ok(Step::Ask(_)) = chain.step(&mut store, NOW_MS) {
+            questions += 1;
+            assert!(questions <= MAX_CHAIN, "chains have an end");
+            if chain.answer(input, NOW_MS).is_err() {
+                break;
+            }
+        }
+        assert_eq!(store.len(), 1, "nothing that nobody signed came in");
     }
     if let Ok(interest) = Interest::decode(input) {
         assert!(store.interest(&interest, NOW_MS).is_err(), "an Interest that nobody signed");

@@ -61,7 +61,12 @@ mod validity;
 mod armor;
 
 #[cfg(feature = "std")]
+mod rules;
+#[cfg(feature = "std")]
 mod store;
+
+#[cfg(feature = "std")]
+mod chain;
 
 #[cfg(feature = "std")]
 mod policy;
@@ -70,6 +75,8 @@ mod policy;
 pub use armor::Armor;
 #[cfg(feature = "std")]
 pub use certificate::{Certificate, key_name_of};
+#[cfg(feature = "std")]
+pub use chain::{Chain, ChainError, Flaw, MAX_CHAIN, Moment, Question, Step};
 pub use error::TrustError;
 #[cfg(feature = "std")]
 pub use error::{CertificateError, KeyError};
@@ -83,6 +90,8 @@ pub use private_key::PrivateKey;
 pub use public_key::PublicKey;
 #[cfg(feature = "std")]
 pub use replay::{ReplayError, ReplayGuard, Stamp};
+#[cfg(feature = "std")]
+pub use rules::{Below, Hierarchy, Refused, Rules};
 #[cfg(feature = "std")]
 pub use signature::Signature;
 #[cfg(feature = "std")]

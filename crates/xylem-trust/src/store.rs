@@ -1,32 +1,78 @@
 //! [`TrustStore`]: which keys are believed, and for which names.
 //!
-//! Anchors are believed because whoever runs the program says so. Other certificates are believed
-//! when a key that is believed has signed them. A key may sign names under its own identity and
-//! nothing else (the hierarchical model): `/org/KEY/1` may sign `/org/alice/KEY/7/…`, and that key
-//! what begins with `/org/alice`. Trust schemas with other rules are not here.
+//! Anchors are believed because whoever runs the program says so, under rules of theirs ([`Rules`];
+//! [`Hierarchy`] unless told otherwise). Other certificates are believed when a key that is believed
+//! has signed them and its rules allow it; they inherit them. [`crate::Chain`] says which ones are
+//! missing. What was proven once is not verified again.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use xylem_packet::{Data, Interest, KeyLocator, Name, SignatureInfo};
+use xylem_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo};
 
-use crate::{Certificate, CertificateError, TrustError, ValidityPeriod, Verifier, key_name_of};
+use crate::{
+    Certificate, CertificateError, Hierarchy, Refused, Rules, TrustError, ValidityPeriod, Verifier,
+    key_name_of,
+};
 
 /// Certificates that a store holds, anchors included.
 pub const MAX_CERTIFICATES: usize = 1024;
+/// Certificates of one key that are held: by several issuers, or of an anchor under several rules.
+const MAX_OF_A_KEY: usize = 8;
 
 /// Believed keys, by name.
 #[derive(Debug, Default)]
 pub struct TrustStore {
-    keys: HashMap<Name, Believed>,
+    keys: HashMap<Name, Vec<Believed>>,
+    len: usize,
+    /// Counts what is put in, so that what is oldest can give way.
+    put: u64,
+    verifications: u64,
     names_by_digest: HashMap<[u8; 32], Name>,
 }
 
 #[derive(Debug)]
 struct Believed {
-    identity: Name,
+    certificate: Name,
     verifier: Verifier,
+    digest: [u8; 32],
     /// The certificate's and those of all above it.
     validity: ValidityPeriod,
+    /// None: [`Hierarchy`].
+    rules: Option<Arc<dyn Rules>>,
+    anchor: bool,
+    put: u64,
+}
+
+impl Believed {
+    fn allows(&self, packet: NameRef<'_>) -> Result<(), Refused> {
+        let certificate = self.certificate.as_ref();
+        match &self.rules {
+            None => Hierarchy.allows(packet, certificate),
+            Some(rules) => rules.allows(packet, certificate),
+        }
+    }
+}
+
+/// Why no believed key can be used. Not an error yet for who can fetch certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NoKey {
+    /// None is known under this name.
+    Unknown,
+    /// There is one, whose certificate of this name is valid at another time alone.
+    NotNow(Name, ValidityPeriod),
+    /// There is one, and its rules refuse.
+    Refused(Refused),
+}
+
+impl From<NoKey> for TrustError {
+    fn from(why: NoKey) -> Self {
+        match why {
+            NoKey::Unknown => TrustError::UnknownKey,
+            NoKey::NotNow(..) => TrustError::Expired,
+            NoKey::Refused(_) => TrustError::NotAllowed,
+        }
+    }
 }
 
 impl TrustStore {
@@ -35,66 +81,141 @@ impl TrustStore {
         Self::default()
     }
 
-    /// Number of believed keys.
+    /// Number of certificates that are believed.
     pub fn len(&self) -> usize {
-        self.keys.len()
+        self.len
     }
 
     /// True if nobody is believed.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.len == 0
     }
 
-    /// Believes this certificate's key because the caller does. Its signature is not looked at.
+    /// Signatures of certificates that were verified so far, right or wrong: what strangers can make
+    /// their reader pay for. Those of packets are not in it.
+    pub fn verifications(&self) -> u64 {
+        self.verifications
+    }
+
+    /// Believes this certificate's key because the caller does, for names under its identity. Its
+    /// signature is not looked at.
     ///
     /// # Errors
     /// `Key` if its key can verify nothing.
     pub fn add_anchor(&mut self, certificate: &Certificate<'_>) -> Result<(), CertificateError> {
-        self.insert(certificate, certificate.validity())
+        self.insert_anchor(certificate, None)
+    }
+
+    /// Believes this certificate's key because the caller does, and whom it vouches for, for the names
+    /// that `rules` allow. With other rules it stands beside what it is believed for already.
+    ///
+    /// # Errors
+    /// `Key` if its key can verify nothing.
+    pub fn add_anchor_under(
+        &mut self,
+        certificate: &Certificate<'_>,
+        rules: Arc<dyn Rules>,
+    ) -> Result<(), CertificateError> {
+        self.insert_anchor(certificate, Some(rules))
+    }
+
+    fn insert_anchor(
+        &mut self,
+        certificate: &Certificate<'_>,
+        rules: Option<Arc<dyn Rules>>,
+    ) -> Result<(), CertificateError> {
+        self.insert(certificate, certificate.validity(), rules, true)
             .map_err(|_| CertificateError::Key(crate::KeyError::Invalid))
     }
 
-    /// Believes this certificate's key if one that is believed has signed it and may.
+    /// Believes this certificate's key if one that is believed has signed it and may. At most one
+    /// signature is verified.
     ///
     /// # Errors
     /// See [`TrustError`]; the store is then as it was.
     pub fn add(&mut self, certificate: &Certificate<'_>, now_ms: u64) -> Result<(), TrustError> {
         let data = certificate.data();
         let info = data.signature_info();
-        let key = self.key_for(&info, now_ms)?;
-        // The identity is compared, not the name: a key must not certify others of its own
-        // identity's parents, and `/a/KEY/1` is no identity under `/a/KEY`.
-        if !key.identity.as_ref().is_prefix_of(certificate.identity()) {
-            return Err(TrustError::NotAllowed);
-        }
-        key.verifier.data(data)?;
+        let key = self.find(&info, Some(certificate.name()), now_ms)?;
         if !certificate.validity().contains(now_ms) {
             return Err(TrustError::Expired);
         }
-        let own = certificate.validity();
+        let (verdict, own) = (key.verifier.data(data), certificate.validity());
         let validity = ValidityPeriod {
             not_before_ms: own.not_before_ms.max(key.validity.not_before_ms),
             not_after_ms: own.not_after_ms.min(key.validity.not_after_ms),
         };
-        self.insert(certificate, validity)
+        let rules = key.rules.clone();
+        self.verifications += 1;
+        verdict?;
+        self.insert(certificate, validity, rules, false)
     }
 
     fn insert(
         &mut self,
         certificate: &Certificate<'_>,
         validity: ValidityPeriod,
+        rules: Option<Arc<dyn Rules>>,
+        anchor: bool,
     ) -> Result<(), TrustError> {
-        let name = certificate.key_name().to_name();
-        if self.keys.len() >= MAX_CERTIFICATES && !self.keys.contains_key(&name) {
-            return Err(TrustError::Limit);
-        }
         let verifier =
             Verifier::of(certificate.public_key()).map_err(|_| TrustError::UnknownKey)?;
-        self.names_by_digest.retain(|_, known| *known != name);
-        self.names_by_digest.insert(certificate.public_key().digest(), name.clone());
-        let identity = certificate.identity().to_name();
-        self.keys.insert(name, Believed { identity, verifier, validity });
+        let key = certificate.key_name().to_name();
+        // The same certificate gives way to this one, but for an anchor with rules of its own.
+        let again = |b: &Believed| !b.anchor || (anchor && b.rules.is_none() && rules.is_none());
+        self.remove(&key, |b| b.certificate.as_ref() == certificate.name() && again(b));
+        let full = self.keys.get(&key).is_some_and(|of_key| of_key.len() >= MAX_OF_A_KEY);
+        if full || self.len >= MAX_CERTIFICATES {
+            self.make_room(full.then_some(&key))?;
+        }
+        let digest = certificate.public_key().digest();
+        self.names_by_digest.insert(digest, key.clone());
+        self.put += 1;
+        self.len += 1;
+        self.keys.entry(key).or_default().push(Believed {
+            certificate: certificate.name().to_name(),
+            verifier,
+            digest,
+            validity,
+            rules,
+            anchor,
+            put: self.put,
+        });
         Ok(())
+    }
+
+    /// Forgets the certificate that came first and is no anchor, of this key or of any.
+    fn make_room(&mut self, of: Option<&Name>) -> Result<(), TrustError> {
+        let of_keys = self.keys.iter().filter(|(name, _)| of.is_none_or(|of| *name == of));
+        let all = of_keys.flat_map(|(name, of_key)| of_key.iter().map(move |b| (name, b)));
+        let oldest = all.filter(|(_, b)| !b.anchor).min_by_key(|(_, b)| b.put);
+        let (name, put) = oldest.map(|(name, b)| (name.clone(), b.put)).ok_or(TrustError::Limit)?;
+        self.remove(&name, |b| b.put == put);
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &Name, which: impl Fn(&Believed) -> bool) {
+        let Some(of_key) = self.keys.get_mut(name) else { return };
+        let before = of_key.len();
+        let gone: Vec<_> = of_key.iter().filter(|b| which(b)).map(|b| b.digest).collect();
+        of_key.retain(|b| !which(b));
+        self.len -= before - of_key.len();
+        let left: Vec<_> = of_key.iter().map(|b| b.digest).collect();
+        if of_key.is_empty() {
+            self.keys.remove(name);
+        }
+        for digest in gone {
+            if !left.contains(&digest) && self.names_by_digest.get(&digest) == Some(name) {
+                self.names_by_digest.remove(&digest);
+            }
+        }
+    }
+
+    /// Forgets what has been proven once and has expired: another certificate of it may be had.
+    pub(crate) fn forget_expired(&mut self, locator: &KeyLocator<'_>, now_ms: u64) {
+        if let Some(name) = self.key_name(locator) {
+            self.remove(&name, |b| !b.anchor && !b.validity.contains(now_ms));
+        }
     }
 
     /// Whether a believed key that may sign this name signed the Data as it is.
@@ -102,10 +223,7 @@ impl TrustStore {
     /// # Errors
     /// See [`TrustError`].
     pub fn data(&self, data: &Data<'_>, now_ms: u64) -> Result<(), TrustError> {
-        let key = self.key_for(&data.signature_info(), now_ms)?;
-        if !key.identity.as_ref().is_prefix_of(data.name()) {
-            return Err(TrustError::NotAllowed);
-        }
+        let key = self.find(&data.signature_info(), Some(data.name()), now_ms)?;
         key.verifier.data(data)
     }
 
@@ -130,25 +248,78 @@ impl TrustStore {
         value: &[u8],
         now_ms: u64,
     ) -> Result<(), TrustError> {
-        self.key_for(info, now_ms)?.verifier.parts(info, portions, value)
+        self.find(info, None, now_ms)?.verifier.parts(info, portions, value)
     }
 
-    fn key_for(&self, info: &SignatureInfo<'_>, now_ms: u64) -> Result<&Believed, TrustError> {
-        let key = self.find(info)?;
-        if key.validity.contains(now_ms) { Ok(key) } else { Err(TrustError::Expired) }
+    fn find(
+        &self,
+        info: &SignatureInfo<'_>,
+        signs: Option<NameRef<'_>>,
+        now_ms: u64,
+    ) -> Result<&Believed, TrustError> {
+        let locator = info.key_locator.as_ref().ok_or(TrustError::NoKeyLocator)?;
+        Ok(self.look_up(locator, signs, now_ms)?)
     }
 
-    fn find(&self, info: &SignatureInfo<'_>) -> Result<&Believed, TrustError> {
-        let name = match info.key_locator {
-            None => return Err(TrustError::NoKeyLocator),
-            Some(KeyLocator::Name(name)) => {
-                key_name_of(name).ok_or(TrustError::UnknownKey)?.to_name()
+    /// Whether a key can be used for a name, its signature aside.
+    pub(crate) fn knows(
+        &self,
+        locator: &KeyLocator<'_>,
+        signs: Option<NameRef<'_>>,
+        now_ms: u64,
+    ) -> Result<(), NoKey> {
+        self.look_up(locator, signs, now_ms).map(drop)
+    }
+
+    /// The key that a locator names, by whichever of its certificates may sign this name now.
+    fn look_up(
+        &self,
+        locator: &KeyLocator<'_>,
+        signs: Option<NameRef<'_>>,
+        now_ms: u64,
+    ) -> Result<&Believed, NoKey> {
+        let of_key = match locator {
+            KeyLocator::Name(name) => {
+                let name = key_name_of(*name).ok_or(NoKey::Unknown)?;
+                self.keys.get(name.value())
             }
-            Some(KeyLocator::Digest(digest)) => {
-                let digest: [u8; 32] = digest.try_into().map_err(|_| TrustError::UnknownKey)?;
-                self.names_by_digest.get(&digest).ok_or(TrustError::UnknownKey)?.clone()
+            KeyLocator::Digest(digest) => {
+                let digest: &[u8; 32] = (*digest).try_into().map_err(|_| NoKey::Unknown)?;
+                self.names_by_digest.get(digest).and_then(|name| self.keys.get(name))
             }
         };
-        self.keys.get(&name).ok_or(TrustError::UnknownKey)
+        let mut why = NoKey::Unknown;
+        let is_named = |b: &&Believed| match locator {
+            KeyLocator::Name(_) => true,
+            KeyLocator::Digest(digest) => b.digest == *digest,
+        };
+        // The newest first.
+        for believed in of_key.into_iter().flatten().rev().filter(is_named) {
+            if !believed.validity.contains(now_ms) {
+                why = NoKey::NotNow(believed.certificate.clone(), believed.validity);
+                continue;
+            }
+            match signs.map_or(Ok(()), |name| believed.allows(name)) {
+                Ok(()) => return Ok(believed),
+                Err(refused) => why = NoKey::Refused(refused),
+            }
+        }
+        Err(why)
+    }
+
+    /// Whether a certificate of this very name is believed.
+    pub(crate) fn has(&self, certificate: NameRef<'_>) -> bool {
+        let of_key = key_name_of(certificate).and_then(|key| self.keys.get(key.value()));
+        of_key.into_iter().flatten().any(|b| b.certificate.as_ref() == certificate)
+    }
+
+    fn key_name(&self, locator: &KeyLocator<'_>) -> Option<Name> {
+        match locator {
+            KeyLocator::Name(name) => key_name_of(*name).map(|name| name.to_name()),
+            KeyLocator::Digest(digest) => {
+                let digest: &[u8; 32] = (*digest).try_into().ok()?;
+                self.names_by_digest.get(digest).cloned()
+            }
+        }
     }
 }

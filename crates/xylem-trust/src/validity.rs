@@ -88,7 +88,7 @@ fn parse(text: &[u8]) -> Option<u64> {
 }
 
 #[expect(clippy::arithmetic_side_effects, reason = "years of four digits")]
-fn print(ms: u64) -> [u8; 15] {
+pub(crate) fn print(ms: u64) -> [u8; 15] {
     let seconds = ms.min(MAX_MS) / 1000;
     let (mut days, rest) = (seconds / 86_400, seconds % 86_400);
     days += days_before_year(1970);

@@ -1,0 +1,53 @@
+//! [`Group`]: the members of a group tell each other how much each of them has published.
+//!
+//! State Vector Sync (docs/spec/sync.md): a vector of the latest sequence number of each member travels
+//! in sync Interests to all others, which take from it what is new to them and answer what is old.
+//! Versions 1, 2 and 3 of the protocol, as python-ndn, NDNts and ndnd speak them.
+//!
+//! Sans-io. Sync Interests come in ([`Group::receive`]) and go out ([`Group::poll_transmit`]); the
+//! time comes in, and [`Group::next_timer`] says when the group wants to be called again;
+//! [`Group::poll_event`] says what others have published. Who is believed is for a [`Believe`] to say,
+//! before a vector is looked at.
+//!
+//! Not here: fetching what was published (its names are [`publication_name`]'s), registering the
+//! [`Version::prefix`], a socket, a clock.
+//!
+//! ```
+//! use std::time::Duration;
+//! use xylem_packet::{Interest, Name};
+//! use xylem_sync::{Config, Event, Group, Version};
+//! use xylem_trust::{Signer, Stamp, Verifier};
+//!
+//! let group = Name::from_uri("/chat").unwrap();
+//! let member = |name, seed| {
+//!     let name = Some(Name::from_uri(name).unwrap());
+//!     let config = Config { name, boot: 1_700_000_000, ..Config::new(group.clone(), Version::V3) };
+//!     Group::new(config, Duration::ZERO, seed).unwrap()
+//! };
+//! let (mut alice, mut bob) = (member("/alice", 1), member("/bob", 2));
+//!
+//! let (now, unix_ms) = (Duration::from_millis(1), 1_700_000_001_000);
+//! assert_eq!(alice.publish(now), Some(1));
+//! let signer = Signer::hmac(b"key of the group", Name::from_uri("/key").unwrap());
+//! let mut wire = Vec::new();
+//! let stamp = Stamp::new([7; 8], unix_ms);
+//! assert!(alice.poll_transmit(now, &signer, stamp, [1, 2, 3, 4], &mut wire).unwrap());
+//!
+//! let mut believe = Verifier::hmac(b"key of the group");
+//! bob.receive(now, unix_ms, &Interest::decode(&wire).unwrap(), &mut believe).unwrap();
+//! let Some(Event::Updated { member, from, to }) = bob.poll_event() else { panic!() };
+//! assert_eq!((member.name.to_string().as_str(), from, to), ("/alice", 1, 1));
+//! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+mod group;
+mod table;
+mod timing;
+mod vector;
+mod wire;
+
+pub use group::{Config, Event, Group, Received, Refusal};
+pub use table::Limits;
+pub use timing::Timing;
+pub use vector::{MAX_ENTRIES, MAX_SEQUENCE, Member, StateVector, VectorError};
+pub use wire::{Anyone, Believe, SyncError, Version, publication_name};

@@ -1,0 +1,189 @@
+//! What a member knows of all members, within limits.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use xylem_packet::Name;
+
+use crate::{Member, StateVector};
+
+/// Limits of our own, on what others make us remember and send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Most members (names with a bootstrap time) that are known at once.
+    pub members: usize,
+    /// Most bootstrap times of one name; where there are more, the newest are kept.
+    pub boots: usize,
+    /// Most bytes of a vector that is sent; a larger one is sent in parts. A member whose name takes a quarter of
+    /// it has no place.
+    pub vector_bytes: usize,
+}
+
+impl Default for Limits {
+    /// 10,000 members, 32 bootstrap times, 7,000 bytes: with names, key and signature a packet stays
+    /// within 8,800.
+    fn default() -> Self {
+        Limits { members: 10_000, boots: 32, vector_bytes: 7000 }
+    }
+}
+
+/// What is known of one member.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    sequence: u64,
+    /// When that number was learned; never, if it was known from the beginning.
+    learned: Option<Duration>,
+}
+
+/// The members that changed last, which come first where not all can be told.
+const RECENT: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    limits: Limits,
+    known: BTreeMap<Member, Known>,
+    /// Bytes of all members as one vector.
+    bytes: usize,
+    /// Newest last.
+    recent: VecDeque<Member>,
+    /// The member with which the last part ended.
+    cursor: Option<Member>,
+}
+
+impl Table {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let recent = VecDeque::new();
+        Table { limits, known: BTreeMap::new(), bytes: 0, recent, cursor: None }
+    }
+
+    /// The latest number of `member`; 0 if there is none.
+    pub(crate) fn get(&self, member: &Member) -> u64 {
+        self.known.get(member).map_or(0, |known| known.sequence)
+    }
+
+    /// True if the number of `member` was learned after `time`.
+    pub(crate) fn learned_after(&self, member: &Member, time: Duration) -> bool {
+        self.known.get(member).and_then(|known| known.learned).is_some_and(|at| at > time)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Member, u64)> {
+        self.known.iter().map(|(member, known)| (member, known.sequence))
+    }
+
+    /// True if one packet has room for all.
+    pub(crate) fn fits(&self) -> bool {
+        self.bytes <= self.limits.vector_bytes
+    }
+
+    /// Takes over a number that is larger than the known one. False if there is no place for the
+    /// member, or for its name in a packet, or its bootstrap time is older than as many as are kept of its name.
+    pub(crate) fn raise(&mut self, now: Option<Duration>, member: &Member, sequence: u64) -> bool {
+        let known = Known { sequence, learned: now };
+        if let Some(place) = self.known.get_mut(member) {
+            *place = known;
+        } else {
+            let bytes = StateVector::entry_len(member);
+            if bytes > self.limits.vector_bytes / 4 {
+                return false;
+            }
+            let boots = self.boots(&member.name);
+            if boots.len() >= self.limits.boots {
+                match boots.first() {
+                    Some(oldest) if *oldest < member.boot => {
+                        self.forget(&Member::new(member.name.clone(), *oldest));
+                    }
+                    _ => return false,
+                }
+            }
+            if self.known.len() >= self.limits.members {
+                return false;
+            }
+            self.bytes = self.bytes.saturating_add(bytes);
+            self.known.insert(member.clone(), known);
+        }
+        self.recent.retain(|recent| recent != member);
+        if self.recent.len() >= RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(member.clone());
+        true
+    }
+
+    /// The bootstrap times of a name, oldest first.
+    fn boots(&self, name: &Name) -> Vec<u64> {
+        let (first, last) = (Member::new(name.clone(), 0), Member::new(name.clone(), u64::MAX));
+        self.known.range(first..=last).map(|(member, _)| member.boot).collect()
+    }
+
+    fn forget(&mut self, member: &Member) {
+        if self.known.remove(member).is_some() {
+            self.bytes = self.bytes.saturating_sub(StateVector::entry_len(member));
+            self.recent.retain(|recent| recent != member);
+        }
+    }
+
+    /// Everything that is known.
+    pub(crate) fn vector(&self) -> StateVector {
+        self.iter().map(|(member, sequence)| (member.clone(), sequence)).collect()
+    }
+
+    /// What is sent: everything if it fits. Otherwise as much as fits, in this order: those `first`, those who
+    /// changed last, and of all others those whose turn it is.
+    pub(crate) fn part<'a>(&mut self, first: impl Iterator<Item = &'a Member>) -> StateVector {
+        if self.fits() {
+            return self.vector();
+        }
+        let mut part = Part { vector: StateVector::new(), left: self.limits.vector_bytes };
+        for member in first {
+            if !part.take(member, self.get(member)) {
+                break;
+            }
+        }
+        for member in self.recent.iter().rev() {
+            // Half of what is left is for those whose turn it is.
+            if part.left < self.limits.vector_bytes / 2 || !part.take(member, self.get(member)) {
+                break;
+            }
+        }
+        let turn = match &self.cursor {
+            Some(cursor) => {
+                self.known.range((std::ops::Bound::Excluded(cursor), std::ops::Bound::Unbounded))
+            }
+            None => self.known.range::<Member, _>(..),
+        };
+        let mut last = None;
+        for (member, known) in turn.chain(self.known.iter()).take(self.known.len()) {
+            if !part.take(member, known.sequence) {
+                break;
+            }
+            last = Some(member.clone());
+        }
+        self.cursor = last.or(self.cursor.take());
+        part.vector
+    }
+}
+
+/// A vector that is being filled.
+struct Part {
+    vector: StateVector,
+    left: usize,
+}
+
+impl Part {
+    /// False if there is no room.
+    fn take(&mut self, member: &Member, sequence: u64) -> bool {
+        if self.vector.get(member) != 0 {
+            return true;
+        }
+        let Some(left) = self.left.checked_sub(StateVector::entry_len(member)) else {
+            return false;
+        };
+        self.left = left;
+        self.vector.raise(member.clone(), sequence);
+        true
+    }
+}

@@ -1,0 +1,72 @@
+//! When a group speaks.
+
+use core::time::Duration;
+
+use xylem_congestion::SplitMix64;
+
+/// The protocol's times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timing {
+    /// PeriodicTimeout: at rest somebody of the group speaks so often, ±10 %.
+    pub periodic: Duration,
+    /// SuppressionPeriod: who hears an old vector waits up to so long for another to answer it.
+    pub suppression: Duration,
+    /// How long a round takes after something has changed (see [`Timing::ROUNDS`]): some one round trip.
+    pub settle: Duration,
+}
+
+impl Default for Timing {
+    /// 30 s and 200 ms as the specification says; 100 ms.
+    fn default() -> Self {
+        Timing {
+            periodic: Duration::from_secs(30),
+            suppression: Duration::from_millis(200),
+            settle: Duration::from_millis(100),
+        }
+    }
+}
+
+impl Timing {
+    /// Rounds after a change in each of which somebody repeats the vector, so that a member who has lost the
+    /// Interest of the change need not wait for the next periodic one. Who hears it repeated
+    /// by another does not repeat it in that round.
+    pub const ROUNDS: u32 = 4;
+    /// How many members are to repeat a vector in a round, on average, before they hear of each other.
+    const SPEAKERS: u64 = 4;
+    const SETTLE_LEAST: Duration = Duration::from_millis(10);
+    const SETTLE_MOST: Duration = Duration::from_secs(1);
+    /// How often waiting doubles where answers change nothing.
+    const DOUBLINGS: u32 = 4;
+
+    pub(crate) fn set_settle(&mut self, round_trip: Duration) {
+        self.settle = round_trip.clamp(Self::SETTLE_LEAST, Self::SETTLE_MOST);
+    }
+
+    /// PeriodicTimeout ± 10 %.
+    pub(crate) fn periodic(&self, chance: &mut SplitMix64) -> Duration {
+        self.periodic.mul_f64(0.9 + 0.2 * fraction(chance))
+    }
+
+    /// The end of a round, half a round to one and a half from now.
+    pub(crate) fn round(&self, chance: &mut SplitMix64) -> Duration {
+        self.settle.mul_f64(0.5 + fraction(chance))
+    }
+
+    /// SuppressionTimeout: c (1 - e^((v - c) / (c / 10))), v even between 0 and c; c doubles with each
+    /// answer that changed nothing.
+    pub(crate) fn suppression(&self, fruitless: u32, chance: &mut SplitMix64) -> Duration {
+        let c = self.suppression.saturating_mul(1 << fruitless.min(Self::DOUBLINGS));
+        c.mul_f64(1.0 - (10.0 * (fraction(chance) - 1.0)).exp())
+    }
+
+    /// Whether one of `members` is among those who speak in a round.
+    pub(crate) fn speaks(members: usize, chance: &mut SplitMix64) -> bool {
+        let members = u32::try_from(members).unwrap_or(u32::MAX);
+        fraction(chance) * f64::from(members) < Self::SPEAKERS as f64
+    }
+}
+
+/// From 0 to below 1, evenly spread.
+fn fraction(chance: &mut SplitMix64) -> f64 {
+    (chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}

@@ -1,0 +1,264 @@
+//! Sync Interests: a state vector, signed.
+//!
+//! ```text
+//! version 1   /GROUP/201=ENTRIES/params-sha256=…   signed Interest; the vector is a name component
+//! version 2   /GROUP/v=2/params-sha256=…           signed Interest; ApplicationParameters begin with the vector
+//! version 3   /GROUP/v=3/params-sha256=…           ApplicationParameters begin with a signed Data, whose content
+//!                                                  begins with the vector
+//! ```
+
+use core::fmt;
+
+use xylem_packet::tlv::{self, Reader, types};
+use xylem_packet::{
+    Component, Data, DataBuilder, DecodeError, EncodeError, Interest, InterestBuilder, KeyLocator,
+    Name, NameRef, SignatureInfo,
+};
+use xylem_trust::{Signer, Stamp, TrustError, Verifier};
+
+use crate::vector::STATE_VECTOR;
+use crate::{Member, StateVector, VectorError};
+
+/// Element behind a vector that is a part, empty. Ours: others have no such thing, and skip it since its
+/// number is even.
+const PART: u32 = 0x5058;
+
+/// Versions of the protocol. A group speaks one; they do not understand each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// Of python-ndn.
+    V1,
+    /// Of NDNts, if nothing else is asked of it.
+    V2,
+    /// Of ndnd, and of NDNts with `svs3`. The only one that tells the lives of a member apart.
+    V3,
+}
+
+impl Version {
+    /// The prefix of all sync Interests of the group: what a member registers.
+    pub fn prefix(self, group: &Name) -> Name {
+        match self {
+            Version::V1 => group.clone(),
+            Version::V2 => group.child(Component::version(2)),
+            Version::V3 => group.child(Component::version(3)),
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Version::V1 => "1",
+            Version::V2 => "2",
+            Version::V3 => "3",
+        })
+    }
+}
+
+/// The name of a publication: `/MEMBER/GROUP/t=BOOT/seq=SEQUENCE` in version 3, before it
+/// `/MEMBER/GROUP/SEQUENCE`, a number in a generic component. Applications may have other names.
+pub fn publication_name(version: Version, group: &Name, member: &Member, sequence: u64) -> Name {
+    let mut name: Name = member.name.iter().chain(group.iter()).collect();
+    let mut number = Vec::new();
+    let mut push = |typ, value| {
+        number.clear();
+        tlv::write_number_element(&mut number, typ, value);
+        // The element's value is the number, behind two octets of type and length.
+        if let Ok(component) = Component::new(typ, number.get(2..).unwrap_or_default()) {
+            name.push(component);
+        }
+    };
+    match version {
+        Version::V1 | Version::V2 => push(types::GENERIC_COMPONENT, sequence),
+        Version::V3 => {
+            push(types::TIMESTAMP_COMPONENT, member.boot);
+            push(types::SEQUENCE_COMPONENT, sequence);
+        }
+    }
+    name
+}
+
+/// Who is believed. Asked before a vector is looked at; whether a packet was seen before need not be
+/// asked, since vectors that come again change nothing.
+pub trait Believe {
+    /// Whether the signer of this Data, which carries a vector of version 3, is a member.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    fn data(&mut self, data: &Data<'_>) -> Result<(), TrustError>;
+
+    /// Whether the signer of this Interest of version 1 or 2 is a member.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    fn interest(&mut self, interest: &Interest<'_>) -> Result<(), TrustError>;
+}
+
+/// One key that all members have.
+impl Believe for Verifier {
+    fn data(&mut self, data: &Data<'_>) -> Result<(), TrustError> {
+        Verifier::data(self, data)
+    }
+
+    fn interest(&mut self, interest: &Interest<'_>) -> Result<(), TrustError> {
+        Verifier::interest(self, interest)
+    }
+}
+
+/// Believes everybody, signed or not: for experiments, and for groups in which nobody verifies.
+#[derive(Debug, Clone, Copy)]
+pub struct Anyone;
+
+impl Believe for Anyone {
+    fn data(&mut self, _: &Data<'_>) -> Result<(), TrustError> {
+        Ok(())
+    }
+
+    fn interest(&mut self, _: &Interest<'_>) -> Result<(), TrustError> {
+        Ok(())
+    }
+}
+
+/// Why an Interest is no sync Interest of a group, or is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// Not a name of this group's sync Interests.
+    #[error("not a sync Interest of this group")]
+    OtherName,
+    /// No vector, or not one of this version.
+    #[error("not a state vector: {0}")]
+    Vector(#[from] VectorError),
+    /// The signer is not believed.
+    #[error("the vector's signature: {0}")]
+    Trust(#[from] TrustError),
+}
+
+impl From<DecodeError> for SyncError {
+    fn from(error: DecodeError) -> Self {
+        SyncError::Vector(error.into())
+    }
+}
+
+/// A vector whose signer is believed.
+#[derive(Debug)]
+pub(crate) struct Believed {
+    pub(crate) vector: StateVector,
+    /// It says that it is a part: of whom it does not speak, its sender may know all the same.
+    pub(crate) part: bool,
+    /// When it was signed, in milliseconds since 1970, if the signature says so.
+    pub(crate) signed_ms: Option<u64>,
+}
+
+/// Reads a sync Interest of `group`.
+///
+/// # Errors
+/// `OtherName`; `Trust`, before the vector is read; `Vector`.
+pub(crate) fn decode(
+    version: Version,
+    group: &Name,
+    interest: &Interest<'_>,
+    believe: &mut (impl Believe + ?Sized),
+) -> Result<Believed, SyncError> {
+    let name = interest.name();
+    let own = group.is_prefix_of(name) && name.len() == group.len().saturating_add(2);
+    let digest = name.last().is_some_and(|last| last.typ() == types::PARAMETERS_SHA256_DIGEST);
+    let (Some(component), true, true) = (name.get(group.len()), own, digest) else {
+        return Err(SyncError::OtherName);
+    };
+    let signed_ms = interest.signature().and_then(|signature| signature.info.time_ms);
+    if version == Version::V1 {
+        if component.typ() != STATE_VECTOR {
+            return Err(SyncError::OtherName);
+        }
+        believe.interest(interest)?;
+        let vector = StateVector::decode_value(component.value(), version)?;
+        return Ok(Believed { vector, part: false, signed_ms });
+    }
+    if !version.prefix(group).is_prefix_of(name) {
+        return Err(SyncError::OtherName);
+    }
+    let parameters = interest.app_parameters().ok_or(DecodeError::Truncated)?;
+    if version == Version::V2 {
+        believe.interest(interest)?;
+        let vector = StateVector::decode(parameters, version)?;
+        return Ok(Believed { vector, part: is_part(parameters), signed_ms });
+    }
+    let first = Reader::new(parameters).next_element()?.ok_or(DecodeError::Truncated)?;
+    let data = Data::decode(parameters.get(..first.end).unwrap_or_default())?;
+    // The specification's name is that of the Interest without its digest; ndnd has others, all of
+    // the group. One of another group was signed for that group.
+    if !group.is_prefix_of(data.name()) {
+        return Err(SyncError::OtherName);
+    }
+    believe.data(&data)?;
+    let signed_ms = data.signature_info().time_ms;
+    let vector = StateVector::decode(data.content(), version)?;
+    Ok(Believed { vector, part: is_part(data.content()), signed_ms })
+}
+
+/// Whether [`PART`] is among what follows the vector.
+fn is_part(wire: &[u8]) -> bool {
+    let mut reader = Reader::new(wire);
+    while let Ok(Some(element)) = reader.next_element() {
+        if element.typ == PART {
+            return true;
+        }
+    }
+    false
+}
+
+/// Appends a sync Interest. `stamp` makes it differ from every other, so that no forwarder takes a member's
+/// repetition of a vector for another's.
+///
+/// # Errors
+/// `TooLong` if the vector, names and signature do not fit a packet; `out` is as it was.
+pub(crate) fn encode(
+    version: Version,
+    group: &Name,
+    (vector, part): (&StateVector, bool),
+    signer: &Signer,
+    stamp: Stamp,
+    nonce: [u8; 4],
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let mut element = Vec::new();
+    vector.encode(version, &mut element);
+    if part {
+        tlv::write_element(&mut element, PART, b"");
+    }
+    let mut name = version.prefix(group);
+    if version == Version::V1 {
+        let value = Reader::new(&element).next_element().ok().flatten().map(|e| e.value);
+        if let Ok(component) = Component::new(STATE_VECTOR, value.unwrap_or_default()) {
+            name.push(component);
+        }
+        element.clear();
+    }
+    let interest = |name| InterestBuilder::new(name).nonce(nonce).lifetime_ms(LIFETIME_MS);
+    if version != Version::V3 {
+        return signer.interest(interest(name.as_ref()), &element, stamp, out);
+    }
+    let mut data = Vec::new();
+    sign_data(name.as_ref(), &element, signer, &stamp, &mut data)?;
+    interest(name.as_ref()).encode_with_parameters(out, &data)
+}
+
+/// InterestLifetime of sync Interests, which nobody answers.
+const LIFETIME_MS: u64 = 1000;
+
+/// A Data whose SignatureInfo says nonce and time, as those of Interests do; elsewhere they are ignored.
+fn sign_data(
+    name: NameRef<'_>,
+    content: &[u8],
+    signer: &Signer,
+    stamp: &Stamp,
+    out: &mut Vec<u8>,
+) -> Result<(), EncodeError> {
+    let mut info = SignatureInfo::new(signer.typ(), signer.key_locator().map(KeyLocator::Name));
+    info.nonce = Some(&stamp.nonce);
+    info.time_ms = Some(stamp.time_ms);
+    DataBuilder::new(name).signature_info(info).encode(out, content, |signed, value| {
+        value.extend_from_slice(signer.sign(&[signed]).as_ref());
+    })
+}

@@ -1,0 +1,165 @@
+//! Members of one group and a bad network between each two, under virtual time.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use xylem_packet::{Interest, Name};
+use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation};
+use xylem_sync::{Config, Event, Group, Limits, Member, StateVector, Version};
+use xylem_trust::{Signer, Stamp, Verifier};
+
+/// When the world begins, in seconds since 1970.
+pub(crate) const EPOCH: u64 = 1_700_000_000;
+
+pub(crate) struct World {
+    pub(crate) events: EventQueue<(usize, Vec<u8>)>,
+    pub(crate) members: Vec<Option<Group>>,
+    pub(crate) paths: Vec<Vec<Path>>,
+    /// What each has been told, as ranges.
+    pub(crate) told: Vec<Vec<(Member, u64, u64)>>,
+    /// Sync Interests that each has sent.
+    pub(crate) sent: Vec<u64>,
+    pub(crate) conditions: Conditions,
+    pub(crate) limits: Limits,
+    /// Ends the run when all agree.
+    pub(crate) until_equal: bool,
+    /// Publishing at given times: member by time, earliest last.
+    pub(crate) plan: Vec<(Duration, usize)>,
+    rng: Rng,
+    signer: Signer,
+    believe: Verifier,
+}
+
+pub(crate) fn config(index: usize, boot: u64, limits: Limits) -> Config {
+    let group = Name::from_uri("/group").unwrap();
+    let name = Some(Name::from_uri(&format!("/member/{index}")).unwrap());
+    Config { name, boot, limits, ..Config::new(group, Version::V3) }
+}
+
+impl World {
+    pub(crate) fn new(count: usize, conditions: Conditions, limits: Limits, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut path = || Path::new(conditions, rng.next_u64());
+        let paths = (0..count).map(|_| (0..count).map(|_| path()).collect()).collect();
+        let mut world = World {
+            events: EventQueue::new(),
+            members: (0..count).map(|_| None).collect(),
+            paths,
+            told: vec![Vec::new(); count],
+            sent: vec![0; count],
+            conditions,
+            limits,
+            until_equal: false,
+            plan: Vec::new(),
+            rng,
+            signer: Signer::hmac(b"secret", Name::from_uri("/key").unwrap()),
+            believe: Verifier::hmac(b"secret"),
+        };
+        (0..count).for_each(|index| world.start(index, EPOCH, StateVector::new()));
+        world
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.events.now()
+    }
+
+    pub(crate) fn unix_ms(&self) -> u64 {
+        EPOCH * 1000 + u64::try_from(self.now().as_millis()).unwrap()
+    }
+
+    /// A member begins to run, with what it has kept.
+    pub(crate) fn start(&mut self, index: usize, boot: u64, state: StateVector) {
+        let config = Config { state, ..config(index, boot, self.limits) };
+        self.members[index] = Group::new(config, self.now(), self.rng.next_u64());
+        assert!(self.members[index].is_some());
+    }
+
+    pub(crate) fn publish(&mut self, index: usize) -> u64 {
+        let now = self.now();
+        self.members[index].as_mut().unwrap().publish(now).unwrap()
+    }
+
+    /// Cuts, or joins again, all paths between the members below `at` and the others.
+    pub(crate) fn cut(&mut self, at: usize, cut: bool) {
+        for (from, row) in self.paths.iter_mut().enumerate() {
+            for (to, path) in row.iter_mut().enumerate() {
+                path.conditions.cut = cut && ((from < at) != (to < at));
+            }
+        }
+    }
+
+    /// What all running members together have published.
+    pub(crate) fn union(&self) -> StateVector {
+        let mut all = StateVector::new();
+        self.members.iter().flatten().for_each(|member| all.merge(&member.state()));
+        all
+    }
+
+    pub(crate) fn equal(&self) -> bool {
+        let all = self.union();
+        self.members.iter().flatten().all(|member| member.state() == all)
+    }
+
+    /// Runs until all agree, or so long at most; gives how long it took.
+    pub(crate) fn settle(&mut self, most: Duration) -> Option<Duration> {
+        let begun = self.now();
+        self.until_equal = true;
+        self.run_until(begun + most);
+        self.until_equal = false;
+        self.equal().then(|| self.now() - begun)
+    }
+}
+
+impl Simulation for World {
+    type Event = (usize, Vec<u8>);
+
+    fn queue(&mut self) -> &mut EventQueue<(usize, Vec<u8>)> {
+        &mut self.events
+    }
+
+    fn act(&mut self) -> ControlFlow<()> {
+        let now = self.now();
+        while self.plan.last().is_some_and(|(at, _)| *at <= now) {
+            let (_, index) = self.plan.pop().unwrap();
+            self.publish(index);
+        }
+        let unix_ms = self.unix_ms();
+        for from in 0..self.members.len() {
+            let Some(member) = &mut self.members[from] else { continue };
+            member.handle_timer(now);
+            while let Some(event) = member.poll_event() {
+                if let Event::Updated { member, from: first, to } = event {
+                    self.told[from].push((member, first, to));
+                }
+            }
+            let mut wire = Vec::new();
+            let stamp = Stamp::new(self.rng.next_u64().to_be_bytes(), unix_ms);
+            if !member.poll_transmit(now, &self.signer, stamp, [1; 4], &mut wire).unwrap() {
+                continue;
+            }
+            self.sent[from] += 1;
+            for to in (0..self.members.len()).filter(|to| *to != from) {
+                for delivery in self.paths[from][to].send(now, wire.len(), false) {
+                    self.events.schedule(delivery.at, (to, delivery.packet(&wire)));
+                }
+            }
+        }
+        if self.until_equal && self.equal() {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn next_timer(&self) -> Option<Duration> {
+        let timers = self.members.iter().flatten().map(Group::next_timer);
+        timers.chain(self.plan.last().map(|(at, _)| *at)).min()
+    }
+
+    fn handle(&mut self, (to, wire): (usize, Vec<u8>)) {
+        let (now, unix_ms) = (self.now(), self.unix_ms());
+        if let (Some(member), Ok(interest)) = (&mut self.members[to], Interest::decode(&wire)) {
+            let _ = member.receive(now, unix_ms, &interest, &mut self.believe);
+        }
+    }
+}

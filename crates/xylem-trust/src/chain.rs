@@ -1,0 +1,321 @@
+//! [`Chain`]: which certificates lie between a packet and a key that is believed.
+//!
+//! It asks for one name after the other and takes what came, without a socket or a clock; whoever runs
+//! it fetches. From the packet upwards nothing is verified, only looked at: names, validity, length, and
+//! whether it runs in a circle. Where a believed key is met everything is judged on the way down, with
+//! one signature a certificate, so a chain costs [`MAX_CHAIN`] verifications at most, and one that is
+//! made up costs one. What was proven stays in the [`TrustStore`].
+//!
+//! ```text
+//! let mut chain = Chain::of(&data)?;
+//! while let Step::Ask(question) = chain.step(&mut store, now_ms)? {
+//!     chain.answer(&fetch(question)?, now_ms)?;
+//! }
+//! store.data(&data, now_ms)?;
+//! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use xylem_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo};
+
+use crate::store::NoKey;
+use crate::{
+    Certificate, CertificateError, Refused, TrustError, TrustStore, ValidityPeriod, key_name_of,
+};
+
+/// Certificates between a packet and a believed key, at most; each is asked for once.
+pub const MAX_CHAIN: usize = 8;
+
+/// The way from one packet up to a key that is believed.
+#[derive(Debug)]
+pub struct Chain {
+    /// What is to be proven; `None` if its name says nothing about who may sign it.
+    packet: Option<Name>,
+    /// The key that has signed the topmost of what is here.
+    locator: Locator,
+    /// From the packet upwards.
+    found: Vec<Vec<u8>>,
+    asked: Vec<Name>,
+}
+
+#[derive(Debug)]
+enum Locator {
+    Name(Name),
+    Digest(Vec<u8>),
+}
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The packet's key is in the store. What is left is the packet's own signature:
+    /// [`TrustStore::data`], [`TrustStore::interest`] or [`TrustStore::parts`].
+    Known,
+    /// A certificate is needed.
+    Ask(Question),
+}
+
+/// A certificate that is needed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The name to ask for.
+    pub name: Name,
+    /// Whether it is the name of a key, so that a certificate of it has a longer one.
+    pub can_be_prefix: bool,
+}
+
+/// Why a packet's key is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name} {flaw}")]
+pub struct ChainError {
+    /// The certificate that something is wrong with, or the packet itself.
+    pub name: Name,
+    /// What.
+    pub flaw: Flaw,
+}
+
+/// What is wrong with a certificate of a chain, as a sentence that goes on after its name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// It names no key, so it can't be asked for.
+    #[error("does not say which key signed it")]
+    NoKeyLocator,
+    /// It names its key by a digest, which nobody can be asked for.
+    #[error("names the key that signed it by a digest, and no trusted key has this one")]
+    Digest,
+    /// It names something that is no key's name.
+    #[error("is signed by {0}, which is not the name of a key")]
+    NoKeyName(Name),
+    /// Nobody answered.
+    #[error("is not to be had")]
+    Missing,
+    /// Something else than a certificate.
+    #[error("is no certificate: {0}")]
+    NoCertificate(CertificateError),
+    /// An answer to another question.
+    #[error("came instead of {0}")]
+    OtherName(Name),
+    /// Its time has not come.
+    #[error("is not valid before {0}")]
+    NotYet(Moment),
+    /// Its time is over, or that of one above it.
+    #[error("is not valid any more: it ended {0}")]
+    Expired(Moment),
+    /// It is signed by itself and nobody trusts it.
+    #[error("is signed by itself, and it is not one that is trusted (`--trust`, `key trust`)")]
+    Untrusted,
+    /// A key further down has signed it.
+    #[error("is signed by {0}, for which it vouches itself")]
+    Loop(Name),
+    /// More certificates than [`MAX_CHAIN`].
+    #[error("is not trusted, and its chain has more than {MAX_CHAIN} certificates")]
+    TooLong,
+    /// A rule is against it.
+    #[error("{0}")]
+    Refused(#[from] Refused),
+    /// Its signature is not that of the key it names.
+    #[error("is not believed: {0}")]
+    Trust(TrustError),
+}
+
+/// A moment as `2026-11-23 12:00:00 UTC`, from milliseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment(pub u64);
+
+impl core::fmt::Display for Moment {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let text = crate::validity::print(self.0);
+        let part = |from: usize, to: usize| core::str::from_utf8(&text[from..to]).unwrap_or("");
+        write!(f, "{}-{}-{} ", part(0, 4), part(4, 6), part(6, 8))?;
+        write!(f, "{}:{}:{} UTC", part(9, 11), part(11, 13), part(13, 15))
+    }
+}
+
+impl Chain {
+    /// The chain of a Data packet.
+    ///
+    /// # Errors
+    /// It does not say which key signed it.
+    pub fn of(data: &Data<'_>) -> Result<Self, ChainError> {
+        Self::new(Some(data.name()), &data.signature_info())
+    }
+
+    /// The chain of a signed Interest, whose name says nothing about who may sign it.
+    ///
+    /// # Errors
+    /// It does not say which key signed it.
+    pub fn of_interest(interest: &Interest<'_>) -> Result<Self, ChainError> {
+        match interest.signature() {
+            Some(signature) => Self::new(None, &signature.info),
+            None => Err(flawed(interest.name(), Flaw::NoKeyLocator)),
+        }
+    }
+
+    /// The chain of something that was taken apart elsewhere: its name, if that decides who may sign
+    /// it, and what it says of its signature.
+    ///
+    /// # Errors
+    /// It does not say which key signed it.
+    pub fn new(packet: Option<NameRef<'_>>, info: &SignatureInfo<'_>) -> Result<Self, ChainError> {
+        let packet = packet.map(|name| name.to_name());
+        let name = packet.clone().unwrap_or_default();
+        let locator = Locator::of(info).ok_or(ChainError { name, flaw: Flaw::NoKeyLocator })?;
+        Ok(Chain { packet, locator, found: Vec::new(), asked: Vec::new() })
+    }
+
+    /// What is needed next, as far as the store goes. When it says [`Step::Known`], the store holds the
+    /// certificates of this chain.
+    ///
+    /// # Errors
+    /// What is wrong, and with which certificate.
+    pub fn step(&mut self, store: &mut TrustStore, now_ms: u64) -> Result<Step, ChainError> {
+        let locator = self.locator.as_ref();
+        store.forget_expired(&locator, now_ms);
+        let top = match self.found.last() {
+            Some(wire) => Some(read(wire)?.name().to_name()),
+            None => self.packet.clone(),
+        };
+        let why = match store.knows(&locator, top.as_ref().map(Name::as_ref), now_ms) {
+            Ok(()) => return self.descend(store, now_ms).map(|()| Step::Known),
+            Err(why) => why,
+        };
+        let at = |flaw| Err(ChainError { name: top.clone().unwrap_or_default(), flaw });
+        let question = match (self.question(), why) {
+            (_, NoKey::NotNow(name, validity)) => {
+                return Err(ChainError { name, flaw: out_of_time(validity, now_ms) });
+            }
+            // Another certificate of the key may stand under other rules; not one that is here.
+            (Ok(other), NoKey::Refused(_))
+                if !other.can_be_prefix && !store.has(other.name.as_ref()) =>
+            {
+                other
+            }
+            (_, NoKey::Refused(refused)) => return at(Flaw::Refused(refused)),
+            (Err(flaw), NoKey::Unknown) => return at(flaw),
+            (Ok(question), NoKey::Unknown) => question,
+        };
+        if self.asked.contains(&question.name) {
+            return at(Flaw::Loop(question.name));
+        }
+        if self.asked.len() >= MAX_CHAIN {
+            return at(Flaw::TooLong);
+        }
+        self.asked.push(question.name.clone());
+        Ok(Step::Ask(question))
+    }
+
+    /// Takes the packet that answered the last question.
+    ///
+    /// # Errors
+    /// It is no certificate of that name, or not one to go on with.
+    pub fn answer(&mut self, wire: &[u8], now_ms: u64) -> Result<(), ChainError> {
+        let asked = self.asked.last().cloned().unwrap_or_default();
+        let certificate = Certificate::decode(wire)
+            .map_err(|e| ChainError { name: asked.clone(), flaw: Flaw::NoCertificate(e) })?;
+        let name = certificate.name();
+        if !asked.as_ref().is_prefix_of(name) {
+            return Err(flawed(name, Flaw::OtherName(asked)));
+        }
+        if !certificate.validity().contains(now_ms) {
+            return Err(flawed(name, out_of_time(certificate.validity(), now_ms)));
+        }
+        let locator = Locator::of(&certificate.data().signature_info())
+            .ok_or_else(|| flawed(name, Flaw::NoKeyLocator))?;
+        if let Some(by) = locator.key_name() {
+            if by == certificate.key_name() {
+                return Err(flawed(name, Flaw::Untrusted));
+            }
+            for lower in &self.found {
+                if read(lower)?.key_name() == by {
+                    return Err(flawed(name, Flaw::Loop(by.to_name())));
+                }
+            }
+        }
+        self.locator = locator;
+        self.found.push(wire.to_vec());
+        Ok(())
+    }
+
+    /// What to say when nobody answered the last question.
+    pub fn missing(&self) -> ChainError {
+        let name = self.asked.last().cloned().unwrap_or_default();
+        ChainError { name, flaw: Flaw::Missing }
+    }
+
+    /// From the believed key down to the packet: rules first, then one signature each.
+    fn descend(&mut self, store: &mut TrustStore, now_ms: u64) -> Result<(), ChainError> {
+        while let Some(wire) = self.found.pop() {
+            let certificate = read(&wire)?;
+            let added = store.add(&certificate, now_ms);
+            added.map_err(|e| flawed(certificate.name(), Flaw::Trust(e)))?;
+            self.locator = Locator::Name(certificate.name().to_name());
+            let below = match self.found.last() {
+                Some(wire) => Some(read(wire)?.name().to_name()),
+                None => self.packet.clone(),
+            };
+            let locator = self.locator.as_ref();
+            if let Err(why) = store.knows(&locator, below.as_ref().map(Name::as_ref), now_ms) {
+                let flaw = match why {
+                    NoKey::Refused(refused) => Flaw::Refused(refused),
+                    NoKey::Unknown => Flaw::Trust(TrustError::UnknownKey),
+                    NoKey::NotNow(_, validity) => out_of_time(validity, now_ms),
+                };
+                return Err(ChainError { name: below.unwrap_or_default(), flaw });
+            }
+        }
+        Ok(())
+    }
+
+    /// What to ask for, if it has a name.
+    fn question(&self) -> Result<Question, Flaw> {
+        let name = match &self.locator {
+            Locator::Name(name) => name,
+            Locator::Digest(_) => return Err(Flaw::Digest),
+        };
+        let key = key_name_of(name.as_ref()).ok_or_else(|| Flaw::NoKeyName(name.clone()))?;
+        // A key's name, or a certificate's with whatever follows its version.
+        let whole = key.len().saturating_add(2);
+        let name = name.prefix(whole);
+        Ok(Question { name: name.to_name(), can_be_prefix: name.len() < whole })
+    }
+}
+
+impl Locator {
+    fn of(info: &SignatureInfo<'_>) -> Option<Self> {
+        Some(match info.key_locator? {
+            KeyLocator::Name(name) => Locator::Name(name.to_name()),
+            KeyLocator::Digest(digest) => Locator::Digest(digest.to_vec()),
+        })
+    }
+
+    fn as_ref(&self) -> KeyLocator<'_> {
+        match self {
+            Locator::Name(name) => KeyLocator::Name(name.as_ref()),
+            Locator::Digest(digest) => KeyLocator::Digest(digest),
+        }
+    }
+
+    fn key_name(&self) -> Option<NameRef<'_>> {
+        match self {
+            Locator::Name(name) => key_name_of(name.as_ref()),
+            Locator::Digest(_) => None,
+        }
+    }
+}
+
+fn flawed(name: NameRef<'_>, flaw: Flaw) -> ChainError {
+    ChainError { name: name.to_name(), flaw }
+}
+
+/// Reads a certificate again that was one when it came.
+fn read(wire: &[u8]) -> Result<Certificate<'_>, ChainError> {
+    Certificate::decode(wire)
+        .map_err(|e| ChainError { name: Name::default(), flaw: Flaw::NoCertificate(e) })
+}
+
+fn out_of_time(validity: ValidityPeriod, now_ms: u64) -> Flaw {
+    if now_ms < validity.not_before_ms {
+        Flaw::NotYet(Moment(validity.not_before_ms))
+    } else {
+        Flaw::Expired(Moment(validity.not_after_ms))
+    }
+}

@@ -1,0 +1,146 @@
+//! [`Rules`]: which key may sign which name.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::fmt;
+
+use xylem_packet::{Component, Name, NameRef};
+
+const KEY: Component<'static> = Component::generic(b"KEY");
+
+/// Which key may sign which name: what an anchor stands for. Whoever it vouches for is judged by the
+/// same rules, however long the chain.
+///
+/// Asked before a signature is looked at, so an answer must be cheap, and bounded for any names.
+pub trait Rules: fmt::Debug + Send + Sync {
+    /// Whether the key that `certificate` is about may sign a packet called `packet`, which may be a
+    /// certificate itself. `certificate` is a certificate's whole name
+    /// (`/<identity>/KEY/<key id>/<issuer>/<version>`), and not yet proven.
+    ///
+    /// # Errors
+    /// The rule that speaks against it, in words.
+    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused>;
+}
+
+/// Which rule refused a name, as a sentence that goes on after the name: `may not be signed by …`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(pub String);
+
+/// The rule where nobody gave another: a key signs names under its own identity, and certificates of
+/// identities under it. `/org/KEY/1` may certify `/org/alice/KEY/7`, and that key `/org/alice/note`;
+/// nobody a parent or a stranger.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hierarchy;
+
+impl Rules for Hierarchy {
+    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused> {
+        let identity = identity_of(certificate);
+        if identity.is_prefix_of(subject(packet)) {
+            return Ok(());
+        }
+        Err(Refused(format!("is not under {identity}, whose key {} is", key_of(certificate))))
+    }
+}
+
+/// One key for names below some prefixes, whatever its own name is. Those whom it vouches for stay
+/// below these prefixes as well, and below their own identities ([`Hierarchy`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Below {
+    key: Name,
+    prefixes: Vec<Name>,
+}
+
+impl Below {
+    /// The key of this name, for names below these.
+    pub fn new(key: Name, prefixes: Vec<Name>) -> Self {
+        Below { key, prefixes }
+    }
+}
+
+impl Rules for Below {
+    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused> {
+        let name = subject(packet);
+        if !self.prefixes.iter().any(|prefix| prefix.as_ref().is_prefix_of(name)) {
+            let prefixes: Vec<_> = self.prefixes.iter().map(Name::to_string).collect();
+            let (prefixes, key) = (prefixes.join(", "), &self.key);
+            return Err(Refused(format!("is not under {prefixes}, for which {key} is trusted")));
+        }
+        if key_of(certificate) == self.key.as_ref() {
+            return Ok(());
+        }
+        Hierarchy.allows(packet, certificate)
+    }
+}
+
+/// What a key has to stand above to sign this: the identity if it is a certificate's name, so that
+/// no key certifies its identity's parents (`/a/KEY` is no identity that stands above `/a/KEY/1`).
+fn subject(packet: NameRef<'_>) -> NameRef<'_> {
+    match packet.len().checked_sub(4) {
+        Some(at_key) if packet.get(at_key) == Some(KEY) => packet.prefix(at_key),
+        _ => packet,
+    }
+}
+
+fn key_of(certificate: NameRef<'_>) -> NameRef<'_> {
+    certificate.prefix(certificate.len().saturating_sub(2))
+}
+
+fn identity_of(certificate: NameRef<'_>) -> NameRef<'_> {
+    certificate.prefix(certificate.len().saturating_sub(4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(uri: &str) -> Name {
+        Name::from_uri(uri).unwrap()
+    }
+
+    fn allowed(rules: &dyn Rules, packet: &str, certificate: &str) -> bool {
+        rules.allows(name(packet).as_ref(), name(certificate).as_ref()).is_ok()
+    }
+
+    #[test]
+    fn a_key_signs_below_its_identity() {
+        let org = "/org/KEY/1/self/v=1";
+        for (packet, expected) in [
+            ("/org", true),
+            ("/org/a/b", true),
+            ("/org/alice/KEY/1/org/v=1", true),
+            ("/org/KEY/2/org/v=1", true),
+            ("/organ", false),
+            ("/", false),
+            ("/other/KEY/1/org/v=1", false),
+        ] {
+            assert_eq!(allowed(&Hierarchy, packet, org), expected, "{packet}");
+        }
+        // An identity that is called like a key's name is not above that key.
+        assert!(!allowed(&Hierarchy, "/org/KEY/1/x/v=1", "/org/KEY/KEY/1/self/v=1"));
+        assert!(!allowed(&Hierarchy, "/org/KEY/1/x/v=1", "/org/KEY/1/KEY/1/self/v=1"));
+    }
+
+    #[test]
+    fn a_key_for_a_prefix_stays_below_it() {
+        let below = Below::new(name("/bob/KEY/1"), vec![name("/shop"), name("/fair")]);
+        let (bob, carol) = ("/bob/KEY/1/self/v=1", "/shop/carol/KEY/1/bob/v=1");
+        for (packet, by, expected) in [
+            ("/shop/list", bob, true),
+            ("/fair/list", bob, true),
+            ("/bob/list", bob, false),
+            (carol, bob, true),
+            ("/shop/carol/list", carol, true),
+            ("/shop/list", carol, false),
+            ("/dave/KEY/1/bob/v=1", bob, false),
+            // Another key of the same owner is not the one that was named.
+            ("/shop/list", "/bob/KEY/2/self/v=1", false),
+        ] {
+            assert_eq!(allowed(&below, packet, by), expected, "{packet} by {by}");
+        }
+        let said = below.allows(name("/bob/x").as_ref(), name(bob).as_ref()).unwrap_err();
+        assert_eq!(
+            format!("/bob/x {said}"),
+            "/bob/x is not under /shop, /fair, for which /bob/KEY/1 is trusted"
+        );
+    }
+}

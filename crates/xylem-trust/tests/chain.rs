@@ -1,0 +1,289 @@
+//! Chains of certificates: fetched one after the other, bounded, and each refusal with its reason.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, SignatureInfo};
+use xylem_trust::{
+    Below, Certificate, Chain, ChainError, Flaw, Issue, MAX_CHAIN, Signer, Step, TrustError,
+    TrustStore, ValidityPeriod, self_signed,
+};
+
+const NOW: u64 = 1_700_000_000_000;
+const ALWAYS: ValidityPeriod =
+    ValidityPeriod { not_before_ms: 0, not_after_ms: 10_000_000_000_000 };
+
+fn name(uri: &str) -> Name {
+    Name::from_uri(uri).unwrap()
+}
+
+/// The key `/identity/KEY/1`, whose signatures name its certificate by `by`.
+fn key(identity: &str, by: &str) -> Signer {
+    let seed = *xylem_hash::hash(identity.as_bytes()).as_bytes();
+    Signer::ed25519(&seed, name(&format!("{identity}/KEY/1/{by}/v=1")))
+}
+
+fn issue(by: &Signer, subject: &Signer, issuer: &str, validity: ValidityPeriod) -> Vec<u8> {
+    let public_key = subject.public().unwrap();
+    let key_name = xylem_trust::key_name_of(subject.key_locator().unwrap()).unwrap();
+    let issuer_id = Component::generic(issuer.as_bytes());
+    let mut out = Vec::new();
+    Issue { key_name, issuer_id, version: 1, public_key: &public_key, validity }
+        .sign(by, &mut out)
+        .unwrap();
+    out
+}
+
+fn signed(by: &Signer, uri: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    by.data(DataBuilder::new(name(uri).as_ref()), b"x", &mut out).unwrap();
+    out
+}
+
+/// A network that knows certificates by name, and counts what is asked of it.
+#[derive(Default)]
+struct Network {
+    certificates: HashMap<Name, Vec<u8>>,
+    asked: Vec<Name>,
+}
+
+impl Network {
+    fn with(certificates: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let of = |wire: Vec<u8>| (Certificate::decode(&wire).unwrap().name().to_name(), wire);
+        Network { certificates: certificates.into_iter().map(of).collect(), asked: Vec::new() }
+    }
+
+    fn judge(&mut self, store: &mut TrustStore, packet: &[u8]) -> Result<(), ChainError> {
+        let data = Data::decode(packet).unwrap();
+        let mut chain = Chain::of(&data)?;
+        while let Step::Ask(question) = chain.step(store, NOW)? {
+            assert!(!self.asked.contains(&question.name), "{} twice", question.name);
+            self.asked.push(question.name.clone());
+            let fits = |(at, _): &(&Name, &Vec<u8>)| match question.can_be_prefix {
+                true => question.name.is_prefix_of(at.as_ref()),
+                false => **at == question.name,
+            };
+            let Some((_, wire)) = self.certificates.iter().find(fits) else {
+                return Err(chain.missing());
+            };
+            chain.answer(wire, NOW)?;
+        }
+        let refused = |e| ChainError { name: data.name().to_name(), flaw: Flaw::Trust(e) };
+        store.data(&data, NOW).map_err(refused)
+    }
+}
+
+fn trusting(anchor: &Signer) -> TrustStore {
+    let mut store = TrustStore::new();
+    let wire = self_signed(anchor, 1, ALWAYS).unwrap();
+    store.add_anchor(&Certificate::decode(&wire).unwrap()).unwrap();
+    store
+}
+
+/// `/0`, `/0/1`, `/0/1/2` …, each certified by the one before it.
+fn line(len: usize) -> (Vec<Signer>, Vec<Vec<u8>>) {
+    let mut identity = String::new();
+    let mut keys: Vec<Signer> = Vec::new();
+    let mut certificates = Vec::new();
+    for i in 0..len {
+        identity += &format!("/{i}");
+        let next = key(&identity, if i == 0 { "self" } else { "up" });
+        if let Some(above) = keys.last() {
+            certificates.push(issue(above, &next, "up", ALWAYS));
+        }
+        keys.push(next);
+    }
+    (keys, certificates)
+}
+
+#[test]
+fn three_certificates_cost_three_verifications_and_then_none() {
+    let (keys, certificates) = line(4);
+    let mut store = trusting(&keys[0]);
+    let mut network = Network::with(certificates);
+    let packet = signed(&keys[3], "/0/1/2/3/note");
+    assert_eq!(network.judge(&mut store, &packet), Ok(()));
+    assert_eq!((network.asked.len(), store.verifications()), (3, 3));
+    for i in 0..100 {
+        let packet = signed(&keys[3], &format!("/0/1/2/3/{i}"));
+        assert_eq!(network.judge(&mut store, &packet), Ok(()));
+    }
+    assert_eq!((network.asked.len(), store.verifications()), (3, 3), "they are remembered");
+}
+
+#[test]
+fn key_names_find_their_certificates_too() {
+    let root = key("/org", "self");
+    let alice = Signer::ed25519(&[5; 32], name("/org/alice/KEY/1"));
+    let mut network = Network::with([issue(&root, &alice, "org", ALWAYS)]);
+    let mut store = trusting(&root);
+    assert_eq!(network.judge(&mut store, &signed(&alice, "/org/alice/a")), Ok(()));
+    assert_eq!(network.asked, [name("/org/alice/KEY/1")]);
+}
+
+#[test]
+fn chains_have_an_end() {
+    let (keys, certificates) = line(MAX_CHAIN + 2);
+    for (len, good) in [(MAX_CHAIN + 1, true), (MAX_CHAIN + 2, false)] {
+        let mut network = Network::with(certificates.clone());
+        let mut store = trusting(&keys[0]);
+        let last = &keys[len - 1];
+        let owner = last.key_locator().unwrap().prefix(len);
+        let judged = network.judge(&mut store, &signed(last, &format!("{owner}/note")));
+        assert_eq!(judged.is_ok(), good, "{judged:?}");
+        assert_eq!(network.asked.len(), MAX_CHAIN);
+        if let Err(e) = judged {
+            assert_eq!((e.flaw, store.verifications()), (Flaw::TooLong, 0));
+            assert_eq!(e.name, name("/0/1/2/KEY/1/up/v=1"));
+        }
+    }
+}
+
+#[test]
+fn a_chain_that_runs_in_a_circle_ends() {
+    let root = key("/org", "self");
+    let (a, b, c) = (key("/org/a", "c"), key("/org/b", "a"), key("/org/c", "b"));
+    let circle =
+        [issue(&c, &a, "c", ALWAYS), issue(&a, &b, "a", ALWAYS), issue(&b, &c, "b", ALWAYS)];
+    let mut network = Network::with(circle);
+    let mut store = trusting(&root);
+    let refused = network.judge(&mut store, &signed(&a, "/org/a/note")).unwrap_err();
+    assert_eq!(refused.name, name("/org/b/KEY/1/a/v=1"));
+    assert_eq!(refused.flaw, Flaw::Loop(name("/org/a/KEY/1")));
+    assert_eq!(store.verifications(), 0);
+
+    // One whose certificate is signed by itself is a circle of one.
+    let own = self_signed(&key("/org/d", "self"), 1, ALWAYS).unwrap();
+    let mut network = Network::with([own]);
+    let packet = signed(&key("/org/d", "self"), "/org/d/note");
+    let refused = network.judge(&mut store, &packet).unwrap_err();
+    assert_eq!((refused.name, refused.flaw), (name("/org/d/KEY/1/self/v=1"), Flaw::Untrusted));
+}
+
+#[test]
+fn who_makes_up_a_chain_costs_one_verification() {
+    let (keys, mut certificates) = line(MAX_CHAIN + 1);
+    // The topmost is signed by somebody else in the anchor's name.
+    let thief = Signer::ed25519(&[9; 32], name("/0/KEY/1/self/v=1"));
+    certificates[0] = issue(&thief, &keys[1], "up", ALWAYS);
+    let mut network = Network::with(certificates);
+    let mut store = trusting(&keys[0]);
+    let last = keys.last().unwrap();
+    let owner = last.key_locator().unwrap().prefix(MAX_CHAIN + 1);
+    let refused = network.judge(&mut store, &signed(last, &format!("{owner}/note"))).unwrap_err();
+    assert_eq!(refused.name, name("/0/1/KEY/1/up/v=1"));
+    assert_eq!(refused.flaw, Flaw::Trust(TrustError::BadSignature));
+    assert_eq!((store.verifications(), store.len()), (1, 1));
+}
+
+#[test]
+fn each_refusal_names_the_certificate_and_why() {
+    let (root, alice, phone) =
+        (key("/org", "self"), key("/org/alice", "org"), key("/org/alice/phone", "alice"));
+    let past = ValidityPeriod { not_before_ms: 0, not_after_ms: NOW - 5000 };
+    let future = ValidityPeriod { not_before_ms: NOW + 5000, not_after_ms: NOW + 9000 };
+    let note = signed(&phone, "/org/alice/phone/note");
+    let by_alice = issue(&alice, &phone, "alice", ALWAYS);
+    let cases: [(Vec<Vec<u8>>, &str); 6] = [
+        (
+            vec![by_alice.clone(), issue(&root, &alice, "org", past)],
+            "/org/alice/KEY/1/org/v=1 is not valid any more: it ended 2023-11-14 22:13:15 UTC",
+        ),
+        (
+            vec![by_alice.clone(), issue(&root, &alice, "org", future)],
+            "/org/alice/KEY/1/org/v=1 is not valid before 2023-11-14 22:13:25 UTC",
+        ),
+        (vec![by_alice.clone()], "/org/alice/KEY/1/org/v=1 is not to be had"),
+        (
+            vec![issue(&root, &phone, "alice", past)],
+            "/org/alice/phone/KEY/1/alice/v=1 is not valid any more: it ended 2023-11-14 22:13:15 UTC",
+        ),
+        (
+            vec![by_alice.clone(), issue(&key("/bob", "self"), &alice, "org", ALWAYS)],
+            "/bob/KEY/1/self/v=1 is not to be had",
+        ),
+        (
+            vec![
+                issue(&key("/org/bob", "org"), &phone, "alice", ALWAYS),
+                issue(&root, &key("/org/bob", "org"), "org", ALWAYS),
+            ],
+            "/org/alice/phone/KEY/1/alice/v=1 is not under /org/bob, whose key /org/bob/KEY/1 is",
+        ),
+    ];
+    for (certificates, expected) in cases {
+        let mut store = trusting(&root);
+        let refused = Network::with(certificates).judge(&mut store, &note).unwrap_err();
+        assert_eq!(refused.to_string(), expected);
+    }
+    // The anchor itself may not sign this, and no certificate is asked for that could change it.
+    let mut network = Network::default();
+    let refused = network.judge(&mut trusting(&root), &signed(&root, "/bank/note")).unwrap_err();
+    assert_eq!(refused.to_string(), "/bank/note is not under /org, whose key /org/KEY/1 is");
+    assert_eq!(network.asked, [] as [Name; 0]);
+}
+
+#[test]
+fn an_answer_is_to_the_question() {
+    let (root, alice) = (key("/org", "self"), key("/org/alice", "org"));
+    let wire = signed(&alice, "/org/alice/note");
+    let data = Data::decode(&wire).unwrap();
+    let mut store = trusting(&root);
+    let other = issue(&root, &key("/org/bob", "org"), "org", ALWAYS);
+    for (answer, flaw) in [
+        (&other, Flaw::OtherName(name("/org/alice/KEY/1/org/v=1"))),
+        (&wire, Flaw::NoCertificate(xylem_trust::CertificateError::Name)),
+    ] {
+        let mut chain = Chain::of(&data).unwrap();
+        assert!(matches!(chain.step(&mut store, NOW), Ok(Step::Ask(_))));
+        assert_eq!(chain.answer(answer, NOW).unwrap_err().flaw, flaw);
+    }
+    // Nor can a digest be asked for.
+    let info = SignatureInfo::new(alice.typ(), Some(KeyLocator::Digest(&[3; 32])));
+    let mut chain = Chain::new(Some(data.name()), &info).unwrap();
+    assert_eq!(chain.step(&mut store, NOW).unwrap_err().flaw, Flaw::Digest);
+    let info = SignatureInfo::new(alice.typ(), None);
+    assert_eq!(Chain::new(None, &info).unwrap_err().flaw, Flaw::NoKeyLocator);
+}
+
+#[test]
+fn a_key_for_a_prefix_vouches_below_it_alone() {
+    let (bob, carol) = (key("/bob", "self"), key("/shop/carol", "bob"));
+    let mut store = TrustStore::new();
+    let wire = self_signed(&bob, 1, ALWAYS).unwrap();
+    let rules = Arc::new(Below::new(name("/bob/KEY/1"), vec![name("/shop")]));
+    store.add_anchor_under(&Certificate::decode(&wire).unwrap(), rules).unwrap();
+    let dave = key("/bob/dave", "bob");
+    let mut network =
+        Network::with([issue(&bob, &carol, "bob", ALWAYS), issue(&bob, &dave, "bob", ALWAYS)]);
+    assert_eq!(network.judge(&mut store, &signed(&bob, "/shop/list")), Ok(()));
+    assert_eq!(network.judge(&mut store, &signed(&carol, "/shop/carol/list")), Ok(()));
+    for (by, uri, expected) in [
+        (&bob, "/bob/list", "/bob/list is not under /shop, for which /bob/KEY/1 is trusted"),
+        (
+            &carol,
+            "/shop/list",
+            "/shop/list is not under /shop/carol, whose key /shop/carol/KEY/1 is",
+        ),
+        (
+            &dave,
+            "/bob/dave/a",
+            "/bob/dave/KEY/1/bob/v=1 is not under /shop, for which /bob/KEY/1 is trusted",
+        ),
+    ] {
+        let refused = network.judge(&mut store, &signed(by, uri)).unwrap_err();
+        assert_eq!(refused.to_string(), expected);
+    }
+}
+
+#[test]
+fn strangers_do_not_crowd_out_anchors() {
+    let root = key("/org", "self");
+    let mut store = trusting(&root);
+    for i in 0..xylem_trust::MAX_CERTIFICATES + 50 {
+        let member = Signer::ed25519(&[1; 32], name(&format!("/org/{i}/KEY/1")));
+        let wire = issue(&root, &member, "org", ALWAYS);
+        assert_eq!(store.add(&Certificate::decode(&wire).unwrap(), NOW), Ok(()));
+    }
+    assert_eq!(store.len(), xylem_trust::MAX_CERTIFICATES);
+    assert_eq!(store.data(&Data::decode(&signed(&root, "/org/a")).unwrap(), NOW), Ok(()));
+}
