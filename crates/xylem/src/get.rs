@@ -24,10 +24,8 @@ use xylem_library::{Blame, Error, Existing, LibraryEvent, Output, SaveOptions, S
 use xylem_node::{Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
 use xylem_object::Ticket;
 
-/// Of those who are found in the DHT and turn out to have nothing, so many are left for another one …
+/// Of those who are found in the DHT and turn out to have nothing, so many are left for another one.
 const MAX_FOUND: usize = 8;
-/// … who is looked for as long as this.
-const ANOTHER: Duration = Duration::from_secs(10);
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
 ///
@@ -294,8 +292,7 @@ fn by_each_found(
 ) -> Result<Exit, Failure> {
     let (mut avoid, mut last): (Vec<[u8; 32]>, Option<Failure>) = (Vec::new(), None);
     loop {
-        let patience = if avoid.is_empty() { args.timeout } else { args.timeout.min(ANOTHER) };
-        let how = (patience, &args.shape, stop);
+        let how = (args.timeout, &args.shape, stop);
         let found = args.find.ticket(text, whom.clone(), how, &avoid, common, out);
         let (ticket, from) = match (found, last.take()) {
             // Nobody else: what became of the last one says more.

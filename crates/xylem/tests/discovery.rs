@@ -255,7 +255,7 @@ fn who_has_nothing_is_left_for_the_next() {
         let mut command = xylem(&dir.path().join("c"));
         command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(",")).stdin(Stdio::null());
         let into = dir.path().join("got");
-        command.args(["--json", "get", &format!("b3:{hash}"), "--timeout", "20", "-o"]).arg(&into);
+        command.args(["--json", "get", &format!("b3:{hash}"), "--timeout", "12", "-o"]).arg(&into);
         let mut getting = Killed(command.stdout(Stdio::piped()).spawn().unwrap());
         let lines = BufReader::new(getting.0.stdout.take().unwrap()).lines();
         let mut said = Vec::new();
@@ -299,4 +299,68 @@ fn what_a_public_service_shares_is_found_by_its_hash() {
         assert_exit(&get(&dir.path().join("b"), &into, &net.bootstrap, &more), code);
         assert!(!public || fs::read(&into).unwrap() == content);
     }
+}
+
+/// A seed's own ticket is good on its LAN when every address in it is old, and its address is forwarded to nobody.
+#[test]
+fn a_seed_is_found_on_the_same_lan() {
+    let Some(lan) = Lan::new("dsd", 2) else {
+        eprintln!("SKIPPED: no right to make network namespaces");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(100_000, 11);
+    let source = file(dir.path(), "source", &content);
+    let (ticket, log) = (dir.path().join("ticket"), dir.path().join("seed.log"));
+    let mut command = lan.on(1, &dir.path().join("a"));
+    command.args(["share", "--no-lan", "--listen", "127.0.0.1:0"]).arg(&source);
+    command.stdout(fs::File::create(&ticket).unwrap()).stderr(Stdio::null());
+    let _share = Killed(command.spawn().unwrap());
+    until("it prints its ticket", || fs::read_to_string(&ticket).unwrap().contains('\n'));
+    let mut command = lan.on(1, &dir.path().join("s"));
+    command.args(["--json", "get", "--seed"]).arg(format!("@{}", ticket.display()));
+    command.arg("-o").arg(dir.path().join("seeded"));
+    command.stdout(fs::File::create(&log).unwrap()).stderr(Stdio::null());
+    let _seed = Killed(command.spawn().unwrap());
+    let told = |event: &str| {
+        let text = fs::read_to_string(&log).unwrap();
+        let lines = text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+        lines.filter(|told| told["event"] == event).last()
+    };
+    until("it has all of it", || told("done").is_some());
+    let own = told("offering").unwrap()["ticket"].as_str().unwrap().to_owned();
+    let mut own: xylem_object::Ticket = own.parse().unwrap();
+    own.addresses = vec!["10.67.0.1:9".parse().unwrap()];
+    let into = dir.path().join("got");
+    let fetch = |more: &[&str]| {
+        let mut command = lan.on(2, &dir.path().join("b"));
+        command.args(["get", &own.to_string()]).args(more).arg("-o").arg(&into);
+        finish(command)
+    };
+    assert_exit(&fetch(&["--no-lan", "--timeout", "3"]), 3);
+    assert_exit(&fetch(&["--timeout", "20"]), 0);
+    assert_eq!(fs::read(&into).unwrap(), content);
+}
+
+/// What was found in the DHT and is seeded is found there when its publisher has gone.
+#[test]
+fn what_is_seeded_is_found_in_the_dht_after_its_publisher_has_gone() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let content = noise(60_000, 12);
+    let source = file(dir.path(), "source", &content);
+    let asked = format!("b3:{}", sum(&source));
+    let sharer = share(&source, &dir.path().join("a"), &net.bootstrap, &[]);
+    let mut command = xylem(&dir.path().join("s"));
+    command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(",")).stdin(Stdio::null());
+    command.args(["get", "--seed", "--listen", "127.0.0.1:0", &asked, "-o"]);
+    command.arg(dir.path().join("seeded")).stdout(Stdio::null()).stderr(Stdio::null());
+    let _seed = Killed(command.spawn().unwrap());
+    until("it has all of it", || {
+        fs::read(dir.path().join("seeded")).is_ok_and(|got| got == content)
+    });
+    drop(sharer);
+    let into = dir.path().join("got");
+    let output = get(&dir.path().join("b"), &into, &net.bootstrap, &[&asked]);
+    assert_exit(&output, 0);
+    assert_eq!(fs::read(&into).unwrap(), content);
 }
