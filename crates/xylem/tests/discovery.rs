@@ -8,9 +8,12 @@ use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use common::{Share, assert_exit, file, finish, noise, stderr, sum, until, xylem};
 use mainline::Testnet;
+use xylem_link::{Config, Endpoint, LinkEvent, StaticKey};
 
 /// Nodes of the DHT, in this process.
 fn testnet(count: usize) -> Testnet {
@@ -116,6 +119,78 @@ fn peers_that_the_dht_lists_wrongly_cost_a_dial() {
     let output = get(&dir.path().join("b"), &into, &net.bootstrap, &[&format!("b3:{hash}")]);
     assert_exit(&output, 0);
     assert_eq!(fs::read(&into).unwrap(), content);
+}
+
+/// Who takes a dial and then says nothing holds one of the places at which peers are asked for some seconds. Here all of
+/// them are held before the one that has it is there.
+#[test]
+fn who_takes_a_dial_and_says_nothing_makes_room() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let content = noise(50_000, 13);
+    let source = file(dir.path(), "source", &content);
+    let hash = sum(&source);
+    let root = xylem_hash::Hash::from_hex(&hash).unwrap();
+    let (up, ends) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut mute: Vec<Mute> = (0..16).map(|n| Mute::new(n, &root)).collect();
+    mute.iter().for_each(|one| announce(&net, &root, one.socket.local_addr().unwrap().port()));
+    let (counts, end) = (up.clone(), ends.clone());
+    let runs = std::thread::spawn(move || {
+        while !end.load(Ordering::Relaxed) {
+            let fresh: usize = mute.iter_mut().map(Mute::turn).sum();
+            counts.fetch_add(fresh, Ordering::Relaxed);
+        }
+    });
+    let mut command = xylem(&dir.path().join("b"));
+    command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(",")).stdin(Stdio::null());
+    let into = dir.path().join("got");
+    command.args(["get", &format!("b3:{hash}"), "--timeout", "60", "-o"]).arg(&into);
+    let mut getting = Killed(command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    until("all places are held", || up.load(Ordering::Relaxed) >= 8);
+    let _share = share(&source, &dir.path().join("a"), &net.bootstrap, &[]);
+    let code = getting.0.wait().unwrap().code();
+    ends.store(true, Ordering::Relaxed);
+    runs.join().unwrap();
+    assert_eq!(code, Some(0));
+    assert_eq!(fs::read(&into).unwrap(), content);
+}
+
+/// A node that answers the knock of a root, and no question.
+struct Mute {
+    socket: UdpSocket,
+    endpoint: Endpoint,
+    begun: Instant,
+    out: Vec<u8>,
+}
+
+impl Mute {
+    fn new(n: u8, root: &xylem_hash::Hash) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let key = StaticKey::generate([n; 32]);
+        let mut endpoint = Endpoint::new(Config::default(), key, [n; 32]);
+        assert!(endpoint.answer_knock(&xylem_reach::names::dht_knock(root)));
+        Self { socket, endpoint, begun: Instant::now(), out: Vec::new() }
+    }
+
+    /// Links that have come up.
+    fn turn(&mut self) -> usize {
+        let mut received = [0; 65_536];
+        if let Ok((len, from)) = self.socket.recv_from(&mut received) {
+            let datagram = BytesMut::from(&received[..len]);
+            self.endpoint.handle_datagram(self.begun.elapsed(), from, datagram);
+        }
+        let now = self.begun.elapsed();
+        self.endpoint.handle_timeout(now);
+        while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.out) {
+            for datagram in self.out.chunks(transmit.segment_size.unwrap_or(transmit.len)) {
+                let _ = self.socket.send_to(datagram, transmit.to);
+            }
+        }
+        let events = std::iter::from_fn(|| self.endpoint.poll_event());
+        events.filter(|event| matches!(event, LinkEvent::Connected { .. })).count()
+    }
 }
 
 /// What nobody shares with everybody is not found, in one line; a share that is not public tells the DHT nothing, and
