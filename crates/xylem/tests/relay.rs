@@ -306,8 +306,11 @@ fn replayed_keep_alives_move_nobody_and_are_not_answered() {
             thief.send_to(&keep, relay.at()).unwrap();
         }
     }
+    // Nor is what it says passed on, by an id that it has seen.
+    thief.send_to(&[&a.relay.header(tag)[..], b"from the thief"].concat(), relay.at()).unwrap();
     relay.until("the replay", |told| told["refused_keeps"].as_u64() >= Some(100));
     works(&mut a, &mut b, tag);
+    assert!(b.received.iter().all(|(_, datagram)| datagram != b"from the thief"));
     assert!(thief.recv_from(&mut [0; 2_000]).is_err(), "it was told something");
 }
 
