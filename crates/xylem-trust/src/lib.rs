@@ -72,6 +72,9 @@ mod chain;
 mod policy;
 
 #[cfg(feature = "std")]
+pub mod schema;
+
+#[cfg(feature = "std")]
 pub use armor::Armor;
 #[cfg(feature = "std")]
 pub use certificate::{Certificate, key_name_of};

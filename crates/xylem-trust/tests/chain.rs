@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, SignatureInfo};
+use xylem_trust::schema::Schema;
 use xylem_trust::{
     Below, Certificate, Chain, ChainError, Flaw, Issue, MAX_CHAIN, Signer, Step, TrustError,
     TrustStore, ValidityPeriod, self_signed,
@@ -286,4 +287,51 @@ fn strangers_do_not_crowd_out_anchors() {
     }
     assert_eq!(store.len(), xylem_trust::MAX_CERTIFICATES);
     assert_eq!(store.data(&Data::decode(&signed(&root, "/org/a")).unwrap(), NOW), Ok(()));
+}
+
+/// The blog's key, its editor, an author, a post: under a schema.
+#[test]
+fn a_schema_judges_every_certificate_of_a_chain_and_the_packet() {
+    let schema = Arc::new(Schema::compile(include_str!("fixtures/schema/blog.lvs")).unwrap());
+    let root = key("/example/blog", "self");
+    let editor = key("/example/blog/editor/eve", "root");
+    let author = key("/example/blog/author/bob", "editor");
+    let under = |schema: &Arc<Schema>| {
+        let mut store = TrustStore::new();
+        let wire = self_signed(&root, 1, ALWAYS).unwrap();
+        store.add_anchor_under(&Certificate::decode(&wire).unwrap(), schema.clone()).unwrap();
+        store
+    };
+    let certificates =
+        [issue(&root, &editor, "root", ALWAYS), issue(&editor, &author, "editor", ALWAYS)];
+
+    // Two certificates and the packet: three verifications; then the packet's alone.
+    let (mut store, mut network) = (under(&schema), Network::with(certificates.clone()));
+    for title in ["one", "two", "three"] {
+        let post = signed(&author, &format!("/example/blog/post/bob/2026/{title}"));
+        assert_eq!(network.judge(&mut store, &post), Ok(()));
+        assert_eq!((network.asked.len(), store.verifications()), (2, 2));
+    }
+
+    let refusal = |certificates: &[Vec<u8>], by: &Signer, uri: &str| {
+        let mut network = Network::with(certificates.to_vec());
+        network.judge(&mut under(&schema), &signed(by, uri)).unwrap_err().to_string()
+    };
+    // The author in another's name. The hierarchy would refuse the first as well.
+    assert_eq!(
+        refusal(&certificates, &author, "/example/blog/post/alice/2026/one"),
+        "/example/blog/post/alice/2026/one is refused by the schema: #post: the key is one of \
+         #author with another value for author"
+    );
+    assert_eq!(
+        refusal(&certificates, &author, "/elsewhere"),
+        "/elsewhere is refused by the schema: no rule of the schema is about this name"
+    );
+    // Between packet and anchor: the root certifies no author.
+    let short = key("/example/blog/author/bob", "root");
+    assert_eq!(
+        refusal(&[issue(&root, &short, "root", ALWAYS)], &short, "/example/blog/post/bob/2026/one"),
+        "/example/blog/author/bob/KEY/1/root/v=1 is refused by the schema: #author: the key has \
+         to be one of #editor, and is one of #root"
+    );
 }

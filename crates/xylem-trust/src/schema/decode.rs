@@ -1,0 +1,203 @@
+//! Reading the binary form. Elements come in the order of the grammar; unknown ones are skipped
+//! where the packet format lets them be, and refused elsewhere.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use xylem_packet::NameRef;
+use xylem_packet::tlv::{self, Element, Reader};
+
+use super::error::SchemaError;
+use super::limits::{MAX_NODES, MAX_SCHEMA, VERSION};
+use super::model::{
+    ARGUMENT, CALL, COMPONENT, CONSTRAINT, Choice, FUNCTION, Function, IDENTIFIER, KEY_NODE_ID,
+    Model, NAMED_PATTERNS, NODE, NODE_ID, Node, OPTION, Operand, PARENT_ID, PATTERN_EDGE,
+    PatternEdge, SYMBOL, TAG, VALUE_EDGE, VERSION_TYPE, Value, ValueEdge,
+};
+
+/// Octets of a rule's or pattern's name.
+const MAX_IDENTIFIER: usize = 255;
+
+pub(super) fn decode(bytes: &[u8]) -> Result<Model, SchemaError> {
+    if bytes.len() > MAX_SCHEMA {
+        return Err(SchemaError::TooLarge);
+    }
+    let mut fields = Fields::new(bytes);
+    // Before anything else: another version may mean anything.
+    let version = fields.number(VERSION_TYPE)?;
+    if version != VERSION {
+        return Err(SchemaError::Version(version));
+    }
+    let start = fields.small(NODE_ID)?;
+    let named = fields.small(NAMED_PATTERNS)?;
+    let mut nodes = Vec::new();
+    while let Some(value) = fields.optional(NODE)? {
+        if nodes.len() >= MAX_NODES {
+            return Err(SchemaError::TooLarge);
+        }
+        nodes.push(node(value, nodes.len())?);
+    }
+    let mut symbols = Vec::new();
+    while let Some(value) = fields.optional(SYMBOL)? {
+        let mut fields = Fields::new(value);
+        symbols.push((fields.small(TAG)?, fields.identifier()?));
+        fields.end()?;
+    }
+    fields.end()?;
+    Ok(Model { start, named, nodes, symbols })
+}
+
+fn node(value: &[u8], at: usize) -> Result<Node, SchemaError> {
+    let mut fields = Fields::new(value);
+    let id = fields.small(NODE_ID)?;
+    if usize::try_from(id) != Ok(at) {
+        return Err(SchemaError::NodeId { at, found: id });
+    }
+    let parent = fields.optional(PARENT_ID)?.map(small).transpose()?;
+    let mut node = Node { parent, ..Node::default() };
+    while let Some(rule) = fields.optional(IDENTIFIER)? {
+        node.rules.push(identifier(rule)?);
+    }
+    while let Some(edge) = fields.optional(VALUE_EDGE)? {
+        let mut fields = Fields::new(edge);
+        node.values.push(ValueEdge { to: fields.small(NODE_ID)?, value: fields.component()? });
+        fields.end()?;
+    }
+    while let Some(edge) = fields.optional(PATTERN_EDGE)? {
+        let mut fields = Fields::new(edge);
+        let (to, tag) = (fields.small(NODE_ID)?, fields.small(TAG)?);
+        let mut constraints = Vec::new();
+        while let Some(constraint) = fields.optional(CONSTRAINT)? {
+            let mut fields = Fields::new(constraint);
+            let mut options = Vec::new();
+            while let Some(option) = fields.optional(OPTION)? {
+                options.push(choice(option)?);
+            }
+            fields.end()?;
+            constraints.push(options);
+        }
+        fields.end()?;
+        node.patterns.push(PatternEdge { to, tag, constraints });
+    }
+    while let Some(signer) = fields.optional(KEY_NODE_ID)? {
+        node.signers.push(small(signer)?);
+    }
+    fields.end()?;
+    Ok(node)
+}
+
+fn choice(value: &[u8]) -> Result<Choice, SchemaError> {
+    let mut fields = Fields::new(value);
+    let operand = operand(&mut fields)?;
+    let call = fields.optional(CALL)?;
+    fields.end()?;
+    match (operand, call) {
+        (Some(operand), None) => Ok(Choice::Is(operand)),
+        (None, Some(value)) => call_of(value),
+        _ => Err(SchemaError::Option),
+    }
+}
+
+fn call_of(value: &[u8]) -> Result<Choice, SchemaError> {
+    let mut fields = Fields::new(value);
+    let name = identifier(fields.required(FUNCTION)?)?;
+    let function = Function::of(&name).ok_or(SchemaError::Function(name))?;
+    let mut arguments = Vec::new();
+    while let Some(argument) = fields.optional(ARGUMENT)? {
+        let mut fields = Fields::new(argument);
+        arguments.push(operand(&mut fields)?.ok_or(SchemaError::Option)?);
+        fields.end()?;
+    }
+    fields.end()?;
+    Ok(Choice::Call(function, arguments))
+}
+
+/// A component or a tag, `None` if it is neither.
+fn operand(fields: &mut Fields<'_>) -> Result<Option<Operand>, SchemaError> {
+    let value = fields.optional(COMPONENT)?.map(component).transpose()?;
+    let tag = fields.optional(TAG)?.map(small).transpose()?;
+    match (value, tag) {
+        (Some(value), None) => Ok(Some(Operand::Value(value))),
+        (None, Some(tag)) => Ok(Some(Operand::Tag(tag))),
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(SchemaError::Option),
+    }
+}
+
+/// The elements of one value, taken in the order of the grammar.
+struct Fields<'a> {
+    reader: Reader<'a>,
+    next: Option<Element<'a>>,
+}
+
+impl<'a> Fields<'a> {
+    fn new(value: &'a [u8]) -> Self {
+        Fields { reader: Reader::new(value), next: None }
+    }
+
+    fn peek(&mut self) -> Result<Option<Element<'a>>, SchemaError> {
+        while self.next.is_none() {
+            match self.reader.next_element()? {
+                None => return Ok(None),
+                Some(element) if tlv::is_critical(element.typ) => self.next = Some(element),
+                Some(_) => {}
+            }
+        }
+        Ok(self.next)
+    }
+
+    fn optional(&mut self, typ: u32) -> Result<Option<&'a [u8]>, SchemaError> {
+        let found = self.peek()?.filter(|element| element.typ == typ);
+        if found.is_some() {
+            self.next = None;
+        }
+        Ok(found.map(|element| element.value))
+    }
+
+    fn required(&mut self, typ: u32) -> Result<&'a [u8], SchemaError> {
+        self.optional(typ)?.ok_or(SchemaError::Missing(typ))
+    }
+
+    fn number(&mut self, typ: u32) -> Result<u64, SchemaError> {
+        tlv::read_number(self.required(typ)?).ok_or(SchemaError::Number)
+    }
+
+    fn small(&mut self, typ: u32) -> Result<u32, SchemaError> {
+        small(self.required(typ)?)
+    }
+
+    fn identifier(&mut self) -> Result<String, SchemaError> {
+        identifier(self.required(IDENTIFIER)?)
+    }
+
+    fn component(&mut self) -> Result<Value, SchemaError> {
+        component(self.required(COMPONENT)?)
+    }
+
+    fn end(&mut self) -> Result<(), SchemaError> {
+        match self.peek()? {
+            None => Ok(()),
+            Some(element) => Err(SchemaError::Unexpected(element.typ)),
+        }
+    }
+}
+
+/// A number that counts nodes or patterns.
+fn small(value: &[u8]) -> Result<u32, SchemaError> {
+    let number = tlv::read_number(value).ok_or(SchemaError::Number)?;
+    u32::try_from(number).map_err(|_| SchemaError::Number)
+}
+
+/// Names are shown to people, so what moves a terminal's cursor is none.
+fn identifier(value: &[u8]) -> Result<String, SchemaError> {
+    let text = core::str::from_utf8(value).map_err(|_| SchemaError::Identifier)?;
+    if text.is_empty() || text.len() > MAX_IDENTIFIER || text.chars().any(char::is_control) {
+        return Err(SchemaError::Identifier);
+    }
+    Ok(text.to_owned())
+}
+
+fn component(value: &[u8]) -> Result<Value, SchemaError> {
+    match NameRef::from_value(value) {
+        Ok(name) if name.len() == 1 => Ok(value.into()),
+        _ => Err(SchemaError::Component),
+    }
+}

@@ -1,0 +1,140 @@
+//! What speaks against a schema, and what a schema says against a packet.
+
+use core::fmt;
+
+use xylem_packet::DecodeError;
+
+/// Why bytes are no schema that can be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// Not TLV elements.
+    #[error("the schema is malformed: {0}")]
+    Malformed(#[from] DecodeError),
+    /// Another version of the format.
+    #[error("the schema is of version {0:#010x}, and {expected:#010x} is read", expected = super::limits::VERSION)]
+    Version(u64),
+    /// More than [`super::MAX_SCHEMA`] bytes or [`super::MAX_NODES`] nodes.
+    #[error("the schema is larger than 1 MiB or 16,384 nodes")]
+    TooLarge,
+    /// It speaks of names longer than [`super::MAX_DEPTH`].
+    #[error("the schema speaks of names with more than 64 components")]
+    TooDeep,
+    /// An element that has to be there is not.
+    #[error("the schema is malformed: no element of type {0:#x}")]
+    Missing(u32),
+    /// An element that has no place there.
+    #[error("the schema is malformed: an element of type {0:#x} out of place")]
+    Unexpected(u32),
+    /// Not a number, or one that counts nothing.
+    #[error("the schema is malformed: no number, or one too large")]
+    Number,
+    /// The name of a rule, pattern or function is no short line of text.
+    #[error("the schema is malformed: a name that is no text of 1 to 255 bytes")]
+    Identifier,
+    /// The value of an edge or option is not one component.
+    #[error("the schema is malformed: a value that is not one name component")]
+    Component,
+    /// An option or argument that is not exactly one of value, pattern and call.
+    #[error("the schema is malformed: an option that is not one of value, pattern and function")]
+    Option,
+    /// A function that is not defined here.
+    #[error("the schema calls {0}, and only $eq and $eq_type are known")]
+    Function(String),
+    /// Nodes are numbered in their order.
+    #[error("the schema's node {at} says that it is {found}")]
+    NodeId {
+        /// Its place.
+        at: usize,
+        /// What it says.
+        found: u32,
+    },
+    /// An edge or a signing rule that points nowhere.
+    #[error("the schema has no node {0}, and refers to it")]
+    NoNode(u32),
+    /// The edge to this node does not come from its parent, or is the second one.
+    #[error("the schema is no tree: node {0} has another parent than the edge to it")]
+    Parent(u32),
+    /// No edge leads to this node.
+    #[error("the schema is no tree: nothing leads to node {0}")]
+    Unreachable(u32),
+    /// Two edges with the same value.
+    #[error("the schema's node {0} has two edges with one value")]
+    SameEdge(u32),
+    /// Keys that have to be signed by themselves in the end: no chain reaches an anchor.
+    #[error("a loop of signatures without an anchor, at {0}")]
+    SigningLoop(String),
+}
+
+/// Why a text is no schema.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {problem}")]
+pub struct CompileError {
+    /// The first being 1.
+    pub line: usize,
+    /// In characters, the first being 1.
+    pub column: usize,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+/// Why a key may not sign a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// No rule is about the packet's name.
+    NoRule,
+    /// The rules about the packet's name say nothing of who may sign it: an anchor's own certificate,
+    /// or a piece that other rules are made of.
+    Unsigned {
+        /// The rules.
+        rules: Vec<String>,
+    },
+    /// The key's name is none of those that the rule asks for.
+    Key {
+        /// The packet's rule.
+        rule: String,
+        /// Rules, one of which the key has to match.
+        wanted: Vec<String>,
+        /// Rules that it matches.
+        found: Vec<String>,
+    },
+    /// The key matches the right rule, but with other components than the packet has.
+    Binding {
+        /// The packet's rule.
+        rule: String,
+        /// The key's rule.
+        key: String,
+        /// The pattern that stands for something else, where it is known.
+        pattern: Option<String>,
+    },
+    /// The schema takes more than [`super::MAX_STEPS`] for this name.
+    TooMuch,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NoRule => f.write_str("no rule of the schema is about this name"),
+            Refusal::Unsigned { rules } => {
+                write!(f, "{}: the schema lets no key sign this", rules.join(", "))
+            }
+            Refusal::Key { rule, wanted, found } => {
+                write!(f, "{rule}: the key has to be one of {}", wanted.join(" or "))?;
+                match found.as_slice() {
+                    [] => f.write_str(", and no rule is about its name"),
+                    found => write!(f, ", and is one of {}", found.join(", ")),
+                }
+            }
+            Refusal::Binding { rule, key, pattern: Some(pattern) } => {
+                write!(f, "{rule}: the key is one of {key} with another value for {pattern}")
+            }
+            Refusal::Binding { rule, key, pattern: None } => {
+                write!(f, "{rule}: the key is one of {key}, but not for this name")
+            }
+            Refusal::TooMuch => f.write_str("the schema takes too many steps for this name"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

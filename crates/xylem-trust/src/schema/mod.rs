@@ -1,0 +1,128 @@
+//! [`Schema`]: which keys may sign which names, in LightVerSec.
+//!
+//! A schema is a tree whose edges are name components: constant ones, and patterns that take any
+//! component, bind it, and may be constrained. A node may carry the names of rules, and the nodes
+//! that keys of its packets have to match ("signed by"). The binary form is the one that NDNd, NDNts
+//! and python-ndn share (`docs/spec/trust.md` has its grammar); the text is python-ndn's.
+//!
+//! Schemas come from files and from the network, names from anybody: sizes and depths are bounded
+//! when a schema is read, and a check takes at most [`MAX_STEPS`] steps. Nothing here looks at a
+//! signature.
+//!
+//! ```
+//! use xylem_packet::Name;
+//! use xylem_trust::schema::Schema;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let schema = Schema::compile(
+//!     r#"
+//!     #key: "KEY"/_/_/_
+//!     #root: "blog"/#key
+//!     #author: "blog"/"author"/who/#key <= #root
+//!     #post: "blog"/"post"/who/_title <= #author
+//!     "#,
+//! )?;
+//! let post = Name::from_uri("/blog/post/alice/hello")?;
+//! let alice = Name::from_uri("/blog/author/alice/KEY/1/root/v=1")?;
+//! let bob = Name::from_uri("/blog/author/bob/KEY/1/root/v=1")?;
+//! assert!(schema.check(post.as_ref(), alice.as_ref()).is_ok());
+//! let refusal = schema.check(post.as_ref(), bob.as_ref()).unwrap_err();
+//! assert_eq!(refusal.to_string(), "#post: the key is one of #author with another value for who");
+//! # Ok(()) }
+//! ```
+
+mod check;
+mod compile;
+mod decode;
+mod error;
+mod limits;
+mod model;
+mod sanity;
+mod text;
+
+pub use check::{MAX_STEPS, Match, Permit};
+pub use error::{CompileError, Refusal, SchemaError};
+pub use limits::{MAX_DEPTH, MAX_NODES, MAX_SCHEMA, VERSION};
+
+use model::Model;
+use xylem_packet::NameRef;
+
+use crate::{Refused, Rules};
+
+/// Which keys may sign which names; read and found sound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schema {
+    model: Model,
+    /// Nodes that sign something and that nothing signs.
+    anchors: Vec<u32>,
+}
+
+impl Schema {
+    /// Reads the binary form.
+    ///
+    /// # Errors
+    /// See [`SchemaError`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, SchemaError> {
+        Self::sound(decode::decode(bytes)?)
+    }
+
+    /// Reads the text form.
+    ///
+    /// # Errors
+    /// What is wrong, with line and column.
+    pub fn compile(text: &str) -> Result<Self, CompileError> {
+        let rules = text::parse(text)?;
+        let places = rules.iter().map(|rule| (rule.id.clone(), rule.at)).collect::<Vec<_>>();
+        let model = compile::compile(rules)?;
+        Self::sound(model).map_err(|error| {
+            let rule = match &error {
+                SchemaError::SigningLoop(rule) => rule.as_str(),
+                _ => "",
+            };
+            let known = places.iter().find(|(id, _)| id == rule).or(places.first());
+            known.map_or_else(text::Place::default, |(_, at)| *at).error(error.to_string())
+        })
+    }
+
+    /// The binary form. What python-ndn compiled and was read here comes out byte for byte.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        self.model.encode()
+    }
+
+    /// Names of the rules that the chains of signatures end at: an anchor's certificate matches one.
+    #[must_use]
+    pub fn anchors(&self) -> Vec<String> {
+        let mut rules: Vec<_> = self.anchors.iter().map(|node| self.model.rule(*node)).collect();
+        rules.sort();
+        rules.dedup();
+        rules
+    }
+
+    /// Number of nodes.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.model.nodes.len()
+    }
+
+    /// Names of all rules, sorted, each once.
+    #[must_use]
+    pub fn rules(&self) -> Vec<&str> {
+        let names = self.model.nodes.iter().flat_map(|node| &node.rules);
+        let mut rules: Vec<_> = names.map(String::as_str).collect();
+        rules.sort_unstable();
+        rules.dedup();
+        rules
+    }
+
+    fn sound(mut model: Model) -> Result<Self, SchemaError> {
+        let anchors = sanity::check(&mut model)?;
+        Ok(Schema { model, anchors })
+    }
+}
+
+impl Rules for Schema {
+    fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused> {
+        let refused = |refusal| Refused(format!("is refused by the schema: {refusal}"));
+        self.check(packet, certificate).map(drop).map_err(refused)
+    }
+}

@@ -1,0 +1,380 @@
+//! The text of a schema, as python-ndn defines it, into rules.
+//!
+//! ```text
+//! file        := rule*
+//! rule        := #NAME ":" name ("&" set ("|" set)*)? ("<=" #NAME ("|" #NAME)*)?
+//! name        := "/"? component ("/" component)*
+//! component   := "TEXT" | PATTERN | #NAME
+//! set         := "{" term ("," term)* "}"              one set has to hold
+//! term        := PATTERN ":" option ("|" option)*      all terms of a set have to
+//! option      := "TEXT" | PATTERN | $NAME "(" ("TEXT" | PATTERN),* ")"
+//! ```
+//! `//` begins a comment. TEXT is a component as in a URI. Patterns that begin with `_` are new at each
+//! place; rules that begin with `#_` can be referred to by nobody.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use xylem_packet::Name;
+
+use super::error::CompileError;
+use super::limits::MAX_SCHEMA;
+use super::model::{Function, Value};
+
+/// Where something stands: line and column, the first being 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    line: usize,
+    column: usize,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Place { line: 1, column: 1 }
+    }
+}
+
+impl Place {
+    pub(super) fn error(self, problem: impl Into<String>) -> CompileError {
+        CompileError { line: self.line, column: self.column, problem: problem.into() }
+    }
+}
+
+/// A name that the text gives, and where.
+#[derive(Debug, Clone)]
+pub(super) struct Word {
+    pub(super) text: String,
+    pub(super) at: Place,
+}
+
+impl Word {
+    pub(super) fn is_temporary(&self) -> bool {
+        self.text.trim_start_matches(['#', '$']).starts_with('_')
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) id: String,
+    pub(super) at: Place,
+    pub(super) name: Vec<Part>,
+    pub(super) sets: Vec<Vec<Term>>,
+    pub(super) signers: Vec<Word>,
+}
+
+#[derive(Debug)]
+pub(super) enum Part {
+    Value(Value),
+    Pattern(Word),
+    Rule(Word),
+}
+
+#[derive(Debug)]
+pub(super) struct Term {
+    pub(super) pattern: Word,
+    pub(super) options: Vec<Choice>,
+}
+
+#[derive(Debug)]
+pub(super) enum Choice {
+    Is(Operand),
+    Call(Function, Vec<Operand>),
+}
+
+#[derive(Debug)]
+pub(super) enum Operand {
+    Value(Value),
+    Pattern(Word),
+}
+
+pub(super) fn parse(text: &str) -> Result<Vec<Rule>, CompileError> {
+    if text.len() > MAX_SCHEMA {
+        return Err(Place::default().error("the text is larger than 1 MiB"));
+    }
+    let mut parser = Parser { tokens: Tokens::new(text), next: None };
+    let mut rules = Vec::new();
+    let mut temporary = 0usize;
+    while parser.peek()?.kind != Kind::End {
+        let mut rule = parser.rule()?;
+        // No other rule has this name.
+        if rule.id.starts_with("#_") {
+            temporary = temporary.saturating_add(1);
+            rule.id = format!("{}#{temporary}", rule.id);
+        }
+        rules.push(rule);
+    }
+    Ok(rules)
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Pattern(String),
+    Rule(String),
+    Function(String),
+    Text(String),
+    Sign(&'static str),
+    End,
+}
+
+impl Kind {
+    fn words(&self) -> String {
+        match self {
+            Kind::Pattern(name) | Kind::Rule(name) | Kind::Function(name) => name.clone(),
+            Kind::Text(text) => format!("\"{text}\""),
+            Kind::Sign(sign) => format!("'{sign}'"),
+            Kind::End => "the end".to_owned(),
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Token {
+    kind: Kind,
+    at: Place,
+}
+
+struct Parser<'t> {
+    tokens: Tokens<'t>,
+    next: Option<Token>,
+}
+
+impl Parser<'_> {
+    fn peek(&mut self) -> Result<&Token, CompileError> {
+        let token = match self.next.take() {
+            Some(token) => token,
+            None => self.tokens.next()?,
+        };
+        Ok(self.next.insert(token))
+    }
+
+    fn take(&mut self) -> Result<Token, CompileError> {
+        self.peek()?;
+        Ok(self.next.take().unwrap_or(Token { kind: Kind::End, at: Place::default() }))
+    }
+
+    fn accept(&mut self, sign: &'static str) -> Result<bool, CompileError> {
+        let found = self.peek()?.kind == Kind::Sign(sign);
+        if found {
+            self.next = None;
+        }
+        Ok(found)
+    }
+
+    fn expect(&mut self, sign: &'static str, after: &str) -> Result<(), CompileError> {
+        if self.accept(sign)? {
+            return Ok(());
+        }
+        self.unexpected(&format!("'{sign}' {after}"))
+    }
+
+    fn unexpected<T>(&mut self, wanted: &str) -> Result<T, CompileError> {
+        let token = self.peek()?;
+        Err(token.at.error(format!("{} where {wanted} is needed", token.kind.words())))
+    }
+
+    fn rule_name(&mut self) -> Result<Word, CompileError> {
+        match self.take()? {
+            Token { kind: Kind::Rule(text), at } => Ok(Word { text, at }),
+            token => {
+                self.next = Some(token);
+                self.unexpected("a rule's name, such as #author,")
+            }
+        }
+    }
+
+    fn rule(&mut self) -> Result<Rule, CompileError> {
+        let Word { text: id, at } = self.rule_name()?;
+        self.expect(":", "after the rule's name")?;
+        self.accept("/")?;
+        let mut name = vec![self.part()?];
+        while self.accept("/")? {
+            name.push(self.part()?);
+        }
+        let mut sets = Vec::new();
+        if self.accept("&")? {
+            sets.push(self.set()?);
+            while self.accept("|")? {
+                sets.push(self.set()?);
+            }
+        }
+        let mut signers = Vec::new();
+        if self.accept("<=")? {
+            signers.push(self.rule_name()?);
+            while self.accept("|")? {
+                signers.push(self.rule_name()?);
+            }
+        }
+        Ok(Rule { id, at, name, sets, signers })
+    }
+
+    fn part(&mut self) -> Result<Part, CompileError> {
+        let Token { kind, at } = self.take()?;
+        match kind {
+            Kind::Text(text) => component(&text, at).map(Part::Value),
+            Kind::Pattern(text) => Ok(Part::Pattern(Word { text, at })),
+            Kind::Rule(text) => Ok(Part::Rule(Word { text, at })),
+            kind => {
+                self.next = Some(Token { kind, at });
+                self.unexpected("a component (\"text\", a pattern or a rule's name)")
+            }
+        }
+    }
+
+    fn set(&mut self) -> Result<Vec<Term>, CompileError> {
+        self.expect("{", "to begin a set of constraints")?;
+        let mut terms = vec![self.term()?];
+        while self.accept(",")? {
+            terms.push(self.term()?);
+        }
+        self.expect("}", "or ',' after a constraint")?;
+        Ok(terms)
+    }
+
+    fn term(&mut self) -> Result<Term, CompileError> {
+        let pattern = match self.take()? {
+            Token { kind: Kind::Pattern(text), at } => Word { text, at },
+            token => {
+                self.next = Some(token);
+                return self.unexpected("the pattern that a constraint is about");
+            }
+        };
+        self.expect(":", "after the pattern that a constraint is about")?;
+        let mut options = vec![self.choice()?];
+        while self.accept("|")? {
+            options.push(self.choice()?);
+        }
+        Ok(Term { pattern, options })
+    }
+
+    fn choice(&mut self) -> Result<Choice, CompileError> {
+        let Token { kind, at } = self.take()?;
+        let Kind::Function(name) = kind else {
+            self.next = Some(Token { kind, at });
+            return self.operand().map(Choice::Is);
+        };
+        let known = "only $eq and $eq_type are known";
+        let function = Function::of(&name).ok_or_else(|| at.error(format!("{name}: {known}")))?;
+        self.expect("(", "after a function's name")?;
+        let mut arguments = Vec::new();
+        if !self.accept(")")? {
+            arguments.push(self.operand()?);
+            while self.accept(",")? {
+                arguments.push(self.operand()?);
+            }
+            self.expect(")", "or ',' after an argument")?;
+        }
+        Ok(Choice::Call(function, arguments))
+    }
+
+    fn operand(&mut self) -> Result<Operand, CompileError> {
+        let Token { kind, at } = self.take()?;
+        match kind {
+            Kind::Text(text) => component(&text, at).map(Operand::Value),
+            Kind::Pattern(text) => Ok(Operand::Pattern(Word { text, at })),
+            kind => {
+                self.next = Some(Token { kind, at });
+                self.unexpected("\"text\", a pattern or a function")
+            }
+        }
+    }
+}
+
+/// One component as in a URI, but that periods alone mean themselves, and that nothing is nothing.
+fn component(text: &str, at: Place) -> Result<Value, CompileError> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-._~=%".contains(c);
+    if let Some(other) = text.chars().find(|c| !allowed(*c)) {
+        return Err(at.error(format!("\"{text}\": {other:?} has to be percent-encoded")));
+    }
+    let (typ, value) = text.split_at(text.find('=').map_or(0, |equals| equals.saturating_add(1)));
+    let periods = value.replace("%2e", ".").replace("%2E", ".").bytes().all(|b| b == b'.');
+    let periods = if periods { "..." } else { "" };
+    let name = Name::from_uri(&format!("/{typ}{periods}{value}"));
+    let name = name.map_err(|error| {
+        let error = error.to_string();
+        at.error(format!("\"{text}\": {}", error.trim_start_matches("component 0: ")))
+    })?;
+    Ok(name.as_ref().value().into())
+}
+
+struct Tokens<'t> {
+    rest: &'t str,
+    at: Place,
+}
+
+impl<'t> Tokens<'t> {
+    fn new(text: &'t str) -> Self {
+        Tokens { rest: text, at: Place::default() }
+    }
+
+    /// Takes so many bytes, which end where a character does.
+    fn take(&mut self, len: usize) -> &'t str {
+        let (taken, rest) = self.rest.split_at(len);
+        for c in taken.chars() {
+            if c == '\n' {
+                self.at = Place { line: self.at.line.saturating_add(1), column: 1 };
+            } else {
+                self.at.column = self.at.column.saturating_add(1);
+            }
+        }
+        self.rest = rest;
+        taken
+    }
+
+    fn skip(&mut self) {
+        loop {
+            let rest = self.rest.trim_start_matches([' ', '\t', '\u{c}', '\r', '\n']);
+            let blank = self.rest.len().saturating_sub(rest.len());
+            let comment = rest.starts_with("//").then(|| rest.find('\n').unwrap_or(rest.len()));
+            self.take(blank.saturating_add(comment.unwrap_or(0)));
+            if comment.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<Token, CompileError> {
+        self.skip();
+        let at = self.at;
+        let Some(first) = self.rest.chars().next() else {
+            return Ok(Token { kind: Kind::End, at });
+        };
+        for sign in ["<=", ":", "/", "&", "|", "{", "}", ",", "(", ")"] {
+            if self.rest.starts_with(sign) {
+                self.take(sign.len());
+                return Ok(Token { kind: Kind::Sign(sign), at });
+            }
+        }
+        let kind = match first {
+            '"' => Kind::Text(self.text(at)?),
+            '#' => Kind::Rule(self.word(at, "a rule's name")?),
+            '$' => Kind::Function(self.word(at, "a function's name")?),
+            c if c.is_ascii_alphabetic() || c == '_' => Kind::Pattern(self.word(at, "")?),
+            c => return Err(at.error(format!("{c:?} has no meaning here"))),
+        };
+        Ok(Token { kind, at })
+    }
+
+    /// A name, with the sign in front of it if it has one.
+    fn word(&mut self, at: Place, what: &str) -> Result<String, CompileError> {
+        let bare = self.rest.trim_start_matches(['#', '$']);
+        let sign = self.rest.len().saturating_sub(bare.len()).min(1);
+        let name = &self.rest[sign..];
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let len = name.find(|c| !is_word(c)).unwrap_or(name.len());
+        if len == 0 || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(at.error(format!("{what} begins with a letter or '_'")));
+        }
+        if len > 200 {
+            return Err(at.error("a name of more than 200 letters"));
+        }
+        Ok(self.take(sign.saturating_add(len)).to_owned())
+    }
+
+    fn text(&mut self, at: Place) -> Result<String, CompileError> {
+        let inside = &self.rest[1..];
+        let end = inside.find(['"', '\n']);
+        let Some(end) = end.filter(|end| inside[*end..].starts_with('"')) else {
+            return Err(at.error("the text has no end: '\"' is missing on this line"));
+        };
+        let taken = self.take(end.saturating_add(2));
+        Ok(taken.trim_matches('"').to_owned())
+    }
+}
