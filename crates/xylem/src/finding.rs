@@ -12,10 +12,12 @@ use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::time::Duration;
 use xylem_hash::Hash;
-use xylem_library::Stop;
-use xylem_node::{AnnounceOptions, DhtStart, Peer, PublicOptions, Wanted, find_public};
+use xylem_library::{LibraryEvent, Stop};
+use xylem_node::{AnnounceOptions, DhtStart, Event, Peer, PublicOptions, Wanted, find_public};
 use xylem_object::Ticket;
 
+/// Of those who are found in the DHT and turn out to have nothing, so many are left for another one.
+const MAX_FOUND: usize = 8;
 /// Longest name of a publisher's that is asked for.
 const MAX_NAME: usize = 1024;
 
@@ -170,9 +172,48 @@ impl FindArgs {
         })
     }
 
+    /// Has `fetch` try with what `text` is or stands for. Whoever is found in the DHT may have nothing, although it answered:
+    /// then another one is looked for, if it may be tried `again`.
+    #[expect(clippy::too_many_arguments, reason = "what `ticket` takes, and two more")]
+    pub(crate) fn each_found(
+        &self,
+        text: &str,
+        whom: Whom,
+        how: (Duration, &ShapeArgs, &Stop),
+        again: bool,
+        common: &Common,
+        out: &mut Out,
+        mut fetch: impl FnMut(Ticket, Vec<Peer>, &mut Out) -> Result<Exit, Failure>,
+    ) -> Result<Exit, Failure> {
+        let again = again && is_public(text);
+        let (mut avoid, mut last): (Vec<[u8; 32]>, Option<Failure>) = (Vec::new(), None);
+        loop {
+            let found = self.ticket(text, whom.clone(), how, &avoid, common, out);
+            let (ticket, from) = match (found, last.take()) {
+                // Nobody else: what became of the last one says more.
+                (Err(none), Some(last)) if none.exit == Exit::Unreachable => return Err(last),
+                (found, _) => found?,
+            };
+            let (key, at) = (ticket.link_key, ticket.addresses.first().cloned());
+            match fetch(ticket, from, out) {
+                Err(failed)
+                    if again && failed.exit == Exit::Unreachable && avoid.len() < MAX_FOUND =>
+                {
+                    let at = at.map_or_else(String::new, |at| format!(" at {at}"));
+                    let why = &failed.message;
+                    let what = format!("who was found{at} ends it: {why}; looking for another");
+                    out.event(Event::Library(LibraryEvent::Warning { what }));
+                    avoid.extend(key);
+                    last = Some(failed);
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// The ticket that `text` is or stands for, and whom to ask: the DHT leads to one, or a code to the other. Who has
     /// one of the keys of `avoid` was found before.
-    pub(crate) fn ticket(
+    fn ticket(
         &self,
         text: &str,
         whom: Whom,
@@ -205,7 +246,7 @@ impl FindArgs {
 }
 
 /// Whether what is asked for is looked for in the DHT.
-pub(crate) fn is_public(text: &str) -> bool {
+fn is_public(text: &str) -> bool {
     wanted(text).is_some()
 }
 

@@ -3,7 +3,7 @@
 use crate::cli::Common;
 use crate::code::Whom;
 use crate::exit::{Exit, Failure, exit_help};
-use crate::finding::{FindArgs, is_public};
+use crate::finding::FindArgs;
 use crate::output::text::{bytes, count, duration, rate};
 use crate::output::{Out, not_with_json};
 use crate::relays::RelayArgs;
@@ -13,19 +13,16 @@ use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
 use crate::trusting::TrustArgs;
 pub(crate) use crate::values::peers;
-use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds};
+use crate::values::{ByteRange, ListenAt, joined, output, parse_rate, parse_seconds};
 use clap::Args;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use xylem_app::Believe;
 use xylem_app::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
-use xylem_library::{Blame, Error, Existing, LibraryEvent, Output, SaveOptions, Stop};
+use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
 use xylem_node::{Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
 use xylem_object::Ticket;
-
-/// Of those who are found in the DHT and turn out to have nothing, so many are left for another one.
-const MAX_FOUND: usize = 8;
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
 ///
@@ -273,45 +270,11 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
     let whom = Whom { from, relays: args.relay.relays(common)?, lan };
     // What was written to standard output is not written once more.
-    if is_public(&ticket) && !matches!(output, Output::Stdout) {
-        return by_each_found(&ticket, &whom, &args, output, &stop, common, out);
-    }
-    let (ticket, from) = args.find.ticket(&ticket, whom, how, &[], common, out)?;
-    by_ticket(ticket, from, &args, output, &stop, common, out)
-}
-
-/// Whoever is found in the DHT may have nothing, although it answered: then another one is looked for.
-fn by_each_found(
-    text: &str,
-    whom: &Whom,
-    args: &GetArgs,
-    output: Output,
-    stop: &Stop,
-    common: &Common,
-    out: &mut Out,
-) -> Result<Exit, Failure> {
-    let (mut avoid, mut last): (Vec<[u8; 32]>, Option<Failure>) = (Vec::new(), None);
-    loop {
-        let how = (args.timeout, &args.shape, stop);
-        let found = args.find.ticket(text, whom.clone(), how, &avoid, common, out);
-        let (ticket, from) = match (found, last.take()) {
-            // Nobody else: what became of the last one says more.
-            (Err(none), Some(last)) if none.exit == Exit::Unreachable => return Err(last),
-            (found, _) => found?,
-        };
-        let (key, at) = (ticket.link_key, ticket.addresses.first().cloned());
-        match by_ticket(ticket, from, args, output.clone(), stop, common, out) {
-            Err(failed) if failed.exit == Exit::Unreachable && avoid.len() < MAX_FOUND => {
-                let at = at.map_or_else(String::new, |at| format!(" at {at}"));
-                let what =
-                    format!("who was found{at} ends it: {}; looking for another", failed.message);
-                out.event(Event::Library(LibraryEvent::Warning { what }));
-                avoid.extend(key);
-                last = Some(failed);
-            }
-            done => return done,
-        }
-    }
+    let again = !matches!(output, Output::Stdout);
+    let fetch = |ticket, from, out: &mut Out| {
+        by_ticket(ticket, from, &args, output.clone(), &stop, common, out)
+    };
+    args.find.each_found(&ticket, whom, how, again, common, out, fetch)
 }
 
 fn by_ticket(
@@ -482,16 +445,6 @@ fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<(), Failure> 
         rate(summary.bytes, summary.elapsed)
     ));
     Ok(())
-}
-
-/// A directory is meant where one is there or the path says so.
-fn output(path: Option<PathBuf>) -> Output {
-    let Some(path) = path else { return Output::Into(PathBuf::from(".")) };
-    if path == Path::new("-") {
-        return Output::Stdout;
-    }
-    let ends_in_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
-    if ends_in_slash || path.is_dir() { Output::Into(path) } else { Output::At(path) }
 }
 
 fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failure> {

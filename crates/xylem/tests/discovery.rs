@@ -399,8 +399,9 @@ fn a_seed_is_found_on_the_same_lan() {
     let _seed = Killed(command.spawn().unwrap());
     let told = |event: &str| {
         let text = fs::read_to_string(&log).unwrap();
-        let lines = text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
-        lines.filter(|told| told["event"] == event).last()
+        let mut lines =
+            text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+        lines.rfind(|told| told["event"] == event)
     };
     until("it has all of it", || told("done").is_some());
     let own = told("offering").unwrap()["ticket"].as_str().unwrap().to_owned();
