@@ -119,6 +119,11 @@ impl Engine {
         tracing::debug!(carrier = ?id, why, "carrier connection has ended");
         self.net.tokens.remove(&token);
         let Some(link) = link else { return };
+        // The link may have found a better way meanwhile, and goes on there.
+        let here = self.net.carriers.address(id);
+        if self.net.endpoint.link(link).is_some_and(|up| up.remote() != here) {
+            return;
+        }
         match self.net.faces.of_link(link) {
             Some(face) => self.fail_face(face, why),
             // That of a relay, say.
@@ -169,3 +174,6 @@ impl Network {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

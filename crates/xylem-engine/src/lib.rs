@@ -22,6 +22,8 @@ mod reaching;
 mod receiving;
 mod relaying;
 mod streams;
+#[cfg(test)]
+mod testing;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -46,7 +48,7 @@ use listening::Listener;
 pub use look_up::{look_up, look_up_place, resolve};
 pub use program::Program;
 use reaching::Reaching;
-pub use reaching::{RelayNews, RelayUse};
+pub use reaching::{RelayHandle, RelayNews, RelayUse};
 use xylem_library::admission::Admission;
 use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, Peer, endpoint};
@@ -362,6 +364,7 @@ impl Engine {
 
     fn timers(&mut self) {
         let now = self.now();
+        self.use_told_relays();
         if self.net.endpoint.poll_timeout().is_some_and(|t| t <= now) {
             self.net.endpoint.handle_timeout(now);
             self.drain_endpoint(now);

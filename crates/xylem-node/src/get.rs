@@ -231,7 +231,6 @@ fn join(
         identity,
         links: options.links.clone(),
         relays: options.relays.clone(),
-        introducers: Vec::new(),
         accept_open: serve.accept_open,
         beside: serve.beside.clone(),
         store: options.store.clone(),

@@ -5,11 +5,14 @@
 //! receives, as links within TCP have. What goes there gets the relay's header and is sent to the relay; what comes from a
 //! relay loses it. An engine without relays pays one comparison a datagram.
 
+mod handle;
+mod observed;
 mod punching;
 mod relays;
 mod sending;
 mod state;
 mod talking;
 
+pub use handle::RelayHandle;
 pub(crate) use state::Reaching;
 pub use state::{RelayNews, RelayUse};

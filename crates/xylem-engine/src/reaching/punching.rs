@@ -13,6 +13,7 @@ use xylem_link::{LinkEvent, LinkId, Mapping, Pace, Way};
 use xylem_mgmt::FaceUri;
 use xylem_sockets::{Oversize, Udp};
 
+use super::observed::mapping;
 use super::state::{Extra, Punched, address_of, socket_of};
 use crate::dialling::wildcard;
 use crate::{Engine, EngineEvent, Source};
@@ -48,24 +49,17 @@ impl Engine {
     }
 
     /// What peers are told, the most promising first; and what is known of our NAT.
-    fn candidates(&self) -> (Vec<SocketAddr>, Mapping) {
-        let (mut told, mut mapping) = (Vec::new(), Mapping::Stable);
-        let reaching = &self.net.reaching;
-        for [first, second] in self.observed_by_relays() {
-            told.extend(first);
-            if let (Some(first), Some(second)) = (first, second)
-                && first != second
-            {
-                mapping = Mapping::Symmetric;
-            }
-        }
-        for address in &reaching.punching.own {
+    pub(crate) fn candidates(&self) -> (Vec<SocketAddr>, Mapping) {
+        let seen = self.observations();
+        let mut told: Vec<SocketAddr> = Vec::new();
+        let own = &self.net.reaching.punching.own;
+        for address in seen.iter().map(|(_, seen)| seen).chain(own) {
             if !told.contains(address) {
                 told.push(*address);
             }
         }
         told.truncate(MAX_TOLD);
-        (told, mapping)
+        (told, mapping(&seen))
     }
 
     /// A link stands that goes through a relay.
@@ -201,6 +195,7 @@ impl Engine {
             }
             LinkEvent::Closed { link, .. } => {
                 self.net.reaching.punching.links.remove(link);
+                self.seen_no_more(*link);
                 false
             }
             LinkEvent::Candidates { link, addresses, mapping } => {
@@ -211,8 +206,10 @@ impl Engine {
                 self.moved(*link, *to);
                 true
             }
-            // Where we are seen relays say, whom somebody has chosen to believe so far.
-            LinkEvent::Observed { .. } => true,
+            LinkEvent::Observed { link, address } => {
+                self.seen_by_peer(*link, *address);
+                true
+            }
             _ => false,
         }
     }

@@ -4,7 +4,6 @@
 //! the relay has answered everything; over TCP it stays, as the connection does for its sake.
 
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
@@ -44,11 +43,6 @@ impl Engine {
             self.dial_relay(self.net.reaching.relays.len() - 1);
         }
         Ok(())
-    }
-
-    /// Where relays see this end: each by its first port, and by its second.
-    pub fn observed_by_relays(&self) -> impl Iterator<Item = [Option<SocketAddr>; 2]> + '_ {
-        self.net.reaching.relays.iter().map(|relay| relay.client.observed())
     }
 
     /// Dials a peer through a relay: asks the relay first, where it has not been asked yet.

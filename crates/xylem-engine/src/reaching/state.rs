@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -24,6 +25,8 @@ pub(crate) struct Reaching {
     pub(crate) punching: Punching,
     /// Where datagrams of relays come from: of which relay, and whether from its second port.
     pub(crate) sources: Vec<(SocketAddr, usize, bool)>,
+    /// Relays that another thread has this end use.
+    pub(crate) told: Option<Receiver<RelayUse>>,
     /// Datagrams behind their headers; kept for its allocation.
     pub(crate) headed: Vec<u8>,
 }
@@ -37,6 +40,7 @@ impl Reaching {
             relays: Vec::new(),
             punching: Punching::default(),
             sources: Vec::new(),
+            told: None,
             headed: Vec::new(),
         }
     }
@@ -237,9 +241,14 @@ impl Relay {
         self.at
     }
 
+    /// Whether its datagrams go straight over UDP, and not within a connection.
+    pub(crate) fn is_over_udp(&self) -> bool {
+        self.at.is_some_and(|at| self.uses.udp.contains(&at))
+    }
+
     /// Its second port; a carrier has none.
     pub(crate) fn second(&self) -> Option<SocketAddr> {
-        let at = self.at.filter(|at| self.uses.udp.contains(at))?;
+        let at = self.at.filter(|_| self.is_over_udp())?;
         Some(SocketAddr::new(at.ip(), self.client.second_port()?))
     }
 
@@ -285,9 +294,19 @@ fn named_at(uses: &RelayUse) -> SocketAddr {
 pub(crate) struct Punching {
     /// Where this end may be reached, as the program knows.
     pub(crate) own: Vec<SocketAddr>,
+    /// Where peers see it, that it has dialled.
+    pub(crate) observed: Vec<Observation>,
     pub(crate) links: HashMap<LinkId, Punched>,
     pub(crate) sockets: HashMap<u16, Extra>,
     pub(crate) next_socket: u16,
+}
+
+/// Where the peer of one link sees this end.
+pub(crate) struct Observation {
+    pub(crate) link: LinkId,
+    /// Where the peer is: a symmetric NAT gives another address towards another one.
+    pub(crate) by: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 /// One link.

@@ -177,8 +177,11 @@ impl Engine {
     fn rest_relay(&mut self, _now: Duration, i: usize) {
         let relay = &mut self.net.reaching.relays[i];
         let Stage::Talking { link, registered: true, ref unsent, .. } = relay.stage else { return };
-        let over_udp = relay.at.is_some_and(|at| relay.uses.udp.contains(&at));
-        if over_udp && unsent.is_empty() && relay.asked.is_empty() && relay.wanted.is_empty() {
+        if relay.is_over_udp()
+            && unsent.is_empty()
+            && relay.asked.is_empty()
+            && relay.wanted.is_empty()
+        {
             relay.stage = Stage::Resting;
             self.net.endpoint.close(link);
         }

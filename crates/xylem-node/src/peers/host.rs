@@ -8,7 +8,6 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
-use mio::Waker;
 use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::find::{self, FindId, PublicAnswer};
@@ -23,7 +22,7 @@ use crate::addresses::advertised;
 use crate::discovery::{AnnounceOptions, Beside};
 use crate::reaching;
 use xylem_engine::EngineError;
-use xylem_engine::{Engine, EngineEvent, Limits, Program, RelayUse};
+use xylem_engine::{Engine, EngineEvent, Limits, Program, RelayHandle, RelayUse};
 use xylem_library::announcers::Announcers;
 use xylem_library::disk;
 use xylem_library::held::Answers;
@@ -74,8 +73,6 @@ pub(crate) struct Offer {
     pub(crate) links: LinkOptions,
     /// Relays through which it is reached; the ticket names the first.
     pub(crate) relays: Vec<Relay>,
-    /// Who has been reached, and introduces others who have.
-    pub(crate) introducers: Vec<RelayUse>,
     /// Whether more are answered than those who were told of the key, or have a ticket.
     pub(crate) accept_open: bool,
     /// How others find a seed who have no address of it, and where nodes of the DHT are remembered.
@@ -95,7 +92,7 @@ pub(crate) struct Host {
     listen: Vec<SocketAddr>,
     served: Arc<AtomicU64>,
     stop: Stop,
-    waker: Arc<Waker>,
+    relays: RelayHandle,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -111,7 +108,6 @@ impl Host {
             identity,
             links,
             relays,
-            introducers,
             accept_open,
             beside,
             store,
@@ -155,7 +151,7 @@ impl Host {
                 finds.push((public, public.public_packet(&answer).unwrap_or_default()));
             }
         }
-        let waker = engine.waker()?;
+        let handle = engine.relay_handle()?;
         let source = HeldSource::new(holdings, manifest.clone(), disk());
         let answers = Answers::new(publication, publisher, source);
         let (served, stop) = (Arc::new(AtomicU64::new(0)), Stop::new());
@@ -187,10 +183,6 @@ impl Host {
         };
         let ends = stop.clone();
         reaching::register(&mut engine, &relays, &[], false, &mut |_| {});
-        for introducer in introducers {
-            // Where that cannot be, others find us as well as without.
-            let _ = engine.use_relay(RelayUse { listens: true, ..introducer });
-        }
         reaching::tell_own_addresses(&mut engine, std::iter::empty());
         let thread = thread::Builder::new().name("serve".into());
         let run = move || {
@@ -199,7 +191,12 @@ impl Host {
             engine.close();
         };
         let thread = thread.spawn(run).map_err(EngineError::Thread)?;
-        Ok(Self { key, ticket, listen, served, stop, waker, thread: Some(thread) })
+        Ok(Self { key, ticket, listen, served, stop, relays: handle, thread: Some(thread) })
+    }
+
+    /// Who has been reached introduces others who have.
+    pub(crate) fn introduced_by(&self, all: Vec<RelayUse>) {
+        all.into_iter().for_each(|by| self.relays.use_relay(RelayUse { listens: true, ..by }));
     }
 
     /// The key that dialled links prove.
@@ -236,8 +233,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.stop.raise();
-        // Without it the thread looks within a tenth of a second.
-        let _ = self.waker.wake();
+        self.relays.wake();
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }

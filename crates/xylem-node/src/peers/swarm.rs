@@ -92,9 +92,6 @@ impl Swarm {
             self.starts_at = now + SETTLING;
             // Forwarders are not told where we are, so that nobody could find us through them.
             let linked = dialler.links().next().is_some();
-            if let Some(offer) = &mut self.offer {
-                offer.introducers = dialler.introducers(engine);
-            }
             if linked && let Err(e) = self.serve_now(on_event) {
                 self.offer = None;
                 let what = format!("what is fetched is not served to others: {e}");
@@ -102,6 +99,9 @@ impl Swarm {
             }
         }
         if self.finder.poll_timeout().is_some_and(|at| now >= at) {
+            // Who hears of us by this asks those.
+            let host = self.host.as_ref();
+            host.iter().for_each(|host| host.introduced_by(dialler.introducers(engine)));
             self.finder.ask(now, dialler.links(), &mut |face, asked| engine.ask(face, asked));
         }
         self.ask_for(engine, dialler);

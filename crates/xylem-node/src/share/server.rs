@@ -352,8 +352,11 @@ impl Program for Server<'_> {
         self.code.iter_mut().for_each(|code| code.handle_timeout(engine, now, self.on_event));
         self.events.try_iter().for_each(&mut *self.on_event);
         self.beside.handle_timeout(now, self.on_event);
-        self.at.mapped = self.beside.mapped();
-        let mapped = self.beside.mapped().filter(|_| self.names_mapped);
+        let mapped = self.beside.mapped();
+        if std::mem::replace(&mut self.at.mapped, mapped) != mapped {
+            self.at.tell_own_addresses(engine);
+        }
+        let mapped = mapped.filter(|_| self.names_mapped);
         if let Some(standing) = &mut self.standing {
             standing.mapped(mapped);
             standing.poll(now).map(Event::from).into_iter().for_each(&mut *self.on_event);

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -19,6 +19,11 @@ impl Get {
     pub(crate) fn start(store: &Path, ticket: &str, out: &Path, more: &[&str]) -> Self {
         let mut command = xylem(store);
         command.args(["--json", "get", ticket, "-o", text(out)]).args(more);
+        Self::of(command)
+    }
+
+    /// Starts a command of the program, any with `--json`.
+    pub(crate) fn of(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");
         let events = collect(BufReader::new(child.stdout.take().expect("piped")).lines());

@@ -4,6 +4,8 @@
 pub(crate) mod fetching;
 #[cfg(unix)]
 pub(crate) mod forwarder;
+#[cfg(target_os = "linux")]
+pub(crate) mod homes;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -1,0 +1,38 @@
+//! Engines of one test, on loopback, run in turns by one thread.
+
+use std::time::{Duration, Instant};
+
+use xylem_forward::{Config, Forwarder, Seed};
+use xylem_link::{Endpoint, StaticKey};
+
+use crate::{Engine, EngineEvent};
+
+/// One whose keys follow from the seed, with a socket for links.
+pub(crate) fn engine(seed: u8) -> Engine {
+    let key = StaticKey::generate([seed; 32]);
+    let endpoint = Endpoint::new(xylem_link::Config::default(), key, [seed; 32]);
+    let forwarder = Forwarder::new(Config::end_host(), Seed::from_random([seed; 16]));
+    let mut engine = Engine::new(endpoint, forwarder).expect("the system gives a poll");
+    engine.bind_link("127.0.0.1:0".parse().expect("an address")).expect("loopback");
+    engine
+}
+
+/// Goes on with all of them until it is so; `beside` is done in each turn.
+pub(crate) fn until(
+    engines: &mut [&mut Engine],
+    mut beside: impl FnMut(),
+    mut is: impl FnMut(&mut [&mut Engine], &[EngineEvent]) -> bool,
+) {
+    let began = Instant::now();
+    let mut events = Vec::new();
+    while !is(engines, &events) {
+        assert!(began.elapsed() < Duration::from_secs(30), "it never happened: {events:?}");
+        for engine in engines.iter_mut() {
+            engine.flush();
+            let now = engine.now();
+            engine.wait(Some(now)).expect("sockets work");
+            events.extend(engine.net.pending.drain(..));
+        }
+        beside();
+    }
+}

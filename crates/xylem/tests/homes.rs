@@ -1,0 +1,111 @@
+//! Peers in homes behind NATs, in network namespaces: which way they reach each other. Needs root, `ip netns` and
+//! nft, and says so where they are missing.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::fetching::{Get, Place, from};
+use common::homes::{Nat, Network};
+use common::text;
+
+const SIZE: usize = 4_000_000;
+/// So slow that a fetch takes some seconds.
+const LIMIT: [&str; 2] = ["--limit", "600K"];
+
+/// What a getter is started with.
+fn get(mut command: Command, ticket: &str, out: &Path, more: &[&str]) -> Get {
+    command.args(["get", ticket, "-o", text(out)]).args(more);
+    Get::of(command)
+}
+
+/// A share on a machine, and its ticket.
+fn share(mut command: Command, place: &Place, relays: &[String]) -> (Get, String) {
+    command.arg("share").args(relays).arg(&place.source);
+    let share = Get::of(command);
+    if !relays.is_empty() {
+        share.event("relay", |told| told["registered"] == true);
+    }
+    let ticket = share.event("shared", |_| true)["ticket"].as_str().expect("a ticket").to_owned();
+    (share, ticket)
+}
+
+/// A relay, a sharer and a getter behind port-restricted NATs. The getter's forgets everything in the middle of it,
+/// and has other ports then.
+#[test]
+fn a_nat_that_reboots_in_the_middle_costs_no_byte() {
+    let Some(mut network) = Network::new("reboot") else { return };
+    let place = Place::new(SIZE, 1);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("relay", "20.1.0.1");
+    network.home("a", "20.2.0.1", Nat::Cone);
+    network.home("b", "20.3.0.1", Nat::Cone);
+    let (_relay, relays) = network.relay("relay", &store("relay"));
+    let (share, ticket) = share(network.on("a", &store("a")), &place, &relays);
+    share.event("reach", |told| told["way"] == "punched" && told["nat"] == "cone");
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &LIMIT);
+    let at = |from: u16| {
+        move |told: &serde_json::Value| {
+            let port = told["to"].as_str().and_then(|to| to.strip_prefix("20.3.0.1:"));
+            let port = port.and_then(|port| port.parse::<u16>().ok());
+            port.is_some_and(|port| (from..from + 5_000).contains(&port))
+        }
+    };
+    share.event("moved", at(40_000));
+    b.has_fetched(500_000);
+    network.reboot("b");
+    share.event("moved", at(50_000));
+    assert!(!b.has("done"), "it was in the middle");
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+    let way = &b.done()["ways"][0];
+    assert_eq!((&way["way"], &way["relay"]), (&"direct".into(), &"20.1.0.1:7348".into()));
+}
+
+/// Nothing but TCP leaves the getter's network: the way to the relay is its port 443.
+#[test]
+fn a_network_without_udp_reaches_a_share_through_the_relay_s_tls() {
+    let Some(mut network) = Network::new("noudp") else { return };
+    let place = Place::new(SIZE, 2);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("relay", "20.1.0.1");
+    network.home("a", "20.2.0.1", Nat::Cone);
+    network.home("b", "20.3.0.1", Nat::NoUdp);
+    let (_relay, relays) = network.relay("relay", &store("relay"));
+    let (_share, ticket) = share(network.on("a", &store("a")), &place, &relays);
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &[]);
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+    assert_eq!(b.event("relay", |told| told["registered"] == true)["over_tcp"], true);
+    assert_eq!(b.done()["ways"][0]["way"], "relayed");
+}
+
+/// Two who fetch from one share, behind NATs that let nobody in, know no relay: the share introduces them, and what
+/// they give each other takes its own way.
+#[test]
+fn getters_behind_nats_meet_through_the_share() {
+    let Some(mut network) = Network::new("meet") else { return };
+    let place = Place::new(SIZE, 3);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("share", "20.1.0.1");
+    network.home("a", "20.2.0.1", Nat::Cone);
+    network.home("b", "20.3.0.1", Nat::Cone);
+    let (_share, ticket) = share(network.on("share", &store("share")), &place, &[]);
+    // Has all of it, and serves it.
+    let a = get(network.on("a", &store("a")), &ticket, &place.out("a"), &["--seed"]);
+    a.done();
+    network.count("share", "20.2.0.1");
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &LIMIT);
+    let met = b.event("peer_connected", |told| {
+        told["peer"].as_str().is_some_and(|peer| peer.starts_with("20.2.0.1:"))
+    });
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+    let done = b.done();
+    let came = from(&done, met["peer"].as_str().expect("text"));
+    // What passes through the share is what is said about addresses.
+    let passed = network.counted("share");
+    assert!(came >= 200_000 && passed < 100_000, "{came} bytes, {passed} by the share: {done}");
+}
