@@ -211,9 +211,8 @@ fn nat_pmp_router() {
                 println!("map {} {}", u16::from_be_bytes([a, b]), u32::from_be_bytes([w, x, y, z]));
                 [&head(1, 0)[..], &[a, b, c, d, w, x, y, z]].concat()
             }
-            [0, ..] => continue,
-            [_, op, ..] => head(op & 127, 1),
-            [] => continue,
+            [version, op, ..] if version != 0 => head(op & 127, 1),
+            _ => continue,
         };
         socket.send_to(&answer, from).unwrap();
     }

@@ -13,7 +13,7 @@ mod signed;
 
 pub use error::KeyError;
 pub use files::{Believe, KeyFile, Sign, certificate, signer};
-pub use ring::{KeyEntry, KeyKind, Keyring};
+pub use ring::{CertifiedKey, KeyEntry, KeyKind, Keyring};
 pub(crate) use secret::SECRET_LEN;
 pub use secret::{load_existing, load_or_create, random};
 pub use signed::{SignedBy, check_signature, sign_hash};

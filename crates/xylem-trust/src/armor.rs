@@ -43,6 +43,13 @@ impl Armor {
         out + &format!("-----END {label}-----\n")
     }
 
+    /// The base64 of a text that [`Self::encode`] made, without what stands around it.
+    pub fn bare(text: &str) -> String {
+        let lines = body(text).unwrap_or(text).lines();
+        let digits = lines.filter(|line| !line.is_empty() && !line.contains(':'));
+        digits.flat_map(|line| [line, "\n"]).collect()
+    }
+
     /// The packet in a file that holds it raw or as text; `None` if there is neither.
     pub fn decode(file: &[u8]) -> Option<Vec<u8>> {
         if file.first().is_some_and(|first| u32::from(*first) == types::DATA) {
@@ -89,6 +96,7 @@ mod tests {
         // RFC 4648, section 10.
         let text = Armor::Key.encode("/", b"fooba");
         assert!(text.contains("\nZm9vYmE=\n"), "{text}");
+        assert_eq!(Armor::bare(&text), "Zm9vYmE=\n");
         assert_eq!(Armor::decode(b"Zm9v\nYmE="), Some(b"fooba".to_vec()));
         for wrong in [&b""[..], b"\n", b"no certificate!", b"\xFF\xFE"] {
             assert_eq!(Armor::decode(wrong), None, "{wrong:?}");

@@ -50,7 +50,7 @@ pub enum KeyError {
     #[error("not a key in DER")]
     Malformed,
     /// A well-formed key of an algorithm or curve that is not supported.
-    #[error("a key of an unsupported algorithm, curve or size")]
+    #[error("a key of an algorithm, curve or size that is not supported; Ed25519 and P-256 are")]
     Unsupported,
     /// A well-formed key whose numbers are no key of its algorithm.
     #[error("the numbers are no key")]

@@ -55,6 +55,10 @@ impl PrivateKey {
         if outer.peek() == Some(der::OCTET_STRING) {
             return ecdsa(bytes, true);
         }
+        // RSAPrivateKey (RFC 8017, appendix A.1.2), which has its modulus here.
+        if outer.peek() == Some(der::INTEGER) {
+            return Err(KeyError::Unsupported);
+        }
         if !matches!(version, [0] | [1]) {
             return Err(KeyError::Malformed);
         }
@@ -93,6 +97,14 @@ impl PrivateKey {
         let mut out = Zeroizing::new(Vec::new());
         der::write(&mut out, der::SEQUENCE, &inner);
         out
+    }
+
+    /// An Ed25519 key's RFC 8032 seed.
+    pub fn seed(&self) -> Option<&[u8; 32]> {
+        match &self.0 {
+            Secret::Ed25519(seed) => Some(seed),
+            Secret::EcdsaP256 { .. } => None,
+        }
     }
 
     /// The public half.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use xylem_hash::{Hash, Hasher};
 use xylem_library::keys::{KeyEntry, KeyKind, Keyring, check_signature, sign_hash};
 use xylem_node::wall_clock;
+use xylem_trust::Armor;
 
 /// Keys to sign with in NDN, and certificates for them
 ///
@@ -75,6 +76,9 @@ enum KeyCommand {
         /// How long the certificate is valid
         #[arg(long, value_name = "DAYS", default_value = "365", requires = "by")]
         days: u32,
+        /// Base64 alone, without the lines around it: what `ndnsec` and older programs read
+        #[arg(long)]
+        base64: bool,
     },
     /// Print a signature on a file, to be put beside it
     Sign {
@@ -120,13 +124,14 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
             ));
         }
         KeyCommand::Import { file } => show(&keyring.import(&file, wall_clock())?, out)?,
-        KeyCommand::Cert { what, by, issuer, days } => {
+        KeyCommand::Cert { what, by, issuer, days, base64 } => {
             let text = match by {
                 None => keyring.certificate(&what)?,
                 Some(by) => {
                     keyring.certify(&by, &PathBuf::from(what), &issuer, days, wall_clock())?
                 }
             };
+            let text = if base64 { Armor::bare(&text) } else { text };
             out.bytes(text.as_bytes())?;
         }
         KeyCommand::Sign { file, by } => {

@@ -26,6 +26,7 @@ mod publisher;
 mod put;
 mod reach;
 mod relays;
+mod schema;
 mod scrub;
 mod send;
 mod service;

@@ -102,6 +102,9 @@ pub enum KeyError {
     /// More than one key has this identity.
     #[error("{0} has several keys; name one: `xylem key list`")]
     Several(Name),
+    /// Publications are signed by Ed25519 keys alone.
+    #[error("{0} is no Ed25519 key, with which `share` signs; `xylem key new` makes one")]
+    NotEd25519(Name),
     /// A key vouches only for names below its owner's: others would not be believed.
     #[error("{owner} cannot vouch for {identity}, which is not below it")]
     NotBelow {

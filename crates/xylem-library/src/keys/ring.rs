@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::Serialize;
+use xylem_object::PublisherKey;
 use xylem_packet::{Component, Name};
 use xylem_store::{Clobber, DiskMedium, StoreError, write_atomically};
+use xylem_trust::KeyError as Malformed;
 use xylem_trust::{
     Armor, Certificate, Issue, PrivateKey, PublicKey, Signer, ValidityPeriod, self_signed,
 };
@@ -64,6 +66,18 @@ pub struct KeyEntry {
     pub certificate: Option<Name>,
     /// When it ends, milliseconds since 1970.
     pub valid_until_ms: Option<u64>,
+}
+
+/// A key to publish with, and its certificate.
+pub struct CertifiedKey {
+    /// The key; what it signs names the certificate.
+    pub key: PublisherKey,
+    /// `/<identity>/KEY/<key id>`.
+    pub key_name: Name,
+    /// Whose key it is.
+    pub identity: Name,
+    /// The certificate's packet.
+    pub certificate: Vec<u8>,
 }
 
 /// The keys of one store.
@@ -132,10 +146,15 @@ impl Keyring {
     /// Other files, and keys that are here already.
     pub fn import(&self, file: &Path, now: UnixTime) -> Result<KeyEntry, KeyError> {
         let wire = packet_in(file)?;
-        if let Ok((name, key)) = PrivateKey::from_packet(&wire) {
-            return self.add(&name, &key, now);
-        }
         let path = || file.to_path_buf();
+        match PrivateKey::from_packet(&wire) {
+            Ok((name, key)) => return self.add(&name, &key, now),
+            // A key, and a certificate is not what is missing.
+            Err(source @ Malformed::Unsupported) => {
+                return Err(KeyError::NoKey { path: path(), source });
+            }
+            Err(_) => {}
+        }
         let certificate = Certificate::decode(&wire)
             .map_err(|source| KeyError::NeitherKeyNorCertificate { path: path(), source })?;
         let (name, key) = self.find_name(certificate.key_name().to_name())?;
@@ -200,6 +219,22 @@ impl Keyring {
     pub fn signer(&self, which: &str) -> Result<Signer, KeyError> {
         let (name, key) = self.find(which)?;
         signer(&key, &name)
+    }
+
+    /// Publishes as the owner of an Ed25519 key: packets name its certificate, which others need beside them.
+    ///
+    /// # Errors
+    /// There is no such key, it is of another algorithm, or it has no certificate.
+    pub fn publisher(&self, which: &str) -> Result<CertifiedKey, KeyError> {
+        let (name, key) = self.find(which)?;
+        let seed = key.seed().ok_or_else(|| KeyError::NotEd25519(name.clone()))?;
+        let path = self.path(&name, "cert");
+        let wire = packet_in(&path)?;
+        let certificate = certificate_in(&wire, &path)?;
+        let identity = certificate.identity().to_name();
+        let certificate = certificate.name().to_name();
+        let key = PublisherKey::from_bytes(seed).known_as(certificate);
+        Ok(CertifiedKey { key, key_name: name, identity, certificate: wire })
     }
 
     fn add(&self, name: &Name, key: &PrivateKey, now: UnixTime) -> Result<KeyEntry, KeyError> {

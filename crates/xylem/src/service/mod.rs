@@ -230,6 +230,7 @@ mod running {
             paths: Vec::new(),
             name: None,
             key_file: None,
+            identity: None,
             selection: xylem_library::Selection::default(),
             listen: args.links()?,
             announce: args.announce.clone(),
