@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import direct
 import management
 import objects
+import schemas
 import semantics
 import svs
 from forwarders import Ndnd, Node
@@ -98,6 +99,7 @@ def main():
             programs.run([pyndnsec, "Init-Pib"])
             programs.run([pyndnsec, "New-Item", "/interop"])
             link.cases(report, programs)
+            schemas.cases(report, programs)
             direct.cases(report, programs, random_file)
             content = random_file(SIZE)
             through(report, programs, Node(programs), content, options.peers_alone)

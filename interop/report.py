@@ -101,6 +101,8 @@ SECTIONS = {
     "link broken": "what the second implementation seals, and the share ends the link with code 1\n",
     "link answers": "the second implementation answers `xylem get`\n\n"
     "It publishes 80,000 bytes of its own; what is forged comes before the genuine message.\n",
+    "schemas": "trust schemas\n\nLightVerSec: what is compiled from one text, and what is said of 80 pairs of names each; "
+    "NDNd's examples are those of its tests (interop/schemas.py). NDNd has no functions.\n",
     "share": "a plain share, fetched from it directly\n\n"
     "`xylem share --plain-listen`; columns: transport and bytes.\n",
     "objects": "10 MB objects\n\nRow: producer; column: consumer; both on the Unix socket.\n",

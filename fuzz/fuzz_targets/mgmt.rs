@@ -125,6 +125,6 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         if interest.signature().is_none() && interest.name().len() < 9 {
             assert!(management.rib().is_empty(), "nobody signed");
         }
-        management.handle_timeout(Duration::from_secs(1 << 40), &mut program);
+        management.handle_timeout(Duration::from_secs(1 << 40), &mut program, &mut Vec::new());
     }
 });

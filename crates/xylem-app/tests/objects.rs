@@ -4,6 +4,8 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use xylem_app::object::{Fetched, ObjectOptions, get_object};
@@ -13,7 +15,7 @@ use xylem_library::reachable::PeerUri;
 use xylem_library::{Blame, Error, Existing, Output, Stop};
 use xylem_packet::tlv::types;
 use xylem_packet::{Component, DataBuilder, Interest, Name, NameRef, frame_len};
-use xylem_trust::Signer;
+use xylem_trust::{PublicKey, Signer};
 
 const SEGMENT: usize = 1000;
 const LAST: u64 = 9;
@@ -51,6 +53,8 @@ struct Publisher {
     len_of: fn(u64) -> usize,
     damage: bool,
     withhold: Option<u64>,
+    /// Whether somebody asked for a manifest.
+    asked_for_manifest: Arc<AtomicBool>,
 }
 
 impl Publisher {
@@ -63,6 +67,7 @@ impl Publisher {
             len_of: |_| SEGMENT,
             damage: false,
             withhold: None,
+            asked_for_manifest: Arc::default(),
         }
     }
 
@@ -92,6 +97,9 @@ impl Publisher {
                 Metadata { name, final_block_id: None, segment_size, size }.encode(&mut content);
                 let name = discovery.child(Component::version(1)).child(Component::segment(0));
                 return Some(self.data(name.as_ref(), &content, None));
+            }
+            if name.last()? == Component::generic(b"_root") {
+                self.asked_for_manifest.store(true, Ordering::SeqCst);
             }
             let number = name.last()?.as_number_of(types::SEGMENT_COMPONENT)?;
             if number > LAST || self.withhold == Some(number) {
@@ -204,4 +212,17 @@ fn a_missing_segment_is_nobody_has_it() {
     assert_eq!(error.blame, Blame::Network, "{error}");
     assert!(error.message.contains("segment 5"), "{error}");
     assert_eq!(left, 0);
+}
+
+/// Nobody here would answer it, and the fetch would wait for its end.
+#[test]
+fn who_signs_packets_one_by_one_is_not_asked_for_a_manifest() {
+    let signer = Signer::ed25519(&[7; 32], "/o/KEY/1".parse().unwrap());
+    let Some(PublicKey::Ed25519(key)) = signer.public() else { panic!("an Ed25519 key") };
+    let believe = Believe::Publisher(key.iter().map(|b| format!("{b:02x}")).collect());
+    let publisher = Publisher { signer, ..Publisher::honest() };
+    let asked = publisher.asked_for_manifest.clone();
+    let (fetched, _) = fetch(publisher, believe);
+    assert_eq!(fetched.unwrap().len(), SEGMENT * (LAST as usize + 1));
+    assert!(!asked.load(Ordering::SeqCst));
 }

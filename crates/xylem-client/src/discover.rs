@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use xylem_object::{PublisherId, Ticket, naming, verify_manifest};
-use xylem_packet::{Component, Data, NackReason, Name, NameRef};
+use xylem_packet::{Component, Data, NackReason, Name, NameRef, SignatureType};
 
 use crate::exact::{self, Answer};
 use crate::rdr::{self, METADATA, Metadata};
@@ -223,6 +223,19 @@ impl Application for Discovery<'_> {
     }
 }
 
+/// Whether segment 0 says that each packet here is signed by itself. Whoever does so has no manifest, and would
+/// leave us waiting for one; ours are signed by their place in a tree. It is a hint that proves nothing.
+fn signed_one_by_one<D: Driver>(driver: &mut D, prefix: &Name) -> Result<bool, D::Error> {
+    let name = prefix.child(Component::segment(0));
+    let interest = Question::exactly(name, MANIFEST_PATIENCE).encode(driver.nonce()?)?;
+    let Reply::Data(packet) = driver.fetch(interest, MANIFEST_PATIENCE)? else {
+        return Ok(false);
+    };
+    let typ = Data::decode(&packet).map(|data| data.signature_info().typ);
+    let in_tree = [SignatureType::BLAKE3_MERKLE, SignatureType::SHA256_MERKLE];
+    Ok(typ.is_ok_and(|typ| !in_tree.contains(&typ)))
+}
+
 /// The ticket, without addresses, of the publication of ours at `prefix` whose manifest `publisher`
 /// signed; `None` if there is no manifest.
 ///
@@ -233,11 +246,11 @@ pub fn published_ticket<D: Driver>(
     prefix: &Name,
     publisher: &str,
 ) -> Result<Option<Ticket>, D::Error> {
-    if naming::check_prefix(prefix.as_ref()).is_err() {
-        return Ok(None);
-    }
     let publisher: PublisherId =
         publisher.parse().map_err(|e| ClientError::bad_name(publisher, e))?;
+    if naming::check_prefix(prefix.as_ref()).is_err() || signed_one_by_one(driver, prefix)? {
+        return Ok(None);
+    }
     let name = naming::encode(prefix.as_ref(), &naming::Request::Manifest);
     let interest = Question::exactly(name, MANIFEST_PATIENCE).encode(driver.nonce()?)?;
     let Reply::Data(packet) = driver.fetch(interest, MANIFEST_PATIENCE)? else {

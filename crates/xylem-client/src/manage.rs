@@ -214,13 +214,17 @@ impl Answer {
     }
 }
 
-/// Asks the forwarder to send Interests under `prefix` here.
+/// Asks the forwarder to send Interests under `prefix` here, signed by `signer`: forwarders that have been
+/// told whom to believe take no digest.
 ///
 /// # Errors
 /// As for [`Manager::command`].
-pub fn register<D: Driver>(driver: &mut D, prefix: NameRef<'_>) -> Result<(), D::Error> {
+pub fn register<D: Driver>(
+    driver: &mut D,
+    prefix: NameRef<'_>,
+    signer: &Signer,
+) -> Result<(), D::Error> {
     let parameters =
         ControlParameters { name: Some(prefix.to_name()), ..ControlParameters::default() };
-    let signer = Signer::digest_sha256();
-    Manager::new(driver, &signer).command("rib", "register", &parameters).map(drop)
+    Manager::new(driver, signer).command("rib", "register", &parameters).map(drop)
 }

@@ -1,5 +1,5 @@
-//! Publishing so that any NDN program fetches it: one packet, or versioned segments with RDR
-//! metadata (docs/spec/rdr.md).
+//! Publishing so that any NDN program fetches it: versioned segments with RDR metadata
+//! (docs/spec/rdr.md), and what fits into one packet as that packet, too.
 //!
 //! The file stays where it is and is read as Interests ask for it; each segment is signed when it is
 //! asked for. Memory is bounded by one stretch of the file. Nothing here keeps what was sent: caches
@@ -25,7 +25,8 @@ pub const SEGMENT_SIZE: usize = 8000;
 /// How to cut and sign what is published.
 #[derive(Clone, Debug)]
 pub struct PutSettings {
-    /// One packet of exactly this name, or segments; `None`: segments for what exceeds one packet.
+    /// Whether segments are all there is, or there has to be one packet of exactly the name beside them;
+    /// `None`: there is one if the content fits.
     pub segments: Option<bool>,
     /// Bytes of content in each segment.
     pub segment_size: usize,
@@ -39,10 +40,11 @@ pub struct PutSettings {
 pub struct Producer {
     /// The name without version.
     name: Name,
-    /// Name of the packet, or prefix of the segments.
+    /// Name of the packet that holds everything, if there is one.
+    whole: Option<Name>,
+    /// Prefix of the segments.
     prefix: Name,
-    /// The last segment; `None`: one packet of exactly that name.
-    last: Option<u64>,
+    last: u64,
     segment_size: usize,
     freshness_ms: u64,
     signer: Signer,
@@ -56,7 +58,8 @@ pub struct Producer {
 
 impl Producer {
     /// Publishes `size` bytes of `content` as `name`; `version` is what its segments' names get where the
-    /// name has none: microseconds since 1970.
+    /// name has none: microseconds since 1970. What is one packet has segments and metadata beside it: RDR
+    /// clients look for nothing else.
     ///
     /// # Errors
     /// What fits no packet, and a file that can't be read.
@@ -71,8 +74,9 @@ impl Producer {
         let segment_size = options.segment_size.clamp(1, MAX_PACKET);
         let mut object = Self {
             name: name.clone(),
+            whole: None,
             prefix: name.clone(),
-            last: None,
+            last: 0,
             segment_size,
             freshness_ms: u64::try_from(options.freshness.as_millis()).unwrap_or(u64::MAX),
             signer,
@@ -83,11 +87,10 @@ impl Producer {
             enough: options.count.unwrap_or(u64::MAX),
         };
         if options.segments != Some(true) && object.content.size <= MAX_PACKET as u64 {
-            object.segment_size = MAX_PACKET;
-            match object.segment(0) {
-                Ok(()) => return Ok(object),
+            match object.make_whole(name) {
+                Ok(()) => object.whole = Some(name.clone()),
                 Err(error) if options.segments == Some(false) => return Err(error),
-                Err(_) => object.segment_size = segment_size,
+                Err(_) => {}
             }
         } else if options.segments == Some(false) {
             return Err(too_long(&"the content is longer than one packet"));
@@ -105,7 +108,7 @@ impl Producer {
         }
         let size = self.content.size;
         let last = size.saturating_sub(1) / self.segment_size as u64;
-        self.last = Some(last);
+        self.last = last;
         let metadata = Metadata {
             name: self.prefix.as_ref(),
             final_block_id: Some(Component::segment(last)),
@@ -137,13 +140,19 @@ impl Producer {
     /// The packet's name, or the segments' with its version.
     #[must_use]
     pub fn published(&self) -> &Name {
-        &self.prefix
+        self.whole.as_ref().unwrap_or(&self.prefix)
     }
 
-    /// Segments; `None`: one packet of exactly that name.
+    /// Segments; `None`: one packet holds all.
     #[must_use]
     pub fn segments(&self) -> Option<u64> {
-        self.last.map(|last| last + 1)
+        self.whole.is_none().then_some(self.last + 1)
+    }
+
+    /// With what everything here is signed.
+    #[must_use]
+    pub fn signer(&self) -> &Signer {
+        &self.signer
     }
 
     /// Interests that were answered.
@@ -158,55 +167,72 @@ impl Producer {
         self.name.as_ref()
     }
 
-    /// Puts segment `number`, or the only packet, into `packet`.
+    /// Puts the packet that holds everything into `packet`.
+    fn make_whole(&mut self, name: &Name) -> Result<(), ClientError> {
+        let content = self.content.piece(0, MAX_PACKET).map_err(ClientError::Content)?;
+        self.packet.clear();
+        let builder = DataBuilder::new(name.as_ref()).freshness_ms(self.freshness_ms);
+        self.signer.data(builder, content, &mut self.packet).map_err(|e| too_long(&e))
+    }
+
+    /// Puts segment `number` into `packet`.
     fn segment(&mut self, number: u64) -> Result<(), ClientError> {
         let content = self
             .content
             .piece(number * self.segment_size as u64, self.segment_size)
             .map_err(ClientError::Content)?;
         self.packet.clear();
-        let name = match self.last {
-            None => self.prefix.clone(),
-            Some(_) => self.prefix.child(Component::segment(number)),
-        };
-        let mut builder = DataBuilder::new(name.as_ref()).freshness_ms(self.freshness_ms);
-        if let Some(last) = self.last {
-            builder = builder.final_block_id(Component::segment(last));
-        }
+        let name = self.prefix.child(Component::segment(number));
+        let builder = DataBuilder::new(name.as_ref())
+            .freshness_ms(self.freshness_ms)
+            .final_block_id(Component::segment(self.last));
         self.signer.data(builder, content, &mut self.packet).map_err(|e| too_long(&e))
     }
 
-    /// Answers one Interest, if there is an answer.
+    /// Answers one Interest, if there is an answer: whether it had a piece of the content.
     fn answer(
         &mut self,
         interest: &Interest<'_>,
         token: Option<&[u8]>,
         outbox: &mut Outbox<'_>,
-    ) -> Result<bool, ClientError> {
+    ) -> Result<Option<Answered>, ClientError> {
         let asked = interest.name();
         let digest = asked.last().is_some_and(|c| c.typ() == types::IMPLICIT_SHA256_DIGEST);
         let plain = if digest { asked.parent() } else { asked };
+        if let Some(whole) = self.whole.take_if(|whole| plain == *whole) {
+            let made = self.make_whole(&whole);
+            self.whole = Some(whole);
+            made?;
+            if self.send(interest, token, outbox) {
+                return Ok(Some(Answered::Content));
+            }
+        }
         let metadata = Data::decode(&self.metadata).ok().filter(|data| satisfies(data, interest));
         // The name alone is answered by the metadata: that is what older programs ask for.
         if metadata.is_some() && !self.prefix.as_ref().is_prefix_of(plain) {
             outbox.packet(&self.metadata, token);
-            return Ok(true);
+            return Ok(Some(Answered::Metadata));
         }
-        let number = match self.last {
-            None => Some(0),
-            Some(_) if plain == self.prefix && interest.can_be_prefix() => Some(0),
-            Some(last) => plain
+        let number = if plain == self.prefix && interest.can_be_prefix() {
+            Some(0)
+        } else {
+            plain
                 .last()
                 .and_then(|c| c.as_number_of(types::SEGMENT_COMPONENT))
-                .filter(|number| plain.parent() == self.prefix && *number <= last),
+                .filter(|number| plain.parent() == self.prefix && *number <= self.last)
         };
-        let Some(number) = number else { return Ok(false) };
+        let Some(number) = number else { return Ok(None) };
         self.segment(number)?;
+        Ok(self.send(interest, token, outbox).then_some(Answered::Content))
+    }
+
+    /// Sends the packet that was made, if it is what the Interest asks for.
+    fn send(&self, interest: &Interest<'_>, token: Option<&[u8]>, outbox: &mut Outbox<'_>) -> bool {
         let right = Data::decode(&self.packet).is_ok_and(|data| satisfies(&data, interest));
         if right {
             outbox.packet(&self.packet, token);
         }
-        Ok(right)
+        right
     }
 }
 
@@ -220,9 +246,11 @@ impl Application for Producer {
         if message.nack.is_none()
             && self.answered < self.enough
             && let Ok(interest) = Interest::decode(message.packet)
-            && self.answer(&interest, message.pit_token, outbox)?
+            && let Some(answered) = self.answer(&interest, message.pit_token, outbox)?
         {
-            self.answered += 1;
+            // Whoever has the metadata of one packet has yet to fetch that.
+            let counts = answered == Answered::Content || self.whole.is_none();
+            self.answered += u64::from(counts);
         }
         Ok(())
     }
@@ -230,6 +258,13 @@ impl Application for Producer {
     fn is_done(&self) -> bool {
         self.answered >= self.enough
     }
+}
+
+/// What an answer held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answered {
+    Content,
+    Metadata,
 }
 
 fn too_long(why: &dyn std::fmt::Display) -> ClientError {
@@ -296,7 +331,7 @@ mod tests {
         let mut connection = crate::Connection::new(xylem_packet::MAX_FRAME, false, 0);
         let outbox = &mut connection.outbox(Duration::ZERO);
         let yes = object.answer(&Interest::decode(&wire).unwrap(), None, outbox).unwrap();
-        yes.then(|| {
+        yes.map(|_| {
             let data = Data::decode(connection.queue().waiting()).unwrap();
             (data.name().to_string(), data.content().to_vec())
         })
@@ -308,10 +343,28 @@ mod tests {
         assert_eq!(ask(&mut object, "/o", false).unwrap().0, "/o");
         assert_eq!(ask(&mut object, "/o/x", true), None);
         let digest = Data::decode(&object.packet).unwrap().implicit_digest();
-        let full = object.prefix.child(Component::implicit_digest(&digest)).to_string();
+        let name: Name = "/o".parse().unwrap();
+        let full = name.child(Component::implicit_digest(&digest)).to_string();
         assert_eq!(ask(&mut object, &full, false).unwrap().0, "/o");
-        let wrong = object.prefix.child(Component::implicit_digest(&[1; 32])).to_string();
+        let wrong = name.child(Component::implicit_digest(&[1; 32])).to_string();
         assert_eq!(ask(&mut object, &wrong, false), None);
+    }
+
+    /// `ndnd cat` and NDNts look for the metadata, and then for segments.
+    #[test]
+    fn one_packet_is_found_by_its_metadata_too() {
+        for forced in [None, Some(false)] {
+            let mut object = object(100, forced).unwrap();
+            assert_eq!(object.segments(), None);
+            assert_eq!(object.published().to_string(), "/o");
+            let (name, content) = ask(&mut object, "/o/32=metadata", true).unwrap();
+            assert_eq!(name, "/o/32=metadata/v=7/seg=0");
+            let metadata = Metadata::decode(&content).unwrap();
+            assert_eq!((metadata.last_segment(), metadata.size), (Some(0), Some(100)));
+            let segment = metadata.name.to_name().child(Component::segment(0)).to_string();
+            let (_, content) = ask(&mut object, &segment, false).unwrap();
+            assert_eq!(content, ask(&mut object, "/o", true).unwrap().1);
+        }
     }
 
     #[test]
@@ -347,7 +400,7 @@ mod tests {
     fn what_fits_no_packet_is_said_before_anybody_asks() {
         assert!(object(9000, Some(false)).is_err());
         assert!(object(8800, Some(false)).is_err());
-        assert!(object(8800, None).unwrap().last.is_some());
-        assert!(object(8600, Some(false)).unwrap().last.is_none());
+        assert!(object(8800, None).unwrap().whole.is_none());
+        assert!(object(8600, Some(false)).unwrap().whole.is_some());
     }
 }

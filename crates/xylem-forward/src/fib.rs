@@ -8,13 +8,16 @@ use crate::memory::Flat;
 pub struct NextHop {
     /// Over this face.
     pub face: FaceId,
-    /// The cheapest is tried first.
+    /// Of those of one name the cheapest is tried first.
     pub cost: u32,
+    /// How many components shorter the name is that it was inherited from; 0: it is the entry's own.
+    /// The nearest are tried first, as the longest prefix is for a name.
+    pub above: u8,
 }
 
 impl Default for NextHop {
     fn default() -> Self {
-        NextHop { face: FaceId(0), cost: 0 }
+        NextHop { face: FaceId(0), cost: 0, above: 0 }
     }
 }
 
@@ -27,10 +30,11 @@ pub(crate) fn remove_hop(hops: &mut impl Flat<NextHop>, face: FaceId) -> bool {
     at.is_some()
 }
 
-/// Puts a next hop into its place, cheapest first and of equals the lower face number; false if
-/// there is no room.
+/// Puts a next hop into its place, nearest first, of equals the cheapest and then the lower face number;
+/// false if there is no room.
 pub(crate) fn insert_hop(hops: &mut impl Flat<NextHop>, hop: NextHop) -> bool {
-    let at = hops.as_slice().partition_point(|o| (o.cost, o.face) < (hop.cost, hop.face));
+    let rank = |hop: &NextHop| (hop.above, hop.cost, hop.face);
+    let at = hops.as_slice().partition_point(|other| rank(other) < rank(&hop));
     if !hops.push(hop) {
         return false;
     }
@@ -46,7 +50,7 @@ mod tests {
     #[test]
     fn the_cheapest_hop_is_first() {
         let mut hops: Array<NextHop, 3> = Array::default();
-        let hop = |face, cost| NextHop { face: FaceId(face), cost };
+        let hop = |face, cost| NextHop { face: FaceId(face), cost, above: 0 };
         for (face, cost) in [(1, 9), (2, 1), (3, 1)] {
             assert!(insert_hop(&mut hops, hop(face, cost)));
         }
@@ -54,5 +58,15 @@ mod tests {
         assert_eq!(hops.as_slice(), [hop(2, 1), hop(3, 1), hop(1, 9)]);
         assert!(remove_hop(&mut hops, FaceId(2)) && !remove_hop(&mut hops, FaceId(2)));
         assert_eq!(hops.as_slice(), [hop(3, 1), hop(1, 9)]);
+    }
+
+    #[test]
+    fn the_nearest_name_s_hop_is_first() {
+        let mut hops: Array<NextHop, 3> = Array::default();
+        let hop = |face, cost, above| NextHop { face: FaceId(face), cost, above };
+        for hop in [hop(1, 0, 2), hop(2, 0, 1), hop(3, 9, 0)] {
+            assert!(insert_hop(&mut hops, hop));
+        }
+        assert_eq!(hops.as_slice(), [hop(3, 9, 0), hop(2, 0, 1), hop(1, 0, 2)]);
     }
 }

@@ -21,6 +21,18 @@ impl<S: Storage> Forwarder<S> {
         face: FaceId,
         cost: u32,
     ) -> Result<(), RouteError> {
+        self.inherit_route(prefix, face, cost, 0)
+    }
+
+    /// [`Self::add_route`] for a next hop that `prefix` has from a name of `above` components less: those
+    /// of nearer names are tried before it, whatever they cost.
+    pub fn inherit_route(
+        &mut self,
+        prefix: NameRef<'_>,
+        face: FaceId,
+        cost: u32,
+        above: u8,
+    ) -> Result<(), RouteError> {
         if self.faces.number(face).is_none() {
             return Err(RouteError::NoSuchFace);
         }
@@ -31,7 +43,7 @@ impl<S: Storage> Forwarder<S> {
         let hops = self.fib.get_mut(id);
         let is_new = !remove_hop(hops, face);
         let room = !is_new || hops.as_slice().len() < self.max_next_hops;
-        if room && insert_hop(hops, NextHop { face, cost }) {
+        if room && insert_hop(hops, NextHop { face, cost, above }) {
             return Ok(());
         }
         if hops.as_slice().is_empty() {
@@ -64,7 +76,7 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// Calls `f` with every prefix that has next hops, and these, cheapest first.
+    /// Calls `f` with every prefix that has next hops, and these, in the order in which they are tried.
     pub fn for_each_route(&self, f: &mut dyn FnMut(NameRef<'_>, &[NextHop])) {
         let mut buffer = NameBuffer::<S>::default();
         for id in self.fib.ids() {

@@ -2,8 +2,9 @@
 //! that nobody can put a prekey or address of their own beside somebody else's keys; whether the
 //! publisher is the person meant is for whoever takes the card in to know.
 //!
-//! `xylem-peer:` and, in base32, `version = 1 (1) | publisher (32) | link key (32) | prekey's number
-//! (4) | prekey (32) | made, in seconds since 1970 (8) | addresses | signature (64) | checksum (4)`.
+//! `xylem-peer:` and, in base32, `version (1) | publisher (32) | link key (32) | prekey's number
+//! (4) | prekey (32) | made, in seconds since 1970 (8) | addresses | [relay] | signature (64) | checksum
+//! (4)`. The version is 2 where there is a relay, else 1.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -13,8 +14,8 @@ use core::str::FromStr;
 
 use xylem_link::PeerKey;
 use xylem_object::PublisherKey;
-use xylem_object::ticket::{CHECKSUM_LEN, MAX_ADDRESSES, base32, checksum};
-use xylem_object::ticket::{read_addresses, write_addresses};
+use xylem_object::ticket::{CHECKSUM_LEN, MAX_ADDRESSES, RelayAt, base32, checksum};
+use xylem_object::ticket::{read_addresses, read_relay, write_addresses, write_relay};
 
 use crate::fields::Fields;
 use crate::identity::Party;
@@ -23,9 +24,11 @@ use crate::prekeys::Prekey;
 
 /// What every card begins with.
 pub const SCHEME: &str = "xylem-peer:";
-/// Longest text that is looked at; the longest card has 783 characters.
+/// Longest text that is looked at; the longest card has 1,658 characters.
 const MAX_TEXT: usize = 2_048;
 const VERSION: u8 = 1;
+/// Of a card that names a relay.
+const WITH_RELAY: u8 = 2;
 const SIGNATURE_LEN: usize = 64;
 
 /// How to write to somebody; its signature has been verified, whoever made it.
@@ -41,6 +44,8 @@ pub struct Card {
     pub made: u64,
     /// Where its owner's link may listen, best first.
     pub addresses: Vec<SocketAddr>,
+    /// The relay that its owner keeps registered with, for who cannot reach the addresses.
+    pub relay: Option<RelayAt>,
     signature: [u8; SIGNATURE_LEN],
 }
 
@@ -57,7 +62,9 @@ pub enum CardError {
     #[error("card is damaged (checksum): copy it again as a whole")]
     Checksum,
     /// A layout that this program does not know.
-    #[error("card has version {0}, this xylem reads version {VERSION}: update xylem")]
+    #[error(
+        "card has version {0}, this xylem reads versions {VERSION} and {WITH_RELAY}: update xylem"
+    )]
     UnknownVersion(u8),
     /// The checksum is right and a field is not.
     #[error("card was written wrongly: ask for a new one")]
@@ -73,6 +80,7 @@ impl Card {
         prekey: &Prekey,
         made: u64,
         addresses: &[SocketAddr],
+        relay: Option<&RelayAt>,
         by: &PublisherKey,
     ) -> Self {
         let addresses = addresses[..addresses.len().min(MAX_ADDRESSES)].to_vec();
@@ -82,6 +90,7 @@ impl Card {
             prekey: prekey.key.public(),
             made,
             addresses,
+            relay: relay.filter(|relay| !relay.addresses.is_empty()).cloned(),
             signature: [0; SIGNATURE_LEN],
         };
         let signature = by.signer().sign(&[label::CARD, &card.signed()]);
@@ -91,12 +100,13 @@ impl Card {
 
     /// What the signature covers.
     fn signed(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = vec![if self.relay.is_some() { WITH_RELAY } else { VERSION }];
         out.extend_from_slice(&self.party.to_bytes());
         out.extend_from_slice(&self.prekey_number.to_be_bytes());
         out.extend_from_slice(&self.prekey.0);
         out.extend_from_slice(&self.made.to_be_bytes());
         write_addresses(&mut out, &self.addresses);
+        self.relay.iter().for_each(|relay| write_relay(&mut out, relay));
         out
     }
 
@@ -114,11 +124,12 @@ impl Card {
     /// From [`CardError::UnknownVersion`] on.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CardError> {
         let mut fields = Fields(bytes);
-        match fields.byte().ok_or(CardError::Malformed)? {
-            VERSION => {}
+        let with_relay = match fields.byte().ok_or(CardError::Malformed)? {
+            VERSION => false,
+            WITH_RELAY => true,
             other => return Err(CardError::UnknownVersion(other)),
-        }
-        let card = Self::fields(&mut fields).ok_or(CardError::Malformed)?;
+        };
+        let card = Self::fields(&mut fields, with_relay).ok_or(CardError::Malformed)?;
         let message = [label::CARD, &card.signed()].concat();
         if !card.party.publisher.verifies(&message, &card.signature) {
             return Err(CardError::Signature);
@@ -126,14 +137,18 @@ impl Card {
         Ok(card)
     }
 
-    fn fields(fields: &mut Fields<'_>) -> Option<Self> {
+    fn fields(fields: &mut Fields<'_>, with_relay: bool) -> Option<Self> {
         let party = Party::from_bytes(fields.array()?, fields.array()?);
         let prekey_number = fields.u32()?;
         let prekey = PeerKey(fields.array()?);
         let made = fields.u64()?;
         let (addresses, rest) = read_addresses(fields.0).ok()?;
+        let (relay, rest) = match with_relay {
+            true => read_relay(rest).map(|(relay, rest)| (Some(relay), rest)).ok()?,
+            false => (None, rest),
+        };
         let signature = rest.try_into().ok()?;
-        Some(Self { party, prekey_number, prekey, made, addresses, signature })
+        Some(Self { party, prekey_number, prekey, made, addresses, relay, signature })
     }
 }
 
@@ -175,23 +190,54 @@ mod tests {
     use crate::{Identity, Prekeys};
     use xylem_link::StaticKey;
 
-    fn card() -> Card {
+    fn card_with(relay: Option<&RelayAt>) -> Card {
         let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
         let addresses = ["192.0.2.1:7348".parse().unwrap(), "[2001:db8::1]:7".parse().unwrap()];
-        us.card(Prekeys::new(0, [3; 32]).current(), 1_700_000_000, &addresses)
+        us.card_at(Prekeys::new(0, [3; 32]).current(), 1_700_000_000, &addresses, relay)
+    }
+
+    fn card() -> Card {
+        card_with(None)
+    }
+
+    fn relayed() -> Card {
+        let addresses = vec!["relay.example.org:7".parse().unwrap()];
+        card_with(Some(&RelayAt { key: [9; 32], addresses }))
     }
 
     #[test]
     fn a_card_survives_paper() {
-        let card = card();
-        let text = card.to_string();
-        assert!(text.starts_with(SCHEME) && !text.contains(char::is_whitespace));
-        assert_eq!(format!(" {} \n", text.to_uppercase()).parse(), Ok(card));
+        for card in [card(), relayed()] {
+            let text = card.to_string();
+            assert!(text.starts_with(SCHEME) && !text.contains(char::is_whitespace));
+            assert_eq!(format!(" {} \n", text.to_uppercase()).parse(), Ok(card));
+        }
+    }
+
+    /// Programs that know of no relays read cards without one, and say of others that they are newer.
+    #[test]
+    fn a_card_without_a_relay_is_as_it_always_was() {
+        let (bytes, other) = (card().to_bytes(), relayed().to_bytes());
+        assert_eq!((bytes[0], other[0]), (VERSION, WITH_RELAY));
+        // Both addresses, and nothing between them and the signature.
+        assert_eq!(bytes.len(), 1 + 64 + 4 + 32 + 8 + 1 + 7 + 19 + SIGNATURE_LEN);
+        let none = RelayAt { key: [9; 32], addresses: vec![] };
+        assert_eq!(card_with(Some(&none)), card());
+    }
+
+    #[test]
+    fn the_longest_card_is_read() {
+        let host = format!("{}:9", [&*"a".repeat(60); 4].join("."));
+        let relay = RelayAt { key: [9; 32], addresses: vec![host.parse().unwrap(); 2] };
+        let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
+        let addresses = ["[2001:db8::1]:7".parse().unwrap(); MAX_ADDRESSES];
+        let card = us.card_at(Prekeys::new(0, [3; 32]).current(), 1, &addresses, Some(&relay));
+        assert_eq!(card.to_string().parse(), Ok(card));
     }
 
     #[test]
     fn every_changed_or_missing_character_is_noticed() {
-        let text = card().to_string();
+        let text = relayed().to_string();
         for at in SCHEME.len()..text.len() {
             let other = if text.as_bytes()[at] == b'a' { "b" } else { "a" };
             let changed = format!("{}{other}{}", &text[..at], &text[at + 1..]);
@@ -207,11 +253,12 @@ mod tests {
     /// Nobody can put a key or an address of their own beside somebody else's signature.
     #[test]
     fn every_bit_is_signed() {
-        let bytes = card().to_bytes();
-        for bit in 0..bytes.len() * 8 {
-            let mut changed = bytes.clone();
-            changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(Card::from_bytes(&changed).is_err(), "bit {bit}");
+        for bytes in [card().to_bytes(), relayed().to_bytes()] {
+            for bit in 0..bytes.len() * 8 {
+                let mut changed = bytes.clone();
+                changed[bit / 8] ^= 1 << (bit % 8);
+                assert!(Card::from_bytes(&changed).is_err(), "bit {bit}");
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use core::fmt;
 use core::net::SocketAddr;
 
 use xylem_link::{PeerKey, StaticKey};
+use xylem_object::ticket::RelayAt;
 use xylem_object::{PublisherId, PublisherKey};
 
 use crate::card::Card;
@@ -54,7 +55,19 @@ impl Identity {
     /// Signs a card. `made`: seconds since 1970; the first 16 addresses travel.
     #[must_use]
     pub fn card(&self, prekey: &Prekey, made: u64, addresses: &[SocketAddr]) -> Card {
-        Card::sign(self.party(), prekey, made, addresses, &self.publisher)
+        self.card_at(prekey, made, addresses, None)
+    }
+
+    /// As [`Identity::card`], with the relay through which we are reached.
+    #[must_use]
+    pub fn card_at(
+        &self,
+        prekey: &Prekey,
+        made: u64,
+        addresses: &[SocketAddr],
+        relay: Option<&RelayAt>,
+    ) -> Card {
+        Card::sign(self.party(), prekey, made, addresses, relay, &self.publisher)
     }
 
     pub(crate) fn link(&self) -> &StaticKey {

@@ -127,6 +127,13 @@ pub trait Host {
     /// Ends a face and takes it from the forwarder; false if there is none or it has to stay.
     fn destroy_face(&mut self, face: FaceId) -> bool;
 
+    /// Whether a face that was created waits for its connection, which may still fail: whoever asked for
+    /// the face is answered when that is known, by [`crate::Management::face_up`] or
+    /// [`crate::Management::face_failed`].
+    fn is_opening(&self, _face: FaceId) -> bool {
+        false
+    }
+
     /// What a face is made of; `None` if there is none.
     fn face_info(&self, face: FaceId) -> Option<FaceInfo>;
 

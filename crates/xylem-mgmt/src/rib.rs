@@ -3,7 +3,9 @@
 //! A prefix may have several routes: one for each face and origin. The next hops of a prefix are
 //! its own routes', and those of shorter prefixes' routes that have the flag CHILD_INHERIT, unless
 //! a route between has the flag CAPTURE (NFD wiki, "RibMgmt"). For each face the nearest prefix
-//! counts, and in it the cheapest route. Only prefixes that have routes have FIB entries; a name
+//! counts, and in it the cheapest route. The next hops of a nearer prefix are tried before those of a
+//! shorter one, whatever they cost: a default route for everything takes nothing from a program here, and
+//! who holds `/shop` does not answer for `/shop/bob` while bob does. Only prefixes that have routes have FIB entries; a name
 //! below is forwarded by its longest prefix, as always.
 //!
 //! Next hops that somebody else put into the FIB stay, except where they are of the same prefix and
@@ -45,11 +47,19 @@ pub enum RibError {
     Fib(#[from] RouteError),
 }
 
+/// A next hop that follows from routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Hop {
+    cost: u32,
+    /// As in [`xylem_forward::NextHop`].
+    above: u8,
+}
+
 #[derive(Debug, Default)]
 struct Entry {
     routes: Vec<Route>,
     /// What this RIB has put into the FIB.
-    installed: BTreeMap<FaceId, u32>,
+    installed: BTreeMap<FaceId, Hop>,
 }
 
 impl Entry {
@@ -215,17 +225,20 @@ impl Rib {
                 fib.remove_route(name, *face);
             }
             let mut installed = BTreeMap::new();
-            for (face, cost) in wanted {
+            for (face, hop) in wanted {
                 let was = entry.installed.get(&face).copied();
-                let done = if was == Some(cost) { Ok(()) } else { fib.add_route(name, face, cost) };
+                let done = match was == Some(hop) {
+                    true => Ok(()),
+                    false => fib.inherit_route(name, face, hop.cost, hop.above),
+                };
                 if let Err(error) = done
                     && name == prefix
                 {
                     refused = Some(error);
                 }
                 // A refused change leaves what was.
-                if let Some(cost) = done.map_or(was, |()| Some(cost)) {
-                    installed.insert(face, cost);
+                if let Some(hop) = done.map_or(was, |()| Some(hop)) {
+                    installed.insert(face, hop);
                 }
             }
             entry.installed = installed;
@@ -237,12 +250,12 @@ impl Rib {
     }
 
     /// The next hops of a prefix that has an entry; none if that has no routes.
-    fn next_hops(&self, prefix: NameRef<'_>) -> BTreeMap<FaceId, u32> {
+    fn next_hops(&self, prefix: NameRef<'_>) -> BTreeMap<FaceId, Hop> {
         let mut hops = BTreeMap::new();
         let Some(own) = self.entries.get(prefix.value()).filter(|e| !e.routes.is_empty()) else {
             return hops;
         };
-        merge(&mut hops, own.routes.iter());
+        merge(&mut hops, 0, own.routes.iter());
         let mut captured = own.has(ROUTE_CAPTURE);
         for n in (0..prefix.len()).rev() {
             if captured {
@@ -250,7 +263,8 @@ impl Rib {
             }
             let Some(above) = self.entries.get(prefix.prefix(n).value()) else { continue };
             let inherited = |route: &&Route| route.flags & ROUTE_CHILD_INHERIT != 0;
-            merge(&mut hops, above.routes.iter().filter(inherited));
+            let distance = u8::try_from(prefix.len().saturating_sub(n)).unwrap_or(u8::MAX);
+            merge(&mut hops, distance, above.routes.iter().filter(inherited));
             captured = above.has(ROUTE_CAPTURE);
         }
         hops
@@ -258,7 +272,7 @@ impl Rib {
 }
 
 /// Adds one prefix's routes: the cheapest of each face that no longer prefix has.
-fn merge<'a>(hops: &mut BTreeMap<FaceId, u32>, routes: impl Iterator<Item = &'a Route>) {
+fn merge<'a>(hops: &mut BTreeMap<FaceId, Hop>, above: u8, routes: impl Iterator<Item = &'a Route>) {
     let mut of_prefix: BTreeMap<FaceId, u32> = BTreeMap::new();
     for route in routes {
         let cost = u32::try_from(route.cost).unwrap_or(u32::MAX);
@@ -266,6 +280,6 @@ fn merge<'a>(hops: &mut BTreeMap<FaceId, u32>, routes: impl Iterator<Item = &'a 
         *least = cost.min(*least);
     }
     for (face, cost) in of_prefix {
-        hops.entry(face).or_insert(cost);
+        hops.entry(face).or_insert(Hop { cost, above });
     }
 }

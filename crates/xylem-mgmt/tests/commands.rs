@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use common::{NOW_MS, Node, about, name};
 use xylem_forward::{FaceId, Strategy};
-use xylem_mgmt::{Authority, ControlParameters, ManagementConfig, client, types};
+use xylem_mgmt::{Authority, ControlParameters, Host, ManagementConfig, client, types};
 use xylem_packet::{Component, Data, Interest, InterestBuilder, Name};
 use xylem_trust::{Certificate, Signer, Stamp, TrustStore, ValidityPeriod, self_signed};
 
@@ -79,9 +79,9 @@ fn routes_end_with_their_time_and_their_face() {
         assert_eq!(node.command("rib", "register", parameters).code, 200);
     }
     assert_eq!(node.management.poll_timeout(), Some(Duration::from_secs(1)));
-    node.management.handle_timeout(Duration::from_millis(999), &mut node.program);
+    node.management.handle_timeout(Duration::from_millis(999), &mut node.program, &mut Vec::new());
     assert!(node.fib().contains_key("/short"));
-    node.management.handle_timeout(Duration::from_secs(1), &mut node.program);
+    node.management.handle_timeout(Duration::from_secs(1), &mut node.program, &mut Vec::new());
     assert!(!node.fib().contains_key("/short"));
     assert_eq!(node.management.poll_timeout(), None);
 
@@ -370,5 +370,58 @@ fn what_is_not_understood_is_said() {
             &mut out,
         );
         assert!(out.is_empty(), "{uri}");
+    }
+}
+
+/// Who asks for a face over a connection hears what became of that.
+#[test]
+fn a_face_is_there_when_its_connection_stands() {
+    type Outcome = fn(&mut Node, FaceId, &mut Vec<Vec<u8>>);
+    let stands: Outcome = |node, face, out| {
+        node.program.opening = None;
+        node.management.face_up(node.now, face, &node.program, out);
+    };
+    let refused: Outcome = |node, face, out| {
+        node.management.face_failed(face, "Connection refused", out);
+        node.program.destroy_face(face);
+        node.management.face_gone(node.now, face, &mut node.program, out);
+    };
+    let silent: Outcome = |node, _, out| {
+        let until = node.management.poll_timeout().expect("it does not wait for ever");
+        node.management.handle_timeout(until, &mut node.program, out);
+    };
+    for (outcome, code, there) in [(stands, 200, true), (refused, 504, false), (silent, 504, false)]
+    {
+        let mut node = Node::new(ManagementConfig::default());
+        let wanted =
+            ControlParameters { uri: Some("tcp4://192.0.2.7:6363".into()), ..Default::default() };
+        let (stamp, signer) = (node.stamp(), Signer::digest_sha256());
+        let command =
+            client::command(true, "faces", "create", &wanted, &signer, stamp, [7; 4]).unwrap();
+        let app = node.app;
+        assert!(node.send(app, &command).is_empty(), "answered before anybody knows");
+        let face = node.program.opening.unwrap();
+        let mut out = Vec::new();
+        outcome(&mut node, face, &mut out);
+        let answers = node.give_back(&out);
+        let (to, answer) = answers.first().expect("an answer");
+        let data = Data::decode(answer).unwrap();
+        let response = client::response(&Interest::decode(&command).unwrap(), &data).unwrap();
+        assert_eq!((*to, response.code), (app, code), "{}", response.text);
+        assert_eq!(node.program.faces.contains_key(&face), there);
+        assert_eq!(node.management.poll_timeout(), None);
+    }
+}
+
+/// Its name and parameters fit into no packet twice; that it was done does.
+#[test]
+fn a_very_long_prefix_has_an_answer() {
+    let mut node = Node::new(ManagementConfig::default());
+    let long = Name::new().child(Component::generic(&[b'x'; 4390]));
+    let parameters = ControlParameters { name: Some(long.clone()), ..Default::default() };
+    for verb in ["register", "unregister"] {
+        let answer = node.command("rib", verb, &parameters);
+        assert_eq!((answer.code, answer.parameters), (200, None));
+        assert_eq!(node.fib().contains_key(&long.to_string()), verb == "register");
     }
 }

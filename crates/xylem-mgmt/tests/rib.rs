@@ -1,7 +1,7 @@
 //! The FIB that follows from the RIB, held against the definition applied without any cleverness.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use xylem_forward::{Config, FaceId, FaceScope, Forwarder, Seed};
@@ -24,11 +24,12 @@ impl Slow {
     }
 
     /// For every prefix with routes and every face: from the prefix upwards the first one that has
-    /// a route of that face which counts here; above a CAPTURE nothing counts.
-    fn fib(&self) -> BTreeMap<String, BTreeMap<u64, u32>> {
-        let mut fib: BTreeMap<String, BTreeMap<u64, u32>> = BTreeMap::new();
+    /// a route of that face which counts here; above a CAPTURE nothing counts. Those of the nearest
+    /// name come first, of one name the cheapest.
+    fn fib(&self) -> BTreeMap<String, Vec<(u64, u32)>> {
+        let mut fib: BTreeMap<String, Vec<(u64, u32)>> = BTreeMap::new();
         for (prefix, _) in &self.0 {
-            let hops = fib.entry(prefix.to_string()).or_default();
+            let mut hops = BTreeSet::new();
             for face in self.0.iter().map(|(_, route)| route.face) {
                 for n in (0..=prefix.len()).rev() {
                     let at = prefix.as_ref().prefix(n);
@@ -37,7 +38,7 @@ impl Slow {
                         r.face == face && (n == prefix.len() || r.flags & ROUTE_CHILD_INHERIT != 0)
                     };
                     if let Some(cost) = here().filter(counts).map(|r| r.cost).min() {
-                        hops.insert(face.0, cost as u32);
+                        hops.insert((prefix.len() - n, cost as u32, face.0));
                         break;
                     }
                     if here().any(|r| r.flags & ROUTE_CAPTURE != 0) {
@@ -45,12 +46,15 @@ impl Slow {
                     }
                 }
             }
+            let hops = hops.into_iter().map(|(_, cost, face)| (face, cost));
+            fib.insert(prefix.to_string(), hops.collect());
         }
         fib
     }
 }
 
-fn fib_of(forwarder: &Forwarder) -> BTreeMap<String, BTreeMap<u64, u32>> {
+/// Each prefix's next hops in the order in which they are tried.
+fn fib_of(forwarder: &Forwarder) -> BTreeMap<String, Vec<(u64, u32)>> {
     let mut fib = BTreeMap::new();
     forwarder.for_each_route(&mut |prefix, hops| {
         fib.insert(prefix.to_string(), hops.iter().map(|hop| (hop.face.0, hop.cost)).collect());
@@ -147,7 +151,7 @@ fn a_full_rib_takes_no_more_and_changes_what_it_has() {
         assert_eq!(taken, if i < 3 { Ok(()) } else { Err(RibError::Full) });
     }
     assert_eq!(rib.register(name_of(&[0]).as_ref(), route(face, 9), &mut forwarder), Ok(()));
-    assert_eq!(fib_of(&forwarder)["/%00"][&face.0], 9);
+    assert_eq!(fib_of(&forwarder)["/%00"], [(face.0, 9)]);
     assert_eq!((rib.len(), forwarder.fib_len()), (3, 3));
 }
 
@@ -189,5 +193,21 @@ fn next_hops_of_others_stay() {
     let mut rib = Rib::new(10);
     rib.register(prefix.as_ref(), route(b, 1), &mut forwarder).unwrap();
     rib.unregister(prefix.as_ref(), b, 0, &mut forwarder);
-    assert_eq!(fib_of(&forwarder)["/%01"], BTreeMap::from([(a.0, 5)]));
+    assert_eq!(fib_of(&forwarder)["/%01"], [(a.0, 5)]);
+}
+
+/// A default route of the machine was there first, at no cost and inherited; and an older program holds
+/// `/shop`, as programs register.
+#[test]
+fn who_holds_a_name_is_asked_before_those_of_shorter_ones() {
+    let mut forwarder = Forwarder::new(Config::default(), Seed::from_random([1; 16]));
+    let [upstream, shop, bob] = [(); 3].map(|()| forwarder.add_face(FaceScope::Local));
+    let mut rib = Rib::new(10);
+    for (prefix, face, cost) in [("/", upstream, 0), ("/shop", shop, 0), ("/shop/bob", bob, 7)] {
+        let prefix = Name::from_uri(prefix).unwrap();
+        rib.register(prefix.as_ref(), route(face, cost), &mut forwarder).unwrap();
+    }
+    let fib = fib_of(&forwarder);
+    assert_eq!(fib["/shop"], [(shop.0, 0), (upstream.0, 0)]);
+    assert_eq!(fib["/shop/bob"], [(bob.0, 7), (shop.0, 0), (upstream.0, 0)]);
 }

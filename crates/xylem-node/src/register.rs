@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_mgmt::{ControlParameters, Persistency, client};
+use xylem_object::PublisherKey;
 use xylem_packet::{Data, EncodeError, Interest, Name};
-use xylem_trust::{Signer, Stamp};
+use xylem_trust::Stamp;
 
 use crate::event::Event;
 use xylem_engine::Engine;
@@ -79,6 +80,8 @@ enum State {
 /// Registers one prefix with every forwarder it was given.
 pub(crate) struct Registrar {
     prefix: Name,
+    /// Signs the commands: forwarders that have been told whom to believe take no digest.
+    key: PublisherKey,
     via: Vec<Via>,
 }
 
@@ -91,6 +94,7 @@ impl Registrar {
         engine: &mut Engine,
         prefix: Name,
         peers: &[Peer],
+        key: PublisherKey,
     ) -> Result<Self, RegisterError> {
         let mut via = Vec::new();
         for peer in peers {
@@ -106,7 +110,7 @@ impl Registrar {
                 registered: false,
             });
         }
-        Ok(Self { prefix, via })
+        Ok(Self { prefix, key, via })
     }
 
     /// What it registers.
@@ -131,7 +135,7 @@ impl Registrar {
         face: FaceId,
     ) -> Result<(), RegisterError> {
         match self.via.iter_mut().find(|via| via.face == face) {
-            Some(via) => ask(engine, &self.prefix, via),
+            Some(via) => ask(engine, (&self.prefix, &self.key), via),
             None => Ok(()),
         }
     }
@@ -155,10 +159,10 @@ impl Registrar {
             match via.state {
                 State::Asked { at, .. } if at + PATIENCE <= now => {
                     via.warn("no answer to the registration", on_event);
-                    ask(engine, &self.prefix, via)?;
+                    ask(engine, (&self.prefix, &self.key), via)?;
                 }
                 State::Rest { until: Some(until) } if until <= now => {
-                    ask(engine, &self.prefix, via)?;
+                    ask(engine, (&self.prefix, &self.key), via)?;
                 }
                 _ => {}
             }
@@ -232,16 +236,20 @@ impl Via {
     }
 }
 
-/// Sends the command. A digest signs it: forwarders take that from programs of their machine, and
-/// none knows this publisher's key.
-fn ask(engine: &mut Engine, prefix: &Name, via: &mut Via) -> Result<(), RegisterError> {
+/// Sends the command, signed by the publisher. Forwarders take that from programs of their machine as
+/// they take a digest, and where they have been told whom to believe, from nobody else.
+fn ask(
+    engine: &mut Engine,
+    (prefix, key): (&Name, &PublisherKey),
+    via: &mut Via,
+) -> Result<(), RegisterError> {
     let local = client::is_local(&via.peer.face_uri());
     let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
     let stamp = Stamp::new(keys::random()?, now_ms());
-    let signer = Signer::digest_sha256();
     let nonce = keys::random()?;
-    let command = client::command(local, "rib", "register", &parameters, &signer, stamp, nonce)
-        .map_err(|why| RegisterError::Command { prefix: prefix.clone(), why })?;
+    let command =
+        client::command(local, "rib", "register", &parameters, key.signer(), stamp, nonce)
+            .map_err(|why| RegisterError::Command { prefix: prefix.clone(), why })?;
     engine.ask(via.face, &command);
     via.state = State::Asked { command, at: engine.now() };
     Ok(())

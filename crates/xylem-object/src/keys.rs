@@ -38,6 +38,13 @@ impl PublisherKey {
         Self { seed: Zeroizing::new(*secret), id, signer }
     }
 
+    /// The same key, whose packets name it as `locator`: its certificate, where somebody has signed one.
+    #[must_use]
+    pub fn known_as(self, locator: Name) -> Self {
+        let signer = Signer::ed25519(&self.seed, locator);
+        Self { signer, ..self }
+    }
+
     /// The secret seed, to be stored where only its owner reads; wiped when dropped.
     pub fn to_bytes(&self) -> Zeroizing<[u8; 32]> {
         self.seed.clone()
@@ -48,7 +55,8 @@ impl PublisherKey {
         self.id
     }
 
-    /// What signs packets with it (signature type 5): their KeyLocator is `/xylem/<key id>/KEY`.
+    /// What signs packets with it (signature type 5): their KeyLocator is `/xylem/<key id>/KEY`, or what
+    /// [`Self::known_as`] says.
     pub fn signer(&self) -> &Signer {
         &self.signer
     }

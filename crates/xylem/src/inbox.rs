@@ -36,6 +36,7 @@ const TELL: Reach = Reach::within(Duration::from_secs(3));
 #[command(args_conflicts_with_subcommands = true, after_help = concat!(
     "Examples:
   xylem inbox card                      prints what others need to send to you
+  xylem inbox card --relay KEY@HOST:PORT     the same, where a relay leads to you (inbox --listen --relay ...)
   xylem inbox card --code               the same by a code of three words
   xylem inbox --listen 7348             waits for mail until Ctrl-C
   xylem inbox                           what came
@@ -176,12 +177,13 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             let how = (&relay.relays(common)?[..], lan.lan(common)?);
             return card_by_code(&store, &resolve(&at)?, how, out);
         }
-        Some(InboxCommand::Card { at, code: false, .. }) => {
+        Some(InboxCommand::Card { at, code: false, relay, .. }) => {
+            let relays = relay.relays(common)?;
             let mut at = resolve(&at)?;
             if at.is_empty() {
                 at.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, LINK_PORT)));
             }
-            let card = inbox.card(&at)?.to_string();
+            let card = inbox.card(&at, relays.first())?.to_string();
             if out.is_json() {
                 out.json(&CardRow { card: &card })?;
             } else {

@@ -19,6 +19,7 @@ mod inbox;
 mod key;
 mod node;
 mod output;
+mod passphrase;
 mod peek;
 mod ping;
 mod process_usage;
@@ -26,6 +27,7 @@ mod publisher;
 mod put;
 mod reach;
 mod relays;
+mod schema;
 mod scrub;
 mod send;
 mod service;
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Ok(asked) => asked,
         Err(code) => return code,
     };
+    passphrase::ask_when_needed(&common);
     let mut out = Out::new(&common);
     let ready = outlives.and_then(|()| common.check_config());
     let ready = ready.and_then(|()| output::log::start(&common));

@@ -13,6 +13,7 @@ use std::time::Duration;
 use xylem_app::{Client, RunError, parse_name};
 use xylem_client::{Driver, PingReport, PingServer, Pinged, Pinger, register};
 use xylem_packet::Name;
+use xylem_trust::Signer;
 
 /// Pings a name prefix, or answers pings with --serve; the protocol of ndnping
 ///
@@ -86,7 +87,7 @@ pub(crate) fn run(args: PingArgs, _common: &Common, out: &mut Out) -> Result<Exi
                 .map_err(RunError::from)?;
         let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
         if !args.no_register {
-            register(&mut client, server.served())?;
+            register(&mut client, server.served(), &Signer::digest_sha256())?;
         }
         out.borrow_mut().note(&format!("answering pings to {} until Ctrl-C", args.prefix));
         out.borrow_mut().json(&ServingRow { prefix: &args.prefix })?;

@@ -19,8 +19,8 @@ use xylem_library::keys::signer;
 
 /// Publishes a file under a name for any NDN program, until Ctrl-C
 ///
-/// What fits into one packet is that packet; anything larger becomes segments with a version and
-/// RDR metadata, which `ndnd cat`, NDNts, python-ndn and `xylem get NAME` fetch. Each segment is
+/// What fits into one packet is that packet. It, and anything larger, becomes segments with a version
+/// and RDR metadata, which `ndnd cat`, NDNts, python-ndn and `xylem get NAME` fetch. Each segment is
 /// signed by itself; `xylem share` signs once for all and proves every byte.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
@@ -95,7 +95,7 @@ pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit,
         .map_err(RunError::from)?;
     let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
     if !args.no_register {
-        register(&mut client, producer.served())?;
+        register(&mut client, producer.served(), producer.signer())?;
     }
     tell(&producer, size, out)?;
     client.run(&mut producer)?;

@@ -136,6 +136,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             paths: vec![args.what.clone()],
             name: args.name.as_deref().map(parse_name).transpose()?,
             key_file: None,
+            identity: None,
             selection: Selection::default(),
             listen: links(&args.listen)?,
             announce: args.announce,

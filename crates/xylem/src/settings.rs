@@ -170,6 +170,7 @@ struct MulticastTable {
 struct ManagementTable {
     localhop: Option<bool>,
     anchors: Option<Vec<PathBuf>>,
+    certificates: Option<Vec<PathBuf>>,
     unix_sockets: Option<Vec<PathBuf>>,
 }
 
@@ -236,6 +237,10 @@ impl NodeTable {
         if let Some(management) = self.management {
             config.localhop = management.localhop.unwrap_or(false);
             config.anchors = management.anchors.unwrap_or_default();
+            config.certificates = management.certificates.unwrap_or_default();
+            if config.anchors.is_empty() && !config.certificates.is_empty() {
+                return Err("certificates need anchors, whose keys have signed them".into());
+            }
             config.unix_sockets = management.unix_sockets.unwrap_or_default();
             if config.localhop && config.anchors.is_empty() {
                 return Err("localhop needs anchors: it takes commands from other machines".into());
@@ -325,6 +330,7 @@ mod tests {
             [node.management]
             localhop = true
             anchors = ["/etc/xylem/anchor.cert"]
+            certificates = ["/etc/xylem/alice.cert"]
             unix_sockets = ["/run/nfd/nfd.sock"]
             [node.relay]
             circuits = 4
@@ -357,6 +363,7 @@ mod tests {
         assert!(config.certificate.is_some());
         assert_eq!(config.multicast, None);
         assert!(config.localhop && config.anchors.len() == 1);
+        assert_eq!(config.certificates.len(), 1);
         assert_eq!(config.relay.unwrap().limits.circuits, 4);
         assert_eq!(config.unix_sockets, [PathBuf::from("/run/nfd/nfd.sock")]);
         assert_eq!((config.routes[0].prefix.to_string(), config.routes[0].cost), ("/a".into(), 4));
@@ -441,7 +448,10 @@ mod tests {
             }
         );
         all!(multicast.unwrap(), MulticastTable { enabled, group, interfaces });
-        all!(management.unwrap(), ManagementTable { localhop, anchors, unix_sockets });
+        all!(
+            management.unwrap(),
+            ManagementTable { localhop, anchors, certificates, unix_sockets }
+        );
         relay.unwrap().has_every_setting();
         let RouteTable { prefix: _, to: _, cost } = route.unwrap().remove(0);
         assert_eq!(cost, Some(10));
@@ -472,6 +482,7 @@ mod tests {
             ("[node]\nmax_faces = -1", "line 2"),
             ("[node.multicast]\ngroup = \"10.0.0.1:5\"", "10.0.0.1"),
             ("[node.management]\nlocalhop = true", "anchors"),
+            ("[node.management]\ncertificates = [\"c\"]", "anchors"),
             ("[node.relay]\nlifetime_seconds = 5", "lifetime_seconds"),
             ("[node.relay]\nannounce = [\"http://x\"]", "announce"),
             ("[[node.route]]\nprefix = \"no slash\"\nto = \"udp://h\"", "no slash"),

@@ -21,6 +21,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::follow::{FollowOptions, Input};
+use xylem_library::keys::Sign;
 use xylem_library::{LibraryEvent, Selection};
 use xylem_node::{Event, NDN_PORT, PeerUri, Prove, ShareOptions};
 use xylem_object::ticket::Address;
@@ -96,6 +97,11 @@ pub(crate) struct ShareArgs {
     /// File with the 32-byte Ed25519 secret key to sign with [default: the store's own identity]
     #[arg(long, value_name = "FILE", env = "XYLEM_KEY", hide_env_values = true)]
     key: Option<PathBuf>,
+
+    /// Sign with a key of `xylem key`, such as key:/alice; its certificate is served beside, and what has
+    /// no --as is published below its owner's name
+    #[arg(long, value_name = "key:NAME", value_parser = parse_identity, conflicts_with = "key")]
+    sign: Option<String>,
 
     /// Refuse names that other systems would take for one another (README, readme) or cannot have
     /// (aux.c on Windows), instead of warning of them
@@ -241,6 +247,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         paths: args.paths,
         name: args.name.as_deref().map(parse_name).transpose()?,
         key_file: args.key,
+        identity: args.sign,
         selection,
         listen: links(&args.listen)?,
         announce: args.announce,
@@ -310,6 +317,14 @@ fn require_outside(key: &Path, paths: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A key of the keyring, as `put --sign` names it.
+fn parse_identity(text: &str) -> Result<String, String> {
+    match text.parse() {
+        Ok(Sign::Named(which)) => Ok(which),
+        _ => Err("expected key:NAME, a key of `xylem key list`; --key takes files".to_owned()),
+    }
+}
+
 /// Why the background node cannot do it.
 fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
     let asked = [
@@ -321,6 +336,7 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (args.no_exclude, "--no-exclude"),
         (args.strict, "--strict"),
         (args.key.is_some(), "--key"),
+        (args.sign.is_some(), "--sign"),
         (!args.listen.is_empty(), "--listen"),
         (!args.announce.is_empty(), "--announce"),
         (args.relay.given(), "--relay"),

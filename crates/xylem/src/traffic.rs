@@ -16,6 +16,7 @@ use std::time::Duration;
 use xylem_app::{Client, RunError, parse_name};
 use xylem_client::traffic::{Generator, TrafficOptions, TrafficReport, TrafficServer};
 use xylem_client::{Driver, register};
+use xylem_trust::Signer;
 
 /// Measures a forwarder: Interests at a rate or as fast as it can, from one process; the answers,
 /// with --serve, from another
@@ -128,7 +129,7 @@ pub(crate) fn run(args: TrafficArgs, _common: &Common, out: &mut Out) -> Result<
             TrafficServer::new(prefix.clone(), size, args.freshness).map_err(RunError::from)?;
         let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
         if !args.no_register {
-            register(&mut client, prefix.as_ref())?;
+            register(&mut client, prefix.as_ref(), &Signer::digest_sha256())?;
         }
         out.note(&format!("answering {} until Ctrl-C", args.prefix));
         out.json(&ServingRow { prefix: &args.prefix })?;

@@ -9,8 +9,8 @@ use crate::cli::{Cli, Common};
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::{
-    bench, ctl, extras, get, inbox, key, node, peek, ping, put, reach, scrub, send, service, share,
-    shares, store, sum, svs, ticket, traffic, trial, verify,
+    bench, ctl, extras, get, inbox, key, node, peek, ping, put, reach, schema, scrub, send,
+    service, share, shares, store, sum, svs, ticket, traffic, trial, verify,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
@@ -59,6 +59,7 @@ const VERBS: &[Verb] = &[
     verb!("traffic", traffic::TrafficArgs, traffic::run),
     verb!("svs", svs::SvsArgs, svs::run),
     verb!("key", key::KeyArgs, key::run),
+    verb!("schema", schema::SchemaArgs, schema::run),
     verb!("sum", sum::SumArgs, |args, _, out| sum::run(args, out)),
     verb!("verify", verify::VerifyArgs, verify::run),
     verb!("store", store::StoreArgs, store::run),

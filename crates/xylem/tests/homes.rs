@@ -9,7 +9,8 @@ use std::process::Command;
 
 use common::fetching::{Get, Place, from};
 use common::homes::{Nat, Network};
-use common::text;
+use common::{text, until};
+use xylem_object::Ticket;
 
 const SIZE: usize = 4_000_000;
 /// So slow that a fetch takes some seconds.
@@ -108,4 +109,92 @@ fn getters_behind_nats_meet_through_the_share() {
     // What passes through the share is what is said about addresses.
     let passed = network.counted("share");
     assert!(came >= 200_000 && passed < 100_000, "{came} bytes, {passed} by the share: {done}");
+}
+
+/// What a sharer is started with who asks the router for a port.
+fn sharing(network: &Network, store: &Path) -> Command {
+    let mut command = network.on("a", store);
+    command.env_remove("XYLEM_NO_MAP");
+    command
+}
+
+/// A port that the router maps stands in the ticket, and leads through the NAT without any relay.
+#[test]
+fn a_mapped_port_stands_in_the_ticket() {
+    let Some(mut network) = Network::new("mapped") else { return };
+    let place = Place::new(SIZE, 4);
+    let store = |who: &str| place.dir.path().join(who);
+    network.home("a", "20.2.0.1", Nat::Symmetric);
+    network.home("b", "20.3.0.1", Nat::Symmetric);
+    let Some(_mapper) = network.maps("a", "20.2.0.1", place.dir.path()) else { return };
+    // A ticket does not wait for a router that is slow, as one on a busy machine may be.
+    let mut shared = None;
+    until("the ticket names the port", || {
+        shared = None;
+        let (share, ticket) = share(sharing(&network, &store("a")), &place, &[]);
+        let named = ticket.parse::<Ticket>().expect("a ticket").addresses;
+        shared = Some((share, ticket));
+        named.iter().any(|address| address.to_string() == "20.2.0.1:7348")
+    });
+    let (_share, ticket) = shared.expect("until it is there");
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &[]);
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+    assert_eq!(b.done()["ways"][0]["peer"], "20.2.0.1:7348");
+}
+
+/// The router answers when the ticket has been printed: who comes by the relay is told of the port, the only direct way
+/// between two symmetric NATs.
+#[test]
+fn a_port_that_is_mapped_late_is_told_to_peers() {
+    let Some(mut network) = Network::new("late") else { return };
+    let place = Place::new(SIZE, 5);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("relay", "20.1.0.1");
+    network.home("a", "20.2.0.1", Nat::Symmetric);
+    network.home("b", "20.3.0.1", Nat::Symmetric);
+    let Some(mapper) = network.maps("a", "20.2.0.1", place.dir.path()) else { return };
+    let (_relay, relays) = network.relay("relay", &store("relay"));
+    mapper.rest(true);
+    let (share, ticket) = share(sharing(&network, &store("a")), &place, &relays);
+    mapper.rest(false);
+    share.event("mapped", |told| told["address"] == "20.2.0.1:7348");
+    let named = ticket.parse::<Ticket>().expect("a ticket").addresses;
+    assert!(named.iter().all(|address| address.to_string() != "20.2.0.1:7348"));
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &LIMIT);
+    b.event("moved", |told| told["to"] == "20.2.0.1:7348");
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+}
+
+/// The receiver's card is all that the sender has, and neither can be reached but through the relay that it names.
+#[test]
+fn mail_between_two_nats_needs_a_card_and_nothing_else() {
+    let Some(mut network) = Network::new("mail") else { return };
+    let place = Place::new(SIZE, 6);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("relay", "20.1.0.1");
+    network.home("a", "20.2.0.1", Nat::Cone);
+    network.home("b", "20.3.0.1", Nat::Cone);
+    let (_relay, relays) = network.relay("relay", &store("relay"));
+    let at_b = |arguments: &[&str], relays: &[String]| {
+        let mut command = network.on("b", &store("b"));
+        command.args(arguments).args(relays);
+        command
+    };
+    let inbox = Get::of(at_b(&["inbox", "--listen", "7348"], &relays));
+    inbox.event("relay", |told| told["registered"] == true);
+    let card = Get::of(at_b(&["inbox", "card"], &relays)).event("card", |_| true);
+    let card = card["card"].as_str().expect("a card").to_owned();
+    let mut command = network.on("a", &store("a"));
+    command.arg("send").arg(&place.source).arg(card);
+    let mut send = Get::of(command);
+    let number = inbox.event("mail", |_| true)["number"].to_string();
+    send.event("mail_delivered", |told| told["direct"] == true);
+    let out = place.out("b");
+    let mut accept = Get::of(at_b(&["inbox", "accept", &number, "-o", text(&out)], &[]));
+    assert_eq!(accept.wait(), Some(0));
+    place.is_right("b");
+    // It has heard that, and is done.
+    assert_eq!(send.wait(), Some(0));
 }

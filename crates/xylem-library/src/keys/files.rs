@@ -17,6 +17,7 @@ use xylem_trust::{Armor, Certificate, PublicKey, Signer, TrustPolicy, TrustStore
 use super::error::KeyError;
 use super::ring::Keyring;
 use super::secret::load_or_create;
+use super::trusted::Trusted;
 
 /// Longest key or certificate file that is read.
 const MAX_KEY_FILE: u64 = 64 * 1024;
@@ -72,6 +73,9 @@ pub enum Believe {
     Publisher(String),
     /// Those that the key of one of these certificates signed, under its owner's name.
     Certificates(Vec<PathBuf>),
+    /// Those that somebody signed whom the user of this store trusts, for the names that they are
+    /// trusted for ([`Trusted`]).
+    Trusted(PathBuf),
 }
 
 impl Believe {
@@ -89,6 +93,11 @@ impl Believe {
                 let id: PublisherId = hex.parse().map_err(|_| KeyError::Publisher(text()))?;
                 let key = Verifier::of(&PublicKey::Ed25519(id.0));
                 one(key.map_err(|source| KeyError::NoVerifier { text: text(), source })?)
+            }
+            Self::Trusted(store) => {
+                let mut anchors = TrustStore::new();
+                Trusted::at(store).add_to(&mut anchors)?;
+                Ok(TrustPolicy::Anchors(anchors))
             }
             Self::Certificates(files) => {
                 let mut store = TrustStore::new();
@@ -138,7 +147,7 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     Ok(text.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect())
 }
 
-fn read_limited(path: &Path) -> Result<Vec<u8>, KeyError> {
+pub(super) fn read_limited(path: &Path) -> Result<Vec<u8>, KeyError> {
     let mut bytes = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(MAX_KEY_FILE + 1).read_to_end(&mut bytes))

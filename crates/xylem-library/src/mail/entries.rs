@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use xylem_link::PeerKey;
 use xylem_mail::{Body, EnvelopeId, MAX_BODY, MAX_ENVELOPE, Party, SessionId};
 use xylem_object::PublisherId;
-use xylem_object::ticket::{read_addresses, write_addresses};
+use xylem_object::ticket::{RelayAt, read_addresses, read_relay, write_addresses, write_relay};
 use zeroize::Zeroizing;
 
 const VERSION: u8 = 1;
@@ -73,13 +73,15 @@ impl Letter {
 pub enum Route {
     /// The receiver itself, at one of these addresses.
     Direct(Vec<SocketAddr>),
+    /// The same, or at this relay.
+    AtRelay(RelayAt, Vec<SocketAddr>),
     /// A node that keeps it for the receiver; its key, if one is known.
     Via(Option<[u8; 32]>, Vec<SocketAddr>),
 }
 
 /// An envelope whose receiver does not have it yet, as far as we know: `version = 2 (1) | route (1: 0
-/// direct, 1 node, 2 node with a key) | queued, ms since 1970 (8) | session (16) | publisher (32) | link
-/// key (32) | [node's key (32)] | addresses | name's length (1) | name | state (1: 1 at the node, 2 sent
+/// direct, 1 node, 2 node with a key, 3 direct or at a relay) | queued, ms since 1970 (8) | session (16) | publisher (32) | link
+/// key (32) | [node's key (32)] | addresses | [relay] | name's length (1) | name | state (1: 1 at the node, 2 sent
 /// again) | body's length (4) | body | envelope`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parcel {
@@ -114,6 +116,7 @@ impl Parcel {
         let mut out = Zeroizing::new(Vec::with_capacity(1_024 + body.len() + self.envelope.len()));
         let (kind, key, addresses): (u8, &[u8], _) = match &self.route {
             Route::Direct(addresses) => (0, &[], addresses),
+            Route::AtRelay(_, addresses) => (3, &[], addresses),
             Route::Via(None, addresses) => (1, &[], addresses),
             Route::Via(Some(key), addresses) => (2, key, addresses),
         };
@@ -124,6 +127,9 @@ impl Parcel {
         out.extend_from_slice(&self.to.link.0);
         out.extend_from_slice(key);
         write_addresses(&mut out, addresses);
+        if let Route::AtRelay(relay, _) = &self.route {
+            write_relay(&mut out, relay);
+        }
         let name = &self.name.as_bytes()[..self.name.len().min(255)];
         out.push(name.len() as u8);
         out.extend_from_slice(name);
@@ -140,12 +146,20 @@ impl Parcel {
         let (session, rest) = rest.split_first_chunk()?;
         let (publisher, rest) = rest.split_first_chunk()?;
         let (link, rest) = rest.split_first_chunk()?;
-        (matches!(head[0], VERSION | PARCEL_VERSION) && head[1] < 3).then_some(())?;
+        (matches!(head[0], VERSION | PARCEL_VERSION) && head[1] < 4).then_some(())?;
         let (key, rest) = match head[1] {
             2 => rest.split_first_chunk().map(|(key, rest)| (Some(*key), rest))?,
             _ => (None, rest),
         };
         let (addresses, rest) = read_addresses(rest).ok()?;
+        let (route, rest) = match head[1] {
+            0 => (Route::Direct(addresses), rest),
+            3 => {
+                let (relay, rest) = read_relay(rest).ok()?;
+                (Route::AtRelay(relay, addresses), rest)
+            }
+            _ => (Route::Via(key, addresses), rest),
+        };
         let (len, rest) = rest.split_first()?;
         let (name, rest) = rest.split_at_checked(usize::from(*len))?;
         let (state, body, envelope) = match head[0] {
@@ -158,8 +172,6 @@ impl Parcel {
                 (*state, body, envelope)
             }
         };
-        let route =
-            if head[1] == 0 { Route::Direct(addresses) } else { Route::Via(key, addresses) };
         Some(Self {
             queued: u64::from_be_bytes(*queued),
             session: SessionId(*session),
@@ -207,10 +219,12 @@ mod tests {
         assert_eq!(Letter::decode(&bytes), Some(letter));
         assert!((0..bytes.len()).all(|len| Letter::decode(&bytes[..len]).is_none()));
         let at = vec!["192.0.2.1:7".parse().unwrap()];
+        let relay = RelayAt { key: [8; 32], addresses: vec!["r.example:7".parse().unwrap()] };
         for route in [
             Route::Direct(at.clone()),
             Route::Via(None, at.clone()),
             Route::Via(Some([9; 32]), at.clone()),
+            Route::AtRelay(relay.clone(), at.clone()),
         ] {
             let parcel = Parcel {
                 queued: 1,

@@ -223,7 +223,7 @@ impl MailStore {
                 let why = "the node refused it; send it again";
                 return Ok((true, vec![report::waiting(parcel, why, true)]));
             }
-            (_, Route::Direct(_)) => {}
+            (_, Route::Direct(_) | Route::AtRelay(..)) => {}
         }
         let receipt = Receipt { envelope: parcel.id(), status, lost };
         Ok((true, self.answered(parcel.session, receipt, now)?))
@@ -262,7 +262,7 @@ impl MailStore {
         let locked = self.folder.lock()?;
         let Receipt { envelope, status, lost } = receipt;
         let parcel = self.parcel(&hex(&envelope.0))?.filter(|parcel| parcel.session == id);
-        let direct = parcel.as_ref().is_some_and(|it| matches!(it.route, Route::Direct(_)));
+        let direct = parcel.as_ref().is_some_and(|it| !matches!(it.route, Route::Via(..)));
         let (mut new, mut peer, mut card) = (0, None, None);
         if let Some(mut session) = self.session(id)? {
             (peer, card) = (Some(session.peer()), self.newest_card(&session)?);

@@ -82,7 +82,7 @@ pub fn take_in(store: &MailStore, envelope: &[u8], now: UnixTime) -> Result<Answ
 
 /// A node has taken a message.
 pub fn stored(parcel: &Parcel) -> MailEvent {
-    let (Route::Direct(at) | Route::Via(_, at)) = &parcel.route;
+    let (Route::Direct(at) | Route::AtRelay(_, at) | Route::Via(_, at)) = &parcel.route;
     let at = at.first().map(ToString::to_string).unwrap_or_default();
     MailEvent::Stored { to: parcel.name.clone(), id: parcel.id(), at }
 }
@@ -98,7 +98,7 @@ pub fn expired(parcel: &Parcel) -> MailEvent {
 
 /// A message has been taken.
 pub(super) fn delivered(parcel: &Parcel) -> MailEvent {
-    let direct = matches!(parcel.route, Route::Direct(_));
+    let direct = !matches!(parcel.route, Route::Via(..));
     let (to, id) = (parcel.name.clone(), parcel.id());
     MailEvent::Delivered { to, id, direct }
 }

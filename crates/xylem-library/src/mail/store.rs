@@ -17,6 +17,7 @@ use xylem_mail::{
     Received, Session, SessionId,
 };
 use xylem_object::PublisherKey;
+use xylem_object::ticket::RelayAt;
 use xylem_store::Medium;
 
 use super::entries::{Letter, hex};
@@ -142,10 +143,15 @@ impl MailStore {
     ///
     /// # Errors
     /// See [`MailStore::open`].
-    pub fn card(&self, addresses: &[SocketAddr], now: UnixTime) -> Result<Card, MailStoreError> {
+    pub fn card(
+        &self,
+        addresses: &[SocketAddr],
+        relay: Option<&RelayAt>,
+        now: UnixTime,
+    ) -> Result<Card, MailStoreError> {
         let locked = self.folder.lock()?;
         let prekeys = self.prekeys(now, &locked)?;
-        Ok(self.us.card(prekeys.current(), now.seconds(), addresses))
+        Ok(self.us.card_at(prekeys.current(), now.seconds(), addresses, relay))
     }
 
     pub(super) fn session(&self, id: SessionId) -> Result<Option<Session>, MailStoreError> {

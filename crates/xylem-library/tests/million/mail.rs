@@ -38,7 +38,7 @@ impl Person {
         let medium = FaultMedium::new();
         let store = store(&keys, &medium)?;
         // As after a first run that ended long ago.
-        store.card(&[], NOW).map_err(|e| e.to_string())?;
+        store.card(&[], None, NOW).map_err(|e| e.to_string())?;
         let medium = medium.image();
         Ok(Self { keys, store: self::store(&keys, &medium)?, medium })
     }
@@ -139,7 +139,7 @@ pub(crate) fn family(seed: u64, _: Planted, counts: &mut Counts) -> Result<(), S
         let (from, to) = if who == 0 { (a, b) } else { (b, a) };
         let strike_card = strike(&mut rng);
         let card = to.act(strike_card, &mut rng, counts, &mut |store| {
-            store.card(&["127.0.0.1:7".parse().expect("an address")], NOW)
+            store.card(&["127.0.0.1:7".parse().expect("an address")], None, NOW)
         })?;
         if let Some(card) = card {
             let text = format!("message {number}");

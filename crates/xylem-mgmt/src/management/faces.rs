@@ -6,8 +6,8 @@ use xylem_forward::{FaceId, FaceScope, LinkType};
 
 use super::{Answer, Command, Management, bad};
 use crate::{
-    ChannelStatus, CodecError, ControlParameters, Entry, FaceEvent, FaceInfo, FaceQueryFilter,
-    FaceStatus, FaceUri, Host, Persistency, Refusal,
+    ChannelStatus, CodecError, ControlParameters, ControlResponse, Entry, FaceEvent, FaceInfo,
+    FaceQueryFilter, FaceStatus, FaceUri, Host, Persistency, Refusal,
 };
 
 /// NFD's numbers for where a face leads.
@@ -63,6 +63,10 @@ impl Management {
         host: &impl Host,
         out: &mut Vec<Vec<u8>>,
     ) {
+        if let Some((name, _)) = self.opening.remove(&face) {
+            let properties = properties(face, host).unwrap_or_default();
+            self.respond(name.as_ref(), ControlResponse::new(200, "OK", properties), out);
+        }
         let Some(info) = host.face_info(face).filter(|_| !self.announced.contains_key(&face))
         else {
             return;
@@ -70,6 +74,15 @@ impl Management {
         let event = event(FaceEvent::CREATED, face, &info);
         out.extend(self.events.publish(now, &event, &self.signer));
         self.announced.insert(face, event);
+    }
+
+    /// The connection of a face that somebody asked for does not come to stand; [`Self::face_gone`]
+    /// follows where the face is gone.
+    pub fn face_failed(&mut self, face: FaceId, why: &str, out: &mut Vec<Vec<u8>>) {
+        if let Some((name, _)) = self.opening.remove(&face) {
+            let nothing = ControlParameters::default();
+            self.respond(name.as_ref(), ControlResponse::new(504, why, nothing), out);
+        }
     }
 
     /// A face has gone: its routes go with it.
@@ -93,7 +106,9 @@ impl Management {
         let uri: FaceUri = uri.parse().map_err(|error| bad(format!("Uri: {error}")))?;
         check_persistency(&parameters)?;
         let face = host.create_face(&uri, &parameters)?;
-        self.face_up(command.now, face, host, command.out);
+        if !host.is_opening(face) {
+            self.face_up(command.now, face, host, command.out);
+        }
         Ok(properties(face, host).unwrap_or_default())
     }
 

@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 
 use xylem_forward::{FaceId, FaceScope};
-use xylem_packet::{Component, DataBuilder, Interest, Name};
+use xylem_packet::{Component, DataBuilder, Interest, Name, NameRef};
 use xylem_trust::{ReplayGuard, Signer, TrustStore};
 
 use crate::events::Events;
@@ -20,6 +20,9 @@ use crate::{Rib, types};
 
 /// FreshnessPeriod of answers to commands.
 const ANSWER_FRESHNESS_MS: u64 = 1000;
+
+/// How long a face's connection may take to stand: whoever commands waits four seconds.
+const OPENING: Duration = Duration::from_secs(3);
 
 /// Who may command, and limits.
 #[derive(Debug)]
@@ -69,6 +72,9 @@ pub struct Management {
     events: Events,
     /// Faces that were announced, as they are described when they go.
     announced: HashMap<FaceId, FaceEvent>,
+    /// faces/create of faces whose connection does not stand yet: the command's name, and until when it
+    /// may take.
+    opening: HashMap<FaceId, (Name, Duration)>,
     max_strategy_choices: usize,
 }
 
@@ -97,6 +103,7 @@ impl Management {
             versions: Versions::default(),
             events: Events::new(),
             announced: HashMap::new(),
+            opening: HashMap::new(),
             max_strategy_choices: config.max_strategy_choices,
         }
     }
@@ -145,6 +152,13 @@ impl Management {
                 _ => Err(Refusal::new(501, "neighbours may only register prefixes")),
             },
         };
+        if let (b"faces", b"create") = (request.module, request.verb)
+            && let Ok(ControlParameters { face_id: Some(face), .. }) = answer
+            && host.is_opening(FaceId(face))
+        {
+            self.opening.insert(FaceId(face), (interest.name().to_name(), now + OPENING));
+            return;
+        }
         let response = match answer {
             Ok(parameters) => ControlResponse::new(200, "OK", parameters),
             Err(refusal) => {
@@ -152,10 +166,20 @@ impl Management {
                 ControlResponse::new(refusal.code, refusal.text, existing.unwrap_or_default())
             }
         };
-        let builder = DataBuilder::new(interest.name()).freshness_ms(ANSWER_FRESHNESS_MS);
+        self.respond(interest.name(), response, out);
+    }
+
+    /// Answers a command. Where its name leaves no room for its parameters a second time, the code says it
+    /// all; where there is none for that, there is no answer.
+    fn respond(&self, name: NameRef<'_>, response: ControlResponse, out: &mut Vec<Vec<u8>>) {
+        let builder = || DataBuilder::new(name).freshness_ms(ANSWER_FRESHNESS_MS);
         let mut wire = Vec::new();
-        // An error is a name that leaves no room for the answer: then there is none.
-        if self.signer.data(builder, &response.encode(), &mut wire).is_ok() {
+        let mut answered = self.signer.data(builder(), &response.encode(), &mut wire);
+        if answered.is_err() {
+            let short = ControlResponse { parameters: None, ..response };
+            answered = self.signer.data(builder(), &short.encode(), &mut wire);
+        }
+        if answered.is_ok() {
             out.push(wire);
         }
     }
@@ -255,14 +279,22 @@ impl Management {
         }
     }
 
-    /// When [`Self::handle_timeout`] wants to be called; `None` if no route ends by itself.
+    /// When [`Self::handle_timeout`] wants to be called; `None` if nothing ends by itself.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        self.rib.poll_timeout()
+        let opening = self.opening.values().map(|(_, until)| *until);
+        self.rib.poll_timeout().into_iter().chain(opening).min()
     }
 
-    /// Ends the routes whose time is over.
-    pub fn handle_timeout(&mut self, now: Duration, host: &mut impl Host) {
+    /// Ends the routes whose time is over, and faces whose connection takes too long.
+    pub fn handle_timeout(&mut self, now: Duration, host: &mut impl Host, out: &mut Vec<Vec<u8>>) {
         self.rib.handle_timeout(now, host.forwarder());
+        let late =
+            |(face, (_, until)): (&FaceId, &(Name, Duration))| (*until <= now).then_some(*face);
+        let late: Vec<FaceId> = self.opening.iter().filter_map(late).collect();
+        for face in late {
+            host.destroy_face(face);
+            self.face_failed(face, "nobody answers there", out);
+        }
     }
 }
 

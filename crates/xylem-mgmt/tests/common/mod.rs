@@ -20,6 +20,8 @@ pub(crate) struct Program {
     pub(crate) forwarder: Forwarder,
     pub(crate) faces: BTreeMap<FaceId, FaceInfo>,
     pub(crate) now_ms: u64,
+    /// What waits for its connection.
+    pub(crate) opening: Option<FaceId>,
 }
 
 impl Program {
@@ -64,6 +66,9 @@ impl Host for Program {
             return Err(Refusal::new(406, "only UDP and TCP"));
         }
         let face = self.open(&uri.to_string(), FaceScope::NonLocal);
+        if matches!(uri, FaceUri::Tcp(_)) {
+            self.opening = Some(face);
+        }
         self.update_face(face, parameters).map(|()| face)
     }
     fn update_face(&mut self, face: FaceId, parameters: &ControlParameters) -> Result<(), Refusal> {
@@ -82,6 +87,9 @@ impl Host for Program {
         self.faces.remove(&face);
         self.forwarder.remove_face(face);
         true
+    }
+    fn is_opening(&self, face: FaceId) -> bool {
+        self.opening == Some(face)
     }
     fn face_info(&self, face: FaceId) -> Option<FaceInfo> {
         self.faces.get(&face).cloned()
@@ -119,6 +127,7 @@ impl Node {
             forwarder: Forwarder::new(config_of_forwarder, Seed::from_random([1; 16])),
             faces: BTreeMap::new(),
             now_ms: NOW_MS,
+            opening: None,
         };
         let own = program.open("internal://", FaceScope::Local);
         let app = program.open("unix:///run/app.sock", FaceScope::Local);

@@ -237,17 +237,21 @@ impl Delivery {
 /// Whom a route to somebody leads to.
 fn peers(to: &Party, route: &Route, relays: &[Relay]) -> Vec<Peer> {
     let (key, addresses) = match route {
-        Route::Direct(addresses) => (Some(to.link.0), addresses),
+        Route::Direct(addresses) | Route::AtRelay(_, addresses) => (Some(to.link.0), addresses),
         Route::Via(key, addresses) => (*key, addresses),
     };
     let mut peers: Vec<Peer> =
         addresses.iter().map(|address| Peer::Link { address: *address, key }).collect();
-    if let Route::Direct(_) = route {
-        let target = Target::Key(to.link.0);
-        let through = |relay| reaching::through(&reaching::to_dial(relay).ok()?, key, target);
-        peers.extend(relays.iter().filter_map(through));
+    if !matches!(route, Route::Via(..)) {
+        peers.extend(through(relays, to.link.0));
     }
     peers
+}
+
+/// Whoever has this key, through each of these relays.
+pub(crate) fn through(relays: &[Relay], key: [u8; 32]) -> impl Iterator<Item = Peer> {
+    let uses = relays.iter().filter_map(|relay| reaching::to_dial(relay).ok());
+    uses.filter_map(move |uses| reaching::through(&uses, Some(key), Target::Key(key)))
 }
 
 /// Hands over what waits, `first` before the others, and asks nodes for receipts of what they have.
@@ -319,8 +323,12 @@ fn hand_over(
     tell: &mut dyn FnMut(MailEvent),
 ) -> Result<(), Failed> {
     let key = StaticKey::from_bytes(keys::random()?);
-    let target =
-        parcels.front().map(|to| peers(&to.to, &to.route, ways.relays)).unwrap_or_default();
+    let mut relays = ways.relays.to_vec();
+    if let Some(Route::AtRelay(relay, _)) = parcels.front().map(|parcel| &parcel.route) {
+        relays.push(relay.clone().into());
+    }
+    let ways = Ways { relays: &relays, ..ways };
+    let target = parcels.front().map(|to| peers(&to.to, &to.route, &relays)).unwrap_or_default();
     let mut delivery = Delivery::dial(&target, key, ways, stop)?;
     tracing::debug!(messages = parcels.len(), "handing over");
     for _ in 0..parcels.len() {

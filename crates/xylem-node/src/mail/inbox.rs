@@ -17,7 +17,7 @@ use xylem_library::Stop;
 use xylem_library::keys;
 use xylem_library::mail::report::{message, stored};
 use xylem_library::mail::{MailStore, Message, Person, Reach};
-use xylem_library::reachable::Peer;
+use xylem_library::reachable::{Peer, Relay};
 
 /// What came, and who is who.
 pub struct Inbox {
@@ -35,12 +35,13 @@ impl Inbox {
     }
 
     /// Our card: what others need to write to us. `listen`: where we will listen; wildcards become
-    /// the addresses of this machine.
+    /// the addresses of this machine. `relay`: with which we will be registered.
     ///
     /// # Errors
     /// See [`Inbox::open`].
-    pub fn card(&self, listen: &[SocketAddr]) -> Result<Card, InboxError> {
-        Ok(self.store.card(&advertised(listen), wall_clock())?)
+    pub fn card(&self, listen: &[SocketAddr], relay: Option<&Relay>) -> Result<Card, InboxError> {
+        let relay = relay.map(|relay| &relay.at);
+        Ok(self.store.card(&advertised(listen), relay, wall_clock())?)
     }
 
     /// All messages, oldest first.
@@ -80,8 +81,11 @@ impl Inbox {
             return Ok(false);
         };
         let peer = |address| Peer::Link { address, key: Some(letter.from.link.0) };
-        let target: Vec<Peer> = resolved(&ticket.addresses).0.into_iter().map(peer).collect();
-        Ok(delivery::hand_one(envelope, &target, reach.into(), stop)?)
+        let mut target: Vec<Peer> = resolved(&ticket.addresses).0.into_iter().map(peer).collect();
+        let relays: Vec<Relay> = ticket.relay.clone().map(Relay::from).into_iter().collect();
+        target.extend(delivery::through(&relays, letter.from.link.0));
+        let ways = delivery::Ways { reach, relays: &relays };
+        Ok(delivery::hand_one(envelope, &target, ways, stop)?)
     }
 
     /// Removes a message.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use xylem_forward::{Config, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
-use xylem_mail::{Body, Content, EnvelopeId, MAX_NOTE};
+use xylem_mail::{Body, Card, Content, EnvelopeId, MAX_NOTE};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
 use xylem_reach::code::Over;
@@ -137,13 +137,18 @@ pub fn send(
     let store = MailStore::open(&options.store)?;
     // Whatever can be wrong with the peer is said before anything is hashed.
     let (card, name) = find(&store, &options.to)?.map_err(SendError::Unknown)?;
-    let route = route(options, &card.addresses)?;
+    let route = route(options, &card)?;
     let compose = |content: Content, called: String, size: u64, ours: &[SocketAddr]| {
         let called = cut(called);
         let body = Body { content, name: called, size, sent_ms: now_ms() };
         store.compose(&card, &name, &body, route.clone(), ours, wall_clock())
     };
     let share = match &options.mail {
+        Mail::Path(share) if share.relays.is_empty() => {
+            // Who is reached by way of a relay fetches by way of it.
+            let relays = card.relay.clone().map(Relay::from).into_iter().collect();
+            &Box::new(ShareOptions { relays, ..(**share).clone() })
+        }
         Mail::Path(share) => share,
         Mail::Ticket(ticket) => {
             let (called, size) = (name_of_ticket(ticket), ticket.size.unwrap_or(0));
@@ -269,7 +274,7 @@ fn ways(options: &SendOptions) -> Ways<'_> {
     Ways { reach: options.reach, relays: &options.relays }
 }
 
-fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendError> {
+fn route(options: &SendOptions, card: &Card) -> Result<Route, SendError> {
     let mut via = options.via.iter().map(|peer| match peer {
         Peer::Link { address, key } => Ok((*address, *key)),
         other => Err(SendError::NotLink(other.into())),
@@ -282,11 +287,14 @@ fn route(options: &SendOptions, addresses: &[SocketAddr]) -> Result<Route, SendE
         }
         return Ok(Route::Via(key, all));
     }
-    let at = if options.at.is_empty() { addresses } else { &options.at[..] };
-    if at.is_empty() && options.relays.is_empty() {
-        return Err(SendError::NoAddress);
+    match (&card.relay, &options.at[..]) {
+        (None, []) if card.addresses.is_empty() && options.relays.is_empty() => {
+            Err(SendError::NoAddress)
+        }
+        (None, []) => Ok(Route::Direct(card.addresses.clone())),
+        (Some(relay), []) => Ok(Route::AtRelay(relay.clone(), card.addresses.clone())),
+        (_, at) => Ok(Route::Direct(at.to_vec())),
     }
-    Ok(Route::Direct(at.to_vec()))
 }
 
 /// Waits for mail until `stop` is raised, through `relays` too, also from those who dial without our key if it is to
@@ -359,7 +367,9 @@ fn listen_with(
         None => None,
         Some(show) => {
             let addresses = advertised(&bound);
-            let card = mail.card(&addresses, wall_clock())?.to_string();
+            let card = mail
+                .card(&addresses, relays.first().map(|relay| &relay.at), wall_clock())?
+                .to_string();
             let at = addresses.into_iter().map(Into::into).collect();
             let how = ShowOptions { relay: relays.first().cloned(), lan: show.lan };
             Some(CodeServer::new(&mut engine, (Offered::Card, card), at, &how)?)

@@ -63,6 +63,9 @@ pub struct NodeConfig {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Certificates whose keys may command; empty: every local application may.
     pub anchors: Vec<PathBuf>,
+    /// Certificates that the anchors' keys have signed, or those of certificates before them: whose keys may
+    /// command as well.
+    pub certificates: Vec<PathBuf>,
     /// Unix sockets that management may be told to make faces to; the settings' own need not be here.
     pub unix_sockets: Vec<PathBuf>,
     /// Mail that is kept for others until they fetch it; `None`: none.
@@ -112,6 +115,7 @@ impl NodeConfig {
             localhop: false,
             certificate: None,
             anchors: Vec::new(),
+            certificates: Vec::new(),
             unix_sockets: Vec::new(),
             mailbox: None,
             relay: None,

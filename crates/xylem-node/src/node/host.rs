@@ -80,6 +80,13 @@ impl Host for Managed<'_> {
         goes
     }
 
+    fn is_opening(&self, face: FaceId) -> bool {
+        self.engine.face(face).is_some_and(|face| {
+            let connects = matches!(face.transport, Transport::Stream(_) | Transport::WebSocket(_));
+            connects && !face.came_up && face.persistency != Persistency::Permanent
+        })
+    }
+
     fn face_info(&self, face: FaceId) -> Option<FaceInfo> {
         let face = self.engine.face(face)?;
         let link_service = face.link_service.config();

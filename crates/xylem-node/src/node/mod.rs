@@ -279,6 +279,7 @@ impl Program for Forwarding<'_> {
             }
             EngineEvent::FaceDown { face, peer, why, gone } => {
                 self.mail_server.face_down(face);
+                self.management.face_failed(face, &why, &mut answers);
                 if gone {
                     self.management.face_gone(now, face, &mut host, &mut answers);
                 }
@@ -293,7 +294,9 @@ impl Program for Forwarding<'_> {
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), NodeError> {
         if self.management.poll_timeout().is_some_and(|t| t <= now) {
-            self.management.handle_timeout(now, &mut host!(self, engine));
+            let mut answers = Vec::new();
+            self.management.handle_timeout(now, &mut host!(self, engine), &mut answers);
+            answers.iter().for_each(|answer| engine.send(answer));
         }
         if let Some((every, report)) = &mut self.relay {
             report.tell(engine, now, *every, self.on_event);
@@ -321,6 +324,15 @@ fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, NodeErro
             };
             let anchor = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
             store.add_anchor(&anchor).map_err(|e| wrong(&e))?;
+        }
+        for path in &config.certificates {
+            let wire = certificate(path)?;
+            let wrong = |e: &dyn std::fmt::Display| NodeError::Anchor {
+                path: path.clone(),
+                why: e.to_string(),
+            };
+            let certified = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
+            store.add(&certified, now_ms()).map_err(|e| wrong(&e))?;
         }
         Ok(store)
     };

@@ -35,6 +35,7 @@ use xylem_engine::{Engine, Limits};
 use xylem_engine::{EngineError, certificate};
 use xylem_library::admission::Prove;
 use xylem_library::follow::FollowOptions;
+use xylem_library::keys::{CertifiedKey, Keyring};
 use xylem_library::mail::MailStore;
 use xylem_library::publications::Content;
 use xylem_library::reachable::{FaceAddress, Peer, Relay};
@@ -89,6 +90,9 @@ pub struct ShareOptions {
     pub name: Option<Name>,
     /// A 32-byte Ed25519 secret key file; default: the store's own identity, made on first use.
     pub key_file: Option<PathBuf>,
+    /// A key of the store's keyring that signs instead, by its name or its owner's: its certificate is served
+    /// beside, and the name of what has none is below its owner's.
+    pub identity: Option<String>,
     /// What of directories is shared.
     pub selection: Selection,
     /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
@@ -166,8 +170,15 @@ pub(crate) fn share_with(
         }
         server.tell(shared);
         if !server.registrars.iter().any(|registrar| *registrar.prefix() == object) {
-            server.registrars.push(Registrar::new(&mut engine, object, &options.via)?);
+            let key = publisher_of(options)?;
+            server.registrars.push(Registrar::new(&mut engine, object, &options.via, key)?);
         }
+    }
+    if let Some(certified) = certified(options)? {
+        engine.serve(certified.key_name.as_ref())?;
+        let (name, key) = (certified.key_name, certified.key);
+        server.certificate = certified.certificate;
+        server.registrars.push(Registrar::new(&mut engine, name, &options.via, key)?);
     }
     server.tell(reachable);
     engine.run(&mut server, stop)?;
@@ -177,11 +188,20 @@ pub(crate) fn share_with(
 
 /// Who signs what is shared.
 fn publisher_of(options: &ShareOptions) -> Result<PublisherKey, ShareError> {
+    if let Some(certified) = certified(options)? {
+        return Ok(certified.key);
+    }
     let secret = match &options.key_file {
         Some(path) => keys::load_existing(path)?,
         None => keys::load_or_create(&options.store.join("keys").join("publisher"))?,
     };
     Ok(PublisherKey::from_bytes(&secret))
+}
+
+/// The key of the keyring that signs, if one was named.
+fn certified(options: &ShareOptions) -> Result<Option<CertifiedKey>, ShareError> {
+    let keyring = Keyring::at(&options.store);
+    Ok(options.identity.as_ref().map(|which| keyring.publisher(which)).transpose()?)
 }
 
 /// Hashes and signs what is at `path`, and opens it for serving.
@@ -193,13 +213,18 @@ fn open(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Content, ShareError> {
     let store = Store::open(disk(), &options.store)?;
-    let name = |file_name: &[u8]| match &options.name {
-        None => naming::default_name(&publisher.public(), file_name),
-        Some(name) => name.clone(),
+    let owner = certified(options)?.map(|certified| certified.identity);
+    let name = |file_name: &[u8]| match (&options.name, &owner) {
+        (Some(name), _) => name.clone(),
+        (None, owner) => {
+            let name = naming::default_name(&publisher.public(), file_name);
+            let below = owner.as_ref().zip(name.as_ref().last());
+            below.map(|(owner, last)| owner.child(last)).unwrap_or(name)
+        }
     };
     let how = Opening {
         selection: &options.selection,
-        own: options.name.is_some() || options.key_file.is_some(),
+        own: options.name.is_some() || options.key_file.is_some() || owner.is_some(),
         follow: options.follow.as_ref(),
         name: &name,
         key: publisher,
@@ -251,7 +276,8 @@ fn bind(
     engine.serve(find::prefix().as_ref())?;
     let (announce, link_key) = (options.announce.clone(), link_public);
     let (vouch, publisher) = (publisher.vouch(&link_key), publisher.public());
-    let named = options.name.is_some() || !plain.is_empty() || !options.via.is_empty();
+    let given = options.name.is_some() || options.identity.is_some();
+    let named = given || !plain.is_empty() || !options.via.is_empty();
     let relay = options.relays.first().map(|relay| relay.at.clone());
     let at = At {
         publisher,

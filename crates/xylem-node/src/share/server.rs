@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use xylem_client::satisfies;
 use xylem_forward::FaceId;
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::fetched::parse_notice;
 use xylem_object::{Answer, PublisherKey};
-use xylem_packet::{Interest, Packet};
+use xylem_packet::{Data, Interest, Packet};
 use xylem_reach::kind::Standing;
 use xylem_reach::names::dht_knock;
 use xylem_reach::relay::Name;
@@ -54,6 +55,8 @@ pub(super) struct Server<'a> {
     peers: HashMap<FaceId, FaceAddress>,
     /// Takes mail.
     mail_server: MailServer,
+    /// The packet that says whose key signs what is shared; empty: none.
+    pub(super) certificate: Vec<u8>,
     /// A code that stands for a ticket.
     code: Option<CodeServer>,
     /// Peers that have told where they serve what they fetched of each.
@@ -99,6 +102,7 @@ impl<'a> Server<'a> {
             warned_of: HashSet::new(),
             peers: HashMap::new(),
             mail_server: MailServer::open(&options.store, None)?,
+            certificate: Vec::new(),
             code: None,
             announcers: HashMap::new(),
             answer: Vec::new(),
@@ -217,6 +221,12 @@ impl<'a> Server<'a> {
         (self.on_event)(event);
     }
 
+    /// Whether the certificate is what is asked for.
+    fn vouches(&self, interest: &Interest<'_>) -> bool {
+        let certificate = Data::decode(&self.certificate);
+        certificate.is_ok_and(|data| satisfies(&data, interest))
+    }
+
     fn handle_packet(&mut self, engine: &mut Engine, from: FaceId, packet: &[u8]) {
         let interest = match Packet::decode(packet) {
             Ok(Packet::Interest(interest)) => interest,
@@ -241,7 +251,12 @@ impl<'a> Server<'a> {
             Ok(Answer::NotYet) => {}
             Ok(Answer::NoSuch | Answer::NotOurs) => {
                 let content = id.and_then(|id| self.publications.get(id));
-                let Some((id, content)) = id.zip(content) else { return engine.refuse(packet) };
+                let Some((id, content)) = id.zip(content) else {
+                    return match self.vouches(&interest) {
+                        true => engine.answer(packet, &self.certificate),
+                        false => engine.refuse(packet),
+                    };
+                };
                 let prefix = content.publication().prefix();
                 if let Some((_, fetched)) = parse_notice(prefix, interest.name()) {
                     if let Some((sent, elapsed)) = self.served.fetched(now, id, from)

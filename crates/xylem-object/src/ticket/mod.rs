@@ -166,8 +166,7 @@ impl Ticket {
         }
         address::write_short(&mut out, &self.addresses, MAX_ADDRESSES);
         if let Some(relay) = relay {
-            out.extend_from_slice(&relay.key);
-            address::write_short(&mut out, &relay.addresses, MAX_RELAY_ADDRESSES);
+            write_relay(&mut out, relay);
         }
         let checksum = checksum(&out);
         out.extend_from_slice(&checksum);
@@ -251,6 +250,21 @@ fn is_wrapping(character: char) -> bool {
     let invisible = ['\u{ad}', '\u{200b}', '\u{200c}', '\u{200d}', '\u{2060}', '\u{feff}'];
     let quotes = ['<', '>', '"', '\'', '`', '“', '”', '„', '‘', '’', '«', '»', '‹', '›'];
     character.is_whitespace() || invisible.contains(&character) || quotes.contains(&character)
+}
+
+/// Appends a relay in the form of tickets of version 2; it has an address.
+pub fn write_relay(out: &mut Vec<u8>, relay: &RelayAt) {
+    out.extend_from_slice(&relay.key);
+    address::write_short(out, &relay.addresses, MAX_RELAY_ADDRESSES);
+}
+
+/// Reads what [`write_relay`] wrote, and gives what is behind it.
+///
+/// # Errors
+/// [`TicketError::Malformed`].
+pub fn read_relay(bytes: &[u8]) -> Result<(RelayAt, &[u8]), TicketError> {
+    let mut fields = Fields(bytes);
+    Ok((fields.relay()?, fields.0))
 }
 
 /// First bytes of the payload's BLAKE3 hash, against typos and cut-off pastes.

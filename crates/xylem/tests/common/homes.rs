@@ -1,7 +1,7 @@
 //! Machines in network namespaces on one public network: open ones, and homes behind this kernel's own NAT.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use super::XYLEM;
 use super::fetching::Get;
@@ -117,6 +117,9 @@ table ip nat {{
   }}
 }}
 table inet filter {{
+  chain miniupnpd {{ }}
+  chain prerouting_miniupnpd {{ }}
+  chain postrouting_miniupnpd {{ }}
   chain in {{
     type filter hook input priority 0; policy drop
     iifname {{ \"lo\", \"lan\" }} accept
@@ -127,6 +130,11 @@ table inet filter {{
     {drops}
     iifname \"lan\" accept
     ct state established,related accept
+    jump miniupnpd
+  }}
+  chain mapped {{
+    type nat hook prerouting priority -100
+    jump prerouting_miniupnpd
   }}
 }}
 END"
@@ -144,6 +152,28 @@ END"
         );
         // Masquerading forgets what went over an interface that goes down.
         self.must(&router, "ip link set wan down && ip link set wan up");
+    }
+
+    /// Has a home's router map ports. `None`, which is said, without miniupnpd.
+    pub(crate) fn maps(&self, home: &str, address: &str, dir: &Path) -> Option<Mapper> {
+        let config = format!(
+            "ext_ifname=wan\nlistening_ip=lan\next_ip={address}\nenable_natpmp=yes\nenable_upnp=yes\n\
+             min_lifetime=2\nmax_lifetime=86400\nsecure_mode=yes\n\
+             uuid=f4af2abe-9b64-4be9-83e1-f27063636246\nallow 1024-65535 0.0.0.0/0 1024-65535\n"
+        );
+        let (path, router) = (dir.join("miniupnpd"), format!("{home}-r"));
+        std::fs::write(&path, config).expect("it may be written");
+        if Command::new("miniupnpd").arg("--version").output().is_err() {
+            eprintln!("SKIPPED: no miniupnpd");
+            return None;
+        }
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name(&router), "miniupnpd", "-d", "-f"]).arg(path);
+        command.arg("-P").arg(dir.join("pid")).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mapper = Mapper(command.spawn().expect("ip runs"));
+        super::until("the router listens", || self.output(&router, "ss -lun").contains(":5351 "));
+        Some(mapper)
     }
 
     /// Counts what a machine gets from an address.
@@ -208,6 +238,24 @@ impl Drop for Network {
         for name in &self.machines {
             run("ip", &["netns", "del", name]);
         }
+    }
+}
+
+/// A router's miniupnpd; killed when dropped.
+pub(crate) struct Mapper(Child);
+
+impl Mapper {
+    /// It answers nothing from now on, or all that it was asked meanwhile.
+    pub(crate) fn rest(&self, rests: bool) {
+        let signal = if rests { "-STOP" } else { "-CONT" };
+        assert!(run("kill", &[signal, &self.0.id().to_string()]));
+    }
+}
+
+impl Drop for Mapper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

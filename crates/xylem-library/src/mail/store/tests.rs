@@ -42,7 +42,7 @@ impl Person {
     }
 
     fn card(&self) -> Card {
-        self.store.card(&["127.0.0.1:7".parse().unwrap()], NOW).unwrap()
+        self.store.card(&["127.0.0.1:7".parse().unwrap()], None, NOW).unwrap()
     }
 
     fn write(&self, to: &Card, text: &str) -> Result<EnvelopeId, MailStoreError> {

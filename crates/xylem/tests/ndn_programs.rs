@@ -1,0 +1,186 @@
+//! What programs that we did not write met with: registrations where the settings say whom to believe,
+//! objects of one packet, faces that do not come up, keys of other algorithms.
+#![cfg(unix)]
+
+mod common;
+
+use common::{Node, assert_exit, file, finish, stderr, text, until, xylem};
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use xylem_packet::{ContentType, DataBuilder, Name};
+use xylem_trust::Signer;
+
+fn run(dir: &Path, args: &[&str]) -> Output {
+    let mut command = xylem(&dir.join("store"));
+    command.args(args).stdin(Stdio::null());
+    finish(command)
+}
+
+/// A file with the certificate of a key of the store's.
+fn certificate(dir: &Path, args: &[&str], named: &str) -> String {
+    let output = run(dir, &[&["key", "cert"], args].concat());
+    assert_exit(&output, 0);
+    text(&file(dir, named, &output.stdout)).to_owned()
+}
+
+/// A tool that serves, killed when it is dropped.
+struct Serving(Child);
+
+impl Serving {
+    fn start(dir: &Path, args: &[&str]) -> Self {
+        let mut command = xylem(&dir.join("store"));
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Serving(command.spawn().expect("the program starts"))
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// With anchors a node takes a digest from nobody: `put` registers with the key that it signs with. An
+/// anchor's key is believed, and one whose certificate an anchor has signed; no other.
+#[test]
+fn put_registers_with_its_key_where_anchors_are_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for identity in ["/org", "/org/alice", "/eve"] {
+        assert_exit(&run(dir, &["key", "new", identity]), 0);
+    }
+    let org = certificate(dir, &["/org"], "org.cert");
+    let own = certificate(dir, &["/org/alice"], "own.cert");
+    let alice = certificate(dir, &["--by", "/org", &own], "alice.cert");
+    let settings = format!("[node.management]\nanchors = [{org:?}]\ncertificates = [{alice:?}]\n");
+    let node = Node::start(dir, &settings);
+    let at = node.at("unix").to_owned();
+    let source = file(dir, "note", b"a note");
+    for (who, name) in [("/org", "/org/note"), ("/org/alice", "/org/alice/note")] {
+        let key = format!("key:{who}");
+        let _serving =
+            Serving::start(dir, &["put", name, text(&source), "--sign", &key, "--at", &at]);
+        let trust = if who == "/org" { &org } else { &own };
+        until("the object", || {
+            run(dir, &["peek", name, "--trust", trust, "--at", &at]).status.success()
+        });
+    }
+    for sign in ["key:/eve", "digest-sha256", "ed25519"] {
+        let refused = run(dir, &["put", "/notes/eve", text(&source), "--sign", sign, "--at", &at]);
+        assert!(!refused.status.success() && stderr(&refused).contains("403"), "{sign}");
+    }
+}
+
+/// `ndnd cat` and NDNts look for metadata and segments alone.
+#[test]
+fn a_packet_of_put_is_found_as_segments_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let node = Node::start(dir, "");
+    let at = node.at("unix").to_owned();
+    let source = file(dir, "note", b"a note");
+    let _serving = Serving::start(dir, &["put", "/notes/1", text(&source), "--at", &at]);
+    let got = dir.join("got");
+    until("the object", || {
+        run(dir, &["get", "/notes/1", "--insecure", "--from", &at, "-o", text(&got)])
+            .status
+            .success()
+    });
+    assert_eq!(fs::read(&got).unwrap(), b"a note");
+    for (name, prefix) in [("/notes/1", false), ("/notes/1/32=metadata", true)] {
+        let more: &[&str] = if prefix { &["--prefix"] } else { &[] };
+        let output = run(dir, &[&["peek", name, "--at", &at], more].concat());
+        assert_exit(&output, 0);
+    }
+}
+
+/// Nobody listens at the port: the node says so, and has no such face.
+#[test]
+fn a_face_to_a_refused_port_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let node = Node::start(dir, "");
+    let at = node.at("unix").to_owned();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let uri = format!("tcp4://127.0.0.1:{port}");
+    let refused = run(dir, &["ctl", "--at", &at, "face", "create", &uri]);
+    assert!(!refused.status.success() && stderr(&refused).contains("504"), "{}", stderr(&refused));
+    let list = run(dir, &["ctl", "--at", &at, "face", "list"]);
+    assert!(!String::from_utf8_lossy(&list.stdout).contains(&uri));
+    let there = TcpListener::bind("127.0.0.1:0").unwrap();
+    let uri = format!("tcp4://{}", there.local_addr().unwrap());
+    assert_exit(&run(dir, &["ctl", "--at", &at, "face", "create", &uri]), 0);
+}
+
+/// A key file as NDNd writes it, whose key is of this DER. Its signature is not looked at so early.
+fn key_file(dir: &Path, named: &str, der: &[u8]) -> String {
+    let name: Name = "/a/KEY/1".parse().unwrap();
+    let mut wire = Vec::new();
+    let builder = DataBuilder::new(name.as_ref()).content_type(ContentType(9));
+    Signer::digest_sha256().data(builder, der, &mut wire).unwrap();
+    text(&file(dir, named, &wire)).to_owned()
+}
+
+#[test]
+fn keys_of_other_algorithms_are_refused_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    // RSAPrivateKey (PKCS #1), and an ECPrivateKey (SEC 1) on P-384, as far as they are looked at.
+    let rsa = [&[0x30, 0x09, 2, 1, 0, 2, 4, 0x7F, 1, 1, 1][..]].concat();
+    let curve = [0xA0, 7, 6, 5, 0x2B, 0x81, 0x04, 0x00, 0x22];
+    let p384 = [&[0x30, 62, 2, 1, 1, 4, 48][..], &[7; 48], &curve].concat();
+    for (named, der) in [("rsa", rsa), ("p384", p384)] {
+        let refused = run(dir, &["key", "import", &key_file(dir, named, &der)]);
+        assert_exit(&refused, 2);
+        let said = stderr(&refused);
+        assert!(said.contains("not supported") && !said.contains("certificate"), "{said}");
+    }
+}
+
+#[test]
+fn a_certificate_is_printed_as_base64_alone_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    assert_exit(&run(dir, &["key", "new", "/alice"]), 0);
+    let plain = run(dir, &["key", "cert", "/alice", "--base64"]).stdout;
+    let plain = String::from_utf8(plain).unwrap();
+    let digit = |c: char| c.is_ascii_alphanumeric() || "+/=\n".contains(c);
+    assert!(plain.starts_with("Bv") && plain.chars().all(digit), "{plain}");
+    let armored = run(dir, &["key", "cert", "/alice"]).stdout;
+    assert!(String::from_utf8(armored).unwrap().contains(&plain));
+}
+
+/// Signed by a key of the keyring: the manifest names a certificate, which is there to be fetched; the object
+/// stands below its owner's name, and a node with anchors takes the registration.
+#[test]
+fn a_share_signed_by_an_identity_names_its_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for identity in ["/org", "/org/alice"] {
+        assert_exit(&run(dir, &["key", "new", identity]), 0);
+    }
+    let org = certificate(dir, &["/org"], "org.cert");
+    let own = certificate(dir, &["/org/alice"], "own.cert");
+    let alice = certificate(dir, &["--by", "/org", &own], "alice.cert");
+    assert_exit(&run(dir, &["key", "import", &alice]), 0);
+    let settings = format!("[node.management]\nanchors = [{org:?}]\ncertificates = [{alice:?}]\n");
+    let node = Node::start(dir, &settings);
+    let at = node.at("unix").to_owned();
+    let source = file(dir, "note", &[7; 100_000]);
+    let share = ["share", text(&source), "--sign", "key:/org/alice", "--via", &at];
+    let _serving = Serving::start(dir, &[&share[..], &["--listen", "127.0.0.1:0"]].concat());
+    // The metadata packet is signed as the manifest is.
+    let trust = ["--trust", alice.as_str(), "--at", &at];
+    let metadata = ["peek", "/org/alice/note/32=metadata", "--prefix", "--fresh"];
+    until("the object", || run(dir, &[&metadata[..], &trust].concat()).status.success());
+    let wire = xylem_trust::Armor::decode(&fs::read(&alice).unwrap()).unwrap();
+    let named = xylem_packet::Data::decode(&wire).unwrap().name().to_string();
+    let fetched = run(dir, &["peek", &named, "--trust", &org, "--at", &at]);
+    assert_exit(&fetched, 0);
+    // Whoever signs by another key is not taken.
+    let wrong = run(dir, &["share", text(&source), "--sign", "ed25519"]);
+    assert_exit(&wrong, 2);
+}

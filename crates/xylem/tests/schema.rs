@@ -1,0 +1,113 @@
+//! `xylem schema`: texts into binary forms, and what they say of names.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const BLOG: &str = "blog.lvs";
+
+/// What python-ndn was given, and what it made of it.
+fn fixture(name: &str) -> PathBuf {
+    let fixtures = "../xylem-trust/tests/fixtures/schema";
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(fixtures).join(name)
+}
+
+fn xylem(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_xylem"))
+        .args(args)
+        .env_clear()
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program runs")
+}
+
+fn schema(command: &str, file: &str, more: &[&str]) -> Output {
+    let path = fixture(file);
+    let mut args = vec!["schema", command, path.to_str().expect("text")];
+    args.extend_from_slice(more);
+    xylem(&args)
+}
+
+fn said(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+    (output.status.code().expect("an end"), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn what_is_compiled_is_what_python_ndn_compiles() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["blog", "constraints", "group"] {
+        let to = folder.path().join(name);
+        let text = format!("{name}.lvs");
+        let output = schema("compile", &text, &["-o", to.to_str().expect("text")]);
+        assert_eq!(said(&output), (0, String::new(), String::new()));
+        let theirs = std::fs::read(fixture(&format!("{name}.tlv"))).expect("a file");
+        assert_eq!(std::fs::read(&to).expect("a file"), theirs);
+        assert_eq!(schema("compile", &text, &[]).stdout, theirs);
+    }
+}
+
+#[test]
+fn a_schema_says_which_rules_are_about_a_name_and_who_may_sign_it() {
+    for file in [BLOG, "blog.tlv"] {
+        let (code, out, _) = said(&schema("check", file, &[]));
+        let rules = "7 rules: #KEY #author #draft #editor #post #root #site";
+        assert_eq!((code, out), (0, format!("{rules}\nanchors: #root\n")));
+        let post = "/example/blog/post/bob/2026/hello";
+        let (code, out, _) = said(&schema("check", file, &[post]));
+        assert_eq!((code, out.as_str()), (0, "#post  author=bob year=2026 title=hello\n"));
+
+        let bob = "/example/blog/author/bob/KEY/1/eve/v=1";
+        let eve = "/example/blog/author/eve/KEY/1/eve/v=1";
+        let (code, out, _) = said(&schema("check", file, &[post, eve, bob]));
+        assert_eq!(code, 0, "one may: {out}");
+        assert_eq!(
+            out,
+            format!(
+                "{eve}  may not sign: #post: the key is one of #author with another value for \
+                 author\n{bob}  may sign: #post <= #author\n"
+            )
+        );
+        assert_eq!(said(&schema("check", file, &[post, eve])).0, 1);
+        let (code, _, error) = said(&schema("check", file, &["/elsewhere"]));
+        assert_eq!(code, 1);
+        assert_eq!(error, "xylem: /elsewhere: no rule of the schema is about this name\n");
+    }
+    let rows = schema("check", BLOG, &["--json", "/example/blog/draft/bob/a/b", "/x/KEY/1/a/v=1"]);
+    let row: Value = serde_json::from_slice(&rows.stdout).expect("one event");
+    assert_eq!((&row["event"], &row["allowed"]), (&"permit".into(), &false.into()));
+    assert_eq!(row["rule"], Value::Null);
+}
+
+#[test]
+fn what_is_no_schema_is_one_line_and_2() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let check = |bytes: &[u8]| {
+        let path = folder.path().join("s");
+        std::fs::write(&path, bytes).expect("a file");
+        let path = path.to_str().expect("text").to_owned();
+        let (code, out, error) = said(&xylem(&["schema", "check", &path]));
+        assert_eq!((code, out.as_str(), error.lines().count()), (2, "", 1), "{error}");
+        error.replace(&format!("xylem: {path}: "), "")
+    };
+    assert_eq!(check(b"#a: \"x\"\n#b: #c\n"), "line 2, column 5: #c: there is no such rule\n");
+    assert_eq!(check(b"\xff"), "neither a schema's text nor its binary form\n");
+    let mut version = std::fs::read(fixture("blog.tlv")).expect("a file");
+    version[5] = 9;
+    assert_eq!(check(&version), "the schema is of version 0x00011009, and 0x00011000 is read\n");
+    assert_eq!(said(&xylem(&["schema", "check", "/nowhere"])).0, 2);
+    // A device that never ends is read no further than a schema can be.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_xylem"))
+        .args(["schema", "compile", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    let block = [b' '; 1 << 16];
+    while input.write_all(&block).is_ok() {}
+    assert_eq!(child.wait().expect("an end").code(), Some(2));
+}

@@ -1,0 +1,162 @@
+"""Cases: trust schemas (LightVerSec) that python-ndn compiles and ours, read by each other and by NDNd.
+
+Texts, and names with answers, are those of crates/xylem-trust/tests/fixtures/schema, and texts drawn under one
+seed; NDNd's examples are taken from its own tests.
+"""
+
+import json
+import random
+import re
+import subprocess
+from pathlib import Path
+
+from ndn.app_support.light_versec import Checker, SemanticError, compile_lvs
+from ndn.encoding import Component
+
+from programs import Failed
+
+FIXTURES = Path(__file__).parent.parent / "crates/xylem-trust/tests/fixtures/schema"
+# Those that call no functions, which NDNd does not have.
+FOR_NDND = ["blog"]
+DRAWN = 200
+
+# As python-ndn's, but that an argument without a value is no match instead of an exception.
+FUNCTIONS = {
+    "$eq": lambda value, arguments: all(argument == value for argument in arguments),
+    "$eq_type": lambda value, arguments: all(
+        argument is not None and Component.get_type(argument) == Component.get_type(value) for argument in arguments
+    ),
+}
+
+
+def fixtures():
+    for text in sorted(FIXTURES.glob("*.lvs")):
+        lines = text.with_suffix(".checks").read_text().splitlines()
+        yield text, [line.split(" ") for line in lines]
+
+
+def compiled(programs, text):
+    """The binary form that `xylem schema compile` writes."""
+    file = programs.file("schema.tlv")
+    programs.run([programs.tools.xylem, "schema", "compile", text, "-o", file])
+    return file
+
+
+def python_name(uri):
+    """python-ndn writes no periods more for a component of periods alone."""
+    parts = [part[3:] if part and set(part) == {"."} else part for part in uri[1:].split("/")]
+    return [bytes(Component.from_str(part)) for part in parts]
+
+
+def same_bytes(programs, text):
+    if compiled(programs, text).read_bytes() != bytes(compile_lvs(text.read_text()).encode()):
+        raise Failed("other bytes than python-ndn's")
+
+
+def python_reads(programs, text, checks):
+    checker = Checker.load(compiled(programs, text).read_bytes(), FUNCTIONS)
+    for verdict, packet, key in checks:
+        if checker.check(python_name(packet), python_name(key)) != (verdict == "yes"):
+            raise Failed(f"not {verdict}: {packet} by {key}")
+
+
+def ours_reads(programs, file, checks):
+    for verdict, packet, key in checks:
+        arguments = [programs.tools.xylem, "--json", "schema", "check", file, packet, key]
+        out = subprocess.run([str(a) for a in arguments], capture_output=True, text=True)
+        if out.returncode not in (0, 1) or json.loads(out.stdout)["allowed"] != (verdict == "yes"):
+            raise Failed(f"not {verdict}: {packet} by {key}: {out.stdout}{out.stderr}")
+
+
+def theirs_by_ours(programs, text, checks):
+    file = programs.file("theirs.tlv")
+    file.write_bytes(bytes(compile_lvs(text.read_text()).encode()))
+    ours_reads(programs, file, checks)
+
+
+def ndnd_answers(programs, file, pairs):
+    lines = "".join(f"{packet} {key}\n" for packet, key in pairs)
+    out = subprocess.run([programs.tools.ndnd.parent / "schema", file], input=lines, capture_output=True, text=True)
+    if out.returncode != 0:
+        raise Failed(f"NDNd: {out.stdout}{out.stderr}")
+    return out.stdout.split()
+
+
+def ndnd_reads(programs, text, checks):
+    answers = ndnd_answers(programs, compiled(programs, text), [(packet, key) for _, packet, key in checks])
+    if answers != [verdict for verdict, _, _ in checks]:
+        raise Failed("other answers than python-ndn's")
+
+
+def ndnd_examples(programs):
+    """The models and the checks of NDNd's own tests, which lie where Go keeps the module's source."""
+    folder = (programs.tools.ndnd.parent / "module").read_text().strip()
+    source = (Path(folder) / "std/security/trust_schema/lvs_test.go").read_text()
+    found = 0
+    for model, test in (("TEST_MODEL", "TestModelSimpleCheck"), ("TEST_MODEL_COMPLEX", "TestModelComplexCheck")):
+        octets = re.search(model + r" = \[\]byte\{(.*?)\}", source, re.S)[1]
+        file = programs.file("ndnd.tlv")
+        file.write_bytes(bytes(int(octet, 16) for octet in re.findall(r"0x(\w\w)", octets)))
+        body = re.search(rf"func {test}\(.*?\n}}", source, re.S)[0]
+        checks = re.findall(r"require\.(True|False)\(t, s\.Check\(sname\(\"(.*?)\"\), sname\(\"(.*?)\"\)\)\)", body)
+        ours_reads(programs, file, [("yes" if so == "True" else "no", packet, key) for so, packet, key in checks])
+        found += len(checks)
+    if found < 14:
+        raise Failed(f"only {found} checks in NDNd's tests")
+
+
+def drawn(chance):
+    """A text that python-ndn takes, but for what it does not keep: constraints of temporary patterns are left out."""
+    patterns, values = ["a", "b", "c", "who"], ["x", "y", "KEY", "32=meta", "v=7", "%00a"]
+    rules = []
+    for at in range(chance.randint(1, 7)):
+        name, own = [], []
+        for _ in range(chance.randint(1, 4)):
+            kind = chance.random()
+            if kind < 0.35:
+                name.append(f'"{chance.choice(values)}"')
+            elif kind < 0.75 or at == 0:
+                name.append(chance.choice(patterns + ["_", "_t"]))
+                own += [name[-1]] if name[-1][0] != "_" else []
+            else:
+                name.append(f"#r{chance.randrange(at)}")
+        text = f"#r{at}: " + "/".join(name)
+        if own and chance.random() < 0.6:
+            options = [f'"{chance.choice(values)}"', f'$eq_type("{chance.choice(values)}")', f"$eq({chance.choice(own)})"]
+            terms = (f"{chance.choice(own)}: " + " | ".join(chance.sample(options, 2)) for _ in range(2))
+            text += " & { " + ", ".join(terms) + " }"
+        signers = [f"#r{other}" for other in range(at) if chance.random() < 0.3]
+        if signers:
+            text += " <= " + " | ".join(signers)
+        rules.append(text)
+    chance.shuffle(rules)
+    return "\n".join(rules) + "\n"
+
+
+def drawn_alike(programs):
+    chance, compared = random.Random(17), 0
+    while compared < DRAWN:
+        text = drawn(chance)
+        try:
+            model = compile_lvs(text)
+            Checker(model, FUNCTIONS)
+        except SemanticError:
+            continue
+        file = programs.file("drawn.lvs")
+        file.write_text(text)
+        if len(bytes(model.encode())) > 50_000:
+            continue
+        same_bytes(programs, file)
+        compared += 1
+
+
+def cases(report, programs):
+    for text, checks in fixtures():
+        key = ("direct", "schemas", text.name)
+        report.case(key + ("compiled alike",), same_bytes, programs, text)
+        report.case(key + ("python-ndn reads ours",), python_reads, programs, text, checks)
+        report.case(key + ("ours reads python-ndn's",), theirs_by_ours, programs, text, checks)
+        if text.stem in FOR_NDND:
+            report.case(key + ("NDNd reads ours",), ndnd_reads, programs, text, checks)
+    report.case(("direct", "schemas", f"{DRAWN} drawn texts", "compiled alike"), drawn_alike, programs)
+    report.case(("direct", "schemas", "NDNd's examples", "ours reads NDNd's"), ndnd_examples, programs)
