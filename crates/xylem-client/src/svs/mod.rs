@@ -136,14 +136,17 @@ impl<'a> SvsMember<'a> {
     /// # Errors
     /// It refuses to register, and what ends the run.
     pub fn announce<D: Driver>(&self, driver: &mut D) -> Result<Option<String>, D::Error> {
-        register(driver, self.group.name().as_ref(), &self.signer)?;
+        let digest = Signer::digest_sha256();
+        // A key that the group shares says nothing to a forwarder.
+        let signer = if self.signer.public().is_some() { &self.signer } else { &digest };
+        register(driver, self.group.name().as_ref(), signer)?;
         if let Some(prefix) = self.own_prefix() {
-            register(driver, prefix.as_ref(), &self.signer)?;
+            register(driver, prefix.as_ref(), signer)?;
         }
         let strategy = Name::from_uri(MULTICAST).ok();
         let name = Some(self.group.name().clone());
         let parameters = ControlParameters { name, strategy, ..ControlParameters::default() };
-        let set = Manager::new(driver, &self.signer).ask("strategy-choice", "set", &parameters)?;
+        let set = Manager::new(driver, signer).ask("strategy-choice", "set", &parameters)?;
         Ok((set.code != 200).then(|| format!("{} {}", set.code, set.text)))
     }
 
