@@ -51,6 +51,8 @@ pub mod sink;
 
 pub mod follow;
 
+pub mod folder;
+
 mod opening;
 
 pub mod scrub;

@@ -185,15 +185,17 @@ fn fetch_ticket(
     outcome?;
     let path = sink.finish()?;
     sink.warnings().into_iter().for_each(|what| on_event(Event::warning(what)));
-    record::keep_fetched(
-        store,
-        &options.save,
-        ticket,
-        (&manifest, fetch.manifest_packet()),
-        path.as_deref(),
-        wall_clock(),
-        &mut from_library(on_event),
-    );
+    if options.save.only.is_none() {
+        record::keep_fetched(
+            store,
+            &options.save,
+            ticket,
+            (&manifest, fetch.manifest_packet()),
+            path.as_deref(),
+            wall_clock(),
+            &mut from_library(on_event),
+        );
+    }
     let holdings = fetch.swarm().as_ref().and_then(Swarm::holdings);
     if let (Some(holdings), Some(path)) = (holdings, &path) {
         holdings.moved(path);

@@ -31,6 +31,7 @@ mod node;
 mod remote;
 mod scrub;
 mod share;
+mod sync;
 mod verify;
 
 pub use addresses::{offered, routed};
@@ -49,6 +50,7 @@ pub use shaping::LinkOptions;
 pub use share::{
     ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, bind_links, serve, share,
 };
+pub use sync::{SyncError, SyncEvent, SyncOptions, sync};
 pub use verify::{VerifyOptions, verify};
 pub use xylem_engine::{EngineError, look_up_place, resolve, wall_clock};
 pub use xylem_forward::Strategy;

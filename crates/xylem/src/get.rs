@@ -222,14 +222,10 @@ pub(crate) fn accept(
 ) -> Result<(), Failure> {
     let options = GetOptions {
         ticket,
-        save: SaveOptions {
-            output: output(args.output),
-            range: None,
-            existing: if args.overwrite { Existing::Overwrite } else { Existing::Refuse },
-            exclude: Vec::new(),
-            like: Vec::new(),
-            delete: false,
-        },
+        save: SaveOptions::to(
+            output(args.output),
+            if args.overwrite { Existing::Overwrite } else { Existing::Refuse },
+        ),
         from: peers(&args.from)?,
         relays: args.relay.relays(common)?,
         limit_rate: None,
@@ -296,6 +292,7 @@ fn by_ticket(
             exclude: args.exclude.clone(),
             like: args.like.clone(),
             delete: args.delete,
+            only: None,
         },
         from,
         relays: args.relay.relays(common)?,

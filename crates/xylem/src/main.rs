@@ -40,6 +40,7 @@ mod stop;
 mod store;
 mod sum;
 mod svs;
+mod sync;
 mod ticket;
 mod traffic;
 mod trial;

@@ -1,6 +1,7 @@
 //! [`share`]: publish paths and answer Interests for them until asked to stop.
 
 mod listen;
+mod mesh;
 mod server;
 mod service;
 
@@ -28,7 +29,9 @@ use crate::reaching::tell_own_addresses;
 use crate::register::{RegisterError, Registrar};
 pub use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
+pub(crate) use mesh::{MeshNews, MeshStart};
 use server::Server;
+pub(crate) use service::serve_group;
 pub use service::{ServiceHandle, ServiceSnapshot, serve};
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, Limits};
