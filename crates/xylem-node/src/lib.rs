@@ -31,7 +31,6 @@ mod node;
 mod remote;
 mod scrub;
 mod share;
-mod sync;
 mod verify;
 
 pub use addresses::{offered, routed};
@@ -48,9 +47,9 @@ pub use register::RegisterError;
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{
-    ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, bind_links, serve, share,
+    MeshNews, MeshStart, ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, bind_links,
+    serve, serve_group, share,
 };
-pub use sync::{SyncError, SyncEvent, SyncOptions, sync};
 pub use verify::{VerifyOptions, verify};
 pub use xylem_engine::{EngineError, look_up_place, resolve, wall_clock};
 pub use xylem_forward::Strategy;

@@ -239,9 +239,7 @@ fn a_partition_ends_with_both_versions() {
     let conflict = conflict(&alice).unwrap();
     converge(
         &[&alice, &bob],
-        &["both.txt", &conflict, "changed", "elsewhere/", "elsewhere/moved", "removed"]
-            .map(str::to_owned)
-            .map(|path| -> &'static str { Box::leak(path.into_boxed_str()) }),
+        &[&conflict, "both.txt", "changed", "elsewhere/", "elsewhere/moved", "removed"],
     );
     let all = alice.all();
     let (kept, beside) = (&all["both.txt"], &all[&conflict]);

@@ -40,6 +40,9 @@ impl Folder {
         wanted: &HashMap<Hash, Vec<u8>>,
         now_ms: u64,
     ) -> Result<bool, FolderError> {
+        let aside = plan.aside.iter().map(|(to, place)| (to, &place.item));
+        let places = plan.gone.iter().chain(&plan.put).map(|place| (&place.path, &place.item));
+        self.begin(aside.chain(places))?;
         let mut whole = true;
         let mut blocked = Vec::new();
         self.index.items.extend(plan.known);
@@ -80,7 +83,7 @@ impl Folder {
                 Done::Stays => self.put_beside(place, staged, wanted, now_ms, &mut whole),
             }
         }
-        self.save()?;
+        self.settle()?;
         Ok(whole)
     }
 

@@ -12,6 +12,8 @@ use super::vector::{MemberId, Vector};
 const MAGIC: &[u8] = b"xylem sync index 1\n";
 /// Bytes of an index at most; a larger one is not looked at.
 pub const MAX_INDEX: u64 = 256 << 20;
+/// Paths of an index at most: a small one takes 14 bytes there and ten times that in memory.
+const MAX_ITEMS: usize = 4_000_000;
 /// Members that have ever changed something.
 const MAX_MEMBERS: usize = 1024;
 /// Bytes of a member's name.
@@ -195,6 +197,9 @@ impl Index {
             let last = index.items.last_key_value().map(|(last, _)| last.as_slice());
             if last.is_some_and(|last| last >= path) {
                 return Err(IndexError::Path(listing::PathError::NotSorted));
+            }
+            if index.items.len() >= MAX_ITEMS {
+                return Err(IndexError::Malformed);
             }
             let item = input.item()?;
             index.items.insert(path.to_vec(), item);

@@ -26,6 +26,8 @@ pub const IGNORE_FILE: &str = ".xylemignore";
 const MAX_RULES: u64 = 32 * 1024;
 /// What is known of the folder, among what is kept of the group.
 const INDEX: &str = "index";
+/// What is being put in its place.
+const PENDING: &str = "pending";
 
 /// Why a folder can't be kept in step.
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +87,8 @@ pub struct Folder {
     kept: PathBuf,
     pub(super) me: MemberId,
     pub(super) index: Index,
+    /// What an earlier run was about to put in its place when it ended: found there, it is not a change of ours.
+    pending: Index,
     rules: Exclusion,
 }
 
@@ -104,6 +108,9 @@ impl Folder {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Index::default(),
             Err(e) => return Err(at(&path)(e)),
         };
+        let pending = fs::read(kept.join(PENDING)).ok();
+        let pending = pending.and_then(|bytes| Some(Index::decode(&bytes).ok()?.0));
+        let pending = pending.unwrap_or_default();
         let own = root.join(OWN);
         if index.items.is_empty() {
             fs::create_dir_all(&own).map_err(at(&own))?;
@@ -111,7 +118,7 @@ impl Folder {
         index.names.insert(me, name.to_owned());
         let rules = Exclusion::none();
         let (root, kept) = (root.to_path_buf(), kept.to_path_buf());
-        let folder = Self { root, kept, me, index, rules };
+        let folder = Self { root, kept, me, index, pending, rules };
         folder.check_there()?;
         Ok(folder)
     }
@@ -160,18 +167,19 @@ impl Folder {
         Ok(lines)
     }
 
-    /// Takes what was shared just now, under this root, as what the folder holds. Whether that is news to others.
+    /// Takes what was shared just now from `store`, under this root, as what the folder holds. Whether that is news to others.
     ///
     /// # Errors
     /// See [`FolderError`].
     pub fn take_stock(
         &mut self,
-        store: &Store,
+        store: &Path,
         root: &Hash,
         now_ms: u64,
     ) -> Result<bool, FolderError> {
         self.check_there()?;
         let before = self.index.state();
+        let store = Store::open(crate::disk(), store)?;
         let listing = store.object(root, Part::Listing)?;
         let mut there = BTreeMap::new();
         if let Some(file) = listing {
@@ -203,14 +211,18 @@ impl Folder {
                 by: self.me,
                 absent: false,
             };
+            let pending = self.pending.items.get(&path).filter(|then| then.kind.is_same(&kind));
             let item = self.index.items.entry(path).or_insert_with(none);
-            if !item.kind.is_same(&kind) {
+            if item.kind.is_same(&kind) {
+            } else if let Some(then) = pending {
+                item.clone_from(then);
+            } else {
                 item.version.changed(self.me, now_ms);
                 item.by = self.me;
             }
             (item.kind, item.absent) = (kind, false);
         }
-        self.save()?;
+        self.settle()?;
         Ok(self.index.state() != before)
     }
 
@@ -226,6 +238,8 @@ impl Folder {
             });
             if !removed || self.rules.matches(path, item.kind.is_directory()) {
                 item.absent = true;
+            } else if let Some(then) = self.pending.items.get(path).filter(|p| p.kind.is_gone()) {
+                item.clone_from(then);
             } else {
                 item.version.changed(self.me, now_ms);
                 (item.kind, item.by, item.absent) = (ItemKind::Gone, self.me, false);
@@ -244,12 +258,31 @@ impl Folder {
         merge(&self.index, theirs, &|path, is_directory| rules.matches(path, is_directory))
     }
 
-    /// Writes down what is known.
+    fn save(&self) -> Result<(), FolderError> {
+        replace(&self.kept.join(INDEX), &self.index.encode(b"", true))
+    }
+
+    /// Notes what is about to be put in its place.
+    pub(super) fn begin<'a>(
+        &self,
+        all: impl Iterator<Item = (&'a Vec<u8>, &'a Item)>,
+    ) -> Result<(), FolderError> {
+        let items = all.map(|(path, item)| (path.clone(), item.clone())).collect();
+        let pending = Index { items, names: BTreeMap::new() };
+        replace(&self.kept.join(PENDING), &pending.encode(b"", true))
+    }
+
+    /// Writes down what is known; nothing is under way any more.
     ///
     /// # Errors
     /// The system's.
-    pub fn save(&self) -> Result<(), FolderError> {
-        replace(&self.kept.join(INDEX), &self.index.encode(b"", true))
+    pub(super) fn settle(&mut self) -> Result<(), FolderError> {
+        self.save()?;
+        self.pending = Index::default();
+        match fs::remove_file(self.kept.join(PENDING)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(at(&self.kept)(e)),
+            _ => Ok(()),
+        }
     }
 
     /// Writes the index for others, who are told where the content is; gives its path.

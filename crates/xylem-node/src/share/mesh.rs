@@ -34,7 +34,7 @@ const NOT_UNDERSTOOD: u32 = 1;
 
 /// What a group's members have said, for whoever keeps a folder in step.
 #[derive(Debug)]
-pub(crate) enum MeshNews {
+pub enum MeshNews {
     /// A member's newest statement, and as it was signed.
     Said(Box<Statement>, Vec<u8>),
     /// There is a link to whoever has this key; or none any more.
@@ -42,14 +42,17 @@ pub(crate) enum MeshNews {
 }
 
 /// How a mesh begins.
-pub(crate) struct MeshStart {
-    pub(crate) group: Group,
-    pub(crate) own: PublisherId,
+pub struct MeshStart {
+    /// Which group.
+    pub group: Group,
+    /// Who we are in it.
+    pub own: PublisherId,
     /// Who has invited us.
-    pub(crate) first: Option<Ticket>,
+    pub first: Option<Ticket>,
     /// What members have said before.
-    pub(crate) known: Vec<(Statement, Vec<u8>)>,
-    pub(crate) roles: Roles,
+    pub known: Vec<(Statement, Vec<u8>)>,
+    /// What the founder has said of members.
+    pub roles: Roles,
 }
 
 /// See the module's text.
@@ -207,6 +210,9 @@ impl Mesh {
             return;
         }
         if self.is_up(&key) {
+            for dial in self.dials.values_mut() {
+                dial.faces.remove(&face);
+            }
             return engine.drop_face(face, "the same member answered before");
         }
         let Ok(stream) = engine.open_stream(face, purpose::SYNC) else { return };
@@ -224,7 +230,7 @@ impl Mesh {
         all.for_each(|said| stream.queue(said));
         stream.write(engine, face);
         if let Some(dial) = self.dials.get_mut(&key) {
-            (dial.again, dial.pause) = (None, REDIAL);
+            dial.again = None;
         }
         let _ = self.news.send(MeshNews::Up(key, true));
     }
@@ -286,6 +292,10 @@ impl Mesh {
             let Ok(statement) = Statement::read(&said, &self.group) else {
                 return self.give_up(engine, face);
             };
+            // It speaks to us: whoever is refused is dialled ever more rarely.
+            if let Some(dial) = self.dials.get_mut(&key) {
+                dial.pause = REDIAL;
+            }
             if !admitted {
                 // Whoever comes says first who it is: the owner of the key that the link has proven.
                 if statement.link_key != key || !self.roles.admits(&statement.member) {
@@ -304,7 +314,9 @@ impl Mesh {
     fn give_up(&mut self, engine: &mut Engine, face: FaceId) {
         if let Some(stream) = self.streams.remove(&face) {
             engine.abandon_stream(face, stream.stream, NOT_UNDERSTOOD);
-            if self.dials.values().any(|dial| dial.faces.contains(&face)) {
+            let mut ours = false;
+            self.dials.values_mut().for_each(|dial| ours |= dial.faces.remove(&face));
+            if ours {
                 engine.drop_face(face, "the member has nothing more to say");
             }
             self.lost(engine.now(), stream.key, stream.admitted);

@@ -70,8 +70,11 @@ impl ServiceHandle {
         self.share_by(&options, path, stop, on_event)
     }
 
-    /// As [`ServiceHandle::share`], with what of a directory is shared.
-    pub(crate) fn share_selected(
+    /// As [`ServiceHandle::share`], under this name, and with what of a directory is shared.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn share_selected(
         &self,
         path: &Path,
         name: xylem_packet::Name,
@@ -98,7 +101,7 @@ impl ServiceHandle {
     }
 
     /// Tells the members of the group, of a service that has one.
-    pub(crate) fn say(&self, said: Vec<u8>, roles: Option<Roles>) {
+    pub fn say(&self, said: Vec<u8>, roles: Option<Roles>) {
         self.send(Command::Say(said, roles));
     }
 
@@ -140,7 +143,10 @@ pub fn serve(
 }
 
 /// As [`serve`], as a member of a group: what its members say is sent there.
-pub(crate) fn serve_group(
+///
+/// # Errors
+/// As there.
+pub fn serve_group(
     options: &ShareOptions,
     port: Option<u16>,
     group: Option<(MeshStart, mpsc::Sender<MeshNews>)>,

@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 
 use xylem_library::folder::{Folder, Home, IGNORE_FILE, Invitation, Roles, Statement};
 use xylem_library::publications::PublicationId;
-use xylem_library::{Blame, Failure, LibraryEvent, Selection, Stop, disk, os_path};
+use xylem_library::{Blame, Error, LibraryEvent, Selection, Stop, os_path};
+use xylem_node::{Event, MeshNews, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
-use xylem_store::Store;
 
-use super::{News, SyncError, SyncEvent, SyncOptions, fetching};
-use crate::event::Event;
-use crate::share::{MeshNews, ServiceHandle};
-use xylem_engine::wall_clock;
+use super::fetching;
+use super::keeping::{News, SyncEvent, SyncOptions, unwatched};
 
 /// The folder is looked at when nothing has changed for so long,
 const QUIET: Duration = Duration::from_millis(50);
@@ -110,7 +108,7 @@ impl<'a> Member<'a> {
         &mut self,
         news: &Receiver<News>,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), SyncError> {
+    ) -> Result<(), Error> {
         loop {
             let said = match self.next_due() {
                 None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -154,7 +152,7 @@ impl<'a> Member<'a> {
         &mut self,
         said: News,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<Option<Result<(), SyncError>>, SyncError> {
+    ) -> Result<Option<Result<(), Error>>, Error> {
         match said {
             News::Ready(handle, port) => {
                 if let Some(port) = port {
@@ -173,7 +171,7 @@ impl<'a> Member<'a> {
                 self.look = Some((now + QUIET).min(first + BUSY));
             }
             News::Watch(source) => {
-                return Err(SyncError::Watch { path: self.path.clone(), source });
+                return Err(unwatched(&self.path, &source));
             }
             News::Mesh(MeshNews::Up(key, up)) => {
                 if if up { self.up.insert(key) } else { self.up.remove(&key) } {
@@ -182,7 +180,7 @@ impl<'a> Member<'a> {
             }
             News::Mesh(MeshNews::Said(said, bytes)) => self.heard(*said, bytes, tell)?,
             News::Serving(event) => tell(SyncEvent::Other(event)),
-            News::Ended(done) => return Ok(Some(done.map_err(SyncError::from))),
+            News::Ended(done) => return Ok(Some(done.map_err(Error::from))),
         }
         Ok(None)
     }
@@ -199,7 +197,7 @@ impl<'a> Member<'a> {
         said: Statement,
         bytes: Vec<u8>,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), SyncError> {
+    ) -> Result<(), Error> {
         if let Some(roles) = said.roles.clone().filter(|r| r.number > self.roles.number) {
             self.home.keep_roles(&roles)?;
             self.take_roles(roles, tell);
@@ -225,8 +223,14 @@ impl<'a> Member<'a> {
     }
 
     fn take_roles(&mut self, roles: Roles, tell: &mut dyn FnMut(SyncEvent)) {
+        for other in self.others.values().filter(|other| !roles.admits(&other.said.member)) {
+            if self.up.remove(&other.said.link_key) {
+                let (name, key) = (other.said.name.clone(), other.said.member.to_string());
+                tell(SyncEvent::Member { name, key, up: false });
+            }
+        }
+        self.others.retain(|member, _| roles.admits(member));
         self.roles = roles;
-        self.others.retain(|member, _| self.roles.admits(member));
         self.look = Some(Instant::now());
         let read_only = !self.roles.may_write(&self.key.public());
         if read_only && !std::mem::replace(&mut self.last.read_only, read_only) {
@@ -242,7 +246,7 @@ impl<'a> Member<'a> {
             && self.roles.may_write(&other.said.member)
     }
 
-    fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), SyncError> {
+    fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), Error> {
         let Some(serving) = self.serving.clone() else { return Ok(()) };
         let now = Instant::now();
         if self.look.is_some_and(|at| at <= now) {
@@ -273,7 +277,7 @@ impl<'a> Member<'a> {
         &mut self,
         serving: &ServiceHandle,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), SyncError> {
+    ) -> Result<(), Error> {
         match self.publish(serving, tell) {
             Ok(()) => self.failures = 0,
             // The folder or the store is not what it was: nothing is done any more.
@@ -290,15 +294,15 @@ impl<'a> Member<'a> {
         Ok(())
     }
 
-    fn is_fatal(&self, e: &SyncError) -> bool {
-        e.blame() == Blame::Interrupted || self.folder.check_there().is_err()
+    fn is_fatal(&self, e: &Error) -> bool {
+        e.blame == Blame::Interrupted || self.folder.check_there().is_err()
     }
 
     fn publish(
         &mut self,
         serving: &ServiceHandle,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), SyncError> {
+    ) -> Result<(), Error> {
         match self.folder.read_rules() {
             Ok(lines) => self.lines = lines,
             Err(e) if self.lines.is_empty() => return Err(e.into()),
@@ -322,11 +326,12 @@ impl<'a> Member<'a> {
         let (content, shared) =
             serving.share_selected(&self.path, name("folder"), selection, self.stop, quiet)?;
         let (ticket, root) = self.ticket(shared)?;
-        let store = Store::open(disk(), &self.options.store)?;
-        self.folder.take_stock(&store, &root, wall_clock().milliseconds())?;
+        self.folder.take_stock(&self.options.store, &root, wall_clock().milliseconds())?;
         let of = (root, self.folder.index().state(), self.roles.number);
         if self.last.of == Some(of) {
-            serving.unshare(content);
+            // Who asks by the root is led to what was shared last.
+            let old = self.last.now.first_mut().map(|old| std::mem::replace(old, content));
+            old.into_iter().for_each(|old| serving.unshare(old));
             return Ok(());
         }
         let path = self.folder.tell(&ticket.to_bytes())?;
@@ -365,12 +370,12 @@ impl<'a> Member<'a> {
         Ok(())
     }
 
-    fn ticket(&self, shared: Event) -> Result<(Ticket, xylem_hash::Hash), SyncError> {
+    fn ticket(&self, shared: Event) -> Result<(Ticket, xylem_hash::Hash), Error> {
         match shared {
             Event::Shared { ticket, root, .. } => {
                 Ok((Ticket { link_key: Some(self.link_key), ..*ticket }, root))
             }
-            _ => Err(SyncError::Odd("nothing was shared".to_owned())),
+            _ => Err(Error { blame: Blame::Local, message: "nothing was shared".to_owned() }),
         }
     }
 
@@ -379,7 +384,7 @@ impl<'a> Member<'a> {
         &mut self,
         member: &PublisherId,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), SyncError> {
+    ) -> Result<(), Error> {
         let Some(other) = self.others.get(member) else { return Ok(()) };
         if other.said.state == self.folder.index().state() {
             self.settled(member, true);
@@ -392,7 +397,7 @@ impl<'a> Member<'a> {
                 // Others hear of it from us, too; and what stood in the way is looked at.
                 self.look = Some(Instant::now());
             }
-            Err(e) if e.blame() == Blame::Interrupted => {}
+            Err(e) if e.blame == Blame::Interrupted => {}
             Err(e) => {
                 tracing::debug!(%e, name = said.name, "nothing was taken over");
                 self.settled(member, false);
@@ -412,11 +417,7 @@ impl<'a> Member<'a> {
         other.failures = if whole { 0 } else { other.failures + 1 };
     }
 
-    fn merge(
-        &mut self,
-        said: &Statement,
-        tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<bool, SyncError> {
+    fn merge(&mut self, said: &Statement, tell: &mut dyn FnMut(SyncEvent)) -> Result<bool, Error> {
         let at = self.folder.own(&format!("of-{}", said.member.key_id()));
         let (theirs, content) = fetching::index(self.options, said, &at, self.stop)?;
         let plan = self.folder.plan(&theirs);
@@ -460,5 +461,5 @@ impl<'a> Member<'a> {
 }
 
 fn warning(what: String) -> SyncEvent {
-    SyncEvent::Other(Event::warning(what))
+    SyncEvent::Other(Event::Library(LibraryEvent::Warning { what }))
 }

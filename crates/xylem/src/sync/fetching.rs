@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xylem_library::folder::{Index, MAX_INDEX, Statement};
-use xylem_library::{Existing, Output, SaveOptions, Stop};
+use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
+use xylem_node::{Event, GetOptions, get};
 use xylem_object::Ticket;
 
-use super::{SyncError, SyncOptions};
-use crate::event::Event;
-use crate::get::{GetOptions, get};
+use super::keeping::SyncOptions;
 
 /// A member that brings nothing for so long is asked another time.
 const GIVE_UP: Duration = Duration::from_secs(10);
@@ -23,8 +22,11 @@ pub(super) fn index(
     said: &Statement,
     at: &Path,
     stop: &Stop,
-) -> Result<(Index, Ticket), SyncError> {
-    let odd = |why: &str| SyncError::Odd(format!("{}: its index is not used: {why}", said.name));
+) -> Result<(Index, Ticket), Error> {
+    let odd = |why: &str| Error {
+        blame: Blame::Data,
+        message: format!("{}: its index is not used: {why}", said.name),
+    };
     let save = SaveOptions::to(Output::At(at.to_path_buf()), Existing::Overwrite);
     let ticket = Ticket { link_key: Some(said.link_key), ..said.index.clone() };
     if ticket.publisher != said.member {
@@ -57,7 +59,7 @@ pub(super) fn content(
     only: BTreeSet<Vec<u8>>,
     (ours, at): (&Path, &Path),
     stop: &Stop,
-) -> Result<(), SyncError> {
+) -> Result<(), Error> {
     let save = SaveOptions {
         like: vec![ours.to_path_buf()],
         only: Some(Arc::new(only)),
@@ -72,7 +74,7 @@ fn fetch(
     save: SaveOptions,
     stop: &Stop,
     look: &mut dyn FnMut(&Event),
-) -> Result<(), SyncError> {
+) -> Result<(), Error> {
     let save = SaveOptions { only: save.only.or_else(|| Some(Arc::default())), ..save };
     let options = GetOptions {
         ticket,

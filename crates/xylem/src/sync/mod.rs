@@ -1,5 +1,9 @@
 //! `xylem sync DIR [TICKET]`: a folder that several keep in step.
 
+mod fetching;
+mod keeping;
+mod member;
+
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::AnnounceArgs;
@@ -9,11 +13,12 @@ use crate::shaping::ShapeArgs;
 use crate::stop;
 use crate::values::{LinkAt, links, read_text};
 use clap::Args;
+use keeping::{SyncEvent, SyncOptions};
 use serde::Serialize;
 use std::path::PathBuf;
 use xylem_library::canonical;
 use xylem_library::folder::{Home, Invitation, InvitationError, Role};
-use xylem_node::{SyncEvent, SyncOptions, wall_clock};
+use xylem_node::{Event, wall_clock};
 use xylem_object::ticket::Address;
 
 /// Keeps a folder in step among members: what one changes, the others get
@@ -133,7 +138,7 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let mut broken = None;
-    let done = xylem_node::sync(&options, &stop, &mut |event| {
+    let done = keeping::sync(&options, &stop, &mut |event| {
         if let Err(failure) = told(event, out) {
             stop.raise();
             broken.get_or_insert(failure);
@@ -192,6 +197,10 @@ fn told(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
             }
             out.warn("the group's founder says that this member only reads: what is changed here stays here");
         }
+        // Each version that is fetched is a link that comes and goes.
+        SyncEvent::Other(
+            Event::PeerConnected { .. } | Event::PeerGone { .. } | Event::Fetched(_),
+        ) if !json => {}
         SyncEvent::Other(event) => out.event(event),
     }
     Ok(())

@@ -1,100 +1,62 @@
-//! [`sync`]: keeps a folder in step with those of other members (docs/spec/sync.md, "Folders").
+//! [`sync()`]: keeps a folder in step with those of other members (docs/spec/sync.md, "Folders").
 
-mod fetching;
-mod member;
-
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 
-use xylem_library::folder::{Folder, FolderError, Home, HomeError, Invitation, OWN, Watcher};
+use xylem_library::folder::{Folder, Home, Invitation, OWN, Watcher};
 use xylem_library::reachable::{Peer, Relay};
-use xylem_library::{Blame, Error, Failure, Selection, Stop, canonical};
+use xylem_library::{Blame, Error, Selection, Stop, canonical, keys};
 use xylem_link::StaticKey;
+use xylem_node::{
+    AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,
+    ShareOptions, serve_group,
+};
 use xylem_object::ticket::Address;
 
-use crate::discovery::AnnounceOptions;
-use crate::event::Event;
-use crate::get::GetError;
-use crate::shaping::LinkOptions;
-use crate::share::{MeshNews, MeshStart, ServiceHandle, ShareError, ShareOptions, serve_group};
-use member::Member;
-use xylem_library::admission::Prove;
-use xylem_library::keys;
+use super::member::Member;
 
-/// Why [`sync`] ends early.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SyncError {
-    /// Of serving.
-    #[error(transparent)]
-    Share(#[from] ShareError),
-    /// Of fetching.
-    #[error(transparent)]
-    Get(#[from] GetError),
-    /// Changes can't be watched.
-    #[error("{}: changes can't be watched: {source}{}", path.display(), advice(source))]
-    Watch {
-        /// Of which folder.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Not what a member of the group should say.
-    #[error("{0}")]
-    Odd(String),
-    /// Of the store, keys, and the folder.
-    #[error("{0}")]
-    Library(#[from] Error),
-}
-
-fn advice(error: &std::io::Error) -> &'static str {
+fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
-        std::io::ErrorKind::StorageFull => "; raise fs.inotify.max_user_watches",
+        io::ErrorKind::StorageFull => "; raise fs.inotify.max_user_watches",
         _ => "",
     }
 }
 
-impl Failure for SyncError {
-    fn blame(&self) -> Blame {
-        match self {
-            Self::Share(e) => e.blame(),
-            Self::Get(e) => e.blame(),
-            Self::Watch { .. } => Blame::Local,
-            Self::Odd(_) => Blame::Data,
-            Self::Library(e) => e.blame,
-        }
-    }
+/// Changes can't be watched.
+pub(super) fn unwatched(path: &Path, error: &io::Error) -> Error {
+    let what = format!("{}: changes can't be watched: {error}{}", path.display(), advice(error));
+    Error { blame: Blame::Local, message: what }
 }
-
-crate::failure::of_library!(SyncError: HomeError, FolderError, xylem_library::keys::KeyError, xylem_store::StoreError);
 
 /// How a folder is kept in step.
 #[derive(Clone, Debug)]
-pub struct SyncOptions {
+pub(super) struct SyncOptions {
     /// The folder.
-    pub folder: PathBuf,
+    pub(super) folder: PathBuf,
     /// The group that it joins, if it is no member yet; `None`: a new one.
-    pub joins: Option<Invitation>,
+    pub(super) joins: Option<Invitation>,
     /// What we are called.
-    pub name: String,
+    pub(super) name: String,
     /// As for a share.
-    pub listen: Vec<Peer>,
+    pub(super) listen: Vec<Peer>,
     /// As for a share.
-    pub announce: Vec<Address>,
+    pub(super) announce: Vec<Address>,
     /// As for a share.
-    pub relays: Vec<Relay>,
+    pub(super) relays: Vec<Relay>,
     /// As for a share.
-    pub links: LinkOptions,
+    pub(super) links: LinkOptions,
     /// As for a share.
-    pub beside: AnnounceOptions,
+    pub(super) beside: AnnounceOptions,
     /// Where keys, trees and what is known of the group are kept.
-    pub store: PathBuf,
+    pub(super) store: PathBuf,
 }
 
 /// What happens while a folder is kept in step.
 #[derive(Debug)]
-pub enum SyncEvent {
+pub(super) enum SyncEvent {
     /// Others can join with this.
     Ready {
         /// The line to be given to them.
@@ -138,11 +100,11 @@ pub enum SyncEvent {
 }
 
 /// What the one thread hears that keeps the folder in step.
-enum News {
+pub(super) enum News {
     Ready(ServiceHandle, Option<u16>),
     Mesh(MeshNews),
     Changed,
-    Watch(std::io::Error),
+    Watch(io::Error),
     Serving(Event),
     Ended(Result<(), ShareError>),
 }
@@ -150,15 +112,17 @@ enum News {
 /// Keeps a folder in step until `stop` is raised.
 ///
 /// # Errors
-/// See [`SyncError`].
-pub fn sync(
+/// Of the folder, the store, and of serving.
+pub(super) fn sync(
     options: &SyncOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(SyncEvent),
-) -> Result<(), SyncError> {
+) -> Result<(), Error> {
     let path = canonical(&options.folder)?;
-    std::fs::create_dir_all(&options.store)
-        .map_err(|source| SyncError::Watch { path: options.store.clone(), source })?;
+    fs::create_dir_all(&options.store).map_err(|e| {
+        let message = format!("{}: {e}", options.store.display());
+        Error { blame: Blame::Local, message }
+    })?;
     let home = Home::open(&options.store, &path, options.joins.as_ref())?;
     let _lock = home.lock(&path)?;
     let key = home.key()?;
@@ -220,8 +184,8 @@ pub fn sync(
 }
 
 /// Has a thread tell of changes for as long as the process lives.
-fn watch(path: &std::path::Path, home: &Home, tell: mpsc::Sender<News>) -> Result<(), SyncError> {
-    let failed = |source| SyncError::Watch { path: path.to_path_buf(), source };
+fn watch(path: &Path, home: &Home, tell: mpsc::Sender<News>) -> Result<(), Error> {
+    let failed = |e| unwatched(path, &e);
     let mut watcher = Watcher::new(path, OWN, &home.roles_dir()).map_err(failed)?;
     let watch = move || {
         loop {
