@@ -9,8 +9,11 @@ mod ring;
 
 mod files;
 
+mod anchors;
+
 mod signed;
 
+pub use anchors::{anchors, schema, schema_in};
 pub use error::KeyError;
 pub use files::{Believe, KeyFile, Sign, certificate, signer};
 pub use ring::{CertifiedKey, KeyEntry, KeyKind, Keyring};
