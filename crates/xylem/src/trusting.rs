@@ -6,6 +6,7 @@ use crate::publisher::look_up;
 use clap::Args;
 use std::path::PathBuf;
 use xylem_app::{Believe, KeyFile};
+use xylem_library::keys::Trusted;
 
 /// Whom to believe.
 #[derive(Debug, Args)]
@@ -52,6 +53,23 @@ impl TrustArgs {
             None if anchors.is_empty() => Believe::Nobody,
             None => Believe::Certificates(anchors),
         })
+    }
+
+    /// Whom the flags name, else whom `xylem key trust` has, unless anybody will do.
+    pub(crate) fn believe_or_trusted(
+        &self,
+        common: &Common,
+        anybody: bool,
+    ) -> Result<Believe, Failure> {
+        let believe = self.believe(common)?;
+        if believe != Believe::Nobody || anybody {
+            return Ok(believe);
+        }
+        let store = common.store()?;
+        if !Trusted::at(&store).list()?.is_empty() {
+            return Ok(Believe::Trusted(store));
+        }
+        Ok(believe)
     }
 
     /// Whether any flag names somebody.

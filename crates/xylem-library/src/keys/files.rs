@@ -12,12 +12,13 @@ use std::str::FromStr;
 
 use xylem_object::{PublisherId, PublisherKey, naming};
 use xylem_packet::{Component, Name};
-use xylem_trust::{Armor, PublicKey, Signer, TrustPolicy, Verifier};
+use xylem_trust::{Armor, PublicKey, Signer, TrustPolicy, TrustStore, Verifier};
 
 use super::anchors::anchors;
 use super::error::KeyError;
 use super::ring::Keyring;
 use super::secret::load_or_create;
+use super::trusted::Trusted;
 
 /// Longest key or certificate file that is read.
 const MAX_KEY_FILE: u64 = 64 * 1024;
@@ -80,6 +81,9 @@ pub enum Believe {
         /// The certificates'.
         anchors: Vec<PathBuf>,
     },
+    /// Those that somebody signed whom the user of this store trusts, for the names that they are
+    /// trusted for ([`Trusted`]).
+    Trusted(PathBuf),
 }
 
 impl Believe {
@@ -101,6 +105,11 @@ impl Believe {
             Self::Certificates(files) => Ok(TrustPolicy::Anchors(anchors(files, None)?)),
             Self::Schema { schema, anchors: files } => {
                 Ok(TrustPolicy::Anchors(anchors(files, Some(schema))?))
+            }
+            Self::Trusted(store) => {
+                let mut believed = TrustStore::new();
+                Trusted::at(store).add_to(&mut believed)?;
+                Ok(TrustPolicy::Anchors(believed))
             }
         }
     }
@@ -141,7 +150,7 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     Ok(text.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect())
 }
 
-fn read_limited(path: &Path) -> Result<Vec<u8>, KeyError> {
+pub(super) fn read_limited(path: &Path) -> Result<Vec<u8>, KeyError> {
     let mut bytes = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(MAX_KEY_FILE + 1).read_to_end(&mut bytes))
