@@ -38,7 +38,7 @@ impl Validator {
     /// Why a packet is not believed.
     pub(crate) fn check(&mut self, data: &Data<'_>) -> Result<(), String> {
         let TrustPolicy::Anchors(store) = &mut self.policy else {
-            return self.policy.verdict(data, now_ms()).map(drop).map_err(|e| e.to_string());
+            return self.policy.judge(data, now_ms()).map(drop);
         };
         match store.data(data, now_ms()) {
             Err(TrustError::UnknownKey | TrustError::NotAllowed | TrustError::Expired)

@@ -64,7 +64,7 @@ pub fn peek<D: Driver>(
         TrustPolicy::Anchors(store) => {
             believe(driver, store, &data)?.map(|()| Verdict::Proven).map_err(|why| why.to_string())
         }
-        policy => policy.verdict(&data, driver.now_ms()).map_err(|why| why.to_string()),
+        policy => policy.judge(&data, driver.now_ms()),
     };
     let verdict = verdict.map_err(|why| ClientError::not_believed(data.name().to_string(), why))?;
     let (meta, info) = (data.meta(), data.signature_info());

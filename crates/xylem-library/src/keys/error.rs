@@ -108,6 +108,27 @@ pub enum KeyError {
         /// What is wrong with it.
         source: CertificateError,
     },
+    /// A file that somebody named holds no trust schema.
+    #[error("{}: {source}", path.display())]
+    NoSchema {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: xylem_trust::schema::FileError,
+    },
+    /// A certificate to begin with that a schema says nothing of.
+    #[error(
+        "{}: {name} is matched by no rule of the schema; its chains end at {anchors}",
+        path.display()
+    )]
+    NotInSchema {
+        /// The certificate's file.
+        path: PathBuf,
+        /// The certificate.
+        name: Name,
+        /// The rules that a certificate to begin with matches.
+        anchors: String,
+    },
     /// A certificate for the name of a key here, with other bits.
     #[error("{}: of another key called {name}", path.display())]
     OtherKey {
