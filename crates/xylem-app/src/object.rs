@@ -17,7 +17,8 @@ use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, ins
 use crate::validator::Validator;
 use crate::{Believe, Client, RunError, parse_name};
 use xylem_client::{
-    ClientError, Discovered, Discovery, Driver, Expected, Receiver, SegmentFetch, published_ticket,
+    ClientError, Discovered, Discovery, Driver, Expected, Receiver, SegmentFetch,
+    published_manifest, ticket_for,
 };
 use xylem_library::disk;
 use xylem_library::reachable::{FaceAddress, Peer, PeerUri};
@@ -95,7 +96,7 @@ pub struct ObjectSummary {
 pub enum Fetched {
     /// An object, which is there.
     Object(ObjectSummary),
-    /// An object of ours, whose manifest [`Believe::Publisher`] signed: nothing was fetched, but
+    /// An object of ours, whose manifest somebody signed who is believed: nothing was fetched, but
     /// the ticket for it has no addresses.
     Ours {
         /// `xylem:…`
@@ -125,11 +126,12 @@ pub fn get_object(
         Ok(found) => found,
         Err(error) => return Err(validator.ended().unwrap_or(error.into())),
     };
-    if let (Believe::Publisher(publisher), Discovered::Segments { prefix, .. }) =
-        (&options.believe, &found)
-        && let Some(ticket) = published_ticket(&mut client, prefix, publisher)?
+    if !matches!(options.believe, Believe::Nobody | Believe::Key(_))
+        && let Discovered::Segments { prefix, .. } = &found
+        && let Some(manifest) = published_manifest(&mut client, prefix)?
     {
-        return Ok(Fetched::Ours { ticket: Box::new(ticket), forwarder: client.peer().clone() });
+        let ticket = Box::new(ticket_of(&manifest, prefix, &options.believe, &mut validator)?);
+        return Ok(Fetched::Ours { ticket, forwarder: client.peer().clone() });
     }
     if !options.whole {
         return Err(Error::usage(
@@ -176,6 +178,28 @@ pub fn get_object(
         proven: validator.proves(),
         elapsed: started.elapsed(),
     }))
+}
+
+/// The ticket for an object of ours, by a manifest of who is believed.
+fn ticket_of(
+    manifest: &[u8],
+    prefix: &Name,
+    believe: &Believe,
+    validator: &mut Validator,
+) -> Result<Ticket, Error> {
+    let refused = |why: String| {
+        let what = "the manifest".to_owned();
+        RunError::from(ClientError::NotBelieved { what, why })
+    };
+    let data = Data::decode(manifest).map_err(|e| refused(e.to_string()))?;
+    let publisher = match believe {
+        Believe::Publisher(key) => key.parse().map_err(|e| Error::usage(format!("{key}: {e}")))?,
+        _ => match validator.publisher(&data) {
+            Ok(publisher) => publisher,
+            Err(why) => return Err(validator.ended().unwrap_or(refused(why).into())),
+        },
+    };
+    Ok(ticket_for(&data, prefix, publisher).map_err(RunError::from)?)
 }
 
 /// What a name is.

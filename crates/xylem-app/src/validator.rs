@@ -4,8 +4,9 @@ use xylem_client::believe;
 use xylem_engine::now_ms;
 use xylem_library::reachable::Peer;
 use xylem_library::{Error, Stop};
+use xylem_object::PublisherId;
 use xylem_packet::Data;
-use xylem_trust::{TrustError, TrustPolicy};
+use xylem_trust::{PublicKey, TrustError, TrustPolicy};
 
 use crate::Client;
 
@@ -62,6 +63,18 @@ impl Validator {
                 self.ended = Some(error);
                 Err(why)
             }
+        }
+    }
+
+    /// Who signed a manifest, if that is believed.
+    pub(crate) fn publisher(&mut self, manifest: &Data<'_>) -> Result<PublisherId, String> {
+        self.check(manifest)?;
+        match &self.policy {
+            TrustPolicy::Anchors(store) => match store.key_of(manifest, now_ms()) {
+                Some(PublicKey::Ed25519(key)) => Ok(PublisherId(*key)),
+                _ => Err("it is not signed by an Ed25519 key".to_owned()),
+            },
+            _ => Err("nobody is believed for it".to_owned()),
         }
     }
 

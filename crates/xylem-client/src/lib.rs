@@ -35,7 +35,7 @@ pub mod traffic;
 pub use application::{Application, GLANCE};
 pub use certificates::{Certificates, believe};
 pub use connection::{Connection, FrameQueue, Message, Outbox};
-pub use discover::{Discovered, Discovery, published_ticket};
+pub use discover::{Discovered, Discovery, published_manifest, ticket_for};
 pub use driver::{Driver, Ended};
 pub use error::ClientError;
 pub use exchange::{Exchange, Question, Reply, parse_name, satisfies};

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Node, assert_exit, file, finish, stderr, text, xylem};
+use common::{Node, assert_exit, file, finish, stderr, text, until, xylem};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -177,6 +177,35 @@ fn three_certificates_lead_to_whom_one_trusts() {
     assert_exit(&run(&ours, &["key", "trust", text(&org), "/org/1"]), 0);
     assert_exit(&run(&ours, &["key", "untrust", "/org", "/org"]), 0);
     world.refused(&["is not under /org/1, for which /org/KEY/1 is trusted"]);
+}
+
+/// What `share` signs once for all is fetched by the same chain: its manifest names the publisher's certificate,
+/// which the share answers for itself.
+#[test]
+fn what_is_shared_by_an_identity_is_believed_along_its_chain() {
+    let (certificates, alice) = line(3);
+    let world = World::new(&alice, &certificates[..2]);
+    let dir = world.dir.path();
+    let at = world.node.at("unix");
+    let own = file(dir, "alice.cert", &certificates[2]);
+    assert_exit(&run(&dir.join("theirs"), &["key", "import", text(&own)]), 0);
+    let film = file(dir, "film", &[9; 300_000]);
+    let sign = format!("key:{alice}");
+    let share = ["share", text(&film), "--sign", &sign, "--via", at, "--listen", "127.0.0.1:0"];
+    let _serving = Serving::start(&dir.join("theirs"), &share, 1);
+    let name = format!("{alice}/film");
+    let get =
+        ["get", &name, "--from", at, "--no-serve", "-o", text(&world.got())].map(str::to_owned);
+    let get: Vec<_> = get.iter().map(String::as_str).collect();
+    until("the share is registered", || run(&dir.join("ours"), &get).status.success());
+    assert_eq!(fs::read(world.got()).unwrap(), [9; 300_000]);
+    // Not by who trusts somebody else.
+    let eve = self_signed(&signer("/eve"), 1, ALWAYS).unwrap();
+    let eve = file(dir, "eve.cert", &eve);
+    fs::remove_file(world.got()).unwrap();
+    let other = run(&dir.join("ours"), &[&get[..], &["--trust", text(&eve)]].concat());
+    assert_exit(&other, 1);
+    assert!(!world.got().exists());
 }
 
 #[test]
