@@ -13,6 +13,16 @@ use serde_json::Value;
 use xylem_object::PublisherKey;
 use xylem_reach::relay::{Name, Port, Refusal, RelayClient, RelayEvent, Tag, Target};
 
+/// A program, until dropped.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 struct Relay {
     _dir: tempfile::TempDir,
     node: Node,
@@ -116,12 +126,16 @@ fn the_flag_alone_makes_a_relay() {
 fn prometheus_sees_what_a_relay_does() {
     use std::io::{BufRead, BufReader, Read, Write};
     let dir = tempfile::tempdir().unwrap();
-    let config = common::file(dir.path(), "node.toml", b"[node.relay]\nreport_seconds = 1\n");
+    let config = common::file(
+        dir.path(),
+        "node.toml",
+        b"[node.relay]\nreport_seconds = 1\n[node.multicast]\nenabled = false\n",
+    );
     let mut command = xylem(&dir.path().join("store"));
     command.arg("--config").arg(config).args(["node", "--metrics", "127.0.0.1:0"]);
     command.args(["--listen", "xylem://127.0.0.1:0"]).stdin(std::process::Stdio::null());
-    let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut node = Killed(command.stderr(std::process::Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(node.0.stderr.take().unwrap()).lines().map_while(Result::ok);
     let page = lines.find_map(|line| Some(line.split_once("http://")?.1.to_owned())).unwrap();
     assert!(lines.any(|line| line.contains("Others name it with --relay")));
     let uri = lines.next().unwrap().trim().to_owned();
@@ -153,13 +167,12 @@ fn prometheus_sees_what_a_relay_does() {
             "xylem_relay_registrations 2",
             "xylem_relay_circuits 1",
             "# TYPE xylem_relay_bytes_total counter",
-            "xylem_relay_bytes_total 5",
+            "xylem_relay_bytes_total 17",
             "xylem_relay_datagrams_total 1",
             "xylem_relay_refused_not_here_total 1",
         ])
     });
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(node);
     let mut command = xylem(&dir.path().join("store"));
     command.args(["node", "--metrics", "127.0.0.1:0", "--listen", "xylem://127.0.0.1:0"]);
     common::assert_exit(&common::finish(command), 2);
