@@ -372,10 +372,10 @@ fn by_name(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
-    let believe = args.trust.believe(common)?;
+    let believe = args.trust.believe_or_trusted(common, args.insecure)?;
     if believe == Believe::Nobody && !args.insecure {
-        let what = "whom to believe? give --publisher, --key or --trust; or --insecure, to take \
-                    whatever comes";
+        let what = "whom to believe? give --publisher, --key or --trust, or name somebody for good with \
+                    `xylem key trust`; or --insecure, to take whatever comes";
         return Err(Failure::new(Exit::Usage, what));
     }
     if args.from.len() > 1 {

@@ -20,6 +20,7 @@ mod key;
 mod metrics;
 mod node;
 mod output;
+mod passphrase;
 mod peek;
 mod ping;
 mod process_usage;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Ok(asked) => asked,
         Err(code) => return code,
     };
+    passphrase::ask_when_needed(&common);
     let mut out = Out::new(&common);
     let ready = outlives.and_then(|()| common.check_config());
     let ready = ready.and_then(|()| output::log::start(&common));

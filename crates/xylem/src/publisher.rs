@@ -3,10 +3,10 @@
 use crate::exit::{Exit, Failure};
 use serde::Serialize;
 use std::path::Path;
-use xylem_library::keys::load_existing;
+use xylem_library::keys::public_half;
 use xylem_library::mail::MailStore;
 use xylem_mail::Card;
-use xylem_object::{PublisherId, PublisherKey, Ticket};
+use xylem_object::{PublisherId, Ticket};
 
 /// Most bytes of a file that is read for a key: a card or a ticket is far shorter.
 const MOST: u64 = 4_096;
@@ -53,7 +53,7 @@ pub(crate) fn own(store: &Path) -> Result<Option<PublisherId>, Failure> {
     if !path.exists() {
         return Ok(None);
     }
-    Ok(Some(PublisherKey::from_bytes(&load_existing(&path)?).public()))
+    Ok(Some(PublisherId(public_half(&path)?)))
 }
 
 /// The store's own publisher.
