@@ -15,8 +15,11 @@ mod trusted;
 
 mod files;
 
+mod anchors;
+
 mod signed;
 
+pub use anchors::{anchors, schema, schema_in};
 pub use error::KeyError;
 pub use files::{Believe, KeyFile, Sign, certificate, signer};
 pub(crate) use limits::SECRET_LEN;

@@ -17,7 +17,7 @@
 
 use xylem_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo};
 
-use crate::store::NoKey;
+use crate::store::{NoKey, Signs};
 use crate::{
     Certificate, CertificateError, Refused, TrustError, TrustStore, ValidityPeriod, key_name_of,
 };
@@ -35,6 +35,8 @@ pub struct Chain {
     /// From the packet upwards.
     found: Vec<Vec<u8>>,
     asked: Vec<Name>,
+    /// What is wrong if nobody answers: the key is known, and none of its certificates that are here will do.
+    otherwise: Option<ChainError>,
 }
 
 #[derive(Debug)]
@@ -159,7 +161,7 @@ impl Chain {
         let packet = packet.map(|name| name.to_name());
         let name = packet.clone().unwrap_or_default();
         let locator = Locator::of(info).ok_or(ChainError { name, flaw: Flaw::NoKeyLocator })?;
-        Ok(Chain { packet, locator, found: Vec::new(), asked: Vec::new() })
+        Ok(Chain { packet, locator, found: Vec::new(), asked: Vec::new(), otherwise: None })
     }
 
     /// What is needed next, as far as the store goes. When it says [`Step::Known`], the store holds the
@@ -174,19 +176,21 @@ impl Chain {
             Some(wire) => Some(read(wire)?.name().to_name()),
             None => self.packet.clone(),
         };
-        let why = match store.knows(&locator, top.as_ref().map(Name::as_ref), now_ms) {
+        let why = match store.knows(&locator, Signs::packet(top.as_ref()), now_ms) {
             Ok(()) => return self.descend(store, now_ms).map(|()| Step::Known),
             Err(why) => why,
         };
         let at = |flaw| Err(ChainError { name: top.clone().unwrap_or_default(), flaw });
+        self.otherwise = None;
         let question = match (self.question(), why) {
             (_, NoKey::NotNow(name, validity)) => {
                 return Err(ChainError { name, flaw: out_of_time(validity, now_ms) });
             }
             // Another certificate of the key may stand under other rules; not one that is here.
-            (Ok(other), NoKey::Refused(_))
+            (Ok(other), NoKey::Refused(refused))
                 if !other.can_be_prefix && !store.has(other.name.as_ref()) =>
             {
+                self.otherwise = at(Flaw::Refused(refused)).err();
                 other
             }
             (_, NoKey::Refused(refused)) => return at(Flaw::Refused(refused)),
@@ -237,6 +241,9 @@ impl Chain {
 
     /// What to say when nobody answered the last question.
     pub fn missing(&self) -> ChainError {
+        if let Some(otherwise) = &self.otherwise {
+            return otherwise.clone();
+        }
         let name = self.asked.last().cloned().unwrap_or_default();
         ChainError { name, flaw: Flaw::Missing }
     }
@@ -253,7 +260,7 @@ impl Chain {
                 None => self.packet.clone(),
             };
             let locator = self.locator.as_ref();
-            if let Err(why) = store.knows(&locator, below.as_ref().map(Name::as_ref), now_ms) {
+            if let Err(why) = store.knows(&locator, Signs::packet(below.as_ref()), now_ms) {
                 let flaw = match why {
                     NoKey::Refused(refused) => Flaw::Refused(refused),
                     NoKey::Unknown => Flaw::Trust(TrustError::UnknownKey),

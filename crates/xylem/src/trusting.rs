@@ -22,9 +22,20 @@ pub(crate) struct TrustArgs {
     #[arg(long, value_name = "WHO", conflicts_with = "key")]
     publisher: Option<String>,
 
-    /// Believe what the key of this NDN certificate signed under its owner's name; can be repeated
-    #[arg(long, value_name = "CERT", conflicts_with_all = ["key", "publisher"])]
+    /// Believe what the key of this NDN certificate signed under its owner's name, and whom it vouches for: their
+    /// certificates are fetched; can be repeated
+    #[arg(
+        long,
+        visible_alias = "anchor",
+        value_name = "CERT",
+        conflicts_with_all = ["key", "publisher"]
+    )]
     trust: Vec<PathBuf>,
+
+    /// Believe what this trust schema (`xylem schema`) lets those sign whom --trust names, and whom they
+    /// vouch for, instead of names under their owners'
+    #[arg(long, value_name = "FILE", requires = "trust")]
+    schema: Option<PathBuf>,
 }
 
 impl TrustArgs {
@@ -37,9 +48,11 @@ impl TrustArgs {
             let publisher = look_up(publisher, &common.store()?)?;
             return Ok(Believe::Publisher(publisher.to_string()));
         }
-        Ok(match self.trust.is_empty() {
-            true => Believe::Nobody,
-            false => Believe::Certificates(self.trust.clone()),
+        let anchors = self.trust.clone();
+        Ok(match &self.schema {
+            Some(schema) => Believe::Schema { schema: schema.clone(), anchors },
+            None if anchors.is_empty() => Believe::Nobody,
+            None => Believe::Certificates(anchors),
         })
     }
 

@@ -108,6 +108,27 @@ pub enum KeyError {
         /// What is wrong with it.
         source: CertificateError,
     },
+    /// A file that somebody named holds no trust schema.
+    #[error("{}: {source}", path.display())]
+    NoSchema {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: xylem_trust::schema::FileError,
+    },
+    /// A certificate to begin with that a schema says nothing of.
+    #[error(
+        "{}: {name} is matched by no rule of the schema; its chains end at {anchors}",
+        path.display()
+    )]
+    NotInSchema {
+        /// The certificate's file.
+        path: PathBuf,
+        /// The certificate.
+        name: Name,
+        /// The rules that a certificate to begin with matches.
+        anchors: String,
+    },
     /// A certificate for the name of a key here, with other bits.
     #[error("{}: of another key called {name}", path.display())]
     OtherKey {
@@ -188,12 +209,12 @@ pub enum KeyError {
     #[error("whose signature? name a certificate (--trust) or a key (--key, --publisher)")]
     NobodyBelieved,
     /// A signature is broken, or another's.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {why}", path.display())]
     NotBelieved {
         /// Its file.
         path: PathBuf,
         /// Why.
-        source: xylem_trust::TrustError,
+        why: String,
     },
     /// A signature is good, and this file is not what was signed.
     #[error("{}: signed is a file with another content", .0.display())]
