@@ -104,7 +104,7 @@ impl Mesh {
             news,
         };
         if let Some((ticket, key)) = first.and_then(|ticket| Some((ticket.link_key?, ticket))) {
-            mesh.to_dial(engine, ticket, &key);
+            mesh.dial_at(engine, ticket, &key);
         }
         for (statement, bytes) in known {
             mesh.learn(engine, statement, bytes);
@@ -142,7 +142,7 @@ impl Mesh {
     }
 
     /// Dials whoever has this link key, where the ticket says that it is.
-    fn to_dial(&mut self, engine: &mut Engine, key: [u8; 32], ticket: &Ticket) {
+    fn dial_at(&mut self, engine: &mut Engine, key: [u8; 32], ticket: &Ticket) {
         if key == engine.link_key().0 {
             return;
         }
@@ -192,7 +192,7 @@ impl Mesh {
         if let Some(roles) = said.roles.clone() {
             self.take_roles(engine, roles);
         }
-        self.to_dial(engine, said.link_key, &said.index);
+        self.dial_at(engine, said.link_key, &said.index);
         // Where nobody keeps the folder any more all is over.
         let _ = self.news.send(MeshNews::Said(Box::new(said.clone()), bytes.clone()));
         self.known.insert(member, (said, bytes));

@@ -93,8 +93,8 @@ impl ServiceHandle {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(PublicationId, Event), ShareError> {
-        let publisher: PublisherKey = publisher_of(&options)?;
-        let content = open(&options, path, &publisher, stop, on_event)?;
+        let publisher: PublisherKey = publisher_of(options)?;
+        let content = open(options, path, &publisher, stop, on_event)?;
         let (answer, answered) = mpsc::channel();
         self.send(Command::Add(path.to_path_buf(), Box::new(content), answer));
         answered.recv().unwrap_or(Err(ShareError::Ended))

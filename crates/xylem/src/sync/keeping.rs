@@ -101,7 +101,7 @@ pub(super) enum SyncEvent {
 
 /// What the one thread hears that keeps the folder in step.
 pub(super) enum News {
-    Ready(ServiceHandle, Option<u16>),
+    Ready(Box<ServiceHandle>, Option<u16>),
     Mesh(MeshNews),
     Changed,
     Watch(io::Error),
@@ -166,18 +166,28 @@ pub(super) fn sync(
         let (mesh_tell, mesh_news) = mpsc::channel();
         let (share, ends) = (&share, &ends);
         let passed = tell.clone();
-        scope.spawn(move || {
-            mesh_news.into_iter().try_for_each(|said| passed.send(News::Mesh(said)))
-        });
-        scope.spawn(move || {
-            let ready = |handle, port| drop(tell.send(News::Ready(handle, port)));
-            let served =
-                serve_group(share, port, Some((start, mesh_tell)), ends, ready, &mut |event| {
-                    drop(tell.send(News::Serving(event)));
-                });
+        let pass = move || {
+            for said in mesh_news {
+                if passed.send(News::Mesh(said)).is_err() {
+                    return;
+                }
+            }
+        };
+        let serve = move || {
+            let ready = |handle, port| drop(tell.send(News::Ready(Box::new(handle), port)));
+            let group = Some((start, mesh_tell));
+            let served = serve_group(share, port, group, ends, ready, &mut |event| {
+                drop(tell.send(News::Serving(event)));
+            });
             drop(tell.send(News::Ended(served.map(drop))));
-        });
-        let done = member.run(&news, on_event);
+        };
+        let started = thread::Builder::new()
+            .spawn_scoped(scope, pass)
+            .and_then(|_| thread::Builder::new().spawn_scoped(scope, serve));
+        let done = match started {
+            Ok(_) => member.run(&news, on_event),
+            Err(e) => Err(Error { blame: Blame::Local, message: format!("no thread: {e}") }),
+        };
         ends.raise();
         done
     })

@@ -158,7 +158,7 @@ impl<'a> Member<'a> {
                 if let Some(port) = port {
                     self.home.keep_port(port)?;
                 }
-                self.serving = Some(handle);
+                self.serving = Some(*handle);
                 self.look = Some(Instant::now());
             }
             News::Changed => {
