@@ -153,6 +153,11 @@ pub(crate) struct GetArgs {
     #[arg(long, conflicts_with = "range")]
     seed: bool,
 
+    /// Keep what is shared --for somebody as it was published, encrypted: to serve it on, with --seed or
+    /// `xylem share`, one need not be able to read it
+    #[arg(long)]
+    ciphertext: bool,
+
     /// Wait until everything is on the device, names included: what is reported complete then
     /// survives a loss of power (slow where there are many files)
     #[arg(long)]
@@ -238,6 +243,7 @@ pub(crate) fn accept(
         store: common.store()?,
         fsync: false,
         lan: true,
+        ciphertext: false,
         serve: None,
     };
     if matches!(options.save.output, Output::Stdout) {
@@ -301,6 +307,7 @@ fn by_ticket(
         store: common.store()?,
         fsync: args.fsync,
         lan: args.find.lan(common)?,
+        ciphertext: args.ciphertext,
         serve: serve(args)?,
     };
     if args.follow {

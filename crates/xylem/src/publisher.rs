@@ -5,7 +5,7 @@ use serde::Serialize;
 use std::path::Path;
 use xylem_library::keys::load_existing;
 use xylem_library::mail::MailStore;
-use xylem_mail::Card;
+use xylem_mail::{Card, CardError};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 
 /// Most bytes of a file that is read for a key: a card or a ticket is far shorter.
@@ -37,6 +37,35 @@ pub(crate) fn look_up(who: &str, store: &Path) -> Result<PublisherId, Failure> {
                 .ok_or_else(|| unknown("no key is in that file"))
         }
         _ => Err(unknown("nobody's key")),
+    }
+}
+
+/// The card that `--for WHO` stands for: a card, somebody whom `xylem inbox trust` has named, or a file that begins
+/// with a card (@FILE, or its path).
+pub(crate) fn card(who: &str, store: &Path) -> Result<Card, Failure> {
+    if let Ok(card) = who.parse() {
+        return Ok(card);
+    }
+    if let Some(mail) = MailStore::open_existing(store)?
+        && let Some((_, card)) = mail.people()?.into_iter().find(|(name, _)| name == who)
+    {
+        return Ok(card);
+    }
+    let unknown = |what: &str| {
+        let message = format!(
+            "{who}: {what}; --for takes a name of `xylem inbox people`, a card (`xylem inbox card` prints one's \
+             own), or a file with one"
+        );
+        Failure::new(Exit::Usage, message)
+    };
+    let path = Path::new(who.strip_prefix('@').unwrap_or(who));
+    match path.metadata() {
+        Ok(meta) if meta.is_file() && meta.len() <= MOST => {
+            let text = std::fs::read_to_string(path).map_err(|e| unknown(&e.to_string()))?;
+            let card = text.split_whitespace().next().unwrap_or_default().parse();
+            card.map_err(|e: CardError| unknown(&e.to_string()))
+        }
+        _ => Err(unknown("nobody's name or card")),
     }
 }
 
