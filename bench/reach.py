@@ -27,6 +27,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -34,7 +35,7 @@ import tempfile
 import time
 
 import reach_peers
-from internet import KINDS, Internet, Place, middle, probe_all
+from internet import KINDS, Internet, Place, end_all, middle, probe_all
 from processes import Failed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -147,10 +148,24 @@ def one_try(program, internet, work, source, number, deadline=DEADLINE, meanwhil
     return row
 
 
+def mine():
+    """How this run's folders begin."""
+    return f"xylem-reach-{os.getpid()}-"
+
+
+def end_by(number, options):
+    """A signal: nothing is left of what other threads are at."""
+    end_all()
+    if not options.keep:
+        for left in pathlib.Path(options.dir).glob(mine() + "*"):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+    os._exit(128 + number)
+
+
 @contextlib.contextmanager
 def network(options, seed=1):
     """A network with a relay's host, and a folder that is gone afterwards."""
-    work = tempfile.mkdtemp(prefix="xylem-reach-", dir=options.dir)
+    work = tempfile.mkdtemp(prefix=mine(), dir=options.dir)
     try:
         with Internet(options.network, options.round_trip, seed, RATE) as internet:
             middle(internet)
@@ -420,7 +435,9 @@ def main():
     options = arguments()
     chosen = options.parts or (["probe", "matrix", "changes"] if options.quick else list(PARTS))
     results = []
-    with tempfile.NamedTemporaryFile(prefix="xylem-reach-", dir=options.dir) as source:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: end_by(number, options))
+    with tempfile.NamedTemporaryFile(prefix=mine(), dir=options.dir) as source:
         source.write(os.urandom(options.size))
         source.flush()
         options.source = source.name

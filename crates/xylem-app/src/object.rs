@@ -192,7 +192,7 @@ fn segments(
 }
 
 fn judge(policy: &TrustPolicy, data: &Data<'_>) -> Result<(), String> {
-    policy.verdict(data, now_ms()).map(drop).map_err(|e| e.to_string())
+    policy.judge(data, now_ms()).map(drop)
 }
 
 /// Where contents go in order, hashed on the way.

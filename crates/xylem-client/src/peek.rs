@@ -61,7 +61,7 @@ pub fn peek<D: Driver>(
     };
     let data = Data::decode(&packet).map_err(|e| ClientError::not_believed(name.to_string(), e))?;
     let verdict = policy
-        .verdict(&data, driver.now_ms())
+        .judge(&data, driver.now_ms())
         .map_err(|why| ClientError::not_believed(data.name().to_string(), why))?;
     let (meta, info) = (data.meta(), data.signature_info());
     let key = info.key_locator.map(|locator| match locator {

@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use namespaces::{Namespace, inside, role};
+use namespaces::{Namespace, answer, inside, role};
 use xylem_discovery::Lan;
 use xylem_hash::hash;
 use xylem_object::PublisherId;
@@ -77,43 +77,15 @@ fn machine() {
 fn stranger(input: &std::sync::mpsc::Receiver<()>) {
     let socket = UdpSocket::bind("10.66.0.1:5353").unwrap();
     let service = tag(1).service();
+    let victim: Vec<[u8; 4]> = (0..20).map(|i| [203, 0, 113, i]).collect();
     println!("ready");
     while input.try_recv().is_err() {
         for n in 0..100 {
-            let _ = socket.send_to(&answer(&service, n), "224.0.0.251:5353");
+            let _ = socket.send_to(&answer(&service, n, &victim), "224.0.0.251:5353");
         }
         let _ = socket.send_to(&[0xff; 900], "224.0.0.251:5353");
         std::thread::sleep(Duration::from_millis(100));
     }
-}
-
-/// A response of mDNS (RFC 6762): an instance, where it is, and its address, with 20 more.
-fn answer(service: &str, n: u8) -> Vec<u8> {
-    let labels = |name: &str| {
-        let parts = name.trim_end_matches('.').split('.');
-        let mut out: Vec<u8> =
-            parts.flat_map(|l| [&[l.len() as u8], l.as_bytes()].concat()).collect();
-        out.push(0);
-        out
-    };
-    let (instance, host) = (format!("liar{n}.{service}"), format!("liar{n}.local."));
-    let record = |name: &str, kind: u16, data: &[u8]| {
-        let mut out = labels(name);
-        out.extend_from_slice(&kind.to_be_bytes());
-        out.extend_from_slice(&[0, 1, 0, 0, 0, 120]);
-        out.extend_from_slice(&(data.len() as u16).to_be_bytes());
-        out.extend_from_slice(data);
-        out
-    };
-    let port = [&[0, 0, 0, 0][..], &(4000 + u16::from(n)).to_be_bytes(), &labels(&host)].concat();
-    let mut records = vec![
-        record(service, 12, &labels(&instance)),
-        record(&instance, 33, &port),
-        record(&instance, 16, &[0]),
-    ];
-    records.extend((0..20).map(|i| record(&host, 1, &[203, 0, 113, i])));
-    let head = [0, 0, 0x84, 0, 0, 0, 0, records.len() as u8, 0, 0, 0, 0];
-    [&head[..], &records.concat()].concat()
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod namespaces;
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -185,6 +185,60 @@ fn upnp_maps_renews_and_removes() {
 #[test]
 fn upnp_finds_a_router_that_the_routing_table_does_not_name() {
     maps("dfind", false, true, "no-gateway", Protocol::Upnp);
+}
+
+/// A router that speaks NAT-PMP alone: PCP it answers with its own version, as RFC 6886 says, and UPnP not at all. Prints what it
+/// is asked to map.
+#[test]
+#[ignore = "run by the others, within a namespace"]
+fn nat_pmp_router() {
+    if role().is_none() {
+        return;
+    }
+    let socket = UdpSocket::bind("192.168.77.1:5351").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let input = namespaces::input();
+    let began = Instant::now();
+    println!("ready");
+    while input.try_recv().is_err() {
+        let mut asked = [0; 1_100];
+        let Ok((len, from)) = socket.recv_from(&mut asked) else { continue };
+        let seconds = (began.elapsed().as_secs() as u32).to_be_bytes();
+        let head = |op: u8, result: u8| [&[0, op | 128, 0, result][..], &seconds].concat();
+        let answer = match asked[..len] {
+            [0, 0] => [&head(0, 0)[..], &[11, 22, 33, 44]].concat(),
+            [0, 1, _, _, a, b, c, d, w, x, y, z] => {
+                println!("map {} {}", u16::from_be_bytes([a, b]), u32::from_be_bytes([w, x, y, z]));
+                [&head(1, 0)[..], &[a, b, c, d, w, x, y, z]].concat()
+            }
+            [version, op, ..] if version != 0 => head(op & 127, 1),
+            _ => continue,
+        };
+        socket.send_to(&answer, from).unwrap();
+    }
+}
+
+#[test]
+fn nat_pmp_alone_maps_renews_and_removes() {
+    let Some(mut lan) = Lan::new("dpmp") else {
+        eprintln!("SKIPPED: no right to make network namespaces, no nft, or no miniupnpd");
+        return;
+    };
+    lan.stop();
+    let mut router = inside(&lan.router, "nat_pmp_router", "nat-pmp");
+    assert_eq!(router.line(), "ready");
+    let mut machine = inside(&lan.machine, "machine", "nat-pmp");
+    assert_eq!(machine.line(), "mapped 11.22.33.44:7348 NAT-PMP");
+    assert_eq!(router.line(), "map 7348 4");
+    assert_eq!(router.line(), "map 7348 4", "it is renewed");
+    machine.end();
+    assert_eq!(machine.line(), "ended");
+    let mut last = router.line();
+    while last == "map 7348 4" {
+        last = router.line();
+    }
+    assert_eq!(last, "map 7348 0", "it is removed");
+    router.end();
 }
 
 /// A router that maps nothing is told of, and nothing hangs.

@@ -5,13 +5,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use xylem_store::{FileKind, Medium, StoreError, is_store};
+use xylem_store::{FileKind, Medium, OpenHow, StoreError, is_store};
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::keys::SECRET_LEN;
 
 /// Names of which every folder of ours has one.
 const MARKS: [&str; 5] = ["format", "objects", "publisher", "link", "sessions"];
+/// How a publisher's key under a passphrase begins.
+const SEALED: &[u8] = b"-----BEGIN NDN SAFEBAG-----";
 /// Folders that mail has.
 const MAIL: [&str; 4] = ["sessions", "people", "inbox", "outbox"];
 /// Where named keys are, below a folder of keys, and how their files end.
@@ -80,7 +82,17 @@ fn look(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
         let meta = meta(name)?;
         Ok(meta.is_some_and(|m| m.kind == FileKind::File && m.size == SECRET_LEN as u64))
     };
-    let (publisher, link) = (secret("publisher")?, secret("link")?);
+    let sealed = |name: &str| -> io::Result<bool> {
+        let is_file = meta(name)?.is_some_and(|meta| meta.kind == FileKind::File);
+        if !is_file {
+            return Ok(false);
+        }
+        let mut head = [0; SEALED.len()];
+        let read = medium.open(&dir.join(name), OpenHow::Read)?.read_at(&mut head, 0)?;
+        Ok(head[..read] == *SEALED)
+    };
+    let publisher = secret("publisher")? || sealed("publisher")?;
+    let link = secret("link")?;
     if (publisher && link) || ((publisher || link) && dir.ends_with("keys")) {
         return Ok(true);
     }
@@ -137,7 +149,9 @@ mod tests {
         folders(&["letters/sessions", "letters/people", "letters/inbox", "letters/outbox"]);
         ["old/keys/publisher", "copy/publisher", "copy/link"].iter().for_each(|name| secret(name));
         fs::write(at("a/keys/ndn/%08.key"), "-----BEGIN").unwrap();
-        for name in ["store", "old", "old/keys", "copy", "a/keys/ndn", "letters"] {
+        folders(&["f/keys"]);
+        fs::write(at("f/keys/publisher"), "-----BEGIN NDN SAFEBAG-----\n").unwrap();
+        for name in ["store", "old", "old/keys", "copy", "a/keys/ndn", "letters", "f/keys"] {
             assert!(ours(name), "{name}");
         }
         fs::create_dir(at("newer")).unwrap();

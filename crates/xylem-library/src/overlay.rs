@@ -333,3 +333,87 @@ impl Check {
         Ok(xylem_tree::NodeValue::from(&value).0 == said)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use xylem_mail::sealed::Master;
+    use xylem_sim::noise;
+    use xylem_store::{DiskMedium, FileRef, Store};
+    use xylem_tree::{Outboard, SegmentSize};
+
+    /// A folder with one encrypted file of these bytes.
+    fn overlay(dir: &Path, plain: &[u8]) -> (Overlay, PathBuf, FileKey) {
+        let path = dir.join("plain.bin");
+        fs::write(&path, plain).unwrap();
+        let disk: Arc<dyn Medium> = Arc::new(DiskMedium::new());
+        let store = Store::open(disk.clone(), &dir.join("store")).unwrap();
+        let outboard = Outboard::of(plain, SegmentSize::DEFAULT);
+        let nodes = store.new_file().unwrap();
+        nodes.file().write_all(outboard.as_bytes(), 0).unwrap();
+        let (root, nodes) = (outboard.root(), Some(shared_nodes(&nodes.outboard())));
+        let key = Master::new(&[1; 32], b"here").file(&root);
+        let check = Some(Check { root, nodes, slot: 0 });
+        let file = Ciphered { path, size: plain.len() as u64, key: key.clone(), check };
+        let files = BTreeMap::from([(PathBuf::from("f/a"), Virtual::Ciphered(Arc::new(file)))]);
+        let folder = dir.join("nowhere");
+        (Overlay::new(disk, folder.clone(), files), folder, key)
+    }
+
+    #[test]
+    fn any_part_is_that_of_the_whole_encrypted() {
+        let dir = tempfile::tempdir().unwrap();
+        for len in [1, 1_024, 8_191, 8_192, 8_193, 50_000] {
+            let plain = noise(len, len as u64);
+            let (overlay, folder, key) = overlay(dir.path(), &plain);
+            let mut whole = plain.clone();
+            key.apply(0, &mut whole);
+            let file = FileRef::open(&overlay, &folder.join("f/a"), OpenHow::Read).unwrap();
+            assert_eq!(file.metadata().unwrap().size, len as u64);
+            for start in [0, 1, 1_000, 8_191, 8_192, 8_193, 16_384, 40_000, len - 1, len] {
+                for wanted in [1, 100, 8_192, 8_193, 20_000, 60_000] {
+                    let mut read = vec![0; wanted];
+                    let got = file.read_full(&mut read, start as u64).unwrap();
+                    let end = whole.len().min(start + wanted);
+                    let right = whole.get(start..end).unwrap_or_default();
+                    assert_eq!(read[..got], *right, "{len} bytes from {start}, {wanted} wanted");
+                }
+            }
+        }
+    }
+
+    /// The key of what a file was encrypts nothing else.
+    #[test]
+    fn what_is_not_the_plaintext_any_more_is_not_encrypted() {
+        let dir = tempfile::tempdir().unwrap();
+        for len in [5_000, 50_000] {
+            let plain = noise(len, 1);
+            let (overlay, folder, _) = overlay(dir.path(), &plain);
+            let file = FileRef::open(&overlay, &folder.join("f/a"), OpenHow::Read).unwrap();
+            let mut changed = plain.clone();
+            changed[len - 1] ^= 1;
+            fs::write(dir.path().join("plain.bin"), &changed).unwrap();
+            let mut read = vec![1; len];
+            assert!(file.read_full(&mut read, 0).is_err());
+            assert!(!read.windows(64).any(|w| changed.windows(64).any(|c| c == w)));
+            assert!(len < 8_192 || file.read_full(&mut read[..8_192], 0).is_ok(), "the rest is");
+        }
+    }
+
+    #[test]
+    fn the_folder_is_listed_and_not_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (overlay, folder, _) = overlay(dir.path(), b"x");
+        let names = |path: &Path| -> Vec<_> {
+            overlay.list_dir(path).unwrap().into_iter().map(|item| (item.name, item.kind)).collect()
+        };
+        assert_eq!(names(&folder), [("f".into(), FileKind::Directory)]);
+        assert_eq!(names(&folder.join("f")), [("a".into(), FileKind::File)]);
+        assert!(overlay.create_dir(&folder.join("g"), 0o755).is_err());
+        assert!(overlay.remove_file(&folder.join("f/a")).is_err());
+        assert!(overlay.open(&folder.join("f/b"), OpenHow::Create { mode: 0o600 }).is_err());
+        assert!(overlay.metadata(&folder.join("f/b")).is_err());
+        assert!(overlay.metadata(&dir.path().join("plain.bin")).is_ok(), "the rest is the disk's");
+    }
+}

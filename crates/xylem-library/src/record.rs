@@ -263,6 +263,7 @@ mod tests {
         let whole = Note {
             version: Some(7),
             port: Some(7348),
+            sealed: Some((xylem_hash::hash(b"sealed"), 8)),
             ticket: Some("xylem:abc".to_owned()),
             excluded: vec!["*.tmp".to_owned(), "é".to_owned()],
         };
@@ -274,11 +275,14 @@ mod tests {
             let got = Note::decode(&bytes[..len]);
             assert!(got == Note::default() || got.version == Some(7), "{len}: {got:?}");
         }
-        assert_eq!(Note::decode(&[&[3], &bytes[1..]].concat()), Note::default());
-        // As it was before there were ports.
-        let before = [&[1], &bytes[1..9], &bytes[11..]].concat();
+        assert_eq!(Note::decode(&[&[4], &bytes[1..]].concat()), Note::default());
+        // As it was before anything was shared with people who were named, and before there were ports.
+        let before = [&[2], &bytes[1..11], &bytes[51..]].concat();
+        let whole = Note { sealed: None, ..whole };
+        assert_eq!(Note::decode(&before), whole);
+        let before = [&[1], &bytes[1..9], &bytes[51..]].concat();
         assert_eq!(Note::decode(&before), Note { port: None, ..whole });
-        let endless = [&bytes[..11], &[255; 4], b"x"].concat();
+        let endless = [&bytes[..51], &[255; 4], b"x"].concat();
         assert_eq!(Note::decode(&endless), Note::default());
     }
 }

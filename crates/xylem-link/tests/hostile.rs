@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use sim::{FAIR, MS, Net, S, addr, key};
 use xylem_link::{
-    CloseReason, Config, Endpoint, MAX_KNOCKS, RatchetLimits, RekeyLimits, StaticKey,
+    CloseReason, Config, Endpoint, MAX_KNOCKS, PostQuantum, RatchetLimits, RekeyLimits, StaticKey,
 };
 use xylem_sim::{Conditions, Rng};
 
@@ -431,5 +431,44 @@ fn debug_hides_secrets() {
         for hidden in ["171, 171", "abab", "205, 205", "cdcd"] {
             assert!(!text.to_lowercase().contains(hidden), "{text}");
         }
+    }
+}
+
+/// Who has recorded a dial and sends it from elsewhere, at once, again and again, or later, is answered with no more bytes than
+/// it has sent, gets no link of it, and does not keep the dialer from its own.
+#[test]
+fn a_dial_that_is_copied_brings_its_copier_nothing_but_an_answer() {
+    for (post_quantum, later) in
+        [PostQuantum::Never, PostQuantum::Offer].into_iter().flat_map(|q| [(q, false), (q, true)])
+    {
+        let config = Config { accept_open: false, post_quantum, ..Config::default() };
+        let mut net = Net::pair(1, &config, FAIR);
+        net.record = true;
+        let (to, dialer) = (net.nodes[1].at, net.nodes[0].at);
+        if later {
+            net.connect();
+            net.run(60 * S);
+        } else {
+            net.dial();
+        }
+        net.flush();
+        let recorded = net.tap.iter().filter(|(from, at, _)| *from == dialer && *at == to);
+        let recorded: Vec<Vec<u8>> = recorded.map(|(_, _, bytes)| bytes.clone()).collect();
+        assert!(!recorded.is_empty());
+        let copier = addr(66);
+        let mut sent = 0;
+        for _ in 0..20 {
+            for datagram in &recorded {
+                sent += datagram.len();
+                net.inject(copier, to, datagram.clone());
+            }
+            net.run(100 * MS);
+        }
+        let got: usize = net.outside.get(&copier).into_iter().flatten().map(Vec::len).sum();
+        assert!(got > 0 && got <= sent, "{got} bytes for {sent}");
+        net.run(20 * S);
+        assert_eq!(net.nodes[1].connected.len(), 1, "the dialer's own");
+        assert!(net.nodes.iter().all(|node| node.closed.is_empty()));
+        assert_eq!(net.nodes[1].endpoint.endpoint_stats().half_open, 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Whose commands are obeyed.
 
-use xylem_packet::{KeyLocator, SignatureType};
-use xylem_trust::{ReplayError, ReplayGuard, TrustError, TrustStore, Verifier};
+use xylem_packet::{KeyLocator, NameRef, SignatureType};
+use xylem_trust::{Refused, ReplayError, ReplayGuard, TrustError, TrustStore, Verifier};
 
 use crate::request::Signed;
 
@@ -14,25 +14,30 @@ pub enum Authority {
     /// digest does to somebody who believes everybody.
     #[default]
     Anybody,
-    /// Holders of keys that this store believes.
+    /// Holders of keys that this store believes, for commands that its rules allow them
+    /// ([`xylem_trust::Rules::allows_command`]).
     Anchors(TrustStore),
 }
 
 /// Why a command is not obeyed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Denial {
     #[error("the command is not signed")]
     Unsigned,
     #[error("{0}")]
     Trust(#[from] TrustError),
+    #[error("{0} {1}")]
+    Refused(String, Refused),
     #[error("{0}")]
     Replay(#[from] ReplayError),
 }
 
 impl Authority {
-    /// Whether a command with this signature is to be obeyed, now and not again.
+    /// Whether a command with this signature is to be obeyed, now and not again. `command` is
+    /// its name up to the verb.
     pub(crate) fn check(
         &self,
+        command: NameRef<'_>,
         signed: Option<&Signed<'_>>,
         guard: &mut ReplayGuard,
         now_ms: u64,
@@ -40,7 +45,14 @@ impl Authority {
         let signed = signed.ok_or(Denial::Unsigned)?;
         let Signed { info, portions, value } = signed;
         match self {
-            Authority::Anchors(store) => store.parts(info, portions, value, now_ms)?,
+            Authority::Anchors(store) => {
+                store.command(command, (info, portions, value), now_ms).map_err(
+                    |why| match store.refusal_of_command(command, info, now_ms) {
+                        Some(refused) => Denial::Refused(command.to_string(), refused),
+                        None => why.into(),
+                    },
+                )?;
+            }
             Authority::Anybody => match info.typ {
                 SignatureType::DIGEST_SHA256 => {
                     Verifier::digest_sha256().parts(info, portions, value)?;

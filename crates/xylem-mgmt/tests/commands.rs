@@ -3,12 +3,16 @@
 mod common;
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use common::{NOW_MS, Node, about, name};
 use xylem_forward::{FaceId, Strategy};
 use xylem_mgmt::{Authority, ControlParameters, Host, ManagementConfig, client, types};
 use xylem_packet::{Component, Data, Interest, InterestBuilder, Name};
-use xylem_trust::{Certificate, Signer, Stamp, TrustStore, ValidityPeriod, self_signed};
+use xylem_trust::schema::Schema;
+use xylem_trust::{
+    Certificate, Issue, Signer, Stamp, TrustError, TrustStore, ValidityPeriod, self_signed,
+};
 
 const ALWAYS: ValidityPeriod =
     ValidityPeriod { not_before_ms: 0, not_after_ms: 10_000_000_000_000 };
@@ -175,6 +179,66 @@ fn with_anchors_only_their_keys_are_obeyed() {
         assert_eq!(answer.code, expected, "{signer:?}: {}", answer.text);
         assert_eq!(node.fib().contains_key("/x"), expected == 200);
     }
+}
+
+/// A schema says which of the keys that an anchor vouches for may command what, by the command's name.
+#[test]
+fn with_a_schema_a_key_commands_what_it_may() {
+    let text = r#"#KEY: "KEY"/_/_/_
+        #admin: "org"/#KEY
+        #operator: "org"/"operator"/_/#KEY <= #admin
+        #routes: "localhost"/"nfd"/"rib"/_verb <= #operator | #admin
+        #all: "localhost"/"nfd"/_module/_verb <= #admin"#;
+    let admin = Signer::ed25519(&[1; 32], name("/org/KEY/1"));
+    let operator = Signer::ed25519(&[2; 32], name("/org/operator/bob/KEY/1"));
+    let guest = Signer::ed25519(&[3; 32], name("/org/guest/KEY/1"));
+    let mut store = TrustStore::new();
+    let wire = self_signed(&admin, 1, ALWAYS).unwrap();
+    let schema = Arc::new(Schema::compile(text).unwrap());
+    store.add_anchor_under(&Certificate::decode(&wire).unwrap(), schema).unwrap();
+    let mut certify = |key: &Signer| {
+        let key_name = key.key_locator().unwrap().to_name();
+        let issue = Issue {
+            key_name: key_name.as_ref(),
+            public_key: &key.public().unwrap(),
+            issuer_id: Component::generic(b"admin"),
+            version: 1,
+            validity: ALWAYS,
+        };
+        let mut wire = Vec::new();
+        issue.sign(&admin, &mut wire).unwrap();
+        store.add(&Certificate::decode(&wire).unwrap(), NOW_MS)
+    };
+    assert_eq!(certify(&operator), Ok(()));
+    assert_eq!(certify(&guest), Err(TrustError::NotAllowed), "no rule is about its certificate");
+
+    let config = ManagementConfig { localhost: Authority::Anchors(store), ..Default::default() };
+    let mut node = Node::new(config);
+    let app = node.app;
+    let mut ask = |signer: &Signer, module: &str, verb: &str| {
+        let answer = node.command_as(app, true, signer, module, verb, &about("/x")).unwrap();
+        (answer.code, answer.text)
+    };
+    for signer in [&admin, &operator] {
+        assert_eq!(ask(signer, "rib", "register").0, 200);
+        assert_eq!(ask(signer, "rib", "unregister").0, 200);
+    }
+    assert_eq!(ask(&admin, "strategy-choice", "unset").0, 200);
+    assert_eq!(
+        ask(&operator, "strategy-choice", "unset"),
+        (
+            403,
+            "/localhost/nfd/strategy-choice/unset may not be signed by \
+             /org/operator/bob/KEY/1/admin/v=1, says the schema: #all: the key has to be one of \
+             #admin, and is one of #operator"
+                .to_owned()
+        )
+    );
+    assert_eq!(ask(&guest, "rib", "register").0, 403);
+    assert_eq!(ask(&Signer::digest_sha256(), "rib", "register").0, 403);
+    // Who has the name and not the key.
+    let thief = Signer::ed25519(&[9; 32], name("/org/KEY/1"));
+    assert_eq!(ask(&thief, "rib", "register").0, 403);
 }
 
 /// As in NFD's sample configuration: this machine's programs sign with keys of their own.

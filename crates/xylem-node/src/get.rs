@@ -10,6 +10,7 @@ use crate::shaping::LinkOptions;
 use xylem_object::{Kind, Manifest, Ticket};
 use xylem_store::Store;
 
+use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
 use crate::fetch::{Fetch, FetchError, Look, Next};
 use crate::peers::{Offer, Swarm};
@@ -91,6 +92,8 @@ pub struct ServeOptions {
     pub seed: bool,
     /// Also answer those who dial without a key and a ticket.
     pub accept_open: bool,
+    /// How others find a seed who have no address of it.
+    pub beside: AnnounceOptions,
 }
 
 /// Fetches one ticket.
@@ -238,6 +241,8 @@ fn join(
         links: options.links.clone(),
         relays: options.relays.clone(),
         accept_open: serve.accept_open,
+        beside: serve.beside.clone(),
+        store: options.store.clone(),
         name: signed.prefix.clone(),
         publisher: signed.publisher,
         manifest: signed.packet.clone(),

@@ -243,12 +243,15 @@ fn an_address_that_is_not_proven_gets_no_more_than_came_from_it() {
     // The client itself says that it is at the victim's, by whatever it sends.
     world.refresh_from(a, victim);
     world.run(world.now() + SECOND / 10);
+    let (from, asked) = world.traffic_of(victim);
+    assert!(asked > 0 && asked <= from, "{asked} bytes for a keep-alive of {from}");
     // Its peer sends a lot meanwhile, before it says anything else: to where it was.
     let back = world.received(1).last().expect("one").0;
     for _ in 0..1_000 {
         world.send(1, back, &[0; 1_000]);
     }
     world.run(world.now() + SECOND / 10);
+    let begun = world.now();
     for _ in 0..100 {
         let header = world.header(a, tag);
         world.inject(Port::First, victim, [&header[..], &[0; 300]].concat());
@@ -257,6 +260,9 @@ fn an_address_that_is_not_proven_gets_no_more_than_came_from_it() {
     }
     let (from, to) = world.traffic_of(victim);
     assert!(to > 0 && to <= from, "{to} bytes to the victim, {from} from it");
+    // Asked ten times a second at most.
+    let most = asked * ((world.now() - begun).as_millis() as usize / 100 + 2);
+    assert!(to - asked <= most, "{to} bytes, {most} at most");
 }
 
 #[test]

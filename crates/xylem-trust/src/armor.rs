@@ -20,6 +20,8 @@ pub enum Armor {
     Key,
     /// A certificate.
     Certificate,
+    /// A key under a passphrase, with its certificate.
+    SafeBag,
     /// Any other packet.
     Data,
 }
@@ -33,26 +35,27 @@ impl Armor {
         let label = match self {
             Armor::Key => "NDN KEY",
             Armor::Certificate => "NDN CERT",
+            Armor::SafeBag => "NDN SAFEBAG",
             Armor::Data => "NDN DATA",
         };
-        let mut out = format!("-----BEGIN {label}-----\nName: {name}\n\n");
+        let body = Self::bare(packet);
+        format!("-----BEGIN {label}-----\nName: {name}\n\n{body}-----END {label}-----\n")
+    }
+
+    /// The packet as base64 alone, as `ndnsec` writes and reads it.
+    pub fn bare(packet: &[u8]) -> String {
+        let mut out = String::new();
         for line in packet.chunks(LINE / 4 * 3) {
             BASE64.encode_append(line, &mut out);
             out.push('\n');
         }
-        out + &format!("-----END {label}-----\n")
-    }
-
-    /// The base64 of a text that [`Self::encode`] made, without what stands around it.
-    pub fn bare(text: &str) -> String {
-        let lines = body(text).unwrap_or(text).lines();
-        let digits = lines.filter(|line| !line.is_empty() && !line.contains(':'));
-        digits.flat_map(|line| [line, "\n"]).collect()
+        out
     }
 
     /// The packet in a file that holds it raw or as text; `None` if there is neither.
     pub fn decode(file: &[u8]) -> Option<Vec<u8>> {
-        if file.first().is_some_and(|first| u32::from(*first) == types::DATA) {
+        let is_data = file.first().is_some_and(|first| u32::from(*first) == types::DATA);
+        if is_data || crate::SafeBag::begins(file) {
             return Some(file.to_vec());
         }
         let lines = body(core::str::from_utf8(file).ok()?)?.lines();
@@ -78,8 +81,9 @@ mod tests {
     fn packets_of_any_length_come_back() {
         for len in 1..200usize {
             let packet: Vec<u8> = (0..len).map(|i| (i * 37 + 6) as u8).collect();
-            for armor in [Armor::Key, Armor::Certificate, Armor::Data] {
+            for armor in [Armor::Key, Armor::Certificate, Armor::SafeBag, Armor::Data] {
                 let text = armor.encode("/a/KEY/1", &packet);
+                assert_eq!(Armor::decode(Armor::bare(&packet).as_bytes()), Some(packet.clone()));
                 assert_eq!(Armor::decode(text.as_bytes()), Some(packet.clone()));
                 assert_eq!(
                     Armor::decode(text.replace('\n', "\r\n").as_bytes()),
@@ -96,7 +100,6 @@ mod tests {
         // RFC 4648, section 10.
         let text = Armor::Key.encode("/", b"fooba");
         assert!(text.contains("\nZm9vYmE=\n"), "{text}");
-        assert_eq!(Armor::bare(&text), "Zm9vYmE=\n");
         assert_eq!(Armor::decode(b"Zm9v\nYmE="), Some(b"fooba".to_vec()));
         for wrong in [&b""[..], b"\n", b"no certificate!", b"\xFF\xFE"] {
             assert_eq!(Armor::decode(wrong), None, "{wrong:?}");

@@ -17,7 +17,7 @@
 
 use xylem_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo};
 
-use crate::store::NoKey;
+use crate::store::{NoKey, Signs};
 use crate::{
     Certificate, CertificateError, Refused, TrustError, TrustStore, ValidityPeriod, key_name_of,
 };
@@ -174,7 +174,7 @@ impl Chain {
             Some(wire) => Some(read(wire)?.name().to_name()),
             None => self.packet.clone(),
         };
-        let why = match store.knows(&locator, top.as_ref().map(Name::as_ref), now_ms) {
+        let why = match store.knows(&locator, Signs::packet(top.as_ref()), now_ms) {
             Ok(()) => return self.descend(store, now_ms).map(|()| Step::Known),
             Err(why) => why,
         };
@@ -253,7 +253,7 @@ impl Chain {
                 None => self.packet.clone(),
             };
             let locator = self.locator.as_ref();
-            if let Err(why) = store.knows(&locator, below.as_ref().map(Name::as_ref), now_ms) {
+            if let Err(why) = store.knows(&locator, Signs::packet(below.as_ref()), now_ms) {
                 let flaw = match why {
                     NoKey::Refused(refused) => Flaw::Refused(refused),
                     NoKey::Unknown => Flaw::Trust(TrustError::UnknownKey),

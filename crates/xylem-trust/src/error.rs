@@ -52,6 +52,30 @@ pub enum KeyError {
     /// A well-formed key of an algorithm or curve that is not supported.
     #[error("a key of an algorithm, curve or size that is not supported; Ed25519 and P-256 are")]
     Unsupported,
+    /// An elliptic curve other than P-256.
+    #[error("an ECDSA key on the curve {0}, which is not supported: of these curves P-256 is")]
+    Curve(&'static str),
+    /// An RSA key to sign with.
+    #[error(
+        "an RSA key, which is not supported: RSA signatures are verified, never made; Ed25519 and P-256 keys sign"
+    )]
+    RsaPrivate,
+    /// An RSA key of a size outside 2048 to 8192 bits.
+    #[error("an RSA key of {0} bits: from 2048 to 8192 are supported")]
+    RsaSize(usize),
+    /// A key under a passphrase where a bare one was expected.
+    #[error("the key is encrypted: it needs its passphrase")]
+    Encrypted,
+    /// A key under a passphrase in a way that is not supported.
+    #[error("encrypted in another way than PBES2 with PBKDF2 and AES-256-CBC, as OpenSSL 3 does")]
+    Encryption,
+    /// Our own limit, so that a file cannot keep its reader busy.
+    #[error("its passphrase takes {0} rounds to try: more than {max} are refused",
+            max = crate::encrypted::MAX_ROUNDS)]
+    Rounds(u64),
+    /// What comes out under this passphrase is not the key.
+    #[error("wrong passphrase")]
+    WrongPassphrase,
     /// A well-formed key whose numbers are no key of its algorithm.
     #[error("the numbers are no key")]
     Invalid,

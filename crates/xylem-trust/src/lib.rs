@@ -37,6 +37,8 @@ mod der;
 mod error;
 
 #[cfg(feature = "std")]
+mod encrypted;
+#[cfg(feature = "std")]
 mod private_key;
 #[cfg(feature = "std")]
 mod public_key;
@@ -59,6 +61,8 @@ mod validity;
 
 #[cfg(feature = "std")]
 mod armor;
+#[cfg(feature = "std")]
+mod safebag;
 
 #[cfg(feature = "std")]
 mod rules;
@@ -88,13 +92,15 @@ pub use issue::{Issue, self_signed};
 #[cfg(feature = "std")]
 pub use policy::{TrustPolicy, Verdict};
 #[cfg(feature = "std")]
-pub use private_key::PrivateKey;
+pub use private_key::{PrivateKey, is_key_packet};
 #[cfg(feature = "std")]
 pub use public_key::PublicKey;
 #[cfg(feature = "std")]
 pub use replay::{ReplayError, ReplayGuard, Stamp};
 #[cfg(feature = "std")]
 pub use rules::{Below, Hierarchy, Refused, Rules};
+#[cfg(feature = "std")]
+pub use safebag::{SafeBag, SafeBagError};
 #[cfg(feature = "std")]
 pub use signature::Signature;
 #[cfg(feature = "std")]

@@ -33,6 +33,20 @@ impl TrustPolicy {
         !matches!(self, Self::Nobody)
     }
 
+    /// [`Self::verdict`], or why not in words: the rule that is against it, where one is.
+    ///
+    /// # Errors
+    /// Why it is not believed.
+    pub fn judge(&self, data: &Data<'_>, now_ms: u64) -> Result<Verdict, String> {
+        self.verdict(data, now_ms).map_err(|why| match self {
+            Self::Anchors(store) if why == TrustError::NotAllowed => {
+                let refused = store.refusal_of(data, now_ms);
+                refused.map_or_else(|| why.to_string(), |refused| refused.to_string())
+            }
+            _ => why.to_string(),
+        })
+    }
+
     /// Judges one packet at a time of day, in ms since 1970.
     ///
     /// # Errors

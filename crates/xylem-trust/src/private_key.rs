@@ -13,7 +13,7 @@ use core::fmt;
 use xylem_packet::{ContentType, Data, DataBuilder, EncodeError, Name, NameRef};
 use zeroize::Zeroizing;
 
-use crate::public_key::{OID_EC, OID_ED25519, OID_P256};
+use crate::public_key::{OID_EC, OID_ED25519, OID_P256, OID_RSA, check_curve};
 use crate::{KeyError, PublicKey, Signer, Verifier, der};
 
 /// ContentType of a packet that holds a private key (NDNd, "SigningKey").
@@ -44,20 +44,23 @@ impl PrivateKey {
         Self::from_der(&crate::generate_ecdsa_p256()?)
     }
 
-    /// Reads PKCS#8 or SEC 1, not encrypted.
+    /// Reads PKCS#8 or SEC 1, not encrypted ([`Self::from_encrypted`]).
     ///
     /// # Errors
-    /// `Unsupported` for other algorithms and curves, and for P-256 keys without their public
-    /// half; `Invalid` if the halves do not belong together.
+    /// `RsaPrivate`, `Curve`, `Encrypted`; `Unsupported` for other algorithms, and for P-256 keys
+    /// without their public half; `Invalid` if the halves do not belong together.
     pub fn from_der(bytes: &[u8]) -> Result<Self, KeyError> {
         let mut outer = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
+        if outer.peek() == Some(der::SEQUENCE) {
+            return Err(KeyError::Encrypted);
+        }
         let version = outer.element(der::INTEGER)?;
         if outer.peek() == Some(der::OCTET_STRING) {
             return ecdsa(bytes, true);
         }
-        // RSAPrivateKey (RFC 8017, appendix A.1.2), which has its modulus here.
+        // RSAPrivateKey (RFC 8017, appendix A.1.2): the modulus follows the version.
         if outer.peek() == Some(der::INTEGER) {
-            return Err(KeyError::Unsupported);
+            return Err(KeyError::RsaPrivate);
         }
         if !matches!(version, [0] | [1]) {
             return Err(KeyError::Malformed);
@@ -71,7 +74,11 @@ impl PrivateKey {
                 let seed = der::only(key, der::OCTET_STRING)?;
                 Ok(Self::ed25519(seed.try_into().map_err(|_| KeyError::Malformed)?))
             }
-            OID_EC if algorithm.element(der::OBJECT_IDENTIFIER)? == OID_P256 => ecdsa(key, false),
+            OID_EC => {
+                check_curve(algorithm.element(der::OBJECT_IDENTIFIER)?)?;
+                ecdsa(key, false)
+            }
+            OID_RSA => Err(KeyError::RsaPrivate),
             _ => Err(KeyError::Unsupported),
         }
     }
@@ -163,22 +170,25 @@ impl PrivateKey {
     }
 }
 
+/// Whether a packet says that it holds a private key.
+pub fn is_key_packet(wire: &[u8]) -> bool {
+    Data::decode(wire).is_ok_and(|data| data.meta().content_type == SIGNING_KEY)
+}
+
 /// Reads an ECPrivateKey; alone it has to name its curve.
 fn ecdsa(bytes: &[u8], alone: bool) -> Result<PrivateKey, KeyError> {
     let mut fields = der::Reader::new(der::only(bytes, der::SEQUENCE)?);
     if fields.element(der::INTEGER)? != [1] {
         return Err(KeyError::Malformed);
     }
-    let scalar =
-        fields.element(der::OCTET_STRING)?.try_into().map_err(|_| KeyError::Unsupported)?;
-    let scalar = Zeroizing::new(scalar);
+    let scalar = fields.element(der::OCTET_STRING)?;
     if fields.peek() == Some(CURVE) {
-        if der::only(fields.element(CURVE)?, der::OBJECT_IDENTIFIER) != Ok(OID_P256) {
-            return Err(KeyError::Unsupported);
-        }
+        let curve = der::only(fields.element(CURVE)?, der::OBJECT_IDENTIFIER);
+        check_curve(curve.map_err(|_| KeyError::Unsupported)?)?;
     } else if alone {
         return Err(KeyError::Unsupported);
     }
+    let scalar = Zeroizing::new(scalar.try_into().map_err(|_| KeyError::Unsupported)?);
     if fields.peek() != Some(POINT) {
         return Err(KeyError::Unsupported);
     }

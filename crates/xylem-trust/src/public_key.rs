@@ -4,11 +4,18 @@
 use crate::{KeyError, der};
 
 /// rsaEncryption (RFC 8017, appendix A.1).
-const OID_RSA: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x01];
+pub(crate) const OID_RSA: &[u8] = &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x01];
 /// id-ecPublicKey (RFC 5480, section 2.1.1).
 pub(crate) const OID_EC: &[u8] = &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x02, 0x01];
 /// secp256r1, the curve that is also called P-256.
 pub(crate) const OID_P256: &[u8] = &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x03, 0x01, 0x07];
+/// Other curves, by what people call them (RFC 5480, section 2.1.1.1; SEC 2).
+const OTHER_CURVES: [(&[u8], &str); 4] = [
+    (&[0x2B, 0x81, 0x04, 0x00, 0x21], "P-224"),
+    (&[0x2B, 0x81, 0x04, 0x00, 0x22], "P-384"),
+    (&[0x2B, 0x81, 0x04, 0x00, 0x23], "P-521"),
+    (&[0x2B, 0x81, 0x04, 0x00, 0x0A], "secp256k1"),
+];
 /// id-Ed25519 (RFC 8410, section 3).
 pub(crate) const OID_ED25519: &[u8] = &[0x2B, 0x65, 0x70];
 
@@ -30,8 +37,8 @@ impl PublicKey {
     /// Reads a SubjectPublicKeyInfo and nothing after it.
     ///
     /// # Errors
-    /// `Unsupported` for other algorithms, for other curves or curves given by their parameters,
-    /// for compressed points, and for RSA moduli outside 2048 to 8192 bits.
+    /// `Curve` for other curves, `RsaSize` for RSA moduli outside 2048 to 8192 bits; `Unsupported` for
+    /// other algorithms, curves given by their parameters, and compressed points.
     pub fn from_spki(spki: &[u8]) -> Result<Self, KeyError> {
         let mut outer = der::Reader::new(der::only(spki, der::SEQUENCE)?);
         let mut algorithm = der::Reader::new(outer.element(der::SEQUENCE)?);
@@ -45,10 +52,10 @@ impl PublicKey {
                 Ok(Self::Ed25519(key.try_into().map_err(|_| KeyError::Malformed)?))
             }
             OID_EC => {
-                let named = algorithm.peek() == Some(der::OBJECT_IDENTIFIER);
-                if !named || algorithm.element(der::OBJECT_IDENTIFIER)? != OID_P256 {
+                if algorithm.peek() != Some(der::OBJECT_IDENTIFIER) {
                     return Err(KeyError::Unsupported);
                 }
+                check_curve(algorithm.element(der::OBJECT_IDENTIFIER)?)?;
                 algorithm.end()?;
                 let point: [u8; 65] = key.try_into().map_err(|_| KeyError::Unsupported)?;
                 if point[0] == 4 { Ok(Self::EcdsaP256(point)) } else { Err(KeyError::Unsupported) }
@@ -91,6 +98,15 @@ impl PublicKey {
     }
 }
 
+/// Whether a curve is P-256.
+pub(crate) fn check_curve(oid: &[u8]) -> Result<(), KeyError> {
+    if oid == OID_P256 {
+        return Ok(());
+    }
+    let known = OTHER_CURVES.iter().find(|(other, _)| *other == oid);
+    Err(known.map_or(KeyError::Unsupported, |(_, name)| KeyError::Curve(name)))
+}
+
 /// RSAPublicKey ::= SEQUENCE { modulus INTEGER, publicExponent INTEGER }
 fn check_rsa(key: &[u8]) -> Result<(), KeyError> {
     let mut numbers = der::Reader::new(der::only(key, der::SEQUENCE)?);
@@ -103,7 +119,7 @@ fn check_rsa(key: &[u8]) -> Result<(), KeyError> {
     let magnitude = modulus.strip_prefix(&[0]).unwrap_or(modulus);
     let leading = magnitude.first().map_or(0, |byte| byte.leading_zeros() as usize);
     let bits = magnitude.len().saturating_mul(8).saturating_sub(leading);
-    if RSA_BITS.contains(&bits) { Ok(()) } else { Err(KeyError::Unsupported) }
+    if RSA_BITS.contains(&bits) { Ok(()) } else { Err(KeyError::RsaSize(bits)) }
 }
 
 #[cfg(test)]
@@ -150,7 +166,7 @@ mod tests {
         let mut key = Vec::new();
         der::write(&mut key, der::SEQUENCE, &numbers);
         let spki = PublicKey::Rsa(key).to_spki();
-        assert_eq!(PublicKey::from_spki(&spki), Err(KeyError::Unsupported));
+        assert_eq!(PublicKey::from_spki(&spki), Err(KeyError::RsaSize(1023)));
         let mut point = [1; 65];
         point[0] = 2;
         let spki = PublicKey::EcdsaP256(point).to_spki();

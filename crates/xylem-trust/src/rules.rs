@@ -19,6 +19,21 @@ pub trait Rules: fmt::Debug + Send + Sync {
     /// # Errors
     /// The rule that speaks against it, in words.
     fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused>;
+
+    /// Whether that key may give the command of this name: `/localhost/nfd/rib/register`. Such a name
+    /// is below nobody's identity, so only rules that speak of names of every kind have anything against
+    /// it.
+    ///
+    /// # Errors
+    /// As for [`Self::allows`].
+    fn allows_command(
+        &self,
+        command: NameRef<'_>,
+        certificate: NameRef<'_>,
+    ) -> Result<(), Refused> {
+        let _ = (command, certificate);
+        Ok(())
+    }
 }
 
 /// Which rule refused a name, as a sentence that goes on after the name: `may not be signed by …`.

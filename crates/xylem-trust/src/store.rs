@@ -44,12 +44,32 @@ struct Believed {
     put: u64,
 }
 
+/// What a key is to stand for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Signs<'a> {
+    /// A Data packet, which may be a certificate.
+    Packet(NameRef<'a>),
+    /// A command.
+    Command(NameRef<'a>),
+    /// Something whose name says nothing about who may sign it.
+    Anything,
+}
+
+impl<'a> Signs<'a> {
+    /// A packet of this name, if there is one.
+    pub(crate) fn packet(name: Option<&'a Name>) -> Self {
+        name.map_or(Signs::Anything, |name| Signs::Packet(name.as_ref()))
+    }
+}
+
 impl Believed {
-    fn allows(&self, packet: NameRef<'_>) -> Result<(), Refused> {
+    fn allows(&self, what: Signs<'_>) -> Result<(), Refused> {
         let certificate = self.certificate.as_ref();
-        match &self.rules {
-            None => Hierarchy.allows(packet, certificate),
-            Some(rules) => rules.allows(packet, certificate),
+        let rules: &dyn Rules = self.rules.as_deref().unwrap_or(&Hierarchy);
+        match what {
+            Signs::Packet(name) => rules.allows(name, certificate),
+            Signs::Command(name) => rules.allows_command(name, certificate),
+            Signs::Anything => Ok(()),
         }
     }
 }
@@ -136,7 +156,7 @@ impl TrustStore {
     pub fn add(&mut self, certificate: &Certificate<'_>, now_ms: u64) -> Result<(), TrustError> {
         let data = certificate.data();
         let info = data.signature_info();
-        let key = self.find(&info, Some(certificate.name()), now_ms)?;
+        let key = self.find(&info, Signs::Packet(certificate.name()), now_ms)?;
         if !certificate.validity().contains(now_ms) {
             return Err(TrustError::Expired);
         }
@@ -223,7 +243,7 @@ impl TrustStore {
     /// # Errors
     /// See [`TrustError`].
     pub fn data(&self, data: &Data<'_>, now_ms: u64) -> Result<(), TrustError> {
-        let key = self.find(&data.signature_info(), Some(data.name()), now_ms)?;
+        let key = self.find(&data.signature_info(), Signs::Packet(data.name()), now_ms)?;
         key.verifier.data(data)
     }
 
@@ -248,13 +268,50 @@ impl TrustStore {
         value: &[u8],
         now_ms: u64,
     ) -> Result<(), TrustError> {
-        self.find(info, None, now_ms)?.verifier.parts(info, portions, value)
+        self.find(info, Signs::Anything, now_ms)?.verifier.parts(info, portions, value)
+    }
+
+    /// As [`Self::parts`], for a command of this name, which the key's rules may speak of
+    /// ([`Rules::allows_command`]).
+    ///
+    /// # Errors
+    /// See [`TrustError`].
+    pub fn command(
+        &self,
+        command: NameRef<'_>,
+        (info, portions, value): (&SignatureInfo<'_>, &[&[u8]], &[u8]),
+        now_ms: u64,
+    ) -> Result<(), TrustError> {
+        let key = self.find(info, Signs::Command(command), now_ms)?;
+        key.verifier.parts(info, portions, value)
+    }
+
+    /// Which rule refuses a packet, after [`Self::data`] said [`TrustError::NotAllowed`].
+    pub fn refusal_of(&self, data: &Data<'_>, now_ms: u64) -> Option<Refused> {
+        self.refusal(&data.signature_info(), Signs::Packet(data.name()), now_ms)
+    }
+
+    /// Which rule refuses a command, after [`Self::command`] said [`TrustError::NotAllowed`].
+    pub fn refusal_of_command(
+        &self,
+        command: NameRef<'_>,
+        info: &SignatureInfo<'_>,
+        now_ms: u64,
+    ) -> Option<Refused> {
+        self.refusal(info, Signs::Command(command), now_ms)
+    }
+
+    fn refusal(&self, info: &SignatureInfo<'_>, signs: Signs<'_>, now_ms: u64) -> Option<Refused> {
+        match self.look_up(info.key_locator.as_ref()?, signs, now_ms) {
+            Err(NoKey::Refused(refused)) => Some(refused),
+            _ => None,
+        }
     }
 
     fn find(
         &self,
         info: &SignatureInfo<'_>,
-        signs: Option<NameRef<'_>>,
+        signs: Signs<'_>,
         now_ms: u64,
     ) -> Result<&Believed, TrustError> {
         let locator = info.key_locator.as_ref().ok_or(TrustError::NoKeyLocator)?;
@@ -265,7 +322,7 @@ impl TrustStore {
     pub(crate) fn knows(
         &self,
         locator: &KeyLocator<'_>,
-        signs: Option<NameRef<'_>>,
+        signs: Signs<'_>,
         now_ms: u64,
     ) -> Result<(), NoKey> {
         self.look_up(locator, signs, now_ms).map(drop)
@@ -275,7 +332,7 @@ impl TrustStore {
     fn look_up(
         &self,
         locator: &KeyLocator<'_>,
-        signs: Option<NameRef<'_>>,
+        signs: Signs<'_>,
         now_ms: u64,
     ) -> Result<&Believed, NoKey> {
         let of_key = match locator {
@@ -299,7 +356,7 @@ impl TrustStore {
                 why = NoKey::NotNow(believed.certificate.clone(), believed.validity);
                 continue;
             }
-            match signs.map_or(Ok(()), |name| believed.allows(name)) {
+            match believed.allows(signs) {
                 Ok(()) => return Ok(believed),
                 Err(refused) => why = NoKey::Refused(refused),
             }

@@ -320,18 +320,21 @@ fn a_schema_judges_every_certificate_of_a_chain_and_the_packet() {
     // The author in another's name. The hierarchy would refuse the first as well.
     assert_eq!(
         refusal(&certificates, &author, "/example/blog/post/alice/2026/one"),
-        "/example/blog/post/alice/2026/one is refused by the schema: #post: the key is one of \
+        "/example/blog/post/alice/2026/one may not be signed by \
+         /example/blog/author/bob/KEY/1/editor/v=1, says the schema: #post: the key is one of \
          #author with another value for author"
     );
     assert_eq!(
         refusal(&certificates, &author, "/elsewhere"),
-        "/elsewhere is refused by the schema: no rule of the schema is about this name"
+        "/elsewhere may not be signed by /example/blog/author/bob/KEY/1/editor/v=1, says the \
+         schema: no rule of the schema is about this name"
     );
     // Between packet and anchor: the root certifies no author.
     let short = key("/example/blog/author/bob", "root");
     assert_eq!(
         refusal(&[issue(&root, &short, "root", ALWAYS)], &short, "/example/blog/post/bob/2026/one"),
-        "/example/blog/author/bob/KEY/1/root/v=1 is refused by the schema: #author: the key has \
-         to be one of #editor, and is one of #root"
+        "/example/blog/author/bob/KEY/1/root/v=1 may not be signed by \
+         /example/blog/KEY/1/self/v=1, says the schema: #author: the key has to be one of \
+         #editor, and is one of #root"
     );
 }

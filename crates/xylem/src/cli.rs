@@ -117,6 +117,18 @@ pub(crate) struct Common {
     )]
     pub(crate) store: Option<PathBuf>,
 
+    /// Take the passphrase of an encrypted key from the first line of this file (/dev/fd/N: a file
+    /// descriptor), instead of asking at the terminal
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "XYLEM_PASSPHRASE_FILE",
+        hide_env_values = true,
+        help_heading = "Common options"
+    )]
+    pub(crate) passphrase_file: Option<PathBuf>,
+
     /// Settings file, read by `node` [default: $XDG_CONFIG_HOME/xylem/config.toml, which may be
     /// missing]
     #[arg(

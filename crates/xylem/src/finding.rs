@@ -12,10 +12,12 @@ use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::time::Duration;
 use xylem_hash::Hash;
-use xylem_library::Stop;
-use xylem_node::{AnnounceOptions, DhtStart, Peer, PublicOptions, Wanted, find_public};
+use xylem_library::{LibraryEvent, Stop};
+use xylem_node::{AnnounceOptions, DhtStart, Event, Peer, PublicOptions, Wanted, find_public};
 use xylem_object::Ticket;
 
+/// Of those who are found in the DHT and turn out to have nothing, so many are left for another one.
+const MAX_FOUND: usize = 8;
 /// Longest name of a publisher's that is asked for.
 const MAX_NAME: usize = 1024;
 
@@ -29,6 +31,10 @@ pub(crate) struct FindArgs {
     /// looks for something, and not what.
     #[arg(long, env = "XYLEM_NO_LAN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     no_lan: bool,
+
+    /// With --seed: do not ask the router to forward the port [default: `map` in the settings, else it is asked]
+    #[arg(long, env = "XYLEM_NO_MAP", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    no_map: bool,
 
     #[command(flatten)]
     dht: DhtArgs,
@@ -104,6 +110,11 @@ fn found(common: &Common) -> Result<settings::Finding, Failure> {
 }
 
 impl DhtArgs {
+    /// Nodes that were named.
+    pub(crate) fn named(&self) -> &[String] {
+        &self.dht_bootstrap
+    }
+
     fn start(&self, settings: &settings::Finding) -> Result<DhtStart, Failure> {
         let named = match &self.dht_bootstrap[..] {
             [] => settings.bootstrap.clone(),
@@ -121,6 +132,12 @@ impl DhtArgs {
 }
 
 impl AnnounceArgs {
+    /// Of the background node, where the settings say the rest.
+    #[cfg(unix)]
+    pub(crate) fn of_service(public: bool, dht: &DhtArgs) -> Self {
+        Self { public, dht: dht.clone(), ..Self::default() }
+    }
+
     /// The flag that the background node does not know, if one was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let asked =
@@ -145,12 +162,63 @@ impl FindArgs {
         Ok(!self.no_lan && found(common)?.lan)
     }
 
-    /// The ticket that `text` is or stands for, and whom to ask: the DHT leads to one, or a code to the other.
-    pub(crate) fn ticket(
+    /// How a seed is found: what was looked for in the DHT is announced there.
+    pub(crate) fn of_seed(&self, text: &str, common: &Common) -> Result<AnnounceOptions, Failure> {
+        let settings = found(common)?;
+        Ok(AnnounceOptions {
+            lan: !self.no_lan && settings.lan,
+            map: !self.no_map && settings.map,
+            public: is_public(text).then(|| self.dht.start(&settings)).transpose()?,
+        })
+    }
+
+    /// Has `fetch` try with what `text` is or stands for. Whoever is found in the DHT may have nothing, although it answered:
+    /// then another one is looked for, if it may be tried `again`.
+    #[expect(clippy::too_many_arguments, reason = "what `ticket` takes, and two more")]
+    pub(crate) fn each_found(
+        &self,
+        text: &str,
+        whom: Whom,
+        how: (Duration, &ShapeArgs, &Stop),
+        again: bool,
+        common: &Common,
+        out: &mut Out,
+        mut fetch: impl FnMut(Ticket, Vec<Peer>, &mut Out) -> Result<Exit, Failure>,
+    ) -> Result<Exit, Failure> {
+        let again = again && is_public(text);
+        let (mut avoid, mut last): (Vec<[u8; 32]>, Option<Failure>) = (Vec::new(), None);
+        loop {
+            let found = self.ticket(text, whom.clone(), how, &avoid, common, out);
+            let (ticket, from) = match (found, last.take()) {
+                // Nobody else: what became of the last one says more.
+                (Err(none), Some(last)) if none.exit == Exit::Unreachable => return Err(last),
+                (found, _) => found?,
+            };
+            let (key, at) = (ticket.link_key, ticket.addresses.first().cloned());
+            match fetch(ticket, from, out) {
+                Err(failed)
+                    if again && failed.exit == Exit::Unreachable && avoid.len() < MAX_FOUND =>
+                {
+                    let at = at.map_or_else(String::new, |at| format!(" at {at}"));
+                    let why = &failed.message;
+                    let what = format!("who was found{at} ends it: {why}; looking for another");
+                    out.event(Event::Library(LibraryEvent::Warning { what }));
+                    avoid.extend(key);
+                    last = Some(failed);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// The ticket that `text` is or stands for, and whom to ask: the DHT leads to one, or a code to the other. Who has
+    /// one of the keys of `avoid` was found before.
+    fn ticket(
         &self,
         text: &str,
         whom: Whom,
         (give_up, shape, stop): (Duration, &ShapeArgs, &Stop),
+        avoid: &[[u8; 32]],
         common: &Common,
         out: &mut Out,
     ) -> Result<(Ticket, Vec<Peer>), Failure> {
@@ -170,10 +238,16 @@ impl FindArgs {
             links: shape.links(),
             give_up,
             store: common.store()?,
+            avoid: avoid.to_vec(),
         };
         let found = find_public(&options, stop).map_err(|error| ended(error, stop))?;
         Ok((found, whom.from))
     }
+}
+
+/// Whether what is asked for is looked for in the DHT.
+fn is_public(text: &str) -> bool {
+    wanted(text).is_some()
 }
 
 /// What is asked for that no ticket says; `None` if `text` is no such thing.

@@ -13,10 +13,10 @@ use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
 use crate::trusting::TrustArgs;
 pub(crate) use crate::values::peers;
-use crate::values::{ByteRange, ListenAt, joined, parse_rate, parse_seconds};
+use crate::values::{ByteRange, ListenAt, joined, output, parse_rate, parse_seconds};
 use clap::Args;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use xylem_app::Believe;
 use xylem_app::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
@@ -149,7 +149,8 @@ pub(crate) struct GetArgs {
 
     /// Stay when the fetch is complete, and serve others until Ctrl-C: with the publisher's signature,
     /// this store's link key, the same port in each run (unless --listen names one) and a ticket of
-    /// its own. Started again where all of it is there, it needs nobody else
+    /// its own. Started again where all of it is there, it needs nobody else. It is announced as what is
+    /// shared is: on the LAN, by a port that the router forwards; of b3: and @ in the DHT as well
     #[arg(long, conflicts_with = "range")]
     seed: bool,
 
@@ -186,72 +187,6 @@ pub(crate) struct GetArgs {
     shape: ShapeArgs,
 }
 
-/// How `xylem inbox accept` fetches.
-#[derive(Debug, Args)]
-pub(crate) struct AcceptArgs {
-    /// The message's number
-    pub(crate) number: u32,
-
-    /// Where the result goes, as for `get`
-    #[arg(short, long, value_name = "PATH")]
-    output: Option<PathBuf>,
-
-    /// Ask this peer instead of the ticket's, as for `get`; can be repeated
-    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-    from: Vec<PeerUri>,
-
-    #[command(flatten)]
-    relay: RelayArgs,
-
-    /// Replace a file that has the final name, or merge into a directory, as for `get`
-    #[arg(long)]
-    overwrite: bool,
-
-    /// Give up after this long without progress
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
-          allow_negative_numbers = true)]
-    timeout: Duration,
-
-    #[command(flatten)]
-    shape: ShapeArgs,
-}
-
-/// Fetches what a message names.
-pub(crate) fn accept(
-    ticket: Ticket,
-    args: AcceptArgs,
-    stop: &Stop,
-    common: &Common,
-    out: &mut Out,
-) -> Result<(), Failure> {
-    let options = GetOptions {
-        ticket,
-        save: SaveOptions {
-            output: output(args.output),
-            range: None,
-            existing: if args.overwrite { Existing::Overwrite } else { Existing::Refuse },
-            exclude: Vec::new(),
-            like: Vec::new(),
-            delete: false,
-        },
-        from: peers(&args.from)?,
-        relays: args.relay.relays(common)?,
-        limit_rate: None,
-        links: args.shape.links(),
-        ask_who_answers: false,
-        give_up: args.timeout,
-        store: common.store()?,
-        fsync: false,
-        lan: true,
-        ciphertext: false,
-        serve: None,
-    };
-    if matches!(options.save.output, Output::Stdout) {
-        not_with_json(out, "-o -")?;
-    }
-    fetch(&options, true, stop, out)
-}
-
 /// Runs `xylem get`.
 pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let output = output(args.output.clone());
@@ -274,8 +209,12 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let from = peers(&args.from)?;
     let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
     let whom = Whom { from, relays: args.relay.relays(common)?, lan };
-    let (ticket, from) = args.find.ticket(&ticket, whom, how, common, out)?;
-    by_ticket(ticket, from, &args, output, &stop, common, out)
+    // What was written to standard output is not written once more.
+    let again = !matches!(output, Output::Stdout);
+    let fetch = |ticket, from, out: &mut Out| {
+        by_ticket(ticket, from, &args, output.clone(), &stop, common, out)
+    };
+    args.find.each_found(&ticket, whom, how, again, common, out, fetch)
 }
 
 fn by_ticket(
@@ -308,7 +247,7 @@ fn by_ticket(
         fsync: args.fsync,
         lan: args.find.lan(common)?,
         ciphertext: args.ciphertext,
-        serve: serve(args)?,
+        serve: serve(args, common)?,
     };
     if args.follow {
         let followed = xylem_node::follow(&options, args.at, stop, &mut |event| out.event(event));
@@ -323,7 +262,12 @@ fn by_ticket(
     Ok(Exit::Done)
 }
 
-fn fetch(options: &GetOptions, whole: bool, stop: &Stop, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn fetch(
+    options: &GetOptions,
+    whole: bool,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<(), Failure> {
     let (mut reported, mut own_ticket) = (None, None);
     let fetched = xylem_node::get(options, stop, &mut |event| match event {
         // It goes on for as long as anybody likes: the result is told now.
@@ -356,12 +300,13 @@ fn fetch(options: &GetOptions, whole: bool, stop: &Stop, out: &mut Out) -> Resul
 }
 
 /// How others are served meanwhile.
-fn serve(args: &GetArgs) -> Result<Option<ServeOptions>, Failure> {
+fn serve(args: &GetArgs, common: &Common) -> Result<Option<ServeOptions>, Failure> {
     if args.no_serve {
         return Ok(None);
     }
+    let beside = args.find.of_seed(&joined(&args.ticket)?, common)?;
     let (listen, accept_open) = (resolve(&args.listen)?, args.answer.accept_open);
-    Ok(Some(ServeOptions { listen, seed: args.seed, accept_open }))
+    Ok(Some(ServeOptions { listen, seed: args.seed, accept_open, beside }))
 }
 
 /// An object that need not be ours, through one forwarder.
@@ -373,10 +318,10 @@ fn by_name(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
-    let believe = args.trust.believe(common)?;
+    let believe = args.trust.believe_or_trusted(common, args.insecure)?;
     if believe == Believe::Nobody && !args.insecure {
-        let what = "whom to believe? give --publisher, --key or --trust; or --insecure, to take \
-                    whatever comes";
+        let what = "whom to believe? give --publisher, --key or --trust, or name somebody for good with \
+                    `xylem key trust`; or --insecure, to take whatever comes";
         return Err(Failure::new(Exit::Usage, what));
     }
     if args.from.len() > 1 {
@@ -446,16 +391,6 @@ fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<(), Failure> 
         rate(summary.bytes, summary.elapsed)
     ));
     Ok(())
-}
-
-/// A directory is meant where one is there or the path says so.
-fn output(path: Option<PathBuf>) -> Output {
-    let Some(path) = path else { return Output::Into(PathBuf::from(".")) };
-    if path == Path::new("-") {
-        return Output::Stdout;
-    }
-    let ends_in_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
-    if ends_in_slash || path.is_dir() { Output::Into(path) } else { Output::At(path) }
 }
 
 fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
+use crate::passphrase;
 use crate::publisher::{self, PublisherRow};
 use crate::trusting::TrustArgs;
 use clap::{Args, Subcommand};
@@ -10,21 +11,27 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use xylem_hash::{Hash, Hasher};
-use xylem_library::keys::{KeyEntry, KeyKind, Keyring, check_signature, sign_hash};
+use xylem_library::keys::{
+    KeyEntry, KeyKind, Keyring, Trusted, TrustedEntry, certificate, check_signature, reseal,
+    sign_hash,
+};
 use xylem_node::wall_clock;
-use xylem_trust::Armor;
+use xylem_trust::{Armor, Certificate, Moment};
 
 /// Keys to sign with in NDN, and certificates for them
 ///
 /// A key belongs to a name, its identity, and signs what lies below it. `xylem put --sign
 /// key:/alice` signs with it; who gives `--trust` its certificate believes it. Keys and certificates
-/// are files that NDNd's `ndnd sec` reads and writes too.
+/// are files that NDNd's `ndnd sec` reads and writes too; keys under a passphrase leave as SafeBags,
+/// which `ndnsec` reads and writes.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
   xylem key new /alice                     a key, with a certificate by itself
   xylem key cert /alice > alice.cert       what others need to believe it
   xylem key cert --by /org /org/alice.cert a certificate that /org's key signs
+  xylem key trust org.cert /org/news       believe /org's key, for names below /org/news
+  xylem key passphrase /alice              from now on it is asked for
   xylem key export /alice -o alice.key     the secret, to be kept like one
   xylem key sign SUMS --by /alice > SUMS.sig          for who has /alice's certificate
   xylem key check SUMS SUMS.sig --trust alice.cert    is it so?
@@ -46,21 +53,45 @@ enum KeyCommand {
         /// ed25519, or ecdsa (P-256) for older NDN software
         #[arg(long = "type", value_name = "TYPE", default_value = "ed25519")]
         kind: KeyKind,
+        /// Keep it encrypted under a passphrase, which is asked for (or read from --passphrase-file)
+        #[arg(long)]
+        passphrase: bool,
     },
-    /// List the keys, and say which publisher `xylem share` signs as (what `--publisher` takes)
+    /// List the keys and who is trusted, and say which publisher `xylem share` signs as (what
+    /// `--publisher` takes)
     List,
-    /// Write a key, secret and all, to a file that only you can read
+    /// Give a key a passphrase, or another one
+    Passphrase {
+        /// The key, or an identity that has one key; `publisher`: the key that `xylem share` signs with
+        key: String,
+        /// Read the new passphrase from the first line of this file instead of asking
+        #[arg(long, value_name = "FILE")]
+        new_passphrase_file: Option<PathBuf>,
+        /// Keep the key without a passphrase again
+        #[arg(long, conflicts_with = "new_passphrase_file")]
+        remove: bool,
+    },
+    /// Write a key, secret and all, to a file that only you can read; under a passphrase as a SafeBag
     Export {
         /// The key, or an identity that has one key
         key: String,
         /// The file; it must not be there yet
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
+        /// Write a SafeBag, as `ndnsec import` reads it, although the key has no passphrase here; the
+        /// file's is asked for (or read from --passphrase-file)
+        #[arg(long)]
+        safebag: bool,
     },
-    /// Take in a key, or a certificate that somebody signed for a key of yours
+    /// Take in a key, a SafeBag, or a certificate that somebody signed for a key of yours
     Import {
         /// The file
         file: PathBuf,
+    },
+    /// Delete a key for good, with its certificate
+    Delete {
+        /// The whole name of the key, as `xylem key list` prints it
+        key: String,
     },
     /// Print a key's certificate, or sign one for somebody else's
     Cert {
@@ -76,9 +107,24 @@ enum KeyCommand {
         /// How long the certificate is valid
         #[arg(long, value_name = "DAYS", default_value = "365", requires = "by")]
         days: u32,
-        /// Base64 alone, without the lines around it: what `ndnsec` and older programs read
+        /// Print base64 alone, as ndnsec, NDNts and python-ndn read it, without PEM lines
         #[arg(long)]
         base64: bool,
+    },
+    /// Believe a key, and whom it vouches for, for names below a prefix: `get NAME` then needs no
+    /// `--trust`
+    Trust {
+        /// A file with the key's certificate, or a key of yours
+        what: String,
+        /// For which names; if not given, those below its owner's
+        prefix: Option<String>,
+    },
+    /// Believe a key no more
+    Untrust {
+        /// The certificate, key or owner, as `xylem key list` prints it
+        what: String,
+        /// For this prefix only
+        prefix: Option<String>,
     },
     /// Print a signature on a file, to be put beside it
     Sign {
@@ -103,43 +149,86 @@ enum KeyCommand {
 pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let keyring = Keyring::at(&common.store()?);
     match args.command {
-        KeyCommand::New { identity, kind } => {
-            show(&keyring.create(&identity, kind, wall_clock())?, out)?
+        KeyCommand::New { identity, kind, passphrase } => {
+            let passphrase = match passphrase {
+                true => Some(passphrase::new(&identity, common.passphrase_file.as_ref())?),
+                false => None,
+            };
+            let under = passphrase.as_ref().map(|bytes| bytes.as_slice());
+            show(&keyring.create_under(&identity, kind, under, wall_clock())?, out)?
         }
-        KeyCommand::List => {
-            for entry in keyring.list()? {
-                show(&entry, out)?;
-            }
-            if let Some(own) = publisher::own(&common.store()?)? {
-                let key = &own.to_string();
-                out.json(&PublisherRow { key })?;
-                out.note(&format!("What `xylem share` publishes here is signed by {key}"));
+        KeyCommand::List => list(&keyring, &common.store()?, out)?,
+        KeyCommand::Passphrase { key, new_passphrase_file, remove } => {
+            let passphrase = match remove {
+                true => None,
+                false => Some(passphrase::new(&key, new_passphrase_file.as_ref())?),
+            };
+            let under = passphrase.as_ref().map(|bytes| bytes.as_slice());
+            if key == "publisher" {
+                let path = common.store()?.join("keys").join("publisher");
+                reseal(&path, under, wall_clock())?;
+                out.note(&format!("{}: done", path.display()));
+            } else {
+                show(&keyring.reseal(&key, under, wall_clock())?, out)?;
             }
         }
-        KeyCommand::Export { key, output } => {
-            keyring.export_to(&key, &output)?;
-            out.note(&format!(
-                "{} holds the secret key: whoever reads it can sign as you",
-                output.display()
-            ));
+        KeyCommand::Export { key, output, safebag } => {
+            let passphrase = match safebag {
+                true => Some(passphrase::new(&key, common.passphrase_file.as_ref())?),
+                false => None,
+            };
+            let under = passphrase.as_ref().map(|bytes| bytes.as_slice());
+            let file = output.display();
+            out.note(&match keyring.export_to(&key, under, &output, wall_clock())? {
+                true => {
+                    format!("{file} is a SafeBag: who has it and its passphrase can sign as you")
+                }
+                false => format!("{file} holds the secret key: whoever reads it can sign as you"),
+            });
         }
         KeyCommand::Import { file } => show(&keyring.import(&file, wall_clock())?, out)?,
+        KeyCommand::Delete { key } => {
+            let name = keyring.delete(&key)?;
+            out.note(&format!("{name} is deleted"));
+        }
         KeyCommand::Cert { what, by, issuer, days, base64 } => {
-            let text = match by {
+            let wire = match by {
                 None => keyring.certificate(&what)?,
                 Some(by) => {
                     keyring.certify(&by, &PathBuf::from(what), &issuer, days, wall_clock())?
                 }
             };
-            let text = if base64 { Armor::bare(&text) } else { text };
+            let text = match base64 {
+                true => Armor::bare(&wire),
+                false => {
+                    let name = Certificate::decode(&wire).map(|c| c.name().to_string());
+                    Armor::Certificate.encode(&name.unwrap_or_default(), &wire)
+                }
+            };
             out.bytes(text.as_bytes())?;
+        }
+        KeyCommand::Trust { what, prefix } => {
+            let wire = match Path::new(&what).is_file() {
+                true => certificate(Path::new(&what))?,
+                false => keyring.certificate(&what)?,
+            };
+            let entry = Trusted::at(&common.store()?).add(&wire, prefix.as_deref())?;
+            show_trusted(&entry, out)?;
+        }
+        KeyCommand::Untrust { what, prefix } => {
+            for entry in Trusted::at(&common.store()?).remove(&what, prefix.as_deref())? {
+                match entry.prefixes.is_empty() {
+                    true => out.note(&format!("{} is trusted no more", entry.certificate)),
+                    false => show_trusted(&entry, out)?,
+                }
+            }
         }
         KeyCommand::Sign { file, by } => {
             let text = sign_hash(&keyring, &by, &hash(&file)?, wall_clock())?;
             out.bytes(text.as_bytes())?;
         }
         KeyCommand::Check { file, signature, trust } => {
-            let believe = trust.believe(common)?;
+            let believe = trust.believe_or_trusted(common, false)?;
             let by = check_signature(&hash(&file)?, &signature, &believe, wall_clock())?;
             if out.is_json() {
                 out.json(&by)?;
@@ -160,11 +249,44 @@ fn hash(path: &Path) -> Result<Hash, Failure> {
     Ok(hasher.finalize())
 }
 
+/// All that other verbs' options ask for.
+fn list(keyring: &Keyring, store: &Path, out: &mut Out) -> Result<(), Failure> {
+    for entry in keyring.list()? {
+        show(&entry, out)?;
+        if out.is_json() {
+            continue;
+        }
+        if let (Some(certificate), Some(until)) = (&entry.certificate, entry.valid_until_ms) {
+            out.line(&format!("    certificate {certificate}"))?;
+            out.line(&format!("    valid until {}", Moment(until)))?;
+        }
+        out.line(&format!("    fingerprint {}", entry.fingerprint))?;
+    }
+    for entry in Trusted::at(store).list()? {
+        show_trusted(&entry, out)?;
+    }
+    if let Some(own) = publisher::own(store)? {
+        let key = &own.to_string();
+        out.json(&PublisherRow { key })?;
+        out.note(&format!("What `xylem share` publishes here is signed by {key}"));
+    }
+    Ok(())
+}
+
 fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), Failure> {
     if out.is_json() {
         return out.json(entry);
     }
-    out.line(&format!("{}  {}", entry.name, entry.algorithm))
+    let encrypted = if entry.encrypted { "  encrypted" } else { "" };
+    out.line(&format!("{}  {}{encrypted}", entry.name, entry.algorithm))
+}
+
+fn show_trusted(entry: &TrustedEntry, out: &mut Out) -> Result<(), Failure> {
+    if out.is_json() {
+        return out.json(entry);
+    }
+    let (prefixes, until) = (entry.prefixes.join(" "), Moment(entry.valid_until_ms));
+    out.line(&format!("trusted for {prefixes}: {} until {until}", entry.certificate))
 }
 
 #[cfg(test)]
@@ -179,8 +301,15 @@ mod row_tests {
         assert_documented(&KeyEntry {
             name: Name::from_uri("/a/KEY/1").expect("is a name"),
             algorithm: "x",
+            encrypted: false,
+            fingerprint: String::new(),
             certificate: None,
             valid_until_ms: None,
+        });
+        assert_documented(&TrustedEntry {
+            certificate: Name::from_uri("/a/KEY/1/self/v=1").expect("is a name"),
+            prefixes: Vec::new(),
+            valid_until_ms: 0,
         });
         assert_documented(&SignedBy {
             identity: Name::from_uri("/a").expect("is a name"),

@@ -7,6 +7,7 @@
 // Doc comments of arguments are help texts, with brackets of their own.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+mod accept;
 mod bench;
 mod cli;
 mod code;
@@ -19,6 +20,7 @@ mod inbox;
 mod key;
 mod node;
 mod output;
+mod passphrase;
 mod peek;
 mod ping;
 mod process_usage;
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Ok(asked) => asked,
         Err(code) => return code,
     };
+    passphrase::ask_when_needed(&common);
     let mut out = Out::new(&common);
     let ready = outlives.and_then(|()| common.check_config());
     let ready = ready.and_then(|()| output::log::start(&common));

@@ -7,9 +7,10 @@ use crate::output::text::{clean, count};
 use crate::values::parse_name;
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use xylem_library::keys::{schema, schema_in};
 use xylem_trust::schema::{MAX_SCHEMA, Match, Schema};
 
 /// Trust schemas: which keys may sign which names
@@ -86,24 +87,15 @@ pub(crate) fn run(args: SchemaArgs, _: &Common, out: &mut Out) -> Result<Exit, F
     }
 }
 
-/// A schema in either form: the binary one begins with the element for its version, and no text does.
+/// A schema in either form.
 fn read(path: &Path) -> Result<Schema, Failure> {
-    let wrong = |e: &dyn std::fmt::Display| {
-        Failure::new(Exit::Usage, format!("{}: {e}", clean(&path.display().to_string())))
-    };
-    let mut bytes = Vec::new();
-    let limit = MAX_SCHEMA as u64 + 1;
-    let read = match path == Path::new("-") {
-        true => io::stdin().take(limit).read_to_end(&mut bytes),
-        false => File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
-    };
-    read.map_err(|e| wrong(&e))?;
-    if bytes.first() == Some(&0x61) {
-        return Schema::decode(&bytes).map_err(|e| wrong(&e));
+    if path != Path::new("-") {
+        return Ok(schema(path)?);
     }
-    let text = String::from_utf8(bytes);
-    let text = text.map_err(|_| wrong(&"neither a schema's text nor its binary form"))?;
-    Schema::compile(&text).map_err(|e| wrong(&e))
+    let mut bytes = Vec::new();
+    let read = io::stdin().take(MAX_SCHEMA as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|e| Failure::new(Exit::Local, format!("cannot read standard input: {e}")))?;
+    Ok(schema_in(&bytes, path)?)
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -171,6 +171,7 @@ struct ManagementTable {
     localhop: Option<bool>,
     anchors: Option<Vec<PathBuf>>,
     certificates: Option<Vec<PathBuf>>,
+    schema: Option<PathBuf>,
     unix_sockets: Option<Vec<PathBuf>>,
 }
 
@@ -242,6 +243,10 @@ impl NodeTable {
                 return Err("certificates need anchors, whose keys have signed them".into());
             }
             config.unix_sockets = management.unix_sockets.unwrap_or_default();
+            config.schema = management.schema;
+            if config.schema.is_some() && config.anchors.is_empty() {
+                return Err("schema needs anchors: it says what their keys may command".into());
+            }
             if config.localhop && config.anchors.is_empty() {
                 return Err("localhop needs anchors: it takes commands from other machines".into());
             }
@@ -331,6 +336,7 @@ mod tests {
             localhop = true
             anchors = ["/etc/xylem/anchor.cert"]
             certificates = ["/etc/xylem/alice.cert"]
+            schema = "/etc/xylem/commands.lvs"
             unix_sockets = ["/run/nfd/nfd.sock"]
             [node.relay]
             circuits = 4
@@ -364,6 +370,7 @@ mod tests {
         assert_eq!(config.multicast, None);
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!(config.certificates.len(), 1);
+        assert_eq!(config.schema, Some(PathBuf::from("/etc/xylem/commands.lvs")));
         assert_eq!(config.relay.unwrap().limits.circuits, 4);
         assert_eq!(config.unix_sockets, [PathBuf::from("/run/nfd/nfd.sock")]);
         assert_eq!((config.routes[0].prefix.to_string(), config.routes[0].cost), ("/a".into(), 4));
@@ -450,7 +457,7 @@ mod tests {
         all!(multicast.unwrap(), MulticastTable { enabled, group, interfaces });
         all!(
             management.unwrap(),
-            ManagementTable { localhop, anchors, certificates, unix_sockets }
+            ManagementTable { localhop, anchors, certificates, schema, unix_sockets }
         );
         relay.unwrap().has_every_setting();
         let RouteTable { prefix: _, to: _, cost } = route.unwrap().remove(0);
@@ -483,6 +490,7 @@ mod tests {
             ("[node.multicast]\ngroup = \"10.0.0.1:5\"", "10.0.0.1"),
             ("[node.management]\nlocalhop = true", "anchors"),
             ("[node.management]\ncertificates = [\"c\"]", "anchors"),
+            ("[node.management]\nschema = \"s\"", "anchors"),
             ("[node.relay]\nlifetime_seconds = 5", "lifetime_seconds"),
             ("[node.relay]\nannounce = [\"http://x\"]", "announce"),
             ("[[node.route]]\nprefix = \"no slash\"\nto = \"udp://h\"", "no slash"),

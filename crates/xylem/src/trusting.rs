@@ -6,6 +6,7 @@ use crate::publisher::look_up;
 use clap::Args;
 use std::path::PathBuf;
 use xylem_app::{Believe, KeyFile};
+use xylem_library::keys::Trusted;
 
 /// Whom to believe.
 #[derive(Debug, Args)]
@@ -22,8 +23,18 @@ pub(crate) struct TrustArgs {
     publisher: Option<String>,
 
     /// Believe what the key of this NDN certificate signed under its owner's name; can be repeated
-    #[arg(long, value_name = "CERT", conflicts_with_all = ["key", "publisher"])]
+    #[arg(
+        long,
+        visible_alias = "anchor",
+        value_name = "CERT",
+        conflicts_with_all = ["key", "publisher"]
+    )]
     trust: Vec<PathBuf>,
+
+    /// Believe what this trust schema (`xylem schema`) lets those sign whom --trust names, and whom they
+    /// vouch for, instead of names under their owners'
+    #[arg(long, value_name = "FILE", requires = "trust")]
+    schema: Option<PathBuf>,
 }
 
 impl TrustArgs {
@@ -36,10 +47,29 @@ impl TrustArgs {
             let publisher = look_up(publisher, &common.store()?)?;
             return Ok(Believe::Publisher(publisher.to_string()));
         }
-        Ok(match self.trust.is_empty() {
-            true => Believe::Nobody,
-            false => Believe::Certificates(self.trust.clone()),
+        let anchors = self.trust.clone();
+        Ok(match &self.schema {
+            Some(schema) => Believe::Schema { schema: schema.clone(), anchors },
+            None if anchors.is_empty() => Believe::Nobody,
+            None => Believe::Certificates(anchors),
         })
+    }
+
+    /// Whom the flags name, else whom `xylem key trust` has, unless anybody will do.
+    pub(crate) fn believe_or_trusted(
+        &self,
+        common: &Common,
+        anybody: bool,
+    ) -> Result<Believe, Failure> {
+        let believe = self.believe(common)?;
+        if believe != Believe::Nobody || anybody {
+            return Ok(believe);
+        }
+        let store = common.store()?;
+        if !Trusted::at(&store).list()?.is_empty() {
+            return Ok(Believe::Trusted(store));
+        }
+        Ok(believe)
     }
 
     /// Whether any flag names somebody.

@@ -6,8 +6,10 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{Read, stdin};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
+use xylem_library::Output;
 use xylem_library::reachable::HostPort;
 use xylem_node::code::looks_like_code;
 use xylem_node::{Carrier, Peer, PeerUri, look_up_place};
@@ -134,6 +136,16 @@ pub(crate) fn is_ticket(text: &str) -> bool {
     let bare = text.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '@' && c != '/');
     let scheme = bare.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("xylem:"));
     (scheme && !bare[6..].starts_with("//")) || bare.starts_with('@')
+}
+
+/// Where a result goes: a directory is meant where one is there or the path says so.
+pub(crate) fn output(path: Option<PathBuf>) -> Output {
+    let Some(path) = path else { return Output::Into(PathBuf::from(".")) };
+    if path == Path::new("-") {
+        return Output::Stdout;
+    }
+    let ends_in_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
+    if ends_in_slash || path.is_dir() { Output::Into(path) } else { Output::At(path) }
 }
 
 /// A ticket that was pasted without quotes and came apart at its blanks; one word is what it is.

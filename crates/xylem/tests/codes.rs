@@ -252,9 +252,13 @@ fn wrong_codes_by_the_thousand_are_three_guesses() {
                     _ => {}
                 }
             }
-            // As many as a link has streams for.
+            // Half of them as many as a link has streams for, of which each takes the place of the one before; the others one
+            // after the other, each of which is answered.
             let Some(&link) = links.get(&which) else { continue };
             while begun < TRIES {
+                if which % 2 == 1 && tries.keys().any(|(of, _)| *of == which) {
+                    break;
+                }
                 let Ok(stream) = machine.endpoint.open_stream(link, purpose::CODE) else { break };
                 let mut seed = [0; 32];
                 seed[..8].copy_from_slice(&begun.to_be_bytes());

@@ -4,12 +4,16 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use common::{Share, assert_exit, file, finish, noise, stderr, sum, until, xylem};
 use mainline::Testnet;
+use xylem_link::{Config, Endpoint, LinkEvent, StaticKey};
 
 /// Nodes of the DHT, in this process.
 fn testnet(count: usize) -> Testnet {
@@ -103,7 +107,7 @@ fn peers_that_the_dht_lists_wrongly_cost_a_dial() {
     let root = xylem_hash::Hash::from_hex(&hash).unwrap();
     // Somebody who shares something else, not publicly; and sockets that say nothing.
     let other = Share::start(&file(dir.path(), "other", b"other"), &dir.path().join("c"));
-    let silent: Vec<UdpSocket> = (0..6).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let silent: Vec<UdpSocket> = (0..12).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     let port = |at: &str| at.rsplit(':').next().unwrap().parse::<u16>().unwrap();
     let mut ports = vec![port(&other.link)];
     ports.extend(silent.iter().map(|socket| socket.local_addr().unwrap().port()));
@@ -115,6 +119,78 @@ fn peers_that_the_dht_lists_wrongly_cost_a_dial() {
     let output = get(&dir.path().join("b"), &into, &net.bootstrap, &[&format!("b3:{hash}")]);
     assert_exit(&output, 0);
     assert_eq!(fs::read(&into).unwrap(), content);
+}
+
+/// Who takes a dial and then says nothing holds one of the places at which peers are asked for some seconds. Here all of
+/// them are held before the one that has it is there.
+#[test]
+fn who_takes_a_dial_and_says_nothing_makes_room() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let content = noise(50_000, 13);
+    let source = file(dir.path(), "source", &content);
+    let hash = sum(&source);
+    let root = xylem_hash::Hash::from_hex(&hash).unwrap();
+    let (up, ends) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut mute: Vec<Mute> = (0..16).map(|n| Mute::new(n, &root)).collect();
+    mute.iter().for_each(|one| announce(&net, &root, one.socket.local_addr().unwrap().port()));
+    let (counts, end) = (up.clone(), ends.clone());
+    let runs = std::thread::spawn(move || {
+        while !end.load(Ordering::Relaxed) {
+            let fresh: usize = mute.iter_mut().map(Mute::turn).sum();
+            counts.fetch_add(fresh, Ordering::Relaxed);
+        }
+    });
+    let mut command = xylem(&dir.path().join("b"));
+    command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(",")).stdin(Stdio::null());
+    let into = dir.path().join("got");
+    command.args(["get", &format!("b3:{hash}"), "--timeout", "60", "-o"]).arg(&into);
+    let mut getting = Killed(command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    until("all places are held", || up.load(Ordering::Relaxed) >= 8);
+    let _share = share(&source, &dir.path().join("a"), &net.bootstrap, &[]);
+    let code = getting.0.wait().unwrap().code();
+    ends.store(true, Ordering::Relaxed);
+    runs.join().unwrap();
+    assert_eq!(code, Some(0));
+    assert_eq!(fs::read(&into).unwrap(), content);
+}
+
+/// A node that answers the knock of a root, and no question.
+struct Mute {
+    socket: UdpSocket,
+    endpoint: Endpoint,
+    begun: Instant,
+    out: Vec<u8>,
+}
+
+impl Mute {
+    fn new(n: u8, root: &xylem_hash::Hash) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let key = StaticKey::generate([n; 32]);
+        let mut endpoint = Endpoint::new(Config::default(), key, [n; 32]);
+        assert!(endpoint.answer_knock(&xylem_reach::names::dht_knock(root)));
+        Self { socket, endpoint, begun: Instant::now(), out: Vec::new() }
+    }
+
+    /// Links that have come up.
+    fn turn(&mut self) -> usize {
+        let mut received = [0; 65_536];
+        if let Ok((len, from)) = self.socket.recv_from(&mut received) {
+            let datagram = BytesMut::from(&received[..len]);
+            self.endpoint.handle_datagram(self.begun.elapsed(), from, datagram);
+        }
+        let now = self.begun.elapsed();
+        self.endpoint.handle_timeout(now);
+        while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.out) {
+            for datagram in self.out.chunks(transmit.segment_size.unwrap_or(transmit.len)) {
+                let _ = self.socket.send_to(datagram, transmit.to);
+            }
+        }
+        let events = std::iter::from_fn(|| self.endpoint.poll_event());
+        events.filter(|event| matches!(event, LinkEvent::Connected { .. })).count()
+    }
 }
 
 /// What nobody shares with everybody is not found, in one line; a share that is not public tells the DHT nothing, and
@@ -225,6 +301,142 @@ fn a_stale_ticket_is_good_on_the_same_lan() {
     };
     assert_exit(&fetch(&["--no-lan", "--timeout", "3"]), 3);
     let output = fetch(&["--timeout", "20"]);
+    assert_exit(&output, 0);
+    assert_eq!(fs::read(&into).unwrap(), content);
+}
+
+/// Who answers that it shares something, and then has nothing or something else, is left for the next one: one that
+/// can't answer before the first has failed.
+#[test]
+fn who_has_nothing_is_left_for_the_next() {
+    let net = testnet(20);
+    for changes in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let content = noise(300_000, 8);
+        let [bad, good] = ["bad", "good"].map(|name| file(dir.path(), name, &content));
+        let hash = sum(&good);
+        let _liar = share(&bad, &dir.path().join("a"), &net.bootstrap, &[]);
+        let honest = share(&good, &dir.path().join("b"), &net.bootstrap, &[]);
+        let signal = |which: &str| {
+            let pid = honest.pid().to_string();
+            assert!(Command::new("kill").args([which, &pid]).status().unwrap().success());
+        };
+        signal("-STOP");
+        if changes {
+            fs::write(&bad, noise(300_000, 9)).unwrap();
+        } else {
+            fs::remove_file(&bad).unwrap();
+        }
+        let mut command = xylem(&dir.path().join("c"));
+        command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(",")).stdin(Stdio::null());
+        let into = dir.path().join("got");
+        command.args(["--json", "get", &format!("b3:{hash}"), "--timeout", "12", "-o"]).arg(&into);
+        let mut getting = Killed(command.stdout(Stdio::piped()).spawn().unwrap());
+        let lines = BufReader::new(getting.0.stdout.take().unwrap()).lines();
+        let mut said = Vec::new();
+        for line in lines.map_while(Result::ok) {
+            if line.contains("looking for another") {
+                signal("-CONT");
+            }
+            said.push(line);
+        }
+        assert_eq!(getting.0.wait().unwrap().code(), Some(0), "{said:?}");
+        assert_eq!(fs::read(&into).unwrap(), content);
+        assert!(said.iter().any(|line| line.contains("looking for another")), "{said:?}");
+    }
+}
+
+/// The background node tells everybody what it shares where it was told to, and nobody otherwise.
+#[test]
+fn what_a_public_service_shares_is_found_by_its_hash() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let content = noise(60_000, 10);
+    let source = file(dir.path(), "source", &content);
+    let asked = format!("b3:{}", sum(&source));
+    for (public, code) in [(false, 3), (true, 0)] {
+        let store = dir.path().join(if public { "public" } else { "private" });
+        let mut command = xylem(&store);
+        command.args(["service", "run", "--listen", "127.0.0.1:0"]).stdin(Stdio::null());
+        command.args(["--dht-bootstrap", &net.bootstrap.join(",")]);
+        command.args(if public { &["--public"][..] } else { &[] });
+        let _service = Killed(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        until("it answers", || {
+            let mut command = xylem(&store);
+            command.args(["service", "status"]);
+            finish(command).status.success()
+        });
+        let mut command = xylem(&store);
+        command.arg("share").arg(&source).stdin(Stdio::null());
+        assert_exit(&finish(command), 0);
+        let into = dir.path().join("got");
+        let timeout = if public { "30" } else { "3" };
+        let more = [&asked[..], "--timeout", timeout];
+        assert_exit(&get(&dir.path().join("b"), &into, &net.bootstrap, &more), code);
+        assert!(!public || fs::read(&into).unwrap() == content);
+    }
+}
+
+/// A seed's own ticket is good on its LAN when every address in it is old, and its address is forwarded to nobody.
+#[test]
+fn a_seed_is_found_on_the_same_lan() {
+    let Some(lan) = Lan::new("dsd", 2) else {
+        eprintln!("SKIPPED: no right to make network namespaces");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(100_000, 11);
+    let source = file(dir.path(), "source", &content);
+    let (ticket, log) = (dir.path().join("ticket"), dir.path().join("seed.log"));
+    let mut command = lan.on(1, &dir.path().join("a"));
+    command.args(["share", "--no-lan", "--listen", "127.0.0.1:0"]).arg(&source);
+    command.stdout(fs::File::create(&ticket).unwrap()).stderr(Stdio::null());
+    let _share = Killed(command.spawn().unwrap());
+    until("it prints its ticket", || fs::read_to_string(&ticket).unwrap().contains('\n'));
+    let mut command = lan.on(1, &dir.path().join("s"));
+    command.args(["--json", "get", "--seed"]).arg(format!("@{}", ticket.display()));
+    command.arg("-o").arg(dir.path().join("seeded"));
+    command.stdout(fs::File::create(&log).unwrap()).stderr(Stdio::null());
+    let _seed = Killed(command.spawn().unwrap());
+    let told = |event: &str| {
+        let text = fs::read_to_string(&log).unwrap();
+        let mut lines =
+            text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+        lines.rfind(|told| told["event"] == event)
+    };
+    until("it has all of it", || told("done").is_some());
+    let own = told("offering").unwrap()["ticket"].as_str().unwrap().to_owned();
+    let mut own: xylem_object::Ticket = own.parse().unwrap();
+    own.addresses = vec!["10.67.0.1:9".parse().unwrap()];
+    let into = dir.path().join("got");
+    let fetch = |more: &[&str]| {
+        let mut command = lan.on(2, &dir.path().join("b"));
+        command.args(["get", &own.to_string()]).args(more).arg("-o").arg(&into);
+        finish(command)
+    };
+    assert_exit(&fetch(&["--no-lan", "--timeout", "3"]), 3);
+    assert_exit(&fetch(&["--timeout", "20"]), 0);
+    assert_eq!(fs::read(&into).unwrap(), content);
+}
+
+/// What was found in the DHT and is seeded is found there when its publisher has gone.
+#[test]
+fn what_is_seeded_is_found_in_the_dht_after_its_publisher_has_gone() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let content = noise(60_000, 12);
+    let source = file(dir.path(), "source", &content);
+    let asked = format!("b3:{}", sum(&source));
+    let sharer = share(&source, &dir.path().join("a"), &net.bootstrap, &[]);
+    let mut command = xylem(&dir.path().join("s"));
+    command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(",")).stdin(Stdio::null());
+    command.args(["get", "--seed", "--listen", "127.0.0.1:0", &asked, "-o"]);
+    command.arg(dir.path().join("seeded")).stdout(Stdio::null()).stderr(Stdio::null());
+    let _seed = Killed(command.spawn().unwrap());
+    until("it has all of it", || {
+        fs::read(dir.path().join("seeded")).is_ok_and(|got| got == content)
+    });
+    drop(sharer);
+    let into = dir.path().join("got");
+    let output = get(&dir.path().join("b"), &into, &net.bootstrap, &[&asked]);
     assert_exit(&output, 0);
     assert_eq!(fs::read(&into).unwrap(), content);
 }

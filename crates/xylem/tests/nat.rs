@@ -4,6 +4,7 @@
 
 mod common;
 #[path = "common/relay.rs"]
+#[allow(dead_code, reason = "reach_attacks.rs uses the rest")]
 mod relay;
 
 use std::net::{SocketAddr, UdpSocket};

@@ -11,7 +11,7 @@ use common::{Node, xylem};
 use relaying::{Client, relay_at, until};
 use serde_json::Value;
 use xylem_object::PublisherKey;
-use xylem_reach::relay::{Name, Port, Refusal, RelayEvent, Tag, Target};
+use xylem_reach::relay::{Name, Port, Refusal, RelayClient, RelayEvent, Tag, Target};
 
 struct Relay {
     _dir: tempfile::TempDir,
@@ -163,7 +163,7 @@ fn bursts_pass_as_they_are() {
 #[test]
 fn a_flood_of_registrations_takes_the_place_of_no_other_host() {
     let relay = relay(
-        "registrations = 40\nregistrations_of_host = 20\nregistrations_of_site = 30\n\
+        "registrations = 60\nregistrations_of_host = 20\nregistrations_of_site = 30\n\
          registrations_per_second = 0\nregistrations_of_key = 4",
     );
     let (mut a, mut b, tag, _) = relay.pair(1);
@@ -185,11 +185,28 @@ fn a_flood_of_registrations_takes_the_place_of_no_other_host() {
         until("registration", &mut [&mut one], |all| all[0].is_registered());
     }
     let told = relay.until("places", |told| told["crowded_out"].as_u64() > Some(0));
-    assert!(told["registrations"].as_u64() <= Some(40), "{told}");
+    assert!(told["registrations"].as_u64() <= Some(2 + 20 + 30), "{told}");
     works(&mut a, &mut b, tag);
-    // Nor does one key with many secrets.
-    let before = relay.until("counts", |told| told["registered"].as_u64() >= Some(82));
-    assert!(before["refused_quota"].as_u64() >= Some(10), "{before}");
+    // One key with many secrets takes what one key may have.
+    let before = told["registrations"].as_u64();
+    for secret in 0..8 {
+        let mut one = Client::idle(&relay.uri, ip("127.6.6.1"), 300, true, vec![]);
+        one.relay = RelayClient::new([secret; 32], true, vec![]);
+        one.ask(&one.relay.request());
+        until("registration", &mut [&mut one], |all| all[0].is_registered());
+    }
+    let told = relay.until("its places", |told| told["registered"].as_u64() >= Some(90));
+    assert!(told["registrations"].as_u64() <= before.map(|before| before + 4), "{told}");
+    // Where all places are taken those give way who have most.
+    for seed in 0..20_u8 {
+        let from = format!("127.7.7.{}", seed + 1);
+        let mut one = relay.client(&from, 400 + u64::from(seed), true);
+        until("registration", &mut [&mut one], |all| all[0].is_registered());
+    }
+    let told = relay.until("more places", |told| told["registered"].as_u64() >= Some(110));
+    assert!(told["registrations"].as_u64() <= Some(60), "{told}");
+    works(&mut a, &mut b, tag);
+    assert!(told["refused_quota"].as_u64() >= Some(10), "{told}");
 }
 
 #[test]
@@ -289,8 +306,11 @@ fn replayed_keep_alives_move_nobody_and_are_not_answered() {
             thief.send_to(&keep, relay.at()).unwrap();
         }
     }
+    // Nor is what it says passed on, by an id that it has seen.
+    thief.send_to(&[&a.relay.header(tag)[..], b"from the thief"].concat(), relay.at()).unwrap();
     relay.until("the replay", |told| told["refused_keeps"].as_u64() >= Some(100));
     works(&mut a, &mut b, tag);
+    assert!(b.received.iter().all(|(_, datagram)| datagram != b"from the thief"));
     assert!(thief.recv_from(&mut [0; 2_000]).is_err(), "it was told something");
 }
 

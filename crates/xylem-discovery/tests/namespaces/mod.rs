@@ -92,3 +92,32 @@ pub fn input() -> mpsc::Receiver<()> {
     });
     ended
 }
+
+/// A response of mDNS (RFC 6762): an instance, where it is, and its addresses.
+pub fn answer(service: &str, n: u8, addresses: &[[u8; 4]]) -> Vec<u8> {
+    let labels = |name: &str| {
+        let parts = name.trim_end_matches('.').split('.');
+        let mut out: Vec<u8> =
+            parts.flat_map(|l| [&[l.len() as u8], l.as_bytes()].concat()).collect();
+        out.push(0);
+        out
+    };
+    let (instance, host) = (format!("liar{n}.{service}"), format!("liar{n}.local."));
+    let record = |name: &str, kind: u16, data: &[u8]| {
+        let mut out = labels(name);
+        out.extend_from_slice(&kind.to_be_bytes());
+        out.extend_from_slice(&[0, 1, 0, 0, 0, 120]);
+        out.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        out.extend_from_slice(data);
+        out
+    };
+    let port = [&[0, 0, 0, 0][..], &(4000 + u16::from(n)).to_be_bytes(), &labels(&host)].concat();
+    let mut records = vec![
+        record(service, 12, &labels(&instance)),
+        record(&instance, 33, &port),
+        record(&instance, 16, &[0]),
+    ];
+    records.extend(addresses.iter().map(|at| record(&host, 1, at)));
+    let head = [0, 0, 0x84, 0, 0, 0, 0, records.len() as u8, 0, 0, 0, 0];
+    [&head[..], &records.concat()].concat()
+}

@@ -7,7 +7,7 @@ use xylem_packet::{Name, UriError};
 use xylem_store::StoreError;
 use xylem_trust::{CertificateError, KeyError as Malformed};
 
-use super::secret::SECRET_LEN;
+use super::limits::{MAX_ENTRIES, SECRET_LEN};
 use crate::error::{Blame, Failure, advised, blame_of};
 
 /// Why a key could not be made, read or used.
@@ -19,6 +19,40 @@ pub enum KeyError {
     /// No new key of this algorithm could be made.
     #[error("a new key: {0}")]
     New(Malformed),
+    /// A key under a passphrase, and nobody says it.
+    #[error("{what} is encrypted under a passphrase: {why}")]
+    NoPassphrase {
+        /// What the key is called.
+        what: String,
+        /// Why there is none.
+        why: String,
+    },
+    /// A passphrase that does not open a key.
+    #[error("{0}: wrong passphrase")]
+    WrongPassphrase(String),
+    /// Whoever was asked for a passphrase gave up.
+    #[error("interrupted")]
+    Interrupted,
+    /// A SafeBag that can't be used.
+    #[error("{what}: {source}")]
+    SafeBag {
+        /// Where it is.
+        what: String,
+        /// What is wrong with it.
+        source: xylem_trust::SafeBagError,
+    },
+    /// What is removed for good is named in full.
+    #[error(
+        "{0} is no key's name; to delete a key give all of its name, as `xylem key list` prints it"
+    )]
+    NotInFull(String),
+    /// Nothing like this is trusted.
+    #[error("{0} is not trusted here; see `xylem key list`")]
+    NotTrusted(String),
+    /// Too much is trusted.
+    #[error("{0}: no more than {max} certificates can be trusted, for {max} prefixes each",
+            max = MAX_ENTRIES)]
+    TooMany(PathBuf),
     /// A secret that has to be there is not.
     #[error("{}: no such key file; leave --key away to use your own", .0.display())]
     NoSecret(PathBuf),
@@ -73,6 +107,27 @@ pub enum KeyError {
         path: PathBuf,
         /// What is wrong with it.
         source: CertificateError,
+    },
+    /// A file that somebody named holds no trust schema.
+    #[error("{}: {source}", path.display())]
+    NoSchema {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: xylem_trust::schema::FileError,
+    },
+    /// A certificate to begin with that a schema says nothing of.
+    #[error(
+        "{}: {name} is matched by no rule of the schema; its chains end at {anchors}",
+        path.display()
+    )]
+    NotInSchema {
+        /// The certificate's file.
+        path: PathBuf,
+        /// The certificate.
+        name: Name,
+        /// The rules that a certificate to begin with matches.
+        anchors: String,
     },
     /// A certificate for the name of a key here, with other bits.
     #[error("{}: of another key called {name}", path.display())]
@@ -178,6 +233,7 @@ impl Failure for KeyError {
     fn blame(&self) -> Blame {
         match self {
             Self::NoRandomness(_) | Self::New(_) | Self::Read { .. } => Blame::Local,
+            Self::Interrupted => Blame::Interrupted,
             Self::Write(e) | Self::Store(e) => blame_of(e),
             Self::NotBelieved { .. } | Self::OtherFile(_) => Blame::Data,
             _ => Blame::Usage,

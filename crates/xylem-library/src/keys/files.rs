@@ -12,11 +12,13 @@ use std::str::FromStr;
 
 use xylem_object::{PublisherId, PublisherKey, naming};
 use xylem_packet::{Component, Name};
-use xylem_trust::{Armor, Certificate, PublicKey, Signer, TrustPolicy, TrustStore, Verifier};
+use xylem_trust::{Armor, PublicKey, Signer, TrustPolicy, TrustStore, Verifier};
 
+use super::anchors::anchors;
 use super::error::KeyError;
 use super::ring::Keyring;
 use super::secret::load_or_create;
+use super::trusted::Trusted;
 
 /// Longest key or certificate file that is read.
 const MAX_KEY_FILE: u64 = 64 * 1024;
@@ -72,6 +74,16 @@ pub enum Believe {
     Publisher(String),
     /// Those that the key of one of these certificates signed, under its owner's name.
     Certificates(Vec<PathBuf>),
+    /// Those that a schema lets somebody sign whom the keys of these certificates vouch for.
+    Schema {
+        /// The schema's file.
+        schema: PathBuf,
+        /// The certificates'.
+        anchors: Vec<PathBuf>,
+    },
+    /// Those that somebody signed whom the user of this store trusts, for the names that they are
+    /// trusted for ([`Trusted`]).
+    Trusted(PathBuf),
 }
 
 impl Believe {
@@ -90,14 +102,14 @@ impl Believe {
                 let key = Verifier::of(&PublicKey::Ed25519(id.0));
                 one(key.map_err(|source| KeyError::NoVerifier { text: text(), source })?)
             }
-            Self::Certificates(files) => {
-                let mut store = TrustStore::new();
-                for path in files {
-                    let wire = certificate(path)?;
-                    let bad = |source| KeyError::NoCertificate { path: path.clone(), source };
-                    store.add_anchor(&Certificate::decode(&wire).map_err(bad)?).map_err(bad)?;
-                }
-                Ok(TrustPolicy::Anchors(store))
+            Self::Certificates(files) => Ok(TrustPolicy::Anchors(anchors(files, None)?)),
+            Self::Schema { schema, anchors: files } => {
+                Ok(TrustPolicy::Anchors(anchors(files, Some(schema))?))
+            }
+            Self::Trusted(store) => {
+                let mut believed = TrustStore::new();
+                Trusted::at(store).add_to(&mut believed)?;
+                Ok(TrustPolicy::Anchors(believed))
             }
         }
     }
@@ -138,7 +150,7 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     Ok(text.chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect())
 }
 
-fn read_limited(path: &Path) -> Result<Vec<u8>, KeyError> {
+pub(super) fn read_limited(path: &Path) -> Result<Vec<u8>, KeyError> {
     let mut bytes = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(MAX_KEY_FILE + 1).read_to_end(&mut bytes))

@@ -1,8 +1,8 @@
 //! [`Keyring`]: named keys on disk, for signing as somebody in NDN: the store's `keys/ndn`.
 //!
-//! Each key is two files that NDNd reads too: `NAME.key` (mode 0600, the secret) and `NAME.cert` (its
-//! certificate, self-signed until another one is imported). Secrets come from the operating system's
-//! randomness or from a file, and leave by [`Keyring::export_to`] only.
+//! Each key is two files: `NAME.key` (mode 0600, the secret, as NDNd reads it; under a passphrase a SafeBag) and
+//! `NAME.cert` (its certificate, self-signed until another one is imported). Secrets come from the operating
+//! system's randomness or from a file, and leave by [`Keyring::export_to`] only.
 
 use std::fs;
 use std::io::{self, Read};
@@ -13,22 +13,20 @@ use serde::Serialize;
 use xylem_object::PublisherKey;
 use xylem_packet::{Component, Name};
 use xylem_store::{Clobber, DiskMedium, StoreError, write_atomically};
-use xylem_trust::KeyError as Malformed;
 use xylem_trust::{
-    Armor, Certificate, Issue, PrivateKey, PublicKey, Signer, ValidityPeriod, self_signed,
+    Armor, Certificate, Issue, PrivateKey, PublicKey, SafeBag, Signer, is_key_packet, self_signed,
 };
+use zeroize::Zeroizing;
 
 use super::error::KeyError;
-use super::secret::{close_directory, random, require_closed, write_private};
+use super::held::{Held, SELF_SIGNED_DAYS, from_now, open_bag, seal, signer};
+use super::secret::{close_directory, random, replace_private, require_closed, write_private};
 use crate::time::UnixTime;
 
 /// Longest file that is read.
 const MAX_FILE: u64 = 64 * 1024;
 /// Keys in a keyring.
 const MAX_KEYS: usize = 10_000;
-const DAY_MS: u64 = 86_400_000;
-/// How long a self-signed certificate is valid: twenty years, as those of ndnsec.
-const SELF_SIGNED_DAYS: u64 = 7305;
 
 /// Which algorithm a new key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -61,6 +59,10 @@ pub struct KeyEntry {
     pub name: Name,
     /// `ed25519` or `ecdsa`.
     pub algorithm: &'static str,
+    /// Whether it is under a passphrase.
+    pub encrypted: bool,
+    /// SHA-256 of the public half's SubjectPublicKeyInfo, hexadecimal: what a KeyDigest is.
+    pub fingerprint: String,
     /// The certificate's name, if there is one.
     #[serde(serialize_with = "crate::json::some_text")]
     pub certificate: Option<Name>,
@@ -102,16 +104,29 @@ impl Keyring {
         kind: KeyKind,
         now: UnixTime,
     ) -> Result<KeyEntry, KeyError> {
+        self.create_under(identity, kind, None, now)
+    }
+
+    /// [`Self::create`] under a passphrase, if there is one.
+    ///
+    /// # Errors
+    /// What is no name; a file that cannot be written.
+    pub fn create_under(
+        &self,
+        identity: &str,
+        kind: KeyKind,
+        passphrase: Option<&[u8]>,
+        now: UnixTime,
+    ) -> Result<KeyEntry, KeyError> {
         let identity = parse(identity)?;
         let key = match kind {
             KeyKind::Ed25519 => PrivateKey::ed25519(random()?),
             KeyKind::EcdsaP256 => PrivateKey::generate_ecdsa_p256().map_err(KeyError::New)?,
         };
-        let digest = key.public().digest();
-        let id: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = hex(&key.public().digest()[..8]);
         let name =
             identity.child(Component::generic(b"KEY")).child(Component::generic(id.as_bytes()));
-        self.add(&name, &key, now)
+        self.add(&name, key, passphrase, now)
     }
 
     /// The keys, by name.
@@ -127,33 +142,64 @@ impl Keyring {
         Ok(entries)
     }
 
-    /// Writes a key to a new file of mode 0600, as NDNd and [`Self::import`] read it. It is the
-    /// secret itself.
+    /// Writes a key to a new file of mode 0600. Without a passphrase it is the secret itself, as NDNd and
+    /// [`Self::import`] read it; under `passphrase`, or the one that it has, a SafeBag in base64 alone,
+    /// as `ndnsec import` and [`Self::import`] read it. Whether it is a SafeBag is returned.
     ///
     /// # Errors
     /// There is no such key, more than one of this identity, or such a file.
-    pub fn export_to(&self, which: &str, file: &Path) -> Result<(), KeyError> {
-        let (name, key) = self.find(which)?;
-        match write_key(file, &name, &key) {
-            Err(KeyError::Store(StoreError::Exists { path })) => Err(KeyError::FileExists(path)),
-            other => other,
-        }
+    pub fn export_to(
+        &self,
+        which: &str,
+        passphrase: Option<&[u8]>,
+        file: &Path,
+        now: UnixTime,
+    ) -> Result<bool, KeyError> {
+        let (name, held) = self.find(which)?;
+        let path = self.path(&name, "cert");
+        let certificate = if path.exists() { Some(packet_in(&path)?) } else { None };
+        let bag = match (held, passphrase) {
+            (Held::Open(key), None) => {
+                return export(file, key_text(&name, &key)?.as_bytes()).map(|()| false);
+            }
+            (Held::Open(key), Some(passphrase)) => {
+                seal(&key, &name, certificate.as_deref(), passphrase, now)?
+            }
+            (Held::Sealed { bag, .. }, _) => match certificate {
+                Some(wire) => {
+                    let failed = |source| KeyError::SafeBag { what: name.to_string(), source };
+                    let sealed = SafeBag::decode(&bag).map_err(failed)?;
+                    SafeBag::encode(&certificate_in(&wire, &path)?, sealed.encrypted())
+                }
+                None => bag,
+            },
+        };
+        export(file, Armor::bare(&bag).as_bytes()).map(|()| true)
     }
 
-    /// Adds a key, or a certificate of a key that is here.
+    /// Adds a key, or a certificate of a key that is here. A key from a SafeBag stays under its
+    /// passphrase, which is asked for.
     ///
     /// # Errors
     /// Other files, and keys that are here already.
     pub fn import(&self, file: &Path, now: UnixTime) -> Result<KeyEntry, KeyError> {
         let wire = packet_in(file)?;
         let path = || file.to_path_buf();
-        match PrivateKey::from_packet(&wire) {
-            Ok((name, key)) => return self.add(&name, &key, now),
-            // A key, and a certificate is not what is missing.
-            Err(source @ Malformed::Unsupported) => {
-                return Err(KeyError::NoKey { path: path(), source });
-            }
-            Err(_) => {}
+        if SafeBag::begins(&wire) {
+            let what = file.display().to_string();
+            let (key, passphrase) = open_bag(&wire, &what)?;
+            let bag = SafeBag::decode(&wire)
+                .map_err(|source| KeyError::SafeBag { what: what.clone(), source })?;
+            let name = bag.certificate().key_name().to_name();
+            self.add(&name, key, Some(&passphrase), now)?;
+            self.write_certificate(bag.certificate())?;
+            let (name, held) = self.find_name(name)?;
+            return self.entry(&name, &held);
+        }
+        if is_key_packet(&wire) {
+            let (name, key) = PrivateKey::from_packet(&wire)
+                .map_err(|source| KeyError::NoKey { path: path(), source })?;
+            return self.add(&name, key, None, now);
         }
         let certificate = Certificate::decode(&wire)
             .map_err(|source| KeyError::NeitherKeyNorCertificate { path: path(), source })?;
@@ -165,20 +211,60 @@ impl Keyring {
         self.entry(&name, &key)
     }
 
-    /// The certificate of a key, as text.
+    /// Puts a key under another passphrase, or under none; the one that it has is asked for.
+    ///
+    /// # Errors
+    /// There is no such key, a wrong passphrase, a file that cannot be written.
+    pub fn reseal(
+        &self,
+        which: &str,
+        passphrase: Option<&[u8]>,
+        now: UnixTime,
+    ) -> Result<KeyEntry, KeyError> {
+        let (name, held) = self.find(which)?;
+        let key = held.open(&name.to_string())?;
+        let text = text_of(&name, &key, passphrase, now)?;
+        replace_private(&self.path(&name, "key"), text.as_bytes())?;
+        let (name, held) = self.find_name(name)?;
+        self.entry(&name, &held)
+    }
+
+    /// Removes a key for good, with its certificate: the one of exactly this name.
+    ///
+    /// # Errors
+    /// What is not the whole name of a key that is here.
+    pub fn delete(&self, name: &str) -> Result<Name, KeyError> {
+        let wanted = parse(name)?;
+        let (found, _) = self.find_name(wanted.clone())?;
+        if found != wanted {
+            return Err(KeyError::NotInFull(name.to_owned()));
+        }
+        for extension in ["key", "cert"] {
+            let path = self.path(&found, extension);
+            match fs::remove_file(&path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(StoreError::from_io("remove", &path, None, e).into());
+                }
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// The certificate of a key.
     ///
     /// # Errors
     /// There is no such key or it has none.
-    pub fn certificate(&self, which: &str) -> Result<String, KeyError> {
+    pub fn certificate(&self, which: &str) -> Result<Vec<u8>, KeyError> {
         let (name, _) = self.find(which)?;
         let path = self.path(&name, "cert");
         let wire = packet_in(&path)?;
-        let certificate = certificate_in(&wire, &path)?;
-        Ok(Armor::Certificate.encode(&certificate.name().to_string(), &wire))
+        certificate_in(&wire, &path)?;
+        Ok(wire)
     }
 
     /// A certificate for the key in `request` (a certificate that it has so far), signed by the key
-    /// `by` in the name of `issuer`, as text. It is valid for `days` from `now` on.
+    /// `by` in the name of `issuer`. It is valid for `days` from `now` on.
     ///
     /// # Errors
     /// There is no such key or request, or the request's identity is not under that of `by`: nobody
@@ -190,8 +276,8 @@ impl Keyring {
         issuer: &str,
         days: u32,
         now: UnixTime,
-    ) -> Result<String, KeyError> {
-        let (name, key) = self.find(by)?;
+    ) -> Result<Vec<u8>, KeyError> {
+        let (name, held) = self.find(by)?;
         let wire = packet_in(request)?;
         let request = certificate_in(&wire, request)?;
         let owner = name.as_ref().prefix(name.len().saturating_sub(2));
@@ -208,8 +294,9 @@ impl Keyring {
             validity: from_now(now_ms, u64::from(days)),
         };
         let mut out = Vec::new();
+        let key = held.open(&name.to_string())?;
         issue.sign(&signer(&key, &name)?, &mut out)?;
-        Ok(Armor::Certificate.encode(&issue.name().to_string(), &out))
+        Ok(out)
     }
 
     /// Signs as the owner of a key.
@@ -217,8 +304,8 @@ impl Keyring {
     /// # Errors
     /// There is no such key, or it can't be read.
     pub fn signer(&self, which: &str) -> Result<Signer, KeyError> {
-        let (name, key) = self.find(which)?;
-        signer(&key, &name)
+        let (name, held) = self.find(which)?;
+        signer(&held.open(&name.to_string())?, &name)
     }
 
     /// Publishes as the owner of an Ed25519 key: packets name its certificate, which others need beside them.
@@ -226,7 +313,8 @@ impl Keyring {
     /// # Errors
     /// There is no such key, it is of another algorithm, or it has no certificate.
     pub fn publisher(&self, which: &str) -> Result<CertifiedKey, KeyError> {
-        let (name, key) = self.find(which)?;
+        let (name, held) = self.find(which)?;
+        let key = held.open(&name.to_string())?;
         let seed = key.seed().ok_or_else(|| KeyError::NotEd25519(name.clone()))?;
         let path = self.path(&name, "cert");
         let wire = packet_in(&path)?;
@@ -237,21 +325,29 @@ impl Keyring {
         Ok(CertifiedKey { key, key_name: name, identity, certificate: wire })
     }
 
-    fn add(&self, name: &Name, key: &PrivateKey, now: UnixTime) -> Result<KeyEntry, KeyError> {
+    fn add(
+        &self,
+        name: &Name,
+        key: PrivateKey,
+        passphrase: Option<&[u8]>,
+        now: UnixTime,
+    ) -> Result<KeyEntry, KeyError> {
         let path = self.path(name, "key");
         self.close()?;
-        write_key(&path, name, key).map_err(|e| match e {
-            KeyError::Store(StoreError::Exists { .. }) => KeyError::KeyExists(name.clone()),
-            other => other,
+        let text = text_of(name, &key, passphrase, now)?;
+        write_private(&path, text.as_bytes()).map_err(|e| match e {
+            StoreError::Exists { .. } => KeyError::KeyExists(name.clone()),
+            other => other.into(),
         })?;
         let now_ms = now.milliseconds();
         let validity = from_now(now_ms, SELF_SIGNED_DAYS);
-        if let Some(own) = self_signed(&signer(key, name)?, now_ms, validity)
+        if let Some(own) = self_signed(&signer(&key, name)?, now_ms, validity)
             && let Ok(certificate) = Certificate::decode(&own)
         {
             self.write_certificate(&certificate)?;
         }
-        self.entry(name, key)
+        let (name, held) = self.find_name(name.clone())?;
+        self.entry(&name, &held)
     }
 
     /// Puts a certificate in its place, where the one before it may be.
@@ -263,7 +359,7 @@ impl Keyring {
         Ok(write_atomically(&medium, &path, text.as_bytes(), 0o644, Clobber::Replace)?)
     }
 
-    fn entry(&self, name: &Name, key: &PrivateKey) -> Result<KeyEntry, KeyError> {
+    fn entry(&self, name: &Name, key: &Held) -> Result<KeyEntry, KeyError> {
         let path = self.path(name, "cert");
         let wire = if path.exists() { packet_in(&path)? } else { Vec::new() };
         let certificate = Certificate::decode(&wire).ok();
@@ -274,6 +370,8 @@ impl Keyring {
                 PublicKey::EcdsaP256(_) => "ecdsa",
                 PublicKey::Rsa(_) => "rsa",
             },
+            encrypted: key.is_sealed(),
+            fingerprint: hex(&key.public().digest()),
             certificate: certificate.as_ref().map(|c| c.name().to_name()),
             valid_until_ms: certificate.map(|c| c.validity().not_after_ms),
         })
@@ -285,7 +383,7 @@ impl Keyring {
         close_directory(&self.dir)
     }
 
-    fn keys(&self) -> Result<Vec<(Name, PrivateKey)>, KeyError> {
+    fn keys(&self) -> Result<Vec<(Name, Held)>, KeyError> {
         self.close()?;
         let dir = match fs::read_dir(&self.dir) {
             Ok(dir) => dir,
@@ -297,19 +395,18 @@ impl Keyring {
             let path = file.map_err(|e| StoreError::from_io("list", &self.dir, None, e))?.path();
             if path.extension().is_some_and(|extension| extension == "key") {
                 require_closed(&path)?;
-                let key = PrivateKey::from_packet(&packet_in(&path)?);
-                keys.push(key.map_err(|source| KeyError::NoKey { path, source })?);
+                keys.push(Held::read(packet_in(&path)?, &path)?);
             }
         }
         Ok(keys)
     }
 
     /// The key of this name, or the one key of this identity.
-    fn find(&self, which: &str) -> Result<(Name, PrivateKey), KeyError> {
+    fn find(&self, which: &str) -> Result<(Name, Held), KeyError> {
         self.find_name(parse(which)?)
     }
 
-    fn find_name(&self, wanted: Name) -> Result<(Name, PrivateKey), KeyError> {
+    fn find_name(&self, wanted: Name) -> Result<(Name, Held), KeyError> {
         let fits = |name: &Name| {
             *name == wanted || name.as_ref().prefix(name.len().saturating_sub(2)) == wanted.as_ref()
         };
@@ -329,34 +426,50 @@ impl Keyring {
     }
 }
 
-fn parse(name: &str) -> Result<Name, KeyError> {
+pub(super) fn parse(name: &str) -> Result<Name, KeyError> {
     name.parse().map_err(|source| KeyError::Name { text: name.to_owned(), source })
 }
 
-fn write_key(path: &Path, name: &Name, key: &PrivateKey) -> Result<(), KeyError> {
-    let packet = key.to_packet(name.as_ref())?;
-    Ok(write_private(path, Armor::Key.encode(&name.to_string(), &packet).as_bytes())?)
+/// A key's file, under a passphrase if there is one.
+fn text_of(
+    name: &Name,
+    key: &PrivateKey,
+    passphrase: Option<&[u8]>,
+    now: UnixTime,
+) -> Result<Zeroizing<String>, KeyError> {
+    match passphrase {
+        None => key_text(name, key),
+        Some(passphrase) => {
+            let bag = seal(key, name, None, passphrase, now)?;
+            Ok(Zeroizing::new(Armor::SafeBag.encode(&name.to_string(), &bag)))
+        }
+    }
 }
 
-fn certificate_in<'a>(wire: &'a [u8], path: &Path) -> Result<Certificate<'a>, KeyError> {
+fn key_text(name: &Name, key: &PrivateKey) -> Result<Zeroizing<String>, KeyError> {
+    let packet = key.to_packet(name.as_ref())?;
+    Ok(Zeroizing::new(Armor::Key.encode(&name.to_string(), &packet)))
+}
+
+/// Writes a new file of the user's.
+fn export(file: &Path, bytes: &[u8]) -> Result<(), KeyError> {
+    write_private(file, bytes).map_err(|e| match e {
+        StoreError::Exists { path } => KeyError::FileExists(path),
+        other => other.into(),
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn certificate_in<'a>(wire: &'a [u8], path: &Path) -> Result<Certificate<'a>, KeyError> {
     let path = || path.to_path_buf();
     Certificate::decode(wire).map_err(|source| KeyError::NoCertificate { path: path(), source })
 }
 
-fn signer(key: &PrivateKey, name: &Name) -> Result<Signer, KeyError> {
-    key.signer(name.clone()).map_err(|source| KeyError::Signer { name: name.clone(), source })
-}
-
-/// Valid from an hour ago, for clocks that are behind.
-fn from_now(now_ms: u64, days: u64) -> ValidityPeriod {
-    ValidityPeriod {
-        not_before_ms: now_ms.saturating_sub(DAY_MS / 24),
-        not_after_ms: now_ms.saturating_add(days.saturating_mul(DAY_MS)),
-    }
-}
-
 /// The packet in a file, raw or as text.
-fn packet_in(path: &Path) -> Result<Vec<u8>, KeyError> {
+pub(super) fn packet_in(path: &Path) -> Result<Vec<u8>, KeyError> {
     let mut bytes = Vec::new();
     fs::File::open(path)
         .and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes))
@@ -384,9 +497,9 @@ mod tests {
             let made = a.create("/alice", kind, NOW).unwrap();
             let file = there.path().join("exported");
             let _ = fs::remove_file(&file);
-            a.export_to(&made.name.to_string(), &file).unwrap();
+            assert!(!a.export_to(&made.name.to_string(), None, &file, NOW).unwrap());
             assert_eq!(
-                a.export_to(&made.name.to_string(), &file).unwrap_err().blame(),
+                a.export_to(&made.name.to_string(), None, &file, NOW).unwrap_err().blame(),
                 Blame::Usage
             );
             let imported = b.import(&file, NOW).unwrap();
@@ -395,8 +508,12 @@ mod tests {
         }
         assert_eq!(a.list().unwrap().len(), 2);
         let file = there.path().join("another");
-        assert_eq!(a.export_to("/alice", &file).unwrap_err().blame(), Blame::Usage, "which of two");
-        assert_eq!(a.export_to("/bob", &file).unwrap_err().blame(), Blame::Usage);
+        assert_eq!(
+            a.export_to("/alice", None, &file, NOW).unwrap_err().blame(),
+            Blame::Usage,
+            "which of two"
+        );
+        assert_eq!(a.export_to("/bob", None, &file, NOW).unwrap_err().blame(), Blame::Usage);
         #[cfg(unix)]
         for file in fs::read_dir(&a.dir).unwrap().map(|file| file.unwrap()) {
             use std::os::unix::fs::PermissionsExt;
@@ -424,9 +541,9 @@ mod tests {
         );
 
         let mut store = TrustStore::new();
-        let anchor = Armor::decode(keyring.certificate("/org").unwrap().as_bytes()).unwrap();
+        let anchor = keyring.certificate("/org").unwrap();
         store.add_anchor(&Certificate::decode(&anchor).unwrap()).unwrap();
-        let member = Armor::decode(keyring.certificate("/org/alice").unwrap().as_bytes()).unwrap();
+        let member = keyring.certificate("/org/alice").unwrap();
         let now_ms = NOW.milliseconds();
         store.add(&Certificate::decode(&member).unwrap(), now_ms).unwrap();
         let mut note = Vec::new();

@@ -1,7 +1,7 @@
 //! Secrets of this node on disk: the publisher's Ed25519 key and the link's X25519 key.
 //!
-//! Each is a file of 32 raw bytes, mode 0600 in a directory of mode 0700, made on first use. They
-//! never travel. A secret that others could open is refused; folders that they could read are closed.
+//! Each is a file of 32 raw bytes, mode 0600 in a directory of mode 0700, made on first use, or a SafeBag
+//! if the user gave the publisher's a passphrase. They never travel. A secret that others could open is refused; folders that they could read are closed.
 
 use std::fs;
 use std::io::{self, Read};
@@ -11,10 +11,13 @@ use xylem_store::{
     Clobber, DiskMedium, StoreError, create_dirs, keep_private, require_private, write_atomically,
 };
 
-use super::error::KeyError;
+use xylem_packet::Name;
+use xylem_trust::{Armor, PrivateKey, PublicKey, SafeBag};
 
-/// Length of either secret in bytes.
-pub(crate) const SECRET_LEN: usize = 32;
+use super::error::KeyError;
+use super::held::{Held, seal};
+use super::limits::SECRET_LEN;
+use crate::time::UnixTime;
 
 /// Reads the secret at `path`, or makes it there from the operating system's randomness.
 ///
@@ -30,21 +33,75 @@ pub fn load_or_create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
     }
 }
 
-/// Reads the secret at `path`; it must be there.
+/// Longest file of a secret: a SafeBag in base64.
+const MAX_FILE: u64 = 4_096;
+
+/// Reads the secret at `path`; it must be there. Asks for its passphrase if it has one.
+///
+/// # Errors
+/// It is not there, can't be read, is no secret, is open to others, or its passphrase is not said.
+pub fn load_existing(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+    match read(path)? {
+        Secret::Bare(secret) => Ok(secret),
+        Secret::Sealed(bag) => {
+            let (_, held) = Held::read(bag, path)?;
+            let key = held.open(&path.display().to_string())?;
+            key.seed().copied().ok_or_else(|| KeyError::Length(path.to_path_buf()))
+        }
+    }
+}
+
+/// The public half of the Ed25519 secret at `path`, which may be under a passphrase: nobody is asked.
 ///
 /// # Errors
 /// It is not there, can't be read, is no secret, or is open to others.
-pub fn load_existing(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+pub fn public_half(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
+    let public = match read(path)? {
+        Secret::Bare(secret) => PrivateKey::ed25519(secret).public(),
+        Secret::Sealed(bag) => Held::read(bag, path)?.1.public(),
+    };
+    match public {
+        PublicKey::Ed25519(key) => Ok(key),
+        _ => Err(KeyError::Length(path.to_path_buf())),
+    }
+}
+
+/// Puts the Ed25519 secret at `path`, which must be there, under another passphrase, or under none.
+///
+/// # Errors
+/// It can't be read or written, or its passphrase is not said.
+pub fn reseal(path: &Path, passphrase: Option<&[u8]>, now: UnixTime) -> Result<(), KeyError> {
+    let secret = load_existing(path)?;
+    let Some(passphrase) = passphrase else { return Ok(replace_private(path, &secret)?) };
+    let key = PrivateKey::ed25519(secret);
+    let id: String = key.public().digest()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    let what = path.display();
+    let name = Name::from_uri(&format!("/xylem/publisher/KEY/{id}"))
+        .map_err(|source| KeyError::Name { text: what.to_string(), source })?;
+    let bag = seal(&key, &name, None, passphrase, now)?;
+    Ok(replace_private(path, Armor::SafeBag.encode(&name.to_string(), &bag).as_bytes())?)
+}
+
+enum Secret {
+    Bare([u8; SECRET_LEN]),
+    Sealed(Vec<u8>),
+}
+
+fn read(path: &Path) -> Result<Secret, KeyError> {
     require_closed(path)?;
     let mut bytes = Vec::with_capacity(SECRET_LEN);
-    let read = fs::File::open(path)
-        .and_then(|file| file.take(SECRET_LEN as u64 + 1).read_to_end(&mut bytes));
+    let read = fs::File::open(path).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes));
     let path = || path.to_path_buf();
     match read {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(KeyError::NoSecret(path())),
-        Err(source) => Err(KeyError::Read { path: path(), source }),
-        Ok(_) => bytes.try_into().map_err(|_| KeyError::Length(path())),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(KeyError::NoSecret(path())),
+        Err(source) => return Err(KeyError::Read { path: path(), source }),
+        Ok(_) => {}
     }
+    if let Ok(secret) = bytes.as_slice().try_into() {
+        return Ok(Secret::Bare(secret));
+    }
+    let bag = Armor::decode(&bytes).filter(|bag| SafeBag::begins(bag));
+    bag.map(Secret::Sealed).ok_or_else(|| KeyError::Length(path()))
 }
 
 /// Fresh random bytes from the operating system.
@@ -86,6 +143,11 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError>
         create_dirs(&disk, above)?;
     }
     write_atomically(&disk, path, bytes, 0o600, Clobber::Never)
+}
+
+/// Writes a file that only its owner reads in the place of the one that is there.
+pub(super) fn replace_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    write_atomically(&DiskMedium::new(), path, bytes, 0o600, Clobber::Replace)
 }
 
 #[cfg(test)]

@@ -105,7 +105,7 @@ mod tests {
         let keyring = Keyring::at(dir.path());
         let own = |who: &str| {
             keyring.create(who, super::super::KeyKind::Ed25519, NOW).unwrap();
-            let certificate = keyring.certificate(who).unwrap();
+            let certificate = Armor::bare(&keyring.certificate(who).unwrap());
             Believe::Certificates(vec![written(dir.path(), &who[1..], &certificate)])
         };
         let (alice, bob) = (own("/alice"), own("/bob"));

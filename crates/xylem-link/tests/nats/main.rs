@@ -61,6 +61,29 @@ fn every_pair_of_nats_is_connected_and_direct_where_that_can_be() {
     }
 }
 
+/// Two behind one NAT meet at their own addresses, whether it turns packets around or not. Where each has a NAT of its own
+/// behind that, they need the one in common to turn packets around; one that does not leaves them with the relay.
+#[test]
+fn neighbours_behind_one_nat_meet_within_it_or_around_it() {
+    for hairpin in [false, true] {
+        for kind in [Behaviour::FULL_CONE, Behaviour::PORT_RESTRICTED] {
+            let common = &[Behaviour { hairpin, ..kind }][..];
+            for seed in 0..20 {
+                let mut world = World::behind(seed, common, [NONE, NONE], LINE);
+                world.run(S);
+                assert!(world.is_direct(), "{common:?} {:?}", world.ways());
+                let mut world = World::behind(seed, common, [PORT, PORT], LINE);
+                world.run(S);
+                assert_eq!(world.is_direct(), hairpin, "{common:?} {:?}", world.ways());
+                world.talks = Some(50 * MS);
+                world.run(2 * S);
+                let talk = world.peers.iter().all(|p| p.closed.is_empty() && p.got.len() > 35);
+                assert!(talk, "{common:?}");
+            }
+        }
+    }
+}
+
 /// The longest that a peer heard nothing since `from`.
 fn longest_silence(world: &World, peer: usize, from: Duration) -> Duration {
     let times = world.peers[peer].got.iter().map(|(_, at)| *at).filter(|at| *at >= from);

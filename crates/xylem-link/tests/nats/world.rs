@@ -102,11 +102,26 @@ pub(crate) struct World {
 impl World {
     /// Both are known to the relay, and 0 dials 1 through it.
     pub(crate) fn new(seed: u64, nats: [Nats<'_>; 2], conditions: Conditions) -> Self {
+        Self::behind(seed, &[], nats, conditions)
+    }
+
+    /// The same, both behind these NATs first.
+    pub(crate) fn behind(
+        seed: u64,
+        both: Nats<'_>,
+        nats: [Nats<'_>; 2],
+        conditions: Conditions,
+    ) -> Self {
         let mut rng = Rng::new(seed);
         let mut net = Internet::default();
         net.add_host(Realm::PUBLIC, RELAY[0].ip());
+        let mut outer = Realm::PUBLIC;
+        for (depth, nat) in both.iter().enumerate() {
+            let outside = IpAddr::from([30, 100 + depth as u8, 0, 1]);
+            outer = net.add_nat(outer, outside, *nat, rng.next_u64());
+        }
         let peers = [0u8, 1].map(|n| {
-            let mut realm = Realm::PUBLIC;
+            let mut realm = outer;
             for (depth, nat) in nats[usize::from(n)].iter().enumerate() {
                 let outside = [10 * (n + 1), 100 + depth as u8, n, 1];
                 realm = net.add_nat(realm, IpAddr::from(outside), *nat, rng.next_u64());

@@ -13,7 +13,7 @@ use xylem_packet::{Component, DataBuilder, Interest, Name, NameRef};
 use xylem_trust::{ReplayGuard, Signer, TrustStore};
 
 use crate::events::Events;
-use crate::request::{Reach, Request, Signed, names_a_version};
+use crate::request::{PREFIX_LEN, Reach, Request, Signed, names_a_version};
 use crate::versions::Versions;
 use crate::{Authority, CodecError, ControlParameters, ControlResponse, FaceEvent, Host, Refusal};
 use crate::{Rib, types};
@@ -240,8 +240,10 @@ impl Management {
             Reach::Localhop => self.localhop.as_ref().unwrap_or(&self.localhost),
         };
         let signed = Signed::of(interest);
+        // Its parameters, and what signs it, are not what it is called.
+        let command = interest.name().prefix(PREFIX_LEN + 2);
         authority
-            .check(signed.as_ref(), &mut self.guard, host.now_ms())
+            .check(command, signed.as_ref(), &mut self.guard, host.now_ms())
             .map_err(|denial| Refusal::new(403, denial.to_string()))?;
         self.guard.keep(host.now_ms(), |times| host.keep_command_times(times))?;
         if (request.module, request.verb) == (b"rib", b"announce") {

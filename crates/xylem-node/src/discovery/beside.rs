@@ -45,7 +45,8 @@ pub(crate) struct Beside {
     lan: Option<Lan>,
     day: u64,
     looked: Duration,
-    shared: HashMap<PublicationId, Shared>,
+    /// A fetching node has the one that it serves, under none.
+    shared: HashMap<Option<PublicationId>, Shared>,
     map: Option<PortMap>,
     mapped: Option<Mapped>,
     /// The router has said that it maps nothing.
@@ -134,13 +135,21 @@ impl Beside {
             });
             Public { name, item, due: now, heard: false }
         });
-        self.shared.insert(id, Shared { root, publisher, public });
-        self.say(id);
+        self.shared.insert(Some(id), Shared { root, publisher, public });
+        self.say(Some(id));
+    }
+
+    /// What was fetched is served on. Whose it is has signed what is said of its name.
+    pub(crate) fn add_held(&mut self, root: Hash, publisher: PublisherId) {
+        let (name, item, due, heard) = (None, None, Duration::ZERO, false);
+        let public = self.dht.is_some().then_some(Public { name, item, due, heard });
+        self.shared.insert(None, Shared { root, publisher, public });
+        self.say(None);
     }
 
     /// One is served no more.
     pub(crate) fn remove(&mut self, id: PublicationId) {
-        let Some(gone) = self.shared.remove(&id) else { return };
+        let Some(gone) = self.shared.remove(&Some(id)) else { return };
         let twin = |other: &Shared| (other.root, other.publisher) == (gone.root, gone.publisher);
         if let Some(lan) = self.lan.as_mut().filter(|_| !self.shared.values().any(twin)) {
             lan.withdraw(LanTag::new(&gone.root, &gone.publisher, self.day));
@@ -148,7 +157,7 @@ impl Beside {
     }
 
     /// Says on the LAN that it is here.
-    fn say(&mut self, id: PublicationId) {
+    fn say(&mut self, id: Option<PublicationId>) {
         let (true, Some(port)) = (self.options.lan, self.port) else { return };
         if self.lan.is_none() {
             let seed = keys::random().ok();

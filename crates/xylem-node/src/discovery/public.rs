@@ -65,6 +65,8 @@ pub struct PublicOptions {
     pub give_up: Duration,
     /// Where nodes of the DHT are remembered.
     pub store: PathBuf,
+    /// Link keys of those who were found before, and had nothing.
+    pub avoid: Vec<[u8; 32]>,
 }
 
 /// Looks for it in the mainline DHT, and asks whoever is there: a ticket to the first who has it.
@@ -263,6 +265,9 @@ impl Program for Search<'_> {
             EngineEvent::FaceUp { face, .. } => {
                 let key = engine.link_peer(face).map(|key| key.0);
                 let (now, root) = (engine.now(), self.root);
+                if key.is_some_and(|key| self.options.avoid.contains(&key)) {
+                    self.drop_face(engine, face, "it had nothing");
+                }
                 if let (Some(dialled), Some(key), Some(root)) =
                     (self.dialled.get_mut(&face), key, root)
                 {

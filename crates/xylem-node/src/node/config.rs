@@ -66,6 +66,8 @@ pub struct NodeConfig {
     /// Certificates that the anchors' keys have signed, or those of certificates before them: whose keys may
     /// command as well.
     pub certificates: Vec<PathBuf>,
+    /// What those keys, and those that they vouch for, may command; `None`: everything.
+    pub schema: Option<PathBuf>,
     /// Unix sockets that management may be told to make faces to; the settings' own need not be here.
     pub unix_sockets: Vec<PathBuf>,
     /// Mail that is kept for others until they fetch it; `None`: none.
@@ -116,6 +118,7 @@ impl NodeConfig {
             certificate: None,
             anchors: Vec::new(),
             certificates: Vec::new(),
+            schema: None,
             unix_sockets: Vec::new(),
             mailbox: None,
             relay: None,

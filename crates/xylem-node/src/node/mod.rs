@@ -315,16 +315,7 @@ impl Program for Forwarding<'_> {
 /// they vouch for.
 fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, NodeError> {
     let anchors = || -> Result<TrustStore, NodeError> {
-        let mut store = TrustStore::new();
-        for path in &config.anchors {
-            let wire = certificate(path)?;
-            let wrong = |e: &dyn std::fmt::Display| NodeError::Anchor {
-                path: path.clone(),
-                why: e.to_string(),
-            };
-            let anchor = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
-            store.add_anchor(&anchor).map_err(|e| wrong(&e))?;
-        }
+        let mut store = keys::anchors(&config.anchors, config.schema.as_deref())?;
         for path in &config.certificates {
             let wire = certificate(path)?;
             let wrong = |e: &dyn std::fmt::Display| NodeError::Anchor {

@@ -1,21 +1,25 @@
 //! [`Host`]: the thread that answers those who dial a fetching node.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
-use xylem_object::find::{self, FindId};
+use xylem_object::find::{self, FindId, PublicAnswer};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::ticket::Address;
 use xylem_object::{Publication, PublicationError, PublisherId, Ticket};
 use xylem_packet::{Name, Packet};
+use xylem_reach::names::dht_knock;
 
 use super::linked_at;
 use crate::addresses::advertised;
+use crate::discovery::{AnnounceOptions, Beside};
 use crate::reaching;
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, Limits, Program, RelayHandle, RelayUse};
@@ -71,6 +75,9 @@ pub(crate) struct Offer {
     pub(crate) relays: Vec<Relay>,
     /// Whether more are answered than those who were told of the key, or have a ticket.
     pub(crate) accept_open: bool,
+    /// How others find a seed who have no address of it, and where nodes of the DHT are remembered.
+    pub(crate) beside: AnnounceOptions,
+    pub(crate) store: PathBuf,
     pub(crate) name: Name,
     pub(crate) publisher: PublisherId,
     /// The signed packet.
@@ -102,6 +109,8 @@ impl Host {
             links,
             relays,
             accept_open,
+            beside,
+            store,
             name,
             publisher,
             manifest,
@@ -130,7 +139,18 @@ impl Host {
         let find = FindId::new(&publication.manifest().root, &key);
         // The publisher knows nothing of our key.
         let found = find::Answer { vouch: None, manifest: publication.manifest_packet() };
-        let found = find.packet(&found).unwrap_or_default();
+        let mut finds = vec![(find, find.packet(&found).unwrap_or_default())];
+        let root = manifest.root;
+        let mut beside = identity.map(|_| Beside::new(&beside, &store, &listen));
+        if let Some(beside) = &mut beside {
+            beside.add_held(root, publisher);
+            if beside.is_public() {
+                engine.answer_knock(&dht_knock(&root));
+                let public = FindId::public(&root, &key);
+                let answer = PublicAnswer { publisher, answer: found };
+                finds.push((public, public.public_packet(&answer).unwrap_or_default()));
+            }
+        }
         let handle = engine.relay_handle()?;
         let source = HeldSource::new(holdings, manifest.clone(), disk());
         let answers = Answers::new(publication, publisher, source);
@@ -150,7 +170,17 @@ impl Host {
         };
         let ticket = identity.is_some().then(|| Box::new(ticket));
         let (prefix, answer) = (name, Vec::new());
-        let mut serve = Serve { prefix, find, found, answers, announcers, answer, served: counter };
+        let served_by = counter;
+        let mut serve = Serve {
+            prefix,
+            finds,
+            answers,
+            announcers,
+            answer,
+            served: served_by,
+            beside,
+            mapped: None,
+        };
         let ends = stop.clone();
         reaching::register(&mut engine, &relays, &[], false, &mut |_| {});
         reaching::tell_own_addresses(&mut engine, std::iter::empty());
@@ -235,14 +265,16 @@ fn bind(
 /// What the thread runs.
 struct Serve {
     prefix: Name,
-    /// What is asked by who knows the root and not the name, and the answer.
-    find: FindId,
-    found: Vec<u8>,
+    /// What is asked by who knows the root and not the name, and the answers.
+    finds: Vec<(FindId, Vec<u8>)>,
     answers: Answers,
     announcers: Announcers,
     /// The answer in hand; kept for its allocation.
     answer: Vec<u8>,
     served: Arc<AtomicU64>,
+    /// Says of a seed where it is, and where the router forwards to it.
+    beside: Option<Beside>,
+    mapped: Option<SocketAddr>,
 }
 
 impl Program for Serve {
@@ -265,6 +297,20 @@ impl Program for Serve {
         Ok(())
     }
 
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), EngineError> {
+        let Some(beside) = &mut self.beside else { return Ok(()) };
+        beside.handle_timeout(now, &mut |_| {});
+        if beside.mapped() != self.mapped {
+            self.mapped = beside.mapped();
+            reaching::tell_own_addresses(engine, self.mapped.into_iter());
+        }
+        Ok(())
+    }
+
+    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+        self.beside.as_ref().and_then(Beside::poll_timeout)
+    }
+
     fn before_wait(&mut self, _engine: &mut Engine) {
         self.served.store(self.answers.served, Ordering::Relaxed);
     }
@@ -273,8 +319,9 @@ impl Program for Serve {
 impl Serve {
     fn handle_packet(&mut self, engine: &mut Engine, from: FaceId, packet: &[u8]) {
         let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { return };
-        if FindId::parse(interest.name()) == Some(self.find) {
-            return engine.answer(packet, &self.found);
+        let asked = FindId::parse(interest.name());
+        if let Some((_, found)) = self.finds.iter().find(|(find, _)| Some(*find) == asked) {
+            return engine.answer(packet, found);
         }
         self.answer.clear();
         if self.answers.answer(engine.now(), &interest, &mut self.answer) {

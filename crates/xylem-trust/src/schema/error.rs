@@ -4,6 +4,21 @@ use core::fmt;
 
 use xylem_packet::DecodeError;
 
+/// Why a file is no schema that can be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// A text that is wrong.
+    #[error(transparent)]
+    Text(#[from] CompileError),
+    /// A binary form that is wrong.
+    #[error(transparent)]
+    Binary(#[from] SchemaError),
+    /// In neither form.
+    #[error("neither a schema's text nor its binary form")]
+    Neither,
+}
+
 /// Why bytes are no schema that can be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

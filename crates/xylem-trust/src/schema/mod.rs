@@ -40,7 +40,7 @@ mod sanity;
 mod text;
 
 pub use check::{MAX_STEPS, Match, Permit};
-pub use error::{CompileError, Refusal, SchemaError};
+pub use error::{CompileError, FileError, Refusal, SchemaError};
 pub use limits::{MAX_DEPTH, MAX_NODES, MAX_SCHEMA, VERSION};
 
 use model::Model;
@@ -83,6 +83,19 @@ impl Schema {
         })
     }
 
+    /// Reads either form, as a file has it: the binary one begins with the element for its version, and
+    /// no text does.
+    ///
+    /// # Errors
+    /// What is wrong with it in its form, or that it is in neither.
+    pub fn read(file: &[u8]) -> Result<Self, FileError> {
+        if file.first().is_some_and(|first| u32::from(*first) == model::VERSION_TYPE) {
+            return Ok(Self::decode(file)?);
+        }
+        let text = core::str::from_utf8(file).map_err(|_| FileError::Neither)?;
+        Ok(Self::compile(text)?)
+    }
+
     /// The binary form. What python-ndn compiled and was read here comes out byte for byte.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -122,7 +135,17 @@ impl Schema {
 
 impl Rules for Schema {
     fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), Refused> {
-        let refused = |refusal| Refused(format!("is refused by the schema: {refusal}"));
+        let refused = |refusal| {
+            Refused(format!("may not be signed by {certificate}, says the schema: {refusal}"))
+        };
         self.check(packet, certificate).map(drop).map_err(refused)
+    }
+
+    fn allows_command(
+        &self,
+        command: NameRef<'_>,
+        certificate: NameRef<'_>,
+    ) -> Result<(), Refused> {
+        self.allows(command, certificate)
     }
 }

@@ -12,6 +12,7 @@ mod unit;
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::finding::DhtArgs;
 use crate::output::Out;
 use crate::showing::AnswerArgs;
 use crate::values::{LinkAt, links};
@@ -52,6 +53,7 @@ pub(crate) mod control {
   xylem shares                           what is shared, and how often it was fetched
   xylem unshare film.mkv                 ends that; the file stays
   xylem service run --metrics 9700       the node itself, until Ctrl-C, with metrics for Prometheus
+  xylem service run --public             the same, and everybody finds what is shared by its hash
   xylem service remove                   ends it; what was shared stays in the list
 
 ",
@@ -99,6 +101,13 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "URI", value_delimiter = ',')]
     relay: Vec<Relay>,
 
+    /// Tell everybody what is shared, all of it: announce it in the mainline DHT, as `xylem share --public` does
+    #[arg(long)]
+    public: bool,
+
+    #[command(flatten)]
+    dht: DhtArgs,
+
     /// Show metrics for Prometheus at http://ADDR/metrics: PORT (on 127.0.0.1) or HOST:PORT
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
@@ -123,7 +132,16 @@ impl RunArgs {
         let relay = self.relay.iter().map(|uri| ("--relay", Some(uri.to_string())));
         let metrics = self.metrics.iter().map(|at| ("--metrics", Some(at.clone())));
         let open = self.answer.accept_open.then_some(("--accept-open", None));
-        listen.chain(announce).chain(relay).chain(metrics).chain(open).collect()
+        let public = self.public.then_some(("--public", None));
+        let dht = self.dht.named().iter().map(|at| ("--dht-bootstrap", Some(at.clone())));
+        listen
+            .chain(announce)
+            .chain(relay)
+            .chain(metrics)
+            .chain(open)
+            .chain(public)
+            .chain(dht)
+            .collect()
     }
 }
 
@@ -186,6 +204,7 @@ mod running {
     use super::{RunArgs, control, metrics};
     use crate::cli::Common;
     use crate::exit::{Exit, Failure};
+    use crate::finding::AnnounceArgs;
     use crate::output::Out;
     use crate::relays::relays;
     use crate::stop;
@@ -225,7 +244,7 @@ mod running {
             accept_open: args.answer.accept_open,
             code: false,
             follow: None,
-            beside: crate::finding::AnnounceArgs::default().options(common)?,
+            beside: AnnounceArgs::of_service(args.public, &args.dht).options(common)?,
             store: store.clone(),
         };
         let stop = stop::on_signals()?;

@@ -18,12 +18,16 @@ pub(crate) type Treats = dyn FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<
 /// As what a peer is told that it is seen.
 pub(crate) type Tells = dyn Fn(SocketAddr) -> SocketAddr + Send;
 
+/// What it takes a peer to have said.
+pub(crate) type Hears = dyn Fn(Vec<u8>) -> Vec<u8> + Send;
+
 /// See the module's documentation; it ends when dropped.
 pub(crate) struct TestRelay {
     /// `KEY@ADDR`, for `--relay`.
     pub(crate) uri: String,
     pub(crate) address: SocketAddr,
     passed: Arc<AtomicUsize>,
+    registered: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -34,8 +38,10 @@ struct Inside {
     server: RelayServer,
     sessions: HashMap<(LinkId, StreamId), Session>,
     passed: Arc<AtomicUsize>,
+    registered: Arc<AtomicUsize>,
     treats: Box<Treats>,
     tells: Box<Tells>,
+    hears: Box<Hears>,
     begun: Instant,
 }
 
@@ -49,20 +55,32 @@ impl TestRelay {
         treats: impl FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send + 'static,
         tells: impl Fn(SocketAddr) -> SocketAddr + Send + 'static,
     ) -> Self {
+        Self::that(treats, tells, |said| said)
+    }
+
+    /// The same; it takes peers to have said something else than they did, too.
+    pub(crate) fn that(
+        treats: impl FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send + 'static,
+        tells: impl Fn(SocketAddr) -> SocketAddr + Send + 'static,
+        hears: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static,
+    ) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         let address = socket.local_addr().unwrap();
         let key = StaticKey::generate([77; 32]);
         let hex: String = key.public().0.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (stop, passed) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (passed, registered) = (Arc::default(), Arc::default());
         let mut inside = Inside {
             socket,
             endpoint: Endpoint::new(Config::default(), key, [78; 32]),
             server: RelayServer::new(xylem_reach::relay::Config::default(), [79; 32]),
             sessions: HashMap::new(),
             passed: Arc::clone(&passed),
+            registered: Arc::clone(&registered),
             treats: Box::new(treats),
             tells: Box::new(tells),
+            hears: Box::new(hears),
             begun: Instant::now(),
         };
         let stops = stop.clone();
@@ -72,7 +90,12 @@ impl TestRelay {
             }
         });
         let uri = format!("{hex}@{address}");
-        Self { uri, address, passed, stop, thread: Some(thread) }
+        Self { uri, address, passed, registered, stop, thread: Some(thread) }
+    }
+
+    /// Those who are registered.
+    pub(crate) fn registered(&self) -> usize {
+        self.registered.load(Ordering::Relaxed)
     }
 
     /// Datagrams that it was given to pass on.
@@ -113,6 +136,7 @@ impl Inside {
             self.endpoint.handle_timeout(now);
         }
         self.server.handle_timeout(now);
+        self.registered.store(self.server.metrics().registrations, Ordering::Relaxed);
         while let Some(event) = self.endpoint.poll_event() {
             self.see_to(now, event);
         }
@@ -140,7 +164,7 @@ impl Inside {
                 // Whoever is told another address has its datagrams from there forwarded all the same.
                 let peer = Peer { key, at: (self.tells)(at), host: at.ip() };
                 while let Ok(StreamRead::Data(bytes)) = self.endpoint.read_stream(link, stream) {
-                    let mut answers = Vec::new();
+                    let (mut answers, bytes) = (Vec::new(), (self.hears)(bytes.to_vec()));
                     let _ = self.server.handle_request(now, session, &peer, &bytes, &mut answers);
                     let _ = self.endpoint.write_stream(link, stream, &answers);
                 }

@@ -1,0 +1,61 @@
+//! Certificates and schemas from files, as a store of keys that are believed.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use xylem_trust::schema::{FileError, MAX_SCHEMA, Schema};
+use xylem_trust::{Certificate, Rules, TrustStore};
+
+use super::error::KeyError;
+use super::files::certificate;
+
+/// Reads a schema, in its text or its binary form.
+///
+/// # Errors
+/// A file that is not there or holds no schema.
+pub fn schema(path: &Path) -> Result<Schema, KeyError> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(MAX_SCHEMA as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|source| KeyError::Open { path: path.to_path_buf(), source })?;
+    schema_in(&bytes, path)
+}
+
+/// The schema in the bytes of a file.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn schema_in(bytes: &[u8], path: &Path) -> Result<Schema, KeyError> {
+    let bad = |source: FileError| KeyError::NoSchema { path: path.to_path_buf(), source };
+    Schema::read(bytes).map_err(bad)
+}
+
+/// Keys that are believed because of certificates in these files, and whom they vouch for: for names
+/// under their owners', or for what a schema says.
+///
+/// # Errors
+/// Files that are not there or hold no certificate or schema, and a certificate that no rule of the schema
+/// is about.
+pub fn anchors(certificates: &[PathBuf], rules: Option<&Path>) -> Result<TrustStore, KeyError> {
+    let mut store = TrustStore::new();
+    let rules = rules.map(schema).transpose()?.map(Arc::new);
+    for path in certificates {
+        let wire = certificate(path)?;
+        let bad = |source| KeyError::NoCertificate { path: path.clone(), source };
+        let certificate = Certificate::decode(&wire).map_err(bad)?;
+        let Some(rules) = &rules else {
+            store.add_anchor(&certificate).map_err(bad)?;
+            continue;
+        };
+        // Whatever it vouched for would be refused, and nobody would see why.
+        if rules.matches(certificate.name()).is_ok_and(|matches| matches.is_empty()) {
+            let (name, anchors) = (certificate.name().to_name(), rules.anchors().join(" "));
+            return Err(KeyError::NotInSchema { path: path.clone(), name, anchors });
+        }
+        let rules: Arc<dyn Rules> = rules.clone();
+        store.add_anchor_under(&certificate, rules).map_err(bad)?;
+    }
+    Ok(store)
+}

@@ -1,0 +1,120 @@
+//! [`Held`]: a key as its file has it, which says whose it is without its passphrase.
+//!
+//! Without a passphrase it is the packet that NDNd keeps a key in; under one a SafeBag whose certificate
+//! is signed by the key itself, so that name and public half are proven before anybody is asked.
+
+use std::path::Path;
+
+use xylem_packet::Name;
+use xylem_trust::{
+    Certificate, KeyError as Malformed, PrivateKey, PublicKey, SafeBag, SafeBagError, Signer,
+    ValidityPeriod, self_signed,
+};
+
+use super::error::KeyError;
+use super::passphrase::passphrase_of;
+use super::secret::random;
+use crate::time::UnixTime;
+
+const DAY_MS: u64 = 86_400_000;
+/// How long a self-signed certificate is valid: twenty years, as those of ndnsec.
+pub(super) const SELF_SIGNED_DAYS: u64 = 7305;
+
+/// A key in a file.
+pub(super) enum Held {
+    /// As it is.
+    Open(PrivateKey),
+    /// Under a passphrase: the SafeBag.
+    Sealed {
+        /// All of it.
+        bag: Vec<u8>,
+        /// The key's public half.
+        public: PublicKey,
+    },
+}
+
+impl Held {
+    /// The key in a packet of a file, and its name.
+    pub(super) fn read(wire: Vec<u8>, path: &Path) -> Result<(Name, Self), KeyError> {
+        let path = || path.to_path_buf();
+        if SafeBag::begins(&wire) {
+            let bag = SafeBag::decode(&wire).map_err(|source| KeyError::SafeBag {
+                what: path().display().to_string(),
+                source,
+            })?;
+            let name = bag.certificate().key_name().to_name();
+            let public = bag.certificate().public_key().clone();
+            return Ok((name, Held::Sealed { bag: wire, public }));
+        }
+        let (name, key) = PrivateKey::from_packet(&wire)
+            .map_err(|source| KeyError::NoKey { path: path(), source })?;
+        Ok((name, Held::Open(key)))
+    }
+
+    pub(super) fn public(&self) -> PublicKey {
+        match self {
+            Held::Open(key) => key.public(),
+            Held::Sealed { public, .. } => public.clone(),
+        }
+    }
+
+    pub(super) fn is_sealed(&self) -> bool {
+        matches!(self, Held::Sealed { .. })
+    }
+
+    /// The key; asks for its passphrase if there is one. `what` is what the key is called.
+    pub(super) fn open(self, what: &str) -> Result<PrivateKey, KeyError> {
+        match self {
+            Held::Open(key) => Ok(key),
+            Held::Sealed { bag, .. } => Ok(open_bag(&bag, what)?.0),
+        }
+    }
+}
+
+/// The key in a SafeBag, and the passphrase that opened it.
+pub(super) fn open_bag(
+    bag: &[u8],
+    what: &str,
+) -> Result<(PrivateKey, super::Passphrase), KeyError> {
+    let failed = |source| KeyError::SafeBag { what: what.to_owned(), source };
+    let bag = SafeBag::decode(bag).map_err(failed)?;
+    let passphrase = passphrase_of(what)?;
+    let key = bag.open(&passphrase).map_err(|source| match source {
+        SafeBagError::Key(Malformed::WrongPassphrase) => KeyError::WrongPassphrase(what.to_owned()),
+        source => failed(source),
+    })?;
+    Ok((key, passphrase))
+}
+
+/// The key under a passphrase, as a SafeBag with this certificate, or one by itself.
+pub(super) fn seal(
+    key: &PrivateKey,
+    name: &Name,
+    certificate: Option<&[u8]>,
+    passphrase: &[u8],
+    now: UnixTime,
+) -> Result<Vec<u8>, KeyError> {
+    let now_ms = now.milliseconds();
+    let own = match certificate {
+        Some(wire) => wire.to_vec(),
+        None => self_signed(&signer(key, name)?, now_ms, from_now(now_ms, SELF_SIGNED_DAYS))
+            .unwrap_or_default(),
+    };
+    let certificate = Certificate::decode(&own).map_err(|e| KeyError::SafeBag {
+        what: name.to_string(),
+        source: SafeBagError::Certificate(e),
+    })?;
+    Ok(SafeBag::encode(&certificate, &key.to_encrypted(passphrase, random()?)))
+}
+
+pub(super) fn signer(key: &PrivateKey, name: &Name) -> Result<Signer, KeyError> {
+    key.signer(name.clone()).map_err(|source| KeyError::Signer { name: name.clone(), source })
+}
+
+/// Valid from an hour ago, for clocks that are behind.
+pub(super) fn from_now(now_ms: u64, days: u64) -> ValidityPeriod {
+    ValidityPeriod {
+        not_before_ms: now_ms.saturating_sub(DAY_MS / 24),
+        not_after_ms: now_ms.saturating_add(days.saturating_mul(DAY_MS)),
+    }
+}

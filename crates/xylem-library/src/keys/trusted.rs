@@ -1,0 +1,186 @@
+//! [`Trusted`]: which keys the user believes, and for which prefixes: the store's `keys/trusted`.
+//!
+//! Each is a file `CERTIFICATE.trust`: a prefix a line, then the certificate between PEM lines. They are
+//! no secrets, but whoever writes there decides who is believed: the folder is its owner's alone.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+use xylem_packet::Name;
+use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, write_atomically};
+use xylem_trust::{Armor, Below, Certificate, TrustStore};
+
+use super::error::KeyError;
+use super::files::read_limited;
+use super::limits::MAX_ENTRIES;
+use super::ring::{certificate_in, parse};
+use super::secret::{close_directory, require_closed};
+
+/// Who is believed for what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename = "trusted")]
+pub struct TrustedEntry {
+    /// The certificate's name.
+    #[serde(serialize_with = "crate::json::text")]
+    pub certificate: Name,
+    /// What its key, and whom it vouches for, is believed for.
+    pub prefixes: Vec<String>,
+    /// When the certificate ends, milliseconds since 1970.
+    pub valid_until_ms: u64,
+}
+
+/// What the user trusts.
+#[derive(Clone, Debug)]
+pub struct Trusted {
+    dir: PathBuf,
+}
+
+struct Entry {
+    path: PathBuf,
+    certificate: Vec<u8>,
+    prefixes: Vec<Name>,
+}
+
+impl Trusted {
+    /// What is trusted in this store; nothing need be there yet.
+    pub fn at(store: &Path) -> Self {
+        Trusted { dir: store.join("keys").join("trusted") }
+    }
+
+    /// Trusts the key of a certificate for names below `prefix`, or its owner's name.
+    ///
+    /// # Errors
+    /// What is no certificate or no name; a file that cannot be written.
+    pub fn add(&self, certificate: &[u8], prefix: Option<&str>) -> Result<TrustedEntry, KeyError> {
+        let certificate = certificate_in(certificate, Path::new("the certificate"))?;
+        let prefix = match prefix {
+            Some(prefix) => parse(prefix)?,
+            None => certificate.identity().to_name(),
+        };
+        let name = certificate.name().to_name();
+        let entries = self.entries()?;
+        let path = self.path(&name);
+        let known = entries.iter().find(|entry| entry.path == path);
+        let mut prefixes = known.map(|entry| entry.prefixes.clone()).unwrap_or_default();
+        if !prefixes.contains(&prefix) {
+            prefixes.push(prefix);
+        }
+        if prefixes.len() > MAX_ENTRIES || (known.is_none() && entries.len() >= MAX_ENTRIES) {
+            return Err(KeyError::TooMany(path));
+        }
+        let entry = Entry { path, certificate: certificate.data().wire().to_vec(), prefixes };
+        self.write(&entry)?;
+        entry.row()
+    }
+
+    /// Trusts a certificate, or the certificates of a key, no more, or for one prefix no more. What was
+    /// changed is returned.
+    ///
+    /// # Errors
+    /// Nothing of this name is trusted; a file that cannot be written.
+    pub fn remove(&self, which: &str, prefix: Option<&str>) -> Result<Vec<TrustedEntry>, KeyError> {
+        let (wanted, prefix) = (parse(which)?, prefix.map(parse).transpose()?);
+        let mut changed = Vec::new();
+        for mut entry in self.entries()? {
+            let certificate = certificate_in(&entry.certificate, &entry.path)?;
+            let named = [certificate.name(), certificate.key_name(), certificate.identity()];
+            let covers = prefix.as_ref().is_none_or(|prefix| entry.prefixes.contains(prefix));
+            if !named.contains(&wanted.as_ref()) || !covers {
+                continue;
+            }
+            entry.prefixes.retain(|known| prefix.as_ref().is_some_and(|prefix| known != prefix));
+            changed.push(entry.row()?);
+            if entry.prefixes.is_empty() {
+                fs::remove_file(&entry.path)
+                    .map_err(|e| StoreError::from_io("remove", &entry.path, None, e))?;
+            } else {
+                self.write(&entry)?;
+            }
+        }
+        if changed.is_empty() { Err(KeyError::NotTrusted(which.to_owned())) } else { Ok(changed) }
+    }
+
+    /// What is trusted, by name.
+    ///
+    /// # Errors
+    /// Files that cannot be read, or are none of ours.
+    pub fn list(&self) -> Result<Vec<TrustedEntry>, KeyError> {
+        let mut rows: Vec<_> = self.entries()?.iter().map(Entry::row).collect::<Result<_, _>>()?;
+        rows.sort_by(|a, b| a.certificate.cmp(&b.certificate));
+        Ok(rows)
+    }
+
+    /// Puts what is trusted into a store.
+    ///
+    /// # Errors
+    /// Files that cannot be read, or hold keys that can verify nothing.
+    pub fn add_to(&self, store: &mut TrustStore) -> Result<(), KeyError> {
+        for entry in self.entries()? {
+            let certificate = certificate_in(&entry.certificate, &entry.path)?;
+            let key = certificate.key_name().to_name();
+            let rules = Arc::new(Below::new(key, entry.prefixes.clone()));
+            store
+                .add_anchor_under(&certificate, rules)
+                .map_err(|source| KeyError::NoCertificate { path: entry.path.clone(), source })?;
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> Result<Vec<Entry>, KeyError> {
+        let dir = match fs::read_dir(&self.dir) {
+            Ok(dir) => dir,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(StoreError::from_io("list", &self.dir, None, e).into()),
+        };
+        close_directory(&self.dir)?;
+        let mut entries = Vec::new();
+        for file in dir.take(2 * MAX_ENTRIES) {
+            let path = file.map_err(|e| StoreError::from_io("list", &self.dir, None, e))?.path();
+            if path.extension().is_some_and(|extension| extension == "trust") {
+                entries.push(Entry::read(path)?);
+            }
+        }
+        Ok(entries)
+    }
+
+    fn write(&self, entry: &Entry) -> Result<(), KeyError> {
+        let disk = DiskMedium::new();
+        create_dirs(&disk, &self.dir)?;
+        close_directory(&self.dir)?;
+        let certificate = certificate_in(&entry.certificate, &entry.path)?;
+        let mut text: String = entry.prefixes.iter().map(|prefix| format!("{prefix}\n")).collect();
+        text += &Armor::Certificate.encode(&certificate.name().to_string(), &entry.certificate);
+        Ok(write_atomically(&disk, &entry.path, text.as_bytes(), 0o600, Clobber::Replace)?)
+    }
+
+    fn path(&self, certificate: &Name) -> PathBuf {
+        let file = certificate.to_string().trim_start_matches('/').replace('/', "+");
+        self.dir.join(format!("{file}.trust"))
+    }
+}
+
+impl Entry {
+    fn read(path: PathBuf) -> Result<Self, KeyError> {
+        require_closed(&path)?;
+        let bytes = read_limited(&path)?;
+        let bad = || KeyError::NotCertificate(path.clone());
+        let text = std::str::from_utf8(&bytes).map_err(|_| bad())?;
+        let names = text.split("-----BEGIN").next().unwrap_or_default().lines();
+        let prefixes: Vec<Name> = names.take(MAX_ENTRIES).map(parse).collect::<Result<_, _>>()?;
+        let certificate = Armor::decode(&bytes).ok_or_else(bad)?;
+        certificate_in(&certificate, &path)?;
+        Ok(Entry { certificate, prefixes, path })
+    }
+
+    fn row(&self) -> Result<TrustedEntry, KeyError> {
+        let certificate: Certificate<'_> = certificate_in(&self.certificate, &self.path)?;
+        Ok(TrustedEntry {
+            certificate: certificate.name().to_name(),
+            prefixes: self.prefixes.iter().map(Name::to_string).collect(),
+            valid_until_ms: certificate.validity().not_after_ms,
+        })
+    }
+}

@@ -1,0 +1,206 @@
+//! Trust schemas at work: what `get` and a node refuse, and what they say.
+#![cfg(unix)]
+
+mod common;
+
+use common::{Node, assert_exit, file, finish, stderr, text, until, xylem};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// A blog whose objects are as `xylem put` publishes them: metadata and segments.
+const BLOG: &str = r#"
+#KEY: "KEY"/_/_/_
+#root: "blog"/#KEY
+#author: "blog"/"author"/author/#KEY <= #root
+#post: "blog"/"post"/author/_title
+#metadata: #post/"32=metadata"/_version/_segment <= #author
+#segment: #post/_version/_segment & { _version: $eq_type("v=0"), _segment: $eq_type("seg=0") } <= #author
+#whole: #post <= #author
+"#;
+
+fn run(dir: &Path, args: &[&str]) -> Output {
+    let mut command = xylem(&dir.join("store"));
+    command.args(args).current_dir(dir).stdin(Stdio::null());
+    finish(command)
+}
+
+/// A file with the certificate of a key of the store's.
+fn certificate(dir: &Path, args: &[&str], named: &str) -> String {
+    let output = run(dir, &[&["key", "cert"], args].concat());
+    assert_exit(&output, 0);
+    text(&file(dir, named, &output.stdout)).to_owned()
+}
+
+/// `xylem put`, ended when it is dropped.
+struct Serving(Child);
+
+impl Serving {
+    fn put(dir: &Path, at: &str, name: &str, source: &str, by: &str) -> Self {
+        let key = format!("key:{by}");
+        let mut command = xylem(&dir.join("store"));
+        command.args(["put", name, source, "--sign", &key, "--at", at]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let serving = Serving(command.spawn().expect("the program starts"));
+        let there = ["get", name, "--insecure", "--from", at, "-o", "-"];
+        until("the object", || run(dir, &there).status.success());
+        serving
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The name of a certificate in a file.
+fn name_of(path: &str) -> String {
+    let wire = xylem_trust::Armor::decode(&fs::read(path).unwrap()).unwrap();
+    xylem_packet::Data::decode(&wire).unwrap().name().to_string()
+}
+
+#[test]
+fn get_refuses_what_the_schema_does_not_allow_and_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for identity in ["/blog", "/blog/author/bob", "/elsewhere"] {
+        assert_exit(&run(dir, &["key", "new", identity]), 0);
+    }
+    let bob = certificate(dir, &["/blog/author/bob"], "bob.cert");
+    let elsewhere = certificate(dir, &["/elsewhere"], "elsewhere.cert");
+    let schema = text(&file(dir, "blog.lvs", BLOG.as_bytes())).to_owned();
+    let compiled = text(&dir.join("blog.tlv")).to_owned();
+    assert_exit(&run(dir, &["schema", "compile", &schema, "-o", &compiled]), 0);
+
+    let node = Node::start(dir, "");
+    let at = node.at("unix").to_owned();
+    let source = text(&file(dir, "post", &[7; 30_000])).to_owned();
+    let by = "/blog/author/bob";
+    let _own = Serving::put(dir, &at, "/blog/post/bob/hello", &source, by);
+    let _stolen = Serving::put(dir, &at, "/blog/post/alice/hello", &source, by);
+    let get = |name: &str, schema: &str, anchor: &str| {
+        let whom = ["--schema", schema, "--anchor", anchor];
+        run(dir, &[&["get", name, "--from", &at, "-o", "got", "--overwrite"], &whom[..]].concat())
+    };
+    for schema in [&schema, &compiled] {
+        assert_exit(&get("/blog/post/bob/hello", schema, &bob), 0);
+        assert_eq!(fs::read(dir.join("got")).unwrap(), [7; 30_000]);
+        fs::remove_file(dir.join("got")).unwrap();
+    }
+    // The key is believed, its signature is right, and the name is another author's.
+    let refused = get("/blog/post/alice/hello", &schema, &bob);
+    assert_exit(&refused, 1);
+    assert!(!dir.join("got").exists());
+    let (said, by) = (stderr(&refused), name_of(&bob));
+    let why = "the key is one of #author with another value for author";
+    let line = format!("may not be signed by {by}, says the schema: #metadata: {why}\n");
+    assert!(said.lines().count() == 1 && said.ends_with(&line), "{said}");
+    // Without the schema a key signs below its owner's name alone.
+    let hierarchy = ["get", "/blog/post/bob/hello", "--trust", &bob, "--from", &at, "-o", "got"];
+    let refused = run(dir, &hierarchy);
+    assert_exit(&refused, 1);
+    let said = stderr(&refused);
+    let key = by.rsplitn(3, '/').last().unwrap();
+    assert!(said.contains(&format!("is not under /blog/author/bob, whose key {key} is")), "{said}");
+
+    // What cannot work is said before anything is asked for.
+    let refused = get("/blog/post/bob/hello", &schema, &elsewhere);
+    assert_exit(&refused, 2);
+    let said = stderr(&refused);
+    assert!(
+        said.contains("is matched by no rule of the schema") && said.contains("#root"),
+        "{said}"
+    );
+    let no_anchor = run(dir, &["get", "/blog/post/bob/hello", "--schema", &schema, "--from", &at]);
+    assert_exit(&no_anchor, 2);
+}
+
+#[test]
+fn schemas_without_end_are_refused_before_anything_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    assert_exit(&run(dir, &["key", "new", "/a"]), 0);
+    let anchor = certificate(dir, &["/a"], "a.cert");
+    let refused = |named: &str, bytes: &[u8], part: &str| {
+        let schema = text(&file(dir, named, bytes)).to_owned();
+        // Nobody is at that address.
+        let at = "tcp://127.0.0.1:1";
+        let get = ["get", "/a/b", "--schema", &schema, "--anchor", &anchor, "--from", at];
+        let output = run(dir, &get);
+        assert_exit(&output, 2);
+        let said = stderr(&output);
+        assert!(said.lines().count() == 1 && said.contains(part), "{named}: {said}");
+        // In little memory: more cannot be had here.
+        let mut limited = Command::new("sh");
+        let check = "ulimit -v 262144 && exec \"$0\" schema check \"$1\"";
+        limited.args(["-c", check, env!("CARGO_BIN_EXE_xylem"), &schema]);
+        limited.env_clear().stdin(Stdio::null());
+        let output = finish(limited);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(part), "{named}: {}", stderr(&output));
+    };
+    refused("names.lvs", b"#a: #b/x\n#b: #a/y\n", "refers to itself");
+    refused("signers.lvs", b"#a: \"a\" <= #b\n#b: \"b\" <= #a\n", "a loop of signatures");
+    // Each rule twice the one before: 2^40 nodes.
+    let mut doubling = "#r0: \"a\"\n#r0: \"b\"\n".to_owned();
+    for at in 1..=40 {
+        let before = at - 1;
+        doubling += &format!("#r{at}: #r{before}/#r{before}\n");
+    }
+    refused("doubling.lvs", doubling.as_bytes(), "too many names");
+    let many: String = (0..1_000_000).map(|at| format!("#r{at}: \"n{at}\"\n")).collect();
+    refused("many.lvs", many.as_bytes(), "1 MiB");
+    // A length that nothing fills, and one as long as lengths get.
+    let head = [0x61, 4, 0, 1, 0x10, 0, 0x25, 1, 0, 0x69, 1, 0];
+    refused("short.tlv", &[&head[..], &[0x63, 200, 0x25, 1, 0]].concat(), "past the end");
+    let longest = [0x63, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF];
+    refused("long.tlv", &[&head[..], &longest].concat(), "past the end");
+    // A million nodes.
+    let nodes: Vec<u8> = (0..1_000_000).flat_map(|_| [0x63, 3, 0x25, 1, 0]).collect();
+    refused("nodes.tlv", &[&head[..], &nodes].concat(), "16,384 nodes");
+}
+
+#[test]
+fn a_node_obeys_what_its_schema_lets_a_key_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for identity in ["/org", "/org/operator/bob"] {
+        assert_exit(&run(dir, &["key", "new", identity]), 0);
+    }
+    let org = certificate(dir, &["/org"], "org.cert");
+    let own = certificate(dir, &["/org/operator/bob"], "own.cert");
+    let bob = certificate(dir, &["--by", "/org", &own], "bob.cert");
+    let commands = r#"
+        #KEY: "KEY"/_/_/_
+        #admin: "org"/#KEY
+        #operator: "org"/"operator"/_/#KEY <= #admin
+        #routes: "localhost"/"nfd"/"rib"/_verb <= #operator | #admin
+        #all: "localhost"/"nfd"/_module/_verb <= #admin
+    "#;
+    let commands = text(&file(dir, "commands.lvs", commands.as_bytes())).to_owned();
+    let settings = format!(
+        "[node.management]\nanchors = [{org:?}]\ncertificates = [{bob:?}]\nschema = {commands:?}\n"
+    );
+    let node = Node::start(dir, &settings);
+    let at = node.at("unix").to_owned();
+    let ctl = |by: &str, args: &[&str]| {
+        let key = format!("key:{by}");
+        run(dir, &[&["ctl", "--at", &at, "--sign", &key], args].concat())
+    };
+    let cache = ["cs", "config", "--capacity", "10"];
+    assert_exit(&ctl("/org", &cache), 0);
+    let refused = ctl("/org/operator/bob", &cache);
+    assert!(!refused.status.success());
+    let said = stderr(&refused);
+    let by = name_of(&bob);
+    let line = format!(
+        "403 /localhost/nfd/cs/config may not be signed by {by}, says the schema: #all: the key has \
+         to be one of #admin, and is one of #operator\n"
+    );
+    assert!(said.lines().count() == 1 && said.ends_with(&line), "{said}");
+    // Registering is what an operator may.
+    let source = text(&file(dir, "note", b"a note")).to_owned();
+    let _serving = Serving::put(dir, &at, "/notes/1", &source, "/org/operator/bob");
+}
