@@ -10,6 +10,7 @@ use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 
 use crate::discovery::Nearby;
+use crate::event::Event;
 use crate::fetch::FetchError;
 use crate::look_up::resolved;
 use crate::reaching;
@@ -309,6 +310,32 @@ impl Dialler {
         let mut others = self.up.keys().filter(|up| **up != face);
         let twin = others.find(|up| self.dialled.contains_key(up)).copied();
         twin.filter(|_| self.one_node)
+    }
+
+    /// Where a face came up, and where it leads: its link may have left the relay while it was asked who it is.
+    pub(crate) fn leads_to(
+        &self,
+        engine: &Engine,
+        face: FaceId,
+    ) -> Option<(FaceAddress, FaceAddress)> {
+        let at = engine.face(face)?.address.clone();
+        let left = !matches!(at, FaceAddress::Relayed(_));
+        let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
+        let relay = peer.filter(|peer| left && matches!(peer, Peer::Relayed { .. }));
+        Some((relay.map_or_else(|| at.clone(), FaceAddress::from), at))
+    }
+
+    /// What is said of a face that is asked from now on, which came up there and leads here.
+    pub(crate) fn admitted(
+        &mut self,
+        now: Duration,
+        face: FaceId,
+        peer: FaceAddress,
+        at: &FaceAddress,
+    ) -> impl Iterator<Item = Event> + use<> {
+        let moved = (peer != *at).then(|| self.moved(now, face, at.clone())).flatten();
+        let moved = moved.map(|peer| Event::Moved { peer, to: at.clone() });
+        std::iter::once(Event::PeerConnected { peer }).chain(moved)
     }
 
     /// The link of a face goes on by another way: where it was reached so far.

@@ -223,6 +223,31 @@ fn a_relay_that_has_forgotten_everything_is_told_anew() {
     assert_eq!(world.received(b).last().expect("one").1, b"again");
 }
 
+/// Somebody on the way has kept what the relay said, and says it again and again: to a client that has moved since, and
+/// when the relay is gone.
+#[test]
+fn what_a_relay_has_said_is_believed_once() {
+    let mut world = world();
+    let (_, b, _) = world.pair();
+    world.run(world.now() + 30 * SECOND);
+    world.move_to(b, "203.0.113.9:53".parse().expect("an address"));
+    world.run(world.now() + 60 * SECOND);
+    let (kept, told) = (world.heard(b), world.events(b).len());
+    let again = |world: &mut World| {
+        for (port, datagram) in &kept {
+            world.hear(b, *port, datagram.clone());
+        }
+        world.run(world.now() + SECOND);
+    };
+    again(&mut world);
+    assert_eq!(world.events(b)[told..], [], "it is where it was before");
+    world.restart_relay();
+    for _ in 0..60 {
+        again(&mut world);
+    }
+    assert_eq!(world.events(b)[told..], [RelayEvent::Lost]);
+}
+
 #[test]
 fn control_comes_in_any_cut() {
     let mut world = world();

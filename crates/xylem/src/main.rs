@@ -18,6 +18,7 @@ mod finding;
 mod get;
 mod inbox;
 mod key;
+mod metrics;
 mod node;
 mod output;
 mod passphrase;

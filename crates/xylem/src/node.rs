@@ -2,13 +2,19 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::metrics;
 use crate::output::Out;
 use crate::settings;
 use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use crate::stop;
 use clap::Args;
-use xylem_node::{NodeConfig, PeerUri, RelayOptions};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use xylem_node::{Event, NodeConfig, PeerUri, RelayOptions};
 
 /// Runs an NDN forwarder for this machine's programs and for other forwarders, until Ctrl-C
 ///
@@ -47,6 +53,10 @@ pub(crate) struct NodeArgs {
     #[arg(long)]
     relay: bool,
 
+    /// Show what the relay does, for Prometheus, at http://ADDR/metrics: PORT (on 127.0.0.1) or HOST:PORT
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<String>,
+
     #[command(flatten)]
     answer: AnswerArgs,
 
@@ -71,10 +81,54 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     }
     config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;
+    if args.metrics.is_some() && config.relay.is_none() {
+        let what = "--metrics shows what a relay does: give --relay, too";
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let counts = Counts::default();
+    if let Some(at) = &args.metrics {
+        show(metrics::listen(at)?, counts.clone(), out)?;
+    }
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let ran = xylem_node::run_node(config, &stop, &mut |event| out.event(event));
+    let ran = xylem_node::run_node(config, &stop, &mut |event| {
+        if let Event::Relayed { counts: told } = &event {
+            counts.lock().unwrap_or_else(PoisonError::into_inner).clone_from(told);
+        }
+        out.event(event);
+    });
     out.take_broken()?;
     ran?;
     Ok(Exit::Done)
+}
+
+/// What the relay has told last.
+type Counts = Arc<Mutex<BTreeMap<&'static str, u64>>>;
+
+/// Shows them until the process ends.
+fn show(listener: TcpListener, counts: Counts, out: &mut Out) -> Result<(), Failure> {
+    let at = listener.local_addr().ok();
+    let page = move || page(&counts.lock().unwrap_or_else(PoisonError::into_inner));
+    let thread = thread::Builder::new().name("metrics".into());
+    thread
+        .spawn(move || metrics::answer_all(&listener, page))
+        .map_err(|e| Failure::no_thread(&e))?;
+    if let Some(at) = at {
+        out.note(&format!("Metrics at http://{at}/metrics"));
+    }
+    Ok(())
+}
+
+fn page(counts: &BTreeMap<&'static str, u64>) -> String {
+    let mut page = String::new();
+    for (name, count) in counts {
+        let (name, kind) = match *name {
+            // What there is now; the others are what has happened.
+            "registrations" | "circuits" => (format!("xylem_relay_{name}"), "gauge"),
+            name => (format!("xylem_relay_{name}_total"), "counter"),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(page, "# TYPE {name} {kind}\n{name} {count}");
+    }
+    page
 }

@@ -33,11 +33,10 @@ fn share(mut command: Command, place: &Place, relays: &[String]) -> (Get, String
     (share, ticket)
 }
 
-/// A relay, a sharer and a getter behind port-restricted NATs. The getter's forgets everything in the middle of it,
-/// and has other ports then.
-#[test]
-fn a_nat_that_reboots_in_the_middle_costs_no_byte() {
-    let Some(mut network) = Network::new("reboot") else { return };
+/// A relay, a sharer and a getter behind port-restricted NATs. One of these forgets everything in the middle of it, and
+/// has other ports then.
+fn reboots(tag: &str, home: &str) {
+    let Some(mut network) = Network::new(tag) else { return };
     let place = Place::new(SIZE, 1);
     let store = |who: &str| place.dir.path().join(who);
     network.open("relay", "20.1.0.1");
@@ -47,22 +46,35 @@ fn a_nat_that_reboots_in_the_middle_costs_no_byte() {
     let (share, ticket) = share(network.on("a", &store("a")), &place, &relays);
     share.event("reach", |told| told["way"] == "punched" && told["nat"] == "cone");
     let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &LIMIT);
-    let at = |from: u16| {
-        move |told: &serde_json::Value| {
-            let port = told["to"].as_str().and_then(|to| to.strip_prefix("20.3.0.1:"));
+    let address = if home == "a" { "20.2.0.1:" } else { "20.3.0.1:" };
+    // The other side says where the link goes.
+    let moves = |from: u16| {
+        let is = |told: &serde_json::Value| {
+            let port = told["to"].as_str().and_then(|to| to.strip_prefix(address));
             let port = port.and_then(|port| port.parse::<u16>().ok());
             port.is_some_and(|port| (from..from + 5_000).contains(&port))
-        }
+        };
+        let _ = if home == "a" { b.event("moved", is) } else { share.event("moved", is) };
     };
-    share.event("moved", at(40_000));
+    moves(40_000);
     b.has_fetched(500_000);
-    network.reboot("b");
-    share.event("moved", at(50_000));
+    network.reboot(home);
+    moves(50_000);
     assert!(!b.has("done"), "it was in the middle");
     assert_eq!(b.wait(), Some(0));
     place.is_right("b");
     let way = &b.done()["ways"][0];
     assert_eq!((&way["way"], &way["relay"]), (&"direct".into(), &"20.1.0.1:7348".into()));
+}
+
+#[test]
+fn a_nat_that_reboots_in_the_middle_costs_no_byte() {
+    reboots("reboot", "b");
+}
+
+#[test]
+fn a_sharers_nat_that_reboots_in_the_middle_costs_no_byte() {
+    reboots("rebootshare", "a");
 }
 
 /// Nothing but TCP leaves the getter's network: the way to the relay is its port 443.
@@ -81,6 +93,100 @@ fn a_network_without_udp_reaches_a_share_through_the_relay_s_tls() {
     place.is_right("b");
     assert_eq!(b.event("relay", |told| told["registered"] == true)["over_tcp"], true);
     assert_eq!(b.done()["ways"][0]["way"], "relayed");
+}
+
+/// Nothing but TCP leaves either network: both are at the relay by its port 443.
+#[test]
+fn two_networks_without_udp_meet_at_the_relay_s_tls() {
+    let Some(mut network) = Network::new("notwice") else { return };
+    let place = Place::new(SIZE, 7);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("relay", "20.1.0.1");
+    network.home("a", "20.2.0.1", Nat::NoUdp);
+    network.home("b", "20.3.0.1", Nat::NoUdp);
+    let (_relay, relays) = network.relay("relay", &store("relay"));
+    let (share, ticket) = share(network.on("a", &store("a")), &place, &relays);
+    assert_eq!(share.event("relay", |told| told["registered"] == true)["over_tcp"], true);
+    share.event("reach", |told| told["way"] == "relayed");
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &[]);
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+    assert_eq!(b.done()["ways"][0]["way"], "relayed");
+}
+
+/// Nothing but TCP leaves the getter's network, and the sharer listens for that at port 443: no relay is needed.
+#[test]
+fn a_network_without_udp_reaches_a_share_that_listens_for_tls() {
+    let Some(mut network) = Network::new("wss") else { return };
+    let place = Place::new(SIZE, 8);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("a", "20.2.0.1");
+    network.home("b", "20.3.0.1", Nat::NoUdp);
+    let mut command = network.on("a", &store("a"));
+    command.args(["share", "--listen=xylem://0.0.0.0:7348", "--listen=xylem+wss://0.0.0.0:443"]);
+    let share = Get::of({
+        command.arg(&place.source);
+        command
+    });
+    let ticket = share.event("shared", |_| true)["ticket"].as_str().expect("a ticket").to_owned();
+    let from = ["--from", "xylem+wss://20.2.0.1"];
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &from);
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+}
+
+/// The way of one side to the relay carries IPv6 packets of 1,280 bytes and no longer ones, as IPv6 promises. A relay's
+/// header leaves too little of that for what a link fills; the relay's port 443 is the way then.
+fn narrow(tag: &str, narrow: &str) {
+    let Some(mut network) = Network::new(tag) else { return };
+    let place = Place::new(SIZE, 9);
+    let store = |who: &str| place.dir.path().join(who);
+    for (machine, v4, v6) in
+        [("relay", 1, "2001:db8::1"), ("a", 2, "2001:db8::2"), ("b", 3, "2001:db8::3")]
+    {
+        network.open(machine, &format!("20.{v4}.0.1"));
+        let only = format!("ip -4 addr flush dev eth && ip addr add {v6}/32 dev eth nodad");
+        if !network.sh(machine, &only) {
+            return eprintln!("SKIPPED: no IPv6");
+        }
+    }
+    // They hear nothing of each other.
+    for (machine, other) in [("a", "2001:db8::3"), ("b", "2001:db8::2")] {
+        let drops = format!(
+            "nft 'add table ip6 t; add chain ip6 t in {{ type filter hook input priority 0; }}; add rule ip6 t in ip6 saddr {other} drop'"
+        );
+        assert!(network.sh(machine, &drops));
+    }
+    assert!(network.sh(narrow, "ip link set eth mtu 1280"));
+    let mut command = network.on("relay", &store("relay"));
+    command.args([
+        "node",
+        "--relay",
+        "--listen=xylem://[::]:7348",
+        "--listen=xylem+wss://[::]:443",
+    ]);
+    let relay = Get::of(command);
+    let told = relay.event("relaying", |_| true);
+    let uri = told["uris"][0].as_str().expect("text").to_owned();
+    assert!(uri.ends_with("@[2001:db8::1]:7348"), "{told}");
+    let (share, ticket) = share(network.on("a", &store("a")), &place, &[format!("--relay={uri}")]);
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &[]);
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+    assert_eq!(b.done()["ways"][0]["way"], "relayed");
+    let over_tcp =
+        |of: &Get| of.event("relay", |told| told["registered"] == true)["over_tcp"] == true;
+    assert_eq!([over_tcp(&share), over_tcp(&b)], [narrow == "a", narrow == "b"]);
+}
+
+#[test]
+fn a_getter_whose_way_has_no_room_for_the_relay_s_header_takes_another() {
+    narrow("narrowget", "b");
+}
+
+#[test]
+fn a_sharer_whose_way_has_no_room_for_the_relay_s_header_takes_another() {
+    narrow("narrowshare", "a");
 }
 
 /// Two who fetch from one share, behind NATs that let nobody in, know no relay: the share introduces them, and what
@@ -109,6 +215,52 @@ fn getters_behind_nats_meet_through_the_share() {
     // What passes through the share is what is said about addresses.
     let passed = network.counted("share");
     assert!(came >= 200_000 && passed < 100_000, "{came} bytes, {passed} by the share: {done}");
+}
+
+/// Between two symmetric NATs there is no way of their own: the share, which introduces them, is asked for all of it, and passes
+/// nothing on but what is said about addresses.
+#[test]
+fn getters_who_cannot_meet_have_nothing_passed_on_by_the_share() {
+    let Some(mut network) = Network::new("apart") else { return };
+    let place = Place::new(SIZE, 10);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("share", "20.1.0.1");
+    network.home("a", "20.2.0.1", Nat::Symmetric);
+    network.home("b", "20.3.0.1", Nat::Symmetric);
+    let (_share, ticket) = share(network.on("share", &store("share")), &place, &[]);
+    let a = get(network.on("a", &store("a")), &ticket, &place.out("a"), &["--seed"]);
+    a.done();
+    network.count("share", "20.2.0.1");
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &LIMIT);
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+    let done = b.done();
+    let peers: Vec<_> = done["peers"].as_array().expect("a list").iter().collect();
+    assert!(peers.iter().all(|peer| peer["peer"] == "20.1.0.1:7348"), "{done}");
+    let passed = network.counted("share");
+    assert!(passed < 100_000, "{passed} bytes of the seed");
+}
+
+/// Who names whom to ask has nobody else asked, the ticket's relay neither.
+#[test]
+fn who_names_the_peers_asks_no_relay() {
+    let Some(mut network) = Network::new("named") else { return };
+    let place = Place::new(10_000, 11);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("relay", "20.1.0.1");
+    network.home("a", "20.2.0.1", Nat::Cone);
+    network.open("b", "20.3.0.1");
+    let (_relay, relays) = network.relay("relay", &store("relay"));
+    let (_share, ticket) = share(network.on("a", &store("a")), &place, &relays);
+    network.count("relay", "20.3.0.1");
+    let from = ["--from", "20.2.0.1:7348", "--timeout", "2"];
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &from);
+    assert_eq!(b.wait(), Some(3));
+    assert_eq!(network.counted("relay"), 0);
+    // Without that it is asked, and leads there.
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &[]);
+    assert_eq!(b.wait(), Some(0));
+    assert!(network.counted("relay") > 0);
 }
 
 /// What a sharer is started with who asks the router for a port.

@@ -13,6 +13,16 @@ use serde_json::Value;
 use xylem_object::PublisherKey;
 use xylem_reach::relay::{Name, Port, Refusal, RelayClient, RelayEvent, Tag, Target};
 
+/// A program, until dropped.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 struct Relay {
     _dir: tempfile::TempDir,
     node: Node,
@@ -109,6 +119,63 @@ fn the_flag_alone_makes_a_relay() {
     until("registration", &mut [&mut client], |all| all[0].is_registered());
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// What the relay does is shown for Prometheus, too, where that is asked for; a node that is none has nothing to show.
+#[test]
+fn prometheus_sees_what_a_relay_does() {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let dir = tempfile::tempdir().unwrap();
+    let config = common::file(
+        dir.path(),
+        "node.toml",
+        b"[node.relay]\nreport_seconds = 1\n[node.multicast]\nenabled = false\n",
+    );
+    let mut command = xylem(&dir.path().join("store"));
+    command.arg("--config").arg(config).args(["node", "--metrics", "127.0.0.1:0"]);
+    command.args(["--listen", "xylem://127.0.0.1:0"]).stdin(std::process::Stdio::null());
+    let mut node = Killed(command.stderr(std::process::Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(node.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let page = lines.find_map(|line| Some(line.split_once("http://")?.1.to_owned())).unwrap();
+    assert!(lines.any(|line| line.contains("Others name it with --relay")));
+    let uri = lines.next().unwrap().trim().to_owned();
+    let at = page.strip_suffix("/metrics").unwrap();
+    let shows = |wanted: &[&str]| {
+        let mut connection = std::net::TcpStream::connect(at).unwrap();
+        connection.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let mut text = String::new();
+        connection.read_to_string(&mut text).unwrap();
+        wanted.iter().all(|wanted| text.lines().any(|line| line == *wanted))
+    };
+    common::until("it shows nothing yet", || {
+        shows(&["xylem_relay_registrations 0", "xylem_relay_bytes_total 0"])
+    });
+    let mut b = Client::new(&uri, ip("127.0.0.1"), 1, true, vec![]);
+    until("registration", &mut [&mut b], |all| all[0].is_registered());
+    let mut a = Client::new(&uri, ip("127.0.0.1"), 2, false, vec![]);
+    let tag = a.connect(Target::Key(b.key));
+    let nobody = a.connect(Target::Key([9; 32]));
+    until("both answers", &mut [&mut a, &mut b], |all| {
+        let refused = RelayEvent::Refused(Some(nobody), Refusal::NotHere);
+        [RelayEvent::Connected(tag), refused].iter().all(|event| all[0].events.contains(event))
+    });
+    a.send(tag, b"hello");
+    until("datagram", &mut [&mut a, &mut b], |all| !all[1].received.is_empty());
+    common::until("it shows what was done", || {
+        shows(&[
+            "# TYPE xylem_relay_registrations gauge",
+            "xylem_relay_registrations 2",
+            "xylem_relay_circuits 1",
+            "# TYPE xylem_relay_bytes_total counter",
+            "xylem_relay_bytes_total 17",
+            "xylem_relay_datagrams_total 1",
+            "xylem_relay_refused_not_here_total 1",
+        ])
+    });
+    drop(node);
+    let mut command = xylem(&dir.path().join("store"));
+    command.args(["node", "--metrics", "127.0.0.1:0", "--listen", "xylem://127.0.0.1:0"]);
+    common::assert_exit(&common::finish(command), 2);
 }
 
 /// Registration, question and first datagram leave together, behind the handshake's last message.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use xylem_forward::FaceId;
 use xylem_library::keys;
 use xylem_library::reachable::Peer;
-use xylem_link::PeerKey;
-use xylem_reach::relay::Target;
+use xylem_link::{BASE_DATAGRAM, PeerKey};
+use xylem_reach::relay::{HEADER, Target};
 use xylem_sockets::Dial;
 
 use super::state::{LONGEST_PAUSE, MAX_RELAYS, Relay, RelayNews, RelayUse, Stage};
@@ -22,6 +22,9 @@ use crate::faces::Transport;
 const BETWEEN: Duration = Duration::from_millis(50);
 /// So long UDP may be silent before TCP is tried too.
 const UDP_FIRST: Duration = Duration::from_millis(700);
+/// What UDP has to carry to be a way to a relay: the smallest datagrams that a link fills, with a header. IPv6 promises
+/// less, so that a registration alone could stand where nothing else passes.
+const ROOM: usize = BASE_DATAGRAM + HEADER;
 
 impl Engine {
     /// Uses a relay. One that is used already gets no second registration.
@@ -97,7 +100,7 @@ impl Engine {
                 (Some(address), _) => {
                     let bound = self.net.link_socket_for(address).is_some()
                         || self.bind_link(wildcard(address)).is_ok();
-                    bound.then(|| self.net.endpoint.connect(now, address, key))
+                    bound.then(|| self.net.endpoint.connect_with_room(now, address, key, ROOM))
                 }
                 (None, Some(Peer::Carried { carrier, address, name, .. })) => {
                     let (carrier, address, name) = (*carrier, *address, name.clone());

@@ -209,12 +209,12 @@ pub enum KeyError {
     #[error("whose signature? name a certificate (--trust) or a key (--key, --publisher)")]
     NobodyBelieved,
     /// A signature is broken, or another's.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {why}", path.display())]
     NotBelieved {
         /// Its file.
         path: PathBuf,
         /// Why.
-        source: xylem_trust::TrustError,
+        why: String,
     },
     /// A signature is good, and this file is not what was signed.
     #[error("{}: signed is a file with another content", .0.display())]

@@ -77,8 +77,8 @@ pub fn check_signature(
         return Err(KeyError::NoSignature(path()));
     };
     policy
-        .verdict(&data, now.milliseconds())
-        .map_err(|source| KeyError::NotBelieved { path: path(), source })?;
+        .judge(&data, now.milliseconds())
+        .map_err(|why| KeyError::NotBelieved { path: path(), why })?;
     if data.content() != hash.as_bytes() {
         return Err(KeyError::OtherFile(path()));
     }

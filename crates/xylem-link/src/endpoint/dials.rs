@@ -24,6 +24,22 @@ impl Endpoint {
         self.dial(now, (remote, expected, EnvelopeKey::new(expected)))
     }
 
+    /// As [`Endpoint::connect`], where more is to travel each way than the link itself sends: each initial has `room`
+    /// bytes or some more, and does not arrive where the way carries fewer.
+    pub fn connect_with_room(
+        &mut self,
+        now: Duration,
+        remote: SocketAddr,
+        expected: Option<PeerKey>,
+        room: usize,
+    ) -> LinkId {
+        let link = self.connect(now, remote, expected);
+        if let Some(Entry { state: State::Dialing(dialing), .. }) = self.links.get_mut(&link) {
+            dialing.needs_room(room);
+        }
+        link
+    }
+
     pub(super) fn dial(
         &mut self,
         now: Duration,

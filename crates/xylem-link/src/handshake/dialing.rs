@@ -17,6 +17,7 @@ use crate::message::{
     Answer, Head, MIN_INITIAL, Message, NOISE_1_LEN, NOISE_3_LEN, Offer, PART_LEN, Part, REST_LEN,
     check, peek_response,
 };
+use crate::mtu::MAX_DATAGRAM;
 use crate::noise::{Handshake, Refused};
 use crate::seal::{Opener, Sealer};
 use crate::shape::Level;
@@ -75,6 +76,8 @@ pub(crate) struct Dialing {
     next: Duration,
     wait: Duration,
     deadline: Duration,
+    /// The least length of an initial.
+    least: usize,
 }
 
 /// What a response is worth.
@@ -145,7 +148,13 @@ impl Dialing {
             next: now,
             wait: HANDSHAKE_RETRY,
             deadline: now + HANDSHAKE_TIMEOUT,
+            least: MIN_INITIAL,
         }
+    }
+
+    /// No initial is shorter than that from now on.
+    pub(crate) fn needs_room(&mut self, room: usize) {
+        self.least = room.clamp(MIN_INITIAL, MAX_DATAGRAM);
     }
 
     /// What the call that dialled returned.
@@ -181,7 +190,7 @@ impl Dialing {
             let by = self.what_is_due(now)?;
             self.rest_due = self.offer.hybrid.then_some((now, by, 2));
             // The padding's length, and with it every byte, differs from one to the next.
-            (self.initial()?, MIN_INITIAL + self.rng.below(33), by)
+            (self.initial()?, self.least.saturating_add(self.rng.below(33)), by)
         };
         self.envelope_of(by).seal(self.target, &body, len, buf);
         Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })

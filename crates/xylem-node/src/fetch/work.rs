@@ -412,7 +412,7 @@ impl Work {
     /// A face that may be asked for what is to be fetched.
     fn admit(&mut self, engine: &mut Engine, face: FaceId, on_event: &mut dyn FnMut(Event)) {
         let now = engine.now();
-        let Some(peer) = engine.face(face).map(|face| face.address.clone()) else { return };
+        let Some((peer, at)) = self.dialler.leads_to(engine, face) else { return };
         if !self.dialler.came_up(engine, face, &peer) {
             return;
         }
@@ -424,8 +424,8 @@ impl Work {
         } else {
             self.transfer.add_forwarder(now, peer_of(face));
         }
-        on_event(Event::PeerConnected { peer: peer.clone() });
-        shaping::report(engine, face, self.wanted_level, &peer, on_event);
+        self.dialler.admitted(now, face, peer, &at).for_each(&mut *on_event);
+        shaping::report(engine, face, self.wanted_level, &at, on_event);
     }
 
     /// Whoever answers at an address that somebody typed may be anybody; it is told all the same.

@@ -29,6 +29,7 @@ struct Member {
     up: Path,
     down: Path,
     sent: Vec<Vec<u8>>,
+    heard: Vec<(Port, Vec<u8>)>,
     received: Vec<(Tag, Vec<u8>)>,
     events: Vec<RelayEvent>,
 }
@@ -84,6 +85,7 @@ impl World {
             up: Path::new(self.conditions, seed),
             down: Path::new(self.conditions, seed + 500),
             sent: Vec::new(),
+            heard: Vec::new(),
             received: Vec::new(),
             events: Vec::new(),
         });
@@ -183,6 +185,17 @@ impl World {
         self.members[client].sent.clone()
     }
 
+    /// All datagrams that have come to it.
+    pub(crate) fn heard(&self, client: usize) -> Vec<(Port, Vec<u8>)> {
+        self.members[client].heard.clone()
+    }
+
+    /// As if the relay had sent it.
+    pub(crate) fn hear(&mut self, client: usize, port: Port, datagram: Vec<u8>) {
+        let event = Event::Down(port, self.members[client].at, datagram);
+        self.queue.schedule(self.now(), event);
+    }
+
     /// Bytes that came from an address, and that went there.
     pub(crate) fn traffic_of(&self, address: SocketAddr) -> (usize, usize) {
         let seen = self.seen.iter().find(|(one, ..)| *one == address);
@@ -253,6 +266,7 @@ impl World {
                 let second = port == Port::Second;
                 let here = |member: &&mut Member| member.at == to && !member.cut;
                 let Some(member) = self.members.iter_mut().find(here) else { return };
+                member.heard.push((port, datagram.clone()));
                 if let Came::Inner(tag) = member.client.handle_datagram(now, second, &mut datagram)
                 {
                     member.received.push((tag, datagram[HEADER..].to_vec()));

@@ -7,7 +7,7 @@ pub(crate) mod control;
 mod keeper;
 pub(crate) mod messages;
 #[cfg(unix)]
-mod metrics;
+mod page;
 mod unit;
 
 use crate::cli::Common;
@@ -201,22 +201,21 @@ pub(crate) fn row(share: &Registered, counts: Counts, why: Option<String>) -> me
 #[cfg(unix)]
 mod running {
     use super::keeper::Keeper;
-    use super::{RunArgs, control, metrics};
+    use super::{RunArgs, control, page::page};
     use crate::cli::Common;
     use crate::exit::{Exit, Failure};
     use crate::finding::AnnounceArgs;
+    use crate::metrics;
     use crate::output::Out;
     use crate::relays::relays;
     use crate::stop;
     use std::fs::{File, TryLockError};
-    use std::net::{Ipv4Addr, SocketAddr};
     use std::os::unix::net::UnixDatagram;
     use std::path::Path;
     use std::sync::{Arc, mpsc};
     use std::thread;
-    use xylem_library::reachable::HostPort;
     use xylem_library::registry::Registry;
-    use xylem_node::{LinkOptions, ShareOptions, look_up_place};
+    use xylem_node::{LinkOptions, ShareOptions};
 
     /// `xylem service run`
     pub(super) fn run(args: &RunArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
@@ -224,8 +223,7 @@ mod running {
         let folder = Registry::folder(&store)?;
         let _lock = lock(&folder)?;
         let registry = Registry::load(&store)?;
-        let page = args.metrics.as_deref().map(metrics_at).transpose()?;
-        let page = page.map(metrics::listen).transpose()?;
+        let shown = args.metrics.as_deref().map(metrics::listen).transpose()?;
         let options = ShareOptions {
             paths: Vec::new(),
             name: None,
@@ -250,7 +248,7 @@ mod running {
         let stop = stop::on_signals()?;
         out.ends_with(&stop);
         let listener = control::listen(&store)?;
-        let metrics_page = page.as_ref().and_then(|page| page.local_addr().ok());
+        let shown_at = shown.as_ref().and_then(|shown| shown.local_addr().ok());
         let (end, ended) = mpsc::channel();
         let (mut kept, mut no_thread) = (None, None);
         let port = registry.port;
@@ -264,9 +262,9 @@ mod running {
             let mut started = start(Box::new(move || {
                 control::answer_all(&listener, move |request, tell| answers.answer(request, tell));
             }));
-            if let Some(page) = page {
+            if let Some(shown) = shown {
                 let keeper = keeper.clone();
-                let show = Box::new(move || metrics::answer_all(&page, &keeper));
+                let show = Box::new(move || metrics::answer_all(&shown, || page(&keeper)));
                 started = started.and_then(|()| start(show));
             }
             match started.and_then(|()| start(Box::new(move || keeper.keep(&ended)))) {
@@ -277,7 +275,7 @@ mod running {
                 }
             }
         };
-        if let Some(at) = metrics_page {
+        if let Some(at) = shown_at {
             out.note(&format!("Metrics at http://{at}/metrics"));
         }
         let served = xylem_node::serve(&options, port, &stop, ready, &mut |event| out.event(event));
@@ -303,15 +301,6 @@ mod running {
             }
             Err(TryLockError::Error(e)) => Err(wrong(e)),
         }
-    }
-
-    fn metrics_at(text: &str) -> Result<SocketAddr, Failure> {
-        if let Ok(port) = text.parse::<u16>() {
-            return Ok((Ipv4Addr::LOCALHOST, port).into());
-        }
-        let wrong = |why: String| Failure::new(Exit::Usage, format!("--metrics {text}: {why}"));
-        let place: HostPort = text.parse().map_err(wrong)?;
-        Ok(look_up_place(&place).map_err(wrong)?[0])
     }
 
     /// Tells systemd, where it asks for that (sd_notify(3)).

@@ -91,6 +91,12 @@ impl Drop for Get {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // What a test that fails has to go by.
+        if std::thread::panicking() {
+            let events = self.events.lock().unwrap();
+            let all = events.iter().filter(|e| e["event"] != "progress");
+            all.for_each(|event| eprintln!("{}: {event}", self.child.id()));
+        }
     }
 }
 

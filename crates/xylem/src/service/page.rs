@@ -1,0 +1,50 @@
+//! What the background node does, as a page for Prometheus.
+
+use super::keeper::Keeper;
+use super::messages::Row;
+use std::fmt::Write as _;
+
+pub(super) fn page(keeper: &Keeper) -> String {
+    let (served, shares, peers) = keeper.gauges();
+    let mut page = String::new();
+    let mut gauge = |name: &str, help: &str, value: usize| {
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+    };
+    gauge("xylem_shares", "Shares that are registered.", shares);
+    gauge("xylem_shares_served", "Shares that can be fetched now.", served);
+    gauge("xylem_peers", "Links that are up.", peers);
+    of_each(&mut page, &keeper.rows());
+    page
+}
+
+fn of_each(page: &mut String, rows: &[Row]) {
+    type Value = fn(&Row) -> u64;
+    let counters: [(&str, &str, Value); 3] = [
+        ("xylem_share_sent_bytes_total", "Bytes of packets that were sent.", |row| row.sent),
+        ("xylem_share_peers_total", "Links over which it was asked for.", |row| row.peers),
+        ("xylem_share_fetched_total", "Fetches of all of it.", |row| row.fetched),
+    ];
+    for (name, help, value) in counters {
+        let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} counter");
+        for row in rows {
+            let path = escaped(&row.path.to_string_lossy());
+            let _ = writeln!(page, "{name}{{id=\"{}\",path=\"{path}\"}} {}", row.id, value(row));
+        }
+    }
+}
+
+/// A label's value, as the text format has it.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_keep_their_line() {
+        assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+    }
+}
