@@ -29,6 +29,7 @@ mod walk;
 mod hashing;
 mod listed;
 mod ordered;
+mod overlay;
 mod rescan;
 mod trees;
 
@@ -54,6 +55,7 @@ pub mod follow;
 pub mod folder;
 
 mod opening;
+pub mod sealed;
 
 pub mod scrub;
 pub mod upkeep;

@@ -88,6 +88,7 @@ fn fetch(
         store: options.store.clone(),
         fsync: false,
         lan: false,
+        ciphertext: false,
         serve: None,
     };
     Ok(get(&options, stop, &mut |event| look(&event)).map(drop)?)

@@ -133,6 +133,7 @@ pub(super) fn sync(
         key_file: Some(home.key_file()),
         identity: None,
         selection: Selection::default(),
+        recipients: None,
         listen: options.listen.clone(),
         announce: options.announce.clone(),
         relays: options.relays.clone(),
