@@ -75,12 +75,15 @@ impl Folder {
             if blocked.contains(&place.path) {
                 continue;
             }
-            let content = self.content(&place, staged, wanted, &mut uses);
-            let done = content.and_then(|content| self.put(&place, content.as_deref()));
-            match done.unwrap_or(Done::NotNow) {
+            // What was not fetched is asked for again.
+            let Ok(content) = self.content(&place, staged, wanted, &mut uses) else {
+                whole = false;
+                continue;
+            };
+            match self.put(&place, content.as_deref()).unwrap_or(Done::NotNow) {
                 Done::Yes => drop(self.index.items.insert(place.path, place.item)),
                 Done::NotNow => whole = false,
-                Done::Stays => self.put_beside(place, staged, wanted, now_ms, &mut whole),
+                Done::Stays => whole &= self.put_beside(place, content.as_deref(), now_ms),
             }
         }
         self.settle()?;
@@ -94,31 +97,21 @@ impl Folder {
         self.index.items.insert(path, item);
     }
 
-    /// A file that was to replace a directory with something of ours in it.
-    fn put_beside(
-        &mut self,
-        place: Place,
-        staged: &Path,
-        wanted: &HashMap<Hash, Vec<u8>>,
-        now_ms: u64,
-        whole: &mut bool,
-    ) {
-        let content = match &place.item.kind {
+    /// A file that was to replace a directory with something of ours in it; false if it has no place now.
+    fn put_beside(&mut self, place: Place, content: Option<&Path>, now_ms: u64) -> bool {
+        let root = match &place.item.kind {
             ItemKind::File { root, .. } => *root.as_bytes(),
             _ => [0; 32],
         };
-        let to = aside(&place.path, &self.index.name(&place.item.by), &content);
+        let to = aside(&place.path, &self.index.name(&place.item.by), &root);
         let kept = Item { kind: place.before.clone(), ..place.item.clone() };
-        let beside = Place { path: to, before: ItemKind::Gone, ..place.clone() };
-        let mut uses = HashMap::new();
-        let content = self.content(&beside, staged, wanted, &mut uses);
-        match content.and_then(|content| self.put(&beside, content.as_deref())) {
-            Ok(Done::Yes) => {
-                self.index.items.insert(beside.path, beside.item);
-                self.keep_after_all(place.path, kept, now_ms);
-            }
-            _ => *whole = false,
+        let beside = Place { path: to, item: place.item, before: ItemKind::Gone };
+        if !matches!(self.put(&beside, content), Ok(Done::Yes)) {
+            return false;
         }
+        self.index.items.insert(beside.path, beside.item);
+        self.keep_after_all(place.path, kept, now_ms);
+        true
     }
 
     /// A file of ours with what is to come, to be moved to its place; `None`: a directory.

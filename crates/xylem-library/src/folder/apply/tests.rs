@@ -18,8 +18,9 @@ impl World {
         for name in ["folder", "kept", "staged"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
-        let folder =
+        let mut folder =
             Folder::open(&dir.path().join("folder"), &dir.path().join("kept"), BOB, "bob").unwrap();
+        folder.index.names.insert(ALICE, "alice".to_owned());
         let mut theirs = Index::default();
         theirs.names.insert(ALICE, "alice".to_owned());
         Self { dir, folder, theirs, clock: 0 }
