@@ -6,6 +6,7 @@
 
 mod endpoint;
 mod socket;
+mod validator;
 
 pub mod object;
 

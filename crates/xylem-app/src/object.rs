@@ -14,16 +14,16 @@ use xylem_object::Ticket;
 use xylem_packet::{Data, Name};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
+use crate::validator::Validator;
 use crate::{Believe, Client, RunError, parse_name};
 use xylem_client::{
-    ClientError, Discovered, Discovery, Driver, Expected, Receiver, SegmentFetch, published_ticket,
+    ClientError, Discovered, Discovery, Driver, Expected, Receiver, SegmentFetch,
+    published_manifest, ticket_for,
 };
-use xylem_engine::now_ms;
 use xylem_library::disk;
 use xylem_library::reachable::{FaceAddress, Peer, PeerUri};
 use xylem_library::sink::{Destination, file_name_of};
 use xylem_library::{Blame, Error, Existing, Output, Stop};
-use xylem_trust::TrustPolicy;
 
 /// Bytes gathered before they are written.
 const BUFFER: usize = 256 * 1024;
@@ -96,7 +96,7 @@ pub struct ObjectSummary {
 pub enum Fetched {
     /// An object, which is there.
     Object(ObjectSummary),
-    /// An object of ours, whose manifest [`Believe::Publisher`] signed: nothing was fetched, but
+    /// An object of ours, whose manifest somebody signed who is believed: nothing was fetched, but
     /// the ticket for it has no addresses.
     Ours {
         /// `xylem:…`
@@ -119,18 +119,19 @@ pub fn get_object(
     let started = Instant::now();
     let name = parse_name(&options.name)?;
     let policy = options.believe.policy()?;
-    let mut check = |data: &Data<'_>| judge(&policy, data);
     let mut client = Client::connect(options.at.as_ref(), stop)?;
+    let mut validator = Validator::new(policy, client.peer(), stop);
     on_event(ObjectNews::Connected { peer: client.peer().into() });
-    let mut discovery = Discovery::new(&name, &mut check, options.give_up, client.seed()?);
-    client.finish(&mut discovery)?;
-    let interrupted = || RunError::from(ClientError::Interrupted);
-    let found = discovery.into_found().ok_or_else(interrupted)?;
-    if let (Believe::Publisher(publisher), Discovered::Segments { prefix, .. }) =
-        (&options.believe, &found)
-        && let Some(ticket) = published_ticket(&mut client, prefix, publisher)?
+    let found = match discover(&mut client, &name, options.give_up, &mut validator) {
+        Ok(found) => found,
+        Err(error) => return Err(validator.ended().unwrap_or(error.into())),
+    };
+    if !matches!(options.believe, Believe::Nobody | Believe::Key(_))
+        && let Discovered::Segments { prefix, .. } = &found
+        && let Some(manifest) = published_manifest(&mut client, prefix)?
     {
-        return Ok(Fetched::Ours { ticket: Box::new(ticket), forwarder: client.peer().clone() });
+        let ticket = Box::new(ticket_of(&manifest, prefix, &options.believe, &mut validator)?);
+        return Ok(Fetched::Ours { ticket, forwarder: client.peer().clone() });
     }
     if !options.whole {
         return Err(Error::usage(
@@ -148,7 +149,8 @@ pub fn get_object(
             "{path} exists; choose --overwrite, --rename or -o PATH"
         )));
     }
-    let mut sink = Sink::open(&policy, destination.as_ref(), client.peer().into(), on_event)?;
+    let mut sink =
+        Sink::open(&mut validator, destination.as_ref(), client.peer().into(), on_event)?;
     let fetched = match &found {
         Discovered::Single(content) => {
             sink.content(content).map(|()| (content.len() as u64, 1)).map_err(|e| output_error(&e))
@@ -162,7 +164,7 @@ pub fn get_object(
         Ok(fetched) => fetched,
         Err(error) => {
             sink.discard(destination.as_ref());
-            return Err(error);
+            return Err(validator.ended().unwrap_or(error));
         }
     };
     let root = sink.finish(destination.as_ref())?;
@@ -173,9 +175,44 @@ pub fn get_object(
         root,
         bytes,
         segments,
-        proven: policy.proves(),
+        proven: validator.proves(),
         elapsed: started.elapsed(),
     }))
+}
+
+/// The ticket for an object of ours, by a manifest of who is believed.
+fn ticket_of(
+    manifest: &[u8],
+    prefix: &Name,
+    believe: &Believe,
+    validator: &mut Validator,
+) -> Result<Ticket, Error> {
+    let refused = |why: String| {
+        let what = "the manifest".to_owned();
+        RunError::from(ClientError::NotBelieved { what, why })
+    };
+    let data = Data::decode(manifest).map_err(|e| refused(e.to_string()))?;
+    let publisher = match believe {
+        Believe::Publisher(key) => key.parse().map_err(|e| Error::usage(format!("{key}: {e}")))?,
+        _ => match validator.publisher(&data) {
+            Ok(publisher) => publisher,
+            Err(why) => return Err(validator.ended().unwrap_or(refused(why).into())),
+        },
+    };
+    Ok(ticket_for(&data, prefix, publisher).map_err(RunError::from)?)
+}
+
+/// What a name is.
+fn discover(
+    client: &mut Client,
+    name: &Name,
+    give_up: Duration,
+    validator: &mut Validator,
+) -> Result<Discovered, RunError> {
+    let mut check = |data: &Data<'_>| validator.check(data);
+    let mut discovery = Discovery::new(name, &mut check, give_up, client.seed()?);
+    client.finish(&mut discovery)?;
+    Ok(discovery.into_found().ok_or(ClientError::Interrupted)?)
 }
 
 /// Fetches the segments under a prefix.
@@ -191,13 +228,9 @@ fn segments(
     Ok(fetch.finish()?)
 }
 
-fn judge(policy: &TrustPolicy, data: &Data<'_>) -> Result<(), String> {
-    policy.judge(data, now_ms()).map(drop)
-}
-
 /// Where contents go in order, hashed on the way.
 struct Sink<'a> {
-    policy: &'a TrustPolicy,
+    validator: &'a mut Validator,
     to: BufWriter<Box<dyn Write>>,
     hasher: Hasher,
     peer: FaceAddress,
@@ -207,7 +240,7 @@ struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     fn open(
-        policy: &'a TrustPolicy,
+        validator: &'a mut Validator,
         destination: Option<&Destination>,
         peer: FaceAddress,
         on_event: &'a mut dyn FnMut(ObjectNews),
@@ -217,7 +250,7 @@ impl<'a> Sink<'a> {
             Some(to) => Box::new(create(&to.part).map_err(|e| writing(&to.part, &e))?),
         };
         let to = BufWriter::with_capacity(BUFFER, to);
-        Ok(Self { policy, to, hasher: Hasher::new(), peer, told: Instant::now(), on_event })
+        Ok(Self { validator, to, hasher: Hasher::new(), peer, told: Instant::now(), on_event })
     }
 
     /// Gives the file its name; returns the content's root.
@@ -251,7 +284,7 @@ impl<'a> Sink<'a> {
 
 impl Receiver for Sink<'_> {
     fn check(&mut self, data: &Data<'_>) -> Result<(), String> {
-        judge(self.policy, data)
+        self.validator.check(data)
     }
 
     fn content(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -236,31 +236,37 @@ fn signed_one_by_one<D: Driver>(driver: &mut D, prefix: &Name) -> Result<bool, D
     Ok(typ.is_ok_and(|typ| !in_tree.contains(&typ)))
 }
 
-/// The ticket, without addresses, of the publication of ours at `prefix` whose manifest `publisher`
-/// signed; `None` if there is no manifest.
+/// The manifest of the publication of ours at `prefix`, not verified; `None` if there is none.
 ///
 /// # Errors
-/// What is no publisher, a manifest that is not believed, and what ends the run.
-pub fn published_ticket<D: Driver>(
+/// What ends the run.
+pub fn published_manifest<D: Driver>(
     driver: &mut D,
     prefix: &Name,
-    publisher: &str,
-) -> Result<Option<Ticket>, D::Error> {
-    let publisher: PublisherId =
-        publisher.parse().map_err(|e| ClientError::bad_name(publisher, e))?;
+) -> Result<Option<Vec<u8>>, D::Error> {
     if naming::check_prefix(prefix.as_ref()).is_err() || signed_one_by_one(driver, prefix)? {
         return Ok(None);
     }
     let name = naming::encode(prefix.as_ref(), &naming::Request::Manifest);
     let interest = Question::exactly(name, MANIFEST_PATIENCE).encode(driver.nonce()?)?;
-    let Reply::Data(packet) = driver.fetch(interest, MANIFEST_PATIENCE)? else {
-        return Ok(None);
-    };
-    let what = "the manifest";
-    let data = Data::decode(&packet).map_err(|e| ClientError::not_believed(what, e))?;
-    let manifest = verify_manifest(&data, prefix.as_ref(), &publisher)
-        .map_err(|e| ClientError::not_believed(what, e))?;
-    Ok(Some(Ticket {
+    match driver.fetch(interest, MANIFEST_PATIENCE)? {
+        Reply::Data(packet) => Ok(Some(packet)),
+        _ => Ok(None),
+    }
+}
+
+/// The ticket, without addresses, for what a manifest says that `publisher` signed.
+///
+/// # Errors
+/// A manifest that is not believed.
+pub fn ticket_for(
+    manifest: &Data<'_>,
+    prefix: &Name,
+    publisher: PublisherId,
+) -> Result<Ticket, ClientError> {
+    let manifest = verify_manifest(manifest, prefix.as_ref(), &publisher)
+        .map_err(|e| ClientError::not_believed("the manifest", e))?;
+    Ok(Ticket {
         publisher,
         root: manifest.root,
         name: Some(prefix.clone()),
@@ -269,5 +275,5 @@ pub fn published_ticket<D: Driver>(
         kind: Some(manifest.kind),
         addresses: Vec::new(),
         relay: None,
-    }))
+    })
 }

@@ -4,7 +4,7 @@
 //! A [`Driver`] (`xylem-app`'s `Client`) hands in frames that came and writes those that wait; an
 //! application says what to ask and takes what comes: one [`Exchange`], the [`Discovery`] of an
 //! object's newest version, its segments by a [`SegmentFetch`], a [`Producer`] that answers for a
-//! file, pings and generated load. A [`Manager`] commands the forwarder, [`peek`] asks for one packet.
+//! file, pings and generated load. [`believe`] follows certificates to a key that is believed. A [`Manager`] commands the forwarder, [`peek`] asks for one packet.
 //! Time is `now`, a duration since the connection began; randomness comes in as seeds.
 //!
 //! Nothing here forwards, caches or encrypts, and nothing is believed that was not verified by a key
@@ -18,6 +18,7 @@ mod error;
 mod exchange;
 mod rdr;
 
+mod certificates;
 mod exact;
 
 mod discover;
@@ -32,8 +33,9 @@ mod ping;
 pub mod traffic;
 
 pub use application::{Application, GLANCE};
+pub use certificates::{Certificates, believe};
 pub use connection::{Connection, FrameQueue, Message, Outbox};
-pub use discover::{Discovered, Discovery, published_ticket};
+pub use discover::{Discovered, Discovery, published_manifest, ticket_for};
 pub use driver::{Driver, Ended};
 pub use error::ClientError;
 pub use exchange::{Exchange, Question, Reply, parse_name, satisfies};

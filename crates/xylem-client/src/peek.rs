@@ -5,7 +5,7 @@ use std::time::Duration;
 use xylem_packet::{Data, KeyLocator, SignatureType};
 use xylem_trust::{TrustPolicy, Verdict};
 
-use crate::{ClientError, Driver, Exchange, Question, Reply};
+use crate::{ClientError, Driver, Exchange, Question, Reply, believe};
 
 /// A Data packet that came and passed.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub fn peek<D: Driver>(
     driver: &mut D,
     question: Question,
     interest: Vec<u8>,
-    policy: &TrustPolicy,
+    policy: &mut TrustPolicy,
 ) -> Result<Peeked, D::Error> {
     let Question { name, lifetime, .. } = question;
     let mut exchange = Exchange::new(interest, lifetime)?;
@@ -60,9 +60,13 @@ pub fn peek<D: Driver>(
         Reply::Timeout => return Err(ClientError::Unanswered { name, after: lifetime }.into()),
     };
     let data = Data::decode(&packet).map_err(|e| ClientError::not_believed(name.to_string(), e))?;
-    let verdict = policy
-        .judge(&data, driver.now_ms())
-        .map_err(|why| ClientError::not_believed(data.name().to_string(), why))?;
+    let verdict = match policy {
+        TrustPolicy::Anchors(store) => {
+            believe(driver, store, &data)?.map(|()| Verdict::Proven).map_err(|why| why.to_string())
+        }
+        policy => policy.judge(&data, driver.now_ms()),
+    };
+    let verdict = verdict.map_err(|why| ClientError::not_believed(data.name().to_string(), why))?;
     let (meta, info) = (data.meta(), data.signature_info());
     let key = info.key_locator.map(|locator| match locator {
         KeyLocator::Name(name) => name.to_string(),

@@ -35,6 +35,8 @@ pub struct Chain {
     /// From the packet upwards.
     found: Vec<Vec<u8>>,
     asked: Vec<Name>,
+    /// What is wrong if nobody answers: the key is known, and none of its certificates that are here will do.
+    otherwise: Option<ChainError>,
 }
 
 #[derive(Debug)]
@@ -159,7 +161,7 @@ impl Chain {
         let packet = packet.map(|name| name.to_name());
         let name = packet.clone().unwrap_or_default();
         let locator = Locator::of(info).ok_or(ChainError { name, flaw: Flaw::NoKeyLocator })?;
-        Ok(Chain { packet, locator, found: Vec::new(), asked: Vec::new() })
+        Ok(Chain { packet, locator, found: Vec::new(), asked: Vec::new(), otherwise: None })
     }
 
     /// What is needed next, as far as the store goes. When it says [`Step::Known`], the store holds the
@@ -179,14 +181,16 @@ impl Chain {
             Err(why) => why,
         };
         let at = |flaw| Err(ChainError { name: top.clone().unwrap_or_default(), flaw });
+        self.otherwise = None;
         let question = match (self.question(), why) {
             (_, NoKey::NotNow(name, validity)) => {
                 return Err(ChainError { name, flaw: out_of_time(validity, now_ms) });
             }
             // Another certificate of the key may stand under other rules; not one that is here.
-            (Ok(other), NoKey::Refused(_))
+            (Ok(other), NoKey::Refused(refused))
                 if !other.can_be_prefix && !store.has(other.name.as_ref()) =>
             {
+                self.otherwise = at(Flaw::Refused(refused)).err();
                 other
             }
             (_, NoKey::Refused(refused)) => return at(Flaw::Refused(refused)),
@@ -237,6 +241,9 @@ impl Chain {
 
     /// What to say when nobody answered the last question.
     pub fn missing(&self) -> ChainError {
+        if let Some(otherwise) = &self.otherwise {
+            return otherwise.clone();
+        }
         let name = self.asked.last().cloned().unwrap_or_default();
         ChainError { name, flaw: Flaw::Missing }
     }

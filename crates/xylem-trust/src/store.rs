@@ -11,8 +11,8 @@ use std::sync::Arc;
 use xylem_packet::{Data, Interest, KeyLocator, Name, NameRef, SignatureInfo};
 
 use crate::{
-    Certificate, CertificateError, Hierarchy, Refused, Rules, TrustError, ValidityPeriod, Verifier,
-    key_name_of,
+    Certificate, CertificateError, Hierarchy, PublicKey, Refused, Rules, TrustError,
+    ValidityPeriod, Verifier, key_name_of,
 };
 
 /// Certificates that a store holds, anchors included.
@@ -34,6 +34,7 @@ pub struct TrustStore {
 #[derive(Debug)]
 struct Believed {
     certificate: Name,
+    public_key: PublicKey,
     verifier: Verifier,
     digest: [u8; 32],
     /// The certificate's and those of all above it.
@@ -194,6 +195,7 @@ impl TrustStore {
         self.len += 1;
         self.keys.entry(key).or_default().push(Believed {
             certificate: certificate.name().to_name(),
+            public_key: certificate.public_key().clone(),
             verifier,
             digest,
             validity,
@@ -245,6 +247,12 @@ impl TrustStore {
     pub fn data(&self, data: &Data<'_>, now_ms: u64) -> Result<(), TrustError> {
         let key = self.find(&data.signature_info(), Signs::Packet(data.name()), now_ms)?;
         key.verifier.data(data)
+    }
+
+    /// The key that [`Self::data`] believes a packet by.
+    pub fn key_of(&self, data: &Data<'_>, now_ms: u64) -> Option<&PublicKey> {
+        let key = self.find(&data.signature_info(), Signs::Packet(data.name()), now_ms);
+        key.ok().map(|key| &key.public_key)
     }
 
     /// Whether a believed key signed the Interest as it is. What a key may ask for is the caller's

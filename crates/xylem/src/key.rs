@@ -4,18 +4,24 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
 use crate::passphrase;
+use crate::peek::AtArgs;
 use crate::publisher::{self, PublisherRow};
+use crate::put::PublishedRow;
+use crate::stop;
 use crate::trusting::TrustArgs;
 use clap::{Args, Subcommand};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use xylem_app::{Client, Sign};
+use xylem_client::{Certificates, Driver, register};
 use xylem_hash::{Hash, Hasher};
 use xylem_library::keys::{
     KeyEntry, KeyKind, Keyring, Trusted, TrustedEntry, certificate, check_signature, reseal,
-    sign_hash,
+    sign_hash, signer,
 };
 use xylem_node::wall_clock;
+use xylem_packet::Name;
 use xylem_trust::{Armor, Certificate, Moment};
 
 /// Keys to sign with in NDN, and certificates for them
@@ -31,6 +37,7 @@ use xylem_trust::{Armor, Certificate, Moment};
   xylem key cert /alice > alice.cert       what others need to believe it
   xylem key cert --by /org /org/alice.cert a certificate that /org's key signs
   xylem key trust org.cert /org/news       believe /org's key, for names below /org/news
+  xylem key serve                          answer for certificates, which others follow
   xylem key passphrase /alice              from now on it is asked for
   xylem key export /alice -o alice.key     the secret, to be kept like one
   xylem key sign SUMS --by /alice > SUMS.sig          for who has /alice's certificate
@@ -126,6 +133,16 @@ enum KeyCommand {
         /// For this prefix only
         prefix: Option<String>,
     },
+    /// Answer for certificates until Ctrl-C: whoever fetches what their keys signed follows them to whom they trust
+    Serve {
+        /// Files with certificates, and keys of yours [default: the certificates of all your keys]
+        what: Vec<String>,
+        /// With what to sign the registrations, as in `xylem put`
+        #[arg(long, value_name = "HOW", default_value = "digest-sha256")]
+        sign: Sign,
+        #[command(flatten)]
+        at: AtArgs,
+    },
     /// Print a signature on a file, to be put beside it
     Sign {
         /// The file
@@ -208,10 +225,7 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
             out.bytes(text.as_bytes())?;
         }
         KeyCommand::Trust { what, prefix } => {
-            let wire = match Path::new(&what).is_file() {
-                true => certificate(Path::new(&what))?,
-                false => keyring.certificate(&what)?,
-            };
+            let wire = certificate_of(&keyring, &what)?;
             let entry = Trusted::at(&common.store()?).add(&wire, prefix.as_deref())?;
             show_trusted(&entry, out)?;
         }
@@ -222,6 +236,9 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
                     false => show_trusted(&entry, out)?,
                 }
             }
+        }
+        KeyCommand::Serve { what, sign, at } => {
+            serve(certificates(&keyring, &what)?, &sign, &at, common, out)?;
         }
         KeyCommand::Sign { file, by } => {
             let text = sign_hash(&keyring, &by, &hash(&file)?, wall_clock())?;
@@ -238,6 +255,53 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
         }
     }
     Ok(Exit::Done)
+}
+
+/// The certificate in a file, or of a key of the keyring.
+fn certificate_of(keyring: &Keyring, what: &str) -> Result<Vec<u8>, Failure> {
+    Ok(match Path::new(what).is_file() {
+        true => certificate(Path::new(what))?,
+        false => keyring.certificate(what)?,
+    })
+}
+
+/// Those that are named, else all that there are.
+fn certificates(keyring: &Keyring, what: &[String]) -> Result<Vec<Vec<u8>>, Failure> {
+    if !what.is_empty() {
+        return what.iter().map(|what| certificate_of(keyring, what)).collect();
+    }
+    let entries = keyring.list()?.into_iter().filter(|entry| entry.certificate.is_some());
+    let all: Vec<_> = entries
+        .map(|entry| keyring.certificate(&entry.name.to_string()))
+        .collect::<Result<_, _>>()?;
+    if all.is_empty() {
+        return Err(Failure::new(Exit::Usage, "there are no keys here; `xylem key new` makes one"));
+    }
+    Ok(all)
+}
+
+fn serve(
+    certificates: Vec<Vec<u8>>,
+    sign: &Sign,
+    at: &AtArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let signer = signer(sign, &common.store()?, &Name::default())?;
+    let mut client = Client::connect(at.at.as_ref(), &stop)?;
+    for wire in &certificates {
+        let Ok(certificate) = Certificate::decode(wire) else { continue };
+        register(&mut client, certificate.key_name(), &signer)?;
+        let (name, bytes) = (&certificate.name().to_string(), wire.len() as u64);
+        match out.is_json() {
+            true => out.json(&PublishedRow { name, segments: None, bytes })?,
+            false => out.line(name)?,
+        }
+    }
+    client.run(&mut Certificates::new(certificates))?;
+    Ok(())
 }
 
 /// What `xylem sum` prints for a file.
@@ -294,7 +358,6 @@ mod row_tests {
     use super::*;
     use crate::output::assert_documented;
     use xylem_library::keys::SignedBy;
-    use xylem_packet::Name;
 
     #[test]
     fn rows_are_documented() {

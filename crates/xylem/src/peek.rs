@@ -92,7 +92,7 @@ pub(crate) fn run(args: PeekArgs, common: &Common, out: &mut Out) -> Result<Exit
         })
     });
     let name = parse_name(&args.name)?;
-    let policy = args.trust.believe(common)?.policy()?;
+    let mut policy = args.trust.believe(common)?.policy()?;
     let hints = args.hint.iter().map(|hint| parse_name(hint));
     let question = Question {
         can_be_prefix: args.prefix,
@@ -104,7 +104,7 @@ pub(crate) fn run(args: PeekArgs, common: &Common, out: &mut Out) -> Result<Exit
     };
     let interest = question.encode(keys::random()?).map_err(RunError::from)?;
     let mut client = Client::connect(args.at.at.as_ref(), &stop::on_signals()?)?;
-    let found = peek(&mut client, question, interest, &policy)?;
+    let found = peek(&mut client, question, interest, &mut policy)?;
     report(&found, out);
     if out.is_json() {
         let content: String = found.content().iter().map(|byte| format!("{byte:02x}")).collect();

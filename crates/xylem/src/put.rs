@@ -147,10 +147,10 @@ fn spool(mut from: impl io::Read) -> Result<(File, u64), Failure> {
 /// `put` is ready.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "published")]
-struct PublishedRow<'a> {
-    name: &'a str,
-    segments: Option<u64>,
-    bytes: u64,
+pub(crate) struct PublishedRow<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) segments: Option<u64>,
+    pub(crate) bytes: u64,
 }
 
 #[cfg(test)]

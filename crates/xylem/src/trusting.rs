@@ -22,7 +22,8 @@ pub(crate) struct TrustArgs {
     #[arg(long, value_name = "WHO", conflicts_with = "key")]
     publisher: Option<String>,
 
-    /// Believe what the key of this NDN certificate signed under its owner's name; can be repeated
+    /// Believe what the key of this NDN certificate signed under its owner's name, and whom it vouches for: their
+    /// certificates are fetched; can be repeated
     #[arg(
         long,
         visible_alias = "anchor",

@@ -1,0 +1,112 @@
+//! [`believe`]: a packet by a key that is believed, or by one that a chain of certificates leads to;
+//! [`Certificates`]: answers for such certificates.
+
+use std::time::Duration;
+
+use xylem_packet::{Data, Interest};
+use xylem_trust::{Chain, ChainError, Flaw, Step, TrustError, TrustStore};
+
+use crate::{Application, ClientError, Driver, Message, Outbox, Question, Reply, satisfies};
+
+/// How long one Interest for a certificate waits.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often one is asked for: a packet may be lost.
+const TRIES: usize = 3;
+
+/// Whether a packet is signed by a key of the store, or by one for which a chain of certificates vouches,
+/// which are fetched and kept in the store. Bounded by [`xylem_trust::MAX_CHAIN`] certificates, each asked for
+/// three times at most.
+///
+/// # Errors
+/// What ends the run; the inner one: which certificate or packet is not believed, and by which rule.
+pub fn believe<D: Driver>(
+    driver: &mut D,
+    store: &mut TrustStore,
+    data: &Data<'_>,
+) -> Result<Result<(), ChainError>, D::Error> {
+    let refused = |e| ChainError { name: data.name().to_name(), flaw: Flaw::Trust(e) };
+    match store.data(data, driver.now_ms()) {
+        Err(TrustError::UnknownKey | TrustError::NotAllowed | TrustError::Expired) => {}
+        judged => return Ok(judged.map_err(refused)),
+    }
+    if let Err(error) = follow(driver, store, data)? {
+        return Ok(Err(error));
+    }
+    Ok(store.data(data, driver.now_ms()).map_err(refused))
+}
+
+/// Brings the certificates between a packet and a believed key into the store.
+fn follow<D: Driver>(
+    driver: &mut D,
+    store: &mut TrustStore,
+    data: &Data<'_>,
+) -> Result<Result<(), ChainError>, D::Error> {
+    let mut chain = match Chain::of(data) {
+        Ok(chain) => chain,
+        Err(error) => return Ok(Err(error)),
+    };
+    loop {
+        let asked = match chain.step(store, driver.now_ms()) {
+            Ok(Step::Known) => return Ok(Ok(())),
+            Ok(Step::Ask(asked)) => asked,
+            Err(error) => return Ok(Err(error)),
+        };
+        let question = Question {
+            can_be_prefix: asked.can_be_prefix,
+            ..Question::exactly(asked.name, PATIENCE)
+        };
+        let Some(wire) = fetch(driver, &question)? else { return Ok(Err(chain.missing())) };
+        if let Err(error) = chain.answer(&wire, driver.now_ms()) {
+            return Ok(Err(error));
+        }
+    }
+}
+
+/// One certificate; `None` if nobody has it.
+fn fetch<D: Driver>(driver: &mut D, question: &Question) -> Result<Option<Vec<u8>>, D::Error> {
+    for _ in 0..TRIES {
+        let interest = question.encode(driver.nonce()?)?;
+        match driver.fetch(interest, PATIENCE)? {
+            Reply::Data(wire) => return Ok(Some(wire)),
+            // Nobody there, which another try does not change.
+            Reply::Nack(_) => return Ok(None),
+            Reply::Timeout => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Answers for packets that are there, such as certificates, without end.
+#[derive(Debug)]
+pub struct Certificates {
+    packets: Vec<Vec<u8>>,
+}
+
+impl Certificates {
+    /// Answers for these packets; what is none answers nothing.
+    pub fn new(packets: Vec<Vec<u8>>) -> Self {
+        Certificates { packets }
+    }
+}
+
+impl Application for Certificates {
+    fn handle_message(
+        &mut self,
+        _now: Duration,
+        message: Message<'_>,
+        outbox: &mut Outbox<'_>,
+    ) -> Result<(), ClientError> {
+        let Ok(asked) = Interest::decode(message.packet) else { return Ok(()) };
+        let fits = |wire: &&Vec<u8>| Data::decode(wire).is_ok_and(|data| satisfies(&data, &asked));
+        if message.nack.is_none()
+            && let Some(wire) = self.packets.iter().find(fits)
+        {
+            outbox.packet(wire, message.pit_token);
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
