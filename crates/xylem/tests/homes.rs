@@ -217,6 +217,52 @@ fn getters_behind_nats_meet_through_the_share() {
     assert!(came >= 200_000 && passed < 100_000, "{came} bytes, {passed} by the share: {done}");
 }
 
+/// Between two symmetric NATs there is no way of their own: the share, which introduces them, is asked for all of it, and passes
+/// nothing on but what is said about addresses.
+#[test]
+fn getters_who_cannot_meet_have_nothing_passed_on_by_the_share() {
+    let Some(mut network) = Network::new("apart") else { return };
+    let place = Place::new(SIZE, 10);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("share", "20.1.0.1");
+    network.home("a", "20.2.0.1", Nat::Symmetric);
+    network.home("b", "20.3.0.1", Nat::Symmetric);
+    let (_share, ticket) = share(network.on("share", &store("share")), &place, &[]);
+    let a = get(network.on("a", &store("a")), &ticket, &place.out("a"), &["--seed"]);
+    a.done();
+    network.count("share", "20.2.0.1");
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &LIMIT);
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+    let done = b.done();
+    let peers: Vec<_> = done["peers"].as_array().expect("a list").iter().collect();
+    assert!(peers.iter().all(|peer| peer["peer"] == "20.1.0.1:7348"), "{done}");
+    let passed = network.counted("share");
+    assert!(passed < 100_000, "{passed} bytes of the seed");
+}
+
+/// Who names whom to ask has nobody else asked, the ticket's relay neither.
+#[test]
+fn who_names_the_peers_asks_no_relay() {
+    let Some(mut network) = Network::new("named") else { return };
+    let place = Place::new(10_000, 11);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("relay", "20.1.0.1");
+    network.home("a", "20.2.0.1", Nat::Cone);
+    network.open("b", "20.3.0.1");
+    let (_relay, relays) = network.relay("relay", &store("relay"));
+    let (_share, ticket) = share(network.on("a", &store("a")), &place, &relays);
+    network.count("relay", "20.3.0.1");
+    let from = ["--from", "20.2.0.1:7348", "--timeout", "2"];
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &from);
+    assert_eq!(b.wait(), Some(3));
+    assert_eq!(network.counted("relay"), 0);
+    // Without that it is asked, and leads there.
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &[]);
+    assert_eq!(b.wait(), Some(0));
+    assert!(network.counted("relay") > 0);
+}
+
 /// What a sharer is started with who asks the router for a port.
 fn sharing(network: &Network, store: &Path) -> Command {
     let mut command = network.on("a", store);

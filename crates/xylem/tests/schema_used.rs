@@ -117,6 +117,62 @@ fn get_refuses_what_the_schema_does_not_allow_and_says_why() {
     assert_exit(&no_anchor, 2);
 }
 
+/// The anchor is the blog's own key, which vouches for authors: their certificates are fetched, and judged
+/// as packets are.
+#[test]
+fn certificates_on_the_way_to_the_anchor_are_judged_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let (bob, eve) = ("/blog/author/bob", "/blog/author/bob/eve");
+    for identity in ["/blog", bob, eve] {
+        assert_exit(&run(dir, &["key", "new", identity]), 0);
+    }
+    let root = certificate(dir, &["/blog"], "root.cert");
+    let certified = |who: &str, by: &str, named: &str| {
+        let own = certificate(dir, &[who], "own.cert");
+        let signed = certificate(dir, &["--by", by, &own], named);
+        assert_exit(&run(dir, &["key", "import", &signed]), 0);
+        signed
+    };
+    let certificates = [certified(bob, "/blog", "bob.cert"), certified(eve, bob, "eve.cert")];
+    let schema = text(&file(dir, "blog.lvs", BLOG.as_bytes())).to_owned();
+    let node = Node::start(dir, "");
+    let at = node.at("unix").to_owned();
+    let mut serve = xylem(&dir.join("store"));
+    serve.args(["key", "serve", "--at", &at]).args(&certificates);
+    serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _certificates = Serving(serve.spawn().expect("the program starts"));
+    for path in &certificates {
+        let named = name_of(path);
+        until("a certificate", || run(dir, &["peek", &named, "--at", &at]).status.success());
+    }
+
+    let source = text(&file(dir, "post", &[7; 30_000])).to_owned();
+    let _own = Serving::put(dir, &at, "/blog/post/bob/hello", &source, bob);
+    let _stolen = Serving::put(dir, &at, "/blog/post/alice/hello", &source, bob);
+    let _eves = Serving::put(dir, &at, "/blog/post/eve/hello", &source, eve);
+    let get = |name: &str| {
+        let whom = ["--schema", &schema, "--anchor", &root, "--overwrite"];
+        run(dir, &[&["get", name, "--from", &at, "-o", "got"], &whom[..]].concat())
+    };
+    assert_exit(&get("/blog/post/bob/hello"), 0);
+    assert_eq!(fs::read(dir.join("got")).unwrap(), [7; 30_000]);
+    fs::remove_file(dir.join("got")).unwrap();
+    let refused = |name: &str, line: &str| {
+        let output = get(name);
+        assert_exit(&output, 1);
+        let said = stderr(&output);
+        assert!(said.lines().count() == 1 && said.ends_with(line), "{said}");
+        assert!(!dir.join("got").exists());
+    };
+    let by_bob = format!("may not be signed by {}, says the schema: ", name_of(&certificates[0]));
+    let why = "#metadata: the key is one of #author with another value for author\n";
+    refused("/blog/post/alice/hello", &format!("{by_bob}{why}"));
+    // Bob signed a certificate that the schema lets nobody sign.
+    let why = "no rule of the schema is about this name\n";
+    refused("/blog/post/eve/hello", &format!("{} {by_bob}{why}", name_of(&certificates[1])));
+}
+
 #[test]
 fn schemas_without_end_are_refused_before_anything_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
