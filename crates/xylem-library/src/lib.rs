@@ -29,6 +29,7 @@ mod walk;
 mod hashing;
 mod listed;
 mod ordered;
+mod overlay;
 mod rescan;
 mod trees;
 
@@ -52,6 +53,7 @@ pub mod sink;
 pub mod follow;
 
 mod opening;
+pub mod sealed;
 
 pub mod scrub;
 pub mod upkeep;

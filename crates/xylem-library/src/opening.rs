@@ -11,7 +11,7 @@ use crate::event::LibraryEvent;
 use crate::follow::{Author, FollowOptions, Grower};
 use crate::path::canonical;
 use crate::publications::Content;
-use crate::publish::{onward, publish, signed_at};
+use crate::publish::{Sealing, onward, publish, publish_sealed, signed_at};
 use crate::stop::Stop;
 use crate::time::UnixTime;
 use crate::walk::Selection;
@@ -28,6 +28,8 @@ pub struct Opening<'a> {
     pub name: &'a dyn Fn(&[u8]) -> Name,
     /// Who signs.
     pub key: &'a PublisherKey,
+    /// For these people alone.
+    pub sealing: Option<Sealing<'a>>,
 }
 
 /// Hashes and signs what is at `path`, and opens it for serving. What was fetched, and is still that, is
@@ -51,6 +53,15 @@ pub fn open(
     }
     let unusable = |e: PublicationError| Error { blame: Blame::Usage, message: e.to_string() };
     let path = canonical(path)?;
+    if let Some(sealing) = &how.sealing {
+        let (published, prefix, medium) =
+            publish_sealed(store, &path, name, how.selection, sealing, now, stop, on_event)?;
+        let packet = published.sign(&prefix, key)?;
+        let publication =
+            Publication::new(prefix, packet, &key.public()).map_err(unusable)?.with_metadata(key);
+        let serving = Box::new(published.serve(medium));
+        return Ok(Content::Still { publication: Box::new(publication), serving });
+    }
     let fetched = signed_at(store, &path).filter(|_| !how.own);
     let (published, prefix) = publish(store, &path, name, how.selection, now, stop, on_event)?;
     match fetched {

@@ -14,9 +14,11 @@ use crate::save::SaveOptions;
 use crate::signed;
 use crate::time::UnixTime;
 
-/// Layout of a note, numbers little-endian: layout 1, version 8 (0: none), port 2 (0: none), ticket
-/// (length 4, UTF-8), patterns that were left out (each length 4, UTF-8). The layout before had no port.
-const LAYOUT: u8 = 2;
+/// Layout of a note, numbers little-endian: layout 1, version 8 (0: none), port 2 (0: none), sealed version 8
+/// (0: none), sealed root 32, ticket (length 4, UTF-8), patterns that were left out (each length 4, UTF-8). The layouts
+/// before had nothing sealed, and no port.
+const LAYOUT: u8 = 3;
+const WITHOUT_SEALED: u8 = 2;
 const WITHOUT_PORT: u8 = 1;
 /// A use is written down again after this many seconds.
 const USED_EVERY: u64 = 24 * 3600;
@@ -28,6 +30,8 @@ pub(crate) struct Note {
     pub(crate) version: Option<u64>,
     /// UDP port at which it was shared last, which its tickets name.
     pub(crate) port: Option<u16>,
+    /// Root and version under which it was last shared with people who were named.
+    pub(crate) sealed: Option<(Hash, u64)>,
     /// A ticket for it: the one that it was fetched with, or else our own.
     pub(crate) ticket: Option<String>,
     /// What was left out of a directory when it was fetched, or shared (`--exclude`).
@@ -39,6 +43,10 @@ impl Note {
         let mut out = vec![LAYOUT];
         out.extend_from_slice(&self.version.unwrap_or(0).to_le_bytes());
         out.extend_from_slice(&self.port.unwrap_or(0).to_le_bytes());
+        let sealed = self.sealed.map(|(root, version)| (*root.as_bytes(), version));
+        let (root, version) = sealed.unwrap_or_default();
+        out.extend_from_slice(&version.to_le_bytes());
+        out.extend_from_slice(&root);
         let ticket = self.ticket.as_deref().unwrap_or_default();
         for text in std::iter::once(ticket).chain(self.excluded.iter().map(String::as_str)) {
             let len = u32::try_from(text.len()).unwrap_or(u32::MAX);
@@ -58,9 +66,17 @@ impl Note {
         let (version, rest) = rest.split_first_chunk::<8>()?;
         let (port, mut rest) = match layout[0] {
             WITHOUT_PORT => (&[0; 2], rest),
-            LAYOUT => rest.split_first_chunk::<2>()?,
+            WITHOUT_SEALED | LAYOUT => rest.split_first_chunk::<2>()?,
             _ => return None,
         };
+        let mut sealed = None;
+        if layout[0] == LAYOUT {
+            let (version, after) = rest.split_first_chunk::<8>()?;
+            let (root, after) = after.split_first_chunk::<32>()?;
+            let version = u64::from_le_bytes(*version);
+            sealed = (version != 0).then(|| (Hash::from_bytes(*root), version));
+            rest = after;
+        }
         let mut texts = Vec::new();
         while !rest.is_empty() {
             let (len, after) = rest.split_first_chunk::<4>()?;
@@ -73,7 +89,7 @@ impl Note {
         let ticket = texts.next().filter(|t| !t.is_empty());
         let version = Some(u64::from_le_bytes(*version)).filter(|v| *v != 0);
         let port = Some(u16::from_le_bytes(*port)).filter(|p| *p != 0);
-        Some(Self { version, port, ticket, excluded: texts.collect() })
+        Some(Self { version, port, sealed, ticket, excluded: texts.collect() })
     }
 }
 
@@ -131,8 +147,24 @@ pub(crate) fn shared(
     let same = before.filter(|r| r.root == manifest.root);
     let ticket = same.and_then(|r| r.note.ticket.clone());
     let port = before.and_then(|r| r.note.port);
-    let note = Note { version: Some(version), port, ticket, excluded };
+    let sealed = before.and_then(|r| r.note.sealed);
+    let note = Note { version: Some(version), port, sealed, ticket, excluded };
     keep(store, &known(key, manifest, state, Origin::Shared, &note, now))
+}
+
+/// Writes down as what it was shared with people who were named: root and version. It is shared already.
+///
+/// # Errors
+/// The store's.
+pub(crate) fn sealed(store: &Store, key: &[u8], sealed: (Hash, u64)) -> Result<(), StoreError> {
+    let Some(mut known) = store.known_at(key)? else { return Ok(()) };
+    let mut note = Note::decode(&known.note);
+    if note.sealed == Some(sealed) {
+        return Ok(());
+    }
+    note.sealed = Some(sealed);
+    known.note = note.encode();
+    store.remember(&known)
 }
 
 /// The UDP port at which what is at `path` was shared last.
@@ -142,13 +174,13 @@ pub fn port(store: &Store, path: &Path) -> Option<u16> {
 }
 
 /// Adds our own ticket to the record of something shared, where it has none, and the port where it is
-/// shared now. Not being able to costs nothing but the convenience.
-pub fn keep_ticket(store: &Store, path: &Path, ticket: &Ticket, port: Option<u16>) {
+/// shared now. Not being able to costs nothing but the convenience. `None`: the ticket is for something else.
+pub fn keep_ticket(store: &Store, path: &Path, ticket: Option<&Ticket>, port: Option<u16>) {
     let Ok(canonical) = path.canonicalize() else { return };
     let key = os_bytes(canonical.as_os_str());
     if let Ok(Some(mut known)) = store.known_at(&key) {
         let mut note = Note::decode(&known.note);
-        note.ticket.get_or_insert_with(|| ticket.to_string());
+        note.ticket = note.ticket.take().or_else(|| ticket.map(ToString::to_string));
         note.port = port.or(note.port);
         let note = note.encode();
         if known.note != note {
@@ -231,6 +263,7 @@ mod tests {
         let whole = Note {
             version: Some(7),
             port: Some(7348),
+            sealed: Some((xylem_hash::hash(b"sealed"), 8)),
             ticket: Some("xylem:abc".to_owned()),
             excluded: vec!["*.tmp".to_owned(), "é".to_owned()],
         };
@@ -242,11 +275,14 @@ mod tests {
             let got = Note::decode(&bytes[..len]);
             assert!(got == Note::default() || got.version == Some(7), "{len}: {got:?}");
         }
-        assert_eq!(Note::decode(&[&[3], &bytes[1..]].concat()), Note::default());
-        // As it was before there were ports.
-        let before = [&[1], &bytes[1..9], &bytes[11..]].concat();
+        assert_eq!(Note::decode(&[&[4], &bytes[1..]].concat()), Note::default());
+        // As it was before anything was shared with people who were named, and before there were ports.
+        let before = [&[2], &bytes[1..11], &bytes[51..]].concat();
+        let whole = Note { sealed: None, ..whole };
+        assert_eq!(Note::decode(&before), whole);
+        let before = [&[1], &bytes[1..9], &bytes[51..]].concat();
         assert_eq!(Note::decode(&before), Note { port: None, ..whole });
-        let endless = [&bytes[..11], &[255; 4], b"x"].concat();
+        let endless = [&bytes[..51], &[255; 4], b"x"].concat();
         assert_eq!(Note::decode(&endless), Note::default());
     }
 }

@@ -22,6 +22,7 @@ use std::ops::Range;
 
 use xylem_object::{Kind, Manifest};
 use xylem_store::Store;
+use xylem_transfer::TransferEvent;
 
 use crate::save::SaveOptions;
 use directory::DirectorySink;
@@ -29,9 +30,11 @@ use file::FileSink;
 use range::RangeSink;
 use stream::StreamSink;
 
+pub(crate) use attributes::attributes_of;
 pub use context::{Context, Nodes, Sink, Tally};
 pub(crate) use destination::part_name;
 pub use destination::{Destination, file_name_of};
+pub(crate) use directory::copies::Copies;
 pub use error::SaveError;
 
 /// Makes the sink that `options` and `manifest` ask for; `destination`: `None` for standard output.
@@ -59,6 +62,23 @@ pub fn make(
         (Some(to), None) => {
             Ok(Box::new(FileSink::new(manifest.clone(), to, &options.like, store)?))
         }
+    }
+}
+
+/// Hands a sink what a transfer has to say.
+///
+/// # Errors
+/// The sink's.
+pub fn deliver(
+    sink: &mut dyn Sink,
+    event: TransferEvent,
+    cx: &mut Context<'_>,
+) -> Result<(), SaveError> {
+    match event {
+        TransferEvent::Segment { object, segment } => sink.segment(object, segment, cx),
+        TransferEvent::Nodes { object, nodes } => sink.nodes(object, nodes),
+        TransferEvent::ObjectComplete(object) => sink.complete(object, cx),
+        _ => Ok(()),
     }
 }
 

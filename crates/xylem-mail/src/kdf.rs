@@ -20,6 +20,15 @@ pub(crate) mod label {
     pub(crate) const RECEIPTS: &str = "xylem-mail v1 receipts";
     pub(crate) const RECEIPTS_MAILBOX: &str = "xylem-mail v1 receipts mailbox";
     pub(crate) const RECEIPTS_PROOF: &str = "xylem-mail v1 receipts proof";
+    pub(crate) const SEALED_MASTER: &str = "xylem-sealed v1 master";
+    pub(crate) const SEALED_NAME: &str = "xylem-sealed v1 name";
+    pub(crate) const SEALED_FILE: &str = "xylem-sealed v1 file";
+    pub(crate) const SEALED_ID: &str = "xylem-sealed v1 id";
+    pub(crate) const SEALED_SEGMENT: &str = "xylem-sealed v1 segment";
+    pub(crate) const SEALED_LIST: &str = "xylem-sealed v1 list";
+    pub(crate) const SEALED_EPHEMERAL: &str = "xylem-sealed v1 ephemeral";
+    pub(crate) const SEALED_WRAP: &str = "xylem-sealed v1 wrap";
+    pub(crate) const SEALED_RECIPIENT: &str = "xylem-sealed v1 recipient";
     pub(crate) const CARD: &[u8] = b"xylem-mail v1 card";
 }
 

@@ -44,6 +44,7 @@ mod receipt;
 mod session;
 
 pub mod protocol;
+pub mod sealed;
 
 mod fields;
 mod kdf;

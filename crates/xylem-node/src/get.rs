@@ -1,5 +1,7 @@
 //! [`get`]: fetch what a ticket names, prove it, and put it in its place.
 
+mod private;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -7,7 +9,6 @@ use std::time::{Duration, Instant};
 use crate::shaping::LinkOptions;
 use xylem_object::{Kind, Manifest, Ticket};
 use xylem_store::Store;
-use xylem_transfer::TransferEvent;
 
 use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
@@ -76,6 +77,8 @@ pub struct GetOptions {
     pub fsync: bool,
     /// Whether the LAN is asked while nobody answers at the ticket's addresses.
     pub lan: bool,
+    /// What is encrypted stays so, as it was published.
+    pub ciphertext: bool,
     /// Whether others are served meanwhile; not done for ranges and standard output.
     pub serve: Option<ServeOptions>,
 }
@@ -108,7 +111,8 @@ pub fn get(
     let store = if options.fsync { store.durable() } else { store };
     // What is there already needs nobody else: its signed manifest was kept.
     let kept = signed::find(&store, &ticket.root, &ticket.publisher, ticket.name.as_ref());
-    let known = match kept {
+    let is_private = |manifest: &Manifest| manifest.sealed && !options.ciphertext;
+    let known = match kept.filter(|signed| !is_private(&signed.manifest)) {
         Some(signed) => taken(&options.save, &signed.manifest)?.map(|path| (signed, path)),
         None => None,
     };
@@ -118,6 +122,9 @@ pub fn get(
     }
     let mut fetch = start(options)?;
     let manifest = fetch.manifest(stop, on_event)?;
+    if is_private(&manifest) {
+        return private::get(fetch, manifest, options, &store, stop, on_event);
+    }
     on_event(found(&manifest));
     if let Some(path) = taken(&options.save, &manifest)? {
         let signed = signed(&fetch, manifest, ticket);
@@ -185,15 +192,17 @@ fn fetch_ticket(
     outcome?;
     let path = sink.finish()?;
     sink.warnings().into_iter().for_each(|what| on_event(Event::warning(what)));
-    record::keep_fetched(
-        store,
-        &options.save,
-        ticket,
-        (&manifest, fetch.manifest_packet()),
-        path.as_deref(),
-        wall_clock(),
-        &mut from_library(on_event),
-    );
+    if !manifest.sealed || options.ciphertext {
+        record::keep_fetched(
+            store,
+            &options.save,
+            ticket,
+            (&manifest, fetch.manifest_packet()),
+            path.as_deref(),
+            wall_clock(),
+            &mut from_library(on_event),
+        );
+    }
     let holdings = fetch.swarm().as_ref().and_then(Swarm::holdings);
     if let (Some(holdings), Some(path)) = (holdings, &path) {
         holdings.moved(path);
@@ -280,7 +289,7 @@ fn fill(
             with_context(look, tally, |cx| sink.begin(cx))?;
         }
         while let Some(event) = look.next_event()? {
-            with_context(look, tally, |cx| deliver(sink, event, cx))?;
+            with_context(look, tally, |cx| sink::deliver(sink, event, cx))?;
         }
         let again = with_context(look, tally, |cx| sink.poll(cx))?;
         if sink.is_done() {
@@ -307,7 +316,7 @@ fn keep_what_is_proven(fetch: &mut Fetch, sink: &mut dyn Sink, tally: &mut Tally
     fetch.look(&mut |_| {}, |look| {
         look.transfer().flush_nodes();
         while let Some(event) = look.transfer().poll_event() {
-            if with_context(look, tally, |cx| deliver(sink, event, cx)).is_err() {
+            if with_context(look, tally, |cx| sink::deliver(sink, event, cx)).is_err() {
                 break;
             }
         }
@@ -359,18 +368,5 @@ fn found(manifest: &Manifest) -> Event {
         root: manifest.root,
         bytes: manifest.total_size,
         files: manifest.file_count,
-    }
-}
-
-fn deliver(
-    sink: &mut dyn Sink,
-    event: TransferEvent,
-    cx: &mut Context<'_>,
-) -> Result<(), SaveError> {
-    match event {
-        TransferEvent::Segment { object, segment } => sink.segment(object, segment, cx),
-        TransferEvent::Nodes { object, nodes } => sink.nodes(object, nodes),
-        TransferEvent::ObjectComplete(object) => sink.complete(object, cx),
-        _ => Ok(()),
     }
 }

@@ -168,7 +168,8 @@ impl Store {
     }
 
     /// Whether names wait for the device.
-    pub(crate) fn is_durable(&self) -> bool {
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
         self.durability == Durability::Device
     }
 
@@ -195,6 +196,14 @@ impl Store {
     #[must_use]
     pub fn partial_path(&self, root: &Hash, part: Part) -> PathBuf {
         self.full(&partial_name(root, part))
+    }
+
+    /// The same store; the user's files are reached through `medium`, which shows it where it is.
+    #[must_use]
+    pub fn with_medium(&self, medium: Arc<dyn Medium>) -> Self {
+        let Inner { dir, place, .. } = &*self.inner;
+        let inner = Inner { dir: dir.clone(), medium, place: place.clone() };
+        Self { inner: Arc::new(inner), durability: self.durability }
     }
 
     /// Opens a finished part for reading; `None` if there is none.

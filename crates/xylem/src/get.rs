@@ -154,6 +154,11 @@ pub(crate) struct GetArgs {
     #[arg(long, conflicts_with = "range")]
     seed: bool,
 
+    /// Keep what is shared --for somebody as it was published, encrypted: to serve it on, with --seed or
+    /// `xylem share`, one need not be able to read it
+    #[arg(long)]
+    ciphertext: bool,
+
     /// Wait until everything is on the device, names included: what is reported complete then
     /// survives a loss of power (slow where there are many files)
     #[arg(long)]
@@ -180,71 +185,6 @@ pub(crate) struct GetArgs {
 
     #[command(flatten)]
     shape: ShapeArgs,
-}
-
-/// How `xylem inbox accept` fetches.
-#[derive(Debug, Args)]
-pub(crate) struct AcceptArgs {
-    /// The message's number
-    pub(crate) number: u32,
-
-    /// Where the result goes, as for `get`
-    #[arg(short, long, value_name = "PATH")]
-    output: Option<PathBuf>,
-
-    /// Ask this peer instead of the ticket's, as for `get`; can be repeated
-    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-    from: Vec<PeerUri>,
-
-    #[command(flatten)]
-    relay: RelayArgs,
-
-    /// Replace a file that has the final name, or merge into a directory, as for `get`
-    #[arg(long)]
-    overwrite: bool,
-
-    /// Give up after this long without progress
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
-          allow_negative_numbers = true)]
-    timeout: Duration,
-
-    #[command(flatten)]
-    shape: ShapeArgs,
-}
-
-/// Fetches what a message names.
-pub(crate) fn accept(
-    ticket: Ticket,
-    args: AcceptArgs,
-    stop: &Stop,
-    common: &Common,
-    out: &mut Out,
-) -> Result<(), Failure> {
-    let options = GetOptions {
-        ticket,
-        save: SaveOptions {
-            output: output(args.output),
-            range: None,
-            existing: if args.overwrite { Existing::Overwrite } else { Existing::Refuse },
-            exclude: Vec::new(),
-            like: Vec::new(),
-            delete: false,
-        },
-        from: peers(&args.from)?,
-        relays: args.relay.relays(common)?,
-        limit_rate: None,
-        links: args.shape.links(),
-        ask_who_answers: false,
-        give_up: args.timeout,
-        store: common.store()?,
-        fsync: false,
-        lan: true,
-        serve: None,
-    };
-    if matches!(options.save.output, Output::Stdout) {
-        not_with_json(out, "-o -")?;
-    }
-    fetch(&options, true, stop, out)
 }
 
 /// Runs `xylem get`.
@@ -306,6 +246,7 @@ fn by_ticket(
         store: common.store()?,
         fsync: args.fsync,
         lan: args.find.lan(common)?,
+        ciphertext: args.ciphertext,
         serve: serve(args, common)?,
     };
     if args.follow {
@@ -321,7 +262,12 @@ fn by_ticket(
     Ok(Exit::Done)
 }
 
-fn fetch(options: &GetOptions, whole: bool, stop: &Stop, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn fetch(
+    options: &GetOptions,
+    whole: bool,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<(), Failure> {
     let (mut reported, mut own_ticket) = (None, None);
     let fetched = xylem_node::get(options, stop, &mut |event| match event {
         // It goes on for as long as anybody likes: the result is told now.

@@ -1,10 +1,11 @@
 //! `xylem inbox`: what came, from whom, and what to do with it.
 
+use crate::accept::{AcceptArgs, accept};
 use crate::cli::Common;
 use crate::code::{Whom, looks_like_code, read, redeem};
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::LanArgs;
-use crate::get::{AcceptArgs, accept, peers};
+use crate::get::peers;
 use crate::output::Out;
 use crate::output::text::{bytes, clean};
 use crate::relays::RelayArgs;

@@ -7,6 +7,7 @@
 // Doc comments of arguments are help texts, with brackets of their own.
 #![allow(rustdoc::broken_intra_doc_links)]
 
+mod accept;
 mod bench;
 mod cli;
 mod code;

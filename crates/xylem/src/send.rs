@@ -138,6 +138,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             key_file: None,
             identity: None,
             selection: Selection::default(),
+            recipients: None,
             listen: links(&args.listen)?,
             announce: args.announce,
             relays: relays.clone(),

@@ -5,6 +5,7 @@ use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::AnnounceArgs;
 use crate::get::peers;
 use crate::output::Out;
+use crate::publisher;
 use crate::relays::RelayArgs;
 use crate::service::messages::{Reply, Request};
 use crate::service::{self, control};
@@ -23,6 +24,7 @@ use std::time::Duration;
 use xylem_library::follow::{FollowOptions, Input};
 use xylem_library::keys::Sign;
 use xylem_library::{LibraryEvent, Selection};
+use xylem_link::PeerKey;
 use xylem_node::{Event, NDN_PORT, PeerUri, Prove, ShareOptions};
 use xylem_object::ticket::Address;
 
@@ -42,6 +44,7 @@ use xylem_object::ticket::Address;
 #[command(after_help = concat!(
     "Examples:
   xylem share film.mkv                      the ticket names this machine's addresses
+  xylem share film.mkv --for alice,bob      whom `xylem inbox people` lists, and nobody else
   xylem share film.mkv --code               and a code of three words to say aloud
   xylem share a.iso b.iso photos/           several at once, a ticket for each
   xylem share photos/ --as /alice/photos    under a name of your own
@@ -93,6 +96,12 @@ pub(crate) struct ShareArgs {
     /// Name to publish the one PATH under, such as /alice/photos [default: below the key's id]
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
+
+    /// Encrypt it, names of files included, so that these people alone can read it, whoever serves it: a name of
+    /// `xylem inbox people`, a card (xylem-peer:...), or @FILE with one; can be repeated. They fetch it as anything
+    /// else. Named again with more or fewer, only what says so is another; who had read it before may have kept it
+    #[arg(long = "for", value_name = "WHO", value_delimiter = ',', conflicts_with_all = ["follow", "code"])]
+    recipients: Vec<String>,
 
     /// File with the 32-byte Ed25519 secret key to sign with [default: the store's own identity]
     #[arg(long, value_name = "FILE", env = "XYLEM_KEY", hide_env_values = true)]
@@ -249,6 +258,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         key_file: args.key,
         identity: args.sign,
         selection,
+        recipients: recipients(&args.recipients, common)?,
         listen: links(&args.listen)?,
         announce: args.announce,
         relays: args.relay.relays(common)?,
@@ -305,6 +315,14 @@ fn selection(args: &ShareArgs) -> Result<Selection, Failure> {
     Ok(Selection { portable, strict, exclude: asked.then_some(lines) })
 }
 
+/// Whom --for names, by the keys of their links.
+fn recipients(who: &[String], common: &Common) -> Result<Option<Vec<PeerKey>>, Failure> {
+    let store = common.store()?;
+    let keys: Result<Vec<PeerKey>, Failure> =
+        who.iter().map(|who| Ok(publisher::card(who, &store)?.party.link)).collect();
+    Ok(Some(keys?).filter(|keys| !keys.is_empty()))
+}
+
 /// The key that signs is not to be published with what it signs.
 fn require_outside(key: &Path, paths: &[PathBuf]) -> Result<(), Failure> {
     let Ok(key) = key.canonicalize() else { return Ok(()) };
@@ -331,6 +349,7 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (args.foreground, "--foreground"),
         (args.follow, "--follow"),
         (args.code, "--code"),
+        (!args.recipients.is_empty(), "--for"),
         (!args.exclude.is_empty(), "--exclude"),
         (!args.ignore_file.is_empty(), "--ignore-file"),
         (args.no_exclude, "--no-exclude"),

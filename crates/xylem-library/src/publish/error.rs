@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use xylem_mail::sealed::{ListError, SealedError};
 use xylem_object::ManifestError;
 use xylem_object::listing::ListingError;
 use xylem_object::naming::PrefixError;
@@ -50,6 +51,9 @@ pub enum PublishError {
         /// What is wrong with it.
         source: PrefixError,
     },
+    /// It can't be encrypted to those whom it is for.
+    #[error(transparent)]
+    Sealed(#[from] SealedError),
     /// The manifest can't be signed.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -64,9 +68,17 @@ impl Failure for PublishError {
             Self::Walk(e) => e.blame(),
             Self::Hash(e) => e.blame(),
             Self::Listed(e) => e.blame(),
-            Self::Listing(_) | Self::Kind(_) | Self::Name { .. } | Self::Manifest(_) => {
-                Blame::Usage
-            }
+            Self::Listing(_)
+            | Self::Kind(_)
+            | Self::Name { .. }
+            | Self::Sealed(_)
+            | Self::Manifest(_) => Blame::Usage,
         }
+    }
+}
+
+impl From<ListError> for PublishError {
+    fn from(e: ListError) -> Self {
+        Self::Sealed(e.into())
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn warn_of_unset(
 }
 
 /// Mode and mtime that a manifest says, as they are part of what a directory's root stands for.
-pub(super) fn attributes_of(manifest: &Manifest) -> Attributes {
+pub(crate) fn attributes_of(manifest: &Manifest) -> Attributes {
     attributes(manifest.mode, manifest.mtime_s, manifest.mtime_ns)
 }
 

@@ -4,7 +4,7 @@
 //! wanted, once against what an earlier run left, once to fetch, then for the links, and backwards for
 //! the attributes of directories. Memory is what is under way.
 
-mod copies;
+pub(super) mod copies;
 mod merge;
 mod tree;
 mod updates;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_forward::{Config, Forwarder, Seed};
-use xylem_link::{Endpoint, StaticKey};
+use xylem_link::{Endpoint, PeerKey, StaticKey};
 use xylem_object::find::{self, VOUCH_LEN};
 use xylem_object::naming;
 use xylem_object::ticket::{Address, RelayAt};
@@ -38,6 +38,7 @@ use xylem_library::follow::FollowOptions;
 use xylem_library::keys::{CertifiedKey, Keyring};
 use xylem_library::mail::MailStore;
 use xylem_library::publications::Content;
+use xylem_library::publish::Sealing;
 use xylem_library::reachable::{FaceAddress, Peer, Relay};
 use xylem_library::{Blame, Error, Failure, Opening, Selection, Stop, disk};
 use xylem_library::{keys, record};
@@ -95,6 +96,8 @@ pub struct ShareOptions {
     pub identity: Option<String>,
     /// What of directories is shared.
     pub selection: Selection,
+    /// Who alone may read it, by the keys of their links; the sharer may too. `None`: everybody who can fetch it.
+    pub recipients: Option<Vec<PeerKey>>,
     /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
     /// usual port or a free one.
     pub listen: Vec<Peer>,
@@ -222,8 +225,15 @@ fn open(
             below.map(|(owner, last)| owner.child(last)).unwrap_or(name)
         }
     };
+    let link = keys::load_or_create(&options.store.join("keys").join("link"))?;
+    let readers = options.recipients.as_ref().map(|recipients| {
+        let own = StaticKey::from_bytes(link).public();
+        recipients.iter().copied().chain([own]).collect::<Vec<_>>()
+    });
+    let sealing = readers.as_ref().map(|readers| Sealing { secret: &link, recipients: readers });
     let how = Opening {
         selection: &options.selection,
+        sealing,
         own: options.name.is_some() || options.key_file.is_some() || owner.is_some(),
         follow: options.follow.as_ref(),
         name: &name,
@@ -326,7 +336,9 @@ impl At {
         };
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
         let port = self.listen.first().map(SocketAddr::port);
-        record::keep_ticket(&self.store, path, &ticket, port);
+        // Repairs are of the plaintext.
+        let repairs = (!manifest.sealed).then_some(&ticket);
+        record::keep_ticket(&self.store, path, repairs, port);
         // The first exchange tells the rest. Found by name alone are a file that grows, which has another
         // root soon, and a `twin`: its root has another name here already.
         if !matches!(content, Content::Growing(_)) && !twin {

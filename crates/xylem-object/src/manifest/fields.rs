@@ -63,10 +63,14 @@ impl<'a> Fields<'a> {
         field: u32,
         max: u64,
     ) -> Result<T, ManifestError> {
-        // A component checks the shortest form, which NDN itself does not ask of a number.
-        let number = Component::generic(self.required(field)?).as_number();
+        let number = number_of(self.required(field)?);
         let number = number.filter(|&number| number <= max).and_then(|n| T::try_from(n).ok());
         number.ok_or(ManifestError::BadValue(field))
+    }
+
+    pub(super) fn optional_number(&mut self, field: u32) -> Result<Option<u64>, ManifestError> {
+        let value = self.optional(field)?;
+        value.map(|value| number_of(value).ok_or(ManifestError::BadValue(field))).transpose()
     }
 
     pub(super) fn array<const N: usize>(&mut self, field: u32) -> Result<[u8; N], ManifestError> {
@@ -80,4 +84,9 @@ impl<'a> Fields<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// A component checks the shortest form, which NDN itself does not ask of a number.
+fn number_of(value: &[u8]) -> Option<u64> {
+    Component::generic(value).as_number()
 }

@@ -71,12 +71,15 @@ pub mod types {
     pub const GROWING: u32 = 0x9a;
     /// 40 bytes, optional: root and size (big-endian) of the list of sums for updates.
     pub const SUMS: u32 = 0x9c;
+    /// NonNegativeInteger, optional, directories only: 1, how what is in it is encrypted
+    /// (docs/spec/sealed.md).
+    pub const SEALED: u32 = 0x9e;
 
     /// Whether a number is in this table.
     pub(super) const fn assigned(typ: u32) -> bool {
         match typ {
             FORMAT_VERSION..=FILE_COUNT => typ % 2 == 1,
-            FILE_NAME..=SUMS => typ.is_multiple_of(2),
+            FILE_NAME..=SEALED => typ.is_multiple_of(2),
             _ => false,
         }
     }
@@ -84,6 +87,8 @@ pub mod types {
 
 /// The version of the layout.
 pub const FORMAT_VERSION: u64 = 1;
+/// The way in which a sealed publication is encrypted.
+pub const SEALED_VERSION: u64 = 1;
 /// Proof style: segments with three levels, tiles above them (xylem-tree, "tiled").
 pub const PROOF_TILED: u64 = 1;
 /// Longest manifest that is looked at. The longest of version 1 is shorter than a fifth of this.
@@ -129,6 +134,8 @@ pub struct Manifest {
     pub growing: Option<Growing>,
     /// The list of sums that old copies are searched with, an object of this publication.
     pub sums: Option<Sums>,
+    /// Its content is encrypted to those whom its publisher chose: a directory of ciphertext.
+    pub sealed: bool,
 }
 
 /// A manifest that cannot be trusted or read, and why.
@@ -208,6 +215,7 @@ impl Manifest {
             file_count: 1,
             growing: None,
             sums: None,
+            sealed: false,
         }
     }
 
@@ -259,6 +267,9 @@ impl Manifest {
         if self.kind == Kind::Directory && self.growing.is_some() {
             return Err(ManifestError::Misplaced(types::GROWING));
         }
+        if self.kind == Kind::File && self.sealed {
+            return Err(ManifestError::Misplaced(types::SEALED));
+        }
         if self.sums.is_some_and(|sums| sums.size == 0 || sums.size > crate::MAX_SIZE) {
             return Err(ManifestError::BadValue(types::SUMS));
         }
@@ -302,6 +313,9 @@ impl Manifest {
         }
         if let Some(sums) = self.sums {
             tlv::write_element(&mut out, types::SUMS, &sums.encode());
+        }
+        if self.sealed {
+            put(&mut out, types::SEALED, SEALED_VERSION);
         }
         out
     }
@@ -353,6 +367,13 @@ impl Manifest {
         let sums =
             sums.map(|value| Sums::decode(value).ok_or(ManifestError::BadValue(types::SUMS)));
         let sums = sums.transpose()?;
+        let sealed = match fields.optional_number(types::SEALED)? {
+            None => false,
+            Some(SEALED_VERSION) => true,
+            Some(value) => {
+                return Err(ManifestError::UnknownFormat { field: types::SEALED, value });
+            }
+        };
         fields.end()?;
         let manifest = Self {
             kind,
@@ -368,6 +389,7 @@ impl Manifest {
             file_count,
             growing,
             sums,
+            sealed,
         };
         manifest.check()?;
         Ok(manifest)

@@ -230,6 +230,7 @@ mod running {
             key_file: None,
             identity: None,
             selection: xylem_library::Selection::default(),
+            recipients: None,
             listen: args.links()?,
             announce: args.announce.clone(),
             relays: relays(&args.relay, common)?,

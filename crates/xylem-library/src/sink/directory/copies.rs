@@ -25,7 +25,7 @@ const BATCH: usize = 4_096;
 
 /// See the module's text.
 #[derive(Default)]
-pub(super) struct Copies {
+pub(crate) struct Copies {
     medium: Option<Arc<dyn Medium>>,
     found: HashMap<Hash, PathBuf>,
 }
@@ -35,7 +35,7 @@ impl Copies {
     ///
     /// # Errors
     /// Those of the listing. What can't be read is no copy.
-    pub(super) fn find(
+    pub(crate) fn find(
         medium: &Arc<dyn Medium>,
         places: &[PathBuf],
         listed: &ListedFiles,
@@ -104,6 +104,11 @@ impl Copies {
                 self.found.entry(root).or_insert_with(|| job.path.clone());
             }
         }
+    }
+
+    /// Where a file with this content was found.
+    pub(crate) fn path(&self, root: &Hash) -> Option<&Path> {
+        self.found.get(root).map(PathBuf::as_path)
     }
 
     /// A file with this content, to be copied.

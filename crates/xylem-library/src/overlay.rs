@@ -1,0 +1,419 @@
+//! [`Overlay`]: a folder that exists nowhere, of files that are encrypted or decrypted as they are read. What
+//! walks, hashes, serves or copies files does so with these too, and nothing is written for it.
+//!
+//! Everything outside of the folder is the disk's. The folder can't be written to.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use xylem_hash::Hash;
+use xylem_mail::sealed::{FileKey, SEALED_SEGMENT};
+use xylem_store::{
+    Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, OutboardFile, OutboardReader,
+};
+use xylem_tree::{NODE_LEN, Node, SegmentIndex};
+
+/// A file of the folder.
+#[derive(Clone)]
+pub(crate) enum Virtual {
+    /// These bytes.
+    Bytes(Arc<[u8]>),
+    /// A file of the disk, every segment encrypted or decrypted.
+    Ciphered(Arc<Ciphered>),
+}
+
+/// See [`Virtual::Ciphered`].
+pub(crate) struct Ciphered {
+    /// Where it lies.
+    pub(crate) path: PathBuf,
+    /// Bytes that it has.
+    pub(crate) size: u64,
+    /// What it is encrypted or decrypted with.
+    pub(crate) key: FileKey,
+    /// What its bytes must be before they are: a key must never meet another plaintext than its own, or whoever
+    /// has both ciphertexts has the difference of the two plaintexts.
+    pub(crate) check: Option<Check>,
+}
+
+/// The tree of the bytes on disk.
+pub(crate) struct Check {
+    /// Root of the file.
+    pub(crate) root: Hash,
+    /// Its outboard, where it has more than one segment.
+    pub(crate) nodes: Option<Arc<Mutex<OutboardReader>>>,
+    /// Where that begins.
+    pub(crate) slot: u64,
+}
+
+/// A reader for [`Check::nodes`].
+pub(crate) fn shared_nodes(outboards: &OutboardFile) -> Arc<Mutex<OutboardReader>> {
+    Arc::new(Mutex::new(outboards.reader_at(0)))
+}
+
+/// See the module's text.
+pub(crate) struct Overlay {
+    disk: Arc<dyn Medium>,
+    root: PathBuf,
+    files: BTreeMap<PathBuf, Virtual>,
+    folders: BTreeSet<PathBuf>,
+}
+
+impl Overlay {
+    /// `files` by their paths below `root`, which no file of the disk has.
+    pub(crate) fn new(
+        disk: Arc<dyn Medium>,
+        root: PathBuf,
+        files: BTreeMap<PathBuf, Virtual>,
+    ) -> Self {
+        let above = |path: &PathBuf| path.ancestors().skip(1).map(Path::to_path_buf).collect();
+        let mut folders: BTreeSet<PathBuf> = BTreeSet::from([PathBuf::new()]);
+        files.keys().map(above).for_each(|above: BTreeSet<PathBuf>| folders.extend(above));
+        Self { disk, root, files, folders }
+    }
+
+    /// A path below the root of the folder.
+    fn inside<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        path.strip_prefix(&self.root).ok()
+    }
+
+    /// Refuses to change what is in the folder.
+    fn disk_for(&self, path: &Path) -> io::Result<&dyn Medium> {
+        match self.inside(path) {
+            Some(_) => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+            None => Ok(&*self.disk),
+        }
+    }
+}
+
+fn meta(kind: FileKind, size: u64, mode: u32, ino: u64) -> Meta {
+    let mtime = FileTime::default();
+    Meta { kind, size, mode, mtime, ino, dev: 0, links: 1, owner: 0 }
+}
+
+impl Virtual {
+    fn meta(&self) -> Meta {
+        let (size, ino) = match self {
+            Self::Bytes(bytes) => (bytes.len() as u64, number_of(xylem_hash::hash(bytes))),
+            Self::Ciphered(file) => {
+                (file.size, number_of(xylem_hash::hash(file.key.name().as_bytes())))
+            }
+        };
+        meta(FileKind::File, size, 0o644, ino)
+    }
+}
+
+/// In place of an inode's number: it says whether it is the same content.
+fn number_of(hash: Hash) -> u64 {
+    hash.as_bytes().first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
+}
+
+impl Medium for Overlay {
+    fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
+        let Some(inside) = self.inside(path) else { return self.disk.open(path, how) };
+        let file = self.files.get(inside).ok_or(io::ErrorKind::NotFound)?;
+        if !matches!(how, OpenHow::Read | OpenHow::ReadNoFollow) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        let source = match file {
+            Virtual::Bytes(_) => None,
+            Virtual::Ciphered(file) => Some(self.disk.open(&file.path, OpenHow::ReadNoFollow)?),
+        };
+        Ok(Arc::new(OpenVirtual { file: file.clone(), source }))
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        self.disk_for(path)?.open_dir(path)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Meta> {
+        let Some(inside) = self.inside(path) else { return self.disk.metadata(path) };
+        if self.folders.contains(inside) {
+            return Ok(meta(FileKind::Directory, 0, 0o755, 0));
+        }
+        Ok(self.files.get(inside).ok_or(io::ErrorKind::NotFound)?.meta())
+    }
+
+    fn owns(&self, meta: &Meta) -> bool {
+        self.disk.owns(meta)
+    }
+
+    fn umask(&self) -> u32 {
+        self.disk.umask()
+    }
+
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.disk_for(path)?.create_dir(path, mode)
+    }
+
+    fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
+        let Some(inside) = self.inside(path) else { return self.disk.for_each_name(path, take) };
+        if !self.folders.contains(inside) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let below = |path: &&PathBuf| path.parent() == Some(inside);
+        let name = |path: &PathBuf| path.file_name().map(OsString::from);
+        self.folders.iter().filter(below).filter_map(name).for_each(|name| {
+            take(&name, FileKind::Directory);
+        });
+        self.files.keys().filter(below).filter_map(name).for_each(|name| {
+            take(&name, FileKind::File);
+        });
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
+        self.disk_for(from).and(self.disk_for(to))?.rename(from, to, clobber)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk_for(path)?.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk_for(path)?.remove_dir(path)
+    }
+
+    fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
+        self.disk_for(link)?.symlink(target, link)
+    }
+
+    fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        self.disk_for(name)?.hard_link(name, to, new)
+    }
+
+    fn move_to(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        self.disk_for(name)?.move_to(name, to, new)
+    }
+
+    /// The disk's, as folders that it opens are.
+    fn as_any(&self) -> &dyn Any {
+        self.disk.as_any()
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        self.disk_for(path)?.read_link(path)
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.disk_for(path)?.set_mode(path, mode)
+    }
+
+    fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()> {
+        self.disk_for(path)?.set_mtime(path, mtime)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk_for(path)?.sync_dir(path)
+    }
+}
+
+struct OpenVirtual {
+    file: Virtual,
+    source: Option<Arc<dyn MediumFile>>,
+}
+
+impl MediumFile for OpenVirtual {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        match (&self.file, &self.source) {
+            (Virtual::Bytes(bytes), _) => {
+                let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
+                let rest = rest.unwrap_or_default();
+                let len = rest.len().min(buf.len());
+                buf[..len].copy_from_slice(&rest[..len]);
+                Ok(len)
+            }
+            (Virtual::Ciphered(file), Some(source)) => file.read_at(&**source, buf, offset),
+            (Virtual::Ciphered(_), None) => Ok(0),
+        }
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn metadata(&self) -> io::Result<Meta> {
+        let is = self.source.as_ref().map(|source| source.metadata()).transpose()?;
+        let meta = self.file.meta();
+        // What has grown or shrunk is seen where the length is looked at.
+        Ok(Meta { size: is.map_or(meta.size, |is| is.size), ..meta })
+    }
+
+    fn set_mode(&self, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn set_mtime(&self, _: FileTime) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+}
+
+impl Ciphered {
+    /// Reads whole segments where `offset` is the beginning of one and there is room, and else a part of one.
+    fn read_at(&self, source: &dyn MediumFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let (first, skipped) = (offset / SEALED_SEGMENT as u64, offset % SEALED_SEGMENT as u64);
+        let start = offset - skipped;
+        let left = self.size.saturating_sub(start);
+        let room = usize::try_from(left).unwrap_or(usize::MAX).min(buf.len());
+        let whole = if room as u64 == left { room } else { room - room % SEALED_SEGMENT };
+        if skipped == 0 && whole > 0 {
+            self.segments(source, &mut buf[..whole], first)?;
+            return Ok(whole);
+        }
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(SEALED_SEGMENT);
+        let mut segment = vec![0; len];
+        self.segments(source, &mut segment, first)?;
+        let part = segment.get(skipped as usize..).unwrap_or_default();
+        let len = part.len().min(buf.len());
+        buf[..len].copy_from_slice(&part[..len]);
+        Ok(len)
+    }
+
+    /// Fills `out` with segments from `first` on: read, compared with their tree, and only then ciphered.
+    fn segments(&self, source: &dyn MediumFile, out: &mut [u8], first: u64) -> io::Result<()> {
+        let (start, mut done) = (first * SEALED_SEGMENT as u64, 0);
+        while done < out.len() {
+            match source.read_at(&mut out[done..], start + done as u64) {
+                Ok(0) => return Err(self.changed()),
+                Ok(got) => done += got,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if let Some(check) = &self.check {
+            for (n, segment) in (first..).zip(out.chunks(SEALED_SEGMENT)) {
+                if !check.holds(n, segment, self.size)? {
+                    out.fill(0);
+                    return Err(self.changed());
+                }
+            }
+        }
+        self.key.apply(first, out);
+        Ok(())
+    }
+
+    fn changed(&self) -> io::Error {
+        let path = self.path.display();
+        io::Error::other(format!("{path} is not what it was when it was shared: share it again"))
+    }
+}
+
+impl Check {
+    /// Whether segment `n` of a file of `size` bytes is what the tree says.
+    fn holds(&self, n: u64, segment: &[u8], size: u64) -> io::Result<bool> {
+        if size <= SEALED_SEGMENT as u64 {
+            return Ok(xylem_hash::hash(segment) == self.root);
+        }
+        let Some(nodes) = &self.nodes else { return Ok(false) };
+        let mut said = [0; NODE_LEN];
+        {
+            // A thread that panicked has left a cache of what it read.
+            let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
+            nodes.rebase(self.slot);
+            let slot = Node::leaf(SegmentIndex(n)).slot();
+            nodes.read(slot, &mut said).map_err(io::Error::other)?;
+        }
+        let first_chunk = n * (SEALED_SEGMENT / xylem_hash::CHUNK_LEN) as u64;
+        let value = xylem_hash::tree::chunk_group_cv(segment, first_chunk);
+        Ok(xylem_tree::NodeValue::from(&value).0 == said)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use xylem_mail::sealed::Master;
+    use xylem_sim::noise;
+    use xylem_store::{DiskMedium, FileRef, Store};
+    use xylem_tree::{Outboard, SegmentSize};
+
+    /// A folder with one encrypted file of these bytes.
+    fn overlay(dir: &Path, plain: &[u8]) -> (Overlay, PathBuf, FileKey) {
+        let path = dir.join("plain.bin");
+        fs::write(&path, plain).unwrap();
+        let disk: Arc<dyn Medium> = Arc::new(DiskMedium::new());
+        let store = Store::open(disk.clone(), &dir.join("store")).unwrap();
+        let outboard = Outboard::of(plain, SegmentSize::DEFAULT);
+        let nodes = store.new_file().unwrap();
+        nodes.file().write_all(outboard.as_bytes(), 0).unwrap();
+        let (root, nodes) = (outboard.root(), Some(shared_nodes(&nodes.outboard())));
+        let key = Master::new(&[1; 32], b"here").file(&root);
+        let check = Some(Check { root, nodes, slot: 0 });
+        let file = Ciphered { path, size: plain.len() as u64, key: key.clone(), check };
+        let files = BTreeMap::from([(PathBuf::from("f/a"), Virtual::Ciphered(Arc::new(file)))]);
+        let folder = dir.join("nowhere");
+        (Overlay::new(disk, folder.clone(), files), folder, key)
+    }
+
+    #[test]
+    fn any_part_is_that_of_the_whole_encrypted() {
+        let dir = tempfile::tempdir().unwrap();
+        for len in [1, 1_024, 8_191, 8_192, 8_193, 50_000] {
+            let plain = noise(len, len as u64);
+            let (overlay, folder, key) = overlay(dir.path(), &plain);
+            let mut whole = plain.clone();
+            key.apply(0, &mut whole);
+            let file = FileRef::open(&overlay, &folder.join("f/a"), OpenHow::Read).unwrap();
+            assert_eq!(file.metadata().unwrap().size, len as u64);
+            for start in [0, 1, 1_000, 8_191, 8_192, 8_193, 16_384, 40_000, len - 1, len] {
+                for wanted in [1, 100, 8_192, 8_193, 20_000, 60_000] {
+                    let mut read = vec![0; wanted];
+                    let got = file.read_full(&mut read, start as u64).unwrap();
+                    let end = whole.len().min(start + wanted);
+                    let right = whole.get(start..end).unwrap_or_default();
+                    assert_eq!(read[..got], *right, "{len} bytes from {start}, {wanted} wanted");
+                }
+            }
+        }
+    }
+
+    /// The key of what a file was encrypts nothing else.
+    #[test]
+    fn what_is_not_the_plaintext_any_more_is_not_encrypted() {
+        let dir = tempfile::tempdir().unwrap();
+        for len in [5_000, 50_000] {
+            let plain = noise(len, 1);
+            let (overlay, folder, _) = overlay(dir.path(), &plain);
+            let file = FileRef::open(&overlay, &folder.join("f/a"), OpenHow::Read).unwrap();
+            let mut changed = plain.clone();
+            changed[len - 1] ^= 1;
+            fs::write(dir.path().join("plain.bin"), &changed).unwrap();
+            let mut read = vec![1; len];
+            assert!(file.read_full(&mut read, 0).is_err());
+            assert!(!read.windows(64).any(|w| changed.windows(64).any(|c| c == w)));
+            assert!(len < 8_192 || file.read_full(&mut read[..8_192], 0).is_ok(), "the rest is");
+        }
+    }
+
+    #[test]
+    fn the_folder_is_listed_and_not_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (overlay, folder, _) = overlay(dir.path(), b"x");
+        let names = |path: &Path| -> Vec<_> {
+            overlay.list_dir(path).unwrap().into_iter().map(|item| (item.name, item.kind)).collect()
+        };
+        assert_eq!(names(&folder), [("f".into(), FileKind::Directory)]);
+        assert_eq!(names(&folder.join("f")), [("a".into(), FileKind::File)]);
+        assert!(overlay.create_dir(&folder.join("g"), 0o755).is_err());
+        assert!(overlay.remove_file(&folder.join("f/a")).is_err());
+        assert!(overlay.open(&folder.join("f/b"), OpenHow::Create { mode: 0o600 }).is_err());
+        assert!(overlay.metadata(&folder.join("f/b")).is_err());
+        assert!(overlay.metadata(&dir.path().join("plain.bin")).is_ok(), "the rest is the disk's");
+    }
+}

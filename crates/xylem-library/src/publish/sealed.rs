@@ -1,0 +1,139 @@
+//! A private publication: a directory of ciphertext that lies nowhere, made of plaintext as it is read.
+//! docs/spec/sealed.md.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use xylem_link::PeerKey;
+use xylem_mail::sealed::{FileKey, List, ListError, MAX_LIST, Master, seal};
+use xylem_object::Manifest;
+use xylem_object::listing::EntryKind;
+use xylem_object::naming;
+use xylem_packet::Name;
+use xylem_store::{Medium, Store};
+use xylem_tree::SegmentSize;
+
+use super::error::PublishError;
+use super::serving::{Files, Published};
+use super::{directory, publish};
+use crate::event::LibraryEvent;
+use crate::overlay::{Check, Ciphered, Overlay, Virtual, shared_nodes};
+use crate::path::{os_bytes, os_path};
+use crate::record::{self, Record};
+use crate::sealed::{FILES, KEYS, LIST};
+use crate::stop::Stop;
+use crate::time::UnixTime;
+use crate::walk::{Rules, Selection};
+
+/// Who may read a private publication, and who makes it.
+#[derive(Clone, Copy)]
+pub struct Sealing<'a> {
+    /// A secret of the publisher's, which keeps the keys of what has not changed what they were.
+    pub secret: &'a [u8; 32],
+    /// Link keys of all who may read it.
+    pub recipients: &'a [PeerKey],
+}
+
+/// What is served: the publication, its versioned prefix, and what its bytes are read through.
+pub(crate) type Sealed = (Published, Name, Arc<dyn Medium>);
+
+/// Publishes what is at `path`, which is canonical, for the recipients alone. As [`publish`], which it does first;
+/// `name` is given what says nothing of the path.
+///
+/// # Errors
+/// Those of [`publish`]; too many recipients or files.
+#[expect(clippy::too_many_arguments, reason = "publish's, and who may read")]
+pub fn publish_sealed(
+    store: &Store,
+    path: &Path,
+    name: &dyn Fn(&[u8]) -> Name,
+    asked: &Selection,
+    sealing: &Sealing<'_>,
+    now: UnixTime,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<Sealed, PublishError> {
+    let key = os_bytes(path.as_os_str());
+    let before = Record::recall(store, &key).and_then(|record| record.note.sealed);
+    let (plain, _) = publish(store, path, name, asked, now, stop, on_event)?;
+    let master = Master::new(sealing.secret, &key);
+    let (list, mut files) = inside(&plain, &master)?;
+    let sealed = seal(&master, &list, sealing.recipients)?;
+    drop(list);
+    files.insert(PathBuf::from(KEYS), Virtual::Bytes(sealed.keys.into()));
+    files.insert(PathBuf::from(LIST), Virtual::Bytes(sealed.list.into()));
+
+    let mut root = path.file_name().unwrap_or_default().to_os_string();
+    root.push(".xylem-sealed");
+    let root = path.with_file_name(root);
+    let medium: Arc<dyn Medium> =
+        Arc::new(Overlay::new(store.medium().clone(), root.clone(), files));
+    let store_of_it = store.with_medium(medium.clone());
+    let rules = Rules::new(&Selection::default(), &[])?;
+    let (known, how) = (before.map(|(root, _)| root), (SegmentSize::DEFAULT, &rules));
+    let mut published = directory::publish(&store_of_it, &root, known, how, stop, on_event)?;
+    published.manifest.sealed = true;
+    // Whoever keeps the ciphertext replaces one version by the next.
+    published.manifest.file_name = master.name().into_bytes();
+    // Searching an old copy of ciphertext finds whole files or nothing.
+    (published.manifest.sums, published.sums) = (None, None);
+
+    let root = published.manifest.root;
+    let version = before.filter(|(known, _)| *known == root).map(|(_, version)| version);
+    let version = version.unwrap_or_else(|| now.microseconds());
+    record::sealed(store, &key, (root, version))?;
+    let object = name(master.name().as_bytes());
+    match naming::versioned(object.as_ref(), version) {
+        Ok(prefix) => Ok((published, prefix, medium)),
+        Err(source) => Err(PublishError::Name { name: object, source }),
+    }
+}
+
+/// What recipients are told of it, and its files as they are encrypted.
+fn inside(
+    plain: &Published,
+    master: &Master,
+) -> Result<(List, BTreeMap<PathBuf, Virtual>), PublishError> {
+    let nodes = plain.outboards.as_ref().map(shared_nodes);
+    let (mut keys, mut files) = (Vec::new(), BTreeMap::new());
+    let mut add = |path: PathBuf, size, root, slot| {
+        let key = master.file(&root);
+        if size > 0 {
+            let check = Some(Check { root, nodes: nodes.clone(), slot });
+            let file = Ciphered { path, size, key: key.clone(), check };
+            files.insert(name_of(&key), Virtual::Ciphered(Arc::new(file)));
+        }
+        keys.push(key);
+    };
+    match &plain.files {
+        Files::One(served) => {
+            add(served.file.path.clone(), served.file.state.size, served.root, served.slot);
+        }
+        Files::Many(members) => {
+            if members.listed.totals().files > (MAX_LIST / 32) as u64 {
+                return Err(ListError::TooLong.into());
+            }
+            for found in members.listed.entries() {
+                let found = found?;
+                if let EntryKind::File { size, root } = found.entry.kind {
+                    add(members.root().join(os_path(&found.entry.path)), size, root, found.slot);
+                }
+            }
+        }
+    }
+    let mut listing = Vec::new();
+    if let Some((file, _)) = &plain.listing {
+        let len = usize::try_from(plain.manifest.size).ok().filter(|len| *len <= MAX_LIST);
+        listing.resize(len.ok_or(ListError::TooLong)?, 0);
+        let got = file.read_full(&mut listing, 0)?;
+        listing.truncate(got);
+    }
+    let manifest = Manifest { sums: None, ..plain.manifest.clone() };
+    Ok((List { manifest, listing, keys }, files))
+}
+
+/// Where an encrypted file lies in the publication.
+fn name_of(key: &FileKey) -> PathBuf {
+    Path::new(FILES).join(key.name())
+}

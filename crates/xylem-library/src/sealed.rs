@@ -1,0 +1,389 @@
+//! A private publication that was fetched: who may read it decrypts it into what it was. docs/spec/sealed.md.
+//!
+//! The ciphertext lies in a folder beside the result while that is made. [`Opened::unseal`] gives it to the same
+//! [`Sink`](crate::sink::Sink) that a fetch has, as an old copy to take everything from: what names may be, what is replaced and
+//! what stays is decided there, and every file is compared with its root.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_hash::{Hash, Hasher};
+use xylem_link::StaticKey;
+use xylem_mail::sealed::{List, MAX_LIST, SealedError, open};
+use xylem_object::listing::{EntryKind, entries};
+use xylem_object::{Kind, Manifest, PublisherKey, naming, sign_manifest};
+use xylem_store::{
+    Attributes, Clobber, Durability, FileKind, FileRef, Medium, OpenHow, OverwritePolicy, Part,
+    PartFile, Store, StoreError,
+};
+use xylem_transfer::{Config, Misbehaviour, Spec, Transfer};
+
+use crate::error::{Blame, Failure};
+use crate::event::LibraryEvent;
+use crate::listed::{ListedError, ListedFiles};
+use crate::overlay::{Ciphered, Overlay, Virtual};
+use crate::save::{Output, SaveOptions};
+use crate::sink::{self, Context, Copies, Destination, SaveError, Tally};
+use crate::stop::Stop;
+
+/// Who may read it.
+pub(crate) const KEYS: &str = "keys";
+/// What it is, encrypted.
+pub(crate) const LIST: &str = "list";
+/// The folder of encrypted files.
+pub(crate) const FILES: &str = "f";
+/// What is fetched first, to know what the rest is, leaves this out.
+pub const ALL_BUT_THE_LIST: &str = "/f";
+/// Bytes that are decrypted and written at once.
+const PIECE: usize = 1 << 20;
+
+/// Why a private publication could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum UnsealError {
+    /// Of its encryption.
+    #[error(transparent)]
+    Sealed(#[from] SealedError),
+    /// Somewhere in the publisher's list.
+    #[error("what is encrypted is not what its publisher's list says: {}", .0.display())]
+    NotAsListed(PathBuf),
+    /// What is asked for needs all of it in the clear.
+    #[error("{0} is not possible with what is encrypted to you: fetch all of it, to a path")]
+    NotPossible(&'static str),
+    /// Of the files that come of it.
+    #[error(transparent)]
+    Save(#[from] SaveError),
+    /// Asked to stop.
+    #[error("interrupted; what was fetched is kept")]
+    Interrupted,
+}
+
+impl From<StoreError> for UnsealError {
+    fn from(e: StoreError) -> Self {
+        Self::Save(e.into())
+    }
+}
+
+impl Failure for UnsealError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Sealed(SealedError::NotForUs | SealedError::UnknownVersion(_))
+            | Self::NotPossible(_) => Blame::Usage,
+            Self::Sealed(_) | Self::NotAsListed(_) => Blame::Data,
+            Self::Save(e) => e.blame(),
+            Self::Interrupted => Blame::Interrupted,
+        }
+    }
+}
+
+/// Where the ciphertext with this root lies meanwhile: beside what comes of it.
+///
+/// # Errors
+/// [`UnsealError::NotPossible`] for standard output and ranges.
+pub fn ciphertext_at(save: &SaveOptions, root: &Hash) -> Result<PathBuf, UnsealError> {
+    if save.range.is_some() {
+        return Err(UnsealError::NotPossible("--range"));
+    }
+    let name = format!(".xylem-sealed-{}", &root.to_string()[..16]);
+    match &save.output {
+        Output::Stdout => Err(UnsealError::NotPossible("-o -")),
+        Output::At(path) => Ok(path.with_file_name(name)),
+        Output::Into(directory) => {
+            if !directory.as_os_str().is_empty() && !directory.is_dir() {
+                let made = fs::create_dir(directory);
+                made.map_err(|_| SaveError::NoDirectory(directory.clone()))?;
+            }
+            Ok(directory.join(name))
+        }
+    }
+}
+
+/// The list of a private publication, read by one of those whom it is for.
+pub struct Opened {
+    list: List,
+    /// Where the ciphertext lies.
+    at: PathBuf,
+}
+
+impl Opened {
+    /// Reads the list below `at`, which was fetched, with our link key.
+    ///
+    /// # Errors
+    /// [`SealedError::NotForUs`]; what was published wrongly; the disk's.
+    pub fn read(medium: &dyn Medium, at: &Path, us: &StaticKey) -> Result<Self, UnsealError> {
+        let keys = whole(medium, &at.join(KEYS))?;
+        let list = open(us, &keys, &whole(medium, &at.join(LIST))?)?;
+        if list.manifest.kind == Kind::Directory
+            && xylem_hash::hash(&list.listing) != list.manifest.root
+        {
+            return Err(UnsealError::NotAsListed(PathBuf::from(LIST)));
+        }
+        Ok(Self { list, at: at.to_path_buf() })
+    }
+
+    /// What it would be without encryption.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.list.manifest
+    }
+
+    /// Old copies of the ciphertext: what lies where the result goes, encrypted as it is read, if it is to be merged with
+    /// a directory that is there. Returns the store through which these are read, and where they are.
+    ///
+    /// # Errors
+    /// See [`UnsealError`].
+    pub fn encrypted_again(
+        &self,
+        store: &Store,
+        save: &SaveOptions,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(Store, Vec<PathBuf>), UnsealError> {
+        let List { manifest, listing, keys } = &self.list;
+        let to = Destination::choose(save, manifest)?;
+        let place = to.filter(|to| to.policy == OverwritePolicy::Replace && to.path.is_dir());
+        let Some(place) = place.filter(|_| manifest.kind == Kind::Directory) else {
+            return Ok((store.clone(), Vec::new()));
+        };
+        let listed = self.keep_listing(store)?;
+        let places = [place.path];
+        let found = Copies::find(store.medium(), &places, &listed, &|_| true, on_event)?;
+        let (mut files, mut number) = (BTreeMap::new(), 0);
+        for entry in entries(listing) {
+            let entry = entry.map_err(|e| SaveError::Listed(ListedError::Bad(e)))?;
+            let EntryKind::File { size, root } = entry.kind else { continue };
+            if let (Some(path), Some(key)) = (found.path(&root), keys.get(number)) {
+                let file =
+                    Ciphered { path: path.to_path_buf(), size, key: key.clone(), check: None };
+                files.insert(PathBuf::from(key.name()), Virtual::Ciphered(Arc::new(file)));
+            }
+            number += 1;
+        }
+        let shown = self.at.join("old");
+        let overlay = Overlay::new(store.medium().clone(), shown.clone(), files);
+        Ok((store.with_medium(Arc::new(overlay)), vec![shown]))
+    }
+
+    /// Makes of the ciphertext, all of which is there, what it was. Returns its path and what it has.
+    ///
+    /// # Errors
+    /// See [`UnsealError`]; the ciphertext stays.
+    pub fn unseal(
+        &self,
+        store: &Store,
+        save: &SaveOptions,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(PathBuf, Tally), UnsealError> {
+        let destination = Destination::choose(save, &self.list.manifest)?;
+        let destination = destination.ok_or(UnsealError::NotPossible("-o -"))?;
+        match self.list.manifest.kind {
+            Kind::File => self.file(store, &destination, stop, on_event),
+            Kind::Directory => self.directory(store, save, destination, stop, on_event),
+        }
+    }
+
+    /// The ciphertext of a file, as it is read decrypted.
+    fn decrypted(&self, size: u64, number: usize) -> Option<Ciphered> {
+        let key = self.list.keys.get(number)?.clone();
+        let path = self.at.join(FILES).join(key.name());
+        Some(Ciphered { path, size, key, check: None })
+    }
+
+    fn file(
+        &self,
+        store: &Store,
+        to: &Destination,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(PathBuf, Tally), UnsealError> {
+        let manifest = &self.list.manifest;
+        let wrong = || UnsealError::NotAsListed(to.path.clone());
+        let file = self.decrypted(manifest.size, 0).ok_or_else(wrong)?;
+        let mut files = BTreeMap::new();
+        files.insert(PathBuf::from("0"), Virtual::Ciphered(Arc::new(file)));
+        let (medium, shown) = (store.medium(), self.at.join("plain"));
+        let overlay = Overlay::new(medium.clone(), shown.clone(), files);
+        let part = PartFile::open(&**medium, &to.part)?;
+        part.file().set_len(manifest.size)?;
+        let (mut hasher, mut at, mut piece) = (Hasher::new(), 0, vec![0; PIECE]);
+        if manifest.size > 0 {
+            let source = FileRef::open(&overlay, &shown.join("0"), OpenHow::ReadNoFollow)?;
+            while at < manifest.size {
+                if stop.raised() {
+                    return Err(UnsealError::Interrupted);
+                }
+                let left = usize::try_from(manifest.size - at).unwrap_or(PIECE).min(PIECE);
+                let got = source.read_full(&mut piece[..left], at)?;
+                if got < left {
+                    return Err(wrong());
+                }
+                hasher.update(&piece[..got]);
+                part.file().write_all(&piece[..got], at)?;
+                at += got as u64;
+            }
+        }
+        if hasher.finalize() != manifest.root {
+            medium
+                .remove_file(part.path())
+                .map_err(|e| StoreError::from_io("remove", part.path(), None, e))?;
+            return Err(wrong());
+        }
+        // As with `cp` onto a memory stick, the content is there and right.
+        let Attributes { mode, mtime } = sink::attributes_of(manifest);
+        let mode = mode.map_or(Ok(()), |mode| part.file().set_mode(mode & !medium.umask()));
+        let mtime = mtime.map_or(Ok(()), |mtime| part.file().set_mtime(mtime));
+        for what in [mode, mtime].into_iter().filter_map(Result::err) {
+            on_event(LibraryEvent::Warning { what: format!("{what}; the content is right") });
+        }
+        let clobber = match to.policy {
+            OverwritePolicy::Replace => Clobber::Replace,
+            OverwritePolicy::Never => Clobber::Never,
+        };
+        let durability = if store.is_durable() { Durability::Device } else { Durability::Cached };
+        part.finish_as(&**medium, &to.path, clobber, durability)?;
+        let tally = Tally { total: manifest.size, files: 1, ..Tally::default() };
+        Ok((to.path.clone(), tally))
+    }
+
+    fn directory(
+        &self,
+        store: &Store,
+        save: &SaveOptions,
+        destination: Destination,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(PathBuf, Tally), UnsealError> {
+        let List { manifest, listing, .. } = &self.list;
+        self.keep_listing(store)?;
+        let (mut files, mut roots, mut number) = (BTreeMap::new(), HashSet::new(), 0);
+        for entry in entries(listing) {
+            let entry = entry.map_err(|e| SaveError::Listed(ListedError::Bad(e)))?;
+            let EntryKind::File { size, root } = entry.kind else { continue };
+            if size > 0 && roots.insert(root) {
+                let wrong = || UnsealError::NotAsListed(crate::os_path(&entry.path));
+                let file = self.decrypted(size, number).ok_or_else(wrong)?;
+                let file = Virtual::Ciphered(Arc::new(file));
+                files.insert(PathBuf::from(number.to_string()), file);
+            }
+            number += 1;
+        }
+        let shown = self.at.join("plain");
+        let overlay = Overlay::new(store.medium().clone(), shown.clone(), files);
+        let store = store.with_medium(Arc::new(overlay));
+        let save = SaveOptions { like: vec![shown], range: None, ..save.clone() };
+        let mut sink = sink::make(&save, manifest, Some(destination), &store)?;
+        let (mut transfer, mut tally) = (nobody(manifest)?, Tally::default());
+        let mut context = |transfer: &mut Transfer, tally: &mut Tally, begin| {
+            let now = Duration::ZERO;
+            let mut cx = Context { transfer, tally, on_event, now, holdings: None };
+            if begin {
+                return sink.begin(&mut cx).map(|()| false);
+            }
+            while let Some(event) = cx.transfer.poll_event() {
+                sink::deliver(&mut *sink, event, &mut cx)?;
+            }
+            sink.poll(&mut cx).map(|_| sink.is_done())
+        };
+        context(&mut transfer, &mut tally, true)?;
+        while !context(&mut transfer, &mut tally, false)? {
+            if stop.raised() {
+                return Err(UnsealError::Interrupted);
+            }
+            // There is nobody to ask for what is not there.
+            if transfer.progress().objects > 0 {
+                return Err(UnsealError::NotAsListed(self.at.clone()));
+            }
+        }
+        let path = sink.finish()?;
+        sink.warnings().into_iter().for_each(|what| on_event(LibraryEvent::Warning { what }));
+        Ok((path.unwrap_or_default(), tally))
+    }
+
+    /// The sink reads the listing from the store.
+    fn keep_listing(&self, store: &Store) -> Result<ListedFiles, UnsealError> {
+        let Manifest { root, size, segment, .. } = &self.list.manifest;
+        let kept = match store.object(root, Part::Listing)? {
+            Some(kept) => kept,
+            None => {
+                let new = store.new_file()?;
+                new.file().write_all(&self.list.listing, 0)?;
+                store.keep(new, root, Part::Listing)?
+            }
+        };
+        Ok(ListedFiles::open(kept, *size, root, *segment).map_err(SaveError::Listed)?)
+    }
+
+    /// Removes the ciphertext, and nothing that somebody else has put there.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn remove_ciphertext(&self, medium: &dyn Medium) -> Result<(), StoreError> {
+        let files = self.at.join(FILES);
+        for file in self.list.keys.iter().map(|key| files.join(key.name())) {
+            gone(&file, medium.remove_file(&file))?;
+        }
+        emptied(&files, medium)?;
+        remove_list(medium, &self.at)
+    }
+}
+
+/// Removes what was fetched first.
+///
+/// # Errors
+/// The disk's.
+pub fn remove_list(medium: &dyn Medium, at: &Path) -> Result<(), StoreError> {
+    for file in [at.join(KEYS), at.join(LIST)] {
+        gone(&file, medium.remove_file(&file))?;
+    }
+    emptied(at, medium)
+}
+
+/// Removes a directory, unless somebody has put something there.
+fn emptied(directory: &Path, medium: &dyn Medium) -> Result<(), StoreError> {
+    match medium.remove_dir(directory) {
+        Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        removed => gone(directory, removed),
+    }
+}
+
+/// Removed, or not there.
+fn gone(path: &Path, removed: io::Result<()>) -> Result<(), StoreError> {
+    match removed {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::from_io("remove", path, None, e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A small file of the publication, in memory.
+fn whole(medium: &dyn Medium, path: &Path) -> Result<Vec<u8>, UnsealError> {
+    let file = FileRef::open(medium, path, OpenHow::ReadNoFollow)?;
+    let meta = file.metadata()?;
+    let len = usize::try_from(meta.size).ok().filter(|len| *len <= MAX_LIST.saturating_add(64));
+    let len = len.filter(|_| meta.kind == FileKind::File).ok_or(SealedError::Malformed)?;
+    let mut bytes = vec![0; len];
+    let got = file.read_full(&mut bytes, 0)?;
+    bytes.truncate(got);
+    Ok(bytes)
+}
+
+/// A transfer that knows what it is about and has nobody to ask.
+fn nobody(manifest: &Manifest) -> Result<Transfer, UnsealError> {
+    let key = PublisherKey::from_bytes(&[0; 32]);
+    let name = naming::default_name(&key.public(), b"sealed");
+    let prefix = naming::versioned(name.as_ref(), 1).ok();
+    let packet = prefix.as_ref().and_then(|p| sign_manifest(manifest, p.as_ref(), &key).ok());
+    let (prefix, packet) = prefix.zip(packet).ok_or(SealedError::Malformed)?;
+    let (root, size) = (Some(manifest.root), Some(manifest.size));
+    let spec = Spec { prefix, publisher: key.public(), root, size };
+    let mut transfer = Transfer::new(spec, Config::default(), 0);
+    let taken = transfer.offer_manifest(Duration::ZERO, &Bytes::from(packet));
+    taken.map_err(|_: Misbehaviour| SealedError::Malformed)?;
+    while transfer.poll_event().is_some() {}
+    Ok(transfer)
+}

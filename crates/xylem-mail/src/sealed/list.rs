@@ -1,0 +1,123 @@
+//! The [`List`]: what only recipients read. Layout: docs/spec/sealed.md, "List".
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use xylem_object::{Kind, Manifest, ManifestError};
+use zeroize::Zeroizing;
+
+use super::FileKey;
+use crate::fields::{Fields, put_u16_prefixed};
+
+/// Longest list, in bytes. It is held in memory; three quarters of a million files fit.
+pub const MAX_LIST: usize = 256 << 20;
+const KEY_LEN: usize = 32;
+/// Before keys and listing: the lengths of manifest and listing.
+const HEAD: usize = 2 + 8;
+
+/// What a private publication is, as its publisher described it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// What it would be without encryption.
+    pub manifest: Manifest,
+    /// A directory's listing; empty for a file.
+    pub listing: Vec<u8>,
+    /// A key for each regular file, in listing order.
+    pub keys: Vec<FileKey>,
+}
+
+/// A list that can't be written or read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListError {
+    /// Above [`MAX_LIST`].
+    #[error("it has too many files: their names and keys take more than {} MiB", MAX_LIST >> 20)]
+    TooLong,
+    /// It ends early, or goes on.
+    #[error("the list of what is in it is not well formed")]
+    Malformed,
+    /// The manifest in it.
+    #[error("the list of what is in it can't be used: {0}")]
+    Manifest(#[from] ManifestError),
+}
+
+impl List {
+    /// The bytes that are encrypted.
+    ///
+    /// # Errors
+    /// [`ListError::TooLong`].
+    pub fn encode(&self) -> Result<Zeroizing<Vec<u8>>, ListError> {
+        let manifest = self.manifest.encode();
+        let keys = self.keys.len().saturating_mul(KEY_LEN);
+        let len = HEAD.saturating_add(manifest.len()).saturating_add(self.listing.len());
+        let len = len.saturating_add(keys);
+        if len > MAX_LIST {
+            return Err(ListError::TooLong);
+        }
+        let mut out = Zeroizing::new(Vec::with_capacity(len));
+        put_u16_prefixed(&mut out, &manifest);
+        out.extend_from_slice(&(self.listing.len() as u64).to_be_bytes());
+        out.extend_from_slice(&self.listing);
+        self.keys.iter().for_each(|key| out.extend_from_slice(&key.0[..]));
+        Ok(out)
+    }
+
+    /// Reads what [`List::encode`] wrote. That the listing is the manifest's is for its reader to check.
+    ///
+    /// # Errors
+    /// See [`ListError`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, ListError> {
+        let mut fields = Fields(bytes);
+        let manifest = fields.u16().and_then(|len| fields.bytes(usize::from(len)));
+        let manifest = Manifest::decode(manifest.ok_or(ListError::Malformed)?)?;
+        let listing = fields.u64().and_then(|len| fields.bytes(usize::try_from(len).ok()?));
+        let listing = listing.ok_or(ListError::Malformed)?.to_vec();
+        let (keys, rest) = fields.0.as_chunks::<KEY_LEN>();
+        let listed = match manifest.kind {
+            Kind::File => 0,
+            Kind::Directory => manifest.size,
+        };
+        let plain = !manifest.sealed && manifest.growing.is_none() && manifest.sums.is_none();
+        let right = rest.is_empty()
+            && plain
+            && keys.len() as u64 == manifest.file_count
+            && listing.len() as u64 == listed;
+        if !right {
+            return Err(ListError::Malformed);
+        }
+        let keys = keys.iter().map(|key| FileKey::new(*key)).collect();
+        Ok(Self { manifest, listing, keys })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sealed::Master;
+
+    fn file() -> List {
+        let root = xylem_hash::hash(b"hello");
+        let keys = vec![Master::new(&[1; 32], b"p").file(&root)];
+        List { manifest: Manifest::file(root, 5, b"hello.txt"), listing: Vec::new(), keys }
+    }
+
+    #[test]
+    fn lists_come_back() {
+        let list = file();
+        assert_eq!(List::decode(&list.encode().unwrap()), Ok(list));
+    }
+
+    #[test]
+    fn what_is_cut_off_goes_on_or_disagrees_is_refused() {
+        let bytes = file().encode().unwrap();
+        for len in 0..bytes.len() {
+            assert!(List::decode(&bytes[..len]).is_err(), "{len} bytes");
+        }
+        let longer = [&bytes[..], &[0; KEY_LEN]].concat();
+        assert_eq!(List::decode(&longer), Err(ListError::Malformed));
+        let mut of_a_file = file();
+        of_a_file.listing = vec![0];
+        assert_eq!(List::decode(&of_a_file.encode().unwrap()), Err(ListError::Malformed));
+        let mut lies = bytes.to_vec();
+        let at = bytes.len() - KEY_LEN - 8;
+        lies[at..at + 8].fill(0xff);
+        assert_eq!(List::decode(&lies), Err(ListError::Malformed));
+    }
+}

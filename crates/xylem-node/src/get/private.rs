@@ -1,0 +1,105 @@
+//! A private publication: its list is fetched first, which says to those whom it is for what it is; then
+//! the rest, which becomes that.
+
+use std::time::Instant;
+
+use xylem_link::StaticKey;
+use xylem_object::Manifest;
+use xylem_store::Store;
+
+use super::{GetError, GetOptions, fetch_ticket, found, seed, taken};
+use crate::event::{Event, from_library};
+use crate::fetch::Fetch;
+use xylem_library::keys;
+use xylem_library::publish::root_of;
+use xylem_library::sealed::{ALL_BUT_THE_LIST, Opened, UnsealError, ciphertext_at};
+use xylem_library::{Existing, GetSummary, LibraryEvent, Output, SaveOptions, Stop, canonical};
+
+/// Fetches what the manifest, which has come, says is encrypted, and decrypts it.
+pub(super) fn get(
+    mut fetch: Fetch,
+    manifest: Manifest,
+    options: &GetOptions,
+    store: &Store,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<GetSummary, GetError> {
+    let started = Instant::now();
+    let at = ciphertext_at(&options.save, &manifest.root)?;
+    let list_alone = SaveOptions {
+        output: Output::At(at.clone()),
+        range: None,
+        existing: Existing::Overwrite,
+        exclude: vec![ALL_BUT_THE_LIST.to_owned()],
+        like: Vec::new(),
+        delete: false,
+    };
+    let first = GetOptions { save: list_alone, serve: None, ..options.clone() };
+    let (list_of, mut quiet) = (manifest.clone(), |event| tell(event, on_event));
+    fetch_ticket(&mut fetch, list_of, &first, store, stop, &mut quiet)?;
+    let medium = store.medium().clone();
+    let us = StaticKey::from_bytes(keys::load_or_create(&options.store.join("keys").join("link"))?);
+    let opened = match Opened::read(&*medium, &at, &us) {
+        Ok(opened) => opened,
+        Err(e) => {
+            // What is of no use to us does not stay.
+            xylem_library::sealed::remove_list(&*medium, &at)?;
+            return Err(e.into());
+        }
+    };
+    on_event(found(opened.manifest()));
+    let root = opened.manifest().root;
+    if let Some(path) = taken(&options.save, opened.manifest())? {
+        opened.remove_ciphertext(&*medium)?;
+        let there = root_of(&*medium, &canonical(&path)?, &mut from_library(on_event))?;
+        if there != root {
+            return Err(GetError::Taken(path));
+        }
+        let (bytes, files) = (opened.manifest().total_size, opened.manifest().file_count);
+        let summary = GetSummary::new(root);
+        let path = Some(path);
+        return Ok(GetSummary {
+            path,
+            bytes,
+            files,
+            resumed: bytes,
+            already_complete: true,
+            ..summary
+        });
+    }
+    // What lies there already is what it would be encrypted: nothing of it is fetched.
+    let (there, like) =
+        opened.encrypted_again(store, &options.save, &mut from_library(on_event))?;
+    let rest = SaveOptions { exclude: Vec::new(), like, ..first.save.clone() };
+    let second = GetOptions { save: rest, serve: options.serve.clone(), ..first };
+    let mut quiet = |event| tell(event, on_event);
+    let mut summary = fetch_ticket(&mut fetch, manifest, &second, &there, stop, &mut quiet)?;
+    let (path, tally) = opened.unseal(store, &options.save, stop, &mut from_library(on_event))?;
+    (summary.path, summary.root) = (Some(path), root);
+    (summary.bytes, summary.files) = (tally.total, tally.files);
+    summary.elapsed = started.elapsed();
+    if summary.fetched > 0 {
+        fetch.tell_fetched(summary.fetched);
+    }
+    tracing::info!(%root, fetched = summary.fetched, elapsed = ?summary.elapsed, "fetched and decrypted");
+    if options.serve.as_ref().is_some_and(|serve| serve.seed) {
+        seed(&mut fetch, &mut summary, stop, on_event)?;
+    } else {
+        opened.remove_ciphertext(&*medium)?;
+    }
+    fetch.close();
+    Ok(summary)
+}
+
+/// What is told of the ciphertext: not the names that its files have.
+fn tell(event: Event, on_event: &mut dyn FnMut(Event)) {
+    if !matches!(event, Event::Library(LibraryEvent::Contents { .. })) {
+        on_event(event);
+    }
+}
+
+impl From<UnsealError> for GetError {
+    fn from(e: UnsealError) -> Self {
+        Self::Library(e.into())
+    }
+}

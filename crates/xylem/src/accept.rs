@@ -1,0 +1,81 @@
+//! `xylem inbox accept`: fetches what a message names.
+
+use crate::cli::Common;
+use crate::exit::Failure;
+use crate::get::fetch;
+use crate::output::{Out, not_with_json};
+use crate::relays::RelayArgs;
+use crate::shaping::ShapeArgs;
+use crate::values::{output, parse_seconds, peers};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use xylem_library::{Existing, Output, SaveOptions, Stop};
+use xylem_node::{GetOptions, PeerUri};
+use xylem_object::Ticket;
+
+/// How `xylem inbox accept` fetches.
+#[derive(Debug, Args)]
+pub(crate) struct AcceptArgs {
+    /// The message's number
+    pub(crate) number: u32,
+
+    /// Where the result goes, as for `get`
+    #[arg(short, long, value_name = "PATH")]
+    output: Option<PathBuf>,
+
+    /// Ask this peer instead of the ticket's, as for `get`; can be repeated
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    from: Vec<PeerUri>,
+
+    #[command(flatten)]
+    relay: RelayArgs,
+
+    /// Replace a file that has the final name, or merge into a directory, as for `get`
+    #[arg(long)]
+    overwrite: bool,
+
+    /// Give up after this long without progress
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
+          allow_negative_numbers = true)]
+    timeout: Duration,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
+}
+
+/// Fetches what a message names.
+pub(crate) fn accept(
+    ticket: Ticket,
+    args: AcceptArgs,
+    stop: &Stop,
+    common: &Common,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let options = GetOptions {
+        ticket,
+        save: SaveOptions {
+            output: output(args.output),
+            range: None,
+            existing: if args.overwrite { Existing::Overwrite } else { Existing::Refuse },
+            exclude: Vec::new(),
+            like: Vec::new(),
+            delete: false,
+        },
+        from: peers(&args.from)?,
+        relays: args.relay.relays(common)?,
+        limit_rate: None,
+        links: args.shape.links(),
+        ask_who_answers: false,
+        give_up: args.timeout,
+        store: common.store()?,
+        fsync: false,
+        lan: true,
+        ciphertext: false,
+        serve: None,
+    };
+    if matches!(options.save.output, Output::Stdout) {
+        not_with_json(out, "-o -")?;
+    }
+    fetch(&options, true, stop, out)
+}

@@ -1,0 +1,251 @@
+//! `share --for`, on the program: who is named reads it, whoever else has the ticket or the bytes does not, and
+//! what does not change is not moved again.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{
+    Share, assert_exit, file, finish, get, get_json, noise, stderr, sum, text, until, xylem,
+};
+
+/// A card of this store's, in a file.
+fn card(dir: &Path, store: &Path) -> PathBuf {
+    let mut command = xylem(store);
+    command.args(["inbox", "card"]);
+    let output = finish(command);
+    assert_exit(&output, 0);
+    let path = dir.join(format!("{}.card", store.file_name().unwrap().to_str().unwrap()));
+    fs::write(&path, &output.stdout).unwrap();
+    path
+}
+
+/// Shared for these, by their cards.
+fn share(path: &Path, store: &Path, cards: &[&Path]) -> Share {
+    let more: Vec<&str> = cards.iter().flat_map(|card| ["--for", text(card)]).collect();
+    Share::with(path, store, &more)
+}
+
+/// A folder with something of every kind.
+fn folder(dir: &Path) -> PathBuf {
+    let at = dir.join("contracts");
+    fs::create_dir_all(at.join("2026/empty")).unwrap();
+    fs::write(at.join("2026/large.bin"), noise(3_000_001, 1)).unwrap();
+    fs::write(at.join("2026/twin.bin"), noise(3_000_001, 1)).unwrap();
+    fs::write(at.join("small.txt"), b"names and sums").unwrap();
+    fs::write(at.join("segment.bin"), noise(8_192, 2)).unwrap();
+    fs::write(at.join("nothing"), b"").unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("small.txt", at.join("link")).unwrap();
+    at
+}
+
+/// All files below a folder.
+fn files_of(at: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(at).unwrap() {
+        let path = entry.unwrap().path();
+        match path.symlink_metadata().unwrap().is_dir() {
+            true => files.extend(files_of(&path)),
+            false => files.push(path),
+        }
+    }
+    files
+}
+
+/// What a folder holds, by paths.
+fn content(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    files_of(at)
+        .into_iter()
+        .map(|path| (path.strip_prefix(at).unwrap().into(), fs::read(path).unwrap()))
+        .collect()
+}
+
+#[test]
+fn a_folder_for_somebody_is_read_by_them_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let bob = card(dir.path(), &at("bob"));
+    let shared = folder(dir.path());
+    let share = share(&shared, &at("alice"), &[&bob]);
+
+    let out = at("out");
+    fs::create_dir(&out).unwrap();
+    let output = get(&at("bob"), &[&share.ticket, "-o", text(&out)]);
+    assert_exit(&output, 0);
+    assert_eq!(content(&out.join("contracts")), content(&shared));
+    assert_eq!(tree(&out.join("contracts")), tree(&shared), "modes, times, links, empty folders");
+    let left: Vec<_> = fs::read_dir(&out).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["contracts"], "the ciphertext does not stay");
+
+    // Whoever shared it may read it, too.
+    let own = at("own");
+    fs::create_dir(&own).unwrap();
+    assert_exit(&get(&at("alice"), &[&share.ticket, "-o", text(&own)]), 0);
+
+    // Eve has the ticket.
+    let nowhere = at("eve-out");
+    fs::create_dir(&nowhere).unwrap();
+    let refused = get(&at("eve"), &[&share.ticket, "-o", text(&nowhere)]);
+    assert_exit(&refused, 2);
+    assert!(stderr(&refused).contains("not to you"), "{}", stderr(&refused));
+    assert_eq!(fs::read_dir(&nowhere).unwrap().count(), 0, "nothing stays of what she can't read");
+}
+
+/// `xylem sum --tree` of a folder: names, kinds, modes, times and content.
+fn tree(at: &Path) -> String {
+    let mut command = xylem(Path::new("/nonexistent"));
+    command.args(["sum", "--tree", "--no-names", text(at)]);
+    let output = finish(command);
+    assert_exit(&output, 0);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn who_carries_it_serves_it_and_learns_no_name_or_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let bob = card(dir.path(), &at("bob"));
+    let shared = folder(dir.path());
+    let share = share(&shared, &at("alice"), &[&bob]);
+
+    // A mirror fetches it as it is, and serves it on; the publisher is gone.
+    let kept = at("kept");
+    assert_exit(&get(&at("mirror"), &[&share.ticket, "--ciphertext", "-o", text(&kept)]), 0);
+    drop(share);
+    for path in files_of(&kept) {
+        let bytes = fs::read(&path).unwrap();
+        let name = path.strip_prefix(&kept).unwrap().to_str().unwrap().to_owned();
+        for secret in ["contracts", "2026", "small", "large"] {
+            assert!(!name.contains(secret), "{name}");
+        }
+        let plain: [&[u8]; 3] = [b"names and sums", b"small.txt", &noise(64, 1)];
+        for plain in plain {
+            assert!(!bytes.windows(plain.len()).any(|window| window == plain), "{name}");
+        }
+    }
+    let mirror = Share::start(&kept, &at("mirror"));
+    let output = get(&at("bob"), &[&mirror.ticket, "-o", text(&at("out"))]);
+    assert_exit(&output, 0);
+    assert_eq!(content(&at("out")), content(&shared));
+}
+
+#[test]
+fn a_file_for_somebody_is_itself_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let bob = card(dir.path(), &at("bob"));
+    for len in [0, 1, 8_191, 8_192, 8_193, 5_000_000] {
+        let path = file(dir.path(), &format!("{len}.bin"), &noise(len, 3));
+        let share = share(&path, &at("alice"), &[&bob]);
+        let out = at(&format!("out-{len}"));
+        let output = get(&at("bob"), &[&share.ticket, "-o", text(&out)]);
+        assert_exit(&output, 0);
+        assert_eq!(fs::read(&out).unwrap(), fs::read(&path).unwrap(), "{len} bytes");
+        assert_eq!(common::printed_root(&output), sum(&path), "what `sum` prints of it");
+        // Again, where it is there: nothing is fetched, nothing replaced.
+        assert_exit(&get(&at("bob"), &[&share.ticket, "-o", text(&out)]), 0);
+        fs::write(&out, b"mine").unwrap();
+        assert_exit(&get(&at("bob"), &[&share.ticket, "-o", text(&out)]), 2);
+        assert_eq!(fs::read(&out).unwrap(), b"mine");
+        assert_exit(&get(&at("bob"), &[&share.ticket, "--overwrite", "-o", text(&out)]), 0);
+        assert_eq!(fs::read(&out).unwrap(), fs::read(&path).unwrap());
+    }
+}
+
+#[test]
+fn another_recipient_moves_no_file_again_and_one_who_is_removed_reads_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let (bob, carol) = (card(dir.path(), &at("bob")), card(dir.path(), &at("carol")));
+    let shared = folder(dir.path());
+    let first = share(&shared, &at("alice"), &[&bob]);
+    let (kept, out) = (at("kept"), at("out"));
+    fs::create_dir(&kept).unwrap();
+    assert_exit(&get(&at("mirror"), &[&first.ticket, "--ciphertext", "-o", text(&kept)]), 0);
+    assert_exit(&get(&at("bob"), &[&first.ticket, "-o", text(&out)]), 0);
+    drop(first);
+
+    // The same for carol too: the mirror fetches who may read it, and no file.
+    let both = share(&shared, &at("alice"), &[&bob, &carol]);
+    let again = [&both.ticket, "--ciphertext", "--overwrite", "-o", text(&kept)];
+    let (code, done) = get_json(&at("mirror"), &again);
+    assert_eq!(code, Some(0));
+    assert!(done["fetched"].as_u64().unwrap() < 4_096, "{done}");
+    assert_eq!(fs::read_dir(&kept).unwrap().count(), 1, "one version replaces the other");
+    let carols = at("carols/contracts");
+    fs::create_dir(at("carols")).unwrap();
+    assert_exit(&get(&at("carol"), &[&both.ticket, "-o", text(&at("carols"))]), 0);
+    drop(both);
+
+    // The same again is the same publication.
+    let ticket_of = |share: &Share| share.ticket.clone();
+    let root = |share: &Share| share.shared["root"].clone();
+    let same = share(&shared, &at("alice"), &[&carol, &bob]);
+    let roots = (root(&same), ticket_of(&same));
+    drop(same);
+
+    // One file more, and not for bob any more.
+    fs::write(shared.join("new.txt"), b"not for bob").unwrap();
+    let without = share(&shared, &at("alice"), &[&carol]);
+    assert_ne!(root(&without), roots.0);
+    let refused = get(&at("bob"), &[&without.ticket, "--overwrite", "-o", text(&out)]);
+    assert_exit(&refused, 2);
+    assert!(!out.join("contracts").exists() && out.join("small.txt").exists());
+    let (code, done) =
+        get_json(&at("carol"), &[&without.ticket, "--overwrite", "-o", text(&at("carols"))]);
+    assert_eq!(code, Some(0));
+    assert_eq!(content(&carols), content(&shared));
+    assert!(done["fetched"].as_u64().unwrap() < 16_384, "what she has is not fetched: {done}");
+}
+
+/// A key must never meet another plaintext: a file that changes under its share is not encrypted with the old one.
+#[test]
+fn what_changes_under_its_share_is_not_encrypted_with_the_old_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let bob = card(dir.path(), &at("bob"));
+    let path = file(dir.path(), "large.bin", &noise(100_000, 7));
+    let before = fs::metadata(&path).unwrap().modified().unwrap();
+    let share = share(&path, &at("alice"), &[&bob]);
+    // In place, with the time put back: nothing but the bytes says so.
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[20_000..28_192].fill(0);
+    fs::write(&path, &bytes).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(before).unwrap();
+
+    let kept = at("kept");
+    let arguments = [&share.ticket, "--ciphertext", "--timeout", "2", "-o", text(&kept)];
+    assert_exit(&get(&at("mirror"), &arguments), 3);
+    until("a warning of the file", || {
+        !share.told("unreadable").is_empty()
+            || !share.told("skipped").is_empty()
+            || !share.told("warning").is_empty()
+    });
+    drop(share);
+}
+
+#[test]
+fn wrong_uses_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let bob = card(dir.path(), &at("bob"));
+    let path = file(dir.path(), "a.bin", &noise(10_000, 1));
+    let run = |arguments: &[&str]| {
+        let mut command = xylem(&at("alice"));
+        command.args(arguments);
+        finish(command)
+    };
+    let nobody = run(&["share", text(&path), "--for", "nobody-known"]);
+    assert_exit(&nobody, 2);
+    assert!(stderr(&nobody).contains("inbox people"), "{}", stderr(&nobody));
+    assert_exit(&run(&["share", text(&path), "--follow", "--for", text(&bob)]), 2);
+    let share = share(&path, &at("alice"), &[&bob]);
+    for odd in [&["-o", "-"][..], &["--range", "0..100"]] {
+        let output = get(&at("bob"), &[&[share.ticket.as_str()], odd].concat());
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains("encrypted"), "{}", stderr(&output));
+    }
+}

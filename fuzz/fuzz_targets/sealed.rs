@@ -1,0 +1,50 @@
+//! Private publications: who may read, which anybody can have written, and the list, which its publisher has. Nothing
+//! panics; nothing that was changed is taken; a list has one form.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::sync::LazyLock;
+use xylem_link::StaticKey;
+use xylem_mail::sealed::{List, Master, Sealed, open, seal};
+use xylem_object::Manifest;
+
+static GENUINE: LazyLock<(StaticKey, Sealed, List)> = LazyLock::new(|| {
+    let us = StaticKey::from_bytes([2; 32]);
+    let root = xylem_hash::hash(b"hello");
+    let master = Master::new(&[1; 32], b"place");
+    let manifest = Manifest::file(root, 5, b"hello.txt");
+    let list = List { manifest, listing: Vec::new(), keys: vec![master.file(&root)] };
+    let sealed = seal(&master, &list, &[us.public()]).unwrap();
+    (us, sealed, list)
+});
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&op, rest)) = data.split_first() else { return };
+    let (us, sealed, list) = &*GENUINE;
+    match op % 4 {
+        0 => {
+            // A manifest may hold fields that are skipped.
+            if let Ok(read) = List::decode(rest) {
+                assert_eq!(List::decode(&read.encode().unwrap()), Ok(read));
+            }
+        }
+        1 => assert!(rest == sealed.keys || open(us, rest, &sealed.list).is_err()),
+        2 => assert!(rest == sealed.list || open(us, &sealed.keys, rest).is_err()),
+        _ => {
+            let (mut keys, mut bytes) = (sealed.keys.clone(), sealed.list.clone());
+            let len = keys.len() + bytes.len();
+            for flip in rest.chunks_exact(3) {
+                let at = usize::from(u16::from_le_bytes([flip[0], flip[1]])) % len;
+                match at.checked_sub(keys.len()) {
+                    None => keys[at] ^= flip[2],
+                    Some(at) => bytes[at] ^= flip[2],
+                }
+            }
+            let unchanged = keys == sealed.keys && bytes == sealed.list;
+            match open(us, &keys, &bytes) {
+                Ok(read) => assert!(unchanged && read == *list),
+                Err(_) => assert!(!unchanged),
+            }
+        }
+    }
+});
