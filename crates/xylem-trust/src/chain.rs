@@ -33,10 +33,17 @@ pub struct Chain {
     /// The key that has signed the topmost of what is here.
     locator: Locator,
     /// From the packet upwards.
-    found: Vec<Vec<u8>>,
+    found: Vec<Found>,
     asked: Vec<Name>,
     /// What is wrong if nobody answers: the key is known, and none of its certificates that are here will do.
     otherwise: Option<ChainError>,
+}
+
+/// A certificate that came.
+#[derive(Debug)]
+struct Found {
+    wire: Vec<u8>,
+    name: Name,
 }
 
 #[derive(Debug)]
@@ -172,10 +179,7 @@ impl Chain {
     pub fn step(&mut self, store: &mut TrustStore, now_ms: u64) -> Result<Step, ChainError> {
         let locator = self.locator.as_ref();
         store.forget_expired(&locator, now_ms);
-        let top = match self.found.last() {
-            Some(wire) => Some(read(wire)?.name().to_name()),
-            None => self.packet.clone(),
-        };
+        let top = self.top();
         let why = match store.knows(&locator, Signs::packet(top.as_ref()), now_ms) {
             Ok(()) => return self.descend(store, now_ms).map(|()| Step::Known),
             Err(why) => why,
@@ -229,13 +233,13 @@ impl Chain {
                 return Err(flawed(name, Flaw::Untrusted));
             }
             for lower in &self.found {
-                if read(lower)?.key_name() == by {
+                if key_name_of(lower.name.as_ref()) == Some(by) {
                     return Err(flawed(name, Flaw::Loop(by.to_name())));
                 }
             }
         }
         self.locator = locator;
-        self.found.push(wire.to_vec());
+        self.found.push(Found { wire: wire.to_vec(), name: name.to_name() });
         Ok(())
     }
 
@@ -250,15 +254,13 @@ impl Chain {
 
     /// From the believed key down to the packet: rules first, then one signature each.
     fn descend(&mut self, store: &mut TrustStore, now_ms: u64) -> Result<(), ChainError> {
-        while let Some(wire) = self.found.pop() {
-            let certificate = read(&wire)?;
+        while let Some(Found { wire, name }) = self.found.pop() {
+            let certificate = Certificate::decode(&wire)
+                .map_err(|e| ChainError { name: name.clone(), flaw: Flaw::NoCertificate(e) })?;
             let added = store.add(&certificate, now_ms);
             added.map_err(|e| flawed(certificate.name(), Flaw::Trust(e)))?;
-            self.locator = Locator::Name(certificate.name().to_name());
-            let below = match self.found.last() {
-                Some(wire) => Some(read(wire)?.name().to_name()),
-                None => self.packet.clone(),
-            };
+            self.locator = Locator::Name(name);
+            let below = self.top();
             let locator = self.locator.as_ref();
             if let Err(why) = store.knows(&locator, Signs::packet(below.as_ref()), now_ms) {
                 let flaw = match why {
@@ -270,6 +272,11 @@ impl Chain {
             }
         }
         Ok(())
+    }
+
+    /// The topmost of what is here.
+    fn top(&self) -> Option<Name> {
+        self.found.last().map(|found| &found.name).or(self.packet.as_ref()).cloned()
     }
 
     /// What to ask for, if it has a name.
@@ -311,12 +318,6 @@ impl Locator {
 
 fn flawed(name: NameRef<'_>, flaw: Flaw) -> ChainError {
     ChainError { name: name.to_name(), flaw }
-}
-
-/// Reads a certificate again that was one when it came.
-fn read(wire: &[u8]) -> Result<Certificate<'_>, ChainError> {
-    Certificate::decode(wire)
-        .map_err(|e| ChainError { name: Name::default(), flaw: Flaw::NoCertificate(e) })
 }
 
 fn out_of_time(validity: ValidityPeriod, now_ms: u64) -> Flaw {
