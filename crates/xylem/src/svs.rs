@@ -74,7 +74,9 @@ pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit,
     out.ends_with(&stop);
     let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
     let (began_ms, seed) = (client.now_ms(), client.seed()?);
-    let config = Config { name, boot: began_ms / 1000, ..Config::new(group, args.sync_version) };
+    // The next second: a run that ended in this one may have begun in it.
+    let boot = began_ms / 1000 + 1;
+    let config = Config { name, boot, ..Config::new(group, args.sync_version) };
     let lines = args.name.is_some().then(typed_lines);
     let mut next = || lines.as_ref().map_or(Line::End, next_line);
     let mut broken = None;

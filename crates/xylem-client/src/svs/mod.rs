@@ -160,6 +160,11 @@ impl<'a> SvsMember<'a> {
 
     /// Publishes what waits to be published.
     fn publish(&mut self, now: Duration) -> Result<(), ClientError> {
+        // A life that has not begun has published nothing, so that the next one may have its time.
+        let begins_ms = self.group.own().map_or(0, |own| own.boot.saturating_mul(1000));
+        if self.unix_ms(now) < begins_ms {
+            return Ok(());
+        }
         while let Line::Next(line) = (self.lines)() {
             let Some(own) = self.group.own().cloned() else { continue };
             if line.len() > MAX_PUBLICATION {

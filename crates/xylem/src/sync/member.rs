@@ -43,6 +43,8 @@ pub(super) struct Member<'a> {
     /// When the folder is to be looked at, and how often that has failed.
     look: Option<Instant>,
     failures: u32,
+    /// Something was heard or done since it was last asked whether all have the same.
+    moved: bool,
     last: Last,
 }
 
@@ -99,6 +101,7 @@ impl<'a> Member<'a> {
             lines: Vec::new(),
             look: None,
             failures: 0,
+            moved: false,
             last: Last::default(),
         }
     }
@@ -153,6 +156,7 @@ impl<'a> Member<'a> {
         said: News,
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<Option<Result<(), Error>>, Error> {
+        self.moved = true;
         match said {
             News::Ready(handle, port) => {
                 if let Some(port) = port {
@@ -250,7 +254,7 @@ impl<'a> Member<'a> {
         let Some(serving) = self.serving.clone() else { return Ok(()) };
         let now = Instant::now();
         if self.look.is_some_and(|at| at <= now) {
-            self.look = None;
+            (self.look, self.moved) = (None, true);
             self.look_again(&serving, tell)?;
         }
         // Nothing is taken over before we know what is here.
@@ -268,7 +272,10 @@ impl<'a> Member<'a> {
             }
             self.take_over(&member, tell)?;
         }
-        self.tell_in_step(tell);
+        // At rest that is not worth a look at all that there is.
+        if std::mem::take(&mut self.moved) {
+            self.tell_in_step(tell);
+        }
         Ok(())
     }
 
@@ -411,6 +418,7 @@ impl<'a> Member<'a> {
     }
 
     fn settled(&mut self, member: &PublisherId, whole: bool) {
+        self.moved = true;
         let Some(other) = self.others.get_mut(member) else { return };
         other.done = whole;
         other.again = (!whole).then(|| Instant::now() + pause(other.failures));
