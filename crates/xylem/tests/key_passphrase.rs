@@ -183,13 +183,13 @@ fn who_is_trusted_is_believed_for_that_prefix() {
     // For another prefix, for this one, and no more.
     let said = printed(&ours, &["key", "trust", text(&certificate), "/elsewhere"]);
     assert!(said.starts_with("trusted for /elsewhere: /org/KEY/"), "{said}");
-    refused(&ours, &check, 1, &["does not cover"]);
+    refused(&ours, &check, 1, &["is not under /elsewhere"]);
     printed(&ours, &["key", "trust", text(&certificate)]);
     printed(&ours, &check);
     let list = printed(&ours, &["key", "list"]);
     assert!(list.contains("trusted for /elsewhere /org: /org/KEY/"), "{list}");
     printed(&ours, &["key", "untrust", "/org", "/org"]);
-    refused(&ours, &check, 1, &["does not cover"]);
+    refused(&ours, &check, 1, &["is not under /elsewhere"]);
     refused(&ours, &["key", "untrust", "/orgs"], 2, &["not trusted"]);
     printed(&ours, &["key", "untrust", "/org"]);
     refused(&ours, &check, 2, &["whose signature?"]);

@@ -299,3 +299,25 @@ impl Home {
         Ok(member)
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_secret_of_a_group_is_its_users_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, folder) = (dir.path().join("store"), dir.path().join("folder"));
+        fs::create_dir(&folder).unwrap();
+        let home = Home::open(&store, &folder, None).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(home.dir()), 0o700);
+        for secret in [GROUP, KEY] {
+            assert_eq!(mode(&home.dir().join(secret)), 0o600, "{secret}");
+        }
+        // It stands nowhere else.
+        let again = Home::open(&store, &folder, None).unwrap();
+        assert!(again.invitation.group.is(&home.invitation.group));
+    }
+}

@@ -90,6 +90,8 @@ pub struct Folder {
     /// What an earlier run was about to put in its place when it ended: found there, it is not a change of ours.
     pending: Index,
     rules: Exclusion,
+    /// How often the index was written for others.
+    told: u64,
 }
 
 impl Folder {
@@ -118,7 +120,7 @@ impl Folder {
         index.names.insert(me, name.to_owned());
         let rules = Exclusion::none();
         let (root, kept) = (root.to_path_buf(), kept.to_path_buf());
-        let folder = Self { root, kept, me, index, pending, rules };
+        let folder = Self { root, kept, me, index, pending, rules, told: 0 };
         folder.check_there()?;
         Ok(folder)
     }
@@ -285,12 +287,14 @@ impl Folder {
         }
     }
 
-    /// Writes the index for others, who are told where the content is; gives its path.
+    /// Writes the index for others, who are told where the content is; gives its path. The two that were written before
+    /// stay, since others may be at them.
     ///
     /// # Errors
     /// The system's.
-    pub fn tell(&self, content: &[u8]) -> Result<PathBuf, FolderError> {
-        let path = self.own(INDEX);
+    pub fn tell(&mut self, content: &[u8]) -> Result<PathBuf, FolderError> {
+        let path = self.own(&format!("{INDEX}-{}", self.told % 3));
+        self.told += 1;
         replace(&path, &self.index.encode(content, false))?;
         Ok(path)
     }

@@ -421,23 +421,29 @@ impl Stream {
         true
     }
 
+    /// The first statement of what was read, if it is whole and may be taken yet; an error for one that is too long.
+    fn taken(&mut self) -> Result<Option<Vec<u8>>, ()> {
+        let Some((len, rest)) = self.read.split_first_chunk::<4>() else { return Ok(None) };
+        let len = usize::try_from(u32::from_be_bytes(*len)).map_err(drop)?;
+        if len > MAX_STATEMENT {
+            return Err(());
+        }
+        let said = rest.get(..len).filter(|_| self.left > 0).map(<[u8]>::to_vec);
+        if said.is_some() {
+            self.read.drain(..4 + len);
+            self.left -= 1;
+        }
+        Ok(said)
+    }
+
     /// The next statement that is here; an error if the stream is of no more use.
     fn next(&mut self, engine: &mut Engine, face: FaceId) -> Result<Option<Vec<u8>>, ()> {
         loop {
             if self.left == 0 {
                 return Ok(None);
             }
-            if let Some((len, rest)) = self.read.split_first_chunk::<4>() {
-                let len = usize::try_from(u32::from_be_bytes(*len)).map_err(drop)?;
-                if len > MAX_STATEMENT {
-                    return Err(());
-                }
-                if let Some(said) = rest.get(..len) {
-                    let said = said.to_vec();
-                    self.read.drain(..4 + len);
-                    self.left -= 1;
-                    return Ok(Some(said));
-                }
+            if let Some(said) = self.taken()? {
+                return Ok(Some(said));
             }
             match engine.read_stream(face, self.stream).map_err(drop)? {
                 StreamRead::Data(bytes) => self.read.extend_from_slice(&bytes),
@@ -445,5 +451,42 @@ impl Stream {
                 StreamRead::Finished => return Err(()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(read: &[u8]) -> Stream {
+        let mut stream = Stream::new(StreamId(4), [1; 32]);
+        stream.read.extend_from_slice(read);
+        stream
+    }
+
+    /// What is more waits in the window of the stream until a second is over.
+    #[test]
+    fn a_member_that_says_much_is_heard_64_times_a_second() {
+        let mut saying = stream(&[]);
+        for n in 0..100_u8 {
+            saying.queue(&[n; 500]);
+        }
+        let mut heard = stream(&saying.out);
+        for second in [0..64_u8, 64..100] {
+            for n in second {
+                assert_eq!(heard.taken(), Ok(Some(vec![n; 500])));
+            }
+            assert_eq!(heard.taken(), Ok(None));
+            heard.left = STATEMENTS;
+        }
+        assert!(heard.read.is_empty());
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_statement_is_not_waited_for() {
+        let longest = u32::try_from(MAX_STATEMENT).unwrap();
+        assert_eq!(stream(&longest.to_be_bytes()).taken(), Ok(None));
+        assert_eq!(stream(&(longest + 1).to_be_bytes()).taken(), Err(()));
+        assert_eq!(stream(&[255; 4]).taken(), Err(()));
     }
 }

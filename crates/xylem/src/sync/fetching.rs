@@ -32,12 +32,11 @@ pub(super) fn index(
     if ticket.publisher != said.member {
         return Err(odd("it is somebody else's"));
     }
-    let too_large = Stop::new();
+    let too_large = stop.part();
     let fetched = fetch(options, ticket, save, &too_large, &mut |event| match event {
         Event::Found { bytes, directory, .. } if *directory || *bytes > MAX_INDEX => {
             too_large.raise();
         }
-        _ if stop.raised() => too_large.raise(),
         _ => {}
     });
     if let Err(e) = fetched {

@@ -166,9 +166,12 @@ pub(super) fn sync(
     thread::scope(|scope| {
         let (mesh_tell, mesh_news) = mpsc::channel();
         let (share, ends) = (&share, &ends);
-        let passed = tell.clone();
+        let (passed, asking) = (tell.clone(), member.asking());
         let pass = move || {
             for said in mesh_news {
+                if let MeshNews::Said(said, _) = &said {
+                    asking.heard(said);
+                }
                 if passed.send(News::Mesh(said)).is_err() {
                     return;
                 }

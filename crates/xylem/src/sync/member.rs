@@ -13,6 +13,7 @@ use xylem_node::{Event, MeshNews, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
 
+use super::asking::Asking;
 use super::fetching;
 use super::keeping::{News, SyncEvent, SyncOptions, unwatched};
 
@@ -36,6 +37,7 @@ pub(super) struct Member<'a> {
     link_key: [u8; 32],
     stop: &'a Stop,
     serving: Option<ServiceHandle>,
+    asking: Asking,
     others: BTreeMap<PublisherId, Other>,
     up: HashSet<[u8; 32]>,
     roles: Roles,
@@ -95,6 +97,7 @@ impl<'a> Member<'a> {
             link_key,
             stop,
             serving: None,
+            asking: Asking::default(),
             others: BTreeMap::new(),
             up: HashSet::new(),
             roles,
@@ -104,6 +107,11 @@ impl<'a> Member<'a> {
             moved: false,
             last: Last::default(),
         }
+    }
+
+    /// Is to hear what members say, at once.
+    pub(super) fn asking(&self) -> Asking {
+        self.asking.clone()
     }
 
     /// Goes on until serving ends.
@@ -398,7 +406,11 @@ impl<'a> Member<'a> {
             return Ok(());
         }
         let said = other.said.clone();
-        match self.merge(&said, tell) {
+        let stop = self.stop.part();
+        self.asking.begin(*member, said.number, &stop);
+        let merged = self.merge(&said, &stop, tell);
+        self.asking.end();
+        match merged {
             Ok(whole) => {
                 self.settled(member, whole);
                 // Others hear of it from us, too; and what stood in the way is looked at.
@@ -425,9 +437,14 @@ impl<'a> Member<'a> {
         other.failures = if whole { 0 } else { other.failures + 1 };
     }
 
-    fn merge(&mut self, said: &Statement, tell: &mut dyn FnMut(SyncEvent)) -> Result<bool, Error> {
+    fn merge(
+        &mut self,
+        said: &Statement,
+        stop: &Stop,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<bool, Error> {
         let at = self.folder.own(&format!("of-{}", said.member.key_id()));
-        let (theirs, content) = fetching::index(self.options, said, &at, self.stop)?;
+        let (theirs, content) = fetching::index(self.options, said, &at, stop)?;
         let plan = self.folder.plan(&theirs);
         if plan.is_empty() {
             return Ok(true);
@@ -437,7 +454,7 @@ impl<'a> Member<'a> {
         let wanted = plan.wanted(&theirs);
         if !wanted.is_empty() {
             let only: BTreeSet<Vec<u8>> = wanted.values().cloned().collect();
-            fetching::content(self.options, content, only, (&self.path, &staged), self.stop)?;
+            fetching::content(self.options, content, only, (&self.path, &staged), stop)?;
         }
         let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
         let aside = plan.aside.iter().map(|(_, place)| &place.path);

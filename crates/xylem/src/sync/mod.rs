@@ -1,5 +1,6 @@
 //! `xylem sync DIR [TICKET]`: a folder that several keep in step.
 
+mod asking;
 mod fetching;
 mod keeping;
 mod member;

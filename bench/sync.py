@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""Folders in step: `xylem sync` beside Syncthing, two members on loopback, and ten members of xylem.
+
+    bench/sync.py [--xylem PATH] [--runs N] [--files N] [--mib N] [--only CASE,...] [--members N] [--rest SECONDS]
+
+Cases, one after the other in the same folders: `join` (N files of 4 KiB are there, from the start of both programs), `file`
+(a file of M MiB comes), `block` (4 KiB in its middle change), `rename` (the folder of N files gets another name), `apart` (one
+member is away while both change 100 files each, of which ten are the same; from its start), `rest` (nothing happens). Then `ten`: so many members of xylem
+begin with 100 files each. A row a program: wall seconds until both folders hold the same, processor seconds of all members, the
+largest of their resident memories. Medians over runs that are interleaved; everything on /dev/shm. Syncthing finds and watches as it does by default,
+but knows its peer's address, asks nobody elsewhere, and is told of changes after 1 s instead of 10.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from processes import Failed, Side, free_port, line_with
+
+PATIENCE = 600
+OWN = {".xylem-sync", ".stfolder", ".stversions"}
+
+
+def tree(top):
+    """Names, sizes and times of all files; what programs put there for themselves is left out."""
+    found, todo = {}, [top]
+    while todo:
+        at = todo.pop()
+        try:
+            entries = list(os.scandir(at))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name in OWN or entry.name.startswith((".syncthing.", "~syncthing~")):
+                continue
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append(entry.path)
+                else:
+                    stat = entry.stat(follow_symlinks=False)
+                    found[os.path.relpath(entry.path, top)] = (stat.st_size, stat.st_mtime_ns // 1_000_000)
+            except OSError:
+                continue
+    return found
+
+
+def same(folders):
+    first = tree(folders[0])
+    return first and all(tree(other) == first for other in folders[1:])
+
+
+def hashes(folder):
+    """Of what looks the same: every large file, and of the others some 200."""
+    found = tree(folder)
+    small = sorted(name for name, (size, _) in found.items() if size < 1 << 20)
+    looked_at = small[:: max(len(small) // 200, 1)] + sorted(found.keys() - set(small))
+    digests = {}
+    for name in looked_at:
+        with open(os.path.join(folder, name), "rb") as content:
+            digests[name] = hashlib.file_digest(content, "blake2b").hexdigest()
+    return digests
+
+
+def wait_for(what, ready, pause=0.05):
+    end = time.monotonic() + PATIENCE
+    while not ready():
+        if time.monotonic() > end:
+            raise Failed(what)
+        time.sleep(pause)
+
+
+class Xylem:
+    name = "xylem sync"
+
+    def __init__(self, program, base, count):
+        self.program, self.sides = program, []
+        self.folders = [base / f"folder-{n}" for n in range(count)]
+        self.ticket = None
+        for n, folder in enumerate(self.folders):
+            folder.mkdir(parents=True)
+            (base / f"home-{n}").mkdir()
+            quiet = {"XYLEM_NO_LAN": "1", "XYLEM_NO_MAP": "1"}
+            self.sides.append(Side(base / f"home-{n}", quiet))
+
+    def start(self, n):
+        first = self.ticket is None
+        command = [self.program, "sync", self.folders[n], *([] if first else [self.ticket])]
+        command += ["--as", f"m{n}", "--listen", "127.0.0.1:0"]
+        process = self.sides[n].start(command, stdout=subprocess.PIPE if first else subprocess.DEVNULL)
+        if first:
+            self.ticket = line_with(process, process.stdout, b"xylem-sync:").strip()
+
+    def stop(self, n):
+        self.sides[n].stop()
+
+    def again(self, n):
+        # The group is known from before.
+        self.sides[n].start([self.program, "sync", self.folders[n], "--as", f"m{n}", "--listen", "127.0.0.1:0"])
+
+
+class Syncthing:
+    name = "Syncthing"
+
+    def __init__(self, base, count):
+        self.sides, self.folders, self.homes = [], [], []
+        ids, ports = [], [free_port() for _ in range(count)]
+        for n in range(count):
+            folder, home = base / f"folder-{n}", base / f"home-{n}"
+            folder.mkdir(parents=True)
+            home.mkdir()
+            subprocess.run(["syncthing", "generate", "--home", home, "--no-default-folder"], check=True, capture_output=True)
+            ids.append(re.search(r'<device id="([A-Z0-9-]+)"', (home / "config.xml").read_text())[1])
+            self.sides.append(Side(home))
+            self.folders.append(folder)
+            self.homes.append(home)
+        for n, home in enumerate(self.homes):
+            text = (home / "config.xml").read_text()
+            devices = "".join(
+                f'<device id="{ids[m]}" name="m{m}" compression="metadata"><address>tcp://127.0.0.1:{ports[m]}</address></device>'
+                for m in range(count)
+            )
+            shared = "".join(f'<device id="{i}"></device>' for i in ids)
+            folder = (
+                f'<folder id="bench" label="bench" path="{self.folders[n]}" type="sendreceive" rescanIntervalS="3600" '
+                f'fsWatcherEnabled="true" fsWatcherDelayS="1"><filesystemType>basic</filesystemType>{shared}</folder>'
+            )
+            text = re.sub(r"<device id=.*?</device>", "", text, flags=re.S)
+            text = text.replace("<gui", folder + devices + "<gui", 1)
+            for option in ("globalAnnounceEnabled", "localAnnounceEnabled", "relaysEnabled", "natEnabled", "crashReportingEnabled"):
+                text = re.sub(f"<{option}>.*?</{option}>", f"<{option}>false</{option}>", text)
+            text = re.sub(r"<listenAddress>.*?</listenAddress>", f"<listenAddress>tcp://127.0.0.1:{ports[n]}</listenAddress>", text)
+            text = re.sub(r"<address>127.0.0.1:8384</address>", f"<address>127.0.0.1:{free_port()}</address>", text)
+            text = re.sub(r"<urAccepted>.*?</urAccepted>", "<urAccepted>-1</urAccepted>", text)
+            (home / "config.xml").write_text(text)
+
+    def start(self, n):
+        self.sides[n].start(["syncthing", "serve", "--home", self.homes[n], "--no-browser", "--no-upgrade"])
+
+    again = start
+
+    def stop(self, n):
+        self.sides[n].stop()
+
+
+def many(folder, count, of):
+    folder.mkdir(parents=True, exist_ok=True)
+    for n in range(count):
+        (folder / f"{n:05}.bin").write_bytes(n.to_bytes(4, "big") * 1023 + of.to_bytes(4, "big"))
+
+
+def timed(group, what, change):
+    """Seconds from the change until all have the same, and processor seconds meanwhile."""
+    before, began = sum(side.cpu() for side in group.sides), time.monotonic()
+    change()
+    wait_for(what, lambda: same(group.folders))
+    took = time.monotonic() - began
+    cpu = sum(side.cpu() for side in group.sides) - before
+    seen = [hashes(folder) for folder in group.folders]
+    if any(other != seen[0] for other in seen[1:]):
+        raise Failed(f"{what}: the folders differ")
+    return {"seconds": took, "cpu": cpu}
+
+
+def memory(group):
+    def resident(side):
+        total = 0
+        for process in side.processes:
+            try:
+                status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+                total += int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+            except (OSError, TypeError):
+                pass
+        return total / 1024
+
+    return max(resident(side) for side in group.sides)
+
+
+def run(group, options, wanted):
+    a, b = group.folders[0], group.folders[1]
+    rows = {}
+    many(a / "many", options.files, 0)
+
+    def both():
+        group.start(0)
+        group.start(1)
+
+    rows["join"] = timed(group, "join", both)
+
+    def file():
+        with open(a / "large.new", "wb") as out:
+            for n in range(options.mib):
+                out.write(os.urandom(1 << 20))
+        os.rename(a / "large.new", a / "large.bin")
+
+    def block():
+        with open(a / "large.bin", "r+b") as out:
+            out.seek(options.mib << 19)
+            out.write(os.urandom(4096))
+
+    if "file" in wanted or "block" in wanted:
+        rows["file"] = timed(group, "file", file)
+    if "block" in wanted:
+        rows["block"] = timed(group, "block", block)
+    if "rename" in wanted:
+        rows["rename"] = timed(group, "rename", lambda: os.rename(a / "many", a / "many-renamed"))
+    if "apart" in wanted:
+        group.stop(1)
+        many(a / "apart", 100, 1)
+        time.sleep(2)
+        many(b / "apart", 10, 2)
+        for n in range(90):
+            (b / "apart" / f"b{n}.bin").write_bytes(b"x" * 4096)
+        rows["apart"] = timed(group, "join", lambda: group.again(1))
+    if "rest" in wanted:
+        time.sleep(5)
+        before = sum(side.cpu() for side in group.sides)
+        time.sleep(options.rest)
+        cpu = sum(side.cpu() for side in group.sides) - before
+        rows["rest"] = {"seconds": options.rest, "cpu": cpu / len(group.sides) / options.rest * 100}
+    rows["join"]["memory"] = memory(group)
+    for n in range(len(group.sides)):
+        group.stop(n)
+    return rows
+
+
+def ten(options, base):
+    group = Xylem(options.xylem, base, options.members)
+    for n, folder in enumerate(group.folders):
+        many(folder / f"of-{n}", 100, n)
+
+    def all_of_them():
+        for n in range(options.members):
+            group.start(n)
+
+    row = timed(group, "join", all_of_them)
+    row["memory"] = memory(group)
+    for n in range(options.members):
+        group.stop(n)
+    return {"ten": row}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--xylem", default="target/release/xylem", type=pathlib.Path)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--mib", type=int, default=1024)
+    parser.add_argument("--members", type=int, default=10)
+    parser.add_argument("--rest", type=int, default=30)
+    parser.add_argument("--only", default="join,file,block,rename,apart,rest,ten")
+    parser.add_argument("--json", type=pathlib.Path)
+    options = parser.parse_args()
+    options.xylem = options.xylem.resolve()
+    wanted = options.only.split(",")
+    found = {}
+    for _ in range(options.runs):
+        kinds = [Xylem.name] + ([Syncthing.name] if shutil.which("syncthing") else [])
+        for kind in kinds:
+            with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sync-") as base:
+                base = pathlib.Path(base)
+                group = Xylem(options.xylem, base, 2) if kind == Xylem.name else Syncthing(base, 2)
+                try:
+                    for case, row in run(group, options, wanted).items():
+                        found.setdefault((case, kind), []).append(row)
+                finally:
+                    for side in group.sides:
+                        side.stop()
+        if "ten" in wanted:
+            with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sync-") as base:
+                for case, row in ten(options, pathlib.Path(base)).items():
+                    found.setdefault((case, Xylem.name), []).append(row)
+    print(f"{'case':8} {'program':12} {'seconds':>9} {'cpu':>9} {'MiB':>7}")
+    rows = []
+    for (case, kind), all_rows in sorted(found.items()):
+        middle = {key: statistics.median(row[key] for row in all_rows) for key in all_rows[0]}
+        rows.append({"case": case, "program": kind, **middle})
+        unit = "%" if case == "rest" else "s"
+        print(f"{case:8} {kind:12} {middle['seconds']:9.2f} {middle['cpu']:8.2f}{unit} {middle.get('memory', 0):7.1f}")
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
