@@ -77,7 +77,7 @@ pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // The next second: a run that ended in this one may have begun in it.
     let boot = began_ms / 1000 + 1;
     let config = Config { name, boot, ..Config::new(group, args.sync_version) };
-    let lines = args.name.is_some().then(typed_lines);
+    let lines = args.name.is_some().then(typed_lines).transpose()?;
     let mut next = || lines.as_ref().map_or(Line::End, next_line);
     let mut broken = None;
     if !policy.proves() {
@@ -124,16 +124,19 @@ pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit,
 }
 
 /// Lines of standard input, read by a thread that ends with the program.
-fn typed_lines() -> Receiver<Vec<u8>> {
+fn typed_lines() -> Result<Receiver<Vec<u8>>, Failure> {
     let (send, lines) = sync_channel(64);
-    thread::spawn(move || {
+    let read = move || {
         for line in BufReader::new(stdin()).split(b'\n').map_while(Result::ok) {
             if send.send(line).is_err() {
                 return;
             }
         }
-    });
-    lines
+    };
+    let started = thread::Builder::new().spawn(read);
+    started
+        .map_err(|e| Failure::new(Exit::Local, format!("no thread to read what is typed: {e}")))?;
+    Ok(lines)
 }
 
 fn next_line(lines: &Receiver<Vec<u8>>) -> Line {
