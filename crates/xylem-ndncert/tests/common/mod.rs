@@ -220,21 +220,20 @@ impl Network {
         let mut signer = Some(signer);
         for _ in 0..10_000 {
             let now_ms = NOW_MS + queue.now().as_millis() as u64;
-            let send =
-                |to_ca: bool, wire: Vec<u8>, rng: &mut Rng, queue: &mut EventQueue<_>| {
-                    let copies = if rng.chance(self.twice) { 2 } else { 1 };
-                    for _ in 0..copies {
-                        let mut wire = wire.clone();
-                        let at = rng.index(wire.len());
-                        if rng.chance(self.damage) {
-                            wire[at] ^= 1 << rng.below(8);
-                        }
-                        let delay = ms(1) + rng.time_below(ms(self.delay_ms));
-                        if !rng.chance(self.loss) {
-                            queue.schedule(queue.now() + delay, (to_ca, wire));
-                        }
+            let send = |to_ca: bool, wire: Vec<u8>, rng: &mut Rng, queue: &mut EventQueue<_>| {
+                let copies = if rng.chance(self.twice) { 2 } else { 1 };
+                for _ in 0..copies {
+                    let mut wire = wire.clone();
+                    let at = rng.index(wire.len());
+                    if rng.chance(self.damage) {
+                        wire[at] ^= 1 << rng.below(8);
                     }
-                };
+                    let delay = ms(1) + rng.time_below(ms(self.delay_ms));
+                    if !rng.chance(self.loss) {
+                        queue.schedule(queue.now() + delay, (to_ca, wire));
+                    }
+                }
+            };
             let nonce: [u8; 4] = rng.bytes(4).try_into().unwrap();
             let fresh: [u8; 32] = rng.bytes(32).try_into().unwrap();
             let interest = match &mut request {
