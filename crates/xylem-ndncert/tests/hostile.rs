@@ -269,7 +269,10 @@ fn requests_expire() {
     // Nothing is chosen within five minutes.
     let mut request = ca.opened(key("/org/al", 1), NOW_MS);
     ca.choose(&mut request, Choice::Pin, NOW_MS + 300_000);
-    assert_eq!(refusal(&request), ErrorCode::INVALID_PARAMETER);
+    assert_eq!(refusal(&request), ErrorCode::OUT_OF_TIME);
+    ca.profile();
+    assert_eq!(ca.authority.open(), 1, "who comes too late is told so");
+    ca.ask(&good_new(&key("/other/al", 1)), NOW_MS + 360_000);
     assert_eq!(ca.authority.open(), 0);
     for (choice, time_ms) in [(Choice::Pin, 3_600_000), (Choice::Email("al@x.org".into()), 300_000)]
     {
@@ -279,7 +282,7 @@ fn requests_expire() {
         ca.type_code(&mut request, "0", NOW_MS + time_ms - 1);
         assert!(matches!(request.state(), State::Code { wrong: true, .. }));
         ca.type_code(&mut request, &code, NOW_MS + time_ms);
-        assert_eq!(refusal(&request), ErrorCode::INVALID_PARAMETER);
+        assert_eq!(refusal(&request), ErrorCode::OUT_OF_TIME);
     }
     assert_eq!(ca.issued(), 0);
 }
@@ -415,7 +418,7 @@ fn certificates_that_prove_nothing_are_refused() {
     ] {
         let mut ca = Ca::new();
         let mut request = ca.opened(key("/org/al/phone", 1), NOW_MS);
-        ca.choose(&mut request, Choice::Possession { certificate, signer }, NOW_MS);
+        ca.choose(&mut request, Choice::Possession { certificate, signer: Box::new(signer) }, NOW_MS);
         assert_eq!(refusal(&request), code, "{what}");
         assert_eq!(ca.issued(), 0);
     }

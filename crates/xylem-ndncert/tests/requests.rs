@@ -5,12 +5,14 @@ mod common;
 use common::{
     ALWAYS, Ca, DAY_MS, NOW_MS, Network, certificate_of, certified, config, done, key, name, p256,
 };
-use xylem_ndncert::packets::Parameters;
-use xylem_ndncert::{
-    Authority, AuthorityError, Believe, Choice, Config, Derivation, ErrorCode, Event, Kind, Lookup,
-    Profile, Request, RequestError, Standard, State,
+use xylem_ndncert::packets::{
+    ChallengeRequest, ChallengeResponse, Encrypted, NewRequest, NewResponse, Parameters, Progress,
 };
-use xylem_packet::{Data, DataBuilder, InterestBuilder};
+use xylem_ndncert::{
+    Agreement, Authority, AuthorityError, Believe, Choice, Config, Derivation, ErrorCode, Event,
+    Kind, Lookup, Profile, Request, RequestError, RequestId, Session, Standard, State, Status,
+};
+use xylem_packet::{Component, Data, DataBuilder, Interest, InterestBuilder, NameRef};
 use xylem_trust::{Certificate, Signer, TrustStore, ValidityPeriod, Verifier};
 
 /// Whether a certificate is of this key, signed by the CA, and under its name.
@@ -74,7 +76,7 @@ fn a_certificate_that_is_believed_gives_another() {
         let certificate = certified(&key("/org", 0), &old, ALWAYS);
         let mut ca = Ca::new();
         let mut request = ca.opened(key("/org/al/phone", 2), NOW_MS);
-        ca.choose(&mut request, Choice::Possession { certificate, signer: old }, NOW_MS);
+        ca.choose(&mut request, Choice::Possession { certificate, signer: Box::new(old) }, NOW_MS);
         check(&done(&request), &key("/org/al/phone", 2));
     }
 }
@@ -91,7 +93,7 @@ fn requests_end_well_on_a_bad_network() {
             0 => Choice::Pin,
             1 => Choice::Email("al@x.org".into()),
             _ => {
-                let signer = key("/org/al@x.org", 9);
+                let signer = Box::new(key("/org/al@x.org", 9));
                 let certificate = certified(&key("/org", 0), &signer, ALWAYS);
                 Choice::Possession { certificate, signer }
             }
@@ -211,30 +213,145 @@ fn what_the_ca_has_not_signed_is_no_answer() {
     assert!(matches!(request.state(), State::Choose(_)));
 }
 
-/// A CA that signs a certificate of another key, or name, under the name that it promised.
+/// A CA that lies: it signs whatever the test says, up to where the lie is.
+struct Liar {
+    signer: Signer,
+    session: Option<Session>,
+}
+
+impl Liar {
+    /// A request that this CA answers, as far as the choice of a challenge, unless NEW is answered
+    /// with a lie.
+    fn begin(new: impl FnOnce(&mut NewResponse)) -> (Self, Request) {
+        let mut liar = Liar { signer: key("/org", 0), session: None };
+        let mut request = Ca::new().request(key("/org/al", 1), NOW_MS);
+        let interest = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
+        let interest = Interest::decode(&interest).unwrap();
+        let asked = NewRequest::decode(interest.app_parameters().unwrap()).unwrap();
+        let (agreement, id) = (Agreement::new().unwrap(), RequestId([6; 8]));
+        let mut response = NewResponse {
+            ecdh_pub: agreement.public(),
+            salt: [5; 32],
+            id,
+            challenges: vec!["nop".into(), "Possession".into(), "pin".into()],
+            derivation: None,
+        };
+        new(&mut response);
+        let hkdf = Derivation::HkdfSha256;
+        liar.session = Some(agreement.agree(&asked.ecdh_pub, hkdf, &[5; 32], id, [4; 8]).unwrap());
+        let wire = liar.sign(interest.name(), &response.encode());
+        assert!(request.receive(&wire, NOW_MS, [1; 32]));
+        (liar, request)
+    }
+
+    fn sign(&self, name: NameRef<'_>, content: &[u8]) -> Vec<u8> {
+        let mut wire = Vec::new();
+        self.signer.data(DataBuilder::new(name), content, &mut wire).unwrap();
+        wire
+    }
+
+    /// Answers a challenge; gives what the client said.
+    fn challenge(
+        &mut self,
+        request: &mut Request,
+        response: &ChallengeResponse,
+    ) -> ChallengeRequest {
+        let interest = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
+        let interest = Interest::decode(&interest).unwrap();
+        let session = self.session.as_mut().unwrap();
+        let sealed = Encrypted::decode(interest.app_parameters().unwrap()).unwrap();
+        let said = ChallengeRequest::decode(&session.open(&sealed).unwrap()).unwrap();
+        let content = session.seal(&response.encode()).unwrap().encode();
+        let wire = self.sign(interest.name(), &content);
+        assert!(request.receive(&wire, NOW_MS, [2; 32]));
+        said
+    }
+}
+
+fn response(status: Status) -> ChallengeResponse {
+    let parameters = Parameters::new();
+    ChallengeResponse { status, progress: None, parameters, issued: None, forwarding_hint: vec![] }
+}
+
 #[test]
 fn a_certificate_that_is_not_ours_is_refused() {
-    for (subject, why) in [
-        (key("/org/al", 2), "it has another name"),
-        (key("/org/bob", 1), "it has another name"),
-        (Signer::ed25519(&[7; 32], key_of("/org/al", 1)), "it is of another key"),
+    let ca = || key("/org", 0);
+    let over = ValidityPeriod { not_before_ms: 0, not_after_ms: NOW_MS - DAY_MS };
+    let later =
+        ValidityPeriod { not_before_ms: NOW_MS + DAY_MS, not_after_ms: NOW_MS + 2 * DAY_MS };
+    let mut note = Vec::new();
+    let at = name("/org/al/note");
+    ca().data(DataBuilder::new(at.as_ref()), b"", &mut note).unwrap();
+    for (wire, why) in [
+        (certified(&ca(), &key("/org/al", 2), ALWAYS), "it has another name"),
+        (certified(&ca(), &key("/org/bob", 1), ALWAYS), "it has another name"),
+        (
+            certified(&ca(), &Signer::ed25519(&[7; 32], key_of("/org/al", 1)), ALWAYS),
+            "it is of another key",
+        ),
+        (certified(&ca(), &key("/org/al", 1), over), "it is not valid now"),
+        (certified(&ca(), &key("/org/al", 1), later), "it is not valid now"),
+        (note, "it is none"),
     ] {
-        // Through a CA that has our request's key exchanged behind its back: signed by its key.
-        let mut ca = Ca::new();
-        let mut request = ca.opened(key("/org/al", 1), NOW_MS);
-        ca.choose(&mut request, Choice::Pin, NOW_MS);
-        let code = ca.code();
-        request.code(&code, NOW_MS, [3; 32]).unwrap();
-        let interest = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
-        let answer = ca.ask(&interest, NOW_MS).unwrap();
-        assert!(request.receive(&answer, NOW_MS, [4; 32]));
-        let fetch = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
-        let fetch = xylem_packet::Interest::decode(&fetch).unwrap();
-        let other = certified(&key("/org", 0), &subject, ALWAYS);
-        let accepted = request.receive(&other, NOW_MS, [5; 32]);
-        // By full name the digest speaks against it already.
-        assert!(!accepted, "{why}: {}", fetch.name());
+        let (mut liar, mut request) = Liar::begin(|_| {});
+        request.choose(Choice::Pin, NOW_MS, [1; 32]).unwrap();
+        let issued = Some(Data::decode(&wire).unwrap().name().to_name());
+        liar.challenge(&mut request, &ChallengeResponse { issued, ..response(Status::Success) });
         assert_eq!(request.state(), State::Waiting);
+        assert!(request.receive(&wire, NOW_MS, [3; 32]));
+        assert_eq!(request.state(), State::Failed(&RequestError::OtherCertificate(why)));
+    }
+    // One that somebody else signed, or that has not the digest that the CA named, is none of the CA's.
+    let mut digest = [0; 32];
+    for (by, named) in [(key("/org", 1), false), (ca(), true)] {
+        let wire = certified(&by, &key("/org/al", 1), ALWAYS);
+        let (mut liar, mut request) = Liar::begin(|_| {});
+        request.choose(Choice::Pin, NOW_MS, [1; 32]).unwrap();
+        digest[0] = 1;
+        let issued = Data::decode(&wire).unwrap().name().to_name();
+        let full = issued.child(Component::implicit_digest(&digest));
+        let issued = Some(if named { full } else { issued });
+        liar.challenge(&mut request, &ChallengeResponse { issued, ..response(Status::Success) });
+        assert!(!request.receive(&wire, NOW_MS, [3; 32]));
+        assert_eq!(request.state(), State::Waiting);
+    }
+}
+
+#[test]
+fn a_ca_that_goes_on_in_other_ways_is_left() {
+    for (lie, why) in [
+        ((|new| new.derivation = Some("rot13".into())) as fn(&mut NewResponse), "rot13"),
+        (|new| new.ecdh_pub = [4; 65], "no point"),
+    ] {
+        let (_, request) = Liar::begin(lie);
+        let State::Failed(said) = request.state() else { panic!("{request:?}") };
+        assert!(said.to_string().contains(why), "{said}");
+    }
+    let progress = |word: &str| Some(Progress { word: word.into(), tries: 1, time_s: u64::MAX });
+    let nonce = Parameters::of("nonce", &[1; 15]);
+    for answer in [
+        response(Status::BeforeChallenge),
+        response(Status::Pending),
+        response(Status::Failure),
+        response(Status::Success),
+        response(Status::Challenge),
+        ChallengeResponse { progress: progress("sing"), ..response(Status::Challenge) },
+        ChallengeResponse { progress: progress("need-code"), ..response(Status::Challenge) },
+        ChallengeResponse {
+            progress: progress("need-proof"),
+            parameters: nonce,
+            ..response(Status::Challenge)
+        },
+    ] {
+        let (mut liar, mut request) = Liar::begin(|_| {});
+        let signer = Box::new(key("/org/al", 9));
+        let certificate = certified(&key("/org", 0), &signer, ALWAYS);
+        request.choose(Choice::Possession { certificate, signer }, NOW_MS, [1; 32]).unwrap();
+        let said = liar.challenge(&mut request, &answer);
+        assert_eq!(said.challenge, "Possession", "as this CA calls it");
+        let State::Failed(RequestError::Challenge(_)) = request.state() else {
+            panic!("{answer:?}: {request:?}")
+        };
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use xylem_packet::Name;
 use xylem_trust::{PublicKey, ValidityPeriod, Verifier};
 
+use super::AFTER_MS;
 use super::code::Code;
 use super::config::Limits;
 use crate::numbers::{ErrorCode, Kind};
@@ -76,8 +77,14 @@ impl Table {
         self.requests.contains_key(&id)
     }
 
-    /// Forgets what has run out of time.
+    /// Ends what has run out of time, which is told for a while to who comes after all.
     pub(super) fn expire(&mut self, now_ms: u64) {
+        for open in self.requests.values_mut().filter(|open| now_ms >= open.expires_ms) {
+            if !matches!(open.stage, Stage::Over(_)) {
+                open.stage = Stage::Over(ErrorCode::OUT_OF_TIME);
+                open.expires_ms = open.expires_ms.saturating_add(AFTER_MS);
+            }
+        }
         self.requests.retain(|_, open| now_ms < open.expires_ms);
     }
 

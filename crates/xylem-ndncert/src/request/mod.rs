@@ -86,7 +86,7 @@ pub enum Choice {
         /// The certificate, a Data packet.
         certificate: Vec<u8>,
         /// Its key.
-        signer: Signer,
+        signer: Box<Signer>,
     },
 }
 
