@@ -80,6 +80,12 @@ async function ourAuthority(challenge, wrong = 0) {
   const cOpts = { fw };
   try {
     const profile = await ndncert.retrieveCaProfile({ cOpts, caCertFullName: await own.data.computeFullName() });
+    if (challenge === "probe") {
+      const { entries } = await ndncert.requestProbe({
+        cOpts, profile, parameters: { email: new TextEncoder().encode("al@example.org") },
+      });
+      return entries.map(({ prefix }) => `${prefix}`).join(" ");
+    }
     const [privateKey, publicKey] = await generateSigningKey("/authority/al");
     let tried = 0;
     const prompt = async () => (tried++ < wrong ? "000000" : code);
@@ -162,6 +168,7 @@ for (const [what, run, expected] of [
   ["client of ours: pin", () => ourAuthority("pin"), /issued/],
   ["client of ours: pin after two wrong ones", () => ourAuthority("pin", 2), /issued/],
   ["client of ours: three wrong pins", () => ourAuthority("pin", 3), /error 7/],
+  ["client of ours: probe", () => ourAuthority("probe"), /^.8=authority.8=org.8=example.8=al$|^.authority.org.example.al$/],
   ["client of ours: possession", () => ourAuthority("possession"), /issued/],
   ["client of ours: the email of another name", () => ourAuthority("email"), /error 5/],
   ["CA of ours: pin", () => theirAuthority("pin"), /issued/],

@@ -57,7 +57,7 @@ func (f *linesFace) Send(packet enc.Wire) error {
 	return nil
 }
 
-func request(lines string, identity string, wrong int, email string) (string, error) {
+func request(lines string, identity string, wrong int, email string, probe bool) (string, error) {
 	child := exec.Command(lines, "ca", "/authority")
 	stdin, _ := child.StdinPipe()
 	stdout, _ := child.StdoutPipe()
@@ -90,7 +90,9 @@ func request(lines string, identity string, wrong int, email string) (string, er
 	if err != nil {
 		return "", err
 	}
-	client.SetSigner(signer)
+	if !probe {
+		client.SetSigner(signer)
+	}
 	tried := 0
 	code := func(string) string {
 		if tried++; tried <= wrong {
@@ -102,11 +104,15 @@ func request(lines string, identity string, wrong int, email string) (string, er
 	if email != "" {
 		challenge = &ndncert.ChallengeEmail{Email: email, CodeCallback: code}
 	}
-	result, err := client.RequestCert(ndncert.RequestCertArgs{Challenge: challenge, DisableProbe: true})
+	result, err := client.RequestCert(ndncert.RequestCertArgs{
+		Challenge:    challenge,
+		DisableProbe: !probe,
+		OnProbeParam: func(key string) ([]byte, error) { return []byte("al@example.org"), nil },
+	})
 	if err != nil {
 		return "", err
 	}
-	if !signer.KeyName().IsPrefix(result.CertData.Name()) {
+	if !name.IsPrefix(result.CertData.Name()) || !result.Signer.KeyName().IsPrefix(result.CertData.Name()) {
 		return "", fmt.Errorf("certificate of another name: %s", result.CertData.Name())
 	}
 	return "issued", nil
@@ -117,15 +123,19 @@ func main() {
 	for _, c := range []struct {
 		what, identity string
 		wrong          int
-		email, expect  string
+		email          string
+		probe          bool
+		expect         string
 	}{
-		{"pin", "/authority/al", 0, "", "issued"},
-		{"pin after two wrong ones", "/authority/al", 2, "", "issued"},
-		{"three wrong pins", "/authority/al", 3, "", "(7)"},
-		{"email", "/authority/org/example/al", 0, "al@example.org", "issued"},
-		{"the email of another name", "/authority/al", 0, "al@example.org", "(5)"},
+		{"pin", "/authority/al", 0, "", false, "issued"},
+		{"pin after two wrong ones", "/authority/al", 2, "", false, "issued"},
+		{"three wrong pins", "/authority/al", 3, "", false, "(7)"},
+		{"email", "/authority/org/example/al", 0, "al@example.org", false, "issued"},
+		{"pin after probe", "/authority/org/example/al", 0, "", true, "issued"},
+		{"email after probe", "/authority/org/example/al", 0, "al@example.org", true, "issued"},
+		{"the email of another name", "/authority/al", 0, "al@example.org", false, "(5)"},
 	} {
-		said, err := request(os.Args[1], c.identity, c.wrong, c.email)
+		said, err := request(os.Args[1], c.identity, c.wrong, c.email, c.probe)
 		if err != nil {
 			said = err.Error()
 		}

@@ -75,8 +75,12 @@ fn ca(prefix: Name, mut input: Input) {
     println!("credential {} {}", HEXLOWER.encode(&credential), HEXLOWER.encode(&old.to_pkcs8()));
     let mut believed = TrustStore::new();
     believed.add_anchor(&Certificate::decode(&own).unwrap()).unwrap();
-    let config =
-        Config { challenges: Kind::ALL.to_vec(), info: "lines".into(), ..Config::new(prefix) };
+    let config = Config {
+        challenges: Kind::ALL.to_vec(),
+        info: "lines".into(),
+        probe_keys: vec!["email".into()],
+        ..Config::new(prefix)
+    };
     let policy = Box::new(Standard::new(Arc::new(Hierarchy), believed));
     let mut ca = Authority::new(config, signer, &own, policy, now_ms()).unwrap();
     while let Some(hex) = input.line("interest ") {

@@ -8,10 +8,10 @@ use xylem_ndncert::packets::{
     Parameters,
 };
 use xylem_ndncert::{
-    Agreement, Choice, Config, Derivation, ErrorCode, Limits, Request, Session, State,
+    Agreement, Choice, Config, Derivation, ErrorCode, Event, Limits, Request, Session, State,
 };
 use xylem_packet::{Component, Data, Interest, InterestBuilder, tlv};
-use xylem_trust::{Refused, Rules, Signer, Stamp, ValidityPeriod, self_signed};
+use xylem_trust::{Certificate, Refused, Rules, Signer, Stamp, ValidityPeriod, self_signed};
 
 const VALID: ValidityPeriod =
     ValidityPeriod { not_before_ms: NOW_MS, not_after_ms: NOW_MS + DAY_MS };
@@ -58,8 +58,12 @@ struct Raw {
 
 impl Raw {
     fn open(ca: &mut Ca, signer: Signer) -> Self {
+        Self::open_for(ca, signer, VALID)
+    }
+
+    fn open_for(ca: &mut Ca, signer: Signer, validity: ValidityPeriod) -> Self {
         let agreement = Agreement::new().unwrap();
-        let asked = self_signed(&signer, 1, VALID).unwrap();
+        let asked = self_signed(&signer, 1, validity).unwrap();
         let answer = ca.ask(&new_with(asked, &signer, NOW_MS, agreement.public()), NOW_MS).unwrap();
         let new = NewResponse::decode(Data::decode(&answer).unwrap().content()).unwrap();
         let hkdf = Derivation::HkdfSha256;
@@ -327,11 +331,44 @@ fn what_may_not_be_asked_for_is_refused() {
             new(certified(&al, &key("/org/al", 2), VALID), &al, NOW_MS),
             ErrorCode::BAD_SIGNATURE,
         ),
+        (
+            "a request that another has signed",
+            new(certified(&key("/org/eve", 1), &al, VALID), &al, NOW_MS),
+            ErrorCode::BAD_SIGNATURE,
+        ),
         ("no point", bad_point, ErrorCode::INVALID_PARAMETER),
         ("no certificate", new(b"x".to_vec(), &al, NOW_MS), ErrorCode::BAD_PARAMETER_FORMAT),
     ] {
         assert_eq!(error(ca.ask(&wire, NOW_MS)), code, "{what}");
         assert_eq!(ca.authority.open(), 0);
+    }
+}
+
+/// Who asks for as much as the grace allows, or for more than the CA itself has, gets what the CA gives.
+#[test]
+fn what_is_issued_ends_with_the_ca() {
+    let own = ValidityPeriod { not_before_ms: NOW_MS, not_after_ms: NOW_MS + DAY_MS };
+    let asked = ValidityPeriod {
+        not_before_ms: NOW_MS - 60_000,
+        not_after_ms: NOW_MS + 30 * DAY_MS + 60_000,
+    };
+    for (own, from, to) in [
+        (ALWAYS, asked.not_before_ms, NOW_MS + 30 * DAY_MS),
+        (own, own.not_before_ms, own.not_after_ms),
+    ] {
+        let signer = key("/org", 0);
+        let certificate = common::certificate_of(&signer, own);
+        let policy = Box::<xylem_ndncert::Standard>::default();
+        let authority =
+            xylem_ndncert::Authority::new(config(), signer, &certificate, policy, NOW_MS).unwrap();
+        let mut ca = Ca { authority, events: vec![], rng: xylem_sim::Rng::new(1) };
+        let mut raw = Raw::open_for(&mut ca, key("/org/al", 1), asked);
+        raw.say(&mut ca, "pin", Parameters::new()).unwrap();
+        let right = code(&ca.code());
+        assert_eq!(raw.say(&mut ca, "pin", right).unwrap(), "done");
+        let Some(Event::Issued { certificate, .. }) = ca.events.last() else { panic!() };
+        let validity = Certificate::decode(certificate).unwrap().validity();
+        assert_eq!((validity.not_before_ms, validity.not_after_ms), (from, to));
     }
 }
 
@@ -418,7 +455,11 @@ fn certificates_that_prove_nothing_are_refused() {
     ] {
         let mut ca = Ca::new();
         let mut request = ca.opened(key("/org/al/phone", 1), NOW_MS);
-        ca.choose(&mut request, Choice::Possession { certificate, signer: Box::new(signer) }, NOW_MS);
+        ca.choose(
+            &mut request,
+            Choice::Possession { certificate, signer: Box::new(signer) },
+            NOW_MS,
+        );
         assert_eq!(refusal(&request), code, "{what}");
         assert_eq!(ca.issued(), 0);
     }

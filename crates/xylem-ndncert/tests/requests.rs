@@ -388,10 +388,17 @@ fn issued_certificates_are_served_by_name() {
 fn probe_says_what_the_policy_says() {
     let mut ca = Ca::new();
     let profile = ca.profile();
-    let interest = profile.probe(&Parameters::of("email", b"al@x.org")).unwrap();
-    let answer = ca.ask(&interest, NOW_MS).unwrap();
-    let Err(RequestError::Refused { code, .. }) = profile.probed(&answer) else { panic!() };
-    assert_eq!(code, ErrorCode::NO_AVAILABLE_NAMES);
+    let mut probe = |parameters: &Parameters| {
+        let answer = ca.ask(&profile.probe(parameters).unwrap(), NOW_MS).unwrap();
+        assert_eq!(profile.probed(&answer[1..]), Err(RequestError::NotGenuine));
+        profile.probed(&answer)
+    };
+    let found = probe(&Parameters::of("email", b"Al@Example.org")).unwrap();
+    assert_eq!(found.names, [(name("/org/org/example/al"), None)]);
+    for none in [Parameters::new(), Parameters::of("email", b"al"), Parameters::of("a", b"b")] {
+        let Err(RequestError::Refused { code, .. }) = probe(&none) else { panic!() };
+        assert_eq!(code, ErrorCode::NO_AVAILABLE_NAMES);
+    }
 }
 
 #[test]

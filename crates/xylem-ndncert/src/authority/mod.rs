@@ -242,7 +242,7 @@ impl Authority {
 
     fn probe(&self, interest: &Interest<'_>) -> Result<Vec<u8>, Refusal> {
         let request = parameters(interest, ProbeRequest::decode)?;
-        let response = self.policy.probe(&request.parameters);
+        let response = self.policy.probe(self.config.prefix.as_ref(), &request.parameters);
         if response.names.is_empty() && response.redirects.is_empty() {
             return refuse(ErrorCode::NO_AVAILABLE_NAMES, "there is no name for this");
         }

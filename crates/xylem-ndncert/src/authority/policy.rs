@@ -4,9 +4,10 @@
 use core::fmt;
 use std::sync::Arc;
 
-use xylem_packet::{Component, NameRef};
+use xylem_packet::{Component, Name, NameRef};
 use xylem_trust::{Certificate, Hierarchy, Refused, Rules, TrustStore};
 
+use crate::numbers::word;
 use crate::packets::{Parameters, ProbeResponse};
 
 /// Who may have which name. Challenges prove something about a client; this says what it is good for.
@@ -36,9 +37,9 @@ pub trait Policy: fmt::Debug + Send {
         now_ms: u64,
     ) -> Result<(), Refused>;
 
-    /// The names for who tells this about itself.
-    fn probe(&self, parameters: &Parameters) -> ProbeResponse {
-        let _ = parameters;
+    /// The names below the CA's prefix for who tells this about itself; nothing of it is proven.
+    fn probe(&self, prefix: NameRef<'_>, parameters: &Parameters) -> ProbeResponse {
+        let _ = (prefix, parameters);
         ProbeResponse::default()
     }
 }
@@ -47,7 +48,7 @@ pub trait Policy: fmt::Debug + Send {
 ///
 /// - names by a trust schema's [`Rules`]; the hierarchy if there is none;
 /// - the owner of `user@example.org` has `/user@example.org` and `/org/example/user` below the prefix,
-///   and what is below those;
+///   and what is below those; PROBE with `email` says the second;
 /// - the owner of a certificate that is believed has its identity, and what is below it.
 #[derive(Debug)]
 pub struct Standard {
@@ -75,12 +76,9 @@ impl Policy for Standard {
 
     fn email(&self, suffix: NameRef<'_>, address: &str) -> Result<(), Refused> {
         let refused = || Refused(format!("is not the name of {address}"));
-        let (user, domain) = address.rsplit_once('@').ok_or_else(refused)?;
         let whole = suffix.get(0) == Some(Component::generic(address.as_bytes()));
-        let parts = domain.rsplit('.').chain([user]);
-        let mut parts = parts.zip(suffix.iter().map(Some).chain(core::iter::repeat(None)));
-        let spelt = parts.all(|(part, c)| c == Some(Component::generic(part.as_bytes())));
-        if whole || spelt { Ok(()) } else { Err(refused()) }
+        let spelt: Name = spelt(address).ok_or_else(refused)?.collect();
+        if whole || spelt.is_prefix_of(suffix) { Ok(()) } else { Err(refused()) }
     }
 
     fn possession(
@@ -100,6 +98,20 @@ impl Policy for Standard {
             Refused(format!("is asked for with {name}, which is not believed: {why}"))
         })
     }
+
+    fn probe(&self, prefix: NameRef<'_>, parameters: &Parameters) -> ProbeResponse {
+        let address = parameters.get(word::EMAIL).and_then(address);
+        let name =
+            address.as_deref().and_then(spelt).map(|spelt| prefix.iter().chain(spelt).collect());
+        let names = name.into_iter().map(|name| (name, None)).collect();
+        ProbeResponse { names, redirects: Vec::new() }
+    }
+}
+
+/// An address as a name: `org`, `example`, `user`.
+fn spelt(address: &str) -> Option<impl Iterator<Item = Component<'_>>> {
+    let (user, domain) = address.rsplit_once('@')?;
+    Some(domain.rsplit('.').chain([user]).map(|part| Component::generic(part.as_bytes())))
 }
 
 /// An address that a mail program takes as one address and nothing else: one `@`, letters, digits and
@@ -124,7 +136,6 @@ pub(crate) fn address(given: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use xylem_packet::Name;
 
     #[test]
     fn addresses_are_one_address() {
