@@ -22,6 +22,7 @@ import management
 import objects
 import schemas
 import semantics
+import svs
 from forwarders import Ndnd, Node
 from link import cases as link
 from programs import Failed, Programs
@@ -51,6 +52,7 @@ def through(report, programs, forwarder, content, peers_alone):
         management.tools(report, programs, forwarder, peers_alone)
         objects.pairs(report, programs, forwarder, content, peers_alone)
         objects.transports(report, programs, forwarder, content)
+        svs.cases(report, programs, forwarder)
     except Failed as failure:
         report.case((forwarder.name, "objects", "forwarder", "runs"), reraise, failure)
     finally:
@@ -76,6 +78,7 @@ def main():
     tools = SimpleNamespace(
         xylem=Path(os.environ.get("XYLEM", "target/release/xylem")).resolve(),
         ndnd=peers / "ndnd" / "ndnd",
+        svs=peers / "ndnd" / "svs",
         ndnts=peers / "ndnts",
         node=os.environ.get("NODE", "node"),
         python=peers / "venv" / "bin",

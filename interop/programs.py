@@ -127,6 +127,10 @@ class Programs:
             self.running.remove(program)
         return code
 
+    def stop_all_but(self, kept):
+        for program in [program for program in reversed(self.running) if program is not kept]:
+            self.stop(program)
+
     def stop_all(self):
         for program in reversed(list(self.running)):
             self.stop(program)

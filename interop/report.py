@@ -112,6 +112,8 @@ SECTIONS = {
     "Unix socket.\n",
     "consumers": "10 MB objects, the consumer on another transport\n\nPublished by `xylem put` on the "
     "Unix socket (for TICKET by `xylem share`).\n",
+    "svs": "sync groups with members of other programs\n\n`xylem svs` and these members publish five packets "
+    "each; each has to hear of all, and to fetch them.\n",
     "semantics": "semantics\n\nPacket by packet on Unix sockets (interop/semantics.py). NDNd is asked "
     "the same for comparison.\n",
     "management": "management\n\nRow: the tool; column: what it is asked to do. A command has passed "

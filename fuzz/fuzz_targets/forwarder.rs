@@ -58,7 +58,7 @@ impl<S: Storage> World<S> {
     }
 
     fn change(&mut self, change: u8) {
-        let strategy = Strategy::ALL[usize::from(change) % 3];
+        let strategy = Strategy::ALL[usize::from(change) % Strategy::ALL.len()];
         match change >> 5 {
             1 => self.forwarder.set_strategy(name("/").as_ref(), strategy).expect("room"),
             2 => self.forwarder.set_strategy(name("/a").as_ref(), strategy).expect("room"),

@@ -4,7 +4,8 @@
 //! A [`Driver`] (`xylem-app`'s `Client`) hands in frames that came and writes those that wait; an
 //! application says what to ask and takes what comes: one [`Exchange`], the [`Discovery`] of an
 //! object's newest version, its segments by a [`SegmentFetch`], a [`Producer`] that answers for a
-//! file, pings and generated load. [`believe`] follows certificates to a key that is believed. A [`Manager`] commands the forwarder, [`peek`] asks for one packet.
+//! file, pings, generated load, and a [`SvsMember`] of a sync group. [`believe`] follows certificates to a key that is
+//! believed. A [`Manager`] commands the forwarder, [`peek`] asks for one packet.
 //! Time is `now`, a duration since the connection began; randomness comes in as seeds.
 //!
 //! Nothing here forwards, caches or encrypts, and nothing is believed that was not verified by a key
@@ -30,6 +31,7 @@ mod histogram;
 mod manage;
 mod peek;
 mod ping;
+mod svs;
 pub mod traffic;
 
 pub use application::{Application, GLANCE};
@@ -46,3 +48,4 @@ pub use ping::{PingReport, PingServer, Pinged, Pinger, ping_name};
 pub use put::{Producer, PutSettings, SEGMENT_SIZE};
 pub use rdr::{METADATA, Metadata};
 pub use segments::{Expected, Receiver, SegmentFetch};
+pub use svs::{Line, MAX_PUBLICATION, SvsEvent, SvsMember, parse_version};

@@ -88,7 +88,7 @@ pub use second_level::SecondLevelCache;
 #[cfg(feature = "alloc")]
 pub use storage::Heap;
 pub use storage::{Fixed, Standard, Storage};
-pub use strategy_choice::Strategy;
+pub use strategy_choice::{AsfParameters, Strategy};
 
 /// SHA-256, of which implicit digests and parameters digests are made.
 fn sha256(bytes: &[u8]) -> [u8; 32] {

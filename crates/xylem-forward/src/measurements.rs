@@ -10,15 +10,14 @@ pub struct Measurement {
     /// Microseconds; 0 before the first answer.
     srtt: u32,
     variation: u32,
-    /// Questions in a row without an answer, and whether they were too many.
+    /// Questions in a row without an answer.
     silent: u8,
-    timed_out: bool,
+    /// It has said that it has no answer.
+    refused: bool,
     /// Microseconds of the forwarder's clock.
     pub(crate) next_probe: u64,
 }
 
-/// So many unanswered questions make a way that is tried last.
-const MAX_SILENT: u8 = 3;
 const INITIAL_RTO: u64 = 1_000_000;
 const MIN_RTO: u64 = 200_000;
 
@@ -31,8 +30,9 @@ pub(crate) enum Rank {
 }
 
 impl Measurement {
-    pub(crate) fn rank(&self) -> Rank {
-        match (self.timed_out, self.srtt) {
+    /// `max_silent`: questions in a row without an answer that make a way the last to be tried.
+    pub(crate) fn rank(&self, max_silent: u8) -> Rank {
+        match (self.refused || self.silent >= max_silent, self.srtt) {
             (true, _) => Rank::TimedOut,
             (false, 0) => Rank::Unknown,
             (false, srtt) => Rank::Measured(srtt),
@@ -51,18 +51,17 @@ impl Measurement {
             self.srtt = u32::try_from(mean).unwrap_or(u32::MAX).max(1);
             self.variation = u32::try_from(variation).unwrap_or(u32::MAX);
         }
-        (self.silent, self.timed_out) = (0, false);
+        (self.silent, self.refused) = (0, false);
     }
 
     /// No answer came in time.
     pub(crate) fn unanswered(&mut self) {
         self.silent = self.silent.saturating_add(1);
-        self.timed_out |= self.silent >= MAX_SILENT;
     }
 
     /// A refusal came.
     pub(crate) fn refused(&mut self) {
-        self.timed_out = true;
+        self.refused = true;
     }
 
     /// Microseconds after which no answer is one.
@@ -81,21 +80,21 @@ mod tests {
     #[test]
     fn ways_are_ranked_by_what_they_did() {
         let mut fast = Measurement::default();
-        assert_eq!((fast.rank(), fast.timeout()), (Rank::Unknown, INITIAL_RTO));
+        assert_eq!((fast.rank(3), fast.timeout()), (Rank::Unknown, INITIAL_RTO));
         fast.answered(80_000);
-        assert_eq!((fast.rank(), fast.timeout()), (Rank::Measured(80_000), 240_000));
+        assert_eq!((fast.rank(3), fast.timeout()), (Rank::Measured(80_000), 240_000));
         let mut slow = fast;
         slow.answered(800_000);
-        assert!(fast.rank() < slow.rank() && slow.rank() < Rank::Unknown);
+        assert!(fast.rank(3) < slow.rank(3) && slow.rank(3) < Rank::Unknown);
         slow.unanswered();
         slow.unanswered();
-        assert!(slow.rank() < Rank::TimedOut);
+        assert!(slow.rank(3) < Rank::TimedOut && slow.rank(2) == Rank::TimedOut);
         slow.unanswered();
-        assert_eq!(slow.rank(), Rank::TimedOut);
+        assert_eq!(slow.rank(3), Rank::TimedOut);
         slow.answered(80_000);
-        assert!(slow.rank() < Rank::Unknown);
+        assert!(slow.rank(3) < Rank::Unknown);
         slow.answered(u64::MAX);
         slow.refused();
-        assert_eq!(slow.rank(), Rank::TimedOut);
+        assert_eq!(slow.rank(3), Rank::TimedOut);
     }
 }

@@ -1,8 +1,8 @@
 //! Where an Interest goes: route look-up and the strategies.
 //!
-//! All three keep back an Interest like one that was sent a moment ago (10 ms, twice as long after
-//! each time that one is sent again, up to 250 ms): best-route and ASF count for the entry,
-//! multicast for each next hop (NFD's exponential retransmission suppression).
+//! All keep back an Interest like one that was sent a moment ago (10 ms, twice as long after
+//! each time that one is sent again, up to 250 ms): best-route, random and ASF count for the
+//! entry, multicast and access for each next hop (NFD's exponential retransmission suppression).
 
 use xylem_packet::{Interest, NackReason};
 
@@ -14,11 +14,13 @@ use crate::memory::Flat;
 use crate::name_hash::spread;
 use crate::pit::entry::OutRecord;
 use crate::storage::Storage;
-use crate::strategy_choice::Strategy;
+use crate::strategy_choice::{AsfParameters, Strategy};
 use crate::{DropReason, FaceScope, Incoming, Outgoing, Outlet};
 
 const FIRST_SUPPRESSION_MS: u16 = 10;
 const MAX_SUPPRESSION_MS: u16 = 250;
+/// So many unanswered questions make a way that ASF tries last, unless its parameters say otherwise (NFD).
+const MAX_SILENT: u8 = 3;
 /// The first probe of a prefix comes within this time, at random (NFD).
 const FIRST_PROBE_WITHIN: u64 = 5_000_000;
 
@@ -67,13 +69,15 @@ impl<S: Storage> Forwarder<S> {
             match (route, strategy) {
                 (None, _) => self.none_eligible(id, leaving),
                 (Some(route), Strategy::BestRoute) => self.best_route(now, id, leaving, route),
-                (Some(route), Strategy::Asf) => {
-                    let choice = self.asf(now, id, leaving, route);
+                (Some(route), Strategy::Random) => self.any_route(now, id, leaving, route),
+                (Some(route), Strategy::Access) => self.access(now, id, leaving, route, out),
+                (Some(route), Strategy::Asf(parameters)) => {
+                    let choice = self.asf(now, id, leaving, route, parameters);
                     let Choice::Send(face, suppression) = choice else {
                         return self.settle_choice(now, id, leaving, choice, incoming, out);
                     };
                     self.send_interest(now, id, leaving, (face, suppression), out);
-                    self.probe(now, id, leaving, (route, face), interest, out);
+                    self.probe(now, id, leaving, (route, face, parameters), interest, out);
                     return Ok(());
                 }
                 (Some(route), Strategy::Multicast) => self.multicast(now, id, leaving, route, out),
@@ -208,6 +212,41 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
+    /// Any way, each as often as the others.
+    fn any_route(&mut self, now: u64, id: u32, leaving: &Leaving<'_>, route: u32) -> Choice {
+        let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
+            return Choice::Wait;
+        };
+        let random = self.random.next_u64();
+        let ways = self.eligible(route, leaving).count() as u64;
+        let chosen = random.checked_rem(ways).and_then(|n| usize::try_from(n).ok());
+        match chosen.and_then(|n| self.eligible(route, leaving).nth(n)) {
+            Some(face) => Choice::Send(face, suppression),
+            None => self.none_eligible(id, leaving),
+        }
+    }
+
+    /// The way that answers; every way where none does, and when asked again.
+    fn access(
+        &mut self,
+        now: u64,
+        id: u32,
+        leaving: &Leaving<'_>,
+        route: u32,
+        out: &mut impl Outlet,
+    ) -> Choice {
+        let under = self.measure(id, route);
+        if self.pit.outs(id).next().is_none() {
+            // One question without an answer is enough: all are asked then, and one of them answers.
+            let rank = |face: u32| (self.measured(now, under, face).rank(1), face);
+            let best = self.eligible(route, leaving).map(rank).min();
+            if let Some((Rank::Measured(_), face)) = best {
+                return Choice::Send(face, FIRST_SUPPRESSION_MS);
+            }
+        }
+        self.multicast(now, id, leaving, route, out)
+    }
+
     /// Every way, each at its own pace.
     fn multicast(
         &mut self,
@@ -286,17 +325,31 @@ impl<S: Storage> Forwarder<S> {
         self.measurements.set(now, key, value);
     }
 
-    /// The way of the best rank; of a retransmission, among those not tried yet.
-    fn asf(&mut self, now: u64, id: u32, leaving: &Leaving<'_>, route: u32) -> Choice {
-        let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
-            return Choice::Wait;
-        };
+    /// Measures what becomes of an entry, by the prefix of this route.
+    fn measure(&mut self, id: u32, route: u32) -> u32 {
         // Never 0, which says that nothing is measured.
         let under = (self.fib.hash_of(route) >> 32) as u32 | 1;
         self.pit.get_mut(id).measured_as = under;
+        under
+    }
+
+    /// The way of the best rank; of a retransmission, among those not tried yet.
+    fn asf(
+        &mut self,
+        now: u64,
+        id: u32,
+        leaving: &Leaving<'_>,
+        route: u32,
+        parameters: AsfParameters,
+    ) -> Choice {
+        let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
+            return Choice::Wait;
+        };
+        let under = self.measure(id, route);
+        let max_silent = parameters.max_timeouts.unwrap_or(MAX_SILENT);
         let rank = |face: &u32| {
             let sent = self.pit.outs(id).find(|r| r.face == *face).map(|r| r.sent);
-            (sent, self.measured(now, under, *face).rank())
+            (sent, self.measured(now, under, *face).rank(max_silent))
         };
         match self.eligible(route, leaving).min_by_key(rank) {
             Some(face) => Choice::Send(face, suppression),
@@ -310,27 +363,30 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         id: u32,
         leaving: &Leaving<'_>,
-        (route, used): (u32, u32),
+        (route, used, parameters): (u32, u32, AsfParameters),
         interest: &Interest<'_>,
         out: &mut impl Outlet,
     ) {
+        let interval = parameters.probing_interval.map(|ms| u64::from(ms) * 1000);
+        let interval = interval.unwrap_or(self.probing_interval).max(1);
         let under = self.pit.get(id).measured_as;
         let mut prefix = self.measured(now, under, 0);
         if prefix.next_probe == 0 {
-            let wait =
-                self.random.next_u64() % FIRST_PROBE_WITHIN.min(self.probing_interval).max(1);
+            let wait = self.random.next_u64() % FIRST_PROBE_WITHIN.min(interval);
             prefix.next_probe = now + wait;
             self.set_measured(now, under, 0, prefix);
         }
         if now < prefix.next_probe || !self.pit.has_room_for_out(id) {
             return;
         }
-        let Some(face) = self.face_to_probe(now, (under, used), leaving, route) else { return };
+        let max_silent = parameters.max_timeouts.unwrap_or(MAX_SILENT);
+        let known = (under, used, max_silent);
+        let Some(face) = self.face_to_probe(now, known, leaving, route) else { return };
         let open = self.pit.outs(id).any(|record| record.face == face && !record.is_refused());
         if open {
             return;
         }
-        prefix.next_probe = now + self.probing_interval.max(1);
+        prefix.next_probe = now + interval;
         self.set_measured(now, under, 0, prefix);
         self.send_probe(now, id, leaving, (face, interest), out);
     }
@@ -340,13 +396,13 @@ impl<S: Storage> Forwarder<S> {
     fn face_to_probe(
         &mut self,
         now: u64,
-        (under, used): (u32, u32),
+        (under, used, max_silent): (u32, u32, u8),
         leaving: &Leaving<'_>,
         route: u32,
     ) -> Option<u32> {
         let random = self.random.next_u64();
         let others = || self.eligible(route, leaving).filter(|face| *face != used);
-        let rank = |face: u32| (self.measured(now, under, face).rank(), face);
+        let rank = |face: u32| (self.measured(now, under, face).rank(max_silent), face);
         let unknown = others().find(|face| rank(*face).0 == Rank::Unknown);
         if unknown.is_some() {
             return unknown;

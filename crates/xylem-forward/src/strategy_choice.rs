@@ -1,5 +1,7 @@
 //! The strategies by name.
 
+use core::fmt;
+
 use xylem_packet::NameRef;
 use xylem_packet::tlv::types;
 
@@ -12,36 +14,78 @@ pub enum Strategy {
     /// Every way at once (NFD's multicast, version 5).
     Multicast,
     /// The way with the shortest measured round trip; others are probed (NFD's ASF, version 5).
-    Asf,
+    Asf(AsfParameters),
+    /// One of the ways, each as often as any other (NFD's random, version 1).
+    Random,
+    /// The way that answered last; every way where none has, where it stays silent, and for a retransmission (NFD's
+    /// access, version 1).
+    Access,
+}
+
+/// What NFD's ASF takes after its version, as `probing-interval~30000` and `max-timeouts~5`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct AsfParameters {
+    /// Milliseconds between two probes of a prefix, [`AsfParameters::MIN_INTERVAL`] or more; `None`: as the forwarder is configured.
+    pub probing_interval: Option<u32>,
+    /// Questions in a row without an answer that make a way the last to be tried, 1 or more; `None`: 3.
+    pub max_timeouts: Option<u8>,
+}
+
+impl AsfParameters {
+    /// NFD's.
+    pub const MIN_INTERVAL: u32 = 1_000;
+
+    /// Reads one parameter; `None` for one that is not known, out of range or there twice.
+    fn take(&mut self, component: &[u8]) -> Option<()> {
+        let at = component.iter().position(|byte| *byte == b'~')?;
+        let (key, value) = component.split_at(at);
+        let value: u64 = core::str::from_utf8(value.get(1..)?).ok()?.parse().ok()?;
+        match key {
+            b"probing-interval" if self.probing_interval.is_none() => {
+                let interval = u32::try_from(value).ok()?;
+                self.probing_interval = Some(interval).filter(|i| *i >= Self::MIN_INTERVAL);
+                self.probing_interval.map(drop)
+            }
+            b"max-timeouts" if self.max_timeouts.is_none() => {
+                self.max_timeouts = Some(u8::try_from(value).ok()?).filter(|max| *max > 0);
+                self.max_timeouts.map(drop)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What NFD calls its strategies' common prefix.
 const PREFIX: [&[u8]; 3] = [b"localhost", b"nfd", b"strategy"];
-const VERSION: u64 = 5;
 
 impl Strategy {
-    /// All there are.
-    pub const ALL: [Strategy; 3] = [Strategy::BestRoute, Strategy::Multicast, Strategy::Asf];
+    /// All there are, without parameters.
+    pub const ALL: [Strategy; 5] = [
+        Strategy::BestRoute,
+        Strategy::Multicast,
+        Strategy::Asf(AsfParameters { probing_interval: None, max_timeouts: None }),
+        Strategy::Random,
+        Strategy::Access,
+    ];
 
-    /// The name's URI, version included.
-    pub const fn name(self) -> &'static str {
+    const fn component(self) -> &'static str {
         match self {
-            Strategy::BestRoute => "/localhost/nfd/strategy/best-route/v=5",
-            Strategy::Multicast => "/localhost/nfd/strategy/multicast/v=5",
-            Strategy::Asf => "/localhost/nfd/strategy/asf/v=5",
+            Strategy::BestRoute => "best-route",
+            Strategy::Multicast => "multicast",
+            Strategy::Asf(_) => "asf",
+            Strategy::Random => "random",
+            Strategy::Access => "access",
         }
     }
 
-    const fn component(self) -> &'static [u8] {
+    const fn version(self) -> u64 {
         match self {
-            Strategy::BestRoute => b"best-route",
-            Strategy::Multicast => b"multicast",
-            Strategy::Asf => b"asf",
+            Strategy::BestRoute | Strategy::Multicast | Strategy::Asf(_) => 5,
+            Strategy::Random | Strategy::Access => 1,
         }
     }
 
-    /// The strategy of this name. The version may be left out, and an older one gives ours;
-    /// parameters are not understood.
+    /// The strategy of this name. The version may be left out, and an older one gives ours; parameters follow it.
     pub fn parse(name: NameRef<'_>) -> Option<Strategy> {
         let mut components = name.iter();
         for expected in PREFIX {
@@ -54,27 +98,56 @@ impl Strategy {
         if which.typ() != types::GENERIC_COMPONENT {
             return None;
         }
-        let strategy = Self::ALL.into_iter().find(|s| s.component() == which.value())?;
-        match (components.next(), components.next()) {
-            (None, _) => Some(strategy),
-            (Some(version), None) => {
-                let version = version.as_number_of(types::VERSION_COMPONENT)?;
-                (version <= VERSION).then_some(strategy)
-            }
-            _ => None,
+        let named = |strategy: &Strategy| strategy.component().as_bytes() == which.value();
+        let mut strategy = Self::ALL.into_iter().find(named)?;
+        let Some(version) = components.next() else { return Some(strategy) };
+        if version.as_number_of(types::VERSION_COMPONENT)? > strategy.version() {
+            return None;
         }
+        for component in components {
+            let Strategy::Asf(parameters) = &mut strategy else { return None };
+            if component.typ() != types::GENERIC_COMPONENT {
+                return None;
+            }
+            parameters.take(component.value())?;
+        }
+        Some(strategy)
+    }
+}
+
+/// The URI of its name, with version and parameters.
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/localhost/nfd/strategy/{}/v={}", self.component(), self.version())?;
+        let Strategy::Asf(parameters) = self else { return Ok(()) };
+        if let Some(interval) = parameters.probing_interval {
+            write!(f, "/probing-interval~{interval}")?;
+        }
+        if let Some(max) = parameters.max_timeouts {
+            write!(f, "/max-timeouts~{max}")?;
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::string::ToString;
     use xylem_packet::Name;
 
     #[test]
     fn names_are_read_as_they_are_written() {
+        let with = |probing_interval, max_timeouts| {
+            Strategy::Asf(AsfParameters { probing_interval, max_timeouts })
+        };
+        let more = [with(Some(30_000), None), with(None, Some(5)), with(Some(1_000), Some(255))];
+        for strategy in more {
+            let name = Name::from_uri(&strategy.to_string()).unwrap();
+            assert_eq!(Strategy::parse(name.as_ref()), Some(strategy));
+        }
         for strategy in Strategy::ALL {
-            let name = Name::from_uri(strategy.name()).unwrap();
+            let name = Name::from_uri(&strategy.to_string()).unwrap();
             assert_eq!(Strategy::parse(name.as_ref()), Some(strategy));
             assert_eq!(Strategy::parse(name.as_ref().parent()), Some(strategy), "no version");
         }
@@ -82,6 +155,15 @@ mod tests {
             "/localhost/nfd/strategy/best-route/v=6",
             "/localhost/nfd/strategy/best-route/v=5/x",
             "/localhost/nfd/strategy/best-route/5",
+            "/localhost/nfd/strategy/random/v=2",
+            "/localhost/nfd/strategy/random/v=1/max-timeouts~3",
+            "/localhost/nfd/strategy/asf/v=5/max-timeouts~0",
+            "/localhost/nfd/strategy/asf/v=5/max-timeouts~256",
+            "/localhost/nfd/strategy/asf/v=5/max-timeouts~3/max-timeouts~3",
+            "/localhost/nfd/strategy/asf/v=5/probing-interval~999",
+            "/localhost/nfd/strategy/asf/v=5/probing-interval",
+            "/localhost/nfd/strategy/asf/v=5/other~3",
+            "/localhost/nfd/strategy/asf/max-timeouts~3",
             "/localhost/nfd/strategy/ncc",
             "/localhost/nfd/strategy",
             "/localhost/nfd/strategies/asf",

@@ -1,9 +1,11 @@
-//! Best-route, multicast and ASF, and the choice between them.
+//! Best-route, multicast, ASF, random and access, and the choice between them.
 
 mod common;
 
 use common::{What, World, data, interest, nacked, name};
-use xylem_forward::{DropReason, FaceId, FaceScope, FaceSettings, LinkType, RouteError, Strategy};
+use xylem_forward::{
+    AsfParameters, DropReason, FaceId, FaceScope, FaceSettings, LinkType, RouteError, Strategy,
+};
 use xylem_packet::NackReason;
 
 fn with(strategy: Strategy) -> (World, FaceId, FaceId, FaceId) {
@@ -19,7 +21,9 @@ fn with(strategy: Strategy) -> (World, FaceId, FaceId, FaceId) {
 fn the_longest_prefix_chooses_the_strategy() {
     let (mut w, app, a, b) = with(Strategy::BestRoute);
     w.forwarder.set_strategy(name("/all").as_ref(), Strategy::Multicast).unwrap();
-    w.forwarder.set_strategy(name("/all/one").as_ref(), Strategy::Asf).unwrap();
+    w.forwarder
+        .set_strategy(name("/all/one").as_ref(), Strategy::Asf(AsfParameters::default()))
+        .unwrap();
     assert_eq!(w.to(app, &interest("/x", 1)), [a]);
     assert_eq!(w.to(app, &interest("/all/x", 2)), [a, b]);
     assert_eq!(w.to(app, &interest("/all/one/x", 3)), [a]);
@@ -28,12 +32,12 @@ fn the_longest_prefix_chooses_the_strategy() {
     choices.sort_by_key(|(prefix, _)| prefix.len());
     let expected = [("/", Strategy::BestRoute), ("/all", Strategy::Multicast)];
     assert!(choices.iter().zip(expected).all(|((name, s), e)| (name.as_str(), *s) == e));
-    assert_eq!(choices[2..], [("/all/one".to_owned(), Strategy::Asf)]);
+    assert_eq!(choices[2..], [("/all/one".to_owned(), Strategy::Asf(AsfParameters::default()))]);
     assert!(w.forwarder.unset_strategy(name("/all").as_ref()));
     assert!(!w.forwarder.unset_strategy(name("/all").as_ref()));
     assert_eq!(w.to(app, &interest("/all/y", 4)), [a]);
     let long = name(&"/x".repeat(64));
-    let refused = w.forwarder.set_strategy(long.as_ref(), Strategy::Asf);
+    let refused = w.forwarder.set_strategy(long.as_ref(), Strategy::Asf(AsfParameters::default()));
     assert_eq!(refused, Err(RouteError::PrefixTooLong));
     let mut routes = Vec::new();
     w.forwarder.for_each_route(&mut |prefix, hops| routes.push((prefix.to_string(), hops.len())));
@@ -110,7 +114,7 @@ fn asked(w: &mut World, app: FaceId, n: u32, ms: impl Fn(FaceId) -> u64) -> Vec<
 
 #[test]
 fn asf_learns_which_way_is_faster() {
-    let (mut w, app, a, b) = with(Strategy::Asf);
+    let (mut w, app, a, b) = with(Strategy::Asf(AsfParameters::default()));
     let rtt = |face: FaceId| if face == a { 80 } else { 20 };
     assert_eq!(asked(&mut w, app, 0, rtt), [a], "the cheapest, as long as nothing is known");
     // Within five seconds the other one is probed, with a nonce of its own.
@@ -132,18 +136,81 @@ fn asf_learns_which_way_is_faster() {
 
 #[test]
 fn asf_leaves_a_way_that_is_silent_or_refuses() {
-    let (mut w, app, a, b) = with(Strategy::Asf);
+    let (mut w, app, a, b) = with(Strategy::Asf(AsfParameters::default()));
     for n in 0..3 {
         assert_eq!(w.to(app, &interest(&format!("/x/{n}"), n))[0], a);
         w.pass(5000);
     }
     assert_eq!(w.to(app, &interest("/x/3", 3))[0], b, "three in a row without an answer");
-    let (mut w, app, a, b) = with(Strategy::Asf);
+    let (mut w, app, a, b) = with(Strategy::Asf(AsfParameters::default()));
     w.to(app, &interest("/x/1", 1));
     let sent = w.ok(a, nacked(&interest("/x/1", 1), NackReason::CONGESTION));
     assert!(sent.iter().all(|sent| sent.what == What::Nack(NackReason::CONGESTION)));
     w.pass(5000);
     assert_eq!(w.to(app, &interest("/x/2", 2))[0], b);
+}
+
+#[test]
+fn asf_keeps_its_parameters() {
+    let how = AsfParameters { probing_interval: Some(2_000), max_timeouts: Some(1) };
+    let (mut w, app, a, b) = with(Strategy::Asf(how));
+    let rtt = |face: FaceId| if face == a { 80 } else { 20 };
+    // A question a second: of forty, every second or third is a probe.
+    let probes = (0..40).filter(|n| asked(&mut w, app, *n, rtt).len() == 2).count();
+    assert!((13..=20).contains(&probes), "{probes} probes");
+    // One silence is enough.
+    assert_eq!(w.to(app, &interest("/x/silent", 100))[0], b);
+    w.pass(5000);
+    assert_eq!(w.to(app, &interest("/x/next", 101))[0], a);
+}
+
+#[test]
+fn random_takes_each_way_as_often() {
+    let (mut w, app, a, b) = with(Strategy::Random);
+    let mut taken = [0; 2];
+    for n in 0..1000 {
+        let to = w.to(app, &interest(&format!("/x/{n}"), n));
+        assert_eq!(to.len(), 1);
+        taken[usize::from(to[0] == b)] += 1;
+        w.to(to[0], &data(&format!("/x/{n}")));
+    }
+    assert!(taken.iter().all(|times| (430..570).contains(times)), "{taken:?}");
+    // Never back to who asks, and nobody else is nobody.
+    assert_eq!(w.to(a, &interest("/y", 5000)), [b]);
+    w.forwarder.remove_face(b);
+    assert_eq!(w.dropped(a, &interest("/z", 5001)).0, DropReason::NoRoute);
+    assert_eq!(w.to(app, &interest("/w", 5002)), [a]);
+    assert_eq!(w.to(app, &interest("/w", 5003)), [], "a moment ago");
+}
+
+#[test]
+fn access_stays_with_the_way_that_answers() {
+    let (mut w, app, a, b) = with(Strategy::Access);
+    let only_b = |w: &mut World, n: u32| {
+        let uri = format!("/x/{n}");
+        let to = w.to(app, &interest(&uri, n));
+        w.pass(20);
+        if to.contains(&b) {
+            let _ = w.raw(b, &data(&uri));
+        }
+        w.pass(5000);
+        to
+    };
+    assert_eq!(only_b(&mut w, 0), [a, b], "nobody is known");
+    for n in 1..5 {
+        assert_eq!(only_b(&mut w, n), [b]);
+    }
+    // Asked again, it asks the others too.
+    assert_eq!(w.to(app, &interest("/y", 100)), [b]);
+    w.pass(10);
+    assert_eq!(w.to(app, &interest("/y", 101)), [a, b]);
+    assert_eq!(w.to(a, &data("/y")), [app]);
+    w.pass(5000);
+    // The one that answered then is the one that is asked; once it is silent, all are.
+    assert_eq!(w.to(app, &interest("/z", 102)), [a]);
+    w.pass(5000);
+    assert_eq!(only_b(&mut w, 103), [a, b]);
+    assert_eq!(only_b(&mut w, 104), [b]);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! [`Exclusion`]: patterns of what of a directory is left out, with gitignore's rules.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use xylem_object::listing::{Entry, EntryKind};
 
@@ -10,7 +13,11 @@ use crate::path::os_path;
 /// `.gitignore` in the directory: a later one overrides an earlier one, `!` takes back, a slash inside
 /// or in front means that path alone.
 #[derive(Clone)]
-pub(crate) struct Exclusion(Gitignore);
+pub(crate) struct Exclusion {
+    rules: Gitignore,
+    /// Nothing but these, with the directories that lead there.
+    only: Option<Arc<BTreeSet<Vec<u8>>>>,
+}
 
 /// A pattern that is none.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +44,7 @@ impl Failure for ExcludeError {
 impl Exclusion {
     /// Leaves nothing out.
     pub(crate) fn none() -> Self {
-        Self(Gitignore::empty())
+        Self { rules: Gitignore::empty(), only: None }
     }
 
     pub(crate) fn new(patterns: &[String]) -> Result<Self, ExcludeError> {
@@ -46,7 +53,21 @@ impl Exclusion {
             let bad = |source| ExcludeError::Pattern { pattern: pattern.clone(), source };
             rules.add_line(None, pattern).map_err(bad)?;
         }
-        rules.build().map(Self).map_err(ExcludeError::Together)
+        let rules = rules.build().map_err(ExcludeError::Together)?;
+        Ok(Self { rules, only: None })
+    }
+
+    /// Leaves out everything else as well, if there are such paths.
+    pub(crate) fn but(self, only: Option<Arc<BTreeSet<Vec<u8>>>>) -> Self {
+        Self { only, ..self }
+    }
+
+    /// Whether a path is none of those that are wanted, and leads to none.
+    fn is_unwanted(&self, path: &[u8]) -> bool {
+        let Some(only) = &self.only else { return false };
+        let below = [path, b"/"].concat();
+        let leads = |wanted: &Vec<u8>| wanted.starts_with(&below);
+        !only.contains(path) && !only.range(below.clone()..).next().is_some_and(leads)
     }
 
     /// Whether something listed is left out.
@@ -57,10 +78,13 @@ impl Exclusion {
     /// Whether a path below the directory is left out: itself, or something above it.
     pub(crate) fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        !self.0.is_empty()
+        if self.is_unwanted(path) {
+            return true;
+        }
+        !self.rules.is_empty()
             && ends.chain([path.len()]).any(|end| {
                 let is_directory = is_directory || end < path.len();
-                self.0.matched(os_path(&path[..end]), is_directory).is_ignore()
+                self.rules.matched(os_path(&path[..end]), is_directory).is_ignore()
             })
     }
 }
@@ -85,6 +109,10 @@ mod tests {
         }
         assert!(out("build", true) && out("d.tmp", true) && out("d.tmp/x", false));
         assert!(!Exclusion::none().matches(b"s.tmp", false));
+        let wanted = ["a/b", "c"].map(|path| path.as_bytes().to_vec());
+        let exclusion = Exclusion::none().but(Some(Arc::new(wanted.into())));
+        assert!(!exclusion.matches(b"a", true) && !exclusion.matches(b"a/b", false));
+        assert!(exclusion.matches(b"a/bc", false) && exclusion.matches(b"a.b", false));
         assert!(Exclusion::new(&["a{".to_owned()]).is_err());
     }
 }

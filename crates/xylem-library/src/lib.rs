@@ -52,6 +52,8 @@ pub mod sink;
 
 pub mod follow;
 
+pub mod folder;
+
 mod opening;
 pub mod sealed;
 

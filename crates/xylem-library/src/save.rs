@@ -1,6 +1,8 @@
 //! [`SaveOptions`]: what becomes of what is fetched.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Where fetched bytes go.
 #[derive(Clone, Debug)]
@@ -41,4 +43,21 @@ pub struct SaveOptions {
     pub like: Vec<PathBuf>,
     /// With [`Existing::Overwrite`]: remove from a directory what was not published.
     pub delete: bool,
+    /// Nothing but these paths of a directory, for a short time: what was fetched is not noted in the store.
+    pub only: Option<Arc<BTreeSet<Vec<u8>>>>,
+}
+
+impl SaveOptions {
+    /// All of it goes there.
+    pub fn to(output: Output, existing: Existing) -> Self {
+        Self {
+            output,
+            range: None,
+            existing,
+            exclude: Vec::new(),
+            like: Vec::new(),
+            delete: false,
+            only: None,
+        }
+    }
 }

@@ -169,6 +169,7 @@ impl Publisher {
                             existing,
                             exclude: Vec::new(),
                             delete: existing == Existing::Overwrite,
+                            only: None,
                         };
                         let part = PathBuf::from(format!("/.{}.xylem-part", &to[1..]));
                         let policy = match existing {

@@ -81,6 +81,8 @@ pub mod purpose {
     pub const REACH: u16 = 4;
     /// Codes that people say to one another (docs/spec/reach.md).
     pub const CODE: u16 = 5;
+    /// What members of a group that keeps folders in step say of themselves (docs/spec/sync.md).
+    pub const SYNC: u16 = 6;
 }
 
 /// What [`crate::Endpoint::read_stream`] found.

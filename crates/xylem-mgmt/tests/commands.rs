@@ -388,7 +388,7 @@ fn fib_cs_and_strategies_are_changed() {
     let answer =
         node.command("strategy-choice", "set", &set("/localhost/nfd/strategy/multicast", "/m"));
     assert_eq!(answer.code, 200);
-    assert_eq!(answer.parameters.unwrap().strategy, Some(name(Strategy::Multicast.name())));
+    assert_eq!(answer.parameters.unwrap().strategy, Some(name(&Strategy::Multicast.to_string())));
     assert_eq!(strategy_at(&node, "/m"), Some(Strategy::Multicast));
     let answer = node.command("strategy-choice", "set", &set("/localhost/nfd/strategy/none", "/m"));
     assert_eq!(answer.code, 404);

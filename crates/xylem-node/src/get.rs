@@ -192,7 +192,7 @@ fn fetch_ticket(
     outcome?;
     let path = sink.finish()?;
     sink.warnings().into_iter().for_each(|what| on_event(Event::warning(what)));
-    if !manifest.sealed || options.ciphertext {
+    if options.save.only.is_none() && (!manifest.sealed || options.ciphertext) {
         record::keep_fetched(
             store,
             &options.save,

@@ -47,7 +47,8 @@ pub use register::RegisterError;
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{
-    ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, bind_links, serve, share,
+    MeshNews, MeshStart, ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, bind_links,
+    serve, serve_group, share,
 };
 pub use verify::{VerifyOptions, verify};
 pub use xylem_engine::{EngineError, look_up_place, resolve, wall_clock};

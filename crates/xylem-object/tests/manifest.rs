@@ -352,6 +352,7 @@ prop_compose! {
         totals in any::<(u64, u64)>(),
         growing in prop::option::of((any::<u64>(), any::<bool>())),
         sums in prop::option::of((any::<[u8; 32]>(), 1..MAX_SIZE)),
+        sealed in any::<bool>(),
     ) -> Manifest {
         let size = size >> shift;
         let (total_size, file_count) = if directory { totals } else { (size, 1) };
@@ -371,6 +372,7 @@ prop_compose! {
                 .filter(|_| !directory)
                 .map(|(number, last)| Growing { number, last }),
             sums: sums.map(|(root, size)| Sums { root: Hash::from_bytes(root), size }),
+            sealed: sealed && directory,
         }
     }
 }

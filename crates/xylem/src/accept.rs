@@ -61,6 +61,7 @@ pub(crate) fn accept(
             exclude: Vec::new(),
             like: Vec::new(),
             delete: false,
+            only: None,
         },
         from: peers(&args.from)?,
         relays: args.relay.relays(common)?,

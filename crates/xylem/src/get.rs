@@ -236,6 +236,7 @@ fn by_ticket(
             exclude: args.exclude.clone(),
             like: args.like.clone(),
             delete: args.delete,
+            only: None,
         },
         from,
         relays: args.relay.relays(common)?,

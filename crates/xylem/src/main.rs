@@ -41,6 +41,8 @@ mod showing;
 mod stop;
 mod store;
 mod sum;
+mod svs;
+mod sync;
 mod ticket;
 mod traffic;
 mod trial;

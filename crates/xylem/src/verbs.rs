@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::{
     bench, ctl, extras, get, inbox, key, node, peek, ping, put, reach, schema, scrub, send,
-    service, share, shares, store, sum, ticket, traffic, trial, verify,
+    service, share, shares, store, sum, svs, sync, ticket, traffic, trial, verify,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
@@ -57,6 +57,8 @@ const VERBS: &[Verb] = &[
     verb!("put", put::PutArgs, put::run),
     verb!("ping", ping::PingArgs, ping::run),
     verb!("traffic", traffic::TrafficArgs, traffic::run),
+    verb!("sync", sync::SyncArgs, sync::run),
+    verb!("svs", svs::SvsArgs, svs::run),
     verb!("key", key::KeyArgs, key::run),
     verb!("schema", schema::SchemaArgs, schema::run),
     verb!("sum", sum::SumArgs, |args, _, out| sum::run(args, out)),

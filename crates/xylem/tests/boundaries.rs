@@ -44,7 +44,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "xylem-client",
-        &["xylem-packet", "xylem-trust", "xylem-object", "xylem-mgmt", "xylem-transfer"],
+        &[
+            "xylem-congestion",
+            "xylem-packet",
+            "xylem-trust",
+            "xylem-sync",
+            "xylem-object",
+            "xylem-mgmt",
+            "xylem-transfer",
+        ],
     ),
     ("xylem-sockets", &["xylem-packet", "xylem-mgmt", "xylem-link", "xylem-carriers"]),
     ("xylem-discovery", &["xylem-hash", "xylem-object", "xylem-reach"]),

@@ -62,7 +62,7 @@ impl DirectorySink {
         options: &SaveOptions,
         store: &Store,
     ) -> Result<Self, SaveError> {
-        let exclude = Exclusion::new(&options.exclude)?;
+        let exclude = Exclusion::new(&options.exclude)?.but(options.only.clone());
         Ok(Self {
             manifest,
             to,

@@ -135,6 +135,7 @@ impl Case {
             existing,
             exclude: Vec::new(),
             delete: existing == Existing::Overwrite,
+            only: None,
         };
         let to = Destination { path: COPY.into(), part: PART.into(), policy };
         make(&options, &self.source.original.manifest, Some(to), store)

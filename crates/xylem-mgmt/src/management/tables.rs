@@ -99,7 +99,7 @@ pub(super) fn erase_cs<H: Host>(command: Command<'_, H>) -> Answer {
 
 fn strategy_name(strategy: Strategy) -> Name {
     // The forwarder's own constants; should one be no URI, the answer says "/".
-    Name::from_uri(strategy.name()).unwrap_or_default()
+    Name::from_uri(&strategy.to_string()).unwrap_or_default()
 }
 
 pub(super) fn strategies(host: &impl Host) -> Vec<u8> {

@@ -33,6 +33,7 @@ pub(super) fn get(
         exclude: vec![ALL_BUT_THE_LIST.to_owned()],
         like: Vec::new(),
         delete: false,
+        only: None,
     };
     let first = GetOptions { save: list_alone, serve: None, ..options.clone() };
     let (list_of, mut quiet) = (manifest.clone(), |event| tell(event, on_event));

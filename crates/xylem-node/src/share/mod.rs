@@ -1,6 +1,7 @@
 //! [`share`]: publish paths and answer Interests for them until asked to stop.
 
 mod listen;
+mod mesh;
 mod server;
 mod service;
 
@@ -28,8 +29,9 @@ use crate::reaching::tell_own_addresses;
 use crate::register::{RegisterError, Registrar};
 pub use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
+pub use mesh::{MeshNews, MeshStart};
 use server::Server;
-pub use service::{ServiceHandle, ServiceSnapshot, serve};
+pub use service::{ServiceHandle, ServiceSnapshot, serve, serve_group};
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, Limits};
 use xylem_engine::{EngineError, certificate};

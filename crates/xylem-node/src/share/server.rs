@@ -16,6 +16,7 @@ use xylem_reach::kind::Standing;
 use xylem_reach::names::dht_knock;
 use xylem_reach::relay::Name;
 
+use super::mesh::Mesh;
 use super::service::Command;
 use super::{At, ServiceSnapshot, ShareError, ShareOptions, publisher_of};
 use crate::addresses::{advertised, of_tickets};
@@ -59,6 +60,8 @@ pub(super) struct Server<'a> {
     pub(super) certificate: Vec<u8>,
     /// A code that stands for a ticket.
     code: Option<CodeServer>,
+    /// The members of a group that this is one of.
+    pub(super) mesh: Option<Mesh>,
     /// Peers that have told where they serve what they fetched of each.
     announcers: HashMap<PublicationId, Announcers>,
     /// Says elsewhere where this is.
@@ -104,6 +107,7 @@ impl<'a> Server<'a> {
             mail_server: MailServer::open(&options.store, None)?,
             certificate: Vec::new(),
             code: None,
+            mesh: None,
             announcers: HashMap::new(),
             answer: Vec::new(),
             standing: None,
@@ -208,6 +212,11 @@ impl<'a> Server<'a> {
                     let _ = answer.send(self.add(engine, &path, *content));
                 }
                 Command::Remove(id) => self.remove(engine, id),
+                Command::Say(said, roles) => {
+                    if let Some(mesh) = &mut self.mesh {
+                        mesh.say(engine, said, roles);
+                    }
+                }
                 Command::Count(answer) => {
                     let _ = answer.send(self.snapshot());
                 }
@@ -330,11 +339,15 @@ impl Program for Server<'_> {
                 }
                 self.peers.insert(face, peer.clone());
                 (self.on_event)(Event::PeerConnected { peer: peer.clone() });
+                self.mesh.iter_mut().for_each(|mesh| mesh.came_up(engine, face));
                 shaping::report(engine, face, self.wanted_level, &peer, self.on_event);
             }
             EngineEvent::Stream { face, stream, what }
                 if (self.code.as_mut())
                     .is_some_and(|code| code.handle(engine, face, stream, what)) => {}
+            EngineEvent::Stream { face, stream, what }
+                if (self.mesh.as_mut())
+                    .is_some_and(|mesh| mesh.handle(engine, face, stream, &what)) => {}
             EngineEvent::Stream { face, stream, what } => {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
@@ -345,6 +358,7 @@ impl Program for Server<'_> {
                 self.peers.remove(&face);
                 self.mail_server.face_down(face);
                 self.code.iter_mut().for_each(|code| code.face_down(face));
+                self.mesh.iter_mut().for_each(|mesh| mesh.face_down(engine.now(), face));
                 self.served.face_down(face);
                 self.announcers.values_mut().for_each(|known| known.went_down(face));
                 (self.on_event)(Event::PeerGone { peer, why });
@@ -365,6 +379,7 @@ impl Program for Server<'_> {
             }
         }
         self.code.iter_mut().for_each(|code| code.handle_timeout(engine, now, self.on_event));
+        self.mesh.iter_mut().for_each(|mesh| mesh.handle_timeout(engine, now));
         self.events.try_iter().for_each(&mut *self.on_event);
         self.beside.handle_timeout(now, self.on_event);
         let mapped = self.beside.mapped();
@@ -403,6 +418,7 @@ impl Program for Server<'_> {
         let standing = self.standing.as_ref().and_then(Standing::poll_timeout);
         let code = self.code.as_ref().and_then(CodeServer::poll_timeout);
         let beside = self.beside.poll_timeout();
-        registrars.chain(growers).chain(standing).chain(code).chain(beside).min()
+        let mesh = self.mesh.as_ref().and_then(Mesh::poll_timeout);
+        registrars.chain(growers).chain(standing).chain(code).chain(beside).chain(mesh).min()
     }
 }

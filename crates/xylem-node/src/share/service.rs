@@ -8,16 +8,18 @@ use std::sync::mpsc;
 use mio::Waker;
 use xylem_object::PublisherKey;
 
+use super::mesh::{Mesh, MeshNews, MeshStart};
 use super::server::Server;
 use super::{ShareError, ShareOptions, bind, open, publisher_of};
 use crate::event::Event;
 use crate::mail::while_delivering;
 use xylem_engine::Engine;
-use xylem_library::Stop;
+use xylem_library::folder::Roles;
 use xylem_library::mail::MailStore;
 use xylem_library::publications::{Content, PublicationId};
 use xylem_library::reachable::{FaceAddress, endpoint};
 use xylem_library::served::Counts;
+use xylem_library::{Selection, Stop};
 use xylem_mgmt::FaceUri;
 
 /// What other threads ask the serving one.
@@ -26,6 +28,8 @@ pub(super) enum Command {
     Add(PathBuf, Box<Content>, mpsc::Sender<Result<(PublicationId, Event), ShareError>>),
     /// To serve it no more.
     Remove(PublicationId),
+    /// To tell the members of the group this, and who may do what.
+    Say(Vec<u8>, Option<Roles>),
     /// To say what was served.
     Count(mpsc::Sender<ServiceSnapshot>),
 }
@@ -63,11 +67,42 @@ impl ServiceHandle {
     ) -> Result<(PublicationId, Event), ShareError> {
         let mut options = ShareOptions { name, ..self.options.clone() };
         options.selection.portable = portable;
-        let publisher: PublisherKey = publisher_of(&options)?;
-        let content = open(&options, path, &publisher, stop, on_event)?;
+        self.share_by(&options, path, stop, on_event)
+    }
+
+    /// As [`ServiceHandle::share`], under this name, and with what of a directory is shared.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn share_selected(
+        &self,
+        path: &Path,
+        name: xylem_packet::Name,
+        selection: Selection,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(PublicationId, Event), ShareError> {
+        let options = ShareOptions { name: Some(name), selection, ..self.options.clone() };
+        self.share_by(&options, path, stop, on_event)
+    }
+
+    fn share_by(
+        &self,
+        options: &ShareOptions,
+        path: &Path,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(PublicationId, Event), ShareError> {
+        let publisher: PublisherKey = publisher_of(options)?;
+        let content = open(options, path, &publisher, stop, on_event)?;
         let (answer, answered) = mpsc::channel();
         self.send(Command::Add(path.to_path_buf(), Box::new(content), answer));
         answered.recv().unwrap_or(Err(ShareError::Ended))
+    }
+
+    /// Tells the members of the group, of a service that has one.
+    pub fn say(&self, said: Vec<u8>, roles: Option<Roles>) {
+        self.send(Command::Say(said, roles));
     }
 
     /// Serves it no more.
@@ -104,6 +139,21 @@ pub fn serve(
     ready: impl FnOnce(ServiceHandle, Option<u16>),
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ServiceSnapshot, ShareError> {
+    serve_group(options, port, None, stop, ready, on_event)
+}
+
+/// As [`serve`], as a member of a group: what its members say is sent there.
+///
+/// # Errors
+/// As there.
+pub fn serve_group(
+    options: &ShareOptions,
+    port: Option<u16>,
+    group: Option<(MeshStart, mpsc::Sender<MeshNews>)>,
+    stop: &Stop,
+    ready: impl FnOnce(ServiceHandle, Option<u16>),
+    on_event: &mut dyn FnMut(Event),
+) -> Result<ServiceSnapshot, ShareError> {
     let mail = MailStore::open_existing(&options.store)?;
     while_delivering(mail.as_ref(), &options.relays, |events, ends| {
         let (mut engine, at) = bind(options, port, &publisher_of(options)?)?;
@@ -119,6 +169,7 @@ pub fn serve(
         // Its tickets are still to come.
         server.names_mapped = true;
         server.register(&mut engine, &options.relays, false);
+        server.mesh = group.map(|(start, news)| Mesh::new(&mut engine, start, news));
         engine.run(&mut server, stop)?;
         engine.close();
         Ok(server.snapshot())

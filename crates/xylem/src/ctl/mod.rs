@@ -210,7 +210,8 @@ enum Strategy {
     Set {
         /// Which names
         prefix: Name,
-        /// best-route, multicast, asf, or a strategy's whole name
+        /// best-route, multicast, asf, random, access, or a strategy's whole name (asf's may end in
+        /// /probing-interval~MS and /max-timeouts~N)
         strategy: StrategyName,
     },
     /// Takes the choice back

@@ -37,6 +37,8 @@ struct Inside {
     endpoint: Endpoint,
     server: RelayServer,
     sessions: HashMap<(LinkId, StreamId), Session>,
+    /// Where those are who are told that they are elsewhere.
+    real: HashMap<SocketAddr, SocketAddr>,
     passed: Arc<AtomicUsize>,
     registered: Arc<AtomicUsize>,
     treats: Box<Treats>,
@@ -76,6 +78,7 @@ impl TestRelay {
             endpoint: Endpoint::new(Config::default(), key, [78; 32]),
             server: RelayServer::new(xylem_reach::relay::Config::default(), [79; 32]),
             sessions: HashMap::new(),
+            real: HashMap::new(),
             passed: Arc::clone(&passed),
             registered: Arc::clone(&registered),
             treats: Box::new(treats),
@@ -118,8 +121,10 @@ impl Inside {
         let now = self.begun.elapsed();
         if let Ok((len, from)) = received {
             let datagram = &mut buffer[..len];
-            match self.server.handle_datagram(now, Port::First, from, datagram) {
+            let seen = self.seen(from);
+            match self.server.handle_datagram(now, Port::First, seen, datagram) {
                 Relayed::Forward(to) => {
+                    let to = self.real.get(&to).copied().unwrap_or(to);
                     self.passed.fetch_add(1, Ordering::Relaxed);
                     let leave = (self.treats)(to, datagram.to_vec());
                     for (to, datagram) in leave {
@@ -141,6 +146,7 @@ impl Inside {
             self.see_to(now, event);
         }
         while let Some((_, to, datagram)) = self.server.poll_transmit() {
+            let to = self.real.get(&to).copied().unwrap_or(to);
             let _ = self.socket.send_to(&datagram, to);
         }
         let mut out = Vec::new();
@@ -152,6 +158,13 @@ impl Inside {
         }
     }
 
+    /// As what somebody is told to be seen; what is for there goes to where it is.
+    fn seen(&mut self, at: SocketAddr) -> SocketAddr {
+        let told = (self.tells)(at);
+        self.real.insert(told, at);
+        told
+    }
+
     fn see_to(&mut self, now: Duration, event: LinkEvent) {
         match event {
             LinkEvent::StreamOpened { link, stream, purpose } if purpose == purpose::REACH => {
@@ -160,9 +173,8 @@ impl Inside {
             LinkEvent::StreamReadable { link, stream } => {
                 let Some(up) = self.endpoint.link(link) else { return };
                 let (key, at) = (up.peer().0, up.remote());
+                let peer = Peer { key, at: self.seen(at), host: at.ip() };
                 let Some(session) = self.sessions.get_mut(&(link, stream)) else { return };
-                // Whoever is told another address has its datagrams from there forwarded all the same.
-                let peer = Peer { key, at: (self.tells)(at), host: at.ip() };
                 while let Ok(StreamRead::Data(bytes)) = self.endpoint.read_stream(link, stream) {
                     let (mut answers, bytes) = (Vec::new(), (self.hears)(bytes.to_vec()));
                     let _ = self.server.handle_request(now, session, &peer, &bytes, &mut answers);

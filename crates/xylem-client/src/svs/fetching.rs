@@ -1,0 +1,351 @@
+//! Fetching what members have published: each member's in order, some at a time, and no member's lies at
+//! the cost of others.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use xylem_packet::{Data, Name};
+use xylem_sync::Member;
+use xylem_trust::{TrustError, Verdict};
+
+use super::SvsEvent;
+use crate::Question;
+
+/// Interests of one member that are unanswered at once.
+const WINDOW: usize = 8;
+/// Of all members.
+const WINDOW_OF_ALL: usize = 256;
+/// How long one may take, and how often it is tried.
+const LIFETIME: Duration = Duration::from_secs(1);
+const TRIES: u32 = 4;
+/// Publications that are fetched of what was missed: the newest. A member that claims a billion costs no more.
+const MOST: u64 = 1000;
+/// Missed in a row, after which the rest of a claim is left.
+const MISSED: u64 = WINDOW as u64;
+
+/// What is being fetched.
+#[derive(Default)]
+pub(super) struct Fetching {
+    members: BTreeMap<Member, Claim>,
+    asked: HashMap<Name, Asked>,
+    /// Smoothed, as its fetches show it.
+    round_trip: Option<Duration>,
+    /// Whose turn it is when not all can be asked.
+    turn: Option<Member>,
+}
+
+/// What a member has claimed, and not all of it has been told.
+#[derive(Default)]
+struct Claim {
+    /// The next that is to be asked for, and the next that is to be told.
+    next_asked: u64,
+    next_told: u64,
+    to: u64,
+    waiting: usize,
+    /// Those that came before their turn, or will not come.
+    outcomes: BTreeMap<u64, Outcome>,
+    missed: u64,
+}
+
+enum Outcome {
+    Came(Vec<u8>, Verdict),
+    /// Up to this number; and why.
+    Missed(u64, String),
+}
+
+impl Claim {
+    /// Those from the next that is to be asked for to this one are left out.
+    fn skip(&mut self, to: u64, why: &str) {
+        self.outcomes.insert(self.next_asked, Outcome::Missed(to, why.to_owned()));
+        self.next_asked = to + 1;
+    }
+}
+
+struct Asked {
+    member: Member,
+    number: u64,
+    at: Duration,
+    tries: u32,
+}
+
+impl Fetching {
+    /// A member claims to have published these.
+    pub(super) fn want(
+        &mut self,
+        member: Member,
+        from: u64,
+        to: u64,
+        tell: &mut dyn FnMut(SvsEvent<'_>),
+    ) {
+        let claim = self.members.entry(member.clone()).or_default();
+        if claim.to == 0 {
+            (claim.next_asked, claim.next_told) = (from, from);
+        }
+        claim.to = to;
+        let newest = to.saturating_sub(MOST - 1);
+        if newest > claim.next_asked {
+            claim.skip(newest - 1, "too far behind");
+            self.tell_ready(&member, tell);
+        }
+    }
+
+    /// Asks for what is to be asked for, and gives up what came too late.
+    pub(super) fn transmit(
+        &mut self,
+        now: Duration,
+        name: impl Fn(&Member, u64) -> Name,
+        mut nonce: impl FnMut() -> [u8; 4],
+        mut send: impl FnMut(&[u8]),
+        tell: &mut dyn FnMut(SvsEvent<'_>),
+    ) {
+        let mut ask = |name: &Name| {
+            let question =
+                Question { can_be_prefix: true, ..Question::exactly(name.clone(), LIFETIME) };
+            if let Ok(interest) = question.encode(nonce()) {
+                send(&interest);
+            }
+        };
+        let late = |asked: &Asked| asked.at + LIFETIME <= now;
+        let over: Vec<Name> = self
+            .asked
+            .iter()
+            .filter(|(_, asked)| late(asked))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in over {
+            let Some(asked) = self.asked.get_mut(&name) else { continue };
+            if asked.tries < TRIES {
+                (asked.at, asked.tries) = (now, asked.tries + 1);
+                ask(&name);
+            } else if let Some(asked) = self.asked.remove(&name) {
+                let why = Outcome::Missed(asked.number, "nobody answered".to_owned());
+                self.settle(&asked.member, asked.number, why, tell);
+            }
+        }
+        let from_turn = self.turn.take();
+        let mut members: Vec<Member> = self.members.keys().cloned().collect();
+        if let Some(turn) = &from_turn {
+            let at = members.partition_point(|member| member <= turn);
+            members.rotate_left(at);
+        }
+        for member in members {
+            let Some(claim) = self.members.get_mut(&member) else { continue };
+            while claim.waiting < WINDOW
+                && claim.next_asked <= claim.to
+                && self.asked.len() < WINDOW_OF_ALL
+            {
+                let number = claim.next_asked;
+                (claim.next_asked, claim.waiting) = (number + 1, claim.waiting + 1);
+                let name = name(&member, number);
+                ask(&name);
+                let asked = Asked { member: member.clone(), number, at: now, tries: 1 };
+                self.asked.insert(name, asked);
+                self.turn = Some(member.clone());
+            }
+        }
+    }
+
+    /// Data has come; gives the round trip, if it was one of these.
+    pub(super) fn came(
+        &mut self,
+        now: Duration,
+        data: &Data<'_>,
+        verdict: Result<Verdict, TrustError>,
+        tell: &mut dyn FnMut(SvsEvent<'_>),
+    ) -> Option<Duration> {
+        // The Data may be named more exactly than was asked.
+        let whole = data.name();
+        let lengths = (1..=whole.len()).rev();
+        let name =
+            lengths.map(|len| whole.prefix(len).to_name()).find(|n| self.asked.contains_key(n))?;
+        let asked = self.asked.remove(&name)?;
+        let outcome = match verdict {
+            Ok(verdict) => Outcome::Came(data.content().to_vec(), verdict),
+            Err(why) => Outcome::Missed(asked.number, why.to_string()),
+        };
+        self.settle(&asked.member, asked.number, outcome, tell);
+        if asked.tries > 1 {
+            return None;
+        }
+        let sample = now.saturating_sub(asked.at);
+        let smoothed = self.round_trip.map_or(sample, |known| (known * 7 + sample) / 8);
+        self.round_trip = Some(smoothed);
+        self.round_trip
+    }
+
+    /// When the first that is asked for is late.
+    pub(super) fn next_timer(&self) -> Option<Duration> {
+        self.asked.values().map(|asked| asked.at + LIFETIME).min()
+    }
+
+    /// What became of one; tells what now has its turn.
+    fn settle(
+        &mut self,
+        member: &Member,
+        number: u64,
+        outcome: Outcome,
+        tell: &mut dyn FnMut(SvsEvent<'_>),
+    ) {
+        let Some(claim) = self.members.get_mut(member) else { return };
+        claim.waiting -= 1;
+        claim.outcomes.insert(number, outcome);
+        self.tell_ready(member, tell);
+    }
+
+    /// Tells what has its turn, and leaves the rest of a claim whose publications don't come.
+    fn tell_ready(&mut self, member: &Member, tell: &mut dyn FnMut(SvsEvent<'_>)) {
+        let Some(claim) = self.members.get_mut(member) else { return };
+        while let Some(outcome) = claim.outcomes.remove(&claim.next_told) {
+            let number = claim.next_told;
+            claim.next_told += 1;
+            match outcome {
+                Outcome::Came(content, verdict) => {
+                    claim.missed = 0;
+                    tell(SvsEvent::Came(member, number, &content, verdict));
+                }
+                Outcome::Missed(to, why) => {
+                    claim.missed += 1;
+                    claim.next_told = to + 1;
+                    tell(SvsEvent::Missed(member, number, to, why));
+                }
+            }
+            if claim.missed >= MISSED && claim.next_asked <= claim.to {
+                claim.missed = 0;
+                claim.skip(claim.to, "nobody answered for those before");
+            }
+        }
+        if claim.waiting == 0 && claim.next_asked > claim.to {
+            self.members.remove(member);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xylem_packet::{Component, DataBuilder};
+    use xylem_trust::Signer;
+
+    fn member(uri: &str) -> Member {
+        Member::new(Name::from_uri(uri).unwrap(), 1)
+    }
+
+    fn name(member: &Member, number: u64) -> Name {
+        member.name.child(Component::sequence(number))
+    }
+
+    /// What is told, as text.
+    fn line(event: &SvsEvent<'_>) -> String {
+        match event {
+            SvsEvent::Came(member, number, content, _) => {
+                format!("{} {number} {}", member.name, String::from_utf8_lossy(content))
+            }
+            SvsEvent::Missed(member, from, to, why) => {
+                format!("{} {from}..{to} {why}", member.name)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    struct World {
+        fetching: Fetching,
+        now: Duration,
+        asked: Vec<Name>,
+        told: Vec<String>,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let fetching = Fetching::default();
+            Self { fetching, now: Duration::ZERO, asked: Vec::new(), told: Vec::new() }
+        }
+
+        fn want(&mut self, member: &Member, from: u64, to: u64) {
+            let mut tell = |event: SvsEvent<'_>| self.told.push(line(&event));
+            self.fetching.want(member.clone(), from, to, &mut tell);
+        }
+
+        /// Gives the names that are asked for now.
+        fn transmit(&mut self) -> Vec<Name> {
+            let mut asked = Vec::new();
+            let send = |interest: &[u8]| {
+                let interest = xylem_packet::Interest::decode(interest).unwrap();
+                asked.push(interest.name().to_name());
+            };
+            let mut tell = |event: SvsEvent<'_>| self.told.push(line(&event));
+            self.fetching.transmit(self.now, name, || [0; 4], send, &mut tell);
+            self.asked.extend(asked.iter().cloned());
+            asked
+        }
+
+        fn answer(&mut self, name: &Name) {
+            let mut packet = Vec::new();
+            let text = name.to_string();
+            let builder = DataBuilder::new(name.as_ref());
+            Signer::digest_sha256().data(builder, text.as_bytes(), &mut packet).unwrap();
+            let data = Data::decode(&packet).unwrap();
+            let mut tell = |event: SvsEvent<'_>| self.told.push(line(&event));
+            self.fetching.came(self.now, &data, Ok(Verdict::Undamaged), &mut tell);
+        }
+
+        /// Until nothing is asked for any more; `serves` says what is answered.
+        fn run(&mut self, serves: impl Fn(&Name) -> bool) {
+            for _ in 0..10_000 {
+                for name in self.transmit() {
+                    if serves(&name) {
+                        self.answer(&name);
+                    }
+                }
+                self.now += Duration::from_millis(100);
+                if self.fetching.members.is_empty() {
+                    assert!(self.fetching.asked.is_empty());
+                    return;
+                }
+            }
+            panic!("it never ends");
+        }
+    }
+
+    #[test]
+    fn publications_are_told_in_order_and_those_that_nobody_gives_are_named() {
+        let mut world = World::new();
+        let alice = member("/alice");
+        world.want(&alice, 1, 3);
+        let asked = world.transmit();
+        assert_eq!(asked.len(), 3);
+        world.answer(&asked[2]);
+        assert_eq!(world.told, Vec::<String>::new());
+        world.want(&alice, 4, 4);
+        world.answer(&asked[0]);
+        world.run(|name| *name != self::name(&member("/alice"), 2));
+        assert_eq!(
+            world.told,
+            [
+                "/alice 1 /alice/seq=1",
+                "/alice 2..2 nobody answered",
+                "/alice 3 /alice/seq=3",
+                "/alice 4 /alice/seq=4"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_claim_of_endless_publications_costs_as_much_as_a_few() {
+        let mut world = World::new();
+        let (liar, alice) = (member("/liar"), member("/alice"));
+        let most = xylem_sync::MAX_SEQUENCE;
+        world.want(&liar, 1, most);
+        world.want(&alice, 1, 30);
+        world.run(|name| name.prefix(1) == member("/alice").name.as_ref());
+        let told = |who: &str| world.told.iter().filter(|line| line.starts_with(who)).count();
+        assert_eq!(told("/alice"), 30);
+        assert!(told("/liar") <= 20, "{:?}", world.told);
+        assert!(world.told[0].ends_with("too far behind"), "{}", world.told[0]);
+        assert!(world.asked.len() <= 30 + 2 * WINDOW * TRIES as usize, "{}", world.asked.len());
+        // Claimed anew while the first is still asked for: the same again, and no number is told twice.
+        world.want(&liar, 1, 5);
+        world.transmit();
+        world.want(&liar, 6, most);
+        world.run(|_| false);
+    }
+}

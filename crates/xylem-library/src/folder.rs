@@ -1,0 +1,25 @@
+//! Folders that several members keep in step (docs/spec/sync.md, "Folders"): what each has of every file, in what
+//! version ([`Index`]); what of another's is to be taken over, and what conflicts ([`merge`]); how it is put in its
+//! place without losing anything of the user's ([`Folder`]); and what members say of themselves ([`Statement`]).
+//!
+//! It fetches nothing: that is for whoever has sockets.
+
+mod apply;
+mod home;
+mod index;
+mod local;
+mod merge;
+mod statement;
+mod vector;
+
+mod watch;
+
+pub use home::{Home, HomeError};
+pub use index::{Index, IndexError, Item, ItemKind, MAX_INDEX};
+pub use local::{Folder, FolderError, IGNORE_FILE, OWN};
+pub use merge::{Place, Plan, merge};
+pub use statement::{
+    Group, Invitation, InvitationError, MAX_STATEMENT, Role, Roles, Statement, StatementError,
+};
+pub use vector::{MemberId, Vector};
+pub use watch::Watcher;

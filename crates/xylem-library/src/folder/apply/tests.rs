@@ -1,0 +1,163 @@
+use super::*;
+use crate::folder::{Index, Vector, merge};
+
+const ALICE: [u8; 8] = [1; 8];
+const BOB: [u8; 8] = [2; 8];
+
+/// Bob's folder, and what Alice tells of hers.
+struct World {
+    dir: tempfile::TempDir,
+    folder: Folder,
+    theirs: Index,
+    clock: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["folder", "kept", "staged"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let mut folder =
+            Folder::open(&dir.path().join("folder"), &dir.path().join("kept"), BOB, "bob").unwrap();
+        folder.index.names.insert(ALICE, "alice".to_owned());
+        let mut theirs = Index::default();
+        theirs.names.insert(ALICE, "alice".to_owned());
+        Self { dir, folder, theirs, clock: 0 }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.path().join("folder").join(path)
+    }
+
+    fn write(&self, path: &str, content: &str) {
+        fs::write(self.at(path), content).unwrap();
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.at(path)).ok()
+    }
+
+    /// Alice has this there now.
+    fn alice_has(&mut self, path: &str, kind: ItemKind) {
+        self.clock += 1;
+        let item = self.theirs.items.entry(path.into()).or_insert_with(|| Item {
+            kind: ItemKind::Gone,
+            version: Vector::default(),
+            by: ALICE,
+            absent: false,
+        });
+        item.version.changed(ALICE, self.clock);
+        item.kind = kind;
+    }
+
+    fn alice_writes(&mut self, path: &str, content: &str) {
+        let root = xylem_hash::hash(content.as_bytes());
+        let (size, mtime) = (content.len() as u64, (1_000_000_000, 5));
+        self.alice_has(path, ItemKind::File { root, size, mode: 0o640, mtime });
+        let staged = self.dir.path().join("staged").join(path);
+        let _ = fs::remove_dir_all(&staged);
+        fs::create_dir_all(staged.parent().unwrap()).unwrap();
+        fs::write(staged, content).unwrap();
+    }
+
+    fn hear(&mut self) -> bool {
+        let plan = merge(&self.folder.index, &self.theirs, &|_, _| false);
+        let wanted = plan.wanted(&self.theirs);
+        let staged = self.dir.path().join("staged");
+        self.folder.apply(plan, &staged, &wanted, 1000).unwrap()
+    }
+}
+
+#[test]
+fn what_alice_has_comes_and_goes() {
+    let mut world = World::new();
+    world.alice_has("d", ItemKind::Directory { mode: 0o755 });
+    world.alice_writes("d/a", "one");
+    world.alice_writes("d/same", "one");
+    world.alice_has("link", ItemKind::Symlink { target: b"d/a".to_vec() });
+    assert!(world.hear());
+    assert_eq!(world.read("d/a").as_deref(), Some("one"));
+    assert_eq!((world.read("d/same"), world.read("link")), (world.read("d/a"), world.read("d/a")));
+    assert_eq!(modified(&world.at("d/a").metadata().unwrap()), Some((1_000_000_000, 5)));
+    world.alice_writes("d/a", "two, and longer");
+    assert!(world.hear());
+    assert_eq!(world.read("d/a").as_deref(), Some("two, and longer"));
+    for path in ["d/a", "d/same", "d", "link"] {
+        world.alice_has(path, ItemKind::Gone);
+    }
+    assert!(world.hear());
+    assert!(!world.at("d").exists() && world.at("link").symlink_metadata().is_err());
+    let left: Vec<_> = fs::read_dir(world.at(".xylem-sync")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// What nobody has looked at yet is neither replaced nor removed.
+#[test]
+fn what_was_changed_here_meanwhile_stays() {
+    let mut world = World::new();
+    for path in ["replaced", "removed"] {
+        world.alice_writes(path, "one");
+    }
+    world.hear();
+    world.write("replaced", "bob's own");
+    world.write("removed", "bob's too");
+    world.write("new", "bob was first");
+    world.alice_writes("replaced", "alice's");
+    world.alice_writes("new", "alice's");
+    world.alice_has("removed", ItemKind::Gone);
+    assert!(!world.hear(), "another look is needed");
+    assert_eq!(world.read("replaced").as_deref(), Some("bob's own"));
+    assert_eq!(world.read("removed").as_deref(), Some("bob's too"));
+    assert_eq!(world.read("new").as_deref(), Some("bob was first"));
+}
+
+#[test]
+fn nothing_is_done_through_a_link() {
+    let mut world = World::new();
+    let outside = world.dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("victim"), "bob's").unwrap();
+    world.alice_has("way", ItemKind::Symlink { target: b"../outside".to_vec() });
+    world.hear();
+    // An index may well say that a link is a directory.
+    world.alice_writes("way/new", "alice's");
+    world.alice_writes("way/victim", "alice's");
+    world.hear();
+    assert!(!outside.join("new").exists());
+    assert_eq!(fs::read_to_string(outside.join("victim")).unwrap(), "bob's");
+    world.alice_has("way/victim", ItemKind::Gone);
+    world.hear();
+    assert!(outside.join("victim").exists());
+}
+
+#[test]
+fn a_directory_with_something_of_ours_in_it_stays() {
+    let mut world = World::new();
+    world.alice_has("d", ItemKind::Directory { mode: 0o755 });
+    world.alice_writes("d/a", "one");
+    world.hear();
+    world.write("d/mine", "bob's");
+    world.alice_has("d/a", ItemKind::Gone);
+    world.alice_writes("d", "a file now");
+    assert!(world.hear());
+    assert_eq!(world.read("d/mine").as_deref(), Some("bob's"));
+    let kept = world.folder.index.items.get(b"d".as_slice()).unwrap();
+    assert_eq!(
+        kept.version.order(&world.theirs.items[b"d".as_slice()].version),
+        Some(std::cmp::Ordering::Greater)
+    );
+    let beside = aside(b"d", "alice", xylem_hash::hash(b"a file now").as_bytes());
+    assert_eq!(world.read(std::str::from_utf8(&beside).unwrap()).as_deref(), Some("a file now"));
+}
+
+#[test]
+fn a_folder_that_is_not_mounted_is_not_an_empty_one() {
+    let mut world = World::new();
+    world.alice_writes("a", "one");
+    world.hear();
+    fs::remove_dir_all(world.at(".xylem-sync")).unwrap();
+    assert!(matches!(world.folder.read_rules(), Err(FolderError::NotThere(_))));
+    let kept = world.dir.path().join("kept");
+    assert!(Folder::open(&world.at(""), &kept, BOB, "bob").is_err());
+}

@@ -1,0 +1,321 @@
+//! [`merge`]: what is to be done here so that nothing of another member's folder is missed.
+//!
+//! All members come to the same answers whoever asks whom first: who wins where two have changed the same path is a
+//! matter of the two versions alone.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use xylem_hash::Hash;
+
+use super::index::{Index, Item, ItemKind};
+
+/// Bytes of a file name at most.
+const MAX_COMPONENT: usize = 255;
+
+/// Something that is to come to a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Where.
+    pub path: Vec<u8>,
+    /// What, in which version.
+    pub item: Item,
+    /// What has to be there until then; anything else was changed here meanwhile, and stays.
+    pub before: ItemKind,
+}
+
+/// What [`merge`] finds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Versions to be noted; the folder has what they say.
+    pub known: Vec<(Vec<u8>, Item)>,
+    /// What lost against another member's: it is moved to this other path first.
+    pub aside: Vec<(Vec<u8>, Place)>,
+    /// What goes; what lies inside comes first.
+    pub gone: Vec<Place>,
+    /// What comes, directories first. Files are fetched.
+    pub put: Vec<Place>,
+}
+
+impl Plan {
+    /// Whether nothing is to be done or noted.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Where in the other member's folder the content of the files lies that are to come.
+    pub fn wanted(&self, theirs: &Index) -> HashMap<Hash, Vec<u8>> {
+        let root = |kind: &ItemKind| match kind {
+            ItemKind::File { root, .. } => Some(*root),
+            _ => None,
+        };
+        let mut wanted: HashMap<Hash, Option<Vec<u8>>> =
+            self.put.iter().filter_map(|place| Some((root(&place.item.kind)?, None))).collect();
+        for (path, item) in &theirs.items {
+            // The first in order is never another name of an earlier one.
+            if let Some(at @ None) = root(&item.kind).and_then(|root| wanted.get_mut(&root)) {
+                *at = Some(path.clone());
+            }
+        }
+        wanted.into_iter().filter_map(|(root, path)| Some((root, path?))).collect()
+    }
+}
+
+/// Holds another member's index against ours. `leaves_out` says which paths are none of this folder's (its second
+/// argument: whether that is a directory).
+pub fn merge(ours: &Index, theirs: &Index, leaves_out: &dyn Fn(&[u8], bool) -> bool) -> Plan {
+    let mut plan = Plan::default();
+    for (path, their) in &theirs.items {
+        if their.absent || leaves_out(path, their.kind.is_directory()) {
+            continue;
+        }
+        let Some(our) = ours.items.get(path) else {
+            if their.kind.is_gone() {
+                plan.known.push((path.clone(), their.clone()));
+            } else {
+                plan.put(path, their.clone(), ItemKind::Gone);
+            }
+            continue;
+        };
+        if our.absent {
+            continue;
+        }
+        match their.version.order(&our.version) {
+            Some(Ordering::Less) => {}
+            Some(Ordering::Equal) if our.kind.is_same(&their.kind) => {}
+            Some(Ordering::Greater) if our.kind.is_same(&their.kind) => {
+                plan.known.push((path.clone(), Item { kind: our.kind.clone(), ..their.clone() }));
+            }
+            Some(Ordering::Greater) if their.kind.is_gone() => {
+                let before = our.kind.clone();
+                plan.gone.push(Place { path: path.clone(), item: their.clone(), before });
+            }
+            Some(Ordering::Greater) => plan.put(path, their.clone(), our.kind.clone()),
+            // One version is one content, unless somebody lies: it is as good as a conflict.
+            None | Some(Ordering::Equal) => plan.meet(path, ours, theirs, (our, their)),
+        }
+    }
+    plan.gone.reverse();
+    plan
+}
+
+impl Plan {
+    fn put(&mut self, path: &[u8], item: Item, before: ItemKind) {
+        self.put.push(Place { path: path.to_vec(), item, before });
+    }
+
+    /// Both have changed it, neither knowing of the other.
+    fn meet(&mut self, path: &[u8], ours: &Index, theirs: &Index, (our, their): (&Item, &Item)) {
+        let version = our.version.joined(&their.version);
+        let with = |item: &Item| Item { version: version.clone(), ..item.clone() };
+        if our.kind.is_same(&their.kind) {
+            let by = our.by.max(their.by);
+            return self.known.push((path.to_vec(), Item { by, ..with(our) }));
+        }
+        // What was changed outlives what was removed.
+        if their.kind.is_gone() {
+            return self.known.push((path.to_vec(), with(our)));
+        }
+        if our.kind.is_gone() {
+            return self.put(path, with(their), ItemKind::Gone);
+        }
+        let loser = if rank(our) > rank(their) { their } else { our };
+        let name = match ours.names.get(&loser.by) {
+            Some(name) => name.clone(),
+            None => theirs.name(&loser.by),
+        };
+        let aside = aside(path, &name, &content(&loser.kind));
+        // Somebody has settled this conflict before.
+        let settled = ours.items.contains_key(&aside);
+        if std::ptr::eq(loser, their) {
+            self.known.push((path.to_vec(), with(our)));
+            if !settled {
+                self.put(&aside, their.clone(), ItemKind::Gone);
+            }
+        } else {
+            let before = our.kind.clone();
+            self.aside.push((aside, Place { path: path.to_vec(), item: our.clone(), before }));
+            self.put(path, with(their), ItemKind::Gone);
+        }
+    }
+}
+
+/// Who of two wins: a directory, the later change, and if that says nothing any order that all agree on.
+fn rank(item: &Item) -> (bool, u64, [u8; 8], [u8; 32]) {
+    (item.kind.is_directory(), item.version.newest(), item.by, content(&item.kind))
+}
+
+fn content(kind: &ItemKind) -> [u8; 32] {
+    match kind {
+        ItemKind::File { root, .. } => *root.as_bytes(),
+        ItemKind::Symlink { target } => *xylem_hash::hash(target).as_bytes(),
+        ItemKind::Gone | ItemKind::Directory { .. } => [0; 32],
+    }
+}
+
+/// `notes.txt` of Alice's becomes `notes.conflict-alice-1a2b3c4d.txt`: the same name for everybody who finds the conflict.
+pub(super) fn aside(path: &[u8], whose: &str, content: &[u8; 32]) -> Vec<u8> {
+    let name_at = path.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1);
+    let (folder, name) = path.split_at(name_at);
+    let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0).unwrap_or(name.len());
+    let (stem, ending) = name.split_at(dot);
+    let hex: String = content.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let mark = format!(".conflict-{whose}-{hex}");
+    let ending = if mark.len() + ending.len() > MAX_COMPONENT { &[] } else { ending };
+    let mut keep = stem.len().min(MAX_COMPONENT - mark.len() - ending.len());
+    // Not in the middle of a character.
+    while keep > 0 && keep < stem.len() && stem[keep] & 0xC0 == 0x80 {
+        keep -= 1;
+    }
+    [folder, &stem[..keep], mark.as_bytes(), ending].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::vector::{MemberId, Vector};
+    use proptest::prelude::*;
+
+    const ALICE: MemberId = [1; 8];
+    const BOB: MemberId = [2; 8];
+
+    fn file(content: &str) -> ItemKind {
+        let root = xylem_hash::hash(content.as_bytes());
+        ItemKind::File { root, size: content.len() as u64, mode: 0o644, mtime: (0, 0) }
+    }
+
+    /// One member, whose disk is its index.
+    #[derive(Clone, Debug)]
+    struct Member {
+        id: MemberId,
+        index: Index,
+    }
+
+    impl Member {
+        fn new(id: MemberId, name: &str) -> Self {
+            let mut index = Index::default();
+            index.names.insert(id, name.to_owned());
+            Self { id, index }
+        }
+
+        fn set(&mut self, path: &str, kind: ItemKind, now: u64) {
+            let none = Item {
+                kind: ItemKind::Gone,
+                version: Vector::default(),
+                by: self.id,
+                absent: false,
+            };
+            let item = self.index.items.entry(path.into()).or_insert(none);
+            item.version.changed(self.id, now);
+            (item.kind, item.by) = (kind, self.id);
+        }
+
+        /// Takes over what another has, as the folder would.
+        fn hear(&mut self, other: &Self) -> Plan {
+            let plan = merge(&self.index, &other.index, &|_, _| false);
+            for (to, place) in plan.aside.clone() {
+                self.index.items.insert(to, place.item);
+            }
+            let places = plan.gone.iter().chain(&plan.put);
+            let puts = places.map(|place| (place.path.clone(), place.item.clone()));
+            self.index.items.extend(plan.known.iter().cloned().chain(puts));
+            plan
+        }
+
+        fn files(&self) -> Vec<String> {
+            let there = self.index.items.iter().filter(|(_, item)| !item.kind.is_gone());
+            there.map(|(path, _)| String::from_utf8_lossy(path).into_owned()).collect()
+        }
+    }
+
+    fn two() -> (Member, Member) {
+        let (mut alice, bob) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
+        alice.set("a", file("1"), 1);
+        let mut bob = bob;
+        bob.hear(&alice);
+        (alice, bob)
+    }
+
+    #[test]
+    fn what_one_has_changed_the_other_takes() {
+        let (mut alice, mut bob) = two();
+        assert_eq!(bob.files(), ["a"]);
+        bob.set("a", file("2"), 2);
+        let plan = alice.hear(&bob);
+        assert_eq!(plan.put.len(), 1);
+        assert_eq!(plan.put[0].before, file("1"));
+        assert!(bob.hear(&alice).is_empty(), "they are in step");
+        bob.set("a", ItemKind::Gone, 3);
+        assert_eq!(alice.hear(&bob).gone.len(), 1);
+        assert_eq!(alice.index.state(), bob.index.state());
+    }
+
+    #[test]
+    fn a_conflict_keeps_both_and_says_whose() {
+        let (mut alice, mut bob) = two();
+        alice.set("a", file("alice's"), 10);
+        bob.set("a", file("bob's"), 11);
+        let (alice_before, bob_before) = (alice.clone(), bob.clone());
+        alice.hear(&bob_before);
+        bob.hear(&alice_before);
+        assert_eq!(alice.index.state(), bob.index.state());
+        let hex = &xylem_hash::hash(b"alice's").to_string()[..8];
+        assert_eq!(alice.files(), ["a".to_owned(), format!("a.conflict-alice-{hex}")]);
+        assert!(alice.index.items[b"a".as_slice()].kind.is_same(&file("bob's")), "the later one");
+        assert!(alice.hear(&bob).is_empty() && bob.hear(&alice).is_empty());
+    }
+
+    #[test]
+    fn what_was_changed_outlives_what_was_removed() {
+        let (mut alice, mut bob) = two();
+        alice.set("a", ItemKind::Gone, 10);
+        bob.set("a", file("changed"), 5);
+        let bob_before = bob.clone();
+        bob.hear(&alice);
+        alice.hear(&bob_before);
+        assert_eq!((alice.files(), bob.files()), (vec!["a".to_owned()], vec!["a".to_owned()]));
+        assert_eq!(alice.index.state(), bob.index.state());
+    }
+
+    #[test]
+    fn names_of_conflicts_fit() {
+        let aside =
+            |path: &str| String::from_utf8(aside(path.as_bytes(), "bob", &[0xAB; 32])).unwrap();
+        assert_eq!(aside("a/b.tar.gz"), "a/b.tar.conflict-bob-abababab.gz");
+        assert_eq!(aside(".profile"), ".profile.conflict-bob-abababab");
+        assert_eq!(aside("a.b/c"), "a.b/c.conflict-bob-abababab");
+        for name in ["é".repeat(127), "x".repeat(255), format!("x.{}", "y".repeat(253))] {
+            assert!(aside(&name).len() <= MAX_COMPONENT, "{name}");
+        }
+    }
+
+    proptest! {
+        /// Members change, remove and hear of one another in any order: when all have heard all, all have the same.
+        #[test]
+        fn members_converge(steps in proptest::collection::vec((0..3_usize, 0..6_u8, 0..3_usize), 1..60)) {
+            let mut members = [([3; 8], "carol"), (ALICE, "alice"), (BOB, "bob")]
+                .map(|(id, name)| Member::new(id, name));
+            for (now, (who, what, path)) in steps.into_iter().enumerate() {
+                let path = ["a", "b", "b/c"][path];
+                match what {
+                    0 | 1 => members[who].set(path, file(&format!("{now}")), now as u64),
+                    2 => members[who].set(path, file("same"), 1),
+                    3 => members[who].set(path, ItemKind::Gone, now as u64),
+                    _ => {
+                        let other = members[(who + usize::from(what) - 3) % 3].clone();
+                        members[who].hear(&other);
+                    }
+                }
+            }
+            for _ in 0..4 {
+                for (to, from) in [(0, 1), (0, 2), (1, 0), (2, 0), (1, 2), (2, 1)] {
+                    let other = members[from].clone();
+                    members[to].hear(&other);
+                }
+            }
+            let states = members.each_ref().map(|member| member.index.state());
+            prop_assert_eq!(states[0], states[1]);
+            prop_assert_eq!(states[0], states[2]);
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! [`Statement`]: what a member says of itself, signed; and the [`Group`] that members belong to.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use xylem_hash::Hash;
+use xylem_object::ticket::{CHECKSUM_LEN, base32, checksum};
+use xylem_object::{PublisherId, PublisherKey, Ticket};
+use zeroize::Zeroizing;
+
+use super::index::{MAX_NAME, is_name};
+use super::vector::MemberId;
+
+/// What an invitation begins with.
+const SCHEME: &str = "xylem-sync:";
+const VERSION: u8 = 1;
+/// What every statement begins with.
+const MAGIC: &[u8; 4] = b"xss1";
+/// What a signature is made over before the statement, so that it is good for nothing else.
+const SIGNED: &[u8] = b"xylem sync statement\0";
+const PROOF: &str = "xylem 2026-11-23 sync: who signs with this key has the group's secret";
+const NAMES: &str = "xylem 2026-11-23 sync: names of what a member publishes in a group";
+const SIGNATURE_LEN: usize = 64;
+/// Members that have a role of their own.
+const MAX_ROLES: usize = 256;
+/// Bytes of a statement at most.
+pub const MAX_STATEMENT: usize = 24 * 1024;
+
+/// What the members of a group share.
+#[derive(Clone)]
+pub struct Group {
+    /// Who has it may be a member.
+    secret: Zeroizing<[u8; 32]>,
+    /// Who says what members may do.
+    pub founder: PublisherId,
+}
+
+impl Group {
+    /// A group with this secret, which has to be random.
+    pub fn new(secret: [u8; 32], founder: PublisherId) -> Self {
+        Self { secret: Zeroizing::new(secret), founder }
+    }
+
+    /// Shows whoever has the secret that the owner of this key has it.
+    fn proof(&self, member: &PublisherId) -> [u8; 32] {
+        let key = xylem_hash::derive_key(PROOF, &*self.secret);
+        *xylem_hash::keyed_hash(&key, &member.0).as_bytes()
+    }
+
+    /// A name that nobody can guess who has not heard it, for what this member publishes while these roles hold.
+    pub fn hidden_name(&self, own: &PublisherKey, roles: u64) -> String {
+        let material = [&self.secret[..], &own.to_bytes()[..], &roles.to_be_bytes()].concat();
+        let key = Zeroizing::new(xylem_hash::derive_key(NAMES, &Zeroizing::new(material)));
+        key.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether two are one group.
+    pub fn is(&self, other: &Self) -> bool {
+        self.founder == other.founder && *self.secret == *other.secret
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Group(of {}, secret hidden)", self.founder.key_id())
+    }
+}
+
+/// What a member may do who may not do everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// What it changes is not taken over.
+    ReadOnly,
+    /// Not a member any more.
+    Removed,
+}
+
+/// What the founder says of members; all others may do everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    /// Later ones have larger numbers.
+    pub number: u64,
+    /// Those that are not ordinary members.
+    pub members: BTreeMap<PublisherId, Role>,
+}
+
+impl Roles {
+    /// Whether somebody is still a member.
+    pub fn admits(&self, member: &PublisherId) -> bool {
+        self.members.get(member) != Some(&Role::Removed)
+    }
+
+    /// Whether what somebody changes is taken over.
+    pub fn may_write(&self, member: &PublisherId) -> bool {
+        !self.members.contains_key(member)
+    }
+}
+
+/// What a member says of itself: where it is, and the newest version of its folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// Whose it is.
+    pub member: PublisherId,
+    /// The key that links to it prove.
+    pub link_key: [u8; 32],
+    /// Later ones have larger numbers.
+    pub number: u64,
+    /// What it is called.
+    pub name: String,
+    /// What its index says ([`super::Index::state`]).
+    pub state: Hash,
+    /// Where its index is fetched.
+    pub index: Ticket,
+    /// What the founder says of members.
+    pub roles: Option<Roles>,
+}
+
+/// Bytes that are no statement, or not one of the group's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StatementError {
+    /// They do not follow the layout.
+    #[error("it is not a member's statement")]
+    Malformed,
+    /// The signature is wrong.
+    #[error("its signature is wrong")]
+    Signature,
+    /// Whoever signed it does not have the group's secret.
+    #[error("it is by somebody of another group")]
+    Stranger,
+    /// Somebody else than the founder says what members may do.
+    #[error("only the founder says what members may do")]
+    NotTheFounder,
+}
+
+impl Statement {
+    /// A member's short form.
+    pub fn id(&self) -> MemberId {
+        self.member.key_id().0
+    }
+
+    /// Signed, as members hand it on.
+    pub fn sign(&self, group: &Group, key: &PublisherKey) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&self.member.0);
+        out.extend_from_slice(&self.link_key);
+        out.extend_from_slice(&self.number.to_be_bytes());
+        put(&mut out, self.name.as_bytes());
+        out.extend_from_slice(self.state.as_bytes());
+        put(&mut out, &self.index.to_bytes());
+        out.push(u8::from(self.roles.is_some()));
+        if let Some(roles) = &self.roles {
+            out.extend_from_slice(&roles.number.to_be_bytes());
+            let members = roles.members.iter().take(MAX_ROLES);
+            out.extend_from_slice(&u16::try_from(members.len()).unwrap_or(0).to_be_bytes());
+            for (member, role) in members {
+                out.extend_from_slice(&member.0);
+                out.push(if *role == Role::Removed { 2 } else { 1 });
+            }
+        }
+        out.extend_from_slice(&group.proof(&self.member));
+        let signature = key.signer().sign(&[SIGNED, &out]);
+        out.extend_from_slice(signature.as_ref());
+        out
+    }
+
+    /// Reads one that a member of the group has signed.
+    ///
+    /// # Errors
+    /// See [`StatementError`].
+    pub fn read(bytes: &[u8], group: &Group) -> Result<Self, StatementError> {
+        let malformed = StatementError::Malformed;
+        if bytes.len() > MAX_STATEMENT {
+            return Err(malformed);
+        }
+        let (signed, signature) = bytes
+            .len()
+            .checked_sub(SIGNATURE_LEN)
+            .and_then(|at| bytes.split_at_checked(at))
+            .ok_or(malformed)?;
+        let (statement, proof) = Self::parse(signed).ok_or(malformed)?;
+        let expected = group.proof(&statement.member);
+        // In constant time: the proof is the group's secret as far as strangers are concerned.
+        let differs = proof.iter().zip(expected).fold(0, |differs, (a, b)| differs | (a ^ b));
+        if differs != 0 {
+            return Err(StatementError::Stranger);
+        }
+        if !statement.member.verifies(&[SIGNED, signed].concat(), signature) {
+            return Err(StatementError::Signature);
+        }
+        if statement.roles.is_some() && statement.member != group.founder {
+            return Err(StatementError::NotTheFounder);
+        }
+        Ok(statement)
+    }
+
+    fn parse(bytes: &[u8]) -> Option<(Self, [u8; 32])> {
+        let mut input = bytes.strip_prefix(MAGIC)?;
+        let member = PublisherId(array(&mut input)?);
+        let link_key = array(&mut input)?;
+        let number = u64::from_be_bytes(array(&mut input)?);
+        let name = std::str::from_utf8(field(&mut input)?).ok().filter(|name| is_name(name))?;
+        let state = Hash::from_bytes(array(&mut input)?);
+        let index = Ticket::from_bytes(field(&mut input)?).ok()?;
+        let roles = match array(&mut input)? {
+            [0] => None,
+            [1] => Some(Self::roles(&mut input)?),
+            _ => return None,
+        };
+        let proof = array(&mut input)?;
+        let name = name.to_owned();
+        let whole = Self { member, link_key, number, name, state, index, roles };
+        input.is_empty().then_some((whole, proof))
+    }
+
+    fn roles(input: &mut &[u8]) -> Option<Roles> {
+        let number = u64::from_be_bytes(array(input)?);
+        let count = usize::from(u16::from_be_bytes(array(input)?));
+        let mut members = BTreeMap::new();
+        for _ in 0..Some(count).filter(|count| *count <= MAX_ROLES)? {
+            let member = PublisherId(array(input)?);
+            let role = match array(input)? {
+                [1] => Role::ReadOnly,
+                [2] => Role::Removed,
+                _ => return None,
+            };
+            members.insert(member, role);
+        }
+        Some(Roles { number, members })
+    }
+}
+
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    let len = u16::try_from(bytes.len()).unwrap_or(0);
+    out.extend_from_slice(&len.to_be_bytes());
+    out.extend_from_slice(bytes.get(..usize::from(len)).unwrap_or_default());
+}
+
+fn array<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = input.split_first_chunk::<N>()?;
+    *input = rest;
+    Some(*taken)
+}
+
+fn field<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = usize::from(u16::from_be_bytes(array(input)?));
+    let (taken, rest) = input.split_at_checked(len)?;
+    *input = rest;
+    Some(taken)
+}
+
+/// What somebody needs to become a member: the group, and where one of its members is.
+#[derive(Clone, Debug)]
+pub struct Invitation {
+    /// Which group.
+    pub group: Group,
+    /// A member: its key, its link's key, its addresses.
+    pub member: Ticket,
+}
+
+/// A text that is no invitation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvitationError {
+    /// Another scheme, or none.
+    #[error("not a ticket of a folder in step: such a ticket begins with \"{SCHEME}\"")]
+    Scheme,
+    /// Characters are wrong or missing.
+    #[error("the ticket is damaged: copy it again as a whole")]
+    Damaged,
+}
+
+impl fmt::Display for Invitation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Group { secret, founder } = &self.group;
+        let mut out = [&[VERSION][..], &secret[..], &founder.0, &self.member.to_bytes()].concat();
+        out.extend_from_slice(&checksum(&out));
+        write!(f, "{SCHEME}{}", base32::encode(&out))
+    }
+}
+
+impl FromStr for Invitation {
+    type Err = InvitationError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim().strip_prefix(SCHEME).ok_or(InvitationError::Scheme)?;
+        let damaged = InvitationError::Damaged;
+        let bytes = base32::decode(text).map_err(|_| damaged)?;
+        let at = bytes.len().checked_sub(CHECKSUM_LEN).ok_or(damaged)?;
+        let (payload, sum) = bytes.split_at_checked(at).ok_or(damaged)?;
+        let mut input = payload;
+        if checksum(payload) != *sum || array(&mut input) != Some([VERSION]) {
+            return Err(damaged);
+        }
+        let secret = array(&mut input).ok_or(damaged)?;
+        let founder = PublisherId(array(&mut input).ok_or(damaged)?);
+        let member = Ticket::from_bytes(input).map_err(|_| damaged)?;
+        Ok(Self { group: Group::new(secret, founder), member })
+    }
+}
+
+const _: () = assert!(MAX_NAME < MAX_STATEMENT);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(n: u8) -> PublisherKey {
+        PublisherKey::from_bytes(&[n; 32])
+    }
+
+    fn ticket(n: u8) -> Ticket {
+        Ticket {
+            publisher: key(n).public(),
+            root: xylem_hash::hash(b"x"),
+            name: None,
+            link_key: Some([9; 32]),
+            size: None,
+            kind: None,
+            addresses: vec!["127.0.0.1:7348".parse().unwrap()],
+            relay: None,
+        }
+    }
+
+    fn statement(n: u8) -> Statement {
+        Statement {
+            member: key(n).public(),
+            link_key: [9; 32],
+            number: 5,
+            name: "alice".to_owned(),
+            state: xylem_hash::hash(b"state"),
+            index: ticket(n),
+            roles: None,
+        }
+    }
+
+    fn group() -> Group {
+        Group::new([7; 32], key(1).public())
+    }
+
+    #[test]
+    fn statements_are_those_of_members() {
+        let group = group();
+        let said = statement(2).sign(&group, &key(2));
+        assert_eq!(Statement::read(&said, &group), Ok(statement(2)));
+        let other = Group::new([8; 32], key(1).public());
+        assert_eq!(Statement::read(&said, &other), Err(StatementError::Stranger));
+        let forged = statement(2).sign(&group, &key(3));
+        assert_eq!(Statement::read(&forged, &group), Err(StatementError::Signature));
+        for at in 0..said.len() {
+            let mut bad = said.clone();
+            bad[at] ^= 1;
+            assert!(Statement::read(&bad, &group).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn only_the_founder_gives_roles() {
+        let group = group();
+        let members = [(key(5).public(), Role::ReadOnly), (key(6).public(), Role::Removed)];
+        let roles = Roles { number: 3, members: members.into() };
+        assert!(roles.admits(&key(5).public()) && !roles.may_write(&key(5).public()));
+        assert!(!roles.admits(&key(6).public()) && roles.may_write(&key(7).public()));
+        let said =
+            |n: u8| Statement { roles: Some(roles.clone()), ..statement(n) }.sign(&group, &key(n));
+        assert_eq!(Statement::read(&said(1), &group).unwrap().roles, Some(roles.clone()));
+        assert_eq!(Statement::read(&said(2), &group), Err(StatementError::NotTheFounder));
+    }
+
+    #[test]
+    fn an_invitation_is_one_line() {
+        let invitation = Invitation { group: group(), member: ticket(1) };
+        let text = invitation.to_string();
+        let read: Invitation = text.parse().unwrap();
+        assert!(read.group.is(&invitation.group) && read.member == invitation.member);
+        assert!(!format!("{invitation:?}").contains("7, 7, 7"), "the secret is not shown");
+        assert_eq!("xylem:abc".parse::<Invitation>().unwrap_err(), InvitationError::Scheme);
+        assert_eq!(
+            text[..text.len() - 2].parse::<Invitation>().unwrap_err(),
+            InvitationError::Damaged
+        );
+    }
+
+    #[test]
+    fn names_of_publications_change_with_the_roles() {
+        let group = group();
+        assert_ne!(group.hidden_name(&key(1), 0), group.hidden_name(&key(1), 1));
+        assert_ne!(group.hidden_name(&key(1), 0), group.hidden_name(&key(2), 0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let _ = Statement::read(&[MAGIC, &bytes[..]].concat(), &group());
+        }
+    }
+}

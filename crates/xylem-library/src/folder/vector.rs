@@ -1,0 +1,96 @@
+//! [`Vector`]: which changes of a file a version has seen.
+
+use std::cmp::Ordering;
+
+/// A member: the short form of its key.
+pub type MemberId = [u8; 8];
+
+/// The last change of each member that a version of a file has seen. Numbers are milliseconds since 1970 where clocks
+/// are right, and larger than all that were seen before in any case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Vector(Vec<(MemberId, u64)>);
+
+impl Vector {
+    /// Of these members, which must ascend; `None` if they do not.
+    pub(super) fn of(entries: Vec<(MemberId, u64)>) -> Option<Self> {
+        entries.is_sorted_by(|a, b| a.0 < b.0).then_some(Self(entries))
+    }
+
+    /// Members in order, each with its number.
+    pub fn entries(&self) -> &[(MemberId, u64)] {
+        &self.0
+    }
+
+    fn get(&self, member: &MemberId) -> u64 {
+        let at = self.0.binary_search_by_key(member, |(id, _)| *id);
+        at.ok().and_then(|at| self.0.get(at)).map_or(0, |(_, number)| *number)
+    }
+
+    /// When it was changed last.
+    pub fn newest(&self) -> u64 {
+        self.0.iter().map(|(_, number)| *number).max().unwrap_or(0)
+    }
+
+    /// `member` has changed it.
+    pub fn changed(&mut self, member: MemberId, now_ms: u64) {
+        let number = now_ms.max(self.newest().saturating_add(1));
+        match self.0.binary_search_by_key(&member, |(id, _)| *id) {
+            Ok(at) => self.0.iter_mut().skip(at).take(1).for_each(|entry| entry.1 = number),
+            Err(at) => self.0.insert(at, (member, number)),
+        }
+    }
+
+    /// The version that has seen what either has.
+    #[must_use]
+    pub fn joined(&self, other: &Self) -> Self {
+        let mut all = self.0.clone();
+        for (member, number) in &other.0 {
+            match all.binary_search_by_key(member, |(id, _)| *id) {
+                Ok(at) => {
+                    all.iter_mut()
+                        .skip(at)
+                        .take(1)
+                        .for_each(|entry| entry.1 = entry.1.max(*number));
+                }
+                Err(at) => all.insert(at, (*member, *number)),
+            }
+        }
+        Self(all)
+    }
+
+    /// Which of the two is the newer; `None`: neither has seen all of the other.
+    pub fn order(&self, other: &Self) -> Option<Ordering> {
+        let behind = |a: &Self, b: &Self| a.0.iter().any(|(id, number)| *number > b.get(id));
+        match (behind(self, other), behind(other, self)) {
+            (false, false) => Some(Ordering::Equal),
+            (true, false) => Some(Ordering::Greater),
+            (false, true) => Some(Ordering::Less),
+            (true, true) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_in_order_or_in_conflict() {
+        let (alice, bob) = ([1; 8], [2; 8]);
+        let mut first = Vector::default();
+        first.changed(alice, 10);
+        let mut second = first.clone();
+        second.changed(bob, 5);
+        assert_eq!(second.entries(), [(alice, 10), (bob, 11)], "never behind what it has seen");
+        assert_eq!(second.order(&first), Some(Ordering::Greater));
+        assert_eq!(first.order(&second), Some(Ordering::Less));
+        let mut other = first.clone();
+        other.changed(alice, 20);
+        assert_eq!(other.order(&second), None);
+        let joined = other.joined(&second);
+        assert_eq!(joined, second.joined(&other));
+        assert_eq!(joined.entries(), [(alice, 20), (bob, 11)]);
+        assert_eq!(joined.order(&other), Some(Ordering::Greater));
+        assert_eq!(joined.order(&joined), Some(Ordering::Equal));
+    }
+}

@@ -1,0 +1,275 @@
+//! `xylem svs GROUP`: a member of a sync group, by hand or by a script.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::Out;
+use crate::peek::AtArgs;
+use crate::stop;
+use crate::trusting::TrustArgs;
+use clap::Args;
+use serde::Serialize;
+use std::io::{BufRead, BufReader, stdin};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::thread;
+use xylem_app::{Client, RunError, Sign, parse_name};
+use xylem_client::{Driver, Line, SvsEvent, SvsMember, parse_version};
+use xylem_library::keys::signer;
+use xylem_sync::{Config, Member, Version};
+use xylem_trust::Verdict;
+
+/// Joins a sync group (State Vector Sync): publishes lines, prints what others publish
+///
+/// Each line of standard input is published as one numbered packet, and the other members of GROUP are told.
+/// What they publish is fetched and printed as `/NAME NUMBER: LINE`, in the order of each member's numbers.
+/// Goes on until Ctrl-C, also after the end of standard input: others fetch from here.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem svs /chat --as /alice                   says what is typed, prints what others say
+  xylem svs /chat                               listens alone
+  xylem svs /chat --as /alice --sync-version 2  beside programs of NDNts
+  xylem svs /chat --as /alice --sign hmac:KEY --key hmac:KEY   members are those who have the key
+
+",
+    exit_help!()
+))]
+pub(crate) struct SvsArgs {
+    /// The group's name, such as /chat
+    group: String,
+
+    /// Publish under this name; without it, standard input is not read
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+
+    /// The protocol's version: 3 (ndnd, NDNts), 2 (NDNts) or 1 (python-ndn)
+    #[arg(long, value_name = "N", value_parser = parse_version, default_value = "3")]
+    sync_version: Version,
+
+    /// Do not fetch what others publish: print its numbers alone
+    #[arg(long)]
+    no_fetch: bool,
+
+    /// With what to sign vectors and publications, as for `put`
+    #[arg(long, value_name = "HOW", default_value = "ed25519")]
+    sign: Sign,
+
+    /// Do not register names, or set the strategy of the group's: routes lead here already
+    #[arg(long)]
+    no_register: bool,
+
+    #[command(flatten)]
+    trust: TrustArgs,
+
+    #[command(flatten)]
+    at: AtArgs,
+}
+
+/// Runs `xylem svs`.
+pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let group = parse_name(&args.group)?;
+    let name = args.name.as_deref().map(parse_name).transpose()?;
+    let signer = signer(&args.sign, &common.store()?, name.as_ref().unwrap_or(&group))?;
+    let policy = args.trust.believe(common)?.policy()?;
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
+    let (began_ms, seed) = (client.now_ms(), client.seed()?);
+    // The next second: a run that ended in this one may have begun in it.
+    let boot = began_ms / 1000 + 1;
+    let config = Config { name, boot, ..Config::new(group, args.sync_version) };
+    let lines = args.name.is_some().then(typed_lines).transpose()?;
+    let mut next = || lines.as_ref().map_or(Line::End, next_line);
+    let mut broken = None;
+    if !policy.proves() {
+        out.note("anybody is believed; --key, --publisher or --trust say who is to be");
+    }
+    let joined = JoinedRow {
+        group: &args.group,
+        version: match args.sync_version {
+            Version::V1 => 1,
+            Version::V2 => 2,
+            Version::V3 => 3,
+        },
+        name: args.name.as_deref(),
+    };
+    // One place tells, before the member runs and while it does.
+    let out = std::cell::RefCell::new(out);
+    let mut tell = |event: SvsEvent<'_>| {
+        if let Err(failure) = told(event, &mut out.borrow_mut()) {
+            stop.raise();
+            broken = Some(failure);
+        }
+    };
+    let keys = (signer, policy);
+    let times = (began_ms, seed);
+    let mut member = SvsMember::new(config, keys, !args.no_fetch, times, &mut next, &mut tell)
+        .map_err(RunError::from)?;
+    if !args.no_register
+        && let Some(why) = member.announce(&mut client)?
+    {
+        let group = &args.group;
+        out.borrow_mut().warn(&format!("{group} is not multicast to all members: {why}"));
+    }
+    if out.borrow().is_json() {
+        out.borrow_mut().json(&joined)?;
+    } else {
+        out.borrow_mut().note(&format!("a member of {} until Ctrl-C", args.group));
+    }
+    client.run(&mut member)?;
+    drop(member);
+    match broken {
+        Some(failure) => Err(failure),
+        None => Ok(Exit::Done),
+    }
+}
+
+/// Lines of standard input, read by a thread that ends with the program.
+fn typed_lines() -> Result<Receiver<Vec<u8>>, Failure> {
+    let (send, lines) = sync_channel(64);
+    let read = move || {
+        for line in BufReader::new(stdin()).split(b'\n').map_while(Result::ok) {
+            if send.send(line).is_err() {
+                return;
+            }
+        }
+    };
+    let started = thread::Builder::new().spawn(read);
+    started
+        .map_err(|e| Failure::new(Exit::Local, format!("no thread to read what is typed: {e}")))?;
+    Ok(lines)
+}
+
+fn next_line(lines: &Receiver<Vec<u8>>) -> Line {
+    match lines.try_recv() {
+        Ok(line) => Line::Next(line),
+        Err(TryRecvError::Empty) => Line::NotYet,
+        Err(TryRecvError::Disconnected) => Line::End,
+    }
+}
+
+fn told(event: SvsEvent<'_>, out: &mut Out) -> Result<(), Failure> {
+    let json = out.is_json();
+    match event {
+        SvsEvent::Published(member, number) => {
+            let name = member.name.to_string();
+            if json {
+                return out.json(&SaidRow { name: &name, boot: boot(member), number });
+            }
+            out.detail(&format!("published {number}"));
+        }
+        SvsEvent::Updated(member, from, to) => {
+            let name = member.name.to_string();
+            if json {
+                return out.json(&UpdateRow { name: &name, boot: boot(member), from, to });
+            }
+            out.detail(&format!("{name} has published {}", numbers(from, to)));
+        }
+        SvsEvent::Came(member, number, content, verdict) => {
+            let name = member.name.to_string();
+            if !json {
+                let text = String::from_utf8_lossy(content);
+                return out.line(&format!("{name} {number}: {text}"));
+            }
+            let content: String = content.iter().map(|byte| format!("{byte:02x}")).collect();
+            let verdict = match verdict {
+                Verdict::Proven => "proven",
+                Verdict::Undamaged => "undamaged",
+                Verdict::Unknown => "unknown",
+            };
+            let (boot, content) = (boot(member), content.as_str());
+            return out.json(&PublicationRow { name: &name, boot, number, content, verdict });
+        }
+        SvsEvent::Missed(member, from, to, why) => {
+            let name = member.name.to_string();
+            if json {
+                return out.json(&MissedRow { name: &name, boot: boot(member), from, to, why: &why });
+            }
+            out.warn(&format!("{name} {}: {why}", numbers(from, to)));
+        }
+        SvsEvent::Ahead(number) => out.warn(&format!(
+            "others know {number} publications of this name, of an earlier run: ours are numbered from 1 \
+             again, which members of versions 1 and 2 do not see (take another name there)"
+        )),
+        SvsEvent::Refused(why) => out.detail(&format!("a vector was refused: {why}")),
+        SvsEvent::TooLong(bytes) => {
+            out.warn(&format!("a line of {bytes} bytes is left out: at most 8000 fit a packet"));
+        }
+    }
+    Ok(())
+}
+
+fn numbers(from: u64, to: u64) -> String {
+    if from == to { from.to_string() } else { format!("{from} to {to}") }
+}
+
+/// Versions 1 and 2 know none.
+fn boot(member: &Member) -> Option<u64> {
+    Some(member.boot).filter(|boot| *boot > 0)
+}
+
+/// `svs` has begun.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "joined")]
+struct JoinedRow<'a> {
+    group: &'a str,
+    version: u8,
+    name: Option<&'a str>,
+}
+
+/// A line was published.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "said")]
+struct SaidRow<'a> {
+    name: &'a str,
+    boot: Option<u64>,
+    number: u64,
+}
+
+/// A member has published.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "member_update")]
+struct UpdateRow<'a> {
+    name: &'a str,
+    boot: Option<u64>,
+    from: u64,
+    to: u64,
+}
+
+/// What it has published.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "publication")]
+struct PublicationRow<'a> {
+    name: &'a str,
+    boot: Option<u64>,
+    number: u64,
+    content: &'a str,
+    verdict: &'a str,
+}
+
+/// What nobody gave us.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "publication_missed")]
+struct MissedRow<'a> {
+    name: &'a str,
+    boot: Option<u64>,
+    from: u64,
+    to: u64,
+    why: &'a str,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        let (name, boot) = ("/a", Some(1));
+        assert_documented(&JoinedRow { group: "/g", version: 3, name: None });
+        assert_documented(&SaidRow { name, boot, number: 1 });
+        assert_documented(&UpdateRow { name, boot, from: 1, to: 2 });
+        let (content, verdict) = ("00", "proven");
+        assert_documented(&PublicationRow { name, boot, number: 1, content, verdict });
+        assert_documented(&MissedRow { name, boot, from: 1, to: 1, why: "late" });
+    }
+}

@@ -1,0 +1,95 @@
+//! What is fetched of another member: its index, and the files that are new.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use xylem_library::folder::{Index, MAX_INDEX, Statement};
+use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
+use xylem_node::{Event, GetOptions, get};
+use xylem_object::Ticket;
+
+use super::keeping::SyncOptions;
+
+/// A member that brings nothing for so long is asked another time.
+const GIVE_UP: Duration = Duration::from_secs(10);
+
+/// Fetches a member's index over the file at `at`, where an older one may lie; what it says, and where the content is.
+pub(super) fn index(
+    options: &SyncOptions,
+    said: &Statement,
+    at: &Path,
+    stop: &Stop,
+) -> Result<(Index, Ticket), Error> {
+    let odd = |why: &str| Error {
+        blame: Blame::Data,
+        message: format!("{}: its index is not used: {why}", said.name),
+    };
+    let save = SaveOptions::to(Output::At(at.to_path_buf()), Existing::Overwrite);
+    let ticket = Ticket { link_key: Some(said.link_key), ..said.index.clone() };
+    if ticket.publisher != said.member {
+        return Err(odd("it is somebody else's"));
+    }
+    let too_large = Stop::new();
+    let fetched = fetch(options, ticket, save, &too_large, &mut |event| match event {
+        Event::Found { bytes, directory, .. } if *directory || *bytes > MAX_INDEX => {
+            too_large.raise();
+        }
+        _ if stop.raised() => too_large.raise(),
+        _ => {}
+    });
+    if let Err(e) = fetched {
+        return Err(if too_large.raised() && !stop.raised() { odd("it is too large") } else { e });
+    }
+    let bytes = fs::read(at).map_err(|e| odd(&e.to_string()))?;
+    let (index, content) = Index::decode(&bytes).map_err(|e| odd(&e.to_string()))?;
+    let content = Ticket::from_bytes(&content).map_err(|e| odd(&e.to_string()))?;
+    if content.publisher != said.member {
+        return Err(odd("its content is somebody else's"));
+    }
+    Ok((index, Ticket { link_key: Some(said.link_key), ..content }))
+}
+
+/// Fetches these paths of a member's folder to `at`; what lies in ours already is taken from there.
+pub(super) fn content(
+    options: &SyncOptions,
+    ticket: Ticket,
+    only: BTreeSet<Vec<u8>>,
+    (ours, at): (&Path, &Path),
+    stop: &Stop,
+) -> Result<(), Error> {
+    let save = SaveOptions {
+        like: vec![ours.to_path_buf()],
+        only: Some(Arc::new(only)),
+        ..SaveOptions::to(Output::At(at.to_path_buf()), Existing::Refuse)
+    };
+    fetch(options, ticket, save, stop, &mut |_| {})
+}
+
+fn fetch(
+    options: &SyncOptions,
+    ticket: Ticket,
+    save: SaveOptions,
+    stop: &Stop,
+    look: &mut dyn FnMut(&Event),
+) -> Result<(), Error> {
+    let save = SaveOptions { only: save.only.or_else(|| Some(Arc::default())), ..save };
+    let options = GetOptions {
+        ticket,
+        save,
+        from: Vec::new(),
+        relays: options.relays.clone(),
+        limit_rate: None,
+        links: options.links.clone(),
+        ask_who_answers: false,
+        give_up: GIVE_UP,
+        store: options.store.clone(),
+        fsync: false,
+        lan: false,
+        ciphertext: false,
+        serve: None,
+    };
+    Ok(get(&options, stop, &mut |event| look(&event)).map(drop)?)
+}

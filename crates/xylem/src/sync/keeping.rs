@@ -1,0 +1,214 @@
+//! [`sync()`]: keeps a folder in step with those of other members (docs/spec/sync.md, "Folders").
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+
+use xylem_library::folder::{Folder, Home, Invitation, OWN, Watcher};
+use xylem_library::reachable::{Peer, Relay};
+use xylem_library::{Blame, Error, Selection, Stop, canonical, keys};
+use xylem_link::StaticKey;
+use xylem_node::{
+    AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,
+    ShareOptions, serve_group,
+};
+use xylem_object::ticket::Address;
+
+use super::member::Member;
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull => "; raise fs.inotify.max_user_watches",
+        _ => "",
+    }
+}
+
+/// Changes can't be watched.
+pub(super) fn unwatched(path: &Path, error: &io::Error) -> Error {
+    let what = format!("{}: changes can't be watched: {error}{}", path.display(), advice(error));
+    Error { blame: Blame::Local, message: what }
+}
+
+/// How a folder is kept in step.
+#[derive(Clone, Debug)]
+pub(super) struct SyncOptions {
+    /// The folder.
+    pub(super) folder: PathBuf,
+    /// The group that it joins, if it is no member yet; `None`: a new one.
+    pub(super) joins: Option<Invitation>,
+    /// What we are called.
+    pub(super) name: String,
+    /// As for a share.
+    pub(super) listen: Vec<Peer>,
+    /// As for a share.
+    pub(super) announce: Vec<Address>,
+    /// As for a share.
+    pub(super) relays: Vec<Relay>,
+    /// As for a share.
+    pub(super) links: LinkOptions,
+    /// As for a share.
+    pub(super) beside: AnnounceOptions,
+    /// Where keys, trees and what is known of the group are kept.
+    pub(super) store: PathBuf,
+}
+
+/// What happens while a folder is kept in step.
+#[derive(Debug)]
+pub(super) enum SyncEvent {
+    /// Others can join with this.
+    Ready {
+        /// The line to be given to them.
+        invitation: Invitation,
+        /// Our name in the group, and the beginning of our key.
+        name: String,
+        /// Our key.
+        key: String,
+    },
+    /// A member came or went.
+    Member {
+        /// What it is called.
+        name: String,
+        /// Its key.
+        key: String,
+        /// Whether there is a link to it.
+        up: bool,
+    },
+    /// What a member has changed was taken over.
+    Took {
+        /// From whom.
+        name: String,
+        /// Files, links and directories that came.
+        put: u64,
+        /// Those that went.
+        gone: u64,
+        /// Paths that both had changed: both are kept.
+        conflicts: Vec<PathBuf>,
+    },
+    /// What we have is what all members have who are there.
+    InStep {
+        /// A hash of it, the same for all.
+        state: String,
+        /// Members besides us who are there.
+        members: u64,
+    },
+    /// We may not write: what is changed here stays here.
+    ReadOnly,
+    /// What happens while we serve.
+    Other(Event),
+}
+
+/// What the one thread hears that keeps the folder in step.
+pub(super) enum News {
+    Ready(Box<ServiceHandle>, Option<u16>),
+    Mesh(MeshNews),
+    Changed,
+    Watch(io::Error),
+    Serving(Event),
+    Ended(Result<(), ShareError>),
+}
+
+/// Keeps a folder in step until `stop` is raised.
+///
+/// # Errors
+/// Of the folder, the store, and of serving.
+pub(super) fn sync(
+    options: &SyncOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(SyncEvent),
+) -> Result<(), Error> {
+    let path = canonical(&options.folder)?;
+    fs::create_dir_all(&options.store).map_err(|e| {
+        let message = format!("{}: {e}", options.store.display());
+        Error { blame: Blame::Local, message }
+    })?;
+    let home = Home::open(&options.store, &path, options.joins.as_ref())?;
+    let _lock = home.lock(&path)?;
+    let key = home.key()?;
+    let folder = Folder::open(&path, home.dir(), key.public().key_id().0, &options.name)?;
+    let share = ShareOptions {
+        paths: Vec::new(),
+        name: None,
+        key_file: Some(home.key_file()),
+        identity: None,
+        selection: Selection::default(),
+        recipients: None,
+        listen: options.listen.clone(),
+        announce: options.announce.clone(),
+        relays: options.relays.clone(),
+        certificate: None,
+        plain: Vec::new(),
+        prove: Prove::default(),
+        via: Vec::new(),
+        links: options.links.clone(),
+        accept_open: false,
+        follow: None,
+        beside: options.beside.clone(),
+        code: false,
+        store: options.store.clone(),
+    };
+    let link_key = keys::load_or_create(&options.store.join("keys").join("link"))?;
+    let link_key = StaticKey::from_bytes(link_key).public().0;
+    let (tell, news) = mpsc::channel();
+    let roles = home.roles();
+    let start = MeshStart {
+        group: home.invitation.group.clone(),
+        own: key.public(),
+        first: Some(home.invitation.member.clone()),
+        known: home.members(),
+        roles: roles.unwrap_or_default(),
+    };
+    watch(&path, &home, tell.clone())?;
+    let port = home.port();
+    let mut member = Member::new(options, path, home, folder, key, link_key, stop);
+    let ends = Stop::new();
+    thread::scope(|scope| {
+        let (mesh_tell, mesh_news) = mpsc::channel();
+        let (share, ends) = (&share, &ends);
+        let passed = tell.clone();
+        let pass = move || {
+            for said in mesh_news {
+                if passed.send(News::Mesh(said)).is_err() {
+                    return;
+                }
+            }
+        };
+        let serve = move || {
+            let ready = |handle, port| drop(tell.send(News::Ready(Box::new(handle), port)));
+            let group = Some((start, mesh_tell));
+            let served = serve_group(share, port, group, ends, ready, &mut |event| {
+                drop(tell.send(News::Serving(event)));
+            });
+            drop(tell.send(News::Ended(served.map(drop))));
+        };
+        let started = thread::Builder::new()
+            .spawn_scoped(scope, pass)
+            .and_then(|_| thread::Builder::new().spawn_scoped(scope, serve));
+        let done = match started {
+            Ok(_) => member.run(&news, on_event),
+            Err(e) => Err(Error { blame: Blame::Local, message: format!("no thread: {e}") }),
+        };
+        ends.raise();
+        done
+    })
+}
+
+/// Has a thread tell of changes for as long as the process lives.
+fn watch(path: &Path, home: &Home, tell: mpsc::Sender<News>) -> Result<(), Error> {
+    let failed = |e| unwatched(path, &e);
+    let mut watcher = Watcher::new(path, OWN, &home.roles_dir()).map_err(failed)?;
+    let watch = move || {
+        loop {
+            let said = match watcher.wait() {
+                Ok(()) => News::Changed,
+                Err(e) => News::Watch(e),
+            };
+            let over = matches!(said, News::Watch(_));
+            if tell.send(said).is_err() || over {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().spawn(watch).map(drop).map_err(failed)
+}

@@ -1,0 +1,473 @@
+//! [`Member`]: one thread that looks at the folder when it has changed, tells the others, and takes over what they have.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use xylem_library::folder::{Folder, Home, IGNORE_FILE, Invitation, Roles, Statement};
+use xylem_library::publications::PublicationId;
+use xylem_library::{Blame, Error, LibraryEvent, Selection, Stop, os_path};
+use xylem_node::{Event, MeshNews, ServiceHandle, wall_clock};
+use xylem_object::{PublisherId, PublisherKey, Ticket};
+use xylem_packet::{Component, Name};
+
+use super::fetching;
+use super::keeping::{News, SyncEvent, SyncOptions, unwatched};
+
+/// The folder is looked at when nothing has changed for so long,
+const QUIET: Duration = Duration::from_millis(50);
+/// or after so long in any case.
+const BUSY: Duration = Duration::from_secs(1);
+/// Pause before what failed is tried again; longer each time.
+const AGAIN: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Conflicts that are named one by one.
+const MAX_NAMED: usize = 1000;
+
+/// See the module's text.
+pub(super) struct Member<'a> {
+    options: &'a SyncOptions,
+    path: PathBuf,
+    home: Home,
+    folder: Folder,
+    key: PublisherKey,
+    link_key: [u8; 32],
+    stop: &'a Stop,
+    serving: Option<ServiceHandle>,
+    others: BTreeMap<PublisherId, Other>,
+    up: HashSet<[u8; 32]>,
+    roles: Roles,
+    lines: Vec<String>,
+    /// When the folder is to be looked at, and how often that has failed.
+    look: Option<Instant>,
+    failures: u32,
+    /// Something was heard or done since it was last asked whether all have the same.
+    moved: bool,
+    last: Last,
+}
+
+/// What was said last.
+#[derive(Default)]
+struct Last {
+    /// Root of the content, state of the index, number of the roles.
+    of: Option<(xylem_hash::Hash, xylem_hash::Hash, u64)>,
+    number: u64,
+    /// What is served: now, and before for those who are still at it.
+    now: Vec<PublicationId>,
+    before: Vec<PublicationId>,
+    told_ready: bool,
+    in_step: Option<(xylem_hash::Hash, u64)>,
+    read_only: bool,
+}
+
+struct Other {
+    said: Statement,
+    bytes: Vec<u8>,
+    /// All of what it said was taken over.
+    done: bool,
+    again: Option<Instant>,
+    failures: u32,
+}
+
+fn pause(failures: u32) -> Duration {
+    (AGAIN * 2_u32.saturating_pow(failures.min(16))).min(LONGEST_PAUSE)
+}
+
+impl<'a> Member<'a> {
+    pub(super) fn new(
+        options: &'a SyncOptions,
+        path: PathBuf,
+        home: Home,
+        folder: Folder,
+        key: PublisherKey,
+        link_key: [u8; 32],
+        stop: &'a Stop,
+    ) -> Self {
+        let roles = home.roles().unwrap_or_default();
+        Self {
+            options,
+            path,
+            home,
+            folder,
+            key,
+            link_key,
+            stop,
+            serving: None,
+            others: BTreeMap::new(),
+            up: HashSet::new(),
+            roles,
+            lines: Vec::new(),
+            look: None,
+            failures: 0,
+            moved: false,
+            last: Last::default(),
+        }
+    }
+
+    /// Goes on until serving ends.
+    pub(super) fn run(
+        &mut self,
+        news: &Receiver<News>,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<(), Error> {
+        loop {
+            let said = match self.next_due() {
+                None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => {
+                    news.recv_timeout(at.saturating_duration_since(Instant::now()).min(BUSY))
+                }
+            };
+            match said {
+                Ok(said) => {
+                    if let Some(ended) = self.hear(said, tell)? {
+                        return ended;
+                    }
+                    // All that is said already is heard before anything is done about it.
+                    while let Ok(said) = news.try_recv() {
+                        if let Some(ended) = self.hear(said, tell)? {
+                            return ended;
+                        }
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            if self.stop.raised() {
+                return Ok(());
+            }
+            self.work(tell)?;
+        }
+    }
+
+    /// When there is something to do.
+    fn next_due(&self) -> Option<Instant> {
+        self.serving.as_ref()?;
+        let others = self.others.values().filter(|other| self.wants(other));
+        // Whoever stops us is not among those who wake us.
+        let stopped = Instant::now() + Duration::from_millis(100);
+        let again = others.map(|other| other.again.unwrap_or(stopped));
+        Some(again.chain(self.look).fold(stopped, Instant::min))
+    }
+
+    fn hear(
+        &mut self,
+        said: News,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<Option<Result<(), Error>>, Error> {
+        self.moved = true;
+        match said {
+            News::Ready(handle, port) => {
+                if let Some(port) = port {
+                    self.home.keep_port(port)?;
+                }
+                self.serving = Some(*handle);
+                self.look = Some(Instant::now());
+            }
+            News::Changed => {
+                if let Some(roles) = self.home.roles().filter(|r| r.number > self.roles.number) {
+                    self.take_roles(roles, tell);
+                }
+                let now = Instant::now();
+                // Each change puts it off, but not for ever.
+                let first = self.look.map_or(now, |at| at.min(now));
+                self.look = Some((now + QUIET).min(first + BUSY));
+            }
+            News::Watch(source) => {
+                return Err(unwatched(&self.path, &source));
+            }
+            News::Mesh(MeshNews::Up(key, up)) => {
+                if if up { self.up.insert(key) } else { self.up.remove(&key) } {
+                    self.tell_member(&key, up, tell);
+                }
+            }
+            News::Mesh(MeshNews::Said(said, bytes)) => self.heard(*said, bytes, tell)?,
+            News::Serving(event) => tell(SyncEvent::Other(event)),
+            News::Ended(done) => return Ok(Some(done.map_err(Error::from))),
+        }
+        Ok(None)
+    }
+
+    fn tell_member(&self, link: &[u8; 32], up: bool, tell: &mut dyn FnMut(SyncEvent)) {
+        for other in self.others.values().filter(|other| other.said.link_key == *link) {
+            let (name, key) = (other.said.name.clone(), other.said.member.to_string());
+            tell(SyncEvent::Member { name, key, up });
+        }
+    }
+
+    fn heard(
+        &mut self,
+        said: Statement,
+        bytes: Vec<u8>,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<(), Error> {
+        if let Some(roles) = said.roles.clone().filter(|r| r.number > self.roles.number) {
+            self.home.keep_roles(&roles)?;
+            self.take_roles(roles, tell);
+        }
+        let (member, link) = (said.member, said.link_key);
+        let before = self.others.get(&member);
+        let same_place = before.is_some_and(|b| {
+            (&b.said.link_key, &b.said.index.addresses, &b.said.name)
+                == (&said.link_key, &said.index.addresses, &said.name)
+        });
+        let is_new = before.is_none();
+        let (again, failures) = before.map_or((None, 0), |before| (before.again, before.failures));
+        // Who fails again and again is not asked sooner for saying more.
+        let again = if failures > 3 { again } else { None };
+        self.others.insert(member, Other { said, bytes, done: false, again, failures });
+        if !same_place {
+            self.home.keep_members(self.others.values().map(|other| &other.bytes[..]))?;
+        }
+        if is_new && self.up.contains(&link) {
+            self.tell_member(&link, true, tell);
+        }
+        Ok(())
+    }
+
+    fn take_roles(&mut self, roles: Roles, tell: &mut dyn FnMut(SyncEvent)) {
+        for other in self.others.values().filter(|other| !roles.admits(&other.said.member)) {
+            if self.up.remove(&other.said.link_key) {
+                let (name, key) = (other.said.name.clone(), other.said.member.to_string());
+                tell(SyncEvent::Member { name, key, up: false });
+            }
+        }
+        self.others.retain(|member, _| roles.admits(member));
+        self.roles = roles;
+        self.look = Some(Instant::now());
+        let read_only = !self.roles.may_write(&self.key.public());
+        if read_only && !std::mem::replace(&mut self.last.read_only, read_only) {
+            tell(SyncEvent::ReadOnly);
+        }
+        self.last.read_only = read_only;
+    }
+
+    /// Whether somebody has something that we may not have, and can be asked.
+    fn wants(&self, other: &Other) -> bool {
+        !other.done
+            && self.up.contains(&other.said.link_key)
+            && self.roles.may_write(&other.said.member)
+    }
+
+    fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), Error> {
+        let Some(serving) = self.serving.clone() else { return Ok(()) };
+        let now = Instant::now();
+        if self.look.is_some_and(|at| at <= now) {
+            (self.look, self.moved) = (None, true);
+            self.look_again(&serving, tell)?;
+        }
+        // Nothing is taken over before we know what is here.
+        if self.last.of.is_none() || self.look.is_some() {
+            return Ok(());
+        }
+        let due = |other: &&PublisherId| {
+            let other = &self.others[*other];
+            self.wants(other) && other.again.is_none_or(|again| again <= now)
+        };
+        let due: Vec<PublisherId> = self.others.keys().filter(due).copied().collect();
+        for member in due {
+            if self.stop.raised() {
+                return Ok(());
+            }
+            self.take_over(&member, tell)?;
+        }
+        // At rest that is not worth a look at all that there is.
+        if std::mem::take(&mut self.moved) {
+            self.tell_in_step(tell);
+        }
+        Ok(())
+    }
+
+    /// Looks at the folder, and says what has changed. What can't be read now is looked at again.
+    fn look_again(
+        &mut self,
+        serving: &ServiceHandle,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<(), Error> {
+        match self.publish(serving, tell) {
+            Ok(()) => self.failures = 0,
+            // The folder or the store is not what it was: nothing is done any more.
+            Err(e) if self.failures > 8 || self.is_fatal(&e) => return Err(e),
+            Err(e) => {
+                tracing::debug!(%e, "the folder is looked at again");
+                self.look = Some(Instant::now() + pause(self.failures));
+                self.failures += 1;
+                if self.failures == 4 {
+                    tell(warning(e.to_string()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_fatal(&self, e: &Error) -> bool {
+        e.blame == Blame::Interrupted || self.folder.check_there().is_err()
+    }
+
+    fn publish(
+        &mut self,
+        serving: &ServiceHandle,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<(), Error> {
+        match self.folder.read_rules() {
+            Ok(lines) => self.lines = lines,
+            Err(e) if self.lines.is_empty() => return Err(e.into()),
+            Err(e) => tell(warning(format!("{e}; the rules before stay ({IGNORE_FILE})"))),
+        }
+        let quiet = &mut |event: Event| {
+            if let Event::Library(LibraryEvent::Skipped { .. }) = &event {
+                tell(SyncEvent::Other(event));
+            }
+        };
+        let lines = Some(self.lines.clone());
+        let selection = Selection { exclude: lines, ..Selection::default() };
+        let hidden = self.home.invitation.group.hidden_name(&self.key, self.roles.number);
+        let name = |what: &str| -> Name {
+            let id = self.key.public().key_id().to_string();
+            ["xylem", &id, &hidden, what]
+                .map(|part| Component::generic(part.as_bytes()))
+                .into_iter()
+                .collect()
+        };
+        let (content, shared) =
+            serving.share_selected(&self.path, name("folder"), selection, self.stop, quiet)?;
+        let (ticket, root) = self.ticket(shared)?;
+        self.folder.take_stock(&self.options.store, &root, wall_clock().milliseconds())?;
+        let of = (root, self.folder.index().state(), self.roles.number);
+        if self.last.of == Some(of) {
+            // Who asks by the root is led to what was shared last.
+            let old = self.last.now.first_mut().map(|old| std::mem::replace(old, content));
+            old.into_iter().for_each(|old| serving.unshare(old));
+            return Ok(());
+        }
+        let path = self.folder.tell(&ticket.to_bytes())?;
+        let (index, shared) =
+            serving.share_selected(&path, name("index"), Selection::default(), self.stop, quiet)?;
+        let (index_ticket, _) = self.ticket(shared)?;
+        self.last.number = wall_clock().milliseconds().max(self.last.number + 1);
+        let group = &self.home.invitation.group;
+        let founder = group.founder == self.key.public();
+        let said = Statement {
+            member: self.key.public(),
+            link_key: self.link_key,
+            number: self.last.number,
+            name: self.options.name.clone(),
+            state: of.1,
+            index: index_ticket.clone(),
+            roles: (founder && self.roles.number > 0).then(|| self.roles.clone()),
+        };
+        serving.say(said.sign(group, &self.key), Some(self.roles.clone()));
+        self.last.of = Some(of);
+        let old = std::mem::replace(&mut self.last.before, std::mem::take(&mut self.last.now));
+        old.into_iter().for_each(|id| serving.unshare(id));
+        self.last.now = vec![content, index];
+        if !std::mem::replace(&mut self.last.told_ready, true) {
+            let member = Ticket {
+                root: xylem_hash::Hash::from_bytes([0; 32]),
+                name: None,
+                size: None,
+                kind: None,
+                ..index_ticket
+            };
+            let invitation = Invitation { group: group.clone(), member };
+            let (name, key) = (self.options.name.clone(), self.key.public().to_string());
+            tell(SyncEvent::Ready { invitation, name, key });
+        }
+        Ok(())
+    }
+
+    fn ticket(&self, shared: Event) -> Result<(Ticket, xylem_hash::Hash), Error> {
+        match shared {
+            Event::Shared { ticket, root, .. } => {
+                Ok((Ticket { link_key: Some(self.link_key), ..*ticket }, root))
+            }
+            _ => Err(Error { blame: Blame::Local, message: "nothing was shared".to_owned() }),
+        }
+    }
+
+    /// Takes over what a member has and we have not.
+    fn take_over(
+        &mut self,
+        member: &PublisherId,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<(), Error> {
+        let Some(other) = self.others.get(member) else { return Ok(()) };
+        if other.said.state == self.folder.index().state() {
+            self.settled(member, true);
+            return Ok(());
+        }
+        let said = other.said.clone();
+        match self.merge(&said, tell) {
+            Ok(whole) => {
+                self.settled(member, whole);
+                // Others hear of it from us, too; and what stood in the way is looked at.
+                self.look = Some(Instant::now());
+            }
+            Err(e) if e.blame == Blame::Interrupted => {}
+            Err(e) => {
+                tracing::debug!(%e, name = said.name, "nothing was taken over");
+                self.settled(member, false);
+                let failures = self.others.get(member).map_or(0, |other| other.failures);
+                if failures == 4 {
+                    tell(warning(format!("{} is not followed: {e}; trying again", said.name)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn settled(&mut self, member: &PublisherId, whole: bool) {
+        self.moved = true;
+        let Some(other) = self.others.get_mut(member) else { return };
+        other.done = whole;
+        other.again = (!whole).then(|| Instant::now() + pause(other.failures));
+        other.failures = if whole { 0 } else { other.failures + 1 };
+    }
+
+    fn merge(&mut self, said: &Statement, tell: &mut dyn FnMut(SyncEvent)) -> Result<bool, Error> {
+        let at = self.folder.own(&format!("of-{}", said.member.key_id()));
+        let (theirs, content) = fetching::index(self.options, said, &at, self.stop)?;
+        let plan = self.folder.plan(&theirs);
+        if plan.is_empty() {
+            return Ok(true);
+        }
+        let staged = self.folder.own("incoming");
+        let _ = fs::remove_dir_all(&staged);
+        let wanted = plan.wanted(&theirs);
+        if !wanted.is_empty() {
+            let only: BTreeSet<Vec<u8>> = wanted.values().cloned().collect();
+            fetching::content(self.options, content, only, (&self.path, &staged), self.stop)?;
+        }
+        let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
+        let aside = plan.aside.iter().map(|(_, place)| &place.path);
+        let beside = plan.put.iter().map(|place| &place.path);
+        let beside = beside.filter(|path| path.windows(10).any(|part| part == b".conflict-"));
+        let conflicts = aside.chain(beside).take(MAX_NAMED).map(|path| os_path(path)).collect();
+        let whole = self.folder.apply(plan, &staged, &wanted, wall_clock().milliseconds())?;
+        let _ = fs::remove_dir_all(&staged);
+        if put + gone > 0 {
+            tell(SyncEvent::Took { name: said.name.clone(), put, gone, conflicts });
+        }
+        Ok(whole)
+    }
+
+    /// Says so when all who are there have the same.
+    fn tell_in_step(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
+        let there = |other: &&Other| {
+            self.up.contains(&other.said.link_key) && self.roles.may_write(&other.said.member)
+        };
+        let state = self.folder.index().state();
+        let there: Vec<&Other> = self.others.values().filter(there).collect();
+        let all = self.look.is_none() && there.iter().all(|other| other.said.state == state);
+        let now = (state, there.len() as u64);
+        if all && !there.is_empty() && self.last.in_step != Some(now) {
+            self.last.in_step = Some(now);
+            tell(SyncEvent::InStep { state: state.to_string(), members: now.1 });
+        }
+    }
+}
+
+fn warning(what: String) -> SyncEvent {
+    SyncEvent::Other(Event::Library(LibraryEvent::Warning { what }))
+}

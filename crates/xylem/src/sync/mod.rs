@@ -1,0 +1,264 @@
+//! `xylem sync DIR [TICKET]`: a folder that several keep in step.
+
+mod fetching;
+mod keeping;
+mod member;
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::finding::AnnounceArgs;
+use crate::output::{Out, text::clean};
+use crate::relays::RelayArgs;
+use crate::shaping::ShapeArgs;
+use crate::stop;
+use crate::values::{LinkAt, links, read_text};
+use clap::Args;
+use keeping::{SyncEvent, SyncOptions};
+use serde::Serialize;
+use std::path::PathBuf;
+use xylem_library::canonical;
+use xylem_library::folder::{Home, Invitation, InvitationError, Role};
+use xylem_node::{Event, wall_clock};
+use xylem_object::ticket::Address;
+
+/// Keeps a folder in step among members: what one changes, the others get
+///
+/// Without TICKET a new group begins (or the folder's own goes on), and standard output has one line, the ticket with
+/// which others join. Goes on until Ctrl-C; changes are seen as they happen, and what was changed meanwhile is when it
+/// is run again. Only differences travel; what was renamed travels not at all.
+///
+/// Where two have changed a file neither knowing of the other, both are kept: the later change has the name, the other one is
+/// beside it as NAME.conflict-WHO-HASH. A file that one has changed and another removed stays.
+/// Lines of DIR/.xylemignore, with the rules of .gitignore, say what stays out of it.
+///
+/// The ticket is a secret: whoever has it is a member. --read-only and --remove are for who began the group.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem sync photos                        begins a group, prints its ticket
+  xylem sync photos @ticket.txt --as bob   joins it
+  xylem sync photos                        goes on
+  xylem sync photos --remove bob           whatever bob changes from now on stays with bob
+
+",
+    exit_help!()
+))]
+pub(crate) struct SyncArgs {
+    /// The folder
+    folder: PathBuf,
+
+    /// The group's ticket: as it is, from a file (@FILE) or standard input (-)
+    ticket: Option<String>,
+
+    /// What others call us: letters, digits, - and _ [default: the user's name]
+    #[arg(long = "as", value_name = "NAME", value_parser = parse_member_name)]
+    name: Option<String>,
+
+    /// What this member changes stays with it, from now on: by name, or the beginning of its key. Ends at once
+    #[arg(long, value_name = "WHO", conflicts_with_all = ["ticket", "remove", "allow"])]
+    read_only: Option<String>,
+
+    /// This one is no member any more; it keeps what it has. Ends at once
+    #[arg(long, value_name = "WHO", conflicts_with_all = ["ticket", "allow"])]
+    remove: Option<String>,
+
+    /// This one is an ordinary member again. Ends at once
+    #[arg(long, value_name = "WHO", conflicts_with = "ticket")]
+    allow: Option<String>,
+
+    /// Where the encrypted link listens, as for `share` [default: all interfaces]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    listen: Vec<LinkAt>,
+
+    /// How this machine is reached from elsewhere, HOST:PORT; can be repeated
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    announce: Vec<Address>,
+
+    #[command(flatten)]
+    relay: RelayArgs,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
+}
+
+fn parse_member_name(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '@');
+    match !text.is_empty() && text.len() <= 64 && text.chars().all(plain) {
+        true => Ok(text.to_owned()),
+        false => Err("a name is up to 64 bytes of letters, digits, - and _".to_owned()),
+    }
+}
+
+/// What the system calls the user.
+fn user() -> String {
+    let named = std::env::var("USER").or_else(|_| std::env::var("USERNAME"));
+    named.ok().and_then(|name| parse_member_name(&name).ok()).unwrap_or_else(|| "member".to_owned())
+}
+
+/// Runs `xylem sync`.
+pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let store = common.store()?;
+    if !args.folder.is_dir() {
+        let what = format!("{}: no such folder; make it first", args.folder.display());
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let roles = [
+        (&args.read_only, Some(Role::ReadOnly)),
+        (&args.remove, Some(Role::Removed)),
+        (&args.allow, None),
+    ];
+    for (who, role) in roles {
+        if let Some(who) = who {
+            let home = Home::existing(&store, &canonical(&args.folder)?)?;
+            let member = home.give_role(who, role, wall_clock().milliseconds())?;
+            out.note(&format!(
+                "Noted for {who} ({member}); members hear of it while `xylem sync` runs"
+            ));
+            return Ok(Exit::Done);
+        }
+    }
+    let joins: Option<Invitation> = match &args.ticket {
+        None => None,
+        Some(text) => {
+            let usage = |e: InvitationError| Failure::new(Exit::Usage, e.to_string());
+            Some(read_text(text)?.parse().map_err(usage)?)
+        }
+    };
+    let options = SyncOptions {
+        folder: args.folder.clone(),
+        joins,
+        name: args.name.clone().unwrap_or_else(user),
+        listen: links(&args.listen)?,
+        announce: args.announce.clone(),
+        relays: args.relay.relays(common)?,
+        links: args.shape.links(),
+        beside: AnnounceArgs::default().options(common)?,
+        store,
+    };
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let mut broken = None;
+    let done = keeping::sync(&options, &stop, &mut |event| {
+        if let Err(failure) = told(event, out) {
+            stop.raise();
+            broken.get_or_insert(failure);
+        }
+    });
+    out.take_broken()?;
+    match broken {
+        Some(failure) => Err(failure),
+        None => Ok(done.map(|()| Exit::Done)?),
+    }
+}
+
+fn told(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
+    let json = out.is_json();
+    match event {
+        SyncEvent::Ready { invitation, name, key } => {
+            let ticket = invitation.to_string();
+            if json {
+                return out.json(&ReadyRow { ticket: &ticket, name: &name, key: &key });
+            }
+            out.line(&ticket)?;
+            out.note(&clean(&format!(
+                "In step as {name} until Ctrl-C; others join with xylem sync DIR TICKET"
+            )));
+        }
+        SyncEvent::Member { name, key, up } => {
+            if json {
+                return out.json(&MemberRow { name: &name, key: &key, up });
+            }
+            let what = if up { "is here" } else { "is away" };
+            out.note(&clean(&format!("{name} ({}) {what}", key.get(..16).unwrap_or(&key))));
+        }
+        SyncEvent::Took { name, put, gone, conflicts } => {
+            let conflicts: Vec<String> =
+                conflicts.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+            if json {
+                return out.json(&TookRow { name: &name, put, gone, conflicts: &conflicts });
+            }
+            out.note(&clean(&format!("From {name}: {put} new or changed, {gone} removed")));
+            for path in conflicts {
+                out.warn(&clean(&format!("{path}: changed by both; both are kept")));
+            }
+        }
+        SyncEvent::InStep { state, members } => {
+            if json {
+                return out.json(&InStepRow { state: &state, members });
+            }
+            out.detail(&format!(
+                "In step with {members} others ({})",
+                state.get(..16).unwrap_or(&state)
+            ));
+        }
+        SyncEvent::ReadOnly => {
+            if json {
+                return out.json(&ReadOnlyRow {});
+            }
+            out.warn("the group's founder says that this member only reads: what is changed here stays here");
+        }
+        // Each version that is fetched is a link that comes and goes.
+        SyncEvent::Other(
+            Event::PeerConnected { .. } | Event::PeerGone { .. } | Event::Fetched(_),
+        ) if !json => {}
+        SyncEvent::Other(event) => out.event(event),
+    }
+    Ok(())
+}
+
+/// Others can join.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_ready")]
+struct ReadyRow<'a> {
+    ticket: &'a str,
+    name: &'a str,
+    key: &'a str,
+}
+
+/// A member came or went.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_member")]
+struct MemberRow<'a> {
+    name: &'a str,
+    key: &'a str,
+    up: bool,
+}
+
+/// What a member has changed was taken over.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_took")]
+struct TookRow<'a> {
+    name: &'a str,
+    put: u64,
+    gone: u64,
+    conflicts: &'a [String],
+}
+
+/// All who are there have the same.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "in_step")]
+struct InStepRow<'a> {
+    state: &'a str,
+    members: u64,
+}
+
+/// We only read.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_read_only")]
+struct ReadOnlyRow {}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        let (name, key) = ("a", "00");
+        assert_documented(&ReadyRow { ticket: "xylem-sync:", name, key });
+        assert_documented(&MemberRow { name, key, up: true });
+        assert_documented(&TookRow { name, put: 1, gone: 0, conflicts: &[] });
+        assert_documented(&InStepRow { state: "00", members: 1 });
+        assert_documented(&ReadOnlyRow {});
+    }
+}

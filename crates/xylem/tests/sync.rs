@@ -1,0 +1,384 @@
+//! `xylem sync` as its users run it: folders of several processes, which end up the same.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::{assert_exit, finish, until, xylem};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+/// One member with a store of its own; it runs until it is stopped or dropped.
+struct Member {
+    name: String,
+    base: PathBuf,
+    running: Option<Child>,
+    events: Arc<Mutex<Vec<Value>>>,
+    ticket: String,
+}
+
+impl Member {
+    /// A member that does not run yet.
+    fn new(base: &Path, name: &str) -> Self {
+        fs::create_dir_all(base.join(name)).unwrap();
+        let (running, events) = (None, Arc::default());
+        let (name, base) = (name.to_owned(), base.to_owned());
+        Self { name, base, running, events, ticket: String::new() }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = xylem(&self.base.join(format!("{}-store", self.name)));
+        command.args(["--json", "sync"]).arg(self.base.join(&self.name));
+        command
+    }
+
+    /// Runs it; waits until others can join.
+    fn start(&mut self, ticket: Option<&str>) {
+        let mut command = self.command();
+        command.args(ticket).args(["--as", &self.name, "--listen", "127.0.0.1:0"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().expect("the program starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        self.events = Arc::default();
+        let into = self.events.clone();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                into.lock().unwrap().push(serde_json::from_str(&line).expect("JSON"));
+            }
+        });
+        self.running = Some(child);
+        let mut ticket = None;
+        until("others can join", || {
+            let ready = self.told("sync_ready").into_iter().next();
+            ticket = ready.and_then(|event| event["ticket"].as_str().map(str::to_owned));
+            ticket.is_some()
+        });
+        self.ticket = ticket.unwrap();
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut child) = self.running.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    fn told(&self, event: &str) -> Vec<Value> {
+        let events = self.events.lock().unwrap();
+        events.iter().filter(|told| told["event"] == event).cloned().collect()
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.base.join(&self.name).join(path)
+    }
+
+    fn write(&self, path: &str, content: &str) {
+        let at = self.at(path);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(at, content).unwrap();
+    }
+
+    fn remove(&self, path: &str) {
+        fs::remove_file(self.at(path)).unwrap();
+    }
+
+    /// All that is in the folder, with what files hold and links point to.
+    fn all(&self) -> BTreeMap<String, String> {
+        fn look(at: &Path, below: &str, all: &mut BTreeMap<String, String>) {
+            for entry in fs::read_dir(at).into_iter().flatten().flatten() {
+                let name = format!("{below}{}", entry.file_name().to_string_lossy());
+                if name == ".xylem-sync" {
+                    continue;
+                }
+                let Ok(kind) = entry.file_type() else { continue };
+                if kind.is_dir() {
+                    all.insert(format!("{name}/"), String::new());
+                    look(&entry.path(), &format!("{name}/"), all);
+                } else if kind.is_symlink() {
+                    let to = fs::read_link(entry.path()).unwrap_or_default();
+                    all.insert(name, format!("-> {}", to.display()));
+                } else {
+                    let content = fs::read(entry.path()).unwrap_or_default();
+                    all.insert(name, String::from_utf8_lossy(&content).into_owned());
+                }
+            }
+        }
+        let mut all = BTreeMap::new();
+        look(&self.base.join(&self.name), "", &mut all);
+        all
+    }
+
+    fn has(&self, path: &str, content: &str) {
+        until(&format!("{} has {path}", self.name), || {
+            self.all().get(path).is_some_and(|has| has == content)
+        });
+    }
+
+    /// The newest state that it says all have.
+    fn state(&self) -> Option<String> {
+        self.told("in_step").last()?["state"].as_str().map(str::to_owned)
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Waits until all have the same, say so, and have this.
+fn converge(members: &[&Member], paths: &[&str]) {
+    let (first, others) = members.split_first().unwrap();
+    until("all have the same", || {
+        let all = first.all();
+        all.keys().map(String::as_str).eq(paths.iter().copied())
+            && others.iter().all(|other| other.all() == all)
+            && first.state().is_some()
+            && others.iter().all(|other| other.state() == first.state())
+    });
+}
+
+fn two(base: &Path) -> (Member, Member) {
+    let (mut alice, mut bob) = (Member::new(base, "alice"), Member::new(base, "bob"));
+    alice.start(None);
+    bob.start(Some(&alice.ticket));
+    (alice, bob)
+}
+
+#[test]
+fn two_members_have_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut alice, mut bob) = (Member::new(dir.path(), "alice"), Member::new(dir.path(), "bob"));
+    alice.write("a", "alice's");
+    alice.write("deep/er/b", "alice's too");
+    std::os::unix::fs::symlink("../a", alice.at("deep/link")).unwrap();
+    fs::hard_link(alice.at("a"), alice.at("same")).unwrap();
+    bob.write("c", "bob's");
+    bob.write("a", "alice's");
+    alice.start(None);
+    bob.start(Some(&alice.ticket));
+    let all = ["a", "c", "deep/", "deep/er/", "deep/er/b", "deep/link", "same"];
+    converge(&[&alice, &bob], &all);
+    assert_eq!(alice.all()["deep/link"], "-> ../a");
+    // Changes, new folders and removals travel while both run, in both directions.
+    alice.write("a", "alice's, changed");
+    bob.has("a", "alice's, changed");
+    bob.write("new/folder/d", "bob's");
+    alice.has("new/folder/d", "bob's");
+    bob.remove("c");
+    fs::remove_dir_all(alice.at("deep")).unwrap();
+    converge(&[&alice, &bob], &["a", "new/", "new/folder/", "new/folder/d", "same"]);
+    assert_eq!(bob.all()["same"], "alice's, changed", "another name of the same file");
+    // Modes count, and times are those of the file.
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(alice.at("a"), fs::Permissions::from_mode(0o700)).unwrap();
+    until("the mode travels", || {
+        bob.at("a").metadata().unwrap().permissions().mode() & 0o777 == 0o700
+    });
+    let time = |member: &Member| member.at("a").metadata().unwrap().modified().unwrap();
+    assert_eq!(time(&alice), time(&bob));
+}
+
+#[test]
+fn three_members_and_one_that_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut alice, bob) = two(dir.path());
+    let mut carol = Member::new(dir.path(), "carol");
+    carol.start(Some(&bob.ticket));
+    alice.write("a", "1");
+    bob.write("b", "2");
+    carol.write("c", "3");
+    converge(&[&alice, &bob, &carol], &["a", "b", "c"]);
+    // Who began it need not be there: the others know each other by now.
+    alice.stop();
+    carol.write("a", "carol's");
+    bob.has("a", "carol's");
+    bob.stop_and(|| carol.write("d", "while only carol runs"));
+    alice.start(None);
+    alice.has("d", "while only carol runs");
+}
+
+impl Member {
+    /// Stops it, and lets something happen.
+    fn stop_and(mut self, happens: impl FnOnce()) {
+        self.stop();
+        happens();
+    }
+}
+
+#[test]
+fn a_partition_ends_with_both_versions() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, mut bob) = two(dir.path());
+    for (path, content) in
+        [("both.txt", "old"), ("removed", "old"), ("changed", "old"), ("moved", "as it was")]
+    {
+        alice.write(path, content);
+    }
+    converge(&[&alice, &bob], &["both.txt", "changed", "moved", "removed"]);
+    bob.stop();
+    alice.write("both.txt", "alice's");
+    bob.write("both.txt", "bob's, who was later");
+    bob.remove("removed");
+    alice.write("removed", "alice has changed it");
+    alice.remove("changed");
+    bob.write("changed", "bob has changed it");
+    fs::create_dir(bob.at("elsewhere")).unwrap();
+    fs::rename(bob.at("moved"), bob.at("elsewhere/moved")).unwrap();
+    until("alice has seen all of hers", || {
+        alice.told("in_step").len() > 1 || !alice.at("changed").exists()
+    });
+    bob.start(None);
+    let conflict =
+        |member: &Member| member.all().into_keys().find(|path| path.starts_with("both.conflict-"));
+    until("the conflict is there", || conflict(&alice).is_some() && conflict(&bob).is_some());
+    let conflict = conflict(&alice).unwrap();
+    converge(
+        &[&alice, &bob],
+        &[&conflict, "both.txt", "changed", "elsewhere/", "elsewhere/moved", "removed"],
+    );
+    let all = alice.all();
+    let (kept, beside) = (&all["both.txt"], &all[&conflict]);
+    let whose = if conflict.contains("alice") { "alice's" } else { "bob's, who was later" };
+    assert_eq!(beside, whose, "the name says whose it is");
+    assert_ne!(kept, beside);
+    assert!(conflict.ends_with(".txt"));
+    assert_eq!(all["removed"], "alice has changed it");
+    assert_eq!(all["changed"], "bob has changed it");
+    assert_eq!(all["elsewhere/moved"], "as it was");
+}
+
+/// A renamed file is not fetched: its content is there.
+#[test]
+fn renames_move_no_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let content: String =
+        common::noise(3_000_000, 7).iter().map(|b| char::from(b % 64 + 32)).collect();
+    alice.write("large", &content);
+    bob.has("large", &content);
+    let served = |member: &Member| -> u64 {
+        member.told("fetched").iter().filter_map(|event| event["fetched"].as_u64()).sum()
+    };
+    let before = served(&alice);
+    fs::create_dir(alice.at("folder")).unwrap();
+    fs::rename(alice.at("large"), alice.at("folder/renamed")).unwrap();
+    bob.has("folder/renamed", &content);
+    converge(&[&alice, &bob], &["folder/", "folder/renamed"]);
+    let fetched = served(&alice) - before;
+    assert!(fetched < 1_000_000, "{fetched} bytes were fetched");
+}
+
+#[test]
+fn rules_say_what_stays_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut alice, mut bob) = (Member::new(dir.path(), "alice"), Member::new(dir.path(), "bob"));
+    alice.write(".xylemignore", "*.tmp\n/build/\n");
+    alice.write("build/out", "x");
+    alice.write("a.tmp", "x");
+    alice.write("a", "x");
+    alice.start(None);
+    bob.start(Some(&alice.ticket));
+    bob.has("a", "x");
+    bob.has(".xylemignore", "*.tmp\n/build/\n");
+    assert_eq!(bob.all().into_keys().collect::<Vec<_>>(), [".xylemignore", "a"]);
+    // A rule that comes later removes nothing anywhere.
+    bob.write("b", "y");
+    alice.has("b", "y");
+    bob.write(".xylemignore", "*.tmp\n/build/\nb\n");
+    alice.has(".xylemignore", "*.tmp\n/build/\nb\n");
+    alice.write("c", "z");
+    bob.has("c", "z");
+    assert!(alice.at("b").exists() && bob.at("b").exists() && alice.at("a.tmp").exists());
+}
+
+#[test]
+fn who_only_reads_changes_nothing_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut alice, bob) = two(dir.path());
+    alice.write("a", "alice's");
+    bob.has("a", "alice's");
+    until("alice knows bob", || !alice.told("sync_member").is_empty());
+    let mut command = alice.command();
+    command.args(["--read-only", "bob"]);
+    assert_exit(&finish(command), 0);
+    until("bob is told", || !bob.told("sync_read_only").is_empty());
+    bob.write("b", "bob's");
+    alice.write("c", "alice's");
+    bob.has("c", "alice's");
+    // What alice has seen of bob since is more than a word: bob has taken hers over, and said so.
+    alice.write("d", "alice's");
+    bob.has("d", "alice's");
+    assert!(!alice.at("b").exists());
+    assert!(bob.at("b").exists(), "it stays with bob");
+    // Taken back, it is as if it had been written now.
+    let mut command = alice.command();
+    command.args(["--allow", "bob"]);
+    assert_exit(&finish(command), 0);
+    alice.has("b", "bob's");
+    // And who is removed hears no more.
+    let mut command = alice.command();
+    command.args(["--remove", "bob"]);
+    assert_exit(&finish(command), 0);
+    until("bob is away", || {
+        alice.told("sync_member").last().is_some_and(|told| told["up"] == false)
+    });
+    alice.write("e", "alice's");
+    bob.write("f", "bob's");
+    let mut carol = Member::new(dir.path(), "carol");
+    carol.start(Some(&alice.ticket));
+    carol.has("e", "alice's");
+    assert!(!bob.at("e").exists() && !alice.at("f").exists() && !carol.at("f").exists());
+    // Nor after another beginning.
+    alice.stop();
+    alice.start(None);
+    carol.write("g", "carol's");
+    alice.has("g", "carol's");
+    assert!(!bob.at("g").exists());
+    let mut command = carol.command();
+    command.args(["--allow", "bob"]);
+    assert_exit(&finish(command), 2);
+}
+
+#[test]
+fn what_is_no_folder_in_step_is_said_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let alice = Member::new(dir.path(), "alice");
+    let with = |args: &[&str], says: &str| {
+        let mut command = xylem(&dir.path().join("store"));
+        command.arg("sync").args(args);
+        let output = finish(command);
+        assert_exit(&output, 2);
+        assert!(common::stderr(&output).contains(says), "{}", common::stderr(&output));
+    };
+    let folder = common::text(&alice.base).to_owned() + "/alice";
+    with(&[&folder, "xylem:abc"], "not a ticket of a folder in step");
+    with(&[&folder, "xylem-sync:abc"], "damaged");
+    with(&[&folder, "--remove", "bob"], "not kept in step");
+    with(&[&(folder.clone() + "/none")], "no such folder");
+    with(&[common::text(dir.path())], "lies in the folder");
+    with(&[&folder, "--as", "../bob"], "a name is");
+}
+
+/// A folder of many files, and an end by kill at any moment, come to the same.
+#[test]
+fn a_member_that_is_killed_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut alice, mut bob) = (Member::new(dir.path(), "alice"), Member::new(dir.path(), "bob"));
+    for n in 0..300 {
+        alice.write(&format!("d{}/{n}", n % 7), &format!("file {n}"));
+    }
+    alice.start(None);
+    bob.start(Some(&alice.ticket));
+    until("some are there", || bob.all().len() > 10);
+    bob.stop();
+    alice.write("d0/0", "changed meanwhile");
+    bob.start(None);
+    bob.has("d0/0", "changed meanwhile");
+    until("all have the same", || bob.all() == alice.all());
+    assert!(!bob.all().keys().any(|path| path.contains("conflict")), "{:?}", bob.all().keys());
+}

@@ -1,0 +1,27 @@
+//! What members of a group tell of their folders: indexes, statements and invitations are read or refused, and what is read
+//! is written the same; a merge of any two indexes ends.
+#![no_main]
+use xylem_library::folder::{Group, Index, Invitation, Statement, merge};
+use xylem_object::PublisherId;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let group = Group::new([7; 32], PublisherId([1; 32]));
+    let _ = Statement::read(input, &group);
+    if let Ok(text) = std::str::from_utf8(input) {
+        let _ = text.parse::<Invitation>();
+        let _ = format!("xylem-sync:{text}").parse::<Invitation>();
+    }
+    let at = input.len() / 2;
+    let index = |bytes: &[u8]| {
+        let whole = [b"xylem sync index 1\n", bytes].concat();
+        let (index, about) = Index::decode(&whole).ok()?;
+        assert_eq!(Index::decode(&index.encode(&about, true)), Ok((index.clone(), about)));
+        Some(index)
+    };
+    if let Some(theirs) = index(input) {
+        let _ = merge(&Index::default(), &theirs, &|_, _| false).wanted(&theirs);
+    }
+    if let (Some(ours), Some(theirs)) = (index(&input[..at]), index(&input[at..])) {
+        let _ = merge(&ours, &theirs, &|_, _| false);
+    }
+});
