@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::{ALWAYS, Ca, DAY_MS, NOW_MS, certified, config, done, error, key, name, refusal};
 use xylem_ndncert::packets::{
     ChallengeRequest, ChallengeResponse, Encrypted, ErrorMessage, NewRequest, NewResponse,
@@ -11,7 +13,7 @@ use xylem_ndncert::{
     Agreement, Choice, Config, Derivation, ErrorCode, Event, Limits, Request, Session, State,
 };
 use xylem_packet::{Component, Data, Interest, InterestBuilder, tlv};
-use xylem_trust::{Certificate, Refused, Rules, Signer, Stamp, ValidityPeriod, self_signed};
+use xylem_trust::{Certificate, Signer, Stamp, ValidityPeriod, self_signed};
 
 const VALID: ValidityPeriod =
     ValidityPeriod { not_before_ms: NOW_MS, not_after_ms: NOW_MS + DAY_MS };
@@ -372,31 +374,26 @@ fn what_is_issued_ends_with_the_ca() {
     }
 }
 
-#[derive(Debug)]
-struct NoPhones;
-
-impl Rules for NoPhones {
-    fn allows(
-        &self,
-        packet: xylem_packet::NameRef<'_>,
-        certificate: xylem_packet::NameRef<'_>,
-    ) -> Result<(), Refused> {
-        assert!(certificate.to_string().starts_with("/org/KEY/"), "the issuer's");
-        let phone = packet.iter().any(|c| c == Component::generic(b"phone"));
-        if phone { Err(Refused("is a phone".into())) } else { Ok(()) }
-    }
-}
-
+/// The CA's certificate may sign what a trust schema lets it sign, and nothing else.
 #[test]
 fn a_schema_decides_about_names() {
+    let schema = r#"
+        #key: "KEY"/_/_/_
+        #root: "org"/#key
+        #desk: "org"/person/"desk"/#key <= #root
+        #other: "org"/person/"phone"/#key <= #desk
+    "#;
     let signer = key("/org", 0);
     let own = common::certificate_of(&signer, ALWAYS);
-    let policy = xylem_ndncert::Standard::new(std::sync::Arc::new(NoPhones), common::believing());
+    let schema = Arc::new(xylem_trust::schema::Schema::compile(schema).unwrap());
+    let policy = xylem_ndncert::Standard::new(schema, common::believing());
     let authority =
         xylem_ndncert::Authority::new(config(), signer, &own, Box::new(policy), NOW_MS).unwrap();
     let mut ca = Ca { authority, events: vec![], rng: xylem_sim::Rng::new(1) };
-    let phone = ca.ask(&good_new(&key("/org/al/phone", 1)), NOW_MS);
-    assert_eq!(error(phone), ErrorCode::NAME_NOT_ALLOWED);
+    for refused in ["/org/al/phone", "/org/al", "/org/al/desk/drawer"] {
+        let answer = ca.ask(&good_new(&key(refused, 1)), NOW_MS);
+        assert_eq!(error(answer), ErrorCode::NAME_NOT_ALLOWED, "{refused}");
+    }
     ca.opened(key("/org/al/desk", 1), NOW_MS);
 }
 

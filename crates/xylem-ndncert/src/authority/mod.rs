@@ -288,6 +288,7 @@ impl Authority {
         let open = Open {
             key_name: asked.key_name().to_name(),
             key: asked.public_key().clone(),
+            key_digest: asked.public_key().digest(),
             verifier,
             validity: asked.validity(),
             session,

@@ -28,6 +28,8 @@ pub(super) enum Stage {
 pub(super) struct Open {
     pub(super) key_name: Name,
     pub(super) key: PublicKey,
+    /// Of the key: who has how many is asked of each request at each NEW.
+    pub(super) key_digest: [u8; 32],
     pub(super) verifier: Verifier,
     pub(super) validity: ValidityPeriod,
     pub(super) session: Session,
@@ -43,10 +45,6 @@ pub(super) struct Open {
 }
 
 impl Open {
-    fn key_digest(&self) -> [u8; 32] {
-        self.key.digest()
-    }
-
     /// Octets that it holds, about.
     fn memory(&self) -> usize {
         let last = self.last.as_ref().map_or(0, |(_, answer)| answer.capacity());
@@ -96,11 +94,11 @@ impl Table {
 
     /// Puts a request into the table; older ones give way.
     pub(super) fn insert(&mut self, id: RequestId, mut open: Open, limits: &Limits) {
-        let key = open.key_digest();
-        while self.requests.values().filter(|o| o.key_digest() == key).count()
+        let key = open.key_digest;
+        while self.requests.values().filter(|o| o.key_digest == key).count()
             >= limits.per_key.max(1)
         {
-            self.remove_oldest(|o| o.key_digest() == key);
+            self.remove_oldest(|o| o.key_digest == key);
         }
         while self.requests.len() >= limits.open.max(1) {
             // Whoever opens requests by the thousand has to begin challenges too, if others' are to go.
