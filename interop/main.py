@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 
+import authorities
 import direct
 import management
 import objects
@@ -100,6 +101,7 @@ def main():
             programs.run([pyndnsec, "New-Item", "/interop"])
             link.cases(report, programs)
             schemas.cases(report, programs)
+            authorities.cases(report, programs)
             direct.cases(report, programs, random_file)
             content = random_file(SIZE)
             through(report, programs, Node(programs), content, options.peers_alone)

@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xylem-packet", &["xylem-congestion"]),
     ("xylem-trust", &["xylem-hash", "xylem-packet"]),
     ("xylem-sync", &["xylem-congestion", "xylem-packet", "xylem-trust"]),
+    ("xylem-ndncert", &["xylem-hash", "xylem-packet", "xylem-trust"]),
     ("xylem-object", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-trust"]),
     ("xylem-forward", &["xylem-congestion", "xylem-packet"]),
     ("xylem-mgmt", &["xylem-packet", "xylem-trust", "xylem-forward"]),

@@ -1,0 +1,238 @@
+//! CHALLENGE: what a client has to show.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use xylem_packet::{Interest, NameRef, SignatureInfo};
+use xylem_trust::{Certificate, Verifier};
+
+use super::code::Code;
+use super::policy;
+use super::table::{Open, Stage};
+use super::{AFTER_MS, Answer, Authority, Event, Refusal, digest_of, parameters, refuse};
+use crate::chance::Chance;
+use crate::numbers::{ErrorCode, Kind, Status, word};
+use crate::packets::{ChallengeRequest, ChallengeResponse, Encrypted, Parameters, Progress};
+use crate::session::RequestId;
+
+/// The largest certificate that is shown, and the longest proof.
+const MAX_CREDENTIAL: usize = 4096;
+
+/// How long a challenge may take.
+const fn time_of(kind: Kind) -> u64 {
+    match kind {
+        Kind::Pin => 3_600_000,
+        Kind::Email => 300_000,
+        Kind::Possession => 60_000,
+    }
+}
+
+/// What a step of a challenge leads to.
+enum Step {
+    /// On.
+    Go(&'static str, Parameters, Option<Event>),
+    /// The client is proven.
+    Proven(Kind),
+}
+
+impl Authority {
+    pub(super) fn challenge(
+        &mut self,
+        interest: &Interest<'_>,
+        now_ms: u64,
+        chance: &mut Chance,
+    ) -> Result<Answer, Refusal> {
+        let digest = digest_of(interest)?;
+        let at = interest.name().len().saturating_sub(2);
+        let id = interest.name().get(at).and_then(|component| component.value().try_into().ok());
+        let id =
+            RequestId(id.ok_or_else(|| {
+                Refusal(ErrorCode::BAD_INTEREST_FORMAT, "no request's name".into())
+            })?);
+        let unknown = || Refusal(ErrorCode::INVALID_PARAMETER, "no such request is open".into());
+        let mut open = self.requests.take(id).ok_or_else(unknown)?;
+        let result = self.step(&mut open, id, digest, interest, now_ms, chance);
+        self.requests.put_back(id, open);
+        result
+    }
+
+    fn step(
+        &mut self,
+        open: &mut Open,
+        id: RequestId,
+        digest: [u8; 32],
+        interest: &Interest<'_>,
+        now_ms: u64,
+        chance: &mut Chance,
+    ) -> Result<Answer, Refusal> {
+        if let Some((_, answer)) = open.last.as_ref().filter(|(last, _)| *last == digest) {
+            return Ok(Answer { data: Some(answer.clone()), event: None });
+        }
+        if let Stage::Over(code) = open.stage {
+            return refuse(code, "this request is over");
+        }
+        // Whatever is wrong up to here may be anybody's doing, and changes nothing.
+        open.verifier
+            .interest(interest)
+            .map_err(|why| Refusal(ErrorCode::BAD_SIGNATURE, why.to_string()))?;
+        let sealed = parameters(interest, Encrypted::decode)?;
+        let plaintext = open.session.open(&sealed);
+        let unread = |why: String| Refusal(ErrorCode::BAD_PARAMETER_FORMAT, why);
+        let plaintext = plaintext.map_err(|why| unread(why.to_string()))?;
+        let request =
+            ChallengeRequest::decode(&plaintext).map_err(|why| unread(why.to_string()))?;
+        let step = match self.advance(open, id, &request, now_ms, chance) {
+            Ok(step) => step,
+            Err(refusal) => {
+                // The refusal that ends a request is what an Interest that comes again gets as well.
+                if let Stage::Over(_) = open.stage {
+                    open.expires_ms = now_ms.saturating_add(AFTER_MS);
+                }
+                return Err(refusal);
+            }
+        };
+        let (response, event) = match step {
+            Step::Go(word, parameters, event) => (going(open, word, parameters, now_ms), event),
+            Step::Proven(by) => {
+                open.stage = Stage::Over(ErrorCode::INVALID_PARAMETER);
+                open.expires_ms = now_ms.saturating_add(AFTER_MS);
+                let (issued, certificate) = self.issue(open, now_ms)?;
+                let response = ChallengeResponse {
+                    status: Status::Success,
+                    progress: None,
+                    parameters: Parameters::new(),
+                    issued: Some(issued),
+                    forwarding_hint: self.config.forwarding_hint.clone(),
+                };
+                (response, Some(Event::Issued { id, by, certificate }))
+            }
+        };
+        let sealed = open.session.seal(&response.encode());
+        let sealed =
+            sealed.map_err(|why| Refusal(ErrorCode::INVALID_PARAMETER, why.to_string()))?;
+        let data = self.answer(interest.name(), &sealed.encode())?;
+        open.last = Some((digest, data.clone()));
+        Ok(Answer { data: Some(data), event })
+    }
+
+    fn advance(
+        &mut self,
+        open: &mut Open,
+        id: RequestId,
+        request: &ChallengeRequest,
+        now_ms: u64,
+        chance: &mut Chance,
+    ) -> Result<Step, Refusal> {
+        let kind = Kind::of(&request.challenge).filter(|k| self.config.challenges.contains(k));
+        let invalid = |why: &str| Refusal(ErrorCode::INVALID_PARAMETER, why.to_owned());
+        let kind = kind.ok_or_else(|| invalid("no such challenge"))?;
+        let stage = core::mem::replace(&mut open.stage, Stage::Over(ErrorCode::OUT_OF_TRIES));
+        match stage {
+            Stage::Before(misses) => {
+                let begun = self.begin(open, id, kind, &request.parameters, now_ms, chance);
+                if begun.is_err() && misses.saturating_add(1) < self.config.limits.tries {
+                    open.stage = Stage::Before(misses.saturating_add(1));
+                }
+                begun
+            }
+            Stage::Code(chosen, code, tries) if chosen == kind => {
+                if code.is(request.parameters.get(word::CODE).unwrap_or_default()) {
+                    return Ok(Step::Proven(kind));
+                }
+                let tries = tries.saturating_sub(1);
+                if tries == 0 {
+                    return refuse(ErrorCode::OUT_OF_TRIES, "too many wrong codes");
+                }
+                open.stage = Stage::Code(chosen, code, tries);
+                Ok(Step::Go(word::WRONG_CODE, Parameters::new(), None))
+            }
+            Stage::Proof(key, nonce) if kind == Kind::Possession => {
+                let proof = request.parameters.get(word::PROOF).unwrap_or_default();
+                let verifier = Verifier::of(&key).map_err(|why| invalid(&why.to_string()))?;
+                let info = SignatureInfo::new(verifier.typ(), None);
+                match verifier.parts(&info, &[&nonce], proof) {
+                    Ok(()) => Ok(Step::Proven(kind)),
+                    Err(_) => Err(invalid("the proof is not of that certificate's key")),
+                }
+            }
+            going_on => {
+                open.stage = going_on;
+                Err(invalid("another challenge is going on"))
+            }
+        }
+    }
+
+    /// The first step of a challenge.
+    fn begin(
+        &mut self,
+        open: &mut Open,
+        id: RequestId,
+        kind: Kind,
+        given: &Parameters,
+        now_ms: u64,
+        chance: &mut Chance,
+    ) -> Result<Step, Refusal> {
+        let key_name = open.key_name.clone();
+        let identity = key_name.prefix(key_name.len().saturating_sub(2));
+        let not_allowed = |why: xylem_trust::Refused| {
+            Refusal(ErrorCode::NAME_NOT_ALLOWED, format!("{identity} {why}"))
+        };
+        let tries = self.config.limits.tries.max(1);
+        let step = match kind {
+            Kind::Pin => {
+                let code = Code::new(chance.take());
+                let event = Event::Pin { id, key_name: key_name.clone(), code: code.text() };
+                open.stage = Stage::Code(kind, code, tries);
+                Step::Go(word::NEED_CODE, Parameters::new(), Some(event))
+            }
+            Kind::Email => {
+                let address = given.get(word::EMAIL).and_then(policy::address);
+                let Some(address) = address else {
+                    return refuse(ErrorCode::INVALID_PARAMETER, "no email address");
+                };
+                self.policy.email(self.suffix(identity), &address).map_err(not_allowed)?;
+                if !self.mailed.admit(&address, now_ms, &self.config.limits) {
+                    return refuse(ErrorCode::OUT_OF_TRIES, "too many emails in this hour");
+                }
+                let code = Code::new(chance.take());
+                let (key_name, text) = (key_name.clone(), code.text());
+                open.stage = Stage::Code(kind, code, tries);
+                let event = Event::Email { id, key_name, address, code: text };
+                Step::Go(word::NEED_CODE, Parameters::new(), Some(event))
+            }
+            Kind::Possession => {
+                let shown = given.get(word::ISSUED_CERT).unwrap_or_default();
+                let shown = shown.get(..shown.len().min(MAX_CREDENTIAL)).unwrap_or_default();
+                let Ok(credential) = Certificate::decode(shown) else {
+                    return refuse(ErrorCode::INVALID_PARAMETER, "no certificate is shown");
+                };
+                self.policy.possession(identity, &credential, now_ms).map_err(not_allowed)?;
+                let nonce: [u8; 16] = chance.take();
+                open.stage = Stage::Proof(credential.public_key().clone(), nonce);
+                Step::Go(word::NEED_PROOF, Parameters::of(word::NONCE, &nonce), None)
+            }
+        };
+        open.expires_ms = now_ms.saturating_add(time_of(kind));
+        Ok(step)
+    }
+
+    /// What an identity is called below our prefix.
+    fn suffix<'n>(&self, identity: NameRef<'n>) -> NameRef<'n> {
+        identity.strip_prefix(self.config.prefix.as_ref()).unwrap_or(identity)
+    }
+}
+
+/// The answer while a challenge goes on.
+fn going(open: &Open, word: &str, parameters: Parameters, now_ms: u64) -> ChallengeResponse {
+    let tries = match open.stage {
+        Stage::Code(_, _, tries) => u64::from(tries),
+        _ => 1,
+    };
+    // NDNts takes no time for a challenge without end, and nothing that is not above zero.
+    let time_s = (open.expires_ms.saturating_sub(now_ms) / 1000).max(1);
+    ChallengeResponse {
+        status: Status::Challenge,
+        progress: Some(Progress { word: word.to_owned(), tries, time_s }),
+        parameters,
+        issued: None,
+        forwarding_hint: Vec::new(),
+    }
+}

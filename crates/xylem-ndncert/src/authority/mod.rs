@@ -1,0 +1,391 @@
+//! [`Authority`]: the CA's side.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+mod challenge;
+mod code;
+mod config;
+mod issue;
+mod policy;
+mod table;
+
+use core::fmt;
+use std::collections::VecDeque;
+
+use xylem_packet::{Component, DataBuilder, Interest, Name, NameRef};
+use xylem_trust::{Certificate, Signer, ValidityPeriod, Verifier};
+
+pub use self::config::{AuthorityError, Config, Limits};
+pub use self::policy::{Policy, Standard};
+use self::table::{Mailed, Open, Stage, Table};
+use crate::chance::Chance;
+use crate::numbers::{ErrorCode, Kind, part};
+use crate::packets::{CaInfo, ErrorMessage, NewRequest, NewResponse, ProbeRequest};
+use crate::session::{Agreement, Derivation, RequestId};
+
+/// How long an answer counts as fresh. The profile changes with the CA's certificate alone.
+const FRESHNESS_MS: u64 = 1000;
+const PROFILE_FRESHNESS_MS: u64 = 3_600_000;
+const METADATA_FRESHNESS_MS: u64 = 10;
+/// How far a client's clock may be off.
+const GRACE_MS: u64 = 120_000;
+/// How long a request waits for the choice of a challenge, and how long its end is remembered.
+const BEFORE_MS: u64 = 300_000;
+const AFTER_MS: u64 = 60_000;
+/// The longest key name, encoded: a few of them stand in each request.
+const MAX_KEY_NAME: usize = 1024;
+
+/// What comes of an Interest.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// The Data to send back.
+    pub data: Option<Vec<u8>>,
+    /// Something to do.
+    pub event: Option<Event>,
+}
+
+/// Something for the program around a CA to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Show this code to the operator, who passes it on to whom this name shall belong.
+    Pin {
+        /// The request.
+        id: RequestId,
+        /// The key that is to be certified.
+        key_name: Name,
+        /// The code.
+        code: String,
+    },
+    /// Send this code.
+    Email {
+        /// The request.
+        id: RequestId,
+        /// The key that is to be certified.
+        key_name: Name,
+        /// To whom: one address, checked.
+        address: String,
+        /// The code.
+        code: String,
+    },
+    /// A certificate was issued: keep it, where it can be fetched.
+    Issued {
+        /// The request.
+        id: RequestId,
+        /// What proved the client.
+        by: Kind,
+        /// The certificate, a Data packet.
+        certificate: Vec<u8>,
+    },
+}
+
+/// Why a request is refused: the content of an ERROR.
+struct Refusal(ErrorCode, String);
+
+fn refuse<T>(code: ErrorCode, why: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal(code, why.into()))
+}
+
+/// A certificate authority: Interests in, Data out, and what is to be done.
+pub struct Authority {
+    config: Config,
+    signer: Signer,
+    /// The CA's certificate: its name and when it is valid.
+    certificate: (Name, ValidityPeriod),
+    policy: Box<dyn Policy>,
+    /// `/<prefix>/CA/INFO/v=…/seg=0` and that packet.
+    profile: (Name, Vec<u8>),
+    requests: Table,
+    mailed: Mailed,
+    /// Issued certificates, the oldest first.
+    issued: VecDeque<(Name, Vec<u8>)>,
+    last_version: u64,
+}
+
+impl Authority {
+    /// A CA that signs with `signer`, whose certificate `certificate` is. `now_ms` becomes the
+    /// version of its profile.
+    ///
+    /// # Errors
+    /// See [`AuthorityError`].
+    pub fn new(
+        config: Config,
+        signer: Signer,
+        certificate: &[u8],
+        policy: Box<dyn Policy>,
+        now_ms: u64,
+    ) -> Result<Self, AuthorityError> {
+        let own = Certificate::decode(certificate)?;
+        if signer.public().as_ref() != Some(own.public_key()) {
+            return Err(AuthorityError::OtherKey);
+        }
+        if !own.identity().is_prefix_of(config.prefix.as_ref()) {
+            return Err(AuthorityError::OtherName(own.identity().to_name()));
+        }
+        if config.challenges.is_empty() {
+            return Err(AuthorityError::NoChallenge);
+        }
+        let info = CaInfo {
+            prefix: config.prefix.clone(),
+            text: config.info.clone(),
+            probe_keys: config.probe_keys.clone(),
+            max_validity_s: config.max_validity_ms / 1000,
+            certificate: certificate.to_vec(),
+        };
+        let content = info.encode();
+        if CaInfo::decode(&content).as_ref() != Ok(&info) {
+            return Err(AuthorityError::TooLong);
+        }
+        let name = config.prefix.child(part::CA).child(part::INFO);
+        let name = name.child(Component::version(now_ms)).child(Component::segment(0));
+        let mut wire = Vec::new();
+        let builder = DataBuilder::new(name.as_ref())
+            .freshness_ms(PROFILE_FRESHNESS_MS)
+            .final_block_id(Component::segment(0));
+        signer.data(builder, &content, &mut wire).map_err(|_| AuthorityError::TooLong)?;
+        Ok(Authority {
+            certificate: (own.name().to_name(), own.validity()),
+            config,
+            signer,
+            policy,
+            profile: (name, wire),
+            requests: Table::default(),
+            mailed: Mailed::default(),
+            issued: VecDeque::new(),
+            last_version: 0,
+        })
+    }
+
+    /// What it answers below: to be registered with a forwarder. Certificates are asked for by names
+    /// below the prefix itself.
+    pub fn requests_prefix(&self) -> Name {
+        self.config.prefix.child(part::CA)
+    }
+
+    /// Requests that are open.
+    pub fn open(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Octets that open requests hold, about.
+    pub fn memory(&self) -> usize {
+        self.requests.memory()
+    }
+
+    /// Takes an Interest. `seed` is random, and another one each time. What is not for a CA, or can't
+    /// be read, gets no answer.
+    pub fn interest(&mut self, wire: &[u8], now_ms: u64, seed: [u8; 32]) -> Answer {
+        let nothing = Answer::default();
+        let Ok(interest) = Interest::decode(wire) else { return nothing };
+        let mut chance = Chance::new(seed);
+        self.requests.expire(now_ms);
+        let name = interest.name();
+        let Some(rest) = name.strip_prefix(self.requests_prefix().as_ref()) else {
+            return Answer { data: self.find_issued(&interest), event: None };
+        };
+        let is = |part: Component<'_>, len| rest.get(0) == Some(part) && rest.len() == len;
+        let result = if rest.get(0) == Some(part::INFO) {
+            return Answer { data: self.info(&interest, now_ms), event: None };
+        } else if is(part::PROBE, 2) {
+            self.probe(&interest).map(of_data)
+        } else if is(part::NEW, 2) {
+            self.open_request(&interest, now_ms, &mut chance).map(of_data)
+        } else if is(part::CHALLENGE, 3) {
+            self.challenge(&interest, now_ms, &mut chance)
+        } else {
+            refuse(ErrorCode::BAD_INTEREST_FORMAT, "no such request")
+        };
+        result.unwrap_or_else(|Refusal(code, info)| {
+            let content = ErrorMessage { code, info }.encode();
+            Answer { data: self.data(name, &content), event: None }
+        })
+    }
+
+    /// A signed answer; `None` if it does not fit into a packet.
+    fn data(&self, name: NameRef<'_>, content: &[u8]) -> Option<Vec<u8>> {
+        let mut wire = Vec::new();
+        let builder = DataBuilder::new(name).freshness_ms(FRESHNESS_MS);
+        self.signer.data(builder, content, &mut wire).ok()?;
+        Some(wire)
+    }
+
+    fn answer(&self, name: NameRef<'_>, content: &[u8]) -> Result<Vec<u8>, Refusal> {
+        let too_long = || Refusal(ErrorCode::INVALID_PARAMETER, "the answer is too long".into());
+        self.data(name, content).ok_or_else(too_long)
+    }
+
+    /// The profile, or which version of it is the newest (docs/spec/rdr.md).
+    fn info(&self, interest: &Interest<'_>, now_ms: u64) -> Option<Vec<u8>> {
+        if answers(interest, self.profile.0.as_ref()) {
+            return Some(self.profile.1.clone());
+        }
+        let name = self.requests_prefix().child(part::INFO).child(part::METADATA);
+        let name = name.child(Component::version(now_ms)).child(Component::segment(0));
+        if !answers(interest, name.as_ref()) {
+            return None;
+        }
+        let mut content = Vec::new();
+        self.profile.0.as_ref().parent().encode(&mut content);
+        let builder = DataBuilder::new(name.as_ref())
+            .freshness_ms(METADATA_FRESHNESS_MS)
+            .final_block_id(Component::segment(0));
+        let mut wire = Vec::new();
+        self.signer.data(builder, &content, &mut wire).ok()?;
+        Some(wire)
+    }
+
+    fn find_issued(&self, interest: &Interest<'_>) -> Option<Vec<u8>> {
+        // By full name, or by name without the digest.
+        let found = self.issued.iter().rev().find(|(name, _)| {
+            answers(interest, name.as_ref()) || interest.name() == name.as_ref().parent()
+        });
+        found.map(|(_, wire)| wire.clone())
+    }
+
+    fn probe(&self, interest: &Interest<'_>) -> Result<Vec<u8>, Refusal> {
+        let request = parameters(interest, ProbeRequest::decode)?;
+        let response = self.policy.probe(self.config.prefix.as_ref(), &request.parameters);
+        if response.names.is_empty() && response.redirects.is_empty() {
+            return refuse(ErrorCode::NO_AVAILABLE_NAMES, "there is no name for this");
+        }
+        self.answer(interest.name(), &response.encode())
+    }
+
+    /// NEW.
+    fn open_request(
+        &mut self,
+        interest: &Interest<'_>,
+        now_ms: u64,
+        chance: &mut Chance,
+    ) -> Result<Vec<u8>, Refusal> {
+        let digest = digest_of(interest)?;
+        if let Some(answer) = self.requests.opened_by(&digest) {
+            return Ok(answer.to_vec());
+        }
+        let request = parameters(interest, NewRequest::decode)?;
+        let asked = Certificate::decode(&request.certificate);
+        let asked =
+            asked.map_err(|why| Refusal(ErrorCode::BAD_PARAMETER_FORMAT, why.to_string()))?;
+        self.check_name(&asked)?;
+        self.check_validity(asked.validity(), now_ms)?;
+        let verifier = check_signatures(interest, &asked, now_ms)?;
+        let theirs = &request.ecdh_pub;
+        let blake3 =
+            self.config.blake3 && request.derivations.iter().any(|d| d == Derivation::BLAKE3);
+        let derivation = if blake3 { Derivation::Blake3 } else { Derivation::HkdfSha256 };
+        let mut id = RequestId(chance.take());
+        while self.requests.contains(id) {
+            id = RequestId(chance.take());
+        }
+        let invalid =
+            |why: crate::SessionError| Refusal(ErrorCode::INVALID_PARAMETER, why.to_string());
+        let (agreement, salt) = (Agreement::new().map_err(invalid)?, chance.take());
+        let ecdh_pub = agreement.public();
+        let session =
+            agreement.agree(theirs, derivation, &salt, id, chance.take()).map_err(invalid)?;
+        let challenges = self.config.challenges.iter().map(|kind| kind.name().to_owned()).collect();
+        let derivation = blake3.then(|| Derivation::BLAKE3.to_owned());
+        let response = NewResponse { ecdh_pub, salt, id, challenges, derivation };
+        let answer = self.answer(interest.name(), &response.encode())?;
+        let open = Open {
+            key_name: asked.key_name().to_name(),
+            key: asked.public_key().clone(),
+            key_digest: asked.public_key().digest(),
+            verifier,
+            validity: asked.validity(),
+            session,
+            stage: Stage::Before(0),
+            opened: (digest, answer.clone()),
+            last: None,
+            expires_ms: now_ms.saturating_add(BEFORE_MS),
+            number: 0,
+        };
+        self.requests.insert(id, open, &self.config.limits);
+        Ok(answer)
+    }
+
+    /// Whether a certificate of this name could be given.
+    fn check_name(&self, asked: &Certificate<'_>) -> Result<(), Refusal> {
+        let prefix = self.config.prefix.as_ref();
+        let not_allowed = |why: String| {
+            Refusal(ErrorCode::NAME_NOT_ALLOWED, format!("{}: {why}", asked.identity()))
+        };
+        let suffix = asked.identity().strip_prefix(prefix).filter(|suffix| !suffix.is_empty());
+        let suffix = suffix.ok_or_else(|| not_allowed(format!("not below {prefix}")))?;
+        if self.config.max_suffix.is_some_and(|most| suffix.len() > most) {
+            return Err(not_allowed("too many components".into()));
+        }
+        if asked.key_name().encoded_len() > MAX_KEY_NAME {
+            return refuse(ErrorCode::NAME_NOT_ALLOWED, "the name is too long");
+        }
+        let name = self.certificate_name(asked.key_name(), 0);
+        self.policy
+            .allows(name.as_ref(), self.certificate.0.as_ref())
+            .map_err(|why| not_allowed(why.to_string()))
+    }
+
+    fn check_validity(&self, asked: ValidityPeriod, now_ms: u64) -> Result<(), Refusal> {
+        let code = ErrorCode::BAD_VALIDITY_PERIOD;
+        if !self.certificate.1.contains(now_ms) {
+            return refuse(code, "the CA's own certificate is not valid now");
+        }
+        let latest = now_ms.saturating_add(self.config.max_validity_ms).saturating_add(GRACE_MS);
+        if asked.not_before_ms.saturating_add(GRACE_MS) < now_ms || asked.not_after_ms > latest {
+            return refuse(code, "longer than this CA gives");
+        }
+        if asked.not_after_ms <= now_ms {
+            return refuse(code, "over already");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Authority({}, {} open)", self.config.prefix, self.open())
+    }
+}
+
+fn of_data(data: Vec<u8>) -> Answer {
+    Answer { data: Some(data), event: None }
+}
+
+/// Whether a Data of this name, or of this name and some digest, answers.
+fn answers(interest: &Interest<'_>, data: NameRef<'_>) -> bool {
+    let asked = interest.name();
+    asked == data || (interest.can_be_prefix() && asked.is_prefix_of(data))
+}
+
+/// The digest of the parameters, with which the name ends: what makes one Interest differ from all
+/// others.
+fn digest_of(interest: &Interest<'_>) -> Result<[u8; 32], Refusal> {
+    let last = interest.name().last().filter(|_| interest.app_parameters().is_some());
+    let digest = last.and_then(|component| component.value().try_into().ok());
+    digest.ok_or_else(|| Refusal(ErrorCode::BAD_INTEREST_FORMAT, "no parameters".into()))
+}
+
+fn parameters<T>(
+    interest: &Interest<'_>,
+    decode: impl FnOnce(&[u8]) -> Result<T, crate::packets::FormatError>,
+) -> Result<T, Refusal> {
+    digest_of(interest)?;
+    decode(interest.app_parameters().unwrap_or_default())
+        .map_err(|why| Refusal(ErrorCode::BAD_PARAMETER_FORMAT, why.to_string()))
+}
+
+/// Whether the key that is to be certified has signed both the certificate request and the Interest.
+fn check_signatures(
+    interest: &Interest<'_>,
+    asked: &Certificate<'_>,
+    now_ms: u64,
+) -> Result<Verifier, Refusal> {
+    let bad = |why: String| Refusal(ErrorCode::BAD_SIGNATURE, why);
+    let verifier = Verifier::of(asked.public_key()).map_err(|why| bad(why.to_string()))?;
+    let verifier = verifier.named(asked.key_name().to_name());
+    let signature = interest.signature().ok_or_else(|| bad("the Interest is not signed".into()))?;
+    // Not all clients say when they signed. Who does and is far off holds what somebody recorded.
+    if signature.info.time_ms.is_some_and(|time| time.abs_diff(now_ms) > GRACE_MS) {
+        return Err(bad("signed at another time than this CA's".into()));
+    }
+    verifier.interest(interest).map_err(|why| bad(format!("the Interest: {why}")))?;
+    verifier.data(asked.data()).map_err(|why| bad(format!("the certificate request: {why}")))?;
+    Ok(verifier)
+}

@@ -1,0 +1,184 @@
+//! [`Policy`]: who may have which name.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::fmt;
+use std::sync::Arc;
+
+use xylem_packet::{Component, Name, NameRef};
+use xylem_trust::{Certificate, Hierarchy, Refused, Rules, TrustStore};
+
+use crate::numbers::word;
+use crate::packets::{Parameters, ProbeResponse};
+
+/// Who may have which name. Challenges prove something about a client; this says what it is good for.
+pub trait Policy: fmt::Debug + Send {
+    /// Whether `issuer`, the CA's certificate, may sign a certificate of this name.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    fn allows(&self, certificate: NameRef<'_>, issuer: NameRef<'_>) -> Result<(), Refused>;
+
+    /// Whether who reads the emails of `address` may have the name that is `suffix` below the CA's
+    /// prefix.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    fn email(&self, suffix: NameRef<'_>, address: &str) -> Result<(), Refused>;
+
+    /// Whether who has the private key of `credential` may have this identity. `credential` is what
+    /// the client sent, and not verified.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    fn possession(
+        &self,
+        identity: NameRef<'_>,
+        credential: &Certificate<'_>,
+        now_ms: u64,
+    ) -> Result<(), Refused>;
+
+    /// The names below the CA's prefix for who tells this about itself; nothing of it is proven.
+    fn probe(&self, prefix: NameRef<'_>, parameters: &Parameters) -> ProbeResponse {
+        let _ = (prefix, parameters);
+        ProbeResponse::default()
+    }
+}
+
+/// The policy where nobody gave another:
+///
+/// - names by a trust schema's [`Rules`]; the hierarchy if there is none;
+/// - the owner of `user@example.org` has `/user@example.org` and `/org/example/user` below the prefix,
+///   and what is below those; PROBE with `email` says the second;
+/// - the owner of a certificate that is believed has its identity, and what is below it.
+#[derive(Debug)]
+pub struct Standard {
+    rules: Arc<dyn Rules>,
+    believed: TrustStore,
+}
+
+impl Default for Standard {
+    fn default() -> Self {
+        Standard::new(Arc::new(Hierarchy), TrustStore::new())
+    }
+}
+
+impl Standard {
+    /// Names by `rules`, certificates for the challenge of possession by `believed`.
+    pub fn new(rules: Arc<dyn Rules>, believed: TrustStore) -> Self {
+        Standard { rules, believed }
+    }
+}
+
+impl Policy for Standard {
+    fn allows(&self, certificate: NameRef<'_>, issuer: NameRef<'_>) -> Result<(), Refused> {
+        self.rules.allows(certificate, issuer)
+    }
+
+    fn email(&self, suffix: NameRef<'_>, address: &str) -> Result<(), Refused> {
+        let refused = || Refused(format!("is not the name of {address}"));
+        let whole = suffix.get(0) == Some(Component::generic(address.as_bytes()));
+        let spelt: Name = spelt(address).ok_or_else(refused)?.collect();
+        if whole || spelt.is_prefix_of(suffix) { Ok(()) } else { Err(refused()) }
+    }
+
+    fn possession(
+        &self,
+        identity: NameRef<'_>,
+        credential: &Certificate<'_>,
+        now_ms: u64,
+    ) -> Result<(), Refused> {
+        let (name, owner) = (credential.name(), credential.identity());
+        if !owner.is_prefix_of(identity) {
+            return Err(Refused(format!("is not below {owner}, whose certificate was shown")));
+        }
+        if !credential.validity().contains(now_ms) {
+            return Err(Refused(format!("is asked for with {name}, which is not valid now")));
+        }
+        self.believed.data(credential.data(), now_ms).map_err(|why| {
+            Refused(format!("is asked for with {name}, which is not believed: {why}"))
+        })
+    }
+
+    fn probe(&self, prefix: NameRef<'_>, parameters: &Parameters) -> ProbeResponse {
+        let address = parameters.get(word::EMAIL).and_then(address);
+        let name =
+            address.as_deref().and_then(spelt).map(|spelt| prefix.iter().chain(spelt).collect());
+        let names = name.into_iter().map(|name| (name, None)).collect();
+        ProbeResponse { names, redirects: Vec::new() }
+    }
+}
+
+/// An address as a name: `org`, `example`, `user`.
+fn spelt(address: &str) -> Option<impl Iterator<Item = Component<'_>>> {
+    let (user, domain) = address.rsplit_once('@')?;
+    Some(domain.rsplit('.').chain([user]).map(|part| Component::generic(part.as_bytes())))
+}
+
+/// An address that a mail program takes as one address and nothing else: one `@`, letters, digits and
+/// a few signs. In lower case, so that one mailbox has one name.
+pub(crate) fn address(given: &[u8]) -> Option<String> {
+    let given = core::str::from_utf8(given).ok()?;
+    let (user, domain) = given.split_once('@')?;
+    let label = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    let user_ok = !user.is_empty()
+        && user.len() <= 64
+        && !user.starts_with('-')
+        && user.split('.').all(|part| {
+            !part.is_empty()
+                && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_+".contains(&b))
+        });
+    let domain_ok = domain.len() <= 255 && domain.contains('.') && domain.split('.').all(label);
+    (user_ok && domain_ok && given.len() <= 254).then(|| given.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_one_address() {
+        for good in ["a@b.c", "first.last+tag@mail.example.org", "x_1@a-b.co"] {
+            assert_eq!(address(good.as_bytes()).as_deref(), Some(good));
+        }
+        assert_eq!(address(b"Alice@Example.ORG").as_deref(), Some("alice@example.org"));
+        for bad in [
+            "",
+            "a",
+            "@b.c",
+            "a@",
+            "a@b",
+            "a@b@c.d",
+            "a@b..c",
+            ".a@b.c",
+            "a b@c.d",
+            "a@b.c\r\nBcc: x@y.z",
+            "a@b.c,x@y.z",
+            "<a@b.c>",
+            "\"a\"@b.c",
+            "-f@b.c",
+            "a@b.c;ls",
+            "ä@b.c",
+            "a@b.c\0",
+        ] {
+            assert_eq!(address(bad.as_bytes()), None, "{bad:?}");
+        }
+        assert_eq!(address(&[b'a', b'@', 0xFF, b'.', b'c']), None);
+        assert_eq!(address(format!("{}@b.c", "a".repeat(65)).as_bytes()), None);
+    }
+
+    #[test]
+    fn addresses_own_their_names() {
+        let policy = Standard::default();
+        let owns = |suffix: &str, address| {
+            policy.email(suffix.parse::<Name>().unwrap().as_ref(), address).is_ok()
+        };
+        for good in ["/al@x.org", "/al@x.org/phone", "/org/x/al", "/org/x/al/phone"] {
+            assert!(owns(good, "al@x.org"), "{good}");
+        }
+        for bad in ["/org", "/org/x", "/al", "/org/x/bob", "/x.org/al", "/org/x/a", "/"] {
+            assert!(!owns(bad, "al@x.org"), "{bad}");
+        }
+    }
+}

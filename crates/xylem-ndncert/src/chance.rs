@@ -1,0 +1,28 @@
+//! Random octets from one seed: each call of a state machine is given 32.
+
+use zeroize::Zeroizing;
+
+/// BLAKE3 `derive_key` context; docs/spec/kdf.md.
+const CONTEXT: &str = "xylem-ndncert v1 chance";
+
+/// What is random in one step.
+pub(crate) struct Chance {
+    seed: Zeroizing<[u8; 32]>,
+    taken: u64,
+}
+
+impl Chance {
+    pub(crate) fn new(seed: [u8; 32]) -> Self {
+        Chance { seed: Zeroizing::new(seed), taken: 0 }
+    }
+
+    pub(crate) fn take<const N: usize>(&mut self) -> [u8; N] {
+        const { assert!(N <= 32) };
+        let mut hasher = xylem_hash::Hasher::new_derive_key(CONTEXT);
+        hasher.update(&self.seed[..]).update(&self.taken.to_be_bytes());
+        self.taken = self.taken.wrapping_add(1);
+        let mut out = [0; N];
+        out.copy_from_slice(&hasher.finalize().as_bytes()[..N]);
+        out
+    }
+}

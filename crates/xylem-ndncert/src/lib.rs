@@ -1,0 +1,72 @@
+//! [`Authority`] and [`Request`]: NDNCERT 0.3, a certificate authority and who asks it for a
+//! certificate (docs/spec/ndncert.md).
+//!
+//! A client asks for the CA's profile (INFO, [`Lookup`]), sends a certificate request that its own key
+//! has signed and half of a key agreement (NEW), shows what the CA wants to be shown (CHALLENGE,
+//! encrypted), and fetches the certificate.
+//!
+//! Sans-io: Interests and Data come in and go out as bytes, the time and 32 random octets come in with
+//! each of them. Keys of P-256 alone are made by `ring`, which asks the system for randomness. Codes are
+//! handed to the program, which shows or mails them ([`Event`]); who may have which name is for a
+//! [`Policy`] to say.
+//!
+//! Not here: sockets, registering prefixes, mail, files, and revocation.
+//!
+//! ```
+//! use xylem_ndncert::*;
+//! use xylem_packet::Name;
+//! use xylem_trust::{Signer, ValidityPeriod, self_signed};
+//!
+//! let (now_ms, name) = (1_700_000_000_000, |uri| Name::from_uri(uri).unwrap());
+//! let valid = ValidityPeriod { not_before_ms: 0, not_after_ms: now_ms + 86_400_000 };
+//! let signer = Signer::ed25519(&[1; 32], name("/org/KEY/1"));
+//! let own = self_signed(&signer, 1, valid).unwrap();
+//! let policy = Box::<Standard>::default();
+//! let mut ca = Authority::new(Config::new(name("/org")), signer, &own, policy, now_ms).unwrap();
+//!
+//! let mut lookup = Lookup::new(name("/org"));
+//! while let Some(interest) = lookup.poll_transmit(now_ms, [0; 4]) {
+//!     lookup.receive(&ca.interest(&interest, now_ms, [2; 32]).data.unwrap());
+//! }
+//! let profile = lookup.take().unwrap().unwrap();
+//! let believe = Believe::Digest(profile.digest()); // In earnest: compared by a person, or anchors.
+//! let al = Signer::ed25519(&[3; 32], name("/org/al/KEY/1"));
+//! let mut request = Request::new(profile, believe, al, u64::MAX, now_ms, [4; 32]).unwrap();
+//! let (mut code, mut seed) = (String::new(), 5);
+//! let certificate = loop {
+//!     while let Some(interest) = request.poll_transmit(now_ms, [0; 4]) {
+//!         seed += 2; // In earnest: random, each time.
+//!         let answer = ca.interest(&interest, now_ms, [seed; 32]);
+//!         if let Some(Event::Pin { code: shown, .. }) = answer.event {
+//!             code = shown; // Shown to the operator, who says it to whoever shall have the name.
+//!         }
+//!         request.receive(&answer.data.unwrap(), now_ms, [seed + 1; 32]);
+//!     }
+//!     match request.state() {
+//!         State::Choose(_) => request.choose(Choice::Pin, now_ms, [101; 32]).unwrap(),
+//!         State::Code { .. } => request.code(&code, now_ms, [102; 32]).unwrap(),
+//!         State::Done(certificate) => break certificate.to_vec(),
+//!         other => panic!("{other:?}"),
+//!     }
+//! };
+//! assert!(xylem_trust::Certificate::decode(&certificate).is_ok());
+//! ```
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+mod authority;
+mod request;
+
+mod session;
+
+pub mod packets;
+
+mod chance;
+mod numbers;
+
+pub use authority::{Answer, Authority, AuthorityError, Config, Event, Limits, Policy, Standard};
+pub use numbers::{ErrorCode, Kind, Status};
+pub use request::{Believe, Choice, Lookup, Profile, Request, RequestError, State};
+pub use session::{
+    Agreement, Derivation, KEY_LEN, POINT_LEN, RequestId, SALT_LEN, SESSION_CONTEXT, Session,
+    SessionError,
+};

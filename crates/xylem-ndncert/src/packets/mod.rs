@@ -1,0 +1,20 @@
+//! What stands in the packets: the ApplicationParameters of requests and the Content of answers.
+//! Names, signatures and who may say what are for the two state machines.
+
+mod challenge;
+mod encrypted;
+mod error;
+mod fields;
+mod info;
+mod new;
+mod parameters;
+mod probe;
+
+pub use challenge::{ChallengeRequest, ChallengeResponse, Progress};
+pub use encrypted::Encrypted;
+pub use error::ErrorMessage;
+pub use fields::FormatError;
+pub use info::CaInfo;
+pub use new::{NewRequest, NewResponse};
+pub use parameters::Parameters;
+pub use probe::{ProbeRequest, ProbeResponse};

@@ -1,0 +1,461 @@
+//! [`Request`]: the client's side.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+mod exchange;
+mod profile;
+
+use core::fmt;
+
+use xylem_packet::tlv::types;
+use xylem_packet::{Component, Data, Name, NameRef};
+use xylem_trust::{Certificate, PublicKey, Signer, Stamp, ValidityPeriod};
+
+use self::exchange::{Exchange, builder};
+use self::profile::refused;
+pub use self::profile::{Believe, Lookup, Profile};
+use crate::chance::Chance;
+use crate::numbers::{ErrorCode, Kind, Status, part, word};
+use crate::packets::{
+    ChallengeRequest, ChallengeResponse, Encrypted, FormatError, NewRequest, NewResponse,
+    Parameters,
+};
+use crate::session::{Agreement, Derivation, Session, SessionError};
+
+/// How far the CA's clock may be off.
+const GRACE_MS: u64 = 120_000;
+
+/// Why there is no certificate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// Nobody answered, this often.
+    #[error("the CA does not answer {0}")]
+    Silent(&'static str),
+    /// What came is no profile.
+    #[error("the CA's profile: {0}")]
+    Profile(String),
+    /// The CA's certificate is not the one that is believed.
+    #[error("the CA's certificate is not believed, or not valid now")]
+    NotBelieved,
+    /// The CA has not signed it.
+    #[error("the answer is not signed by the CA")]
+    NotGenuine,
+    /// The CA refuses.
+    #[error("the CA refuses: {info} (error {})", code.0)]
+    Refused {
+        /// Why.
+        code: ErrorCode,
+        /// Why, in the CA's words.
+        info: String,
+    },
+    /// The CA's answer can't be read.
+    #[error("the CA's answer can't be read: {0}")]
+    Format(#[from] FormatError),
+    /// Keys or messages of the session.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The signer has no public key, or no key's name.
+    #[error("only a key with a name can be certified")]
+    NoKey,
+    /// The name is not below the CA's prefix.
+    #[error("{0} is not below the CA's {1}")]
+    Name(Name, Name),
+    /// The request does not fit into a packet.
+    #[error("the request does not fit into a packet")]
+    TooLong,
+    /// Nothing of that is expected now.
+    #[error("the CA has not asked for that")]
+    NotNow,
+    /// The CA goes on in a way that is not known.
+    #[error("the challenge goes on in a way that is not known: {0}")]
+    Challenge(String),
+    /// What was issued is not what was asked for.
+    #[error("the certificate that was issued is not ours: {0}")]
+    OtherCertificate(&'static str),
+}
+
+/// How the client proves itself.
+#[derive(Debug)]
+pub enum Choice {
+    /// With a code that the CA's operator passes on.
+    Pin,
+    /// With a code that comes to this address.
+    Email(String),
+    /// With a certificate, and its key.
+    Possession {
+        /// The certificate, a Data packet.
+        certificate: Vec<u8>,
+        /// Its key.
+        signer: Box<Signer>,
+    },
+}
+
+impl Choice {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Pin => Kind::Pin,
+            Self::Email(_) => Kind::Email,
+            Self::Possession { .. } => Kind::Possession,
+        }
+    }
+}
+
+/// How far a request has come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum State<'a> {
+    /// It waits for an answer.
+    Waiting,
+    /// One of these challenges is to be chosen: [`Request::choose`].
+    Choose(&'a [String]),
+    /// A code is to be given: [`Request::code`].
+    Code {
+        /// The code before was wrong.
+        wrong: bool,
+        /// Tries left.
+        tries: u64,
+        /// Until when.
+        until_ms: u64,
+    },
+    /// The certificate, a Data packet: of our key and name, and signed by the CA.
+    Done(&'a [u8]),
+    /// There will be none.
+    Failed(&'a RequestError),
+}
+
+enum Stage {
+    New(Option<Agreement>),
+    Choose,
+    Challenge,
+    Code { wrong: bool, tries: u64, until_ms: u64 },
+    Fetch,
+    Done(Vec<u8>),
+    Failed(RequestError),
+}
+
+/// One request for one certificate: Data in, Interests out, and what people have to say.
+pub struct Request {
+    profile: Profile,
+    signer: Signer,
+    key: PublicKey,
+    key_name: Name,
+    stage: Stage,
+    exchange: Option<Exchange>,
+    challenges: Vec<String>,
+    derivation: Derivation,
+    session: Option<Session>,
+    choice: Option<Choice>,
+}
+
+impl Request {
+    /// Asks for a certificate of `signer`'s key, whose locator names it, valid until
+    /// `not_after_ms` or for as long as the CA gives, whichever is less. `seed` is random.
+    ///
+    /// # Errors
+    /// `NotBelieved`, `NoKey`, `Name`, `TooLong`, `Session`.
+    pub fn new(
+        profile: Profile,
+        believe: Believe<'_>,
+        signer: Signer,
+        not_after_ms: u64,
+        now_ms: u64,
+        seed: [u8; 32],
+    ) -> Result<Self, RequestError> {
+        if !profile.is_believed(believe, now_ms) {
+            return Err(RequestError::NotBelieved);
+        }
+        let key = signer.public().ok_or(RequestError::NoKey)?;
+        let key_name = signer.key_locator().and_then(xylem_trust::key_name_of);
+        let key_name = key_name.ok_or(RequestError::NoKey)?.to_name();
+        let identity = key_name.prefix(key_name.len().saturating_sub(2));
+        let prefix = profile.info().prefix.as_ref();
+        if !prefix.is_prefix_of(identity) || prefix.len() == identity.len() {
+            return Err(RequestError::Name(identity.to_name(), prefix.to_name()));
+        }
+        let longest = profile.info().max_validity_s.saturating_mul(1000);
+        let now_s = now_ms.saturating_sub(now_ms % 1000);
+        let asked = ValidityPeriod {
+            not_before_ms: now_s,
+            not_after_ms: not_after_ms
+                .min(now_s.saturating_add(longest))
+                .min(profile.validity().not_after_ms),
+        };
+        let certificate = xylem_trust::self_signed(&signer, now_ms, asked);
+        let certificate = certificate.ok_or(RequestError::TooLong)?;
+        let agreement = Agreement::new()?;
+        let new = NewRequest {
+            ecdh_pub: agreement.public(),
+            certificate,
+            derivations: vec![Derivation::BLAKE3.to_owned()],
+        };
+        let name = profile.info().prefix.child(part::CA).child(part::NEW);
+        let exchange = signed(&signer, name.as_ref(), &new.encode(), now_ms, seed)?;
+        Ok(Request {
+            stage: Stage::New(Some(agreement)),
+            exchange: Some(exchange),
+            challenges: Vec::new(),
+            derivation: Derivation::HkdfSha256,
+            session: None,
+            choice: None,
+            profile,
+            signer,
+            key,
+            key_name,
+        })
+    }
+
+    /// How far it has come.
+    pub fn state(&self) -> State<'_> {
+        match &self.stage {
+            Stage::New(_) | Stage::Challenge | Stage::Fetch => State::Waiting,
+            Stage::Choose => State::Choose(&self.challenges),
+            Stage::Code { wrong, tries, until_ms } => {
+                State::Code { wrong: *wrong, tries: *tries, until_ms: *until_ms }
+            }
+            Stage::Done(certificate) => State::Done(certificate),
+            Stage::Failed(why) => State::Failed(why),
+        }
+    }
+
+    /// How the key was derived; HKDF before that is known.
+    pub fn derivation(&self) -> Derivation {
+        self.derivation
+    }
+
+    /// The Interest to send now, if any. `nonce` is random.
+    pub fn poll_transmit(&mut self, now_ms: u64, nonce: [u8; 4]) -> Option<Vec<u8>> {
+        let exchange = self.exchange.as_mut()?;
+        if exchange.is_over(now_ms) {
+            let step = match self.stage {
+                Stage::New(_) => "NEW",
+                Stage::Fetch => "for the certificate",
+                _ => "CHALLENGE",
+            };
+            self.fail(RequestError::Silent(step));
+            return None;
+        }
+        exchange.poll(now_ms, nonce)
+    }
+
+    /// When to call [`Self::poll_transmit`] again; `None` while it waits for a person, and at its end.
+    pub fn next_timer(&self) -> Option<u64> {
+        self.exchange.as_ref().map(Exchange::next_ms)
+    }
+
+    /// Chooses a challenge, when the state is [`State::Choose`]. `seed` is random.
+    ///
+    /// # Errors
+    /// `NotNow`, also if the CA does not have it; `TooLong`, `Session`.
+    pub fn choose(
+        &mut self,
+        choice: Choice,
+        now_ms: u64,
+        seed: [u8; 32],
+    ) -> Result<(), RequestError> {
+        let offered = self.challenges.iter().any(|name| Kind::of(name) == Some(choice.kind()));
+        if !matches!(self.stage, Stage::Choose) || !offered {
+            return Err(RequestError::NotNow);
+        }
+        let parameters = match &choice {
+            Choice::Pin => Parameters::new(),
+            Choice::Email(address) => Parameters::of(word::EMAIL, address.as_bytes()),
+            Choice::Possession { certificate, .. } => {
+                Parameters::of(word::ISSUED_CERT, certificate)
+            }
+        };
+        self.choice = Some(choice);
+        self.send(parameters, now_ms, seed)
+    }
+
+    /// Gives a code, when the state is [`State::Code`]. `seed` is random.
+    ///
+    /// # Errors
+    /// `NotNow`, `TooLong`, `Session`.
+    pub fn code(&mut self, code: &str, now_ms: u64, seed: [u8; 32]) -> Result<(), RequestError> {
+        if !matches!(self.stage, Stage::Code { .. }) {
+            return Err(RequestError::NotNow);
+        }
+        self.send(Parameters::of(word::CODE, code.trim().as_bytes()), now_ms, seed)
+    }
+
+    /// Takes a Data; says whether it was an answer. What the CA has not signed is none, so that nobody
+    /// else ends a request. `seed` is random.
+    pub fn receive(&mut self, wire: &[u8], now_ms: u64, seed: [u8; 32]) -> bool {
+        let Ok(data) = Data::decode(wire) else { return false };
+        let Some(exchange) = &self.exchange else { return false };
+        if !is_named(&data, exchange.name()) || self.profile.verifier().data(&data).is_err() {
+            return false;
+        }
+        if let Err(why) = self.advance(&data, now_ms, seed) {
+            self.fail(why);
+        }
+        true
+    }
+
+    fn advance(
+        &mut self,
+        data: &Data<'_>,
+        now_ms: u64,
+        seed: [u8; 32],
+    ) -> Result<(), RequestError> {
+        if let Stage::Fetch = self.stage {
+            self.check(data, now_ms)?;
+            self.exchange = None;
+            self.stage = Stage::Done(data.wire().to_vec());
+            return Ok(());
+        }
+        refused(data)?;
+        match &mut self.stage {
+            Stage::New(agreement) => {
+                let agreement = agreement.take().ok_or(RequestError::NotNow)?;
+                self.agree(agreement, data.content(), seed)
+            }
+            Stage::Challenge => {
+                let session = self.session.as_mut().ok_or(RequestError::NotNow)?;
+                let plaintext = session.open(&Encrypted::decode(data.content())?)?;
+                self.go_on(ChallengeResponse::decode(&plaintext)?, now_ms, seed)
+            }
+            _ => Err(RequestError::NotNow),
+        }
+    }
+
+    fn agree(
+        &mut self,
+        agreement: Agreement,
+        content: &[u8],
+        seed: [u8; 32],
+    ) -> Result<(), RequestError> {
+        let new = NewResponse::decode(content)?;
+        self.derivation = match new.derivation.as_deref() {
+            None => Derivation::HkdfSha256,
+            Some(Derivation::BLAKE3) => Derivation::Blake3,
+            Some(other) => return Err(RequestError::Challenge(format!("key by {other}"))),
+        };
+        let random = Chance::new(seed).take();
+        let session = agreement.agree(&new.ecdh_pub, self.derivation, &new.salt, new.id, random)?;
+        self.session = Some(session);
+        self.challenges = new.challenges;
+        self.exchange = None;
+        self.stage = Stage::Choose;
+        Ok(())
+    }
+
+    fn go_on(
+        &mut self,
+        response: ChallengeResponse,
+        now_ms: u64,
+        seed: [u8; 32],
+    ) -> Result<(), RequestError> {
+        match (response.status, response.progress, response.issued) {
+            (Status::Success, _, Some(issued)) => self.fetch(issued, &response.forwarding_hint),
+            (Status::Challenge, Some(progress), _) => {
+                match (progress.word.as_str(), &self.choice) {
+                    (word::NEED_PROOF, Some(Choice::Possession { signer, .. })) => {
+                        let nonce = response.parameters.get(word::NONCE).filter(|n| n.len() == 16);
+                        let nonce = nonce.ok_or(RequestError::Challenge("no nonce".into()))?;
+                        let proof = signer.sign(&[nonce]);
+                        self.send(Parameters::of(word::PROOF, proof.as_ref()), now_ms, seed)
+                    }
+                    (
+                        word @ (word::NEED_CODE | word::WRONG_CODE),
+                        Some(Choice::Pin | Choice::Email(_)),
+                    ) => {
+                        let until_ms = now_ms.saturating_add(progress.time_s.saturating_mul(1000));
+                        let wrong = word == word::WRONG_CODE;
+                        self.exchange = None;
+                        self.stage = Stage::Code { wrong, tries: progress.tries, until_ms };
+                        Ok(())
+                    }
+                    (other, _) => Err(RequestError::Challenge(other.to_owned())),
+                }
+            }
+            (status, ..) => Err(RequestError::Challenge(format!("status {}", status.number()))),
+        }
+    }
+
+    /// Sends a step of the challenge.
+    fn send(
+        &mut self,
+        parameters: Parameters,
+        now_ms: u64,
+        seed: [u8; 32],
+    ) -> Result<(), RequestError> {
+        let session = self.session.as_mut().ok_or(RequestError::NotNow)?;
+        let kind = self.choice.as_ref().map(Choice::kind).ok_or(RequestError::NotNow)?;
+        // As the CA calls it.
+        let called = self.challenges.iter().find(|name| Kind::of(name) == Some(kind));
+        let challenge = called.cloned().ok_or(RequestError::NotNow)?;
+        let request = ChallengeRequest { challenge, parameters };
+        let sealed = session.seal(&request.encode())?;
+        let name = self.profile.info().prefix.child(part::CA).child(part::CHALLENGE);
+        let name = name.child(Component::generic(&session.id().0));
+        self.exchange = Some(signed(&self.signer, name.as_ref(), &sealed.encode(), now_ms, seed)?);
+        self.stage = Stage::Challenge;
+        Ok(())
+    }
+
+    fn fetch(&mut self, issued: Name, hint: &[Name]) -> Result<(), RequestError> {
+        let hint: Vec<NameRef<'_>> = hint.iter().map(Name::as_ref).collect();
+        let mut wire = Vec::new();
+        let encoded = builder(issued.as_ref()).forwarding_hint(&hint).encode(&mut wire);
+        encoded.map_err(|_| RequestError::TooLong)?;
+        self.exchange = Some(Exchange::new(wire).ok_or(RequestError::TooLong)?);
+        self.stage = Stage::Fetch;
+        Ok(())
+    }
+
+    /// Whether what the CA has signed is a certificate of our key and name that is valid now.
+    fn check(&self, data: &Data<'_>, now_ms: u64) -> Result<(), RequestError> {
+        let no = |why| Err(RequestError::OtherCertificate(why));
+        let Ok(issued) = Certificate::decode(data.wire()) else { return no("it is none") };
+        if issued.key_name() != self.key_name.as_ref() {
+            return no("it has another name");
+        }
+        if issued.public_key() != &self.key {
+            return no("it is of another key");
+        }
+        // The CA's clock may be a little ahead of ours.
+        let ahead = now_ms.saturating_add(GRACE_MS);
+        if !issued.validity().contains(now_ms) && !issued.validity().contains(ahead) {
+            return no("it is not valid now");
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, why: RequestError) {
+        self.exchange = None;
+        self.stage = Stage::Failed(why);
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Request({}, {:?})", self.key_name, self.state())
+    }
+}
+
+/// Whether a Data has this name, which may end with its digest.
+fn is_named(data: &Data<'_>, name: NameRef<'_>) -> bool {
+    let digest = name.last().filter(|last| last.typ() == types::IMPLICIT_SHA256_DIGEST);
+    match digest {
+        Some(digest) => data.name() == name.parent() && digest.value() == data.implicit_digest(),
+        None => data.name() == name,
+    }
+}
+
+/// A signed Interest on its way.
+fn signed(
+    signer: &Signer,
+    name: NameRef<'_>,
+    parameters: &[u8],
+    now_ms: u64,
+    seed: [u8; 32],
+) -> Result<Exchange, RequestError> {
+    let mut chance = Chance::new(seed);
+    // The first 8 octets are an IV's, where this seed begins a session.
+    let (_, nonce) = (chance.take::<8>(), chance.take());
+    let mut wire = Vec::new();
+    let stamp = Stamp::new(nonce, now_ms);
+    let builder = builder(name).must_be_fresh(true);
+    signer.interest(builder, parameters, stamp, &mut wire).map_err(|_| RequestError::TooLong)?;
+    Exchange::new(wire).ok_or(RequestError::TooLong)
+}

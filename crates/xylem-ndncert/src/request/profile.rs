@@ -1,0 +1,201 @@
+//! [`Profile`]: what a CA says of itself, and [`Lookup`], which asks for it.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::fmt;
+
+use xylem_packet::tlv::{Reader, types};
+use xylem_packet::{Component, Data, InterestBuilder, Name, NameRef};
+use xylem_trust::{Certificate, TrustStore, ValidityPeriod, Verifier};
+
+use super::RequestError;
+use super::exchange::{Exchange, ask};
+use crate::numbers::part;
+use crate::packets::{CaInfo, ErrorMessage, Parameters, ProbeRequest, ProbeResponse};
+
+/// Which CA is believed.
+#[derive(Debug, Clone, Copy)]
+pub enum Believe<'a> {
+    /// The one whose certificate has this SHA-256: its implicit digest.
+    Digest([u8; 32]),
+    /// One whose certificate these anchors believe.
+    Store(&'a TrustStore),
+}
+
+/// A CA's profile: signed by the key in it, which is believed by nobody yet.
+pub struct Profile {
+    info: CaInfo,
+    digest: [u8; 32],
+    verifier: Verifier,
+    validity: ValidityPeriod,
+}
+
+impl Profile {
+    /// Reads the profile packet.
+    ///
+    /// # Errors
+    /// `Profile`, if it is not what a CA says of itself.
+    pub fn decode(wire: &[u8]) -> Result<Self, RequestError> {
+        let bad = |why: String| RequestError::Profile(why);
+        let data = Data::decode(wire).map_err(|why| bad(why.to_string()))?;
+        let info = CaInfo::decode(data.content()).map_err(|why| bad(why.to_string()))?;
+        let (name, at) = (data.name(), info_name(info.prefix.as_ref()));
+        let rest = name.strip_prefix(at.as_ref()).filter(|rest| rest.len() == 2);
+        let segment = rest.and_then(|rest| rest.get(1)?.as_number_of(types::SEGMENT_COMPONENT));
+        let whole = data.meta().final_block_id.is_none_or(|last| last == Component::segment(0));
+        if segment != Some(0) || !whole {
+            return Err(bad(format!("{name} is not the whole profile of {}", info.prefix)));
+        }
+        let own = Certificate::decode(&info.certificate).map_err(|why| bad(why.to_string()))?;
+        if !own.identity().is_prefix_of(info.prefix.as_ref()) {
+            return Err(bad(format!("its certificate is of {}", own.identity())));
+        }
+        let verifier = Verifier::of(own.public_key()).map_err(|why| bad(why.to_string()))?;
+        let verifier = verifier.named(own.key_name().to_name());
+        verifier.data(&data).map_err(|why| bad(why.to_string()))?;
+        let (digest, validity) = (own.data().implicit_digest(), own.validity());
+        Ok(Profile { digest, verifier, validity, info })
+    }
+
+    /// What it says.
+    pub fn info(&self) -> &CaInfo {
+        &self.info
+    }
+
+    /// SHA-256 of the CA's certificate, for people to compare.
+    pub fn digest(&self) -> [u8; 32] {
+        self.digest
+    }
+
+    /// PROBE: which names there are for who tells this about itself. An Interest.
+    ///
+    /// # Errors
+    /// `TooLong`.
+    pub fn probe(&self, parameters: &Parameters) -> Result<Vec<u8>, RequestError> {
+        let name = self.info.prefix.child(part::CA).child(part::PROBE);
+        let content = ProbeRequest { parameters: parameters.clone() }.encode();
+        let mut wire = Vec::new();
+        InterestBuilder::new(name.as_ref())
+            .must_be_fresh(true)
+            .encode_with_parameters(&mut wire, &content)
+            .map_err(|_| RequestError::TooLong)?;
+        Ok(wire)
+    }
+
+    /// The answer to [`Self::probe`].
+    ///
+    /// # Errors
+    /// `NotGenuine` if this CA has not signed it, `Refused`, `Format`.
+    pub fn probed(&self, wire: &[u8]) -> Result<ProbeResponse, RequestError> {
+        let data = Data::decode(wire).map_err(|_| RequestError::NotGenuine)?;
+        self.verifier.data(&data).map_err(|_| RequestError::NotGenuine)?;
+        refused(&data)?;
+        Ok(ProbeResponse::decode(data.content())?)
+    }
+
+    pub(super) fn is_believed(&self, believe: Believe<'_>, now_ms: u64) -> bool {
+        let by_whom = match believe {
+            Believe::Digest(digest) => digest == self.digest,
+            Believe::Store(store) => Certificate::decode(&self.info.certificate)
+                .is_ok_and(|own| store.data(own.data(), now_ms).is_ok()),
+        };
+        by_whom && self.validity.contains(now_ms)
+    }
+
+    pub(super) fn verifier(&self) -> &Verifier {
+        &self.verifier
+    }
+
+    pub(super) fn validity(&self) -> ValidityPeriod {
+        self.validity
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profile").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// The error that a CA answered with, if it did.
+pub(super) fn refused(data: &Data<'_>) -> Result<(), RequestError> {
+    match ErrorMessage::decode(data.content()) {
+        Ok(ErrorMessage { code, info }) => Err(RequestError::Refused { code, info }),
+        Err(_) => Ok(()),
+    }
+}
+
+fn info_name(prefix: NameRef<'_>) -> Name {
+    prefix.child(part::CA).child(part::INFO)
+}
+
+/// Asks for a CA's profile: INFO.
+pub struct Lookup {
+    prefix: Name,
+    exchange: Option<Exchange>,
+    found: Option<Result<Profile, RequestError>>,
+}
+
+impl Lookup {
+    /// For the CA of these names.
+    pub fn new(prefix: Name) -> Self {
+        let metadata = info_name(prefix.as_ref()).child(part::METADATA);
+        Lookup { exchange: ask(metadata.as_ref(), true, true), prefix, found: None }
+    }
+
+    /// The Interest to send now, if any.
+    pub fn poll_transmit(&mut self, now_ms: u64, nonce: [u8; 4]) -> Option<Vec<u8>> {
+        let exchange = self.exchange.as_mut().filter(|_| self.found.is_none())?;
+        if exchange.is_over(now_ms) {
+            self.found = Some(Err(RequestError::Silent("INFO")));
+            return None;
+        }
+        exchange.poll(now_ms, nonce)
+    }
+
+    /// When to call [`Self::poll_transmit`] again.
+    pub fn next_timer(&self) -> Option<u64> {
+        self.exchange.as_ref().filter(|_| self.found.is_none()).map(Exchange::next_ms)
+    }
+
+    /// Takes a Data; says whether it was an answer.
+    pub fn receive(&mut self, wire: &[u8]) -> bool {
+        let Ok(data) = Data::decode(wire) else { return false };
+        let asked = self.exchange.as_ref().filter(|_| self.found.is_none());
+        let Some(asked) = asked.filter(|asked| asked.name().is_prefix_of(data.name())) else {
+            return false;
+        };
+        if asked.name().last() == Some(part::METADATA) {
+            let next = self.newest(data.content());
+            let Some(next) = next.and_then(|name| ask(name.as_ref(), false, false)) else {
+                return false;
+            };
+            self.exchange = Some(next);
+            return true;
+        }
+        // What is no profile may be anybody's: the CA's may come yet.
+        let Ok(profile) = Profile::decode(wire) else { return false };
+        self.found = Some(Ok(profile));
+        true
+    }
+
+    /// The profile, or why there is none, once that is known.
+    pub fn take(&mut self) -> Option<Result<Profile, RequestError>> {
+        self.found.take().inspect(|_| self.exchange = None)
+    }
+
+    /// The segment that a metadata packet points to.
+    fn newest(&self, content: &[u8]) -> Option<Name> {
+        let first = Reader::new(content).next_element().ok()??;
+        let name = NameRef::from_value(first.value).ok().filter(|_| first.typ == types::NAME)?;
+        let info = info_name(self.prefix.as_ref());
+        let version = name.strip_prefix(info.as_ref()).filter(|rest| rest.len() == 1)?.get(0)?;
+        version.as_number_of(types::VERSION_COMPONENT)?;
+        Some(name.child(Component::segment(0)))
+    }
+}
+
+impl fmt::Debug for Lookup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lookup({})", self.prefix)
+    }
+}

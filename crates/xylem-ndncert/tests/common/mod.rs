@@ -1,0 +1,288 @@
+//! A CA, clients, and a network between them under virtual time.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xylem_ndncert::packets::ErrorMessage;
+use xylem_ndncert::{
+    Answer, Authority, Believe, Choice, Config, ErrorCode, Event, Kind, Lookup, Profile, Request,
+    RequestError, Standard, State,
+};
+use xylem_packet::{Component, Data, Name};
+use xylem_sim::{EventQueue, Rng, ms};
+use xylem_trust::{
+    Certificate, Hierarchy, Issue, PrivateKey, Signer, TrustStore, ValidityPeriod, self_signed,
+};
+
+pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
+pub(crate) const DAY_MS: u64 = 86_400_000;
+pub(crate) const ALWAYS: ValidityPeriod =
+    ValidityPeriod { not_before_ms: 0, not_after_ms: 4_000_000_000_000 };
+
+pub(crate) fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+/// An Ed25519 key of this identity, the same for the same identity and number.
+pub(crate) fn key(identity: &str, number: u8) -> Signer {
+    let seed = *xylem_hash::hash(&[identity.as_bytes(), &[number]].concat()).as_bytes();
+    Signer::ed25519(&seed, name(identity).child(KEY).child(Component::generic(&[number])))
+}
+
+pub(crate) const KEY: Component<'static> = Component::generic(b"KEY");
+
+/// A new P-256 key of this identity.
+pub(crate) fn p256(identity: &str) -> Signer {
+    let key = PrivateKey::generate_ecdsa_p256().unwrap();
+    key.signer(name(identity).child(KEY).child(Component::generic(b"p"))).unwrap()
+}
+
+pub(crate) fn certificate_of(signer: &Signer, validity: ValidityPeriod) -> Vec<u8> {
+    self_signed(signer, 1, validity).unwrap()
+}
+
+/// A certificate of `subject`'s key by `by`.
+pub(crate) fn certified(by: &Signer, subject: &Signer, validity: ValidityPeriod) -> Vec<u8> {
+    let issue = Issue {
+        key_name: xylem_trust::key_name_of(subject.key_locator().unwrap()).unwrap(),
+        issuer_id: Component::generic(b"by"),
+        version: 1,
+        public_key: &subject.public().unwrap(),
+        validity,
+    };
+    let mut wire = Vec::new();
+    issue.sign(by, &mut wire).unwrap();
+    wire
+}
+
+pub(crate) fn config() -> Config {
+    Config { challenges: Kind::ALL.to_vec(), info: "A test".into(), ..Config::new(name("/org")) }
+}
+
+/// Who believes `/org`'s key.
+pub(crate) fn believing() -> TrustStore {
+    let mut store = TrustStore::new();
+    let own = certificate_of(&key("/org", 0), ALWAYS);
+    store.add_anchor(&Certificate::decode(&own).unwrap()).unwrap();
+    store
+}
+
+pub(crate) fn authority_of(config: Config) -> Authority {
+    let signer = key("/org", 0);
+    let own = certificate_of(&signer, ALWAYS);
+    let policy = Box::new(Standard::new(Arc::new(Hierarchy), believing()));
+    Authority::new(config, signer, &own, policy, NOW_MS).unwrap()
+}
+
+/// A CA, and what comes out of it.
+pub(crate) struct Ca {
+    pub(crate) authority: Authority,
+    pub(crate) events: Vec<Event>,
+    pub(crate) rng: Rng,
+}
+
+impl Ca {
+    pub(crate) fn new() -> Self {
+        Self::of(config())
+    }
+
+    pub(crate) fn of(config: Config) -> Self {
+        Ca { authority: authority_of(config), events: Vec::new(), rng: Rng::new(1) }
+    }
+
+    pub(crate) fn seed(&mut self) -> [u8; 32] {
+        self.rng.bytes(32).try_into().unwrap()
+    }
+
+    pub(crate) fn ask(&mut self, interest: &[u8], now_ms: u64) -> Option<Vec<u8>> {
+        let seed = self.seed();
+        let Answer { data, event } = self.authority.interest(interest, now_ms, seed);
+        self.events.extend(event);
+        data
+    }
+
+    /// The code that was given out last.
+    pub(crate) fn code(&self) -> String {
+        let code = |event: &Event| match event {
+            Event::Pin { code, .. } | Event::Email { code, .. } => Some(code.clone()),
+            Event::Issued { .. } => None,
+        };
+        self.events.iter().rev().find_map(code).expect("a code")
+    }
+
+    pub(crate) fn issued(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event, Event::Issued { .. })).count()
+    }
+
+    pub(crate) fn profile(&mut self) -> Profile {
+        let mut lookup = Lookup::new(name("/org"));
+        while let Some(interest) = lookup.poll_transmit(NOW_MS, [1; 4]) {
+            let data = self.ask(&interest, NOW_MS).expect("INFO is answered");
+            assert!(lookup.receive(&data));
+        }
+        lookup.take().unwrap().unwrap()
+    }
+
+    pub(crate) fn request(&mut self, signer: Signer, now_ms: u64) -> Request {
+        let profile = self.profile();
+        let seed = self.seed();
+        let store = believing();
+        Request::new(profile, Believe::Store(&store), signer, u64::MAX, now_ms, seed).unwrap()
+    }
+
+    /// Lets a request run until it needs somebody, over a perfect network. Gives its Interests.
+    pub(crate) fn run(&mut self, request: &mut Request, now_ms: u64) -> Vec<Vec<u8>> {
+        let mut sent = Vec::new();
+        while let Some(interest) = request.poll_transmit(now_ms, [1; 4]) {
+            sent.push(interest.clone());
+            let Some(data) = self.ask(&interest, now_ms) else { break };
+            let seed = self.seed();
+            assert!(request.receive(&data, now_ms, seed), "it is the CA's");
+        }
+        sent
+    }
+
+    /// A request that waits for the choice of a challenge.
+    pub(crate) fn opened(&mut self, signer: Signer, now_ms: u64) -> Request {
+        let mut request = self.request(signer, now_ms);
+        self.run(&mut request, now_ms);
+        assert!(matches!(request.state(), State::Choose(_)), "{:?}", request.state());
+        request
+    }
+
+    pub(crate) fn choose(
+        &mut self,
+        request: &mut Request,
+        choice: Choice,
+        now_ms: u64,
+    ) -> Vec<Vec<u8>> {
+        let seed = self.seed();
+        request.choose(choice, now_ms, seed).unwrap();
+        self.run(request, now_ms)
+    }
+
+    pub(crate) fn type_code(
+        &mut self,
+        request: &mut Request,
+        code: &str,
+        now_ms: u64,
+    ) -> Vec<Vec<u8>> {
+        let seed = self.seed();
+        request.code(code, now_ms, seed).unwrap();
+        self.run(request, now_ms)
+    }
+}
+
+/// The error that an answer is.
+pub(crate) fn error(answer: Option<Vec<u8>>) -> ErrorCode {
+    let answer = answer.expect("an answer");
+    ErrorMessage::decode(Data::decode(&answer).unwrap().content()).expect("an error").code
+}
+
+/// Why a request failed.
+pub(crate) fn refusal(request: &Request) -> ErrorCode {
+    match request.state() {
+        State::Failed(RequestError::Refused { code, .. }) => *code,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn done(request: &Request) -> Vec<u8> {
+    match request.state() {
+        State::Done(certificate) => certificate.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a network does.
+#[derive(Clone, Copy)]
+pub(crate) struct Network {
+    pub(crate) loss: f64,
+    pub(crate) twice: f64,
+    pub(crate) damage: f64,
+    pub(crate) delay_ms: u64,
+}
+
+impl Network {
+    /// A request from beginning to end; codes are typed as they come out. Gives the certificate.
+    pub(crate) fn run(
+        self,
+        ca: &mut Ca,
+        signer: Signer,
+        choose: impl Fn() -> Choice,
+        seed: u64,
+    ) -> Vec<u8> {
+        let mut rng = Rng::new(seed);
+        let mut queue: EventQueue<(bool, Vec<u8>)> = EventQueue::new();
+        let mut lookup = Lookup::new(name("/org"));
+        let mut request: Option<Request> = None;
+        let mut signer = Some(signer);
+        for _ in 0..10_000 {
+            let now_ms = NOW_MS + queue.now().as_millis() as u64;
+            let send = |to_ca: bool, wire: Vec<u8>, rng: &mut Rng, queue: &mut EventQueue<_>| {
+                let copies = if rng.chance(self.twice) { 2 } else { 1 };
+                for _ in 0..copies {
+                    let mut wire = wire.clone();
+                    let at = rng.index(wire.len());
+                    if rng.chance(self.damage) {
+                        wire[at] ^= 1 << rng.below(8);
+                    }
+                    let delay = ms(1) + rng.time_below(ms(self.delay_ms));
+                    if !rng.chance(self.loss) {
+                        queue.schedule(queue.now() + delay, (to_ca, wire));
+                    }
+                }
+            };
+            let nonce: [u8; 4] = rng.bytes(4).try_into().unwrap();
+            let fresh: [u8; 32] = rng.bytes(32).try_into().unwrap();
+            let interest = match &mut request {
+                None => lookup.poll_transmit(now_ms, nonce),
+                Some(request) => request.poll_transmit(now_ms, nonce),
+            };
+            if let Some(interest) = interest {
+                send(true, interest, &mut rng, &mut queue);
+            }
+            if let Some(found) = lookup.take() {
+                let store = believing();
+                let believe = Believe::Store(&store);
+                let profile = found.expect("a profile");
+                let signer = signer.take().unwrap();
+                request =
+                    Some(Request::new(profile, believe, signer, u64::MAX, now_ms, fresh).unwrap());
+                continue;
+            }
+            match request.as_ref().map(Request::state) {
+                Some(State::Done(certificate)) => return certificate.to_vec(),
+                Some(State::Failed(why)) => panic!("seed {seed}: {why}"),
+                Some(State::Choose(_)) => {
+                    request.as_mut().unwrap().choose(choose(), now_ms, fresh).unwrap();
+                    continue;
+                }
+                Some(State::Code { .. }) => {
+                    request.as_mut().unwrap().code(&ca.code(), now_ms, fresh).unwrap();
+                    continue;
+                }
+                _ => {}
+            }
+            let timer = request.as_ref().map_or_else(|| lookup.next_timer(), Request::next_timer);
+            let timer = timer.map(|at| Duration::from_millis(at.saturating_sub(NOW_MS)));
+            let next = [timer, queue.next_at()].into_iter().flatten().min().expect("goes on");
+            queue.advance(next);
+            while let Some((to_ca, wire)) = queue.pop_due() {
+                let now_ms = NOW_MS + queue.now().as_millis() as u64;
+                if to_ca {
+                    if let Some(data) = ca.ask(&wire, now_ms) {
+                        send(false, data, &mut rng, &mut queue);
+                    }
+                } else {
+                    match &mut request {
+                        None => lookup.receive(&wire),
+                        Some(request) => request.receive(&wire, now_ms, fresh),
+                    };
+                }
+            }
+        }
+        panic!("seed {seed}: no end")
+    }
+}

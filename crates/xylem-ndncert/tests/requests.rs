@@ -1,0 +1,448 @@
+//! The two sides against each other.
+
+mod common;
+
+use common::{
+    ALWAYS, Ca, DAY_MS, NOW_MS, Network, certificate_of, certified, config, done, key, name, p256,
+};
+use xylem_ndncert::packets::{
+    ChallengeRequest, ChallengeResponse, Encrypted, NewRequest, NewResponse, Parameters, Progress,
+};
+use xylem_ndncert::{
+    Agreement, Authority, AuthorityError, Believe, Choice, Config, Derivation, ErrorCode, Event,
+    Kind, Lookup, Profile, Request, RequestError, RequestId, Session, Standard, State, Status,
+};
+use xylem_packet::{Component, Data, DataBuilder, Interest, InterestBuilder, NameRef};
+use xylem_trust::{Certificate, Signer, TrustStore, ValidityPeriod, Verifier};
+
+/// Whether a certificate is of this key, signed by the CA, and under its name.
+fn check(certificate: &[u8], of: &Signer) {
+    let certificate = Certificate::decode(certificate).unwrap();
+    assert_eq!(Some(certificate.public_key().clone()), of.public());
+    assert_eq!(Some(certificate.key_name()), xylem_trust::key_name_of(of.key_locator().unwrap()));
+    Verifier::of(&key("/org", 0).public().unwrap()).unwrap().data(certificate.data()).unwrap();
+    common::believing().data(certificate.data(), NOW_MS).unwrap();
+}
+
+#[test]
+fn a_code_of_the_operator_gives_a_certificate() {
+    for blake3 in [false, true] {
+        let mut ca = Ca::of(Config { blake3, ..config() });
+        let mut request = ca.opened(key("/org/al", 1), NOW_MS);
+        let State::Choose(offered) = request.state() else { unreachable!() };
+        assert_eq!(offered, ["pin", "email", "possession"]);
+        ca.choose(&mut request, Choice::Pin, NOW_MS);
+        let until_ms = NOW_MS + 3_600_000;
+        assert_eq!(request.state(), State::Code { wrong: false, tries: 3, until_ms });
+        ca.type_code(&mut request, "00000-00000", NOW_MS + 1000);
+        let until_ms = NOW_MS + 3_600_000;
+        assert_eq!(request.state(), State::Code { wrong: true, tries: 2, until_ms });
+        let code = ca.code().to_lowercase();
+        ca.type_code(&mut request, &code, NOW_MS + 2000);
+        check(&done(&request), &key("/org/al", 1));
+        let derivation = if blake3 { Derivation::Blake3 } else { Derivation::HkdfSha256 };
+        assert_eq!(request.derivation(), derivation);
+        let Some(Event::Issued { by: Kind::Pin, certificate, .. }) = ca.events.last() else {
+            panic!("{:?}", ca.events)
+        };
+        assert_eq!(*certificate, done(&request));
+    }
+}
+
+#[test]
+fn a_code_in_an_email_gives_the_name_of_the_address() {
+    let mut ca = Ca::new();
+    let mut request = ca.opened(p256("/org/com/example/al"), NOW_MS);
+    ca.choose(&mut request, Choice::Email("Al@Example.com".into()), NOW_MS);
+    let Some(Event::Email { address, key_name, .. }) = ca.events.last() else { panic!() };
+    assert_eq!(address, "al@example.com");
+    assert_eq!(key_name.to_string(), "/org/com/example/al/KEY/p");
+    let code = ca.code();
+    ca.type_code(&mut request, &code, NOW_MS);
+    let certificate = done(&request);
+    assert_eq!(
+        Certificate::decode(&certificate).unwrap().key_name(),
+        key_name_of("/org/com/example/al")
+    );
+}
+
+fn key_name_of(identity: &str) -> xylem_packet::Name {
+    name(identity).child(common::KEY).child(xylem_packet::Component::generic(b"p"))
+}
+
+#[test]
+fn a_certificate_that_is_believed_gives_another() {
+    for old in [key("/org/al", 1), p256("/org/al")] {
+        let certificate = certified(&key("/org", 0), &old, ALWAYS);
+        let mut ca = Ca::new();
+        let mut request = ca.opened(key("/org/al/phone", 2), NOW_MS);
+        ca.choose(&mut request, Choice::Possession { certificate, signer: Box::new(old) }, NOW_MS);
+        check(&done(&request), &key("/org/al/phone", 2));
+    }
+}
+
+/// Packets lost, damaged, doubled and overtaken by others: an Interest that comes again is answered
+/// again, with the same, and nothing is issued twice.
+#[test]
+fn requests_end_well_on_a_bad_network() {
+    let network = Network { loss: 0.2, twice: 0.2, damage: 0.05, delay_ms: 3000 };
+    for seed in 0..60 {
+        let mut ca = Ca::new();
+        let identity = "/org/al@x.org";
+        let choose = || match seed % 3 {
+            0 => Choice::Pin,
+            1 => Choice::Email("al@x.org".into()),
+            _ => {
+                let signer = Box::new(key("/org/al@x.org", 9));
+                let certificate = certified(&key("/org", 0), &signer, ALWAYS);
+                Choice::Possession { certificate, signer }
+            }
+        };
+        let certificate = network.run(&mut ca, key(identity, 1), choose, seed);
+        check(&certificate, &key(identity, 1));
+        assert_eq!(ca.issued(), 1, "seed {seed}");
+        let codes = ca.events.len() - 1;
+        assert_eq!(codes, usize::from(seed % 3 != 2), "seed {seed}: no code twice");
+    }
+}
+
+#[test]
+fn nobody_who_answers_ends_a_request() {
+    let mut ca = Ca::new();
+    let mut request = ca.request(key("/org/al", 1), NOW_MS);
+    let mut now_ms = NOW_MS;
+    let mut sent = 0;
+    while !matches!(request.state(), State::Failed(_)) {
+        sent += usize::from(request.poll_transmit(now_ms, [2; 4]).is_some());
+        now_ms = request.next_timer().unwrap_or(now_ms);
+    }
+    assert_eq!((sent, now_ms), (10, NOW_MS + 20_000));
+    assert_eq!(request.state(), State::Failed(&RequestError::Silent("NEW")));
+    let mut lookup = Lookup::new(name("/nobody"));
+    while let Some(at) = lookup.next_timer() {
+        lookup.poll_transmit(at, [0; 4]);
+    }
+    assert_eq!(lookup.take().unwrap().unwrap_err(), RequestError::Silent("INFO"));
+}
+
+#[test]
+fn validity_is_bounded_by_the_ca() {
+    let own = ValidityPeriod { not_before_ms: 0, not_after_ms: NOW_MS + 3 * DAY_MS };
+    for (own, max_validity_ms, not_after_ms, expected) in [
+        (ALWAYS, 10 * DAY_MS, u64::MAX, NOW_MS + 10 * DAY_MS),
+        (ALWAYS, 10 * DAY_MS, NOW_MS + DAY_MS, NOW_MS + DAY_MS),
+        (own, 10 * DAY_MS, u64::MAX, NOW_MS + 3 * DAY_MS),
+    ] {
+        let signer = key("/org", 0);
+        let certificate = certificate_of(&signer, own);
+        let config = Config { max_validity_ms, ..config() };
+        let authority =
+            Authority::new(config, signer, &certificate, Box::<Standard>::default(), NOW_MS)
+                .unwrap();
+        let mut ca = Ca { authority, events: vec![], rng: xylem_sim::Rng::new(1) };
+        let profile = ca.profile();
+        let believe = Believe::Digest(Data::decode(&certificate).unwrap().implicit_digest());
+        let signer = key("/org/al", 1);
+        let mut request =
+            Request::new(profile, believe, signer, not_after_ms, NOW_MS, [1; 32]).unwrap();
+        ca.run(&mut request, NOW_MS);
+        ca.choose(&mut request, Choice::Pin, NOW_MS);
+        let code = ca.code();
+        ca.type_code(&mut request, &code, NOW_MS);
+        let issued = done(&request);
+        let validity = Certificate::decode(&issued).unwrap().validity();
+        assert_eq!((validity.not_before_ms, validity.not_after_ms), (NOW_MS, expected));
+    }
+}
+
+#[test]
+fn a_ca_is_believed_by_anchors_or_by_its_digest() {
+    let mut ca = Ca::new();
+    let digest = ca.profile().digest();
+    let (empty, signer) = (TrustStore::new(), || key("/org/al", 1));
+    for (believe, now_ms, good) in [
+        (Believe::Digest(digest), NOW_MS, true),
+        (Believe::Digest([0; 32]), NOW_MS, false),
+        (Believe::Store(&common::believing()), NOW_MS, true),
+        (Believe::Store(&empty), NOW_MS, false),
+        (Believe::Digest(digest), ALWAYS.not_after_ms + 1000, false),
+    ] {
+        let request = Request::new(ca.profile(), believe, signer(), u64::MAX, now_ms, [1; 32]);
+        assert_eq!(request.is_ok(), good);
+        if let Err(why) = request {
+            assert_eq!(why, RequestError::NotBelieved);
+        }
+    }
+    let believe = Believe::Digest(digest);
+    for (signer, name) in [(key("/other/al", 1), "/other/al"), (key("/org", 1), "/org")] {
+        let request = Request::new(ca.profile(), believe, signer, u64::MAX, NOW_MS, [1; 32]);
+        assert_eq!(
+            request.unwrap_err(),
+            RequestError::Name(common::name(name), common::name("/org"))
+        );
+    }
+}
+
+/// Nobody but the CA answers: what others sign, or what was signed for another Interest, is no answer
+/// and ends nothing.
+#[test]
+fn what_the_ca_has_not_signed_is_no_answer() {
+    let mut ca = Ca::new();
+    let mut request = ca.request(key("/org/al", 1), NOW_MS);
+    let interest = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
+    let asked = xylem_packet::Interest::decode(&interest).unwrap();
+    let genuine = ca.ask(&interest, NOW_MS).unwrap();
+    let content = Data::decode(&genuine).unwrap();
+    let forge = |signer: &Signer, name| {
+        let mut wire = Vec::new();
+        signer.data(DataBuilder::new(name), content.content(), &mut wire).unwrap();
+        wire
+    };
+    for forged in [
+        forge(&key("/org", 7), asked.name()),
+        forge(&key("/org/al", 1), asked.name()),
+        forge(&Signer::digest_sha256(), asked.name()),
+        forge(&key("/org", 0), asked.name().parent()),
+        b"\x06\x00".to_vec(),
+    ] {
+        assert!(!request.receive(&forged, NOW_MS, [1; 32]));
+        assert_eq!(request.state(), State::Waiting);
+    }
+    assert!(request.receive(&genuine, NOW_MS, [1; 32]));
+    assert!(!request.receive(&genuine, NOW_MS, [1; 32]), "once");
+    assert!(matches!(request.state(), State::Choose(_)));
+}
+
+/// A CA that lies: it signs whatever the test says, up to where the lie is.
+struct Liar {
+    signer: Signer,
+    session: Option<Session>,
+}
+
+impl Liar {
+    /// A request that this CA answers, as far as the choice of a challenge, unless NEW is answered
+    /// with a lie.
+    fn begin(new: impl FnOnce(&mut NewResponse)) -> (Self, Request) {
+        let mut liar = Liar { signer: key("/org", 0), session: None };
+        let mut request = Ca::new().request(key("/org/al", 1), NOW_MS);
+        let interest = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
+        let interest = Interest::decode(&interest).unwrap();
+        let asked = NewRequest::decode(interest.app_parameters().unwrap()).unwrap();
+        let (agreement, id) = (Agreement::new().unwrap(), RequestId([6; 8]));
+        let mut response = NewResponse {
+            ecdh_pub: agreement.public(),
+            salt: [5; 32],
+            id,
+            challenges: vec!["nop".into(), "Possession".into(), "pin".into()],
+            derivation: None,
+        };
+        new(&mut response);
+        let hkdf = Derivation::HkdfSha256;
+        liar.session = Some(agreement.agree(&asked.ecdh_pub, hkdf, &[5; 32], id, [4; 8]).unwrap());
+        let wire = liar.sign(interest.name(), &response.encode());
+        assert!(request.receive(&wire, NOW_MS, [1; 32]));
+        (liar, request)
+    }
+
+    fn sign(&self, name: NameRef<'_>, content: &[u8]) -> Vec<u8> {
+        let mut wire = Vec::new();
+        self.signer.data(DataBuilder::new(name), content, &mut wire).unwrap();
+        wire
+    }
+
+    /// Answers a challenge; gives what the client said.
+    fn challenge(
+        &mut self,
+        request: &mut Request,
+        response: &ChallengeResponse,
+    ) -> ChallengeRequest {
+        let interest = request.poll_transmit(NOW_MS, [1; 4]).unwrap();
+        let interest = Interest::decode(&interest).unwrap();
+        let session = self.session.as_mut().unwrap();
+        let sealed = Encrypted::decode(interest.app_parameters().unwrap()).unwrap();
+        let said = ChallengeRequest::decode(&session.open(&sealed).unwrap()).unwrap();
+        let content = session.seal(&response.encode()).unwrap().encode();
+        let wire = self.sign(interest.name(), &content);
+        assert!(request.receive(&wire, NOW_MS, [2; 32]));
+        said
+    }
+}
+
+fn response(status: Status) -> ChallengeResponse {
+    let parameters = Parameters::new();
+    ChallengeResponse { status, progress: None, parameters, issued: None, forwarding_hint: vec![] }
+}
+
+#[test]
+fn a_certificate_that_is_not_ours_is_refused() {
+    let ca = || key("/org", 0);
+    let over = ValidityPeriod { not_before_ms: 0, not_after_ms: NOW_MS - DAY_MS };
+    let later =
+        ValidityPeriod { not_before_ms: NOW_MS + DAY_MS, not_after_ms: NOW_MS + 2 * DAY_MS };
+    let mut note = Vec::new();
+    let at = name("/org/al/note");
+    ca().data(DataBuilder::new(at.as_ref()), b"", &mut note).unwrap();
+    for (wire, why) in [
+        (certified(&ca(), &key("/org/al", 2), ALWAYS), "it has another name"),
+        (certified(&ca(), &key("/org/bob", 1), ALWAYS), "it has another name"),
+        (
+            certified(&ca(), &Signer::ed25519(&[7; 32], key_of("/org/al", 1)), ALWAYS),
+            "it is of another key",
+        ),
+        (certified(&ca(), &key("/org/al", 1), over), "it is not valid now"),
+        (certified(&ca(), &key("/org/al", 1), later), "it is not valid now"),
+        (note, "it is none"),
+    ] {
+        let (mut liar, mut request) = Liar::begin(|_| {});
+        request.choose(Choice::Pin, NOW_MS, [1; 32]).unwrap();
+        let issued = Some(Data::decode(&wire).unwrap().name().to_name());
+        liar.challenge(&mut request, &ChallengeResponse { issued, ..response(Status::Success) });
+        assert_eq!(request.state(), State::Waiting);
+        assert!(request.receive(&wire, NOW_MS, [3; 32]));
+        assert_eq!(request.state(), State::Failed(&RequestError::OtherCertificate(why)));
+    }
+    // One that somebody else signed, or that has not the digest that the CA named, is none of the CA's.
+    let mut digest = [0; 32];
+    for (by, named) in [(key("/org", 1), false), (ca(), true)] {
+        let wire = certified(&by, &key("/org/al", 1), ALWAYS);
+        let (mut liar, mut request) = Liar::begin(|_| {});
+        request.choose(Choice::Pin, NOW_MS, [1; 32]).unwrap();
+        digest[0] = 1;
+        let issued = Data::decode(&wire).unwrap().name().to_name();
+        let full = issued.child(Component::implicit_digest(&digest));
+        let issued = Some(if named { full } else { issued });
+        liar.challenge(&mut request, &ChallengeResponse { issued, ..response(Status::Success) });
+        assert!(!request.receive(&wire, NOW_MS, [3; 32]));
+        assert_eq!(request.state(), State::Waiting);
+    }
+}
+
+#[test]
+fn a_ca_that_goes_on_in_other_ways_is_left() {
+    for (lie, why) in [
+        ((|new| new.derivation = Some("rot13".into())) as fn(&mut NewResponse), "rot13"),
+        (|new| new.ecdh_pub = [4; 65], "no point"),
+    ] {
+        let (_, request) = Liar::begin(lie);
+        let State::Failed(said) = request.state() else { panic!("{request:?}") };
+        assert!(said.to_string().contains(why), "{said}");
+    }
+    let progress = |word: &str| Some(Progress { word: word.into(), tries: 1, time_s: u64::MAX });
+    let nonce = Parameters::of("nonce", &[1; 15]);
+    for answer in [
+        response(Status::BeforeChallenge),
+        response(Status::Pending),
+        response(Status::Failure),
+        response(Status::Success),
+        response(Status::Challenge),
+        ChallengeResponse { progress: progress("sing"), ..response(Status::Challenge) },
+        ChallengeResponse { progress: progress("need-code"), ..response(Status::Challenge) },
+        ChallengeResponse {
+            progress: progress("need-proof"),
+            parameters: nonce,
+            ..response(Status::Challenge)
+        },
+    ] {
+        let (mut liar, mut request) = Liar::begin(|_| {});
+        let signer = Box::new(key("/org/al", 9));
+        let certificate = certified(&key("/org", 0), &signer, ALWAYS);
+        request.choose(Choice::Possession { certificate, signer }, NOW_MS, [1; 32]).unwrap();
+        let said = liar.challenge(&mut request, &answer);
+        assert_eq!(said.challenge, "Possession", "as this CA calls it");
+        let State::Failed(RequestError::Challenge(_)) = request.state() else {
+            panic!("{answer:?}: {request:?}")
+        };
+    }
+}
+
+fn key_of(identity: &str, number: u8) -> xylem_packet::Name {
+    name(identity).child(common::KEY).child(xylem_packet::Component::generic(&[number]))
+}
+
+#[test]
+fn issued_certificates_are_served_by_name() {
+    let mut ca = Ca::of(Config {
+        limits: xylem_ndncert::Limits { issued: 2, ..Default::default() },
+        ..config()
+    });
+    let mut names = Vec::new();
+    for number in 0..3 {
+        let mut request = ca.opened(key("/org/al", number), NOW_MS);
+        ca.choose(&mut request, Choice::Pin, NOW_MS);
+        let code = ca.code();
+        ca.type_code(&mut request, &code, NOW_MS);
+        names.push(Certificate::decode(&done(&request)).unwrap().name().to_name());
+    }
+    let found: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let mut wire = Vec::new();
+            InterestBuilder::new(name.as_ref()).nonce([0; 4]).encode(&mut wire).unwrap();
+            ca.ask(&wire, NOW_MS).is_some()
+        })
+        .collect();
+    assert_eq!(found, [false, true, true], "the oldest was forgotten here; the program has it");
+}
+
+#[test]
+fn probe_says_what_the_policy_says() {
+    let mut ca = Ca::new();
+    let profile = ca.profile();
+    let mut probe = |parameters: &Parameters| {
+        let answer = ca.ask(&profile.probe(parameters).unwrap(), NOW_MS).unwrap();
+        assert_eq!(profile.probed(&answer[1..]), Err(RequestError::NotGenuine));
+        profile.probed(&answer)
+    };
+    let found = probe(&Parameters::of("email", b"Al@Example.org")).unwrap();
+    assert_eq!(found.names, [(name("/org/org/example/al"), None)]);
+    for none in [Parameters::new(), Parameters::of("email", b"al"), Parameters::of("a", b"b")] {
+        let Err(RequestError::Refused { code, .. }) = probe(&none) else { panic!() };
+        assert_eq!(code, ErrorCode::NO_AVAILABLE_NAMES);
+    }
+}
+
+#[test]
+fn a_ca_has_a_key_a_name_and_a_challenge() {
+    let signer = || key("/org", 0);
+    let own = certificate_of(&signer(), ALWAYS);
+    let try_it = |config, signer, own: &[u8]| {
+        Authority::new(config, signer, own, Box::<Standard>::default(), NOW_MS).map(|_| ())
+    };
+    assert_eq!(try_it(config(), signer(), &own), Ok(()));
+    assert_eq!(try_it(config(), key("/org", 1), &own), Err(AuthorityError::OtherKey));
+    let elsewhere = Config { prefix: name("/other"), ..config() };
+    assert_eq!(try_it(elsewhere, signer(), &own), Err(AuthorityError::OtherName(name("/org"))));
+    let none = Config { challenges: vec![], ..config() };
+    assert_eq!(try_it(none, signer(), &own), Err(AuthorityError::NoChallenge));
+    let long = Config { info: "x".repeat(2000), ..config() };
+    assert_eq!(try_it(long, signer(), &own), Err(AuthorityError::TooLong));
+    assert!(matches!(try_it(config(), signer(), b"x"), Err(AuthorityError::Certificate(_))));
+}
+
+#[test]
+fn profiles_that_are_none_are_refused() {
+    let mut ca = Ca::new();
+    let mut wire = Vec::new();
+    let at = name("/org/CA/INFO").child(xylem_packet::Component::version(NOW_MS));
+    InterestBuilder::new(at.as_ref()).can_be_prefix(true).nonce([0; 4]).encode(&mut wire).unwrap();
+    let good = ca.ask(&wire, NOW_MS).unwrap();
+    assert_eq!(Profile::decode(&good).unwrap().info().text, "A test");
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 4;
+        assert!(Profile::decode(&bad).is_err(), "octet {at}");
+        assert!(Profile::decode(&good[..at]).is_err());
+    }
+    // Its content under another CA's name, or signed by another key of it.
+    let content = Data::decode(&good).unwrap().content().to_vec();
+    for (signer, name) in [
+        (key("/org", 0), name("/other/CA/INFO/v=1/seg=0")),
+        (key("/org", 0), name("/org/CA/INFO/v=1/seg=1")),
+        (key("/org", 0), name("/org/CA/INFO/v=1")),
+        (key("/org", 1), name("/org/CA/INFO/v=1/seg=0")),
+    ] {
+        let mut wire = Vec::new();
+        signer.data(DataBuilder::new(name.as_ref()), &content, &mut wire).unwrap();
+        assert!(matches!(Profile::decode(&wire), Err(RequestError::Profile(_))), "{name}");
+    }
+}
