@@ -251,6 +251,26 @@ proptest! {
     }
 }
 
+/// The sender has heard nothing for a while when it sends this packet, so that each repetition waits long: the other
+/// side used to give it up before the last one, which arrived and counted as delivered.
+#[test]
+fn what_is_repeated_late_is_waited_for() {
+    let link = Link { loss_percent: 16, duplicate_percent: 10, jitter_us: 0 };
+    let config = LinkServiceConfig {
+        mtu: 1400,
+        fragmentation: true,
+        reliability: true,
+        ..Default::default()
+    };
+    let mut world = World::new(1_116_407_652_106_434_531, link, config);
+    world.traffic(150);
+    for side in 0..2 {
+        let sender = world.sides[1 - side].counters();
+        let missing = 150 - world.arrived[side].len() as u64;
+        assert!(missing <= sender.lost + sender.unprotected, "{missing} missing, {sender:?}");
+    }
+}
+
 /// How many of 4,000 packets of up to six frames arrive, by loss and reliability.
 #[test]
 fn repetition_is_worth_it() {
