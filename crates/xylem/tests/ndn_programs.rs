@@ -4,44 +4,13 @@
 
 mod common;
 
-use common::{Node, assert_exit, file, finish, stderr, text, until, xylem};
+use common::serving::{Serving, certificate, run};
+use common::{Node, assert_exit, file, stderr, text, until};
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
 use xylem_packet::{ContentType, DataBuilder, Name};
 use xylem_trust::Signer;
-
-fn run(dir: &Path, args: &[&str]) -> Output {
-    let mut command = xylem(&dir.join("store"));
-    command.args(args).stdin(Stdio::null());
-    finish(command)
-}
-
-/// A file with the certificate of a key of the store's.
-fn certificate(dir: &Path, args: &[&str], named: &str) -> String {
-    let output = run(dir, &[&["key", "cert"], args].concat());
-    assert_exit(&output, 0);
-    text(&file(dir, named, &output.stdout)).to_owned()
-}
-
-/// A tool that serves, killed when it is dropped.
-struct Serving(Child);
-
-impl Serving {
-    fn start(dir: &Path, args: &[&str]) -> Self {
-        let mut command = xylem(&dir.join("store"));
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        Serving(command.spawn().expect("the program starts"))
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// With anchors a node takes a digest from nobody: `put` registers with the key that it signs with. An
 /// anchor's key is believed, and one whose certificate an anchor has signed; no other.

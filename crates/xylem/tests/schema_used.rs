@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{Node, assert_exit, file, finish, stderr, text, until, xylem};
+use common::serving::{Serving, certificate, run};
+use common::{Node, assert_exit, file, finish, stderr, text, until};
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 /// A blog whose objects are as `xylem put` publishes them: metadata and segments.
 const BLOG: &str = r#"
@@ -19,40 +20,13 @@ const BLOG: &str = r#"
 #whole: #post <= #author
 "#;
 
-fn run(dir: &Path, args: &[&str]) -> Output {
-    let mut command = xylem(&dir.join("store"));
-    command.args(args).current_dir(dir).stdin(Stdio::null());
-    finish(command)
-}
-
-/// A file with the certificate of a key of the store's.
-fn certificate(dir: &Path, args: &[&str], named: &str) -> String {
-    let output = run(dir, &[&["key", "cert"], args].concat());
-    assert_exit(&output, 0);
-    text(&file(dir, named, &output.stdout)).to_owned()
-}
-
-/// `xylem put`, ended when it is dropped.
-struct Serving(Child);
-
-impl Serving {
-    fn put(dir: &Path, at: &str, name: &str, source: &str, by: &str) -> Self {
-        let key = format!("key:{by}");
-        let mut command = xylem(&dir.join("store"));
-        command.args(["put", name, source, "--sign", &key, "--at", at]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let serving = Serving(command.spawn().expect("the program starts"));
-        let there = ["get", name, "--insecure", "--from", at, "-o", "-"];
-        until("the object", || run(dir, &there).status.success());
-        serving
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// `xylem put`, once the object is there.
+fn put(dir: &Path, at: &str, name: &str, source: &str, by: &str) -> Serving {
+    let key = format!("key:{by}");
+    let serving = Serving::start(dir, &["put", name, source, "--sign", &key, "--at", at]);
+    let there = ["get", name, "--insecure", "--from", at, "-o", "-"];
+    until("the object", || run(dir, &there).status.success());
+    serving
 }
 
 /// The name of a certificate in a file.
@@ -78,8 +52,8 @@ fn get_refuses_what_the_schema_does_not_allow_and_says_why() {
     let at = node.at("unix").to_owned();
     let source = text(&file(dir, "post", &[7; 30_000])).to_owned();
     let by = "/blog/author/bob";
-    let _own = Serving::put(dir, &at, "/blog/post/bob/hello", &source, by);
-    let _stolen = Serving::put(dir, &at, "/blog/post/alice/hello", &source, by);
+    let _own = put(dir, &at, "/blog/post/bob/hello", &source, by);
+    let _stolen = put(dir, &at, "/blog/post/alice/hello", &source, by);
     let get = |name: &str, schema: &str, anchor: &str| {
         let whom = ["--schema", schema, "--anchor", anchor];
         run(dir, &[&["get", name, "--from", &at, "-o", "got", "--overwrite"], &whom[..]].concat())
@@ -138,19 +112,17 @@ fn certificates_on_the_way_to_the_anchor_are_judged_as_well() {
     let schema = text(&file(dir, "blog.lvs", BLOG.as_bytes())).to_owned();
     let node = Node::start(dir, "");
     let at = node.at("unix").to_owned();
-    let mut serve = xylem(&dir.join("store"));
-    serve.args(["key", "serve", "--at", &at]).args(&certificates);
-    serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _certificates = Serving(serve.spawn().expect("the program starts"));
+    let [bob_at, eve_at] = &certificates;
+    let _certificates = Serving::start(dir, &["key", "serve", "--at", &at, bob_at, eve_at]);
     for path in &certificates {
         let named = name_of(path);
         until("a certificate", || run(dir, &["peek", &named, "--at", &at]).status.success());
     }
 
     let source = text(&file(dir, "post", &[7; 30_000])).to_owned();
-    let _own = Serving::put(dir, &at, "/blog/post/bob/hello", &source, bob);
-    let _stolen = Serving::put(dir, &at, "/blog/post/alice/hello", &source, bob);
-    let _eves = Serving::put(dir, &at, "/blog/post/eve/hello", &source, eve);
+    let _own = put(dir, &at, "/blog/post/bob/hello", &source, bob);
+    let _stolen = put(dir, &at, "/blog/post/alice/hello", &source, bob);
+    let _eves = put(dir, &at, "/blog/post/eve/hello", &source, eve);
     let get = |name: &str| {
         let whom = ["--schema", &schema, "--anchor", &root, "--overwrite"];
         run(dir, &[&["get", name, "--from", &at, "-o", "got"], &whom[..]].concat())
@@ -258,5 +230,5 @@ fn a_node_obeys_what_its_schema_lets_a_key_command() {
     assert!(said.lines().count() == 1 && said.ends_with(&line), "{said}");
     // Registering is what an operator may.
     let source = text(&file(dir, "note", b"a note")).to_owned();
-    let _serving = Serving::put(dir, &at, "/notes/1", &source, "/org/operator/bob");
+    let _serving = put(dir, &at, "/notes/1", &source, "/org/operator/bob");
 }

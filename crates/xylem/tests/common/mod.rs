@@ -6,6 +6,7 @@ pub(crate) mod fetching;
 pub(crate) mod forwarder;
 #[cfg(target_os = "linux")]
 pub(crate) mod homes;
+pub(crate) mod serving;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
