@@ -92,6 +92,15 @@ fn what_alice_has_comes_and_goes() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// Others may be at the index that was told before, or at the one before that.
+#[test]
+fn the_two_indexes_that_were_told_before_stay() {
+    let mut world = World::new();
+    let told: Vec<_> = (0..3_u8).map(|n| world.folder.tell(&[n]).unwrap()).collect();
+    let read = |path: &std::path::PathBuf| Index::decode(&fs::read(path).unwrap()).unwrap().1;
+    assert_eq!(told.iter().map(read).collect::<Vec<_>>(), [[0], [1], [2]]);
+}
+
 /// What nobody has looked at yet is neither replaced nor removed.
 #[test]
 fn what_was_changed_here_meanwhile_stays() {
