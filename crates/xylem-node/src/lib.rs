@@ -32,6 +32,7 @@ mod remote;
 mod scrub;
 mod share;
 mod verify;
+mod witness;
 
 pub use addresses::{offered, routed};
 pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
@@ -51,6 +52,7 @@ pub use share::{
     serve, serve_group, share,
 };
 pub use verify::{VerifyOptions, verify};
+pub use witness::{WitnessOptions, Witnessed, witness, witnessed};
 pub use xylem_engine::{EngineError, look_up_place, resolve, wall_clock};
 pub use xylem_forward::Strategy;
 pub use xylem_library::admission::Prove;

@@ -454,6 +454,11 @@ impl Work {
         let (face, key, manifest, vouched) = match self.finding.handle_answer(engine.now(), packet)
         {
             None => return false,
+            // Who follows an object wants whatever version there is.
+            Some(Answered::Absent(face)) if self.watch.is_some() && self.name.is_some() => {
+                self.admit(engine, face, on_event);
+                return true;
+            }
             Some(Answered::Absent(face)) => {
                 self.refused(engine, (face, true), false, on_event);
                 if self.name.is_none() {

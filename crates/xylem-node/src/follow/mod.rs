@@ -7,6 +7,10 @@
 
 mod consume;
 mod extends;
+mod newest;
+mod prove;
 
 pub use consume::follow;
 pub use extends::{ExtendsOptions, ExtendsSummary, extends};
+pub(crate) use newest::{ASK_EVERY, Newest, POINTER_LIFETIME};
+pub(crate) use prove::proof_of_beginning;

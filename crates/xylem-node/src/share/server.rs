@@ -34,6 +34,7 @@ use xylem_library::announcers::Announcers;
 use xylem_library::publications::{Content, PublicationId, Publications};
 use xylem_library::reachable::{FaceAddress, Relay};
 use xylem_library::served::Served;
+use xylem_library::witness::Cosigned;
 use xylem_library::{LibraryEvent, SkipReason, Stop, advised};
 
 /// How long a share that is over waits for its last answers to leave.
@@ -41,8 +42,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Answers for all that is shared, and takes mail.
 pub(super) struct Server<'a> {
-    at: At,
-    publications: Publications,
+    pub(super) at: At,
+    pub(super) publications: Publications,
     served: Served,
     /// What a service is asked to do; a share is asked for nothing more.
     pub(super) commands: Option<mpsc::Receiver<Command>>,
@@ -62,6 +63,8 @@ pub(super) struct Server<'a> {
     code: Option<CodeServer>,
     /// The members of a group that this is one of.
     pub(super) mesh: Option<Mesh>,
+    /// What witnesses say of what is shared.
+    pub(super) cosigned: Cosigned,
     /// Peers that have told where they serve what they fetched of each.
     announcers: HashMap<PublicationId, Announcers>,
     /// Says elsewhere where this is.
@@ -108,6 +111,7 @@ impl<'a> Server<'a> {
             certificate: Vec::new(),
             code: None,
             mesh: None,
+            cosigned: Cosigned::by(&options.store, &options.witnesses)?,
             announcers: HashMap::new(),
             answer: Vec::new(),
             standing: None,
@@ -259,6 +263,9 @@ impl<'a> Server<'a> {
             }
             Ok(Answer::NotYet) => {}
             Ok(Answer::NoSuch | Answer::NotOurs) => {
+                if let Some(answer) = self.answer_of_witnesses(now, from, &interest) {
+                    return engine.answer(packet, &answer);
+                }
                 let content = id.and_then(|id| self.publications.get(id));
                 let Some((id, content)) = id.zip(content) else {
                     return match self.vouches(&interest) {
@@ -361,6 +368,7 @@ impl Program for Server<'_> {
                 self.mesh.iter_mut().for_each(|mesh| mesh.face_down(engine.now(), face));
                 self.served.face_down(face);
                 self.announcers.values_mut().for_each(|known| known.went_down(face));
+                self.cosigned.went_down(face);
                 (self.on_event)(Event::PeerGone { peer, why });
             }
         }
