@@ -51,6 +51,7 @@ mod usage;
 mod values;
 mod verbs;
 mod verify;
+mod witness;
 
 use output::Out;
 use std::process::ExitCode;

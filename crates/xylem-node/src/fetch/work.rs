@@ -455,7 +455,7 @@ impl Work {
         {
             None => return false,
             // Who follows an object wants whatever version there is.
-            Some(Answered::Absent(face)) if self.watch.is_some() && self.name.is_some() => {
+            Some(Answered::Absent(face)) if self.watch.is_some() => {
                 self.admit(engine, face, on_event);
                 return true;
             }

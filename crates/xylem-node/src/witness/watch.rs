@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_object::Ticket;
 use xylem_object::witness::{Answer, NotNext, SignedVersion, Split, Step, step};
-use xylem_object::{Ticket, naming};
 use xylem_packet::Name;
 use xylem_trust::Signer;
 
@@ -88,20 +88,17 @@ fn watch(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), Error> {
-    let mut ticket = options.ticket.clone();
-    let mut object = match record.as_ref().and_then(Record::newest) {
+    let ticket = &options.ticket;
+    let known = match record.as_ref().and_then(Record::newest) {
         Some(newest) => Some(newest.object.clone()),
-        None => Record::object_of(&options.store, &ticket)?,
+        None => Record::object_of(&options.store, ticket)?,
     };
-    // With a name nobody insists on the version that the ticket names, which may be gone.
-    if let (None, Some(object)) = (&ticket.name, &object) {
-        ticket.name = naming::versioned(object.as_ref(), 0).ok();
-    }
+    let known = known.or_else(|| Some(ticket.name.as_ref()?.as_ref().parent().to_name()));
     let WitnessOptions { from, relays, links, give_up, .. } = options;
-    let fetch = Fetch::through(&ticket, from, relays, *give_up, None, links, false)?;
-    let mut fetch = if options.lan { fetch.asking_the_lan(&ticket) } else { fetch };
-    object = object.or_else(|| Some(ticket.name.as_ref()?.as_ref().parent().to_name()));
-    let object = match object {
+    let fetch = Fetch::through(ticket, from, relays, *give_up, None, links, false)?;
+    let mut fetch = if options.lan { fetch.asking_the_lan(ticket) } else { fetch };
+    // Where the name is known nobody insists on the version that the ticket names, which may be gone.
+    let object = match known {
         Some(object) => object,
         None => {
             fetch.manifest(stop, on_event)?;

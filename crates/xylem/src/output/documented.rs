@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::reachable::{LeftOut, Unsuited};
+use xylem_library::witness::Testimony;
 use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
 use xylem_node::code::{CodeEvent, Offered, Over};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
@@ -100,6 +101,15 @@ fn events() -> Vec<Event> {
             root,
             bytes: 1,
             last: false,
+        }),
+        LibraryEvent::Cosigned(Testimony {
+            witness: name.clone(),
+            version: 2,
+            bytes: 1,
+            proven: true,
+            time_ms: 3,
+            since_ms: 1,
+            first: 1,
         }),
         LibraryEvent::Contents { files: vec![ListedSize { path: path(), size: 1 }], more: 0 },
         LibraryEvent::LeftOut { excluded: 1, unreadable: 2 },

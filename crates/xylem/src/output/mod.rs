@@ -20,6 +20,7 @@ pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};
 use crate::exit::{Exit, Failure};
+use crate::witness;
 use reaching::Said;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -243,6 +244,9 @@ impl Out {
                 let what = if last { "the last checkpoint" } else { "checkpoint" };
                 let line = format!("{what} {number}, v={version}: {}", bytes(size));
                 if last { self.note(&line) } else { self.detail(&line) }
+            }
+            Event::Library(LibraryEvent::Cosigned(said)) => {
+                self.note(&clean(&witness::line(&said)))
             }
             Event::Listening { uri } => self.note(&clean(&format!("Listening on {uri}"))),
             Event::Relaying { uris, .. } => {
