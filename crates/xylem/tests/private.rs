@@ -137,6 +137,39 @@ fn who_has_the_key_of_a_certificate_reads() {
     }
 }
 
+/// `verify` of what became of it: the list says what it should be.
+#[test]
+fn what_was_decrypted_is_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let bob = card(dir.path(), &at("bob"));
+    let folder = folder(dir.path());
+    let single = file(dir.path(), "note", &noise(30_000, 6));
+    for (source, inside) in [(folder, "small.txt"), (single, "")] {
+        let share = share(&source, &at("alice"), &[&bob]);
+        let out = at("out").join(inside.len().to_string());
+        fs::create_dir_all(out.parent().unwrap()).unwrap();
+        assert_exit(&get(&at("bob"), &[&share.ticket, "-o", text(&out)]), 0);
+        let out = if out.join("contracts").exists() { out.join("contracts") } else { out };
+        let verify = |who: &str| {
+            let mut command = xylem(&at(who));
+            command.args(["verify", text(&out), &share.ticket]);
+            finish(command)
+        };
+        let good = verify("bob");
+        assert_exit(&good, 0);
+        assert!(stderr(&good).contains("it is what the ticket names"), "{}", stderr(&good));
+        assert_exit(&verify("eve"), 2);
+        let damaged = if inside.is_empty() { out.clone() } else { out.join(inside) };
+        fs::write(&damaged, b"other").unwrap();
+        assert_exit(&verify("bob"), 1);
+        assert_eq!(fs::read(&damaged).unwrap(), b"other", "nothing is changed");
+        let beside = fs::read_dir(out.parent().unwrap()).unwrap();
+        let hidden = |e: &fs::DirEntry| e.file_name().to_string_lossy().starts_with(".xylem");
+        assert_eq!(beside.filter(|e| hidden(e.as_ref().unwrap())).count(), 0, "nothing stays");
+    }
+}
+
 /// Certificates that name nobody to encrypt to: of another algorithm, and of another time.
 #[test]
 fn a_certificate_that_does_not_do_is_refused() {
