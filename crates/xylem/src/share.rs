@@ -320,7 +320,7 @@ fn selection(args: &ShareArgs) -> Result<Selection, Failure> {
 fn recipients(who: &[String], common: &Common) -> Result<Option<Vec<PeerKey>>, Failure> {
     let store = common.store()?;
     let keys: Result<Vec<PeerKey>, Failure> =
-        who.iter().map(|who| Ok(publisher::recipient(who, &store)?)).collect();
+        who.iter().map(|who| publisher::recipient(who, &store)).collect();
     Ok(Some(keys?).filter(|keys| !keys.is_empty()))
 }
 
