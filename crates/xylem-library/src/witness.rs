@@ -1,17 +1,34 @@
 //! Witnesses on this machine: what one of them has seen and said ([`Record`]), what a share keeps of those that it has named
 //! ([`Cosigned`]), and how many of whose words somebody wants ([`Demand`]).
 //!
-//! Packets and rules are `xylem_object::witness`; who is asked, and when, is for whoever has a network to say.
+//! [`watch`] is the witness, [`witnessed`] and [`extends`] ask for what witnesses say. What they need of a network they ask of
+//! [`Versions`]. Packets and rules are `xylem_object::witness`.
+
+mod error;
+mod versions;
 
 mod demand;
-mod error;
-mod kept;
+mod newest;
 mod record;
 
+mod ask;
+mod extends;
+
+mod hand_over;
+mod watch;
+
+mod answer;
+mod kept;
+
+pub use ask::{Witnessed, witnessed};
 pub use demand::{Demand, Said};
 pub use error::WitnessError;
+pub use extends::{ExtendsOptions, ExtendsSummary, extends};
 pub use kept::{Cosigned, Taken, Version};
+pub use newest::{ASK_EVERY, Newest, POINTER_LIFETIME};
 pub use record::{AGAIN, Record, keep_evidence};
+pub use versions::{Dial, Versions};
+pub use watch::{WatchOptions, watch};
 
 use serde::Serialize;
 use xylem_object::witness::Statement;

@@ -32,13 +32,12 @@ mod remote;
 mod scrub;
 mod share;
 mod verify;
-mod witness;
 
 pub use addresses::{offered, routed};
 pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
 pub use event::{Event, Fetched, Standpoint};
 pub use fetch::{FetchError, Tried};
-pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
+pub use follow::{Asked, Dialling, follow};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
 pub use node::{MULTICAST_GROUP, NodeConfig, NodeError, RelayOptions, Route, run_node};
@@ -52,7 +51,6 @@ pub use share::{
     serve, serve_group, share,
 };
 pub use verify::{VerifyOptions, verify};
-pub use witness::{WitnessOptions, Witnessed, witness, witnessed};
 pub use xylem_engine::{EngineError, look_up_place, resolve, wall_clock};
 pub use xylem_forward::Strategy;
 pub use xylem_library::admission::Prove;

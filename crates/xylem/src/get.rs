@@ -2,6 +2,7 @@
 
 use crate::cli::Common;
 use crate::code::Whom;
+use crate::demand::{self, DemandArgs};
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::FindArgs;
 use crate::output::text::{bytes, count, duration, rate};
@@ -14,15 +15,15 @@ use crate::stop;
 use crate::trusting::TrustArgs;
 pub(crate) use crate::values::peers;
 use crate::values::{ByteRange, ListenAt, joined, output, parse_rate, parse_seconds};
-use crate::witness::{self, DemandArgs};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 use xylem_app::Believe;
 use xylem_app::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
+use xylem_library::witness::{Dial, Versions, witnessed};
 use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
-use xylem_node::{Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions, witnessed};
+use xylem_node::{Dialling, Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
 use xylem_object::Ticket;
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
@@ -256,9 +257,21 @@ fn by_ticket(
         serve: serve(args, common)?,
     };
     if let Some(demand) = &args.demand.demand()? {
-        let heard = witnessed(&options, demand, stop, &mut |event| out.event(event));
+        let mut dialling = Dialling {
+            from: &options.from,
+            relays: &options.relays,
+            links: &options.links,
+            ask_who_answers: options.ask_who_answers,
+            lan: options.lan,
+            stop,
+            on_event: &mut |event| out.event(event),
+        };
+        let heard = dialling.dial(&options.ticket, args.timeout).and_then(|mut peers| {
+            let newest = peers.of_ticket()?;
+            witnessed(&mut peers, &newest, demand, (&options.store, args.timeout))
+        });
         out.take_broken()?;
-        witness::report(&heard.map_err(|error| ended(error, stop))?, out)?;
+        demand::report(&heard.map_err(|error| ended(error, stop))?, out)?;
     }
     if args.follow {
         let followed = xylem_node::follow(&options, args.at, stop, &mut |event| out.event(event));

@@ -12,6 +12,7 @@ mod bench;
 mod cli;
 mod code;
 mod ctl;
+mod demand;
 mod exit;
 mod extras;
 mod finding;

@@ -4,7 +4,7 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::AnnounceArgs;
 use crate::get::peers;
-use crate::output::Out;
+use crate::output::{Out, witnesses};
 use crate::publisher;
 use crate::relays::RelayArgs;
 use crate::service::messages::{Reply, Request};
@@ -14,7 +14,6 @@ use crate::showing::AnswerArgs;
 use crate::stop;
 use crate::values::{LinkAt, ListenAt, parse_bytes, parse_name, parse_seconds};
 pub(crate) use crate::values::{links, resolve};
-use crate::witness;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::fmt::Display;
@@ -291,7 +290,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         match &event {
             // There may be some for each checkpoint.
             Event::Library(LibraryEvent::Cosigned(said)) if !out.is_json() => {
-                out.detail(&witness::line(said));
+                out.detail(&witnesses::cosigned(said));
             }
             _ => out.event(event),
         }

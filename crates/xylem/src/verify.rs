@@ -1,20 +1,21 @@
 //! `xylem verify PATH TICKET`: does what is on disk match?
 
 use crate::cli::Common;
+use crate::demand::{self, DemandArgs};
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
 use crate::stop;
 use crate::values::{parse_seconds, parse_ticket};
-use crate::witness::{self, DemandArgs};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::verify::{Damage, VerifySummary};
+use xylem_library::witness::ExtendsOptions;
 use xylem_library::{Existing, Output, SaveOptions, Stop};
-use xylem_node::{ExtendsOptions, GetError, GetOptions, LinkOptions, PeerUri, VerifyOptions};
+use xylem_node::{Dialling, GetError, GetOptions, LinkOptions, PeerUri, VerifyOptions};
 use xylem_object::Kind;
 
 /// Checks whether a file or directory is what a ticket names; prints each damaged byte range
@@ -76,7 +77,7 @@ pub(crate) struct VerifyArgs {
 /// Runs `xylem verify`.
 pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     if let Some(file) = &args.evidence {
-        return witness::show_evidence(file, out);
+        return demand::show_evidence(file, out);
     }
     // The parser wants one of the three.
     let path = args.path.clone().unwrap_or_default();
@@ -174,16 +175,22 @@ fn extends(
     let options = ExtendsOptions {
         old: parse_ticket(&old)?,
         new: parse_ticket(&new)?,
-        from: peers(&args.from)?,
         give_up: args.timeout,
         store: common.store()?,
     };
-    let demand = args.demand.demand()?;
+    let (demand, from) = (args.demand.demand()?, peers(&args.from)?);
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let shown = xylem_node::extends(&options, demand.as_ref(), &stop, &mut |event| {
-        out.event(event);
-    });
+    let mut dialling = Dialling {
+        from: &from,
+        relays: &[],
+        links: &LinkOptions::default(),
+        ask_who_answers: false,
+        lan: false,
+        stop: &stop,
+        on_event: &mut |event| out.event(event),
+    };
+    let shown = xylem_library::witness::extends(&options, demand.as_ref(), &mut dialling);
     out.take_broken()?;
     let summary = shown?;
     let why = summary.why_not.as_deref();
@@ -210,7 +217,7 @@ fn extends(
         return Ok(Exit::Damaged);
     }
     if let Some(heard) = &summary.witnessed {
-        witness::report(heard, out)?;
+        demand::report(heard, out)?;
     }
     let good = out.paint("32", "Verified");
     let proof = bytes(summary.proof_bytes as u64);

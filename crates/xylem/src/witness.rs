@@ -1,28 +1,26 @@
-//! `xylem witness TICKET`, the flags that ask for witnesses, and evidence of two histories.
+//! `xylem witness TICKET`: co-signs what continues what was seen.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::LanArgs;
+use crate::get::ended;
 use crate::output::Out;
-use crate::output::text::{bytes, count, duration};
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::parse_identity;
 use crate::stop;
 use crate::values::{parse_seconds, parse_ticket, peers};
 use clap::Args;
-use serde::Serialize;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::LibraryEvent;
-use xylem_library::witness::{Demand, Testimony};
-use xylem_node::{Event, PeerUri, WitnessOptions, Witnessed};
-use xylem_object::witness::Evidence;
+use xylem_library::Blame;
+use xylem_library::keys::Keyring;
+use xylem_library::witness::{WatchOptions, watch};
+use xylem_node::{Dialling, PeerUri};
 
-/// Longest file of evidence that is read: two manifests and a proof.
-const MAX_EVIDENCE: u64 = 64 * 1024;
+/// Where nobody was reached, the next try is after this long.
+const REST: Duration = Duration::from_secs(2);
+/// And so often it is seen that it is to end.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Co-signs each version of a publication that continues what was seen before, until Ctrl-C
 ///
@@ -83,166 +81,38 @@ pub(crate) struct WitnessArgs {
 
 /// Runs `xylem witness`.
 pub(crate) fn run(args: WitnessArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
-    let options = WitnessOptions {
-        ticket: parse_ticket(&args.ticket)?,
-        from: peers(&args.from)?,
-        relays: args.relay.relays(common)?,
-        links: args.shape.links(),
-        lan: args.lan.lan(common)?,
-        identity: args.sign,
-        store: common.store()?,
-        once: args.once,
-        give_up: args.timeout,
-    };
+    let (store, once) = (common.store()?, args.once);
+    let signer = Keyring::at(&store).signer(&args.sign)?;
+    let (ticket, give_up) = (parse_ticket(&args.ticket)?, args.timeout);
+    let options = WatchOptions { ticket, store, once, give_up };
+    let (from, relays) = (peers(&args.from)?, args.relay.relays(common)?);
+    let (links, lan) = (args.shape.links(), args.lan.lan(common)?);
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let outcome = xylem_node::witness(&options, &stop, &mut |event| out.event(event));
-    out.take_broken()?;
-    outcome?;
-    Ok(Exit::Done)
-}
-
-/// Whose co-signatures are wanted.
-#[derive(Debug, Args)]
-pub(crate) struct DemandArgs {
-    /// Take only what the witness with this certificate (`xylem key cert`) has co-signed, as it is or as the beginning of a later
-    /// version; can be repeated
-    #[arg(long, value_name = "CERT")]
-    witness: Vec<PathBuf>,
-
-    /// With --witness: so many of them are enough [default: all]
-    #[arg(long, value_name = "COUNT", requires = "witness")]
-    threshold: Option<usize>,
-
-    /// With --witness: not longer ago than this, so that nobody hides what is newer. A witness that runs co-signs the newest
-    /// version anew each hour
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, requires = "witness")]
-    witnessed_within: Option<Duration>,
-}
-
-impl DemandArgs {
-    /// What is wanted; `None`: nothing.
-    pub(crate) fn demand(&self) -> Result<Option<Demand>, Failure> {
-        if self.witness.is_empty() {
-            return Ok(None);
+    let mut record = None;
+    loop {
+        let mut dialling = Dialling {
+            from: &from,
+            relays: &relays,
+            links: &links,
+            ask_who_answers: false,
+            lan,
+            stop: &stop,
+            on_event: &mut |event| out.event(event),
+        };
+        let outcome = watch(&options, &signer, &mut record, &mut dialling);
+        out.take_broken()?;
+        match outcome {
+            Err(e) if e.blame == Blame::Network && !once => {
+                out.warn(&format!("{e}; trying again"));
+                let rests = (0..REST.as_millis() / TICK.as_millis()).take_while(|_| !stop.raised());
+                rests.for_each(|_| std::thread::sleep(TICK));
+            }
+            Err(e) if e.blame == Blame::Interrupted && !once => return Ok(Exit::Done),
+            outcome => {
+                outcome.map_err(|error| ended(error, &stop))?;
+                return Ok(Exit::Done);
+            }
         }
-        Ok(Some(Demand::new(&self.witness, self.threshold, self.witnessed_within)?))
-    }
-}
-
-/// What a witness says, for a person.
-pub(crate) fn line(said: &Testimony) -> String {
-    let Testimony { witness, version, bytes: size, proven, time_ms, since_ms, first } = said;
-    let now = xylem_node::wall_clock().milliseconds();
-    let ago = |then: u64| duration(Duration::from_millis(now.saturating_sub(then)));
-    let how = match (proven, first == version) {
-        (_, true) => "of what came before it says nothing".to_owned(),
-        (true, _) => format!("it begins with all since v={first}, {} ago", ago(*since_ms)),
-        (false, _) => format!("one after the other since v={first}, {} ago", ago(*since_ms)),
-    };
-    format!("{witness} has co-signed v={version}, {}, {} ago; {how}", bytes(*size), ago(*time_ms))
-}
-
-/// Says what was heard of witnesses; an error where it is not enough.
-pub(crate) fn report(heard: &Witnessed, out: &mut Out) -> Result<(), Failure> {
-    for testimony in &heard.by {
-        out.event(Event::Library(LibraryEvent::Cosigned(testimony.clone())));
-    }
-    out.take_broken()?;
-    if let Some((split, path)) = &heard.split {
-        let path = path.display();
-        let what = format!(
-            "TWO HISTORIES: a witness has co-signed another one; {split}. The evidence: {path}, which \
-             `xylem verify --evidence {path}` shows to anybody"
-        );
-        return Err(Failure::new(Exit::Damaged, what));
-    }
-    if heard.is_enough() {
-        return Ok(());
-    }
-    let missing: Vec<String> = heard.missing.iter().map(ToString::to_string).collect();
-    let what = format!(
-        "co-signed by {} of {}: nothing of {}; a version that is new, or kept from a witness, has no co-signature",
-        heard.by.len(),
-        count(heard.wanted as u64, "wanted witness"),
-        missing.join(", ")
-    );
-    Err(Failure::new(Exit::Unreachable, what))
-}
-
-/// `xylem verify --evidence FILE`.
-pub(crate) fn show_evidence(path: &Path, out: &mut Out) -> Result<Exit, Failure> {
-    let refused = |why: &dyn std::fmt::Display| {
-        Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
-    };
-    let mut file = Vec::new();
-    let opened = File::open(path).map_err(|e| refused(&e))?;
-    opened.take(MAX_EVIDENCE).read_to_end(&mut file).map_err(|e| refused(&e))?;
-    let evidence = Evidence::decode(&file).map_err(|e| refused(&e))?;
-    let split = match evidence.split() {
-        Ok(split) => split.to_string(),
-        Err(e) => return Err(Failure::new(Exit::Damaged, format!("{}: {e}", path.display()))),
-    };
-    let Evidence { earlier, later, .. } = &evidence;
-    let (publisher, name) = (earlier.publisher.to_string(), earlier.object.to_string());
-    out.json(&EvidenceRow {
-        publisher: &publisher,
-        name: &name,
-        earlier_version: earlier.version,
-        earlier_bytes: earlier.manifest.size,
-        earlier_root: earlier.manifest.root.to_string(),
-        later_version: later.version,
-        later_bytes: later.manifest.size,
-        later_root: later.manifest.root.to_string(),
-        why: &split,
-    })?;
-    if !out.is_json() {
-        out.line(&format!("two histories of {name}: {split}"))?;
-        out.line(&format!("  signed by {publisher}"))?;
-        for version in [earlier, later] {
-            let (size, root) = (bytes(version.manifest.size), version.manifest.root);
-            out.line(&format!("  v={}: {size}, root {root}", version.version))?;
-        }
-    }
-    let good = out.paint("32", "Verified");
-    out.note(&format!(
-        "{good}: whoever has this key has signed both, and they are of no one history"
-    ));
-    Ok(Exit::Done)
-}
-
-/// `verify --evidence`.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "evidence")]
-struct EvidenceRow<'a> {
-    publisher: &'a str,
-    name: &'a str,
-    earlier_version: u64,
-    earlier_bytes: u64,
-    earlier_root: String,
-    later_version: u64,
-    later_bytes: u64,
-    later_root: String,
-    why: &'a str,
-}
-
-#[cfg(test)]
-mod row_tests {
-    use super::*;
-    use crate::output::assert_documented;
-
-    #[test]
-    fn rows_are_documented() {
-        assert_documented(&EvidenceRow {
-            publisher: "p",
-            name: "/n",
-            earlier_version: 1,
-            earlier_bytes: 1,
-            earlier_root: "r".into(),
-            later_version: 2,
-            later_bytes: 2,
-            later_root: "s".into(),
-            why: "w",
-        });
     }
 }

@@ -17,12 +17,12 @@ use xylem_transfer::{Spec, TransferEvent};
 use xylem_tree::consistency::{self, ConsistencyError, Continuation};
 use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
 
-use super::newest::{ASK_EVERY, Newest, POINTER_LIFETIME};
 use crate::event::{Event, from_library};
 use crate::fetch::Fetch;
 use crate::get::{GetOptions, start};
 use xylem_library::GetSummary;
 use xylem_library::follow::Followed;
+use xylem_library::witness::{ASK_EVERY, Newest, POINTER_LIFETIME};
 use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 
 /// After this long without word of a newer one, the ticket's own checkpoint is taken.
@@ -178,11 +178,11 @@ impl Follower {
             if now >= last_received + patience {
                 return Ok(None);
             }
-            if now >= ask_at && self.newest.ask(&mut self.fetch, None)? {
+            if now >= ask_at && self.ask(None)? {
                 ask_at = now + ASK_EVERY;
             }
             if pointer_at.is_some_and(|at| now >= at)
-                && self.newest.ask(&mut self.fetch, self.at.map(|at| at.number + 1))?
+                && self.ask(self.at.map(|at| at.number + 1))?
             {
                 pointer_at = Some(now + POINTER_LIFETIME);
             }
@@ -199,6 +199,12 @@ impl Follower {
                 pointer_at = pointer_at.or(self.at.map(|_| last_received));
             }
         }
+    }
+
+    /// Asks everybody who is here. False if nobody is.
+    fn ask(&mut self, number: Option<u64>) -> Result<bool, Error> {
+        let interest = self.newest.question(number)?;
+        Ok(self.fetch.ask_all(&interest))
     }
 
     // ---- one checkpoint ---------------------------------------------------------------------

@@ -4,7 +4,6 @@ mod listen;
 mod mesh;
 mod server;
 mod service;
-mod witnessing;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -42,8 +42,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Answers for all that is shared, and takes mail.
 pub(super) struct Server<'a> {
-    pub(super) at: At,
-    pub(super) publications: Publications,
+    at: At,
+    publications: Publications,
     served: Served,
     /// What a service is asked to do; a share is asked for nothing more.
     pub(super) commands: Option<mpsc::Receiver<Command>>,
@@ -64,7 +64,7 @@ pub(super) struct Server<'a> {
     /// The members of a group that this is one of.
     pub(super) mesh: Option<Mesh>,
     /// What witnesses say of what is shared.
-    pub(super) cosigned: Cosigned,
+    cosigned: Cosigned,
     /// Peers that have told where they serve what they fetched of each.
     announcers: HashMap<PublicationId, Announcers>,
     /// Says elsewhere where this is.
@@ -263,7 +263,12 @@ impl<'a> Server<'a> {
             }
             Ok(Answer::NotYet) => {}
             Ok(Answer::NoSuch | Answer::NotOurs) => {
-                if let Some(answer) = self.answer_of_witnesses(now, from, &interest) {
+                let (clock, by) = ((now, wall_clock()), self.at.publisher);
+                let shared = &self.publications;
+                if let Some((answer, told)) =
+                    self.cosigned.answer(clock, from, &interest, shared, by)
+                {
+                    told.into_iter().for_each(|event| self.tell(Event::Library(event)));
                     return engine.answer(packet, &answer);
                 }
                 let content = id.and_then(|id| self.publications.get(id));

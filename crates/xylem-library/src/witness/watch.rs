@@ -3,7 +3,6 @@
 //! One after the other: the newest version's name, its signed manifest, what proves that it begins with the one seen before (of a file
 //! that grows), then the record on disk, and only then the co-signature, to the share.
 
-use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,80 +12,41 @@ use xylem_object::witness::{Answer, NotNext, SignedVersion, Split, Step, step};
 use xylem_packet::Name;
 use xylem_trust::Signer;
 
-use super::ask::fetch_version;
+use super::Testimony;
+use super::error::WitnessError;
 use super::hand_over::hand_over;
-use crate::event::Event;
-use crate::fetch::Fetch;
-use crate::follow::{ASK_EVERY, Newest, POINTER_LIFETIME, proof_of_beginning};
-use crate::shaping::LinkOptions;
-use xylem_engine::wall_clock;
-use xylem_library::keys::Keyring;
-use xylem_library::reachable::{Peer, Relay};
-use xylem_library::witness::{AGAIN, Record, Testimony, WitnessError, keep_evidence};
-use xylem_library::{Blame, Error, LibraryEvent, Stop};
+use super::newest::{ASK_EVERY, Newest, POINTER_LIFETIME};
+use super::record::{AGAIN, Record, keep_evidence};
+use super::versions::{Dial, Versions};
+use crate::error::{Blame, Error};
+use crate::event::LibraryEvent;
 
 /// A single look co-signs the same version again after this long.
 const AGAIN_ONCE: Duration = Duration::from_secs(60);
-/// Where nobody was reached, the next try is after this long.
-const REST: Duration = Duration::from_secs(2);
-
 /// What to witness, and as whom.
 #[derive(Clone, Debug)]
-pub struct WitnessOptions {
+pub struct WatchOptions {
     /// Any version of the publication.
     pub ticket: Ticket,
-    /// Peers to ask, as in [`crate::GetOptions::from`].
-    pub from: Vec<Peer>,
-    /// Relays to meet the sharer at, besides the ticket's.
-    pub relays: Vec<Relay>,
-    /// What encrypted links are to be like.
-    pub links: LinkOptions,
-    /// Whether the LAN is asked while nobody answers at the ticket's addresses.
-    pub lan: bool,
-    /// The key of the store's keyring that signs, by its name or its owner's.
-    pub identity: String,
     /// Where the record is kept.
     pub store: PathBuf,
     /// Ends when the newest version has been co-signed and handed over.
     pub once: bool,
-    /// Give up on peers after this long; but for `once` they are tried again then.
+    /// Give up on peers after this long.
     pub give_up: Duration,
 }
 
-/// Co-signs the versions of a publication as they come, until `stop` is raised.
+/// Co-signs the versions of a publication as they come, for as long as one connection to its peers lasts. The `record`
+/// is opened by the first call, and stays open.
 ///
 /// # Errors
-/// [`Blame::Data`] for a publisher that has signed two histories: the evidence is kept in the store. [`Blame::Network`] with
-/// [`WitnessOptions::once`]. Keys and records as [`WitnessError`] says.
-pub fn witness(
-    options: &WitnessOptions,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<(), Error> {
-    let signer = Keyring::at(&options.store).signer(&options.identity)?;
-    let mut record = None;
-    loop {
-        match watch(options, &signer, &mut record, stop, on_event) {
-            Err(e) if e.blame == Blame::Network && !options.once => {
-                on_event(Event::warning(format!("{}; trying again", e.message)));
-                let rests = REST.as_millis() / 100;
-                (0..rests).take_while(|_| !stop.raised()).for_each(|_| {
-                    std::thread::sleep(Duration::from_millis(100));
-                });
-            }
-            Err(e) if e.blame == Blame::Interrupted && !options.once => return Ok(()),
-            outcome => return outcome,
-        }
-    }
-}
-
-/// One connection's time.
-fn watch(
-    options: &WitnessOptions,
+/// [`Blame::Data`] for a publisher that has signed two histories: the evidence is kept in the store. [`Blame::Network`] where
+/// nobody is reached any more; [`Blame::Interrupted`]. Keys and records as [`WitnessError`] says.
+pub fn watch(
+    options: &WatchOptions,
     signer: &Signer,
     record: &mut Option<Record>,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
+    peers: &mut impl Dial,
 ) -> Result<(), Error> {
     let ticket = &options.ticket;
     let known = match record.as_ref().and_then(Record::newest) {
@@ -94,18 +54,13 @@ fn watch(
         None => Record::object_of(&options.store, ticket)?,
     };
     let known = known.or_else(|| Some(ticket.name.as_ref()?.as_ref().parent().to_name()));
-    let WitnessOptions { from, relays, links, give_up, .. } = options;
-    let fetch = Fetch::through(ticket, from, relays, *give_up, None, links, false)?;
-    let mut fetch = if options.lan { fetch.asking_the_lan(ticket) } else { fetch };
+    let mut peers = peers.dial(ticket, options.give_up)?;
     // Where the name is known nobody insists on the version that the ticket names, which may be gone.
     let object = match known {
         Some(object) => object,
-        None => {
-            fetch.manifest(stop, on_event)?;
-            fetch.name().as_ref().parent().to_name()
-        }
+        None => peers.of_ticket()?.object,
     };
-    fetch.watch(object.clone());
+    peers.watch(object.clone());
     let publisher = options.ticket.publisher;
     if record.is_none() {
         let opened =
@@ -113,28 +68,23 @@ fn watch(
         *record = Some(opened);
     }
     let Some(record) = record.as_mut() else { return Ok(()) };
-    let connected = Cell::new(false);
-    let on_event: &mut dyn FnMut(Event) = &mut |event| {
-        connected.set(connected.get() || matches!(event, Event::PeerConnected { .. }));
-        on_event(event);
-    };
     let newest = Newest::of(object.clone(), publisher);
-    let watching = Watching { fetch, newest, object, options, signer, record };
-    Session::new(watching).run(&connected, stop, on_event)
+    let watching = Watching { peers, newest, object, options, signer, record };
+    Session::new(watching).run()
 }
 
 /// What stays the same while a connection lasts.
-struct Watching<'a> {
-    fetch: Fetch,
+struct Watching<'a, V> {
+    peers: V,
     newest: Newest,
     object: Name,
-    options: &'a WitnessOptions,
+    options: &'a WatchOptions,
     signer: &'a Signer,
     record: &'a mut Record,
 }
 
-struct Session<'a> {
-    watching: Watching<'a>,
+struct Session<'a, V> {
+    watching: Watching<'a, V>,
     /// The newest version that was heard of and not looked at yet.
     heard: Option<u64>,
     /// When the newest version is asked for next.
@@ -149,8 +99,8 @@ struct Session<'a> {
     warned: Option<u64>,
 }
 
-impl<'a> Session<'a> {
-    fn new(watching: Watching<'a>) -> Self {
+impl<'a, V: Versions> Session<'a, V> {
+    fn new(watching: Watching<'a, V>) -> Self {
         let at = Duration::ZERO;
         let (ask_at, pointer_at) = (at, at);
         Self {
@@ -164,21 +114,16 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn run(
-        &mut self,
-        connected: &Cell<bool>,
-        stop: &Stop,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    fn run(&mut self) -> Result<(), Error> {
         let (once, give_up) = (self.watching.options.once, self.watching.options.give_up);
-        let mut last_heard = self.watching.fetch.now();
+        let mut last_heard = self.watching.peers.now();
         loop {
-            self.listen(stop, on_event)?;
-            let now = self.watching.fetch.now();
+            self.listen()?;
+            let now = self.watching.peers.now();
             match self.heard.take() {
                 Some(version) => {
                     last_heard = now;
-                    self.look(version, stop, on_event)?;
+                    self.look(version)?;
                 }
                 None if now >= last_heard + give_up => {
                     let seconds = give_up.as_secs_f64();
@@ -187,13 +132,12 @@ impl<'a> Session<'a> {
                 None => {}
             }
             // A share that came back may have forgotten.
-            if connected.take() {
+            if self.watching.peers.has_connected() {
                 self.handed = None;
             }
             if self.checked {
-                self.hand_over(stop, on_event)?;
+                self.hand_over()?;
                 if once {
-                    self.watching.fetch.close();
                     return Ok(());
                 }
             }
@@ -201,38 +145,33 @@ impl<'a> Session<'a> {
     }
 
     /// Asks, and waits for word of the newest version: until there is a new one, or it is time to ask again.
-    fn listen(&mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
-        let Watching { fetch, newest, record, .. } = &mut self.watching;
-        if fetch.now() >= self.ask_at {
-            newest.ask(fetch, None)?;
-            self.ask_at = fetch.now() + ASK_EVERY;
+    fn listen(&mut self) -> Result<(), Error> {
+        let Watching { peers, newest, record, .. } = &mut self.watching;
+        if peers.now() >= self.ask_at {
+            peers.ask(&newest.question(None)?);
+            self.ask_at = peers.now() + ASK_EVERY;
         }
         // Who is asked ahead of time for the next checkpoint says it as soon as there is one.
         let growing = record.newest().and_then(|seen| seen.manifest.growing);
-        if let Some(growing) = growing.filter(|_| self.checked && fetch.now() >= self.pointer_at) {
-            newest.ask(fetch, growing.number.checked_add(1))?;
-            self.pointer_at = fetch.now() + POINTER_LIFETIME;
+        if let Some(growing) = growing.filter(|_| self.checked && peers.now() >= self.pointer_at) {
+            peers.ask(&newest.question(growing.number.checked_add(1))?);
+            self.pointer_at = peers.now() + POINTER_LIFETIME;
         }
         let seen = record.newest().map(|seen| seen.version).filter(|_| self.checked);
-        while (self.heard.is_none() || self.heard == seen) && fetch.now() < self.ask_at {
-            while let Some(packet) = fetch.next_pointer() {
+        while (self.heard.is_none() || self.heard == seen) && peers.now() < self.ask_at {
+            while let Some(packet) = peers.next_answer() {
                 self.heard = self.heard.max(newest.pointed_to(&packet));
             }
             if self.heard.is_none() || self.heard == seen {
-                fetch.run_once(Some(self.ask_at), stop, on_event)?;
+                peers.wait(self.ask_at)?;
             }
         }
         Ok(())
     }
 
     /// Looks at a version, and co-signs it if it is new, or was co-signed long ago.
-    fn look(
-        &mut self,
-        version: u64,
-        stop: &Stop,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
-        let Watching { fetch, object, options, signer, record, .. } = &mut self.watching;
+    fn look(&mut self, version: u64) -> Result<(), Error> {
+        let Watching { peers, object, options, signer, record, .. } = &mut self.watching;
         let seen = record.newest().cloned();
         if let Some(seen) = seen.as_ref().filter(|seen| version < seen.version) {
             let what = format!(
@@ -243,13 +182,13 @@ impl<'a> Session<'a> {
                 return Err(network(what));
             }
             if self.warned.replace(version) != Some(version) {
-                on_event(Event::warning(what));
+                peers.warn(what);
             }
             return Ok(());
         }
         let again = if options.once { AGAIN_ONCE } else { AGAIN };
         let again = u64::try_from(again.as_millis()).unwrap_or(u64::MAX);
-        let now = wall_clock();
+        let now = peers.clock();
         let is_due = record
             .said()
             .is_none_or(|(said, _)| now.milliseconds() >= said.time_ms.saturating_add(again));
@@ -257,12 +196,9 @@ impl<'a> Session<'a> {
         if is_known && self.checked && !is_due {
             return Ok(());
         }
-        let new = fetch_version(fetch, object, options.ticket.publisher, version, stop, on_event)?;
+        let new = peers.version(object, version)?;
         let proof = match &seen {
-            Some(seen) if needs_proof(seen, &new) => {
-                let size = seen.manifest.size;
-                proof_of_beginning(fetch, size, &new.manifest, stop, on_event)?
-            }
+            Some(seen) if needs_proof(seen, &new) => peers.proof(seen.manifest.size)?,
             _ => Vec::new(),
         };
         let is_same = seen.as_ref().is_some_and(|seen| step(seen, &new, &proof) == Ok(Step::Same));
@@ -271,7 +207,7 @@ impl<'a> Session<'a> {
                 let what = format!(
                     "nothing of {object} was seen before: the co-signature says that its record begins with v={version}"
                 );
-                on_event(Event::warning(what));
+                peers.warn(what);
             }
             match record.cosign(new.clone(), &proof, signer, now) {
                 Err(WitnessError::Split(split)) => {
@@ -294,21 +230,21 @@ impl<'a> Session<'a> {
     }
 
     /// Hands over what was said last, unless it has been; the rest of the session goes on whatever is answered.
-    fn hand_over(&mut self, stop: &Stop, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
-        let Watching { fetch, newest, object, options, record, .. } = &mut self.watching;
+    fn hand_over(&mut self) -> Result<(), Error> {
+        let Watching { peers, newest, object, options, record, .. } = &mut self.watching;
         let Some((said, packet)) = record.said() else { return Ok(()) };
         if self.handed == Some(said.time_ms) {
             return Ok(());
         }
         let heard = &mut self.heard;
         let mut other = |packet: &Bytes| *heard = (*heard).max(newest.pointed_to(packet));
-        let answer = hand_over(fetch, object.as_ref(), packet, &mut other, stop, on_event)?;
+        let answer = hand_over(peers, object.as_ref(), packet, &mut other)?;
         self.handed = Some(said.time_ms);
         let who = record.identity();
         let what = match answer {
             Some(Answer::Kept) => {
                 let testimony = Testimony::new(who.clone(), said);
-                on_event(Event::Library(LibraryEvent::Cosigned(testimony)));
+                peers.tell(LibraryEvent::Cosigned(testimony));
                 return Ok(());
             }
             Some(Answer::NotWanted) => return Ok(()),
@@ -326,7 +262,7 @@ impl<'a> Session<'a> {
         if options.once {
             return Err(network(what));
         }
-        on_event(Event::warning(what));
+        peers.warn(what);
         Ok(())
     }
 }

@@ -1,20 +1,18 @@
-//! [`witnessed`]: what do the named witnesses say of the version that a ticket names?
+//! [`witnessed`]: what do the named witnesses say of a version?
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use xylem_object::witness::{Evidence, SignedVersion, Split, Step, question, read_list, step};
-use xylem_object::{PublisherId, naming};
 use xylem_packet::{Data, InterestBuilder, Name};
-use xylem_transfer::Spec;
 
-use crate::event::Event;
-use crate::fetch::Fetch;
-use crate::follow::{ASK_EVERY, proof_of_beginning};
-use crate::get::{GetOptions, start};
-use xylem_engine::wall_clock;
-use xylem_library::witness::{Demand, Said, Testimony, keep_evidence};
-use xylem_library::{Blame, Error, Stop, keys};
+use super::Testimony;
+use super::demand::{Demand, Said};
+use super::newest::ASK_EVERY;
+use super::record::keep_evidence;
+use super::versions::Versions;
+use crate::error::{Blame, Error};
+use crate::keys;
 
 /// A share that has not heard enough witnesses yet is asked again after this long.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -41,54 +39,35 @@ impl Witnessed {
     }
 }
 
-/// Asks what the named witnesses say of what the ticket names, until enough have co-signed it or time is over.
+/// Asks what the named witnesses say of a version, until enough have co-signed it, or for `give_up`. Evidence is kept in `store`.
 ///
 /// # Errors
-/// As [`crate::get`]; [`Blame::Data`] if a witness has co-signed another content as this version.
+/// It was stopped; evidence can't be kept; [`Blame::Data`] if a witness has co-signed another content as this version.
 pub fn witnessed(
-    options: &GetOptions,
-    demand: &Demand,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<Witnessed, Error> {
-    let mut fetch = start(options)?;
-    fetch.manifest(stop, on_event)?;
-    let newest = SignedVersion::open(fetch.manifest_packet(), options.ticket.publisher)
-        .map_err(|e| Error { blame: Blame::Data, message: e.to_string() })?;
-    let how = (options.store.as_path(), options.give_up);
-    let heard = ask_witnesses(&mut fetch, &newest, demand, how, stop, on_event);
-    fetch.close();
-    heard
-}
-
-/// The same of a version whose manifest `fetch` has; it is left at another one.
-pub(crate) fn ask_witnesses(
-    fetch: &mut Fetch,
+    peers: &mut impl Versions,
     newest: &SignedVersion,
     demand: &Demand,
     (store, give_up): (&Path, Duration),
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
 ) -> Result<Witnessed, Error> {
-    fetch.watch(newest.object.clone());
+    peers.watch(newest.object.clone());
     let mut asking = Asking { newest, demand, by: vec![None; demand.named()], later: None };
-    let until = fetch.now() + give_up;
+    let until = peers.now() + give_up;
     let mut split = None;
     loop {
-        let list = asking.list(fetch, stop, on_event)?;
+        let list = asking.list(peers)?;
         for said in list {
-            if let Some(evidence) = asking.hear(fetch, said, stop, on_event)? {
+            if let Some(evidence) = asking.hear(peers, said)? {
                 let what = evidence.split().map_err(|e| Error::usage(e.to_string()))?;
                 split = Some((what, keep_evidence(store, &evidence)?));
             }
         }
         let heard = asking.by.iter().flatten().count();
-        if split.is_some() || heard >= demand.threshold() || fetch.now() >= until {
+        if split.is_some() || heard >= demand.threshold() || peers.now() >= until {
             break;
         }
-        let again = fetch.now() + AGAIN;
-        while fetch.now() < again {
-            fetch.run_once(Some(again), stop, on_event)?;
+        let again = peers.now() + AGAIN;
+        while peers.now() < again {
+            peers.wait(again)?;
         }
     }
     let silent = |(at, by): (usize, &Option<Testimony>)| by.is_none().then(|| demand.name(at));
@@ -107,12 +86,7 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     /// What the named witnesses say, as those who are here tell; nothing if nobody does within a second.
-    fn list(
-        &self,
-        fetch: &mut Fetch,
-        stop: &Stop,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<Vec<Said>, Error> {
+    fn list(&self, peers: &mut impl Versions) -> Result<Vec<Said>, Error> {
         let name = question(self.newest.object.as_ref(), keys::random()?);
         let mut interest = Vec::new();
         InterestBuilder::new(name.as_ref())
@@ -120,17 +94,17 @@ impl Asking<'_> {
             .lifetime_ms(ASK_EVERY.as_millis() as u64)
             .encode(&mut interest)
             .map_err(|e| Error::usage(e.to_string()))?;
-        fetch.ask_all(&interest);
-        let until = fetch.now() + ASK_EVERY;
-        while fetch.now() < until {
-            while let Some(packet) = fetch.next_pointer() {
+        peers.ask(&interest);
+        let until = peers.now() + ASK_EVERY;
+        while peers.now() < until {
+            while let Some(packet) = peers.next_answer() {
                 let data = Data::decode(&packet).ok();
                 let list = data.and_then(|data| read_list(name.as_ref(), &data).ok());
                 if let Some(list) = list {
-                    return Ok(self.demand.said(&self.newest.subject(), &list, wall_clock()));
+                    return Ok(self.demand.said(&self.newest.subject(), &list, peers.clock()));
                 }
             }
-            fetch.run_once(Some(until), stop, on_event)?;
+            peers.wait(until)?;
         }
         Ok(Vec::new())
     }
@@ -138,10 +112,8 @@ impl Asking<'_> {
     /// Counts what one says, if it is about our version or one that begins with it; evidence, if it shows two histories.
     fn hear(
         &mut self,
-        fetch: &mut Fetch,
+        peers: &mut impl Versions,
         Said { witness, statement }: Said,
-        stop: &Stop,
-        on_event: &mut dyn FnMut(Event),
     ) -> Result<Option<Evidence>, Error> {
         let newest = self.newest;
         let counts = if statement.version == newest.version {
@@ -158,7 +130,7 @@ impl Asking<'_> {
             let known = self.later.as_ref().filter(|(later, _)| later.version == statement.version);
             let continues = match known {
                 Some((_, continues)) => *continues,
-                None => match self.continued(fetch, statement.version, stop, on_event)? {
+                None => match self.continued(peers, statement.version)? {
                     Ok(continues) => continues,
                     Err(evidence) => return Ok(Some(*evidence)),
                 },
@@ -181,14 +153,11 @@ impl Asking<'_> {
     /// Whether a later version begins with ours. One that nobody hands out says nothing.
     fn continued(
         &mut self,
-        fetch: &mut Fetch,
+        peers: &mut impl Versions,
         version: u64,
-        stop: &Stop,
-        on_event: &mut dyn FnMut(Event),
     ) -> Result<Result<bool, Box<Evidence>>, Error> {
         let newest = self.newest;
-        let fetched =
-            fetch_version(fetch, &newest.object, newest.publisher, version, stop, on_event);
+        let fetched = peers.version(&newest.object, version);
         let later = match fetched {
             Err(e) if e.blame == Blame::Interrupted => return Err(e),
             Err(_) => return Ok(Ok(false)),
@@ -196,18 +165,10 @@ impl Asking<'_> {
         };
         let is_longer = later.manifest.size >= newest.manifest.size;
         let proof = match later.manifest.growing {
-            Some(_) if is_longer => {
-                match proof_of_beginning(
-                    fetch,
-                    newest.manifest.size,
-                    &later.manifest,
-                    stop,
-                    on_event,
-                ) {
-                    Err(e) if e.blame == Blame::Interrupted => return Err(e),
-                    proof => proof.unwrap_or_default(),
-                }
-            }
+            Some(_) if is_longer => match peers.proof(newest.manifest.size) {
+                Err(e) if e.blame == Blame::Interrupted => return Err(e),
+                proof => proof.unwrap_or_default(),
+            },
             _ => Vec::new(),
         };
         let continues = matches!(step(newest, &later, &proof), Ok(Step::Next { proven: true }));
@@ -215,21 +176,4 @@ impl Asking<'_> {
         let evidence = Evidence { earlier: newest.clone(), later, proof };
         Ok(if evidence.split().is_ok() { Err(Box::new(evidence)) } else { Ok(continues) })
     }
-}
-
-/// The signed manifest of this version of what the publisher calls `object`; `fetch` is at it then.
-pub(super) fn fetch_version(
-    fetch: &mut Fetch,
-    object: &Name,
-    publisher: PublisherId,
-    version: u64,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-) -> Result<SignedVersion, Error> {
-    let prefix =
-        naming::versioned(object.as_ref(), version).map_err(|e| Error::usage(e.to_string()))?;
-    fetch.turn_to(Spec { prefix, publisher, root: None, size: None })?;
-    fetch.manifest(stop, on_event)?;
-    SignedVersion::open(fetch.manifest_packet(), publisher)
-        .map_err(|e| Error { blame: Blame::Data, message: e.to_string() })
 }

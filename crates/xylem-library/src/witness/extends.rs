@@ -4,20 +4,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::shaping::LinkOptions;
 use xylem_object::witness::{Evidence, SignedVersion, Split};
 use xylem_object::{Kind, Ticket};
 use xylem_store::Store;
 use xylem_tree::Geometry;
 use xylem_tree::consistency;
 
-use super::prove::proof_of_beginning;
-use crate::event::Event;
-use crate::fetch::Fetch;
-use crate::witness::{Witnessed, ask_witnesses};
-use xylem_library::reachable::Peer;
-use xylem_library::witness::{Demand, keep_evidence};
-use xylem_library::{Blame, Error, Stop, disk, signed};
+use super::ask::{Witnessed, witnessed};
+use super::demand::Demand;
+use super::record::keep_evidence;
+use super::versions::{Dial, Versions};
+use crate::error::Error;
+use crate::{disk, signed};
 
 /// So long the older one's peers are asked for its manifest, where it turned out not to be the beginning.
 const ASK_OLDER: Duration = Duration::from_secs(5);
@@ -29,8 +27,6 @@ pub struct ExtendsOptions {
     pub old: Ticket,
     /// The longer one.
     pub new: Ticket,
-    /// Peers to ask, as in [`crate::GetOptions::from`].
-    pub from: Vec<Peer>,
     /// Give up on peers after this long.
     pub give_up: Duration,
     /// Where manifests may be known already, and evidence is kept.
@@ -63,40 +59,30 @@ pub struct ExtendsSummary {
 pub fn extends(
     options: &ExtendsOptions,
     demand: Option<&Demand>,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
+    peers: &mut impl Dial,
 ) -> Result<ExtendsSummary, Error> {
     let (old, new) = (&options.old, &options.new);
     if [old, new].iter().any(|ticket| ticket.kind == Some(Kind::Directory)) {
         return Err(Error::usage("a directory has no beginning; give tickets of files"));
     }
-    let ExtendsOptions { from, give_up, .. } = options;
+    let give_up = options.give_up;
     let mut earlier = None;
     let old_bytes = match old.size {
         Some(size) => size,
         None => {
-            let mut fetch = dial(old, from, *give_up)?;
-            let manifest = fetch.manifest(stop, on_event)?;
-            earlier = SignedVersion::open(fetch.manifest_packet(), old.publisher).ok();
-            fetch.close();
-            manifest.size
+            let version = peers.dial(old, give_up)?.of_ticket()?;
+            earlier.insert(version).manifest.size
         }
     };
-    let mut fetch = dial(new, from, *give_up)?;
-    let manifest = fetch.manifest(stop, on_event)?;
-    let later = SignedVersion::open(fetch.manifest_packet(), new.publisher);
-    let proof = proof_of_beginning(&mut fetch, old_bytes, &manifest, stop, on_event)?;
-    let witnessed = match (demand, &later) {
-        (None, _) => None,
-        (Some(demand), Ok(later)) => {
-            let store = &options.store;
-            Some(ask_witnesses(&mut fetch, later, demand, (store, *give_up), stop, on_event)?)
-        }
-        (Some(_), Err(e)) => {
-            return Err(Error { blame: Blame::Data, message: e.to_string() });
-        }
+    let mut asked = peers.dial(new, give_up)?;
+    let later = asked.of_ticket()?;
+    let proof = asked.proof(old_bytes)?;
+    let heard = match demand {
+        None => None,
+        Some(demand) => Some(witnessed(&mut asked, &later, demand, (&options.store, give_up))?),
     };
-    fetch.close();
+    drop(asked);
+    let manifest = &later.manifest;
     let geometry = manifest.geometry();
     let older = Geometry::new(old_bytes, manifest.segment).with_kind(manifest.tree);
     let shown = consistency::verify((&older, old.root), (&geometry, manifest.root), &proof);
@@ -106,11 +92,10 @@ pub fn extends(
         proof_bytes: proof.len(),
         why_not: shown.err().map(|e| e.to_string()),
         split: None,
-        witnessed,
+        witnessed: heard,
     };
     if summary.why_not.is_some()
-        && let Some(earlier) = earlier.or_else(|| manifest_of(options, stop, on_event))
-        && let Ok(later) = later
+        && let Some(earlier) = earlier.or_else(|| manifest_of(options, peers))
     {
         let evidence = Evidence { earlier, later, proof };
         if let Ok(split) = evidence.split() {
@@ -120,24 +105,12 @@ pub fn extends(
     Ok(summary)
 }
 
-fn dial(ticket: &Ticket, from: &[Peer], give_up: Duration) -> Result<Fetch, Error> {
-    Ok(Fetch::new(ticket, from, give_up, None, &LinkOptions::default(), false)?)
-}
-
 /// The older one's signed manifest, from the store or from whoever has it still. It is wanted for evidence alone.
-fn manifest_of(
-    options: &ExtendsOptions,
-    stop: &Stop,
-    on_event: &mut dyn FnMut(Event),
-) -> Option<SignedVersion> {
+fn manifest_of(options: &ExtendsOptions, peers: &mut impl Dial) -> Option<SignedVersion> {
     let old = &options.old;
     let store = Store::open(disk(), &options.store).ok()?;
     if let Some(kept) = signed::find(&store, &old.root, &old.publisher, old.name.as_ref()) {
         return SignedVersion::open(&kept.packet, old.publisher).ok();
     }
-    let mut fetch = dial(old, &options.from, options.give_up.min(ASK_OLDER)).ok()?;
-    fetch.manifest(stop, on_event).ok()?;
-    let version = SignedVersion::open(fetch.manifest_packet(), old.publisher).ok();
-    fetch.close();
-    version
+    peers.dial(old, options.give_up.min(ASK_OLDER)).ok()?.of_ticket().ok()
 }
