@@ -255,9 +255,12 @@ fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 pub(super) mod tests {
     use std::time::Duration;
 
+    use proptest::prelude::*;
+
     use super::*;
     use xylem_object::witness::{NotNext, Split};
     use xylem_object::{Growing, Manifest, PublisherKey, naming, sign_manifest};
+    use xylem_tree::{Geometry, Outboard, SegmentSize, consistency};
 
     pub(crate) const NOW: UnixTime = UnixTime::new(Duration::from_secs(1_800_000_000));
 
@@ -370,5 +373,64 @@ pub(super) mod tests {
         record.cosign(version(3, b"three", false), &[], &signer(), later(5)).unwrap();
         let said = record.said().unwrap().0;
         assert_eq!((said.first, said.since_ms), (3, later(5).milliseconds()));
+    }
+
+    /// What shows that the first bytes of `content` are its beginning.
+    fn proof(old: usize, content: &[u8]) -> Vec<u8> {
+        let outboard = Outboard::of(content, SegmentSize::DEFAULT);
+        let geometry = Geometry::new(old as u64, SegmentSize::DEFAULT);
+        let Some(needs) = consistency::needs(&geometry, outboard.geometry()) else {
+            return Vec::new();
+        };
+        let range = outboard.geometry().segment_range(needs.segment);
+        let bytes = &content[range.start as usize..range.end as usize];
+        let mut out = Vec::new();
+        consistency::prove(&geometry, outboard.geometry(), bytes, |n| outboard.node(n), &mut out);
+        out
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        /// Whatever a publisher shows, in whatever order, and however often the witness is killed: all that it ever signs is one
+        /// history, and of each refusal of a rewritten one there is evidence.
+        #[test]
+        fn all_that_one_witness_signs_is_one_history(
+            shown in prop::collection::vec((0..3_usize, 1..30_000_usize, 1..40_u64, any::<bool>()), 1..14),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            // Three histories: the second leaves the first early, the third late.
+            let all: Vec<Vec<u8>> = [usize::MAX, 5_000, 20_000].into_iter().map(|fork| {
+                (0..30_000).map(|at| if at < fork { (at % 251) as u8 } else { 255 }).collect()
+            }).collect();
+            let any = version(1, b"", true);
+            let mut record = Some(open(dir.path(), &any).unwrap());
+            let mut signed: Vec<(u64, &[u8])> = Vec::new();
+            for (n, (history, len, at, killed)) in shown.into_iter().enumerate() {
+                if killed {
+                    record = None;
+                }
+                let record = record.get_or_insert_with(|| open(dir.path(), &any).unwrap());
+                let content = &all[history][..len];
+                let new = version(at, content, true);
+                let old = record.newest().map_or(0, |seen| seen.manifest.size as usize);
+                let proof = proof(old, content);
+                let outcome = record.cosign(new.clone(), &proof, &signer(), later(n as u64));
+                match (signed.last(), outcome) {
+                    (_, Ok(())) => signed.push((at, content)),
+                    (Some((before, seen)), Err(WitnessError::Split(_))) => {
+                        prop_assert!(at > *before && !content.starts_with(seen) || at == *before);
+                        prop_assert!(record.evidence(&new, &proof).is_some());
+                    }
+                    (Some((before, _)), Err(e)) => {
+                        prop_assert!(at < *before, "{e}");
+                        prop_assert!(record.evidence(&new, &proof).is_none());
+                    }
+                    (None, Err(e)) => return Err(TestCaseError::fail(e.to_string())),
+                }
+            }
+            for (a, b) in signed.iter().zip(&signed[1..]) {
+                prop_assert!(a.0 < b.0 && b.1.starts_with(a.1) || a == b);
+            }
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! [`witness`]: looks at every new version of a publication, and co-signs what continues what it has seen.
+//! [`watch`]: looks at every new version of a publication, and co-signs what continues what it has seen.
 //!
 //! One after the other: the newest version's name, its signed manifest, what proves that it begins with the one seen before (of a file
 //! that grows), then the record on disk, and only then the co-signature, to the share.
@@ -23,6 +23,7 @@ use crate::event::LibraryEvent;
 
 /// A single look co-signs the same version again after this long.
 const AGAIN_ONCE: Duration = Duration::from_secs(60);
+
 /// What to witness, and as whom.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
