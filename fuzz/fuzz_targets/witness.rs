@@ -33,7 +33,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     }
     assert!(witness().cosigned(input).is_err(), "nobody signed it");
     let file = [&b"xylem evidence 1\n"[..], input].concat();
-    for file in [input, &file] {
+    for file in [input, &file[..]] {
         if let Ok(evidence) = Evidence::decode(file) {
             assert_eq!(evidence.encode(), file);
         }
