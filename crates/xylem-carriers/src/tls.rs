@@ -53,8 +53,12 @@ impl Identity {
     }
 }
 
+/// Suites of TLS 1.3 alone: others of the program may have rustls speak 1.2 as well, and a greeting that
+/// lists suites which it does not take would look like nobody's.
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
+    let mut provider = rustls::crypto::ring::default_provider();
+    provider.cipher_suites.retain(|suite| suite.tls13().is_some());
+    Arc::new(provider)
 }
 
 /// Settings of a server; without an identity it makes one up.
