@@ -21,6 +21,7 @@ use super::error::KeyError;
 use super::held::{Held, SELF_SIGNED_DAYS, from_now, open_bag, seal, signer};
 use super::kind::KeyKind;
 use super::secret::{close_directory, random, replace_private, require_closed, write_private};
+use crate::hex;
 use crate::time::UnixTime;
 
 /// Longest file that is read.
@@ -385,7 +386,7 @@ impl Keyring {
         close_directory(&self.dir)
     }
 
-    fn keys(&self) -> Result<Vec<(Name, Held)>, KeyError> {
+    pub(super) fn keys(&self) -> Result<Vec<(Name, Held)>, KeyError> {
         self.close()?;
         let dir = match fs::read_dir(&self.dir) {
             Ok(dir) => dir,
@@ -459,10 +460,6 @@ fn export(file: &Path, bytes: &[u8]) -> Result<(), KeyError> {
         StoreError::Exists { path } => KeyError::FileExists(path),
         other => other.into(),
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(super) fn certificate_in<'a>(wire: &'a [u8], path: &Path) -> Result<Certificate<'a>, KeyError> {
