@@ -165,8 +165,15 @@ class Certificates:
         digest = re.search("^ca (.*)$", ca.output(), re.MULTILINE)[1]
         store = self.programs.file("al")
         # It registers after it has said so.
-        time.sleep(0.5)
+        def routes():
+            return self.programs.run([self.xylem, "ctl", "route", "list", "--at", self.transport])
+
+        end = time.monotonic() + 10
+        while f"{PREFIX}/CA " not in routes() and time.monotonic() < end:
+            time.sleep(0.1)
         request = ["--json", "key", "request", PREFIX, "--name", f"{PREFIX}/al", "--ca-digest", digest]
+        # NDNts' CA reads P-256 and RSA keys alone.
+        request += ["--type", "ecdsa"]
         command = self.ours(*request, "--at", self.transport, store=store)
 
         def code():

@@ -17,6 +17,7 @@ const { UnixTransport } = await load("@ndn/node-transport");
 const { produce } = await load("@ndn/endpoint");
 const { Certificate, generateSigningKey } = await load("@ndn/keychain");
 const { ImplicitDigest, Name, ValidityPeriod } = await load("@ndn/packet");
+const { AltUri } = await load("@ndn/naming-convention2");
 const nfdmgmt = await load("@ndn/nfdmgmt");
 const ndncert = await load("@ndn/ndncert");
 
@@ -25,7 +26,7 @@ const face = await UnixTransport.createFace({}, new URL(process.env.NDN_CLIENT_T
 async function request(name, certificate, digest, challenge) {
   const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
   const prompt = async () => (await lines.next()).value;
-  const caCertFullName = new Name(certificate).append(ImplicitDigest.create(Buffer.from(digest, "hex")));
+  const caCertFullName = AltUri.parseName(certificate).append(ImplicitDigest.create(Buffer.from(digest, "hex")));
   const profile = await ndncert.retrieveCaProfile({ caCertFullName });
   const [privateKey, publicKey] = await generateSigningKey(name);
   const issued = await ndncert.requestCertificate({
@@ -34,7 +35,7 @@ async function request(name, certificate, digest, challenge) {
   });
   await profile.publicKey.verify(issued.data);
   if (!publicKey.name.isPrefixOf(issued.name)) { throw new Error(`${issued.name}`); }
-  console.log(`issued ${issued.name}`);
+  console.log(`issued ${AltUri.ofName(issued.name)}`);
 }
 
 async function authority(prefix) {

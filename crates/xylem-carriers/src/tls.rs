@@ -161,3 +161,17 @@ impl ServerCertVerifier for AnyCertificate {
         self.0.signature_verification_algorithms.supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs/spec/carriers.md says which suites an observer sees, whatever else the program has rustls do.
+    #[test]
+    fn greetings_list_the_suites_of_tls_1_3_alone() {
+        let config = client().unwrap();
+        let suites = config.crypto_provider().cipher_suites.iter();
+        let numbers: Vec<u16> = suites.map(|suite| suite.suite().into()).collect();
+        assert_eq!(numbers, [0x1302, 0x1301, 0x1303]);
+    }
+}

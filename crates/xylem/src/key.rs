@@ -145,7 +145,7 @@ enum KeyCommand {
         #[command(flatten)]
         at: AtArgs,
     },
-    /// Have a certificate authority (`xylem ca`) certify a key
+    /// Have a certificate authority (`xylem ca`, or others' by NDNCERT 0.3) certify a key of yours
     Request(RequestArgs),
     /// Print a signature on a file, to be put beside it
     Sign {

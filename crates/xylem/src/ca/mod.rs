@@ -30,7 +30,8 @@ const DAY_MS: u64 = 86_400_000;
 /// Whoever runs `xylem key request` against it shows one of these, whichever is allowed: a code that is
 /// printed here and that you pass on (pin), a code that comes by email (email), or a certificate of this CA
 /// that is still good (possession: renewal). What is issued is kept in the store and answered for, also by
-/// later runs. Programs that are not ours request certificates too: NDNts, ndnd.
+/// later runs. Programs that are not ours request certificates too: ndnd, and NDNts if the CA's key is of
+/// P-256 (`xylem key new --type ecdsa`).
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:

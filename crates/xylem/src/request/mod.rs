@@ -5,7 +5,7 @@ mod typed;
 
 use crate::ca::parse_kind;
 use crate::cli::Common;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, exit_help};
 use crate::output::Out;
 use crate::peek::AtArgs;
 use crate::stop;
@@ -29,13 +29,18 @@ const DAY_MS: u64 = 86_400_000;
 
 /// Of `xylem key request`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = concat!(
+    "Examples:
   xylem key request /org --name /org/alice --ca org.cert
                        the CA's operator tells you a code, which is asked for
   xylem key request /org --name /org/al@example.org --email al@example.org --ca-digest 3f…
                        the code comes by email
   xylem key request /org --name /org/alice --challenge possession
-                       renews; /org's key is trusted here already (`xylem key trust`)")]
+                       renews; /org's key is trusted here already (`xylem key trust`)
+
+",
+    exit_help!()
+))]
 pub(crate) struct RequestArgs {
     /// The CA's prefix, such as /org
     #[arg(value_name = "CA")]
