@@ -133,7 +133,7 @@ fn transport(relay: &str, args: &MailArgs) -> Result<SmtpTransport, Failure> {
     let here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     let otherwise = if here { Security::None } else { Security::Starttls };
     let security = args.smtp_security.unwrap_or(otherwise);
-    let parameters = || TlsParameters::new(host.to_owned()).map_err(|e| usage(e));
+    let parameters = || TlsParameters::new(host.to_owned()).map_err(usage);
     let (tls, usual) = match security {
         Security::Starttls => (Tls::Required(parameters()?), 587),
         Security::Tls => (Tls::Wrapper(parameters()?), 465),
