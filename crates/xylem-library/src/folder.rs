@@ -5,6 +5,7 @@
 //! It fetches nothing: that is for whoever has sockets.
 
 mod apply;
+mod history;
 mod home;
 mod index;
 mod local;
@@ -14,6 +15,7 @@ mod vector;
 
 mod watch;
 
+pub use history::{Entry, Fits, Log, Past, Question, entries, is_proven, prove};
 pub use home::{Home, HomeError};
 pub use index::{Index, IndexError, Item, ItemKind, MAX_INDEX};
 pub use local::{Folder, FolderError, IGNORE_FILE, OWN};

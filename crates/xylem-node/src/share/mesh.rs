@@ -2,12 +2,13 @@
 //! everybody's newest statements travel. Who they are is theirs to say; what they have is fetched elsewhere.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use xylem_engine::{Engine, StreamEvent};
 use xylem_forward::FaceId;
-use xylem_library::folder::{Group, MAX_STATEMENT, Roles, Statement};
+use xylem_library::folder::{Group, MAX_STATEMENT, Question, Roles, Statement, StatementError};
 use xylem_library::reachable::Peer;
 use xylem_link::{StreamId, StreamRead, purpose};
 use xylem_mgmt::Persistency;
@@ -17,6 +18,10 @@ use xylem_reach::relay::Target;
 use crate::look_up::resolved;
 use crate::reaching;
 
+mod heard;
+
+use heard::{Heard, Histories};
+
 /// Members whose statements are known at most.
 const MAX_MEMBERS: usize = 256;
 /// Streams at most.
@@ -24,6 +29,10 @@ const MAX_STREAMS: usize = 2 * MAX_MEMBERS;
 /// Statements that are read from one link in [`A_WHILE`]; the rest waits in the stream's window.
 const STATEMENTS: u32 = 64;
 const A_WHILE: Duration = Duration::from_secs(1);
+/// Proofs of our history that are made in [`A_WHILE`].
+const PROOFS: u32 = 8;
+/// Strangers with the ticket that the founder is told of.
+const MAX_APPLICANTS: usize = 64;
 /// Pause before a member that is away is dialled again; longer each time.
 const REDIAL: Duration = Duration::from_secs(1);
 const LONGEST_REDIAL: Duration = Duration::from_secs(60);
@@ -39,6 +48,16 @@ pub enum MeshNews {
     Said(Box<Statement>, Vec<u8>),
     /// There is a link to whoever has this key; or none any more.
     Up([u8; 32], bool),
+    /// A member has signed two statements that are not of one history: nothing of it is taken any more.
+    Rewrote(Box<Statement>, [Vec<u8>; 2]),
+    /// A member does not show that what it says goes on where it was: nothing newer of it is taken until it does.
+    Unproven(Box<Statement>),
+    /// Somebody says other things with our key.
+    Twice,
+    /// Somebody has the ticket, and is none of those who are members since the group is closed.
+    Applies(Box<Statement>),
+    /// Somebody has the ticket, and an older program.
+    Old,
 }
 
 /// How a mesh begins.
@@ -53,6 +72,10 @@ pub struct MeshStart {
     pub known: Vec<(Statement, Vec<u8>)>,
     /// What the founder has said of members.
     pub roles: Roles,
+    /// The log of what we have said.
+    pub history: PathBuf,
+    /// Those who have rewritten theirs, and what shows it.
+    pub rewrote: Vec<(PublisherId, [Vec<u8>; 2])>,
 }
 
 /// See the module's text.
@@ -61,8 +84,13 @@ pub(super) struct Mesh {
     own: PublisherId,
     /// What we say.
     said: Option<Vec<u8>>,
-    known: HashMap<PublisherId, (Statement, Vec<u8>)>,
+    heard: Histories,
     roles: Roles,
+    /// Strangers that the founder was told of.
+    applicants: HashSet<PublisherId>,
+    told_old: bool,
+    /// Proofs that may still be made until then.
+    proofs: (u32, Duration),
     streams: HashMap<FaceId, Stream>,
     dials: HashMap<[u8; 32], Dial>,
     /// When links may send again.
@@ -91,13 +119,16 @@ struct Dial {
 
 impl Mesh {
     pub(super) fn new(engine: &mut Engine, start: MeshStart, news: mpsc::Sender<MeshNews>) -> Self {
-        let MeshStart { group, own, first, known, roles } = start;
+        let MeshStart { group, own, first, known, roles, history, rewrote } = start;
         let mut mesh = Self {
             group,
             own,
             said: None,
-            known: HashMap::new(),
+            heard: Histories::new(history, rewrote),
             roles,
+            applicants: HashSet::new(),
+            told_old: false,
+            proofs: (PROOFS, Duration::ZERO),
             streams: HashMap::new(),
             dials: HashMap::new(),
             refill: Duration::ZERO,
@@ -117,6 +148,7 @@ impl Mesh {
         if let Some(roles) = roles {
             self.take_roles(engine, roles);
         }
+        self.heard.own = Statement::read(&said, &self.group).ok().map(|said| said.past);
         self.tell_all(engine, &said, None);
         self.said = Some(said);
     }
@@ -126,11 +158,7 @@ impl Mesh {
             return;
         }
         self.roles = roles;
-        let removed: Vec<[u8; 32]> = (self.known.values())
-            .filter(|(said, _)| !self.roles.admits(&said.member))
-            .map(|(said, _)| said.link_key)
-            .collect();
-        self.known.retain(|member, _| self.roles.admits(member));
+        let removed = self.heard.retain(&self.roles);
         for key in removed {
             if let Some(dial) = self.dials.remove(&key) {
                 dial.faces.into_iter().for_each(|face| engine.drop_face(face, "not a member"));
@@ -174,29 +202,105 @@ impl Mesh {
 
     /// A member's statement; false if it is nothing new.
     fn learn(&mut self, engine: &mut Engine, said: Statement, bytes: Vec<u8>) -> bool {
-        let member = said.member;
-        if member == self.own || !self.roles.admits(&member) {
+        if said.member == self.own {
+            if self.heard.is_not_ours(&said) {
+                let _ = self.news.send(MeshNews::Twice);
+            }
             return false;
         }
-        let before = self.known.get(&member);
-        if before.is_some_and(|(before, _)| before.number >= said.number)
-            || (before.is_none() && self.known.len() >= MAX_MEMBERS)
-        {
-            return false;
-        }
-        if let Some((before, _)) = before
-            && before.link_key != said.link_key
-        {
-            self.dials.remove(&before.link_key);
-        }
+        // They hold whatever else is wrong: who is removed is, although the founder can't be asked.
         if let Some(roles) = said.roles.clone() {
             self.take_roles(engine, roles);
         }
+        if !self.roles.admits(&said.member) {
+            return false;
+        }
+        let before = self.heard.link_key(&said.member);
+        match self.heard.hear(said.clone(), bytes.clone()) {
+            Heard::Nothing => return false,
+            Heard::Rewrote(both) => {
+                self.tell_rewrote(engine, said, both);
+                return false;
+            }
+            Heard::Unproven(first) => {
+                if before == Some(said.link_key) {
+                    self.dial_at(engine, said.link_key, &said.index);
+                }
+                if first {
+                    self.ask(engine);
+                }
+                return false;
+            }
+            Heard::New => {}
+        }
+        if let Some(before) = before.filter(|before| *before != said.link_key) {
+            self.dials.remove(&before);
+        }
         self.dial_at(engine, said.link_key, &said.index);
         // Where nobody keeps the folder any more all is over.
-        let _ = self.news.send(MeshNews::Said(Box::new(said.clone()), bytes.clone()));
-        self.known.insert(member, (said, bytes));
+        let _ = self.news.send(MeshNews::Said(Box::new(said), bytes));
         true
+    }
+
+    /// All are to know, so that nobody believes it.
+    fn tell_rewrote(&mut self, engine: &mut Engine, said: Statement, both: [Vec<u8>; 2]) {
+        both.iter().for_each(|said| self.tell_all(engine, said, None));
+        let _ = self.news.send(MeshNews::Rewrote(Box::new(said), both));
+    }
+
+    /// Asks those whose newest statements are too far from what we know of them.
+    fn ask(&mut self, engine: &mut Engine) {
+        let mut lost = Vec::new();
+        for (face, stream) in self.streams.iter_mut().filter(|(_, stream)| stream.admitted) {
+            for question in self.heard.questions(&stream.key) {
+                stream.queue(&question.to_bytes());
+            }
+            if !stream.write(engine, *face) {
+                lost.push(*face);
+            }
+        }
+        lost.into_iter().for_each(|face| self.give_up(engine, face));
+    }
+
+    /// Shows that our log goes on; who asks too often is not answered, and asks again.
+    fn answer(&mut self, engine: &mut Engine, face: FaceId, asked: &Question) {
+        let now = engine.now();
+        if now >= self.proofs.1 {
+            self.proofs = (PROOFS, now + A_WHILE);
+        }
+        let Some(left) = self.proofs.0.checked_sub(1).filter(|_| asked.member == self.own) else {
+            return;
+        };
+        self.proofs.0 = left;
+        let Some(proof) = self.heard.prove(asked) else { return };
+        if let Some(stream) = self.streams.get_mut(&face) {
+            stream.queue(&asked.answer(&proof));
+            stream.write(engine, face);
+        }
+    }
+
+    /// A member answers.
+    fn answered(&mut self, engine: &mut Engine, key: &[u8; 32], asked: &Question, proof: &[u8]) {
+        match self.heard.answered(key, asked, proof) {
+            None => {}
+            Some((said, _, Heard::Rewrote(both))) => self.tell_rewrote(engine, said, both),
+            Some((said, bytes, _)) => {
+                self.dial_at(engine, said.link_key, &said.index);
+                let _ = self.news.send(MeshNews::Said(Box::new(said), bytes.clone()));
+                self.tell_all(engine, &bytes, None);
+            }
+        }
+    }
+
+    /// Somebody who has the ticket is no member: the founder may want to know.
+    fn refused(&mut self, said: Statement) {
+        if self.own == self.group.founder
+            && !self.roles.members.contains_key(&said.member)
+            && self.applicants.len() < MAX_APPLICANTS
+            && self.applicants.insert(said.member)
+        {
+            let _ = self.news.send(MeshNews::Applies(Box::new(said)));
+        }
     }
 
     fn is_up(&self, key: &[u8; 32]) -> bool {
@@ -226,8 +330,10 @@ impl Mesh {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         stream.admitted = true;
         let key = stream.key;
-        let all = self.said.iter().chain(self.known.values().map(|(_, bytes)| bytes));
-        all.for_each(|said| stream.queue(said));
+        self.said.iter().chain(self.heard.all()).for_each(|said| stream.queue(said));
+        for question in self.heard.questions(&key) {
+            stream.queue(&question.to_bytes());
+        }
         stream.write(engine, face);
         if let Some(dial) = self.dials.get_mut(&key) {
             dial.again = None;
@@ -289,8 +395,24 @@ impl Mesh {
                 Err(()) => return self.give_up(engine, face),
             };
             let (admitted, key) = (stream.admitted, stream.key);
-            let Ok(statement) = Statement::read(&said, &self.group) else {
-                return self.give_up(engine, face);
+            if admitted {
+                if let Some(asked) = Question::read(&said) {
+                    self.answer(engine, face, &asked);
+                    continue;
+                }
+                if let Some((asked, proof)) = Question::read_answer(&said) {
+                    self.answered(engine, &key, &asked, proof);
+                    continue;
+                }
+            }
+            let statement = match Statement::read(&said, &self.group) {
+                Ok(statement) => statement,
+                Err(e) => {
+                    if e == StatementError::Old && !std::mem::replace(&mut self.told_old, true) {
+                        let _ = self.news.send(MeshNews::Old);
+                    }
+                    return self.give_up(engine, face);
+                }
             };
             // It speaks to us: whoever is refused is dialled ever more rarely.
             if let Some(dial) = self.dials.get_mut(&key) {
@@ -299,12 +421,17 @@ impl Mesh {
             if !admitted {
                 // Whoever comes says first who it is: the owner of the key that the link has proven.
                 if statement.link_key != key || !self.roles.admits(&statement.member) {
+                    if statement.link_key == key {
+                        self.refused(statement);
+                    }
                     return self.give_up(engine, face);
                 }
                 engine.keep_face(face);
-                self.learn(engine, statement, said.clone());
+                let news = self.learn(engine, statement, said.clone());
                 self.admit(engine, face);
-                self.tell_all(engine, &said, Some(face));
+                if news {
+                    self.tell_all(engine, &said, Some(face));
+                }
             } else if self.learn(engine, statement, said.clone()) {
                 self.tell_all(engine, &said, Some(face));
             }
@@ -388,11 +515,24 @@ impl Mesh {
             })
             .collect();
         held.into_iter().for_each(|face| self.serve(engine, face));
+        if self.waits_for_proofs() {
+            self.ask(engine);
+            for said in self.heard.silent() {
+                let _ = self.news.send(MeshNews::Unproven(Box::new(said)));
+            }
+        }
+    }
+
+    /// Whether somebody is there who is to show that its history goes on.
+    fn waits_for_proofs(&self) -> bool {
+        let mut there = self.streams.values().filter(|stream| stream.admitted);
+        there.any(|stream| !self.heard.questions(&stream.key).is_empty())
     }
 
     /// When [`Mesh::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
-        let held = self.streams.values().any(|stream| stream.left == 0).then_some(self.refill);
+        let held = self.streams.values().any(|stream| stream.left == 0);
+        let held = (held || self.waits_for_proofs()).then_some(self.refill);
         self.dials.values().filter_map(|dial| dial.again).chain(held).min()
     }
 }

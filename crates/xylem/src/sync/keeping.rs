@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 
-use xylem_library::folder::{Folder, Home, Invitation, OWN, Watcher};
+use xylem_library::folder::{Folder, Home, Invitation, Log, OWN, Statement, Watcher};
 use xylem_library::reachable::{Peer, Relay};
 use xylem_library::{Blame, Error, Selection, Stop, canonical, keys};
 use xylem_link::StaticKey;
@@ -14,6 +14,7 @@ use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,
     ShareOptions, serve_group,
 };
+use xylem_object::PublisherId;
 use xylem_object::ticket::Address;
 
 use super::member::Member;
@@ -93,6 +94,29 @@ pub(super) enum SyncEvent {
         /// Members besides us who are there.
         members: u64,
     },
+    /// A member has signed two histories.
+    Rewrote {
+        /// What it is called.
+        name: String,
+        /// Its key.
+        key: String,
+        /// Where both statements are kept.
+        evidence: PathBuf,
+    },
+    /// A member does not show that its history goes on.
+    Unproven {
+        /// What it is called.
+        name: String,
+        /// Its key.
+        key: String,
+    },
+    /// Somebody has the ticket of a group that is closed.
+    Applies {
+        /// What it is called.
+        name: String,
+        /// Its key.
+        key: String,
+    },
     /// We may not write: what is changed here stays here.
     ReadOnly,
     /// What happens while we serve.
@@ -158,10 +182,13 @@ pub(super) fn sync(
         first: Some(home.invitation.member.clone()),
         known: home.members(),
         roles: roles.unwrap_or_default(),
+        history: home.history_file(),
+        rewrote: home.evidence().into_iter().map(both_of).collect(),
     };
+    let log = Log::open(&home.history_file())?;
     watch(&path, &home, tell.clone())?;
     let port = home.port();
-    let mut member = Member::new(options, path, home, folder, key, link_key, stop);
+    let mut member = Member::new(options, path, home, folder, key, link_key, log, stop);
     let ends = Stop::new();
     thread::scope(|scope| {
         let (mesh_tell, mesh_news) = mpsc::channel();
@@ -193,8 +220,13 @@ pub(super) fn sync(
             Err(e) => Err(Error { blame: Blame::Local, message: format!("no thread: {e}") }),
         };
         ends.raise();
-        done
+        done.and(member.keep_members())
     })
+}
+
+/// Whose two statements these are, and as they were signed.
+fn both_of(both: [(Statement, Vec<u8>); 2]) -> (PublisherId, [Vec<u8>; 2]) {
+    (both[0].0.member, both.map(|(_, bytes)| bytes))
 }
 
 /// Has a thread tell of changes for as long as the process lives.

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use xylem_library::folder::{Folder, Home, IGNORE_FILE, Invitation, Roles, Statement};
+use xylem_library::folder::{
+    Folder, Home, IGNORE_FILE, Invitation, Log, Past, Roles, Statement, StatementError,
+};
 use xylem_library::publications::PublicationId;
 use xylem_library::{Blame, Error, LibraryEvent, Selection, Stop, os_path};
 use xylem_node::{Event, MeshNews, ServiceHandle, wall_clock};
@@ -24,6 +26,8 @@ const BUSY: Duration = Duration::from_secs(1);
 /// Pause before what failed is tried again; longer each time.
 const AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// What members have said is written down so often, and at the end.
+const KEEP: Duration = Duration::from_secs(5);
 /// Conflicts that are named one by one.
 const MAX_NAMED: usize = 1000;
 
@@ -35,6 +39,8 @@ pub(super) struct Member<'a> {
     folder: Folder,
     key: PublisherKey,
     link_key: [u8; 32],
+    /// All that we have ever said.
+    log: Log,
     stop: &'a Stop,
     serving: Option<ServiceHandle>,
     asking: Asking,
@@ -42,6 +48,8 @@ pub(super) struct Member<'a> {
     up: HashSet<[u8; 32]>,
     roles: Roles,
     lines: Vec<String>,
+    /// When what members have said is to be written down.
+    keep: Option<Instant>,
     /// When the folder is to be looked at, and how often that has failed.
     look: Option<Instant>,
     failures: u32,
@@ -55,7 +63,6 @@ pub(super) struct Member<'a> {
 struct Last {
     /// Root of the content, state of the index, number of the roles.
     of: Option<(xylem_hash::Hash, xylem_hash::Hash, u64)>,
-    number: u64,
     /// What is served: now, and before for those who are still at it.
     now: Vec<PublicationId>,
     before: Vec<PublicationId>,
@@ -85,6 +92,7 @@ impl<'a> Member<'a> {
         folder: Folder,
         key: PublisherKey,
         link_key: [u8; 32],
+        log: Log,
         stop: &'a Stop,
     ) -> Self {
         let roles = home.roles().unwrap_or_default();
@@ -95,6 +103,7 @@ impl<'a> Member<'a> {
             folder,
             key,
             link_key,
+            log,
             stop,
             serving: None,
             asking: Asking::default(),
@@ -102,6 +111,7 @@ impl<'a> Member<'a> {
             up: HashSet::new(),
             roles,
             lines: Vec::new(),
+            keep: None,
             look: None,
             failures: 0,
             moved: false,
@@ -191,6 +201,28 @@ impl<'a> Member<'a> {
                 }
             }
             News::Mesh(MeshNews::Said(said, bytes)) => self.heard(*said, bytes, tell)?,
+            News::Mesh(MeshNews::Rewrote(said, both)) => {
+                let evidence = self.home.keep_evidence(&said.member, &both)?;
+                self.others.remove(&said.member);
+                self.keep_members()?;
+                let (name, key) = (said.name, said.member.to_string());
+                tell(SyncEvent::Rewrote { name, key, evidence });
+            }
+            News::Mesh(MeshNews::Unproven(said)) => {
+                tell(SyncEvent::Unproven { name: said.name, key: said.member.to_string() });
+            }
+            News::Mesh(MeshNews::Applies(said)) => {
+                tell(SyncEvent::Applies { name: said.name, key: said.member.to_string() });
+            }
+            News::Mesh(MeshNews::Old) => tell(warning(StatementError::Old.to_string())),
+            News::Mesh(MeshNews::Twice) => {
+                let message = format!(
+                    "others hold what this member has signed and its store does not know: the store {} was copied, or is an \
+                     older one; remove it, and join again",
+                    self.home.dir().display()
+                );
+                return Err(Error { blame: Blame::Local, message });
+            }
             News::Serving(event) => tell(SyncEvent::Other(event)),
             News::Ended(done) => return Ok(Some(done.map_err(Error::from))),
         }
@@ -225,13 +257,21 @@ impl<'a> Member<'a> {
         // Who fails again and again is not asked sooner for saying more.
         let again = if failures > 3 { again } else { None };
         self.others.insert(member, Other { said, bytes, done: false, again, failures });
-        if !same_place {
-            self.home.keep_members(self.others.values().map(|other| &other.bytes[..]))?;
+        if same_place {
+            self.keep.get_or_insert_with(|| Instant::now() + KEEP);
+        } else {
+            self.keep_members()?;
         }
         if is_new && self.up.contains(&link) {
             self.tell_member(&link, true, tell);
         }
         Ok(())
+    }
+
+    /// Writes down what members have said: what they say next has to go on there.
+    pub(super) fn keep_members(&mut self) -> Result<(), Error> {
+        self.keep = None;
+        Ok(self.home.keep_members(self.others.values().map(|other| &other.bytes[..]))?)
     }
 
     fn take_roles(&mut self, roles: Roles, tell: &mut dyn FnMut(SyncEvent)) {
@@ -261,6 +301,9 @@ impl<'a> Member<'a> {
     fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), Error> {
         let Some(serving) = self.serving.clone() else { return Ok(()) };
         let now = Instant::now();
+        if self.keep.is_some_and(|at| at <= now) {
+            self.keep_members()?;
+        }
         if self.look.is_some_and(|at| at <= now) {
             (self.look, self.moved) = (None, true);
             self.look_again(&serving, tell)?;
@@ -353,19 +396,20 @@ impl<'a> Member<'a> {
         let (index, shared) =
             serving.share_selected(&path, name("index"), Selection::default(), self.stop, quiet)?;
         let (index_ticket, _) = self.ticket(shared)?;
-        self.last.number = wall_clock().milliseconds().max(self.last.number + 1);
         let group = &self.home.invitation.group;
         let founder = group.founder == self.key.public();
         let said = Statement {
             member: self.key.public(),
             link_key: self.link_key,
-            number: self.last.number,
+            number: wall_clock().milliseconds().max(self.log.newest() + 1),
             name: self.options.name.clone(),
             state: of.1,
             index: index_ticket.clone(),
             roles: (founder && self.roles.number > 0).then(|| self.roles.clone()),
+            past: Past::none(),
         };
-        serving.say(said.sign(group, &self.key), Some(self.roles.clone()));
+        let said = said.sign(group, &self.key, &mut self.log)?;
+        serving.say(said, Some(self.roles.clone()));
         self.last.of = Some(of);
         let old = std::mem::replace(&mut self.last.before, std::mem::take(&mut self.last.now));
         old.into_iter().for_each(|id| serving.unshare(id));
