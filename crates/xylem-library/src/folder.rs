@@ -5,6 +5,7 @@
 //! It fetches nothing: that is for whoever has sockets.
 
 mod apply;
+mod heard;
 mod history;
 mod home;
 mod index;
@@ -15,6 +16,7 @@ mod vector;
 
 mod watch;
 
+pub use heard::{Heard, Histories, Inbox, MAX_MEMBERS, MeshNews, MeshStart};
 pub use history::{Entry, Fits, Log, Past, Question, entries, is_proven, prove};
 pub use home::{Home, HomeError};
 pub use index::{Index, IndexError, Item, ItemKind, MAX_INDEX};

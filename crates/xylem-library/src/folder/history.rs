@@ -80,7 +80,7 @@ impl Past {
     }
 
     /// Reads one; all of `bytes` is it.
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    pub fn read(bytes: &[u8]) -> Option<Self> {
         let (len, rest) = bytes.split_first_chunk()?;
         let (snapshot, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
         let hasher = Hasher::from_snapshot(snapshot).ok()?;
@@ -105,7 +105,8 @@ impl Past {
         Self { base, snapshot, recent, root: hasher.finalize() }
     }
 
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    /// As statements have it, behind what is in `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
         let len = u16::try_from(self.snapshot.len()).unwrap_or(0);
         out.extend_from_slice(&len.to_be_bytes());
         out.extend_from_slice(&self.snapshot);

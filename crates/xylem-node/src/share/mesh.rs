@@ -2,15 +2,17 @@
 //! everybody's newest statements travel. Who they are is theirs to say; what they have is fetched elsewhere.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use xylem_engine::{Engine, StreamEvent};
 use xylem_forward::FaceId;
-use xylem_library::folder::{Group, MAX_STATEMENT, Question, Roles, Statement, StatementError};
+use xylem_library::folder::{
+    Group, Heard, Histories, MAX_MEMBERS, MeshNews, MeshStart, Question, Roles, Statement,
+    StatementError,
+};
 use xylem_library::reachable::Peer;
-use xylem_link::{StreamId, StreamRead, purpose};
+use xylem_link::{StreamId, purpose};
 use xylem_mgmt::Persistency;
 use xylem_object::{PublisherId, Ticket};
 use xylem_reach::relay::Target;
@@ -18,21 +20,14 @@ use xylem_reach::relay::Target;
 use crate::look_up::resolved;
 use crate::reaching;
 
-mod heard;
+mod stream;
 
-use heard::{Heard, Histories};
+use stream::Stream;
 
-/// Members whose statements are known at most.
-const MAX_MEMBERS: usize = 256;
 /// Streams at most.
 const MAX_STREAMS: usize = 2 * MAX_MEMBERS;
-/// Statements that are read from one link in [`A_WHILE`]; the rest waits in the stream's window.
-const STATEMENTS: u32 = 64;
+/// What is too much for a while waits in the stream's window.
 const A_WHILE: Duration = Duration::from_secs(1);
-/// Proofs of our history that are made in [`A_WHILE`].
-const PROOFS: u32 = 8;
-/// Strangers with the ticket that the founder is told of.
-const MAX_APPLICANTS: usize = 64;
 /// Pause before a member that is away is dialled again; longer each time.
 const REDIAL: Duration = Duration::from_secs(1);
 const LONGEST_REDIAL: Duration = Duration::from_secs(60);
@@ -40,43 +35,6 @@ const LONGEST_REDIAL: Duration = Duration::from_secs(60);
 const MAX_WAITING: usize = 8 << 20;
 /// What a stream that is not understood is reset with.
 const NOT_UNDERSTOOD: u32 = 1;
-
-/// What a group's members have said, for whoever keeps a folder in step.
-#[derive(Debug)]
-pub enum MeshNews {
-    /// A member's newest statement, and as it was signed.
-    Said(Box<Statement>, Vec<u8>),
-    /// There is a link to whoever has this key; or none any more.
-    Up([u8; 32], bool),
-    /// A member has signed two statements that are not of one history: nothing of it is taken any more.
-    Rewrote(Box<Statement>, [Vec<u8>; 2]),
-    /// A member does not show that what it says goes on where it was: nothing newer of it is taken until it does.
-    Unproven(Box<Statement>),
-    /// Somebody says other things with our key.
-    Twice,
-    /// Somebody has the ticket, and is none of those who are members since the group is closed.
-    Applies(Box<Statement>),
-    /// Somebody has the ticket, and an older program.
-    Old,
-}
-
-/// How a mesh begins.
-pub struct MeshStart {
-    /// Which group.
-    pub group: Group,
-    /// Who we are in it.
-    pub own: PublisherId,
-    /// Who has invited us.
-    pub first: Option<Ticket>,
-    /// What members have said before.
-    pub known: Vec<(Statement, Vec<u8>)>,
-    /// What the founder has said of members.
-    pub roles: Roles,
-    /// The log of what we have said.
-    pub history: PathBuf,
-    /// Those who have rewritten theirs, and what shows it.
-    pub rewrote: Vec<(PublisherId, [Vec<u8>; 2])>,
-}
 
 /// See the module's text.
 pub(super) struct Mesh {
@@ -86,28 +44,12 @@ pub(super) struct Mesh {
     said: Option<Vec<u8>>,
     heard: Histories,
     roles: Roles,
-    /// Strangers that the founder was told of.
-    applicants: HashSet<PublisherId>,
     told_old: bool,
-    /// Proofs that may still be made until then.
-    proofs: (u32, Duration),
     streams: HashMap<FaceId, Stream>,
     dials: HashMap<[u8; 32], Dial>,
     /// When links may send again.
     refill: Duration,
     news: mpsc::Sender<MeshNews>,
-}
-
-struct Stream {
-    stream: StreamId,
-    /// The key that the other end has proven.
-    key: [u8; 32],
-    /// It is a member's.
-    admitted: bool,
-    out: Vec<u8>,
-    read: Vec<u8>,
-    /// Statements that may still be read in this while.
-    left: u32,
 }
 
 struct Dial {
@@ -126,9 +68,7 @@ impl Mesh {
             said: None,
             heard: Histories::new(history, rewrote),
             roles,
-            applicants: HashSet::new(),
             told_old: false,
-            proofs: (PROOFS, Duration::ZERO),
             streams: HashMap::new(),
             dials: HashMap::new(),
             refill: Duration::ZERO,
@@ -143,10 +83,13 @@ impl Mesh {
         mesh
     }
 
-    /// Says something new of ourselves, and who may do what.
+    /// Says something new of ourselves, if it is not empty, and who may do what.
     pub(super) fn say(&mut self, engine: &mut Engine, said: Vec<u8>, roles: Option<Roles>) {
         if let Some(roles) = roles {
             self.take_roles(engine, roles);
+        }
+        if said.is_empty() {
+            return;
         }
         self.heard.own = Statement::read(&said, &self.group).ok().map(|said| said.past);
         self.tell_all(engine, &said, None);
@@ -223,9 +166,6 @@ impl Mesh {
                 return false;
             }
             Heard::Unproven(first) => {
-                if before == Some(said.link_key) {
-                    self.dial_at(engine, said.link_key, &said.index);
-                }
                 if first {
                     self.ask(engine);
                 }
@@ -250,30 +190,20 @@ impl Mesh {
 
     /// Asks those whose newest statements are too far from what we know of them.
     fn ask(&mut self, engine: &mut Engine) {
-        let mut lost = Vec::new();
         for (face, stream) in self.streams.iter_mut().filter(|(_, stream)| stream.admitted) {
             for question in self.heard.questions(&stream.key) {
                 stream.queue(&question.to_bytes());
             }
-            if !stream.write(engine, *face) {
-                lost.push(*face);
-            }
+            stream.write(engine, *face);
         }
-        lost.into_iter().for_each(|face| self.give_up(engine, face));
     }
 
-    /// Shows that our log goes on; who asks too often is not answered, and asks again.
+    /// Shows that our log goes on.
     fn answer(&mut self, engine: &mut Engine, face: FaceId, asked: &Question) {
-        let now = engine.now();
-        if now >= self.proofs.1 {
-            self.proofs = (PROOFS, now + A_WHILE);
-        }
-        let Some(left) = self.proofs.0.checked_sub(1).filter(|_| asked.member == self.own) else {
-            return;
-        };
-        self.proofs.0 = left;
-        let Some(proof) = self.heard.prove(asked) else { return };
-        if let Some(stream) = self.streams.get_mut(&face) {
+        if asked.member == self.own
+            && let Some(proof) = self.heard.prove(asked, engine.now())
+            && let Some(stream) = self.streams.get_mut(&face)
+        {
             stream.queue(&asked.answer(&proof));
             stream.write(engine, face);
         }
@@ -289,17 +219,6 @@ impl Mesh {
                 let _ = self.news.send(MeshNews::Said(Box::new(said), bytes.clone()));
                 self.tell_all(engine, &bytes, None);
             }
-        }
-    }
-
-    /// Somebody who has the ticket is no member: the founder may want to know.
-    fn refused(&mut self, said: Statement) {
-        if self.own == self.group.founder
-            && !self.roles.members.contains_key(&said.member)
-            && self.applicants.len() < MAX_APPLICANTS
-            && self.applicants.insert(said.member)
-        {
-            let _ = self.news.send(MeshNews::Applies(Box::new(said)));
         }
     }
 
@@ -396,6 +315,10 @@ impl Mesh {
             };
             let (admitted, key) = (stream.admitted, stream.key);
             if admitted {
+                if self.heard.knows(&said) {
+                    stream.inbox.was_known();
+                    continue;
+                }
                 if let Some(asked) = Question::read(&said) {
                     self.answer(engine, face, &asked);
                     continue;
@@ -421,8 +344,9 @@ impl Mesh {
             if !admitted {
                 // Whoever comes says first who it is: the owner of the key that the link has proven.
                 if statement.link_key != key || !self.roles.admits(&statement.member) {
-                    if statement.link_key == key {
-                        self.refused(statement);
+                    let founder = self.own == self.group.founder && statement.link_key == key;
+                    if founder && self.heard.applies(&statement, &self.roles) {
+                        let _ = self.news.send(MeshNews::Applies(Box::new(statement)));
                     }
                     return self.give_up(engine, face);
                 }
@@ -509,10 +433,7 @@ impl Mesh {
         }
         self.refill = now + A_WHILE;
         let held: Vec<FaceId> = (self.streams.iter_mut())
-            .filter_map(|(face, stream)| {
-                let left = std::mem::replace(&mut stream.left, STATEMENTS);
-                (left == 0).then_some(*face)
-            })
+            .filter_map(|(face, stream)| stream.inbox.begin().then_some(*face))
             .collect();
         held.into_iter().for_each(|face| self.serve(engine, face));
         if self.waits_for_proofs() {
@@ -531,102 +452,8 @@ impl Mesh {
 
     /// When [`Mesh::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
-        let held = self.streams.values().any(|stream| stream.left == 0);
+        let held = self.streams.values().any(|stream| stream.inbox.is_full());
         let held = (held || self.waits_for_proofs()).then_some(self.refill);
         self.dials.values().filter_map(|dial| dial.again).chain(held).min()
-    }
-}
-
-impl Stream {
-    fn new(stream: StreamId, key: [u8; 32]) -> Self {
-        let (out, read) = (Vec::new(), Vec::new());
-        Self { stream, key, admitted: false, out, read, left: STATEMENTS }
-    }
-
-    fn queue(&mut self, said: &[u8]) {
-        // Statements are far below that.
-        self.out.extend_from_slice(&u32::try_from(said.len()).unwrap_or(0).to_be_bytes());
-        self.out.extend_from_slice(said);
-    }
-
-    /// Writes what the stream takes; false if it is of no more use.
-    fn write(&mut self, engine: &mut Engine, face: FaceId) -> bool {
-        while !self.out.is_empty() {
-            match engine.write_stream(face, self.stream, &self.out) {
-                Ok(0) => return true,
-                Ok(taken) => drop(self.out.drain(..taken)),
-                Err(_) => return false,
-            }
-        }
-        true
-    }
-
-    /// The first statement of what was read, if it is whole and may be taken yet; an error for one that is too long.
-    fn taken(&mut self) -> Result<Option<Vec<u8>>, ()> {
-        let Some((len, rest)) = self.read.split_first_chunk::<4>() else { return Ok(None) };
-        let len = usize::try_from(u32::from_be_bytes(*len)).map_err(drop)?;
-        if len > MAX_STATEMENT {
-            return Err(());
-        }
-        let said = rest.get(..len).filter(|_| self.left > 0).map(<[u8]>::to_vec);
-        if said.is_some() {
-            self.read.drain(..4 + len);
-            self.left -= 1;
-        }
-        Ok(said)
-    }
-
-    /// The next statement that is here; an error if the stream is of no more use.
-    fn next(&mut self, engine: &mut Engine, face: FaceId) -> Result<Option<Vec<u8>>, ()> {
-        loop {
-            if self.left == 0 {
-                return Ok(None);
-            }
-            if let Some(said) = self.taken()? {
-                return Ok(Some(said));
-            }
-            match engine.read_stream(face, self.stream).map_err(drop)? {
-                StreamRead::Data(bytes) => self.read.extend_from_slice(&bytes),
-                StreamRead::Pending => return Ok(None),
-                StreamRead::Finished => return Err(()),
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stream(read: &[u8]) -> Stream {
-        let mut stream = Stream::new(StreamId(4), [1; 32]);
-        stream.read.extend_from_slice(read);
-        stream
-    }
-
-    /// What is more waits in the window of the stream until a second is over.
-    #[test]
-    fn a_member_that_says_much_is_heard_64_times_a_second() {
-        let mut saying = stream(&[]);
-        for n in 0..100_u8 {
-            saying.queue(&[n; 500]);
-        }
-        let mut heard = stream(&saying.out);
-        for second in [0..64_u8, 64..100] {
-            for n in second {
-                assert_eq!(heard.taken(), Ok(Some(vec![n; 500])));
-            }
-            assert_eq!(heard.taken(), Ok(None));
-            heard.left = STATEMENTS;
-        }
-        assert!(heard.read.is_empty());
-    }
-
-    #[test]
-    fn what_is_too_long_for_a_statement_is_not_waited_for() {
-        let longest = u32::try_from(MAX_STATEMENT).unwrap();
-        assert_eq!(stream(&longest.to_be_bytes()).taken(), Ok(None));
-        assert_eq!(stream(&(longest + 1).to_be_bytes()).taken(), Err(()));
-        assert_eq!(stream(&[255; 4]).taken(), Err(()));
     }
 }

@@ -29,7 +29,6 @@ use crate::reaching::tell_own_addresses;
 use crate::register::{RegisterError, Registrar};
 pub use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
-pub use mesh::{MeshNews, MeshStart};
 use server::Server;
 pub use service::{ServiceHandle, ServiceSnapshot, serve, serve_group};
 use xylem_engine::wall_clock;

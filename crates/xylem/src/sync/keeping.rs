@@ -5,8 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
-use xylem_library::folder::{Folder, Home, Invitation, Log, OWN, Statement, Watcher};
+use xylem_library::folder::{Folder, Home, Invitation, Log, OWN, Watcher};
 use xylem_library::reachable::{Peer, Relay};
 use xylem_library::{Blame, Error, Selection, Stop, canonical, keys};
 use xylem_link::StaticKey;
@@ -14,7 +15,6 @@ use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,
     ShareOptions, serve_group,
 };
-use xylem_object::PublisherId;
 use xylem_object::ticket::Address;
 
 use super::member::Member;
@@ -183,7 +183,7 @@ pub(super) fn sync(
         known: home.members(),
         roles: roles.unwrap_or_default(),
         history: home.history_file(),
-        rewrote: home.evidence().into_iter().map(both_of).collect(),
+        rewrote: home.evidence(),
     };
     let log = Log::open(&home.history_file())?;
     watch(&path, &home, tell.clone())?;
@@ -195,7 +195,16 @@ pub(super) fn sync(
         let (share, ends) = (&share, &ends);
         let (passed, asking) = (tell.clone(), member.asking());
         let pass = move || {
-            for said in mesh_news {
+            loop {
+                let said = match mesh_news.recv_timeout(Duration::from_secs(1)) {
+                    Ok(said) => said,
+                    Err(mpsc::RecvTimeoutError::Timeout) => {
+                        asking.look_at_the_clock();
+                        continue;
+                    }
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                };
+                asking.look_at_the_clock();
                 if let MeshNews::Said(said, _) = &said {
                     asking.heard(said);
                 }
@@ -222,11 +231,6 @@ pub(super) fn sync(
         ends.raise();
         done.and(member.keep_members())
     })
-}
-
-/// Whose two statements these are, and as they were signed.
-fn both_of(both: [(Statement, Vec<u8>); 2]) -> (PublisherId, [Vec<u8>; 2]) {
-    (both[0].0.member, both.map(|(_, bytes)| bytes))
 }
 
 /// Has a thread tell of changes for as long as the process lives.

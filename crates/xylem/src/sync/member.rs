@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use xylem_library::folder::{
-    Folder, Home, IGNORE_FILE, Invitation, Log, Past, Roles, Statement, StatementError,
-};
+use xylem_library::folder::{Folder, Home, IGNORE_FILE, Invitation, Log, Past, Roles, Statement};
 use xylem_library::publications::PublicationId;
 use xylem_library::{Blame, Error, LibraryEvent, Selection, Stop, os_path};
-use xylem_node::{Event, MeshNews, ServiceHandle, wall_clock};
+use xylem_node::{Event, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
 
 use super::asking::Asking;
 use super::fetching;
 use super::keeping::{News, SyncEvent, SyncOptions, unwatched};
+
+mod hearing;
 
 /// The folder is looked at when nothing has changed for so long,
 const QUIET: Duration = Duration::from_millis(50);
@@ -28,6 +28,8 @@ const AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// What members have said is written down so often, and at the end.
 const KEEP: Duration = Duration::from_secs(5);
+/// How far ahead of our clock a change may be: the later one wins a conflict, so that a time in the far future would always.
+const MAX_AHEAD_MS: u64 = 24 * 60 * 60 * 1000;
 /// Conflicts that are named one by one.
 const MAX_NAMED: usize = 1000;
 
@@ -195,100 +197,11 @@ impl<'a> Member<'a> {
             News::Watch(source) => {
                 return Err(unwatched(&self.path, &source));
             }
-            News::Mesh(MeshNews::Up(key, up)) => {
-                if if up { self.up.insert(key) } else { self.up.remove(&key) } {
-                    self.tell_member(&key, up, tell);
-                }
-            }
-            News::Mesh(MeshNews::Said(said, bytes)) => self.heard(*said, bytes, tell)?,
-            News::Mesh(MeshNews::Rewrote(said, both)) => {
-                let evidence = self.home.keep_evidence(&said.member, &both)?;
-                self.others.remove(&said.member);
-                self.keep_members()?;
-                let (name, key) = (said.name, said.member.to_string());
-                tell(SyncEvent::Rewrote { name, key, evidence });
-            }
-            News::Mesh(MeshNews::Unproven(said)) => {
-                tell(SyncEvent::Unproven { name: said.name, key: said.member.to_string() });
-            }
-            News::Mesh(MeshNews::Applies(said)) => {
-                tell(SyncEvent::Applies { name: said.name, key: said.member.to_string() });
-            }
-            News::Mesh(MeshNews::Old) => tell(warning(StatementError::Old.to_string())),
-            News::Mesh(MeshNews::Twice) => {
-                let message = format!(
-                    "others hold what this member has signed and its store does not know: the store {} was copied, or is an \
-                     older one; remove it, and join again",
-                    self.home.dir().display()
-                );
-                return Err(Error { blame: Blame::Local, message });
-            }
+            News::Mesh(said) => self.hear_mesh(said, tell)?,
             News::Serving(event) => tell(SyncEvent::Other(event)),
             News::Ended(done) => return Ok(Some(done.map_err(Error::from))),
         }
         Ok(None)
-    }
-
-    fn tell_member(&self, link: &[u8; 32], up: bool, tell: &mut dyn FnMut(SyncEvent)) {
-        for other in self.others.values().filter(|other| other.said.link_key == *link) {
-            let (name, key) = (other.said.name.clone(), other.said.member.to_string());
-            tell(SyncEvent::Member { name, key, up });
-        }
-    }
-
-    fn heard(
-        &mut self,
-        said: Statement,
-        bytes: Vec<u8>,
-        tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), Error> {
-        if let Some(roles) = said.roles.clone().filter(|r| r.number > self.roles.number) {
-            self.home.keep_roles(&roles)?;
-            self.take_roles(roles, tell);
-        }
-        let (member, link) = (said.member, said.link_key);
-        let before = self.others.get(&member);
-        let same_place = before.is_some_and(|b| {
-            (&b.said.link_key, &b.said.index.addresses, &b.said.name)
-                == (&said.link_key, &said.index.addresses, &said.name)
-        });
-        let is_new = before.is_none();
-        let (again, failures) = before.map_or((None, 0), |before| (before.again, before.failures));
-        // Who fails again and again is not asked sooner for saying more.
-        let again = if failures > 3 { again } else { None };
-        self.others.insert(member, Other { said, bytes, done: false, again, failures });
-        if same_place {
-            self.keep.get_or_insert_with(|| Instant::now() + KEEP);
-        } else {
-            self.keep_members()?;
-        }
-        if is_new && self.up.contains(&link) {
-            self.tell_member(&link, true, tell);
-        }
-        Ok(())
-    }
-
-    /// Writes down what members have said: what they say next has to go on there.
-    pub(super) fn keep_members(&mut self) -> Result<(), Error> {
-        self.keep = None;
-        Ok(self.home.keep_members(self.others.values().map(|other| &other.bytes[..]))?)
-    }
-
-    fn take_roles(&mut self, roles: Roles, tell: &mut dyn FnMut(SyncEvent)) {
-        for other in self.others.values().filter(|other| !roles.admits(&other.said.member)) {
-            if self.up.remove(&other.said.link_key) {
-                let (name, key) = (other.said.name.clone(), other.said.member.to_string());
-                tell(SyncEvent::Member { name, key, up: false });
-            }
-        }
-        self.others.retain(|member, _| roles.admits(member));
-        self.roles = roles;
-        self.look = Some(Instant::now());
-        let read_only = !self.roles.may_write(&self.key.public());
-        if read_only && !std::mem::replace(&mut self.last.read_only, read_only) {
-            tell(SyncEvent::ReadOnly);
-        }
-        self.last.read_only = read_only;
     }
 
     /// Whether somebody has something that we may not have, and can be asked.
@@ -451,9 +364,10 @@ impl<'a> Member<'a> {
         }
         let said = other.said.clone();
         let stop = self.stop.part();
-        self.asking.begin(*member, said.number, &stop);
+        let waits = |(who, other): (&PublisherId, &Other)| who != member && self.wants(other);
+        self.asking.begin(*member, said.number, self.others.iter().any(waits), &stop);
         let merged = self.merge(&said, &stop, tell);
-        self.asking.end();
+        self.asking.end(merged.is_ok());
         match merged {
             Ok(whole) => {
                 self.settled(member, whole);
@@ -492,6 +406,9 @@ impl<'a> Member<'a> {
         let plan = self.folder.plan(&theirs);
         if plan.is_empty() {
             return Ok(true);
+        }
+        if plan.newest() > wall_clock().milliseconds().saturating_add(MAX_AHEAD_MS) {
+            return Err(fetching::odd(said, "it has changes of a time more than a day ahead"));
         }
         let staged = self.folder.own("incoming");
         let _ = fs::remove_dir_all(&staged);
