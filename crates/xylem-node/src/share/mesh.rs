@@ -160,22 +160,19 @@ impl Mesh {
         }
         let before = self.heard.link_key(&said.member);
         match self.heard.hear(said.clone(), bytes.clone()) {
-            Heard::Nothing => return false,
+            Heard::New => {}
             Heard::Rewrote(both) => {
                 self.tell_rewrote(engine, said, both);
                 return false;
             }
-            Heard::Unproven(first) => {
-                if first {
-                    self.ask(engine);
-                }
+            Heard::Unproven(true) => {
+                self.ask(engine);
                 return false;
             }
-            Heard::New => {}
+            Heard::Unproven(false) | Heard::Nothing => return false,
         }
-        if let Some(before) = before.filter(|before| *before != said.link_key) {
-            self.dials.remove(&before);
-        }
+        let moved = before.filter(|before| *before != said.link_key);
+        moved.iter().for_each(|key| drop(self.dials.remove(key)));
         self.dial_at(engine, said.link_key, &said.index);
         // Where nobody keeps the folder any more all is over.
         let _ = self.news.send(MeshNews::Said(Box::new(said), bytes));
