@@ -1,8 +1,8 @@
 //! The ends of members' logs, and proofs about them: any bytes are read or refused, what is read is written the same, and
-//! two that are read are held against each other in any order.
+//! two that are read are held against each other in any order. And messages in their frames, in pieces.
 #![no_main]
 use xylem_hash::Hasher;
-use xylem_library::folder::{Fits, Past, is_proven};
+use xylem_library::folder::{Fits, Inbox, Past, is_proven};
 
 /// One behind a whole hash state of so many entries, which random bytes never have.
 fn past(entries: u8, bytes: &[u8]) -> Option<Past> {
@@ -18,6 +18,11 @@ fn past(entries: u8, bytes: &[u8]) -> Option<Past> {
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let _ = Past::read(input);
+    let mut inbox = Inbox::default();
+    for piece in input.chunks(7) {
+        inbox.push(piece);
+        while let Ok(Some(_)) = inbox.take() {}
+    }
     let [one, other, cut, rest @ ..] = input else { return };
     let whole = rest.len() / 40 * 40;
     let (first, second) = rest[..whole].split_at((usize::from(*cut) * 40).min(whole));

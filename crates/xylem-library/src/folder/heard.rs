@@ -1,4 +1,5 @@
 //! [`Histories`]: what members have said, and whether what each says goes on where it was.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -109,7 +110,7 @@ impl Inbox {
     /// # Errors
     /// One that is too long.
     #[expect(clippy::result_unit_err, reason = "there is one way to be wrong")]
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>, ()> {
+    pub fn take(&mut self) -> Result<Option<Vec<u8>>, ()> {
         let Some((len, rest)) = self.read.split_first_chunk::<4>() else { return Ok(None) };
         let len = usize::try_from(u32::from_be_bytes(*len)).map_err(drop)?;
         if len > MAX_STATEMENT {
@@ -117,8 +118,8 @@ impl Inbox {
         }
         let said = rest.get(..len).filter(|_| self.left >= STATEMENT).map(<[u8]>::to_vec);
         if said.is_some() {
-            self.read.drain(..4 + len);
-            self.left -= STATEMENT;
+            self.read.drain(..len.saturating_add(4));
+            self.left = self.left.saturating_sub(STATEMENT);
         }
         Ok(said)
     }
@@ -218,7 +219,7 @@ impl Histories {
             return Heard::Nothing;
         }
         let Some((known, before)) = self.known.get(&member) else {
-            if self.known.len() + self.rewrote.len() >= MAX_MEMBERS {
+            if self.known.len().saturating_add(self.rewrote.len()) >= MAX_MEMBERS {
                 return Heard::Nothing;
             }
             self.known.insert(member, (said, bytes));
@@ -345,16 +346,16 @@ mod tests {
         let mut heard = inbox(&said);
         for second in [0..64_u8, 64..100] {
             for n in second {
-                assert_eq!(heard.next(), Ok(Some(vec![n; 500])));
+                assert_eq!(heard.take(), Ok(Some(vec![n; 500])));
             }
-            assert_eq!(heard.next(), Ok(None));
+            assert_eq!(heard.take(), Ok(None));
             heard.begin();
         }
         assert!(heard.read.is_empty());
         // What is known word for word costs less.
         for _ in 0..1000 {
             Inbox::framed(&[1; 10], &mut heard.read);
-            assert!(heard.next().unwrap().is_some());
+            assert!(heard.take().unwrap().is_some());
             heard.was_known();
         }
         assert!(!heard.is_full());
@@ -363,8 +364,8 @@ mod tests {
     #[test]
     fn what_is_too_long_for_a_statement_is_not_waited_for() {
         let longest = u32::try_from(MAX_STATEMENT).unwrap();
-        assert_eq!(inbox(&longest.to_be_bytes()).next(), Ok(None));
-        assert_eq!(inbox(&(longest + 1).to_be_bytes()).next(), Err(()));
-        assert_eq!(inbox(&[255; 4]).next(), Err(()));
+        assert_eq!(inbox(&longest.to_be_bytes()).take(), Ok(None));
+        assert_eq!(inbox(&(longest + 1).to_be_bytes()).take(), Err(()));
+        assert_eq!(inbox(&[255; 4]).take(), Err(()));
     }
 }

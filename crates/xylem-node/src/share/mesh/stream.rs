@@ -47,7 +47,7 @@ impl Stream {
             if self.inbox.is_full() {
                 return Ok(None);
             }
-            if let Some(said) = self.inbox.next()? {
+            if let Some(said) = self.inbox.take()? {
                 return Ok(Some(said));
             }
             match engine.read_stream(face, self.stream).map_err(drop)? {
