@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use xylem_library::folder::{Folder, Home, Invitation, Log, OWN, Watcher};
+use xylem_library::folder::{Folder, Home, Invitation, OWN, Watcher};
 use xylem_library::reachable::{Peer, Relay};
 use xylem_library::{Blame, Error, Selection, Stop, canonical, keys};
 use xylem_link::StaticKey;
@@ -185,10 +185,9 @@ pub(super) fn sync(
         history: home.history_file(),
         rewrote: home.evidence(),
     };
-    let log = Log::open(&home.history_file())?;
     watch(&path, &home, tell.clone())?;
     let port = home.port();
-    let mut member = Member::new(options, path, home, folder, key, link_key, log, stop);
+    let mut member = Member::new(options, path, home, folder, key, link_key, stop)?;
     let ends = Stop::new();
     thread::scope(|scope| {
         let (mesh_tell, mesh_news) = mpsc::channel();

@@ -94,11 +94,11 @@ impl<'a> Member<'a> {
         folder: Folder,
         key: PublisherKey,
         link_key: [u8; 32],
-        log: Log,
         stop: &'a Stop,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let roles = home.roles().unwrap_or_default();
-        Self {
+        let log = Log::open(&home.history_file())?;
+        Ok(Self {
             options,
             path,
             home,
@@ -118,7 +118,7 @@ impl<'a> Member<'a> {
             failures: 0,
             moved: false,
             last: Last::default(),
-        }
+        })
     }
 
     /// Is to hear what members say, at once.
