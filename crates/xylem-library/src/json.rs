@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use crate::mail;
-
 /// Names, roots, tickets, keys: as people write them.
 ///
 /// # Errors
@@ -21,7 +19,7 @@ pub fn text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok
 /// # Errors
 /// As [`text`].
 pub fn hex<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&mail::hex(bytes))
+    serializer.serialize_str(&crate::hex(bytes))
 }
 
 /// A path; bytes that are not UTF-8 become U+FFFD.

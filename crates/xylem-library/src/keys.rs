@@ -13,6 +13,8 @@ mod secret;
 mod ring;
 mod trusted;
 
+mod reading;
+
 mod files;
 
 mod anchors;
@@ -24,6 +26,7 @@ pub use error::KeyError;
 pub use files::{Believe, KeyFile, Sign, certificate, signer};
 pub(crate) use limits::SECRET_LEN;
 pub use passphrase::{NoPassphrase, Passphrase, ask_passphrases};
+pub use reading::{reading, recipient};
 pub use ring::{CertifiedKey, KeyEntry, KeyKind, Keyring};
 pub use secret::{load_existing, load_or_create, public_half, random, reseal};
 pub use signed::{SignedBy, check_signature, sign_hash};

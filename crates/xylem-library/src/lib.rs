@@ -8,6 +8,7 @@
 
 mod error;
 mod event;
+mod hex;
 pub mod json;
 mod remote;
 mod save;
@@ -70,6 +71,7 @@ pub use error::{Blame, Error, Failure, advised, blame_of};
 pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
 pub use exclude::ExcludeError;
 pub use hashing::HashError;
+pub use hex::hex;
 pub use listed::ListedError;
 pub use opening::{Opening, open};
 pub use ordered::WriteError;

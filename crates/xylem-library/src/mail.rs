@@ -20,7 +20,7 @@ pub mod report;
 mod whom;
 
 pub use damage::{DamagedMail, damaged};
-pub use entries::{Letter, Parcel, Route, hex};
+pub use entries::{Letter, Parcel, Route};
 pub use error::MailStoreError;
 pub use event::{MailEvent, Message, MessageContent};
 pub use mailbox::{Mailbox, MailboxConfig};

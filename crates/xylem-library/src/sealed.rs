@@ -25,6 +25,7 @@ use xylem_transfer::{Config, Misbehaviour, Spec, Transfer};
 
 use crate::error::{Blame, Failure};
 use crate::event::LibraryEvent;
+use crate::keys::KeyError;
 use crate::listed::{ListedError, ListedFiles};
 use crate::overlay::{Ciphered, Overlay, Virtual};
 use crate::save::{Output, SaveOptions};
@@ -48,6 +49,9 @@ pub enum UnsealError {
     /// Of its encryption.
     #[error(transparent)]
     Sealed(#[from] SealedError),
+    /// Of a key to read with.
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// Somewhere in the publisher's list.
     #[error("what is encrypted is not what its publisher's list says: {}", .0.display())]
     NotAsListed(PathBuf),
@@ -74,6 +78,7 @@ impl Failure for UnsealError {
             Self::Sealed(SealedError::NotForUs | SealedError::UnknownVersion(_))
             | Self::NotPossible(_) => Blame::Usage,
             Self::Sealed(_) | Self::NotAsListed(_) => Blame::Data,
+            Self::Key(e) => e.blame(),
             Self::Save(e) => e.blame(),
             Self::Interrupted => Blame::Interrupted,
         }
@@ -110,13 +115,24 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Reads the list below `at`, which was fetched, with our link key.
+    /// Reads the list below `at`, which was fetched, with the first of our keys that it is encrypted to.
     ///
     /// # Errors
-    /// [`SealedError::NotForUs`]; what was published wrongly; the disk's.
-    pub fn read(medium: &dyn Medium, at: &Path, us: &StaticKey) -> Result<Self, UnsealError> {
-        let keys = whole(medium, &at.join(KEYS))?;
-        let list = open(us, &keys, &whole(medium, &at.join(LIST))?)?;
+    /// [`SealedError::NotForUs`]; what was published wrongly; a key's, before one fits; the disk's.
+    pub fn read(
+        medium: &dyn Medium,
+        at: &Path,
+        us: impl IntoIterator<Item = Result<StaticKey, KeyError>>,
+    ) -> Result<Self, UnsealError> {
+        let (keys, sealed) = (whole(medium, &at.join(KEYS))?, whole(medium, &at.join(LIST))?);
+        let mut opened = Err(SealedError::NotForUs);
+        for key in us {
+            opened = open(&key?, &keys, &sealed);
+            if opened != Err(SealedError::NotForUs) {
+                break;
+            }
+        }
+        let list = opened?;
         if list.manifest.kind == Kind::Directory
             && xylem_hash::hash(&list.listing) != list.manifest.root
         {

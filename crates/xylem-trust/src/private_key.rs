@@ -114,6 +114,12 @@ impl PrivateKey {
         }
     }
 
+    /// The X25519 secret of [`PublicKey::x25519`]: the scalar that an Ed25519 key has (RFC 8032, section 5.1.5).
+    pub fn x25519(&self) -> Option<Zeroizing<[u8; 32]>> {
+        let key = ed25519_dalek::SigningKey::from_bytes(self.seed()?);
+        Some(Zeroizing::new(key.to_scalar_bytes()))
+    }
+
     /// The public half.
     pub fn public(&self) -> PublicKey {
         match &self.0 {

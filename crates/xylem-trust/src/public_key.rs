@@ -92,6 +92,14 @@ impl PublicKey {
         out
     }
 
+    /// The X25519 key (RFC 7748) that belongs to an Ed25519 key: the same point on the curve's other form
+    /// (RFC 7748, section 4.1), of which [`PrivateKey::x25519`](crate::PrivateKey::x25519) is the secret.
+    /// `None` for other algorithms and for bytes that are no point.
+    pub fn x25519(&self) -> Option<[u8; 32]> {
+        let Self::Ed25519(key) = self else { return None };
+        Some(ed25519_dalek::VerifyingKey::from_bytes(key).ok()?.to_montgomery().to_bytes())
+    }
+
     /// SHA-256 of the SubjectPublicKeyInfo: what a KeyDigest is (packet format v0.3, "KeyLocator").
     pub fn digest(&self) -> [u8; 32] {
         crate::digest::sha256(&[&self.to_spki()])

@@ -3,13 +3,19 @@
 use crate::exit::{Exit, Failure};
 use serde::Serialize;
 use std::path::Path;
-use xylem_library::keys::public_half;
+use xylem_library::keys::{self, public_half};
 use xylem_library::mail::MailStore;
+use xylem_link::PeerKey;
 use xylem_mail::Card;
+use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
+use xylem_trust::Certificate;
 
 /// Most bytes of a file that is read for a key: a card or a ticket is far shorter.
 const MOST: u64 = 4_096;
+/// Why somebody's certificate does not do.
+const NOT_FOR_READING: &str = "that certificate's key can only sign; --for takes one of an Ed25519 key, as `xylem \
+                               key new` makes it";
 
 /// The key of a hexadecimal text, a ticket, a card, somebody whom `xylem inbox trust` has named, or a file
 /// that begins with one of the first three.
@@ -19,12 +25,32 @@ pub(crate) fn look_up(who: &str, store: &Path) -> Result<PublisherId, Failure> {
     somebody(who, store, read, |card| card.party.publisher, ("key", takes))
 }
 
-/// The card that `--for WHO` stands for: itself, that of somebody whom `xylem inbox trust` has named, or of a file
-/// that begins with one.
-pub(crate) fn card(who: &str, store: &Path) -> Result<Card, Failure> {
+/// The key that `--for WHO` stands for: of a card, of somebody whom `xylem inbox trust` has named, of a file
+/// that begins with a card, or of one with a certificate.
+pub(crate) fn recipient(who: &str, store: &Path) -> Result<PeerKey, Failure> {
     let takes = "--for takes a name of `xylem inbox people`, a card (`xylem inbox card` prints one's own), or a \
-                 file with one";
-    somebody(who, store, |text| text.parse().ok(), |card| card, ("card", takes))
+                 file with a card or a certificate (`xylem key cert`)";
+    let path = Path::new(who.strip_prefix('@').unwrap_or(who));
+    if path.is_file()
+        && let Ok(wire) = keys::certificate(path)
+        && let Ok(certificate) = Certificate::decode(&wire)
+    {
+        return of_certificate(&certificate)
+            .map_err(|why| Failure::new(Exit::Usage, format!("{who}: {why}")));
+    }
+    let read = |text: &str| Some(text.parse::<Card>().ok()?.party.link);
+    somebody(who, store, read, |card| card.party.link, ("card", takes))
+}
+
+/// The key in a certificate that holds today.
+fn of_certificate(certificate: &Certificate<'_>) -> Result<PeerKey, String> {
+    let (valid, now_ms) = (certificate.validity(), wall_clock().milliseconds());
+    let when = match now_ms {
+        after if after > valid.not_after_ms => "is not valid any more",
+        before if before < valid.not_before_ms => "is not valid yet",
+        _ => return keys::recipient(certificate).ok_or_else(|| NOT_FOR_READING.to_owned()),
+    };
+    Err(format!("the certificate {} {when}", certificate.name()))
 }
 
 /// What a text says, what somebody's card says whom this store knows, or what a file (also as @FILE) begins with.

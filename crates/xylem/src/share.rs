@@ -98,8 +98,9 @@ pub(crate) struct ShareArgs {
     name: Option<String>,
 
     /// Encrypt it, names of files included, so that these people alone can read it, whoever serves it: a name of
-    /// `xylem inbox people`, a card (xylem-peer:...), or @FILE with one; can be repeated. They fetch it as anything
-    /// else. Named again with more or fewer, only what says so is another; who had read it before may have kept it
+    /// `xylem inbox people`, a card (xylem-peer:...), or @FILE with one or with a certificate (`xylem key cert`);
+    /// can be repeated. They fetch it as anything else. Named again with more or fewer, only what says so is
+    /// another; who had read it before may have kept it
     #[arg(long = "for", value_name = "WHO", value_delimiter = ',', conflicts_with_all = ["follow", "code"])]
     recipients: Vec<String>,
 
@@ -319,7 +320,7 @@ fn selection(args: &ShareArgs) -> Result<Selection, Failure> {
 fn recipients(who: &[String], common: &Common) -> Result<Option<Vec<PeerKey>>, Failure> {
     let store = common.store()?;
     let keys: Result<Vec<PeerKey>, Failure> =
-        who.iter().map(|who| Ok(publisher::card(who, &store)?.party.link)).collect();
+        who.iter().map(|who| publisher::recipient(who, &store)).collect();
     Ok(Some(keys?).filter(|keys| !keys.is_empty()))
 }
 

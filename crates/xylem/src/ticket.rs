@@ -11,7 +11,7 @@ use clap::Args;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::time::Duration;
-use xylem_library::{Blame, Stop};
+use xylem_library::{Blame, Stop, hex};
 use xylem_node::{PeerUri, RepairOptions};
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::ticket::RelayAt;
@@ -90,7 +90,7 @@ pub(crate) fn run(args: TicketArgs, common: &Common, out: &mut Out) -> Result<Ex
 /// What the ticket says.
 fn show(ticket: &Ticket, out: &mut Out) -> Result<(), Failure> {
     let addresses: Vec<String> = ticket.addresses.iter().map(ToString::to_string).collect();
-    let link_key = ticket.link_key.map(hex);
+    let link_key = ticket.link_key.map(|key| hex(&key));
     if out.is_json() {
         return out.json(&TicketRow {
             publisher: ticket.publisher.to_string(),
@@ -127,14 +127,14 @@ fn show(ticket: &Ticket, out: &mut Out) -> Result<(), Failure> {
     let Some(relay) = &ticket.relay else { return Ok(()) };
     for (i, address) in relay.addresses.iter().enumerate() {
         let what = if i == 0 { "relay" } else { "" };
-        out.line(&clean(&format!("{what:<10} {}@{address}", hex(relay.key))))?;
+        out.line(&clean(&format!("{what:<10} {}@{address}", hex(&relay.key))))?;
     }
     Ok(())
 }
 
 fn relay_row(relay: &RelayAt) -> RelayRow {
     let addresses = relay.addresses.iter().map(ToString::to_string).collect();
-    RelayRow { key: hex(relay.key), addresses }
+    RelayRow { key: hex(&relay.key), addresses }
 }
 
 /// What a peer has said beyond it.
@@ -221,10 +221,6 @@ fn word(kind: Kind) -> &'static str {
         Kind::File => "file",
         Kind::Directory => "directory",
     }
-}
-
-fn hex(key: [u8; 32]) -> String {
-    key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What the ticket itself says.

@@ -12,7 +12,9 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::verify::{Damage, VerifySummary};
-use xylem_node::{ExtendsOptions, PeerUri, VerifyOptions};
+use xylem_library::{Existing, Output, SaveOptions, Stop};
+use xylem_node::{ExtendsOptions, GetError, GetOptions, LinkOptions, PeerUri, VerifyOptions};
+use xylem_object::Kind;
 
 /// Checks whether a file or directory is what a ticket names; prints each damaged byte range
 ///
@@ -74,9 +76,73 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
     };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let verified = xylem_node::verify(&options, &stop, &mut |event| out.event(event));
+    let is_list = |damage: &Damage| damage.path == Path::new("list") && damage.what == "missing";
+    let verified = match options.path.is_file() && options.ticket.kind == Some(Kind::Directory) {
+        true => None,
+        false => Some(xylem_node::verify(&options, &stop, &mut |event| out.event(event))),
+    };
     out.take_broken()?;
-    report(&verified?, &options.path, out)
+    let summary = verified.transpose()?;
+    // What the ticket names may be the ciphertext of what is here.
+    if summary.as_ref().is_none_or(|summary| summary.damage.iter().any(is_list))
+        && let Some(decrypted) = decrypted(&options, &stop, out)?
+    {
+        return report(&decrypted, &options.path, out);
+    }
+    let summary = match summary {
+        Some(summary) => summary,
+        None => xylem_node::verify(&options, &stop, &mut |event| out.event(event))?,
+    };
+    report(&summary, &options.path, out)
+}
+
+/// Compares with what is encrypted to us, if that is what the ticket names and its peers bring the list of it.
+fn decrypted(
+    options: &VerifyOptions,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<Option<VerifySummary>, Failure> {
+    let VerifyOptions { path, ticket, from, give_up, store } = options;
+    let manifest = match xylem_node::look(ticket, from, *give_up, stop, &mut |_| {}) {
+        Ok((_, manifest)) if manifest.sealed => manifest,
+        _ => return Ok(None),
+    };
+    let save = SaveOptions {
+        output: Output::At(path.clone()),
+        range: None,
+        // Nothing that is there is touched: it is compared.
+        existing: Existing::Refuse,
+        exclude: Vec::new(),
+        like: Vec::new(),
+        delete: false,
+        only: None,
+    };
+    let fetch = GetOptions {
+        ticket: ticket.clone(),
+        save,
+        from: from.clone(),
+        relays: Vec::new(),
+        limit_rate: None,
+        links: LinkOptions::default(),
+        ask_who_answers: false,
+        give_up: *give_up,
+        store: store.clone(),
+        fsync: false,
+        lan: false,
+        ciphertext: false,
+        serve: None,
+    };
+    let compared = xylem_node::get(&fetch, stop, &mut |_| {});
+    out.take_broken()?;
+    let (bytes, files, what) = match compared {
+        Ok(summary) => (summary.bytes, summary.files, None),
+        Err(GetError::Taken(_)) => (0, 0, Some("is not what was encrypted".to_owned())),
+        Err(e) => return Err(e.into()),
+    };
+    let place = |what| Damage { path: PathBuf::new(), start: 0, end: 0, what };
+    let damage: Vec<Damage> = what.map(place).into_iter().collect();
+    let located = damage.is_empty();
+    Ok(Some(VerifySummary { root: manifest.root, bytes, files, damage, located }))
 }
 
 fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failure> {

@@ -15,7 +15,8 @@ use common::fetching::Get;
 use common::{Node, Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
 use serde_json::Value;
 use xylem_library::UnixTime;
-use xylem_library::mail::{MailStore, Route, hex};
+use xylem_library::hex;
+use xylem_library::mail::{MailStore, Route};
 use xylem_link_internals::internals::Frame;
 use xylem_link_internals::{
     CloseReason, Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey, purpose,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use common::serving::{certificate, run};
 use common::{
     Share, assert_exit, file, finish, get, get_json, noise, stderr, sum, text, until, xylem,
 };
@@ -92,6 +93,107 @@ fn a_folder_for_somebody_is_read_by_them_alone() {
     assert_exit(&refused, 2);
     assert!(stderr(&refused).contains("not to you"), "{}", stderr(&refused));
     assert_eq!(fs::read_dir(&nowhere).unwrap().count(), 0, "nothing stays of what she can't read");
+}
+
+/// A certificate says whom it is for as well as a card: whoever has its key reads, under a passphrase or not.
+#[test]
+fn who_has_the_key_of_a_certificate_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let home = |name: &str| {
+        let home = dir.join(name);
+        fs::create_dir_all(&home).unwrap();
+        home
+    };
+    let new = |who: &str, more: &[&str]| {
+        let (at, identity) = (home(who), format!("/{who}"));
+        assert_exit(&run(&at, &[&["key", "new", &identity], more].concat()), 0);
+        certificate(&at, &[&identity], "own.cert")
+    };
+    let phrase = file(dir, "phrase", b"correct horse\n");
+    let passphrase = ["--passphrase-file", text(&phrase)];
+    let bob = new("bob", &[]);
+    let carol = new("carol", &[&["--passphrase"], &passphrase[..]].concat());
+    new("eve", &[]);
+    let path = file(dir, "note", &noise(30_000, 5));
+    let whom = ["--for", &bob, "--for", &carol];
+    let share = Share::with(&path, &home("alice"), &whom);
+    let get = |who: &str, more: &[&str]| {
+        run(&home(who), &[&["get", &share.ticket, "-o", "got"], more].concat())
+    };
+    for (who, more) in [("bob", &[][..]), ("carol", &passphrase)] {
+        assert_exit(&get(who, more), 0);
+        assert_eq!(fs::read(home(who).join("got")).unwrap(), fs::read(&path).unwrap(), "{who}");
+    }
+    fs::remove_file(home("carol").join("got")).unwrap();
+    let unasked = get("carol", &[]);
+    assert_exit(&unasked, 2);
+    assert!(stderr(&unasked).contains("--passphrase-file"), "{}", stderr(&unasked));
+    let refused = get("eve", &[]);
+    assert_exit(&refused, 2);
+    assert!(stderr(&refused).contains("not to you"), "{}", stderr(&refused));
+    for who in ["carol", "eve"] {
+        assert!(!home(who).join("got").exists(), "{who}");
+    }
+}
+
+/// `verify` of what became of it: the list says what it should be.
+#[test]
+fn what_was_decrypted_is_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let bob = card(dir.path(), &at("bob"));
+    let folder = folder(dir.path());
+    let single = file(dir.path(), "note", &noise(30_000, 6));
+    for (source, inside) in [(folder, "small.txt"), (single, "")] {
+        let share = share(&source, &at("alice"), &[&bob]);
+        let out = at("out").join(inside.len().to_string());
+        fs::create_dir_all(out.parent().unwrap()).unwrap();
+        assert_exit(&get(&at("bob"), &[&share.ticket, "-o", text(&out)]), 0);
+        let out = if out.join("contracts").exists() { out.join("contracts") } else { out };
+        let verify = |who: &str| {
+            let mut command = xylem(&at(who));
+            command.args(["verify", text(&out), &share.ticket]);
+            finish(command)
+        };
+        let good = verify("bob");
+        assert_exit(&good, 0);
+        assert!(stderr(&good).contains("it is what the ticket names"), "{}", stderr(&good));
+        assert_exit(&verify("eve"), 2);
+        let damaged = if inside.is_empty() { out.clone() } else { out.join(inside) };
+        fs::write(&damaged, b"other").unwrap();
+        assert_exit(&verify("bob"), 1);
+        assert_eq!(fs::read(&damaged).unwrap(), b"other", "nothing is changed");
+        let beside = fs::read_dir(out.parent().unwrap()).unwrap();
+        let hidden = |e: &fs::DirEntry| e.file_name().to_string_lossy().starts_with(".xylem");
+        assert_eq!(beside.filter(|e| hidden(e.as_ref().unwrap())).count(), 0, "nothing stays");
+    }
+}
+
+/// Certificates that name nobody to encrypt to: of another algorithm, and of another time.
+#[test]
+fn a_certificate_that_does_not_do_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    assert_exit(&run(dir, &["key", "new", "/bob", "--type", "ecdsa"]), 0);
+    let ecdsa = certificate(dir, &["/bob"], "ecdsa.cert");
+    let wire = |from: u64, to: u64| {
+        let name = "/carol/KEY/1".parse().unwrap();
+        let signer = xylem_trust::Signer::ed25519(&[7; 32], name);
+        let validity = xylem_trust::ValidityPeriod { not_before_ms: from, not_after_ms: to };
+        xylem_trust::self_signed(&signer, 1, validity).unwrap()
+    };
+    let far = 4_000_000_000_000;
+    let early = file(dir, "early.cert", &wire(far, far + 1_000));
+    let late = file(dir, "late.cert", &wire(1_000, 2_000));
+    let path = file(dir, "note", b"a note");
+    for (whom, why) in
+        [(&*ecdsa, "can only sign"), (text(&early), "not valid yet"), (text(&late), "any more")]
+    {
+        let refused = run(dir, &["share", text(&path), "--for", whom]);
+        assert_exit(&refused, 2);
+        assert!(stderr(&refused).contains(why), "{}", stderr(&refused));
+    }
 }
 
 /// `xylem sum --tree` of a folder: names, kinds, modes, times and content.

@@ -21,6 +21,7 @@ use zeroize::Zeroizing;
 use super::error::KeyError;
 use super::held::{Held, SELF_SIGNED_DAYS, from_now, open_bag, seal, signer};
 use super::secret::{close_directory, random, replace_private, require_closed, write_private};
+use crate::hex;
 use crate::time::UnixTime;
 
 /// Longest file that is read.
@@ -383,7 +384,7 @@ impl Keyring {
         close_directory(&self.dir)
     }
 
-    fn keys(&self) -> Result<Vec<(Name, Held)>, KeyError> {
+    pub(super) fn keys(&self) -> Result<Vec<(Name, Held)>, KeyError> {
         self.close()?;
         let dir = match fs::read_dir(&self.dir) {
             Ok(dir) => dir,
@@ -457,10 +458,6 @@ fn export(file: &Path, bytes: &[u8]) -> Result<(), KeyError> {
         StoreError::Exists { path } => KeyError::FileExists(path),
         other => other.into(),
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(super) fn certificate_in<'a>(wire: &'a [u8], path: &Path) -> Result<Certificate<'a>, KeyError> {

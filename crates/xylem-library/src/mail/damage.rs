@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use xylem_mail::{Card, Prekeys, Session};
 use zeroize::Zeroizing;
 
-use super::entries::{Letter, MAX_FILE, Parcel, hex};
+use super::entries::{Letter, MAX_FILE, Parcel};
 use super::letters::PENDING;
 use super::store::MAX_SESSION;
+use crate::hex;
 
 /// A file of the mail store that can't be read as what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

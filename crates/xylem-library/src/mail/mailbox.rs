@@ -9,10 +9,10 @@ use std::time::Duration;
 use xylem_mail::protocol::Status;
 use xylem_mail::{EnvelopeId, MAX_ENVELOPE, MailboxId, mailbox_of};
 
-use super::entries::hex;
 use super::error::MailStoreError;
 use super::folder::Folder;
 use crate::disk::disk;
+use crate::hex;
 use crate::time::UnixTime;
 
 /// What a node keeps for others, at most.

@@ -12,13 +12,14 @@ use xylem_link::StaticKey;
 use xylem_mail::protocol::Status;
 use xylem_mail::{Body, Card, EnvelopeId, MailError, Party, Receipt, Session, SessionId};
 
-use super::entries::{MAX_FILE, Parcel, Route, hex};
+use super::entries::{MAX_FILE, Parcel, Route};
 use super::error::MailStoreError;
 use super::event::MailEvent;
 use super::folder::Locked;
 use super::report;
 use super::store::MailStore;
 use crate::error::Error;
+use crate::hex;
 use crate::keys::random;
 use crate::time::UnixTime;
 

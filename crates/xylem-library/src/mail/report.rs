@@ -4,10 +4,11 @@ use xylem_mail::protocol::Status;
 use xylem_mail::{Content, MAX_NAME, Party};
 use xylem_object::Ticket;
 
-use super::entries::{Letter, Parcel, Route, hex};
+use super::entries::{Letter, Parcel, Route};
 use super::event::{MailEvent, Message, MessageContent};
 use super::store::{Incoming, MailStore, TakenIn};
 use crate::error::Error;
+use crate::hex;
 use crate::time::UnixTime;
 
 /// What somebody is called, and whether that is a name.

@@ -20,11 +20,12 @@ use xylem_object::PublisherKey;
 use xylem_object::ticket::RelayAt;
 use xylem_store::Medium;
 
-use super::entries::{Letter, hex};
+use super::entries::Letter;
 use super::error::MailStoreError;
 use super::folder::{Folder, Locked};
 use super::letters::PENDING;
 use crate::disk::disk;
+use crate::hex;
 use crate::keys::{load_or_create, random};
 use crate::time::UnixTime;
 

@@ -29,7 +29,9 @@ pub struct Sealed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealedError {
     /// Too many, or a recipient's key is none.
-    #[error("more than {MAX_RECIPIENTS} recipients, or one whose card has a key that is none")]
+    #[error(
+        "more than {MAX_RECIPIENTS} recipients, or one whose card or certificate has a key that is none"
+    )]
     Recipients,
     /// No entry is for this key.
     #[error("it is encrypted, and not to you: ask its publisher to share it --for you")]

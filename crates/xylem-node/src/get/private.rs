@@ -3,7 +3,6 @@
 
 use std::time::Instant;
 
-use xylem_link::StaticKey;
 use xylem_object::Manifest;
 use xylem_store::Store;
 
@@ -39,8 +38,7 @@ pub(super) fn get(
     let (list_of, mut quiet) = (manifest.clone(), |event| tell(event, on_event));
     fetch_ticket(&mut fetch, list_of, &first, store, stop, &mut quiet)?;
     let medium = store.medium().clone();
-    let us = StaticKey::from_bytes(keys::load_or_create(&options.store.join("keys").join("link"))?);
-    let opened = match Opened::read(&*medium, &at, &us) {
+    let opened = match Opened::read(&*medium, &at, keys::reading(&options.store)?) {
         Ok(opened) => opened,
         Err(e) => {
             // What is of no use to us does not stay.

@@ -1,0 +1,57 @@
+//! The keys with which somebody reads what is shared for them (docs/spec/sealed.md, "Recipients").
+
+use std::path::Path;
+
+use xylem_link::{PeerKey, StaticKey};
+use xylem_trust::{Certificate, PublicKey};
+
+use super::error::KeyError;
+use super::ring::Keyring;
+use super::secret::load_or_create;
+
+/// The key of a certificate's owner, to encrypt to: `None` if it is not of Ed25519.
+pub fn recipient(certificate: &Certificate<'_>) -> Option<PeerKey> {
+    certificate.public_key().x25519().map(PeerKey)
+}
+
+/// All keys that this store can read with, as they are asked for: that of its links, those of its keyring, and
+/// last the ones whose passphrases have to be asked for.
+///
+/// # Errors
+/// Files that can't be read, here and for each key.
+pub fn reading(
+    store: &Path,
+) -> Result<impl Iterator<Item = Result<StaticKey, KeyError>>, KeyError> {
+    let own = StaticKey::from_bytes(load_or_create(&store.join("keys").join("link"))?);
+    let mut keys = Keyring::at(store).keys()?;
+    keys.retain(|(_, held)| matches!(held.public(), PublicKey::Ed25519(_)));
+    keys.sort_by(|(a, held), (b, other)| (held.is_sealed(), a).cmp(&(other.is_sealed(), b)));
+    let identities = keys.into_iter().filter_map(|(name, held)| {
+        let secret = held.open(&name.to_string()).map(|key| key.x25519()).transpose()?;
+        Some(secret.map(|secret| StaticKey::from_bytes(*secret)))
+    });
+    Ok(std::iter::once(Ok(own)).chain(identities))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xylem_trust::PrivateKey;
+
+    /// Both halves belong together, and a point of small order is nobody's.
+    #[test]
+    fn what_is_encrypted_to_an_ed25519_key_is_read_with_it() {
+        let ephemeral = StaticKey::from_bytes([9; 32]);
+        for seed in 0..20 {
+            let key = PrivateKey::ed25519([seed; 32]);
+            let (secret, public) = (key.x25519().unwrap(), key.public().x25519().unwrap());
+            let secret = StaticKey::from_bytes(*secret);
+            assert_eq!(secret.public(), PeerKey(public));
+            assert_eq!(secret.agree(&ephemeral.public()), ephemeral.agree(&PeerKey(public)));
+        }
+        let mut identity = [0; 32];
+        identity[0] = 1;
+        let small = PublicKey::Ed25519(identity).x25519().map(PeerKey);
+        assert_eq!(small.and_then(|small| ephemeral.agree(&small)), None);
+    }
+}
