@@ -77,7 +77,7 @@ fn a_file_with_a_sha256_tree_is_fetched_and_proven() {
         let dir = dir.path();
         let content = noise(len, 5);
         let (publisher, at) = publish(dir, &content, |_| (), |_, _| ());
-        let output = get(dir, "/sha/film", &publisher, &at, "got");
+        let output = get(dir, "/sha/film/v=7", &publisher, &at, "got");
         assert_exit(&output, 0);
         let got = dir.join("got");
         assert_eq!(fs::read(&got).unwrap(), content, "{len}");
@@ -88,11 +88,11 @@ fn a_file_with_a_sha256_tree_is_fetched_and_proven() {
         if len == 3_000_000 {
             let all = run(
                 dir,
-                &["get", "/sha/film", "-o", "-", "--publisher", &publisher, "--from", &at],
+                &["get", "/sha/film/v=7", "-o", "-", "--publisher", &publisher, "--from", &at],
             );
             assert_exit(&all, 0);
             assert!(all.stdout == content);
-            let taken = get(dir, "/sha/film", &publisher, &at, "got");
+            let taken = get(dir, "/sha/film/v=7", &publisher, &at, "got");
             assert_exit(&taken, 2);
         }
     }
@@ -115,7 +115,7 @@ fn a_segment_that_is_not_in_the_tree_is_refused() {
             }
         },
     );
-    let output = get(dir, "/sha/film", &publisher, &at, "got");
+    let output = get(dir, "/sha/film/v=7", &publisher, &at, "got");
     assert!(!output.status.success(), "{}", stderr(&output));
     assert!(!dir.join("got").exists());
 }
@@ -128,7 +128,7 @@ fn a_directory_with_a_sha256_tree_is_refused_in_one_line() {
         (manifest.kind, manifest.file_count) = (Kind::Directory, 1);
     };
     let (publisher, at) = publish(dir, b"a listing", directory, |_, _| ());
-    let output = get(dir, "/sha/film", &publisher, &at, text(&dir.join("got")));
+    let output = get(dir, "/sha/film/v=7", &publisher, &at, text(&dir.join("got")));
     assert!(!output.status.success());
     assert!(stderr(&output).contains("SHA-256 tree"), "{}", stderr(&output));
 }

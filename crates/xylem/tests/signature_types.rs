@@ -4,7 +4,7 @@
 mod common;
 
 use common::serving::run;
-use common::{Node, Share, assert_exit, file, finish, stderr, text, until, xylem};
+use common::{Node, Share, assert_exit, file, finish, listen_in, stderr, text, until, xylem};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -56,7 +56,9 @@ fn trees_are_published_and_fetched_under_other_numbers() {
 fn digests_have_the_numbers_of_the_group_alone() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    let node = Node::start(dir, "");
+    // The command that registers the name is signed in the same way.
+    let settings = format!("[node]\n{}\n", listen_in(dir));
+    let node = Node::run(assigned(dir, "node-store"), dir, &settings);
     let at = node.at("unix");
     let source = file(dir, "note", b"a note");
     let mut put = assigned(dir, "store");
