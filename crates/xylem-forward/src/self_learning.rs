@@ -18,11 +18,15 @@ use crate::storage::Storage;
 use crate::strategy::{Choice, Leaving};
 use crate::{FaceId, FaceScope, Incoming, Lesson, Outlet};
 
+/// By whom, and the Data.
+#[cfg(feature = "alloc")]
+type Announced = (FaceId, Box<[u8]>);
+
 /// What the faces of this forwarder have announced: a Data for each prefix and face.
 #[derive(Debug, Default)]
 pub(crate) struct Announcements {
     #[cfg(feature = "alloc")]
-    by_prefix: BTreeMap<Box<[u8]>, Vec<(FaceId, Box<[u8]>)>>,
+    by_prefix: BTreeMap<Box<[u8]>, Vec<Announced>>,
 }
 
 impl Announcements {
