@@ -5,12 +5,14 @@
 //! is spent waiting for the one socket, and [`Stop`] is looked at meanwhile.
 
 mod endpoint;
+mod register;
 mod socket;
 mod validator;
 
 pub mod object;
 
 pub use endpoint::default_socket;
+pub use register::{RegisterError, Registrar, Registration};
 pub use xylem_library::keys::{Believe, KeyFile, Sign};
 
 use std::time::Instant;

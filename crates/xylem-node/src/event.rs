@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use xylem_app::Registration;
 use xylem_app::object::ObjectNews;
 use xylem_engine::RelayNews;
 use xylem_hash::Hash;
@@ -310,4 +311,14 @@ impl Event {
 /// Passes on what the library tells.
 pub(crate) fn from_library(on_event: &mut dyn FnMut(Event)) -> impl FnMut(LibraryEvent) + use<'_> {
     move |event| on_event(Event::Library(event))
+}
+
+/// Passes on what forwarders say to registrations.
+pub(crate) fn of_registrar(on_event: &mut dyn FnMut(Event)) -> impl FnMut(Registration) + use<'_> {
+    move |told| {
+        on_event(match told {
+            Registration::Taken { forwarder, prefix } => Event::Registered { forwarder, prefix },
+            Registration::Failed(why) => Event::warning(why),
+        });
+    }
 }

@@ -13,7 +13,6 @@ mod failure;
 mod addresses;
 mod dial;
 mod reaching;
-mod register;
 mod shaping;
 
 mod peers;
@@ -43,7 +42,6 @@ pub use look::{list, look};
 pub use node::{MULTICAST_GROUP, NodeConfig, NodeError, RelayOptions, Route, run_node};
 pub use peers::HostError;
 pub use reaching::{news, to_dial};
-pub use register::RegisterError;
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{
@@ -51,6 +49,7 @@ pub use share::{
     serve, serve_group, share,
 };
 pub use verify::{VerifyOptions, verify};
+pub use xylem_app::RegisterError;
 pub use xylem_engine::{EngineError, look_up_place, resolve, wall_clock};
 pub use xylem_forward::Strategy;
 pub use xylem_library::admission::Prove;

@@ -76,6 +76,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-hash",
             "xylem-packet",
             "xylem-trust",
+            "xylem-forward",
+            "xylem-mgmt",
             "xylem-object",
             "xylem-store",
             "xylem-library",

@@ -22,12 +22,13 @@ use super::{At, ServiceSnapshot, ShareError, ShareOptions, publisher_of};
 use crate::addresses::{advertised, of_tickets};
 use crate::code::{CodeServer, Offered, ShowOptions};
 use crate::discovery::Beside;
+use crate::event::of_registrar;
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
 use crate::peers::linked_at;
 use crate::reaching;
-use crate::register::Registrar;
 use crate::shaping;
+use xylem_app::Registrar;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::announcers::Announcers;
@@ -241,7 +242,7 @@ impl<'a> Server<'a> {
             Ok(Packet::Interest(interest)) => interest,
             Ok(Packet::Data(data)) => {
                 for registrar in &mut self.registrars {
-                    registrar.answered(engine.now(), &data, self.on_event);
+                    registrar.answered(engine.now(), &data, &mut of_registrar(self.on_event));
                 }
                 return;
             }
@@ -310,7 +311,11 @@ impl Program for Server<'_> {
             EngineEvent::Packet { packet, .. } => {
                 if let Ok(interest) = Interest::decode(&packet) {
                     for registrar in &mut self.registrars {
-                        registrar.refused(engine.now(), &interest, self.on_event);
+                        registrar.refused(
+                            engine.now(),
+                            &interest,
+                            &mut of_registrar(self.on_event),
+                        );
                     }
                 }
             }
@@ -354,7 +359,7 @@ impl Program for Server<'_> {
             }
             EngineEvent::FaceDown { face, peer, why, .. } => {
                 for registrar in &mut self.registrars {
-                    registrar.went_down(face, &why, self.on_event);
+                    registrar.went_down(face, &why, &mut of_registrar(self.on_event));
                 }
                 self.peers.remove(&face);
                 self.mail_server.face_down(face);
@@ -371,7 +376,7 @@ impl Program for Server<'_> {
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), ShareError> {
         self.obey(engine);
         for registrar in &mut self.registrars {
-            registrar.handle_timeout(engine, self.on_event)?;
+            registrar.handle_timeout(engine, &mut of_registrar(self.on_event))?;
         }
         for grower in self.publications.growing() {
             let events = &mut from_library(self.on_event);

@@ -11,12 +11,9 @@ use xylem_object::PublisherKey;
 use xylem_packet::{Data, EncodeError, Interest, Name};
 use xylem_trust::Stamp;
 
-use crate::event::Event;
-use xylem_engine::Engine;
-use xylem_engine::EngineError;
-use xylem_engine::now_ms;
-use xylem_library::keys;
-use xylem_library::reachable::Peer;
+use xylem_engine::{Engine, EngineError, now_ms};
+use xylem_library::keys::{self, KeyError};
+use xylem_library::reachable::{FaceAddress, Peer};
 use xylem_library::{Blame, Error, Failure};
 
 /// An answer that has not come after this long never will.
@@ -56,7 +53,24 @@ impl Failure for RegisterError {
     }
 }
 
-crate::failure::of_library!(RegisterError: xylem_library::keys::KeyError);
+impl From<KeyError> for RegisterError {
+    fn from(e: KeyError) -> Self {
+        Self::Library(e.into())
+    }
+}
+
+/// What a [`Registrar`] tells.
+pub enum Registration {
+    /// A forwarder took it: from now on there is a route.
+    Taken {
+        /// The forwarder.
+        forwarder: FaceAddress,
+        /// The prefix.
+        prefix: Name,
+    },
+    /// It did not, and why; it is tried again.
+    Failed(String),
+}
 
 /// One forwarder, and how far it has got.
 struct Via {
@@ -78,7 +92,7 @@ enum State {
 }
 
 /// Registers one prefix with every forwarder it was given.
-pub(crate) struct Registrar {
+pub struct Registrar {
     prefix: Name,
     /// Signs the commands: forwarders that have been told whom to believe take no digest.
     key: PublisherKey,
@@ -90,7 +104,7 @@ impl Registrar {
     ///
     /// # Errors
     /// Those of the system.
-    pub(crate) fn new(
+    pub fn new(
         engine: &mut Engine,
         prefix: Name,
         peers: &[Peer],
@@ -114,12 +128,12 @@ impl Registrar {
     }
 
     /// What it registers.
-    pub(crate) fn prefix(&self) -> &Name {
+    pub fn prefix(&self) -> &Name {
         &self.prefix
     }
 
     /// When [`Registrar::handle_timeout`] wants to be called.
-    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+    pub fn poll_timeout(&self) -> Option<Duration> {
         let due = |via: &Via| match via.state {
             State::Away => None,
             State::Asked { at, .. } => Some(at + PATIENCE),
@@ -129,11 +143,7 @@ impl Registrar {
     }
 
     /// A face came up: if it is a forwarder's, that is told the prefix.
-    pub(crate) fn came_up(
-        &mut self,
-        engine: &mut Engine,
-        face: FaceId,
-    ) -> Result<(), RegisterError> {
+    pub fn came_up(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), RegisterError> {
         match self.via.iter_mut().find(|via| via.face == face) {
             Some(via) => ask(engine, (&self.prefix, &self.key), via),
             None => Ok(()),
@@ -141,7 +151,7 @@ impl Registrar {
     }
 
     /// A face is down, or never came up.
-    pub(crate) fn went_down(&mut self, face: FaceId, why: &str, on_event: &mut dyn FnMut(Event)) {
+    pub fn went_down(&mut self, face: FaceId, why: &str, on_event: &mut dyn FnMut(Registration)) {
         if let Some(via) = self.via.iter_mut().find(|via| via.face == face) {
             via.state = State::Away;
             via.warn(&format!("cannot be reached ({why})"), on_event);
@@ -149,10 +159,10 @@ impl Registrar {
     }
 
     /// Asks again where an answer is overdue or a registration has to be refreshed.
-    pub(crate) fn handle_timeout(
+    pub fn handle_timeout(
         &mut self,
         engine: &mut Engine,
-        on_event: &mut dyn FnMut(Event),
+        on_event: &mut dyn FnMut(Registration),
     ) -> Result<(), RegisterError> {
         let now = engine.now();
         for via in &mut self.via {
@@ -171,11 +181,11 @@ impl Registrar {
     }
 
     /// A Data that somebody sent to this program.
-    pub(crate) fn answered(
+    pub fn answered(
         &mut self,
         now: Duration,
         data: &Data<'_>,
-        on_event: &mut dyn FnMut(Event),
+        on_event: &mut dyn FnMut(Registration),
     ) {
         for via in &mut self.via {
             let State::Asked { command, .. } = &via.state else { continue };
@@ -196,7 +206,7 @@ impl Registrar {
                     via.last_reported = None;
                     if !std::mem::replace(&mut via.registered, true) {
                         let (forwarder, prefix) = ((&via.peer).into(), self.prefix.clone());
-                        on_event(Event::Registered { forwarder, prefix });
+                        on_event(Registration::Taken { forwarder, prefix });
                     }
                 }
                 Some(why) => {
@@ -208,11 +218,11 @@ impl Registrar {
     }
 
     /// A command of ours came back.
-    pub(crate) fn refused(
+    pub fn refused(
         &mut self,
         now: Duration,
         interest: &Interest<'_>,
-        on_event: &mut dyn FnMut(Event),
+        on_event: &mut dyn FnMut(Registration),
     ) {
         for via in &mut self.via {
             let State::Asked { command, .. } = &via.state else { continue };
@@ -225,12 +235,12 @@ impl Registrar {
 }
 
 impl Via {
-    fn warn(&mut self, why: &str, on_event: &mut dyn FnMut(Event)) {
+    fn warn(&mut self, why: &str, on_event: &mut dyn FnMut(Registration)) {
         let what = format!("{}: {why}; trying again", self.peer);
         tracing::debug!(face = %self.face, why, "registration has failed");
         self.registered = false;
         if self.last_reported.as_ref() != Some(&what) {
-            on_event(Event::warning(what.clone()));
+            on_event(Registration::Failed(what.clone()));
             self.last_reported = Some(what);
         }
     }
