@@ -21,6 +21,7 @@ import certificates
 import direct
 import management
 import objects
+import routing
 import schemas
 import semantics
 import svs
@@ -104,6 +105,7 @@ def main():
             link.cases(report, programs)
             schemas.cases(report, programs)
             authorities.cases(report, programs)
+            routing.cases(report, programs)
             direct.cases(report, programs, random_file)
             content = random_file(SIZE)
             through(report, programs, Node(programs), content, options.peers_alone)

@@ -115,6 +115,8 @@ SECTIONS = {
     "Unix socket (for TICKET by `xylem share`).\n",
     "svs": "sync groups with members of other programs\n\n`xylem svs` and these members publish five packets "
     "each; each has to hear of all, and to fetch them.\n",
+    "routing": "a routing daemon\n\nThree nodes in a line, each with `ndnd dv`: what a program registers at the first is "
+    "reached from the third (interop/routing.py), or is not where `readvertise` is off.\n",
     "semantics": "semantics\n\nPacket by packet on Unix sockets (interop/semantics.py). NDNd is asked "
     "the same for comparison.\n",
     "management": "management\n\nRow: the tool; column: what it is asked to do. A command has passed "

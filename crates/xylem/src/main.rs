@@ -40,6 +40,7 @@ mod shaping;
 mod share;
 mod shares;
 mod showing;
+mod signature_types;
 mod stop;
 mod store;
 mod sum;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
     passphrase::ask_when_needed(&common);
     let mut out = Out::new(&common);
     let ready = outlives.and_then(|()| common.check_config());
+    let ready = ready.and_then(|()| signature_types::assign());
     let ready = ready.and_then(|()| output::log::start(&common));
     match ready.and_then(|()| task(&common, &mut out)) {
         Ok(exit) => exit.into(),
