@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import authorities
+import certificates
 import direct
 import management
 import objects
@@ -54,6 +55,7 @@ def through(report, programs, forwarder, content, peers_alone):
         objects.pairs(report, programs, forwarder, content, peers_alone)
         objects.transports(report, programs, forwarder, content)
         svs.cases(report, programs, forwarder)
+        certificates.cases(report, programs, forwarder)
     except Failed as failure:
         report.case((forwarder.name, "objects", "forwarder", "runs"), reraise, failure)
     finally:

@@ -103,7 +103,8 @@ SECTIONS = {
     "It publishes 80,000 bytes of its own; what is forged comes before the genuine message.\n",
     "schemas": "trust schemas\n\nLightVerSec: what is compiled from one text, and what is said of 80 pairs of names each; "
     "NDNd's examples are those of its tests (interop/schemas.py). NDNd has no functions.\n",
-    "certificates": "certificates\n\nNDNCERT 0.3 (interop/authorities.py): a key is certified by what the column says, or refused "
+    "certificates": "certificates\n\nNDNCERT 0.3 (the library without a forwarder, interop/authorities.py; the programs through one, "
+    "interop/certificates.py: who asks, whose CA): a key is certified by what the column says, or refused "
     "where that is what has to come of it.\n",
     "share": "a plain share, fetched from it directly\n\n"
     "`xylem share --plain-listen`; columns: transport and bytes.\n",

@@ -9,6 +9,7 @@
 
 mod accept;
 mod bench;
+mod ca;
 mod cli;
 mod code;
 mod ctl;
@@ -29,6 +30,7 @@ mod publisher;
 mod put;
 mod reach;
 mod relays;
+mod request;
 mod schema;
 mod scrub;
 mod send;

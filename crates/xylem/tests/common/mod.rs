@@ -1,6 +1,8 @@
 //! Two real processes: what the transfer tests share.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
+#[cfg(unix)]
+pub(crate) mod authority;
 pub(crate) mod fetching;
 #[cfg(unix)]
 pub(crate) mod forwarder;
