@@ -90,6 +90,12 @@ fn parse(text: &[u8]) -> Option<u64> {
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000)
 }
 
+/// Milliseconds since 1970 as people and certificates write them: `20261123T174243`, in UTC.
+#[must_use]
+pub fn utc(ms: u64) -> String {
+    String::from_utf8_lossy(&print(ms)).into_owned()
+}
+
 #[expect(clippy::arithmetic_side_effects, reason = "years of four digits")]
 pub(crate) fn print(ms: u64) -> [u8; 15] {
     let seconds = ms.min(MAX_MS) / 1000;

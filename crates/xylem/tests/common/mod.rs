@@ -9,6 +9,8 @@ pub(crate) mod forwarder;
 #[cfg(target_os = "linux")]
 pub(crate) mod homes;
 pub(crate) mod serving;
+#[cfg(target_os = "linux")]
+pub(crate) mod syncing;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
