@@ -8,6 +8,7 @@ use xylem_hash::Hash;
 use xylem_packet::Name;
 
 use crate::json;
+use crate::witness::Testimony;
 
 /// What happens while a call works on files, in order; as JSON, an event of
 /// `docs/spec/json-events.md`.
@@ -38,6 +39,8 @@ pub enum LibraryEvent {
     },
     /// A growing object has a new checkpoint.
     Checkpoint(CheckpointMade),
+    /// A witness has co-signed a version.
+    Cosigned(Testimony),
     /// What a directory holds that is about to be fetched, by its verified listing.
     Contents {
         /// Files in listing order; the first thousand at most.

@@ -61,6 +61,7 @@ pub mod sealed;
 pub mod scrub;
 pub mod upkeep;
 pub mod verify;
+pub mod witness;
 
 pub mod command_times;
 pub mod disk_cache;

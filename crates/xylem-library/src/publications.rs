@@ -221,6 +221,11 @@ impl Publications {
         self.by_object.contains_key(object.value())
     }
 
+    /// The newest version that is served under this object name.
+    pub fn newest_of(&self, object: NameRef<'_>) -> Option<&Content> {
+        self.by_object.get(object.value())?.first().and_then(|id| self.all.get(id))
+    }
+
     /// Files that grow.
     pub fn growing(&mut self) -> impl Iterator<Item = &mut Grower> {
         let all = if self.growing == 0 { 0 } else { self.all.len() };

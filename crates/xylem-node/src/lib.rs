@@ -36,7 +36,7 @@ pub use addresses::{offered, routed};
 pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
 pub use event::{Event, Fetched, Standpoint};
 pub use fetch::{FetchError, Tried};
-pub use follow::{ExtendsOptions, ExtendsSummary, extends, follow};
+pub use follow::{Asked, Dialling, follow};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
 pub use node::{MULTICAST_GROUP, NodeConfig, NodeError, RelayOptions, Route, run_node};

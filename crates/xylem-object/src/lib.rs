@@ -41,6 +41,7 @@ pub mod publication;
 pub mod sums;
 pub mod template;
 pub mod ticket;
+pub mod witness;
 
 pub use growing::Growing;
 pub use have::{Have, HaveError};

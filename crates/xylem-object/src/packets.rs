@@ -127,6 +127,14 @@ pub(crate) fn sign_data(
     Ok(out)
 }
 
+/// A small Data packet that is signed with a digest alone: an answer to one question, over a link that shows who gives it.
+///
+/// # Errors
+/// [`EncodeError::TooLong`].
+pub fn digest_signed(name: NameRef<'_>, content: &[u8]) -> Result<Vec<u8>, EncodeError> {
+    sign_data(name, content, 0, None, &Signer::digest_sha256())
+}
+
 /// The RDR metadata packet: O/32=metadata/v=V/seg=0, holding P as a Name TLV.
 ///
 /// V is P's own version: a newer publication has a higher one, and the same pointer has the same

@@ -17,8 +17,18 @@ pub(crate) const PINS: &str = "pins";
 /// Directory of the records.
 pub(crate) const REPAIRS: &str = "repairs";
 /// What else is in a store: other crates', and those of earlier formats.
-const OTHERS: [&str; 8] =
-    ["format", "keys", "mail", "mailbox", "growing", "shares", "service", "command-times"];
+const OTHERS: [&str; 10] = [
+    "format",
+    "keys",
+    "mail",
+    "mailbox",
+    "growing",
+    "shares",
+    "service",
+    "command-times",
+    "witness",
+    "witnessed",
+];
 
 /// The folders that every store has.
 pub(crate) const FOLDERS: [&str; 6] = [OBJECTS, PARTIAL, KNOWN, PINS, NEW, REPAIRS];

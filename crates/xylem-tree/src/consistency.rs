@@ -174,20 +174,49 @@ pub fn verify(
     new: (&Geometry, Hash),
     proof: &[u8],
 ) -> Result<Continuation, ConsistencyError> {
-    let ((old, old_root), (new, new_root)) = (old, new);
-    let shown = Continuation { older: (old.size(), old_root), newer: (new.size(), new_root) };
+    let (older, newer) = shown(old.0, new, proof)?;
+    match (older == old.1.into(), newer == new.1.into()) {
+        (true, true) => {
+            Ok(Continuation { older: (old.0.size(), old.1), newer: (new.0.size(), new.1) })
+        }
+        (false, true) if old.0.size() == new.0.size() => Err(ConsistencyError::NewRoot),
+        (false, _) => Err(ConsistencyError::OldRoot),
+        (true, false) => Err(ConsistencyError::NewRoot),
+    }
+}
+
+/// Whether `proof` shows that the file `old` is *not* the beginning of the file `new`: it holds in the newer
+/// one's tree, and gives another root for so many bytes of it. A proof that holds in neither shows nothing.
+///
+/// # Errors
+/// [`ConsistencyError::Shorter`], [`ConsistencyError::OtherShape`], [`ConsistencyError::ProofLength`].
+pub fn contradicts(
+    old: (&Geometry, Hash),
+    new: (&Geometry, Hash),
+    proof: &[u8],
+) -> Result<bool, ConsistencyError> {
+    let (older, newer) = shown(old.0, new, proof)?;
+    Ok(newer == new.1.into() && older != old.1.into())
+}
+
+/// What a proof gives: the root of the first bytes of the newer file, as many as the older one has, and the root of the
+/// newer file.
+fn shown(
+    old: &Geometry,
+    (new, new_root): (&Geometry, Hash),
+    proof: &[u8],
+) -> Result<(NodeValue, NodeValue), ConsistencyError> {
     let expected = proof_len(old, new)?;
     if proof.len() != expected {
         return Err(ConsistencyError::ProofLength { expected, got: proof.len() });
     }
     let Some(needs) = needs(old, new) else {
-        let same = old.size() == new.size() && old_root == new_root;
-        let empty = || leaf_value(old, SegmentIndex(0), &[]) == NodeValue::from(old_root);
-        return match old.size() {
-            _ if same => Ok(shown),
-            0 if new.size() > 0 => empty().then_some(shown).ok_or(ConsistencyError::OldRoot),
-            _ => Err(ConsistencyError::NewRoot),
+        // Nothing of the newer tree is needed: all of it, or nothing.
+        let older = match old.size() == new.size() {
+            true => new_root.into(),
+            false => leaf_value(old, SegmentIndex(0), &[]),
         };
+        return Ok((older, new_root.into()));
     };
     let leaf = Node::leaf(needs.segment);
     let (start, siblings) =
@@ -213,9 +242,5 @@ pub fn verify(
         }
         node = parent;
     }
-    match (older == old_root.into(), newer == new_root.into()) {
-        (true, true) => Ok(shown),
-        (false, _) => Err(ConsistencyError::OldRoot),
-        (true, false) => Err(ConsistencyError::NewRoot),
-    }
+    Ok((older, newer))
 }

@@ -1,6 +1,7 @@
 //! Growing trees and consistency proofs, held against the slow tree over the whole file.
 
 use proptest::prelude::*;
+use xylem_hash::Hash;
 use xylem_tree::consistency::{self, ConsistencyError};
 use xylem_tree::{
     Checkpoint, Geometry, GrowingTree, NODE_LEN, NodeSource, NodeValue, Outboard, SegmentIndex,
@@ -291,6 +292,34 @@ proptest! {
                 other[at.index(end)] ^= 1;
                 prop_assert!(check(&other, &content, KIB, kind, &proof).is_err());
             }
+        }
+    }
+}
+
+#[test]
+fn another_beginning_is_shown_by_what_holds_in_the_newer_tree_alone() {
+    for kind in TreeKind::ALL {
+        for (old, new) in
+            [(0, 5), (1, 2), (1024, 1025), (1025, 5000), (4096, 9000), (5000, 5000), (5000, 70_000)]
+        {
+            let content = content(new);
+            let (outboard, mut proof) = proof(&content, old, KIB, kind);
+            let new = (outboard.geometry(), outboard.root());
+            let geometry = Geometry::new(old as u64, KIB).with_kind(kind);
+            let root = Hash::from(SlowTree::new(&content[..old], KIB, kind).root());
+            let contradicts =
+                |root: Hash, proof: &[u8]| consistency::contradicts((&geometry, root), new, proof);
+            assert_eq!(contradicts(root, &proof), Ok(false), "{old}: it is the beginning");
+            assert_eq!(contradicts([9; 32].into(), &proof), Ok(true), "{old}: it is not");
+            // Nobody is accused by what does not hold in the newer tree.
+            for bit in 0..8 * proof.len() {
+                proof[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(contradicts(root, &proof), Ok(false), "bit {bit} of {old}");
+                assert_eq!(contradicts([9; 32].into(), &proof), Ok(false), "bit {bit} of {old}");
+                proof[bit / 8] ^= 1 << (bit % 8);
+            }
+            let longer = [&proof[..], &[0; NODE_LEN]].concat();
+            assert!(contradicts([9; 32].into(), &longer).is_err());
         }
     }
 }

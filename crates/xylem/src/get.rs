@@ -2,6 +2,7 @@
 
 use crate::cli::Common;
 use crate::code::Whom;
+use crate::demand::{self, DemandArgs};
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::FindArgs;
 use crate::output::text::{bytes, count, duration, rate};
@@ -20,8 +21,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 use xylem_app::Believe;
 use xylem_app::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
+use xylem_library::witness::{Dial, Versions, witnessed};
 use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
-use xylem_node::{Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
+use xylem_node::{Dialling, Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
 use xylem_object::Ticket;
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
@@ -52,6 +54,7 @@ use xylem_object::Ticket;
   xylem get xylem:... --overwrite --delete     and remove what it does not have any more
   xylem get --follow xylem:... -o app.log      a file that still grows, written as it comes
   xylem get --follow xylem:... -o - | grep E   the same, to a pipe
+  xylem get xylem:... --witness w.cert         only if this witness has seen it, too
   xylem get /alice/film --publisher alice      by name, newest version, signed by somebody whom
                                                `xylem inbox people` lists, or 64 hex digits
   xylem get /lab/data --insecure --from tcp://192.0.2.7   whatever that forwarder finds
@@ -100,7 +103,7 @@ pub(crate) struct GetArgs {
     /// Go on with what `xylem share --follow` publishes as it comes, until its publisher ends it.
     /// The result has its name from the beginning, and holds a verified beginning of the stream at
     /// every moment; a later run goes on from there
-    #[arg(long, conflicts_with_all = ["range", "exclude", "seed"])]
+    #[arg(long, conflicts_with_all = ["range", "exclude", "seed", "witness"])]
     follow: bool,
 
     /// With --follow: begin with the checkpoint of this version (the number in v=...), not the newest
@@ -109,6 +112,9 @@ pub(crate) struct GetArgs {
 
     #[command(flatten)]
     trust: TrustArgs,
+
+    #[command(flatten)]
+    demand: DemandArgs,
 
     /// Take what a name brings although nobody vouches for it
     #[arg(long, conflicts_with_all = ["key", "publisher", "trust"])]
@@ -250,6 +256,23 @@ fn by_ticket(
         ciphertext: args.ciphertext,
         serve: serve(args, common)?,
     };
+    if let Some(demand) = &args.demand.demand()? {
+        let mut dialling = Dialling {
+            from: &options.from,
+            relays: &options.relays,
+            links: &options.links,
+            ask_who_answers: options.ask_who_answers,
+            lan: options.lan,
+            stop,
+            on_event: &mut |event| out.event(event),
+        };
+        let heard = dialling.dial(&options.ticket, args.timeout).and_then(|mut peers| {
+            let newest = peers.of_ticket()?;
+            witnessed(&mut peers, &newest, demand, (&options.store, args.timeout))
+        });
+        out.take_broken()?;
+        demand::report(&heard.map_err(|error| ended(error, stop))?, out)?;
+    }
     if args.follow {
         let followed = xylem_node::follow(&options, args.at, stop, &mut |event| out.event(event));
         out.take_broken()?;
@@ -323,6 +346,10 @@ fn by_name(
     if believe == Believe::Nobody && !args.insecure {
         let what = "whom to believe? give --publisher, --key or --trust, or name somebody for good with \
                     `xylem key trust`; or --insecure, to take whatever comes";
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    if args.demand.demand()?.is_some() {
+        let what = "--witness is for tickets: who witnesses has to know whose a publication is";
         return Err(Failure::new(Exit::Usage, what));
     }
     if args.from.len() > 1 {

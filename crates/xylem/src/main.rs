@@ -13,6 +13,7 @@ mod ca;
 mod cli;
 mod code;
 mod ctl;
+mod demand;
 mod exit;
 mod extras;
 mod finding;
@@ -54,6 +55,7 @@ mod usage;
 mod values;
 mod verbs;
 mod verify;
+mod witness;
 
 use output::Out;
 use std::process::ExitCode;

@@ -150,6 +150,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             accept_open: args.answer.accept_open,
             beside: AnnounceOptions::default(),
             code: false,
+            witnesses: Vec::new(),
             store: store.clone(),
         }))
     };

@@ -4,7 +4,7 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::AnnounceArgs;
 use crate::get::peers;
-use crate::output::Out;
+use crate::output::{Out, witnesses};
 use crate::publisher;
 use crate::relays::RelayArgs;
 use crate::service::messages::{Reply, Request};
@@ -112,6 +112,11 @@ pub(crate) struct ShareArgs {
     /// no --as is published below its owner's name
     #[arg(long, value_name = "key:NAME", value_parser = parse_identity, conflicts_with = "key")]
     sign: Option<String>,
+
+    /// Take co-signatures of the witness with this certificate (`xylem key cert`), and hand them to those who ask for
+    /// them; can be repeated (`xylem witness`)
+    #[arg(long, value_name = "CERT")]
+    witness: Vec<PathBuf>,
 
     /// Refuse names that other systems would take for one another (README, readme) or cannot have
     /// (aux.c on Windows), instead of warning of them
@@ -271,6 +276,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         accept_open: args.answer.accept_open,
         beside: args.beside.options(common)?,
         code: args.code,
+        witnesses: args.witness,
         store: common.store()?,
     };
     if args.qr {
@@ -281,7 +287,13 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     let mut to_come = options.paths.len();
     let shared = xylem_node::share(&options, &stop, &mut |event| {
         let ready = matches!(event, Event::Shared { .. });
-        out.event(event);
+        match &event {
+            // There may be some for each checkpoint.
+            Event::Library(LibraryEvent::Cosigned(said)) if !out.is_json() => {
+                out.detail(&witnesses::cosigned(said));
+            }
+            _ => out.event(event),
+        }
         if ready {
             to_come -= 1;
             if to_come == 0 {
@@ -337,7 +349,7 @@ fn require_outside(key: &Path, paths: &[PathBuf]) -> Result<(), Failure> {
 }
 
 /// A key of the keyring, as `put --sign` names it.
-fn parse_identity(text: &str) -> Result<String, String> {
+pub(crate) fn parse_identity(text: &str) -> Result<String, String> {
     match text.parse() {
         Ok(Sign::Named(which)) => Ok(which),
         _ => Err("expected key:NAME, a key of `xylem key list`; --key takes files".to_owned()),
@@ -357,6 +369,7 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (args.strict, "--strict"),
         (args.key.is_some(), "--key"),
         (args.sign.is_some(), "--sign"),
+        (!args.witness.is_empty(), "--witness"),
         (!args.listen.is_empty(), "--listen"),
         (!args.announce.is_empty(), "--announce"),
         (args.relay.given(), "--relay"),

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::{
     bench, ca, ctl, extras, get, inbox, key, node, peek, ping, put, reach, schema, scrub, send,
-    service, share, shares, store, sum, svs, sync, ticket, traffic, trial, verify,
+    service, share, shares, store, sum, svs, sync, ticket, traffic, trial, verify, witness,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
@@ -64,6 +64,7 @@ const VERBS: &[Verb] = &[
     verb!("schema", schema::SchemaArgs, schema::run),
     verb!("sum", sum::SumArgs, |args, _, out| sum::run(args, out)),
     verb!("verify", verify::VerifyArgs, verify::run),
+    verb!("witness", witness::WitnessArgs, witness::run),
     verb!("store", store::StoreArgs, store::run),
     verb!("scrub", scrub::ScrubArgs, scrub::run),
     verb!("try", trial::TryArgs, trial::run),

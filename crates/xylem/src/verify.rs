@@ -1,6 +1,7 @@
 //! `xylem verify PATH TICKET`: does what is on disk match?
 
 use crate::cli::Common;
+use crate::demand::{self, DemandArgs};
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
 use crate::output::Out;
@@ -12,8 +13,9 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::verify::{Damage, VerifySummary};
+use xylem_library::witness::ExtendsOptions;
 use xylem_library::{Existing, Output, SaveOptions, Stop};
-use xylem_node::{ExtendsOptions, GetError, GetOptions, LinkOptions, PeerUri, VerifyOptions};
+use xylem_node::{Dialling, GetError, GetOptions, LinkOptions, PeerUri, VerifyOptions};
 use xylem_object::Kind;
 
 /// Checks whether a file or directory is what a ticket names; prints each damaged byte range
@@ -27,24 +29,34 @@ use xylem_object::Kind;
   xylem verify film.mkv xylem:...
   xylem verify photos/ \"$(cat ticket.txt)\" && echo good
   xylem verify --extends OLD_TICKET NEW_TICKET   is the old checkpoint the new one's beginning?
+  xylem verify --extends OLD_TICKET NEW_TICKET --witness w.cert   and has this witness seen it?
+  xylem verify --evidence FILE                   two histories, signed by one publisher
 
 ",
     exit_help!()
 ))]
 pub(crate) struct VerifyArgs {
     /// The file or directory on disk; with --extends, the longer one's ticket
-    #[arg(value_name = "PATH|NEW_TICKET")]
-    path: PathBuf,
+    #[arg(value_name = "PATH|NEW_TICKET", required_unless_present = "evidence")]
+    path: Option<PathBuf>,
 
     /// What `xylem share` printed: xylem:...; @FILE or - for one in a file or on standard input,
     /// which no other user of this machine sees among the arguments
-    #[arg(required_unless_present = "extends", conflicts_with = "extends")]
+    #[arg(required_unless_present_any = ["extends", "evidence"], conflicts_with = "extends")]
     ticket: Option<String>,
 
     /// Check whether what this ticket names is the beginning of what the other one names, by a proof
     /// that peers of the other are asked for: nothing of the history is fetched
     #[arg(long, value_name = "OLD_TICKET")]
     extends: Option<String>,
+
+    #[command(flatten)]
+    demand: DemandArgs,
+
+    /// Check a file of evidence, as `xylem witness` and --extends keep it: whether a publisher has signed two
+    /// histories. Nobody is asked
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "ticket", "extends", "witness"])]
+    evidence: Option<PathBuf>,
 
     /// Ask this peer for the tree, as `xylem get --from` has it; can be repeated
     #[arg(
@@ -64,11 +76,20 @@ pub(crate) struct VerifyArgs {
 
 /// Runs `xylem verify`.
 pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    if let Some(file) = &args.evidence {
+        return demand::show_evidence(file, out);
+    }
+    // The parser wants one of the three.
+    let path = args.path.clone().unwrap_or_default();
     if let Some(old) = args.extends.clone() {
-        return extends(&args, old, out);
+        return extends(&args, (old, path.to_string_lossy().into_owned()), common, out);
+    }
+    if args.demand.demand()?.is_some() {
+        let what = "--witness goes with --extends; `xylem get --witness` asks for what it fetches";
+        return Err(Failure::new(Exit::Usage, what));
     }
     let options = VerifyOptions {
-        path: args.path,
+        path,
         ticket: parse_ticket(&args.ticket.unwrap_or_default())?, // the parser wants one without --extends
         from: peers(&args.from)?,
         give_up: args.timeout,
@@ -145,16 +166,31 @@ fn decrypted(
     Ok(Some(VerifySummary { root: manifest.root, bytes, files, damage, located }))
 }
 
-fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failure> {
+fn extends(
+    args: &VerifyArgs,
+    (old, new): (String, String),
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
     let options = ExtendsOptions {
         old: parse_ticket(&old)?,
-        new: parse_ticket(&args.path.to_string_lossy())?,
-        from: peers(&args.from)?,
+        new: parse_ticket(&new)?,
         give_up: args.timeout,
+        store: common.store()?,
     };
+    let (demand, from) = (args.demand.demand()?, peers(&args.from)?);
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let shown = xylem_node::extends(&options, &stop, &mut |event| out.event(event));
+    let mut dialling = Dialling {
+        from: &from,
+        relays: &[],
+        links: &LinkOptions::default(),
+        ask_who_answers: false,
+        lan: false,
+        stop: &stop,
+        on_event: &mut |event| out.event(event),
+    };
+    let shown = xylem_library::witness::extends(&options, demand.as_ref(), &mut dialling);
     out.take_broken()?;
     let summary = shown?;
     let why = summary.why_not.as_deref();
@@ -164,12 +200,24 @@ fn extends(args: &VerifyArgs, old: String, out: &mut Out) -> Result<Exit, Failur
         proof_bytes: summary.proof_bytes,
         extends: why.is_none(),
         why,
+        two_histories: summary.split.as_ref().map(|(split, _)| split.to_string()),
+        evidence: summary.split.as_ref().map(|(_, path)| path.to_string_lossy().into_owned()),
     })?;
     let (old, new) = (bytes(summary.old_bytes), bytes(summary.new_bytes));
     if let Some(why) = why {
         let bad = out.paint("1;31", "NOT A CONTINUATION");
         out.note(&format!("{bad}: the {new} do not begin with the {old}: {why}"));
+        if let Some((split, path)) = &summary.split {
+            let bad = out.paint("1;31", "TWO HISTORIES");
+            let path = path.display();
+            out.note(&format!(
+                "{bad}: {split}; evidence: {path}, which `xylem verify --evidence {path}` shows to anybody"
+            ));
+        }
         return Ok(Exit::Damaged);
+    }
+    if let Some(heard) = &summary.witnessed {
+        demand::report(heard, out)?;
     }
     let good = out.paint("32", "Verified");
     let proof = bytes(summary.proof_bytes as u64);
@@ -212,6 +260,8 @@ struct ExtendsRow<'a> {
     proof_bytes: usize,
     extends: bool,
     why: Option<&'a str>,
+    two_histories: Option<String>,
+    evidence: Option<String>,
 }
 
 #[cfg(test)]
@@ -227,6 +277,8 @@ mod row_tests {
             proof_bytes: 32,
             extends: true,
             why: Some("w"),
+            two_histories: Some("t".into()),
+            evidence: Some("e".into()),
         });
         let (path, what) = (std::path::PathBuf::new(), "x".to_owned());
         let damage = Damage { path, start: 0, end: 1, what };

@@ -67,6 +67,7 @@ impl Mallory {
             follow: None,
             beside: AnnounceOptions::default(),
             code: false,
+            witnesses: Vec::new(),
             store,
         };
         let (tell, news) = mpsc::channel();

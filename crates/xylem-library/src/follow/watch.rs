@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use xylem_object::growing::parse_pointer_name;
-use xylem_object::naming;
+use xylem_object::{naming, witness};
 use xylem_packet::{Name, Packet};
 
 /// Packets under an object's name that are of none of its versions: pointers to them, for whoever
@@ -24,12 +24,14 @@ impl Watch {
         Self { object, came: VecDeque::new() }
     }
 
-    /// Keeps a packet if it is a pointer or metadata of exactly this object. Whether it is for nobody else.
+    /// Keeps a packet if it is a pointer or metadata of exactly this object, or about its witnesses. Whether it is for nobody
+    /// else.
     pub fn keep(&mut self, packet: &Bytes) -> bool {
         let Ok(Packet::Data(data)) = Packet::decode(packet) else { return false };
         let (object, name) = (self.object.as_ref(), data.name());
-        let is_one =
-            naming::is_metadata(object, name) || parse_pointer_name(object, name).is_some();
+        let is_one = naming::is_metadata(object, name)
+            || parse_pointer_name(object, name).is_some()
+            || witness::is_answer(object, name);
         if is_one && self.came.len() < Self::MOST {
             self.came.push_back(packet.clone());
         }

@@ -19,12 +19,12 @@ use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::{InterestBuilder, Name};
-use xylem_transfer::{Spec, Transfer, TransferEvent};
+use xylem_transfer::{PeerId, Spec, Transfer, TransferEvent};
 
 use crate::dial::Dialler;
 use crate::event::Event;
 use crate::peers::{Offer, Swarm};
-use work::{Work, face_of};
+use work::Work;
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_library::PeerBytes;
 use xylem_library::follow::Watch;
@@ -373,6 +373,15 @@ impl Fetch {
     pub(crate) fn close(&mut self) {
         self.engine.close();
     }
+}
+
+/// Faces are counted from 0 and far from 2^32 in one run; a wrapped number would only misattribute.
+fn peer_of(face: FaceId) -> PeerId {
+    PeerId(face.0 as u32)
+}
+
+fn face_of(peer: PeerId) -> FaceId {
+    FaceId(u64::from(peer.0))
 }
 
 /// A fetch while it runs.

@@ -11,10 +11,10 @@ use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::naming::Request;
 use xylem_packet::{Data, Interest, NackReason, Name};
-use xylem_transfer::{FailReason, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{FailReason, Spec, Transfer, TransferEvent};
 
 use super::waiting::Waiting;
-use super::{FetchError, TICK};
+use super::{FetchError, TICK, face_of, peer_of};
 use crate::dial::Dialler;
 use crate::event::Event;
 use crate::peers::Swarm;
@@ -454,6 +454,11 @@ impl Work {
         let (face, key, manifest, vouched) = match self.finding.handle_answer(engine.now(), packet)
         {
             None => return false,
+            // Who follows an object wants whatever version there is.
+            Some(Answered::Absent(face)) if self.watch.is_some() => {
+                self.admit(engine, face, on_event);
+                return true;
+            }
             Some(Answered::Absent(face)) => {
                 self.refused(engine, (face, true), false, on_event);
                 if self.name.is_none() {
@@ -487,13 +492,4 @@ impl Work {
         }
         true
     }
-}
-
-/// Faces are counted from 0 and far from 2^32 in one run; a wrapped number would only misattribute.
-fn peer_of(face: FaceId) -> PeerId {
-    PeerId(face.0 as u32)
-}
-
-pub(super) fn face_of(peer: PeerId) -> FaceId {
-    FaceId(u64::from(peer.0))
 }

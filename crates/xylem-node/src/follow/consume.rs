@@ -10,9 +10,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use xylem_object::growing::{pointed_to, pointer_name};
 use xylem_object::{Growing, Kind, Manifest, ObjectId, naming};
-use xylem_packet::{Component, InterestBuilder, Name, Packet};
+use xylem_packet::Name;
 use xylem_store::Store;
 use xylem_transfer::{Spec, TransferEvent};
 use xylem_tree::consistency::{self, ConsistencyError, Continuation};
@@ -23,13 +22,9 @@ use crate::fetch::Fetch;
 use crate::get::{GetOptions, start};
 use xylem_library::GetSummary;
 use xylem_library::follow::Followed;
-use xylem_library::keys;
+use xylem_library::witness::{ASK_EVERY, Newest, POINTER_LIFETIME};
 use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 
-/// How long a question for the newest checkpoint waits; and a quiet stream is asked again so often.
-const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long a question for the next checkpoint's pointer stays with the publisher.
-const POINTER_LIFETIME: Duration = Duration::from_secs(4);
 /// After this long without word of a newer one, the ticket's own checkpoint is taken.
 const FIRST_WORD: Duration = Duration::from_secs(3);
 /// How far past the first missing segment is asked: what has to be kept out of order.
@@ -82,7 +77,7 @@ pub fn follow(
     };
     let mut follower = Follower {
         fetch,
-        verifier: ticket.publisher.verifier(),
+        newest: Newest::of(object.clone(), ticket.publisher),
         spec: Spec { prefix: name, publisher: ticket.publisher, root: None, size: None },
         object,
         here,
@@ -124,7 +119,7 @@ struct At {
 
 struct Follower {
     fetch: Fetch,
-    verifier: Option<xylem_trust::Verifier>,
+    newest: Newest,
     spec: Spec,
     object: Name,
     /// What is here.
@@ -195,7 +190,7 @@ impl Follower {
             self.turn(due.into_iter().flatten().min(), stop, on_event)?;
             while self.fetch.next_event(on_event)?.is_some() {}
             while let Some(packet) = self.fetch.next_pointer() {
-                let Some(version) = self.pointed_to(&packet) else { continue };
+                let Some(version) = self.newest.pointed_to(&packet) else { continue };
                 last_received = self.fetch.now();
                 if version > than || (self.at.is_none() && version == than) {
                     return Ok(Some(version));
@@ -206,31 +201,10 @@ impl Follower {
         }
     }
 
-    /// Asks everybody who is here for the newest checkpoint, or for the pointer to `number`. False if
-    /// nobody is here.
+    /// Asks everybody who is here. False if nobody is.
     fn ask(&mut self, number: Option<u64>) -> Result<bool, Error> {
-        let (name, discovers, lifetime) = match number {
-            None => {
-                (self.object.child(Component::keyword(xylem_client::METADATA)), true, ASK_EVERY)
-            }
-            Some(number) => (pointer_name(self.object.as_ref(), number), false, POINTER_LIFETIME),
-        };
-        let mut interest = Vec::new();
-        InterestBuilder::new(name.as_ref())
-            .can_be_prefix(discovers)
-            .must_be_fresh(discovers)
-            .nonce(keys::random()?)
-            .lifetime_ms(lifetime.as_millis() as u64)
-            .encode(&mut interest)
-            .map_err(|e| Error::usage(e.to_string()))?;
+        let interest = self.newest.question(number)?;
         Ok(self.fetch.ask_all(&interest))
-    }
-
-    /// The version that a metadata packet or a pointer names, if its publisher signed it.
-    fn pointed_to(&self, packet: &Bytes) -> Option<u64> {
-        let Ok(Packet::Data(data)) = Packet::decode(packet) else { return None };
-        self.verifier.as_ref()?.data(&data).ok()?;
-        pointed_to(self.object.as_ref(), data.content()).map(|(_, version)| version)
     }
 
     // ---- one checkpoint ---------------------------------------------------------------------

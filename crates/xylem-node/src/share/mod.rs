@@ -80,7 +80,7 @@ impl Failure for ShareError {
     }
 }
 
-crate::failure::of_library!(ShareError: xylem_library::keys::KeyError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
+crate::failure::of_library!(ShareError: xylem_library::witness::WitnessError, xylem_library::keys::KeyError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
 
 /// How to publish files and directories.
 #[derive(Clone, Debug)]
@@ -125,6 +125,8 @@ pub struct ShareOptions {
     pub beside: AnnounceOptions,
     /// Also shows a code that stands for the ticket of the one path.
     pub code: bool,
+    /// Files with the certificates of those whose co-signatures are taken, and handed to who asks.
+    pub witnesses: Vec<PathBuf>,
     /// Where outboards and identities are kept.
     pub store: PathBuf,
 }

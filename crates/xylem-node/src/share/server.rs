@@ -35,6 +35,7 @@ use xylem_library::announcers::Announcers;
 use xylem_library::publications::{Content, PublicationId, Publications};
 use xylem_library::reachable::{FaceAddress, Relay};
 use xylem_library::served::Served;
+use xylem_library::witness::Cosigned;
 use xylem_library::{LibraryEvent, SkipReason, Stop, advised};
 
 /// How long a share that is over waits for its last answers to leave.
@@ -63,6 +64,8 @@ pub(super) struct Server<'a> {
     code: Option<CodeServer>,
     /// The members of a group that this is one of.
     pub(super) mesh: Option<Mesh>,
+    /// What witnesses say of what is shared.
+    cosigned: Cosigned,
     /// Peers that have told where they serve what they fetched of each.
     announcers: HashMap<PublicationId, Announcers>,
     /// Says elsewhere where this is.
@@ -109,6 +112,7 @@ impl<'a> Server<'a> {
             certificate: Vec::new(),
             code: None,
             mesh: None,
+            cosigned: Cosigned::by(&options.store, &options.witnesses)?,
             announcers: HashMap::new(),
             answer: Vec::new(),
             standing: None,
@@ -260,6 +264,14 @@ impl<'a> Server<'a> {
             }
             Ok(Answer::NotYet) => {}
             Ok(Answer::NoSuch | Answer::NotOurs) => {
+                let (clock, by) = ((now, wall_clock()), self.at.publisher);
+                let shared = &self.publications;
+                if let Some((answer, told)) =
+                    self.cosigned.answer(clock, from, &interest, shared, by)
+                {
+                    told.into_iter().for_each(|event| self.tell(Event::Library(event)));
+                    return engine.answer(packet, &answer);
+                }
                 let content = id.and_then(|id| self.publications.get(id));
                 let Some((id, content)) = id.zip(content) else {
                     return match self.vouches(&interest) {
@@ -367,6 +379,7 @@ impl Program for Server<'_> {
                 self.mesh.iter_mut().for_each(|mesh| mesh.face_down(engine.now(), face));
                 self.served.face_down(face);
                 self.announcers.values_mut().for_each(|known| known.went_down(face));
+                self.cosigned.went_down(face);
                 (self.on_event)(Event::PeerGone { peer, why });
             }
         }

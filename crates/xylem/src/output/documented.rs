@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::reachable::{LeftOut, Unsuited};
+use xylem_library::witness::Testimony;
 use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
 use xylem_node::code::{CodeEvent, Offered, Over};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
@@ -100,6 +101,15 @@ fn events() -> Vec<Event> {
             root,
             bytes: 1,
             last: false,
+        }),
+        LibraryEvent::Cosigned(Testimony {
+            witness: name.clone(),
+            version: 2,
+            bytes: 1,
+            proven: true,
+            time_ms: 3,
+            since_ms: 1,
+            first: 1,
         }),
         LibraryEvent::Contents { files: vec![ListedSize { path: path(), size: 1 }], more: 0 },
         LibraryEvent::LeftOut { excluded: 1, unreadable: 2 },
@@ -220,7 +230,7 @@ fn every_event_is_one_documented_line() {
         found,
         "shared reachable mapped announced listening relaying relayed registered peer_connected moved relay other_key unanswered shaped peer_gone peer_misbehaved found progress \
          reach \
-         offering done fetched hashing trouble skipped checkpoint contents left_out removing resumed flaw mended mail mail \
+         offering done fetched hashing trouble skipped checkpoint cosigned contents left_out removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code code_wrong \
          code_ended code_taken"
     );

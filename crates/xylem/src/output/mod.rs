@@ -13,6 +13,7 @@ mod qr;
 mod reaching;
 mod shared;
 pub(crate) mod text;
+pub(crate) mod witnesses;
 
 #[cfg(test)]
 pub(crate) use documented::assert_documented;
@@ -244,6 +245,7 @@ impl Out {
                 let line = format!("{what} {number}, v={version}: {}", bytes(size));
                 if last { self.note(&line) } else { self.detail(&line) }
             }
+            Event::Library(LibraryEvent::Cosigned(said)) => self.note(&witnesses::cosigned(&said)),
             Event::Listening { uri } => self.note(&clean(&format!("Listening on {uri}"))),
             Event::Relaying { uris, .. } => {
                 self.note("Relaying. Others name it with --relay and one of");

@@ -241,6 +241,7 @@ mod running {
             links: LinkOptions::default(),
             accept_open: args.answer.accept_open,
             code: false,
+            witnesses: Vec::new(),
             follow: None,
             beside: AnnounceArgs::of_service(args.public, &args.dht).options(common)?,
             store: store.clone(),

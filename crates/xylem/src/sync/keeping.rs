@@ -170,6 +170,7 @@ pub(super) fn sync(
         follow: None,
         beside: options.beside.clone(),
         code: false,
+        witnesses: Vec::new(),
         store: options.store.clone(),
     };
     let link_key = keys::load_or_create(&options.store.join("keys").join("link"))?;

@@ -1,0 +1,46 @@
+//! What a share answers to witnesses, and to those who ask what witnesses say.
+
+use std::time::Duration;
+
+use xylem_forward::FaceId;
+use xylem_object::packets::digest_signed;
+use xylem_object::witness::{Subject, is_answer, submitted};
+use xylem_object::{PublisherId, naming};
+use xylem_packet::Interest;
+
+use super::kept::{Cosigned, Version};
+use crate::event::LibraryEvent;
+use crate::publications::Publications;
+use crate::time::UnixTime;
+
+impl Cosigned {
+    /// The Data that answers, if co-signatures were asked for, or handed over, of something that is shared; and what
+    /// there is to tell. `publisher` signs what names no other.
+    pub fn answer(
+        &mut self,
+        now: (Duration, UnixTime),
+        from: FaceId,
+        interest: &Interest<'_>,
+        shared: &Publications,
+        publisher: PublisherId,
+    ) -> Option<(Vec<u8>, Vec<LibraryEvent>)> {
+        let name = interest.name();
+        let object = name.parent().parent();
+        if !is_answer(object, name) {
+            return None;
+        }
+        let content = shared.newest_of(object)?;
+        let subject = Subject::new(content.signed_by().unwrap_or(publisher), object);
+        if interest.app_parameters().is_none() {
+            return Some((digest_signed(name, &self.list(&subject)).ok()?, Vec::new()));
+        }
+        let packet = submitted(object, interest)?;
+        let publication = content.publication();
+        let version = naming::version(publication.prefix())?;
+        let newest = Version { subject, version, manifest: publication.manifest() };
+        let taken = self.take(now, from, newest, packet);
+        let warning = taken.warning.map(|what| LibraryEvent::Warning { what });
+        let told = taken.kept.map(LibraryEvent::Cosigned).into_iter().chain(warning).collect();
+        Some((taken.answer.packet(name).ok()?, told))
+    }
+}

@@ -1,0 +1,166 @@
+//! [`Demand`]: whose co-signatures somebody wants, and how many of them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use xylem_object::witness::{MAX_COSIGNATURES, Statement, Subject, Witness};
+use xylem_packet::Name;
+
+use super::MAX_AHEAD_MS;
+use super::error::WitnessError;
+use crate::keys::certificate;
+use crate::time::UnixTime;
+
+/// See the module's documentation.
+pub struct Demand {
+    witnesses: Vec<Witness>,
+    threshold: usize,
+    within: Option<Duration>,
+}
+
+/// What one of the named witnesses says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Which of them, counted from 0.
+    pub witness: usize,
+    /// What.
+    pub statement: Statement,
+}
+
+/// The witnesses whose certificates are in these files; each key once.
+pub(super) fn named(files: &[PathBuf]) -> Result<Vec<Witness>, WitnessError> {
+    if files.len() > MAX_COSIGNATURES {
+        return Err(WitnessError::TooMany);
+    }
+    let mut all: Vec<Witness> = Vec::new();
+    for path in files {
+        let wire = certificate(path)?;
+        let witness = Witness::of(&wire)
+            .map_err(|why| WitnessError::NoWitness { path: path.clone(), why })?;
+        if all.iter().any(|other| other.key() == witness.key()) {
+            return Err(WitnessError::Twice(path.clone()));
+        }
+        all.push(witness);
+    }
+    Ok(all)
+}
+
+impl Demand {
+    /// Of the witnesses whose certificates are in these files, `threshold` (all of them, where it is not said) have to have
+    /// co-signed; not longer ago than `within`, where that is said.
+    ///
+    /// # Errors
+    /// Files without a certificate, one witness twice, more than can be.
+    pub fn new(
+        files: &[PathBuf],
+        threshold: Option<usize>,
+        within: Option<Duration>,
+    ) -> Result<Self, WitnessError> {
+        let witnesses = named(files)?;
+        let (named, wanted) = (witnesses.len(), threshold.unwrap_or(witnesses.len()));
+        if wanted == 0 || wanted > named {
+            return Err(WitnessError::Threshold { wanted, named });
+        }
+        Ok(Self { witnesses, threshold: wanted, within })
+    }
+
+    /// How many have to.
+    pub fn threshold(&self) -> usize {
+        self.threshold
+    }
+
+    /// How many are named.
+    pub fn named(&self) -> usize {
+        self.witnesses.len()
+    }
+
+    /// Who one of them is.
+    pub fn name(&self, witness: usize) -> Name {
+        self.witnesses.get(witness).map(|named| named.identity().to_name()).unwrap_or_default()
+    }
+
+    /// What the named witnesses say in these packets of this publication; others' are left out, and those from a clock that is
+    /// ahead, or too old.
+    pub fn said(&self, subject: &Subject, packets: &[&[u8]], now: UnixTime) -> Vec<Said> {
+        let now_ms = now.milliseconds();
+        let is_timely = |time_ms: u64| {
+            let oldest = self.within.map(|within| {
+                now_ms.saturating_sub(u64::try_from(within.as_millis()).unwrap_or(u64::MAX))
+            });
+            time_ms <= now_ms.saturating_add(MAX_AHEAD_MS)
+                && oldest.is_none_or(|oldest| time_ms >= oldest)
+        };
+        let mut all = Vec::new();
+        for (witness, named) in self.witnesses.iter().enumerate() {
+            let own = packets.iter().filter(|packet| named.may_have_made(packet));
+            let said = own.filter_map(|packet| named.cosigned(packet).ok());
+            let said = said.filter(|said| said.subject == *subject && is_timely(said.time_ms));
+            all.extend(said.map(|statement| Said { witness, statement }));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::{NOW, later, version};
+    use super::*;
+    use crate::keys::{KeyKind, Keyring};
+    use xylem_object::witness::cosign;
+    use xylem_trust::Armor;
+
+    #[test]
+    fn only_named_witnesses_count_each_once_and_in_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let keyring = Keyring::at(dir.path());
+        let mut files = Vec::new();
+        for who in ["/a", "/b", "/c"] {
+            keyring.create(who, KeyKind::Ed25519, NOW).unwrap();
+            let path = dir.path().join(&who[1..]);
+            std::fs::write(&path, Armor::bare(&keyring.certificate(who).unwrap())).unwrap();
+            files.push(path);
+        }
+        let seen = version(1, b"one", false);
+        let by = |who: &str, time: UnixTime| {
+            let said = Statement {
+                subject: seen.subject(),
+                version: 1,
+                kind: seen.manifest.kind,
+                size: seen.manifest.size,
+                root: seen.manifest.root,
+                proven: false,
+                time_ms: time.milliseconds(),
+                since_ms: NOW.milliseconds(),
+                first: 1,
+            };
+            let identity = Name::from_uri(who).unwrap();
+            cosign(&said, identity.as_ref(), &keyring.signer(who).unwrap()).unwrap()
+        };
+        let demand = Demand::new(&files[..2], None, None).unwrap();
+        assert_eq!((demand.threshold(), demand.named()), (2, 2));
+        let heard = |demand: &Demand, packets: &[Vec<u8>], now| {
+            let packets: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
+            let said = demand.said(&seen.subject(), &packets, now);
+            said.iter().map(|said| said.witness).collect::<Vec<_>>()
+        };
+        let all = [by("/c", NOW), by("/b", NOW), b"rubbish".to_vec(), by("/a", NOW)];
+        assert_eq!(heard(&demand, &all, later(1)), [0, 1]);
+        // A packet of /c under the name of /a: another key.
+        assert_eq!(heard(&demand, &[by("/c", NOW)], later(1)), [0; 0]);
+        // Ahead of the clock; too old, where that is asked.
+        assert_eq!(heard(&demand, &[by("/a", later(301))], NOW), [0; 0]);
+        assert_eq!(heard(&demand, &[by("/a", later(299))], NOW), [0]);
+        let fresh = Demand::new(&files, Some(2), Some(Duration::from_secs(60))).unwrap();
+        assert_eq!(heard(&fresh, &all, later(60)), [0, 1, 2]);
+        assert_eq!(heard(&fresh, &all, later(61)), [0; 0]);
+
+        let again = [files[0].clone(), files[0].clone()];
+        assert!(matches!(Demand::new(&again, None, None), Err(WitnessError::Twice(_))));
+        for (files, threshold) in [(&files[..], 0), (&files[..], 4), (&[][..], 1)] {
+            let refused = Demand::new(files, Some(threshold), None);
+            assert!(matches!(refused, Err(WitnessError::Threshold { .. })));
+        }
+        let many = vec![files[0].clone(); MAX_COSIGNATURES + 1];
+        assert!(matches!(Demand::new(&many, None, None), Err(WitnessError::TooMany)));
+    }
+}

@@ -1,0 +1,43 @@
+//! [`hand_over`]: a co-signature to those who serve the publication, and what they say to it.
+
+use bytes::Bytes;
+use xylem_object::witness::{Answer, submission};
+use xylem_packet::{Data, Interest, NameRef};
+
+use super::newest::ASK_EVERY;
+use super::versions::Versions;
+use crate::error::Error;
+use crate::keys;
+
+/// How often it is tried while nobody answers.
+const TRIES: usize = 3;
+
+/// Hands a co-signature to everybody who is here; what the first of them says. `None`: nobody says anything. `other` is
+/// given what else comes.
+pub(super) fn hand_over(
+    peers: &mut impl Versions,
+    object: NameRef<'_>,
+    cosignature: &[u8],
+    other: &mut dyn FnMut(&Bytes),
+) -> Result<Option<Answer>, Error> {
+    for _ in 0..TRIES {
+        let lifetime = ASK_EVERY.as_millis() as u64;
+        let interest = submission(object, cosignature, keys::random()?, lifetime)
+            .map_err(|e| Error::usage(e.to_string()))?;
+        let asked = Interest::decode(&interest).map_err(|e| Error::usage(e.to_string()))?;
+        peers.ask(&interest);
+        let until = peers.now() + ASK_EVERY;
+        while peers.now() < until {
+            while let Some(packet) = peers.next_answer() {
+                let data = Data::decode(&packet).ok().filter(|data| data.name() == asked.name());
+                match data.and_then(|data| Answer::decode(data.content())) {
+                    Some(Answer::TooMany) => {}
+                    Some(answer) => return Ok(Some(answer)),
+                    None => other(&packet),
+                }
+            }
+            peers.wait(until)?;
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,338 @@
+//! [`Cosigned`]: the newest co-signature of each named witness, as a share keeps and serves them.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use xylem_forward::FaceId;
+use xylem_object::Manifest;
+use xylem_object::witness::{
+    Answer, MAX_COSIGNATURE, MAX_COSIGNATURES, Statement, Subject, Witness, decode_list,
+    encode_list,
+};
+
+use super::demand::named;
+use super::error::WitnessError;
+use super::{MAX_AHEAD_MS, Testimony};
+use crate::time::UnixTime;
+
+const DIR: &str = "witnessed";
+const MAX_FILE: u64 = (MAX_COSIGNATURES * (MAX_COSIGNATURE + 2) + 2) as u64;
+/// Signatures that one face may have verified in a second: a few witnesses with a few publications behind one of them.
+const PER_SECOND: u32 = 16;
+/// Faces of which that is counted.
+const MAX_FACES: usize = 4_096;
+/// Publications of which co-signatures are kept.
+const MAX_SUBJECTS: usize = 4_096;
+
+/// The newest version that a share has.
+#[derive(Clone, Copy, Debug)]
+pub struct Version<'a> {
+    /// Of which publication.
+    pub subject: Subject,
+    /// Its number.
+    pub version: u64,
+    /// What it is.
+    pub manifest: &'a Manifest,
+}
+
+/// What came of a co-signature that was handed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// What the witness is told.
+    pub answer: Answer,
+    /// Which is kept now.
+    pub kept: Option<Testimony>,
+    /// What the sharer should know.
+    pub warning: Option<String>,
+}
+
+impl Taken {
+    fn only(answer: Answer) -> Self {
+        Self { answer, kept: None, warning: None }
+    }
+}
+
+struct Kept {
+    said: Statement,
+    packet: Vec<u8>,
+}
+
+/// See the module's documentation.
+pub struct Cosigned {
+    dir: PathBuf,
+    witnesses: Vec<Witness>,
+    /// By publication; in the order of the witnesses.
+    kept: HashMap<Subject, Vec<Option<Kept>>>,
+    /// How many signatures were verified for a face since when.
+    verified: HashMap<FaceId, (Duration, u32)>,
+}
+
+impl Cosigned {
+    /// Of the witnesses whose certificates are in these files.
+    ///
+    /// # Errors
+    /// Files without a certificate, one witness twice, too many.
+    pub fn by(store: &Path, files: &[PathBuf]) -> Result<Self, WitnessError> {
+        let witnesses = named(files)?;
+        let dir = store.join(DIR);
+        Ok(Self { dir, witnesses, kept: HashMap::new(), verified: HashMap::new() })
+    }
+
+    /// What is handed to those who ask for the co-signatures of this publication: the content of the answer.
+    pub fn list(&mut self, subject: &Subject) -> Vec<u8> {
+        let kept = self.of(subject).iter().flatten();
+        encode_list(kept.map(|kept| &kept.packet[..]))
+    }
+
+    /// Takes what a witness hands over, or not. `from` is the face that it came by.
+    pub fn take(
+        &mut self,
+        (now, clock): (Duration, UnixTime),
+        from: FaceId,
+        newest: Version<'_>,
+        packet: &[u8],
+    ) -> Taken {
+        let Some(at) = self.witnesses.iter().position(|by| by.may_have_made(packet)) else {
+            return Taken::only(Answer::Stranger);
+        };
+        if let Some(kept) = &self.of(&newest.subject)[at]
+            && kept.packet == packet
+        {
+            return Taken::only(Answer::Kept);
+        }
+        if !self.may_verify(now, from) {
+            return Taken::only(Answer::TooMany);
+        }
+        // Several keys of one identity may be named.
+        let by = self.witnesses.iter().enumerate();
+        let said = by.filter_map(|(at, by)| Some((at, by.cosigned(packet).ok()?))).next();
+        let Some((at, said)) = said else { return Taken::only(Answer::Stranger) };
+        self.judge(at, said, clock, newest, packet)
+    }
+
+    fn judge(
+        &mut self,
+        at: usize,
+        said: Statement,
+        clock: UnixTime,
+        newest: Version<'_>,
+        packet: &[u8],
+    ) -> Taken {
+        let witness = self.witnesses[at].identity().to_name();
+        let ahead = said.time_ms > clock.milliseconds().saturating_add(MAX_AHEAD_MS);
+        if said.subject != newest.subject || ahead {
+            return Taken::only(Answer::NotWanted);
+        }
+        let same = said.version == newest.version;
+        if said.version > newest.version || same && !said.has_content_of(newest.manifest) {
+            let warning = format!(
+                "{witness} has seen v={}, which this share has not published: somebody else signs with this key, or \
+                 its store was set back",
+                said.version
+            );
+            return Taken { answer: Answer::Unknown, kept: None, warning: Some(warning) };
+        }
+        let old = &mut self.kept.entry(newest.subject).or_default()[at];
+        let order = |said: &Statement| (said.version, said.time_ms);
+        if old.as_ref().is_some_and(|old| order(&old.said) >= order(&said)) {
+            return Taken::only(Answer::NotWanted);
+        }
+        let anew = old.as_ref().is_some_and(|old| said.first > old.said.first);
+        let warning = anew.then(|| {
+            format!("{witness} has lost its record, and begins anew with v={}", said.first)
+        });
+        let kept = Some(Testimony::new(witness, &said));
+        *old = Some(Kept { said, packet: packet.to_vec() });
+        self.write(&newest.subject);
+        Taken { answer: Answer::Kept, kept, warning }
+    }
+
+    /// Forgets a face.
+    pub fn went_down(&mut self, face: FaceId) {
+        self.verified.remove(&face);
+    }
+
+    fn may_verify(&mut self, now: Duration, from: FaceId) -> bool {
+        if self.verified.len() >= MAX_FACES && !self.verified.contains_key(&from) {
+            return false;
+        }
+        let (since, count) = self.verified.entry(from).or_insert((now, 0));
+        if now >= *since + Duration::from_secs(1) {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        *count <= PER_SECOND
+    }
+
+    /// What is kept of a publication; what an earlier run kept is read first.
+    fn of(&mut self, subject: &Subject) -> &[Option<Kept>] {
+        if !self.kept.contains_key(subject) {
+            if self.kept.len() >= MAX_SUBJECTS {
+                self.kept.clear();
+            }
+            let read = self.read(subject);
+            self.kept.insert(*subject, read);
+        }
+        &self.kept[subject]
+    }
+
+    fn path(&self, subject: &Subject) -> PathBuf {
+        let name: String = subject.id().iter().map(|byte| format!("{byte:02x}")).collect();
+        self.dir.join(name)
+    }
+
+    /// Whatever is there: each is verified as if it had come just now, so that what is damaged is as if it were not there, and of
+    /// who is named no more nothing is handed on.
+    fn read(&self, subject: &Subject) -> Vec<Option<Kept>> {
+        let path = self.path(subject);
+        let short = path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() <= MAX_FILE);
+        let file = if short { fs::read(&path).unwrap_or_default() } else { Vec::new() };
+        let packets = decode_list(&file).unwrap_or_default();
+        let of = |by: &Witness| {
+            let own = packets.iter().filter(|packet| by.may_have_made(packet));
+            own.filter_map(|packet| Some((by.cosigned(packet).ok()?, packet)))
+                .find(|(said, _)| said.subject == *subject)
+                .map(|(said, packet)| Kept { said, packet: packet.to_vec() })
+        };
+        self.witnesses.iter().map(of).collect()
+    }
+
+    /// What is lost costs nothing but that a witness hands it over once more; so nobody waits for the device.
+    fn write(&mut self, subject: &Subject) {
+        let (path, list) = (self.path(subject), self.list(subject));
+        if fs::write(&path, &list).is_err() && fs::create_dir_all(&self.dir).is_ok() {
+            let _ = fs::write(&path, &list);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::{NOW, later, version};
+    use super::*;
+    use crate::keys::{KeyKind, Keyring};
+    use xylem_object::witness::{SignedVersion, cosign};
+    use xylem_packet::Name;
+    use xylem_trust::Armor;
+
+    struct Home {
+        dir: tempfile::TempDir,
+        keyring: Keyring,
+    }
+
+    impl Home {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let keyring = Keyring::at(dir.path());
+            for who in ["/a", "/b", "/x"] {
+                keyring.create(who, KeyKind::Ed25519, NOW).unwrap();
+                let certificate = Armor::bare(&keyring.certificate(who).unwrap());
+                std::fs::write(dir.path().join(&who[1..]), certificate).unwrap();
+            }
+            Self { dir, keyring }
+        }
+
+        fn named(&self, who: &[&str]) -> Cosigned {
+            let files: Vec<PathBuf> = who.iter().map(|who| self.dir.path().join(who)).collect();
+            Cosigned::by(self.dir.path(), &files).unwrap()
+        }
+
+        fn by(&self, who: &str, seen: &SignedVersion, time: UnixTime, first: u64) -> Vec<u8> {
+            let said = Statement {
+                subject: seen.subject(),
+                version: seen.version,
+                kind: seen.manifest.kind,
+                size: seen.manifest.size,
+                root: seen.manifest.root,
+                proven: false,
+                time_ms: time.milliseconds(),
+                since_ms: NOW.milliseconds(),
+                first,
+            };
+            let identity = Name::from_uri(who).unwrap();
+            cosign(&said, identity.as_ref(), &self.keyring.signer(who).unwrap()).unwrap()
+        }
+    }
+
+    fn newest(of: &SignedVersion) -> Version<'_> {
+        Version { subject: of.subject(), version: of.version, manifest: &of.manifest }
+    }
+
+    fn hand(kept: &mut Cosigned, of: &SignedVersion, packet: &[u8]) -> Taken {
+        kept.take((Duration::from_secs(9), later(9)), FaceId(1), newest(of), packet)
+    }
+
+    #[test]
+    fn named_witnesses_alone_are_kept_the_newest_of_each() {
+        let home = Home::new();
+        let (one, two) = (version(1, b"one", false), version(2, b"two", false));
+        let mut kept = home.named(&["a", "b"]);
+        let first = home.by("/a", &one, NOW, 1);
+        let taken = hand(&mut kept, &two, &first);
+        assert_eq!((taken.answer, taken.warning), (Answer::Kept, None));
+        let witness = taken.kept.unwrap().witness.to_string();
+        assert_eq!(witness, "/a");
+        assert_eq!(hand(&mut kept, &two, &first).kept, None, "it was there");
+        let second = home.by("/a", &two, later(1), 1);
+        assert_eq!(hand(&mut kept, &two, &second).answer, Answer::Kept);
+        let by_b = home.by("/b", &two, later(1), 1);
+        assert_eq!(hand(&mut kept, &two, &by_b).answer, Answer::Kept);
+        assert_eq!(kept.list(&two.subject()), encode_list([&second[..], &by_b]));
+        // Old ones again, a stranger's, and what is none.
+        assert_eq!(hand(&mut kept, &two, &first).answer, Answer::NotWanted);
+        let stranger = home.by("/x", &two, later(1), 1);
+        assert_eq!(hand(&mut kept, &two, &stranger).answer, Answer::Stranger);
+        assert_eq!(hand(&mut kept, &two, b"").answer, Answer::Stranger);
+        let future = home.by("/a", &two, later(1_000), 1);
+        assert_eq!(hand(&mut kept, &two, &future).answer, Answer::NotWanted);
+        assert_eq!(kept.list(&two.subject()), encode_list([&second[..], &by_b]));
+        // The next run has them, but for whom it names no more.
+        let mut again = home.named(&["b", "x"]);
+        assert_eq!(again.list(&two.subject()), encode_list([&by_b[..]]));
+        assert_eq!(home.named(&[]).list(&two.subject()), encode_list([]));
+        // What is damaged is not there.
+        std::fs::write(kept.path(&two.subject()), b"rubbish").unwrap();
+        assert_eq!(home.named(&["a"]).list(&two.subject()), encode_list([]));
+    }
+
+    #[test]
+    fn the_sharer_hears_of_what_it_has_not_published_and_of_a_lost_record() {
+        let home = Home::new();
+        let (one, two) = (version(1, b"one", false), version(2, b"two", false));
+        let mut kept = home.named(&["a"]);
+        for seen in [&two, &version(1, b"another", false)] {
+            let taken = hand(&mut kept, &one, &home.by("/a", seen, NOW, 1));
+            assert_eq!((taken.answer, taken.kept), (Answer::Unknown, None));
+            assert!(taken.warning.unwrap().contains("somebody else signs with this key"));
+        }
+        hand(&mut kept, &two, &home.by("/a", &one, NOW, 1));
+        let taken = hand(&mut kept, &two, &home.by("/a", &two, later(1), 2));
+        assert!(taken.kept.is_some() && taken.warning.unwrap().contains("lost its record"));
+    }
+
+    #[test]
+    fn a_flood_costs_few_verifications_a_second() {
+        let home = Home::new();
+        let one = version(1, b"one", false);
+        let mut kept = home.named(&["a"]);
+        // It names itself the witness's, and is signed by another key.
+        let mut forged = home.by("/a", &one, NOW, 1);
+        *forged.last_mut().unwrap() ^= 1;
+        let good = home.by("/a", &one, NOW, 1);
+        let at = |kept: &mut Cosigned, ms: u64, face: u64, packet: &[u8]| {
+            let now = (Duration::from_millis(ms), later(1));
+            kept.take(now, FaceId(face), newest(&one), packet).answer
+        };
+        for n in 0..1_000 {
+            let expected = if n < PER_SECOND { Answer::Stranger } else { Answer::TooMany };
+            assert_eq!(at(&mut kept, 0, 1, &forged), expected, "{n}");
+        }
+        // Others are not held up by it, and it may try again later.
+        assert_eq!(at(&mut kept, 0, 2, &good), Answer::Kept);
+        assert_eq!(at(&mut kept, 1_000, 1, &forged), Answer::Stranger);
+        kept.went_down(FaceId(1));
+        assert_eq!(kept.verified.len(), 1);
+    }
+}

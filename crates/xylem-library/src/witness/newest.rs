@@ -1,0 +1,64 @@
+//! [`Newest`]: which version of an object is the newest, as its publisher has signed it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_object::PublisherId;
+use xylem_object::growing::{pointed_to, pointer_name};
+use xylem_object::naming::{self, Request};
+use xylem_packet::{InterestBuilder, Name, Packet};
+
+use crate::error::Error;
+use crate::keys;
+
+/// How long a question for the newest version waits; and a quiet publisher is asked again so often.
+pub const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How long a question for the next checkpoint's pointer stays with the publisher.
+pub const POINTER_LIFETIME: Duration = Duration::from_secs(4);
+
+/// See the module's documentation.
+pub struct Newest {
+    object: Name,
+    verifier: Option<xylem_trust::Verifier>,
+}
+
+impl Newest {
+    /// Of what this publisher calls `object`.
+    #[must_use]
+    pub fn of(object: Name, publisher: PublisherId) -> Self {
+        Self { object, verifier: publisher.verifier() }
+    }
+
+    /// The Interest for the newest version, or for the pointer to checkpoint `number`.
+    ///
+    /// # Errors
+    /// A name that is too long.
+    pub fn question(&self, number: Option<u64>) -> Result<Vec<u8>, Error> {
+        let object = self.object.as_ref();
+        let too_long = |e: &dyn std::fmt::Display| Error::usage(e.to_string());
+        let (name, discovers, lifetime) = match number {
+            None => {
+                let prefix = naming::versioned(object, 0).map_err(|e| too_long(&e))?;
+                (naming::encode(prefix.as_ref(), &Request::Metadata), true, ASK_EVERY)
+            }
+            Some(number) => (pointer_name(object, number), false, POINTER_LIFETIME),
+        };
+        let mut interest = Vec::new();
+        InterestBuilder::new(name.as_ref())
+            .can_be_prefix(discovers)
+            .must_be_fresh(discovers)
+            .nonce(keys::random()?)
+            .lifetime_ms(lifetime.as_millis() as u64)
+            .encode(&mut interest)
+            .map_err(|e| too_long(&e))?;
+        Ok(interest)
+    }
+
+    /// The version that a metadata packet or a pointer names, if its publisher signed it.
+    #[must_use]
+    pub fn pointed_to(&self, packet: &Bytes) -> Option<u64> {
+        let Ok(Packet::Data(data)) = Packet::decode(packet) else { return None };
+        self.verifier.as_ref()?.data(&data).ok()?;
+        pointed_to(self.object.as_ref(), data.content()).map(|(_, version)| version)
+    }
+}

@@ -1,0 +1,436 @@
+//! [`Record`]: the newest that a witness has seen of one publication, and what it said of it, on disk.
+//!
+//! It is on the device before the co-signature leaves: [`Record::cosign`] hands it out only then. So whatever ends the process, the
+//! next one knows of every version that was ever co-signed. A lock keeps a second process away, which could sign another
+//! history out of an older record.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use xylem_hash::Hash;
+use xylem_object::witness::{Evidence, SignedVersion, Statement, Step, Subject, cosign, step};
+use xylem_object::{PublisherId, Ticket};
+use xylem_packet::{Data, Name, NameRef};
+use xylem_store::{Clobber, StoreError, create_dirs, write_atomically};
+use xylem_trust::{Signer, key_name_of};
+
+use super::error::WitnessError;
+use crate::disk::disk;
+use crate::time::UnixTime;
+
+/// A version that is still the newest is co-signed again after this long: the time shows that nobody hides a newer one.
+pub const AGAIN: std::time::Duration = std::time::Duration::from_secs(3_600);
+
+const MAGIC: &[u8; 13] = b"xylem saw v1\n";
+const DIR: &str = "witness";
+const HASH_LEN: usize = 32;
+/// Two packets and what stands around them.
+const MAX_FILE: u64 = 16_384;
+/// Records that are looked through for a ticket.
+const MAX_RECORDS: usize = 10_000;
+/// A clock that was set back by less only makes time stand still.
+const MAX_BACK_MS: u64 = 60_000;
+
+/// What was seen last.
+#[derive(Clone, Debug)]
+struct Seen {
+    newest: SignedVersion,
+    said: Statement,
+    cosignature: Vec<u8>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Record {
+    path: PathBuf,
+    /// Held while it is open.
+    _lock: File,
+    identity: Name,
+    /// The root of the ticket with which it began.
+    asked: Hash,
+    seen: Option<Seen>,
+}
+
+impl Record {
+    /// The object's name that an earlier run found for this ticket, whatever has become of the version that the ticket names.
+    ///
+    /// # Errors
+    /// The directory can't be read.
+    pub fn object_of(store: &Path, ticket: &Ticket) -> Result<Option<Name>, WitnessError> {
+        let dir = store.join(DIR);
+        let entries = match fs::read_dir(&dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            entries => entries.map_err(at(&dir, "read"))?,
+        };
+        for entry in entries.flatten().take(MAX_RECORDS) {
+            let Ok(Some((asked, seen))) = read(&entry.path()) else { continue };
+            if asked == ticket.root && seen.newest.publisher == ticket.publisher {
+                return Ok(Some(seen.newest.object));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens the record of a publication, made with this key; there need be none yet.
+    ///
+    /// # Errors
+    /// [`WitnessError::Busy`], [`WitnessError::Damaged`], the file system's.
+    pub fn open(
+        store: &Path,
+        publisher: PublisherId,
+        object: NameRef<'_>,
+        ticket: &Ticket,
+        signer: &Signer,
+    ) -> Result<Self, WitnessError> {
+        let locator = signer.key_locator().unwrap_or_default();
+        let key_name = key_name_of(locator);
+        let key_name = key_name.ok_or_else(|| WitnessError::KeyName(locator.to_name()))?;
+        let identity = key_name.prefix(key_name.len().saturating_sub(2)).to_name();
+        let subject = Subject::new(publisher, object);
+        let key = signer.public().map(|key| key.digest()).unwrap_or_default();
+        let which = xylem_hash::hash(&[&subject.id()[..], &key].concat());
+        let dir = store.join(DIR);
+        create_dirs(&*disk(), &dir)?;
+        let path = dir.join(format!("{which}.seen"));
+        let lock = lock(&path)?;
+        let read = read(&path)?;
+        let other = |seen: &Seen| seen.newest.subject() != subject;
+        if read.as_ref().is_some_and(|(_, seen)| other(seen)) {
+            return Err(WitnessError::Damaged(path));
+        }
+        let (asked, seen) = read.map_or((ticket.root, None), |(asked, seen)| (asked, Some(seen)));
+        Ok(Self { path, _lock: lock, identity, asked, seen })
+    }
+
+    /// Who the witness is.
+    pub fn identity(&self) -> &Name {
+        &self.identity
+    }
+
+    /// The newest version that was seen.
+    pub fn newest(&self) -> Option<&SignedVersion> {
+        self.seen.as_ref().map(|seen| &seen.newest)
+    }
+
+    /// What was said of it last, and the packet.
+    pub fn said(&self) -> Option<(&Statement, &[u8])> {
+        self.seen.as_ref().map(|seen| (&seen.said, &seen.cosignature[..]))
+    }
+
+    /// Co-signs a version that continues what was seen, as `proof` shows; or once more the one that was seen. It is on
+    /// the device when this returns.
+    ///
+    /// # Errors
+    /// It does not continue what was seen; [`WitnessError::ClockBack`]; it can't be written.
+    pub fn cosign(
+        &mut self,
+        newest: SignedVersion,
+        proof: &[u8],
+        signer: &Signer,
+        now: UnixTime,
+    ) -> Result<(), WitnessError> {
+        let now_ms = now.milliseconds();
+        let (time_ms, proven, since_ms, first) = match &self.seen {
+            None => (now_ms, false, now_ms, newest.version),
+            Some(Seen { newest: old, said, .. }) => {
+                let proven = match step(old, &newest, proof)? {
+                    Step::Same => said.proven,
+                    Step::Next { proven } => proven,
+                };
+                let back = said.time_ms.saturating_sub(now_ms);
+                if back > MAX_BACK_MS {
+                    return Err(WitnessError::ClockBack(back / 1_000));
+                }
+                let time_ms = now_ms.max(said.time_ms.saturating_add(1));
+                (time_ms, proven, said.since_ms, said.first)
+            }
+        };
+        let manifest = &newest.manifest;
+        let said = Statement {
+            subject: newest.subject(),
+            version: newest.version,
+            kind: manifest.kind,
+            size: manifest.size,
+            root: manifest.root,
+            proven,
+            time_ms,
+            since_ms,
+            first,
+        };
+        let cosignature = cosign(&said, self.identity.as_ref(), signer)?;
+        let seen = Seen { newest, said, cosignature };
+        let file = write(&self.asked, &seen);
+        write_atomically(&*disk(), &self.path, &file, 0o600, Clobber::Replace)?;
+        self.seen = Some(seen);
+        Ok(())
+    }
+
+    /// What shows that `other` and what was seen are two histories, if they are.
+    pub fn evidence(&self, other: &SignedVersion, proof: &[u8]) -> Option<Evidence> {
+        let (earlier, later) = (self.newest()?.clone(), other.clone());
+        let evidence = Evidence { earlier, later, proof: proof.to_vec() };
+        evidence.split().is_ok().then_some(evidence)
+    }
+}
+
+/// Keeps evidence in the store; where.
+///
+/// # Errors
+/// It can't be written.
+pub fn keep_evidence(store: &Path, evidence: &Evidence) -> Result<PathBuf, StoreError> {
+    let file = evidence.encode();
+    let dir = store.join(DIR);
+    create_dirs(&*disk(), &dir)?;
+    let name = xylem_hash::hash(&file).to_string();
+    let path = dir.join(format!("{}.evidence", name.get(..16).unwrap_or_default()));
+    write_atomically(&*disk(), &path, &file, 0o600, Clobber::Replace)?;
+    Ok(path)
+}
+
+fn at(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> StoreError {
+    move |e| StoreError::from_io(doing, path, None, e)
+}
+
+fn lock(path: &Path) -> Result<File, WitnessError> {
+    let path = path.with_extension("lock");
+    let file =
+        OpenOptions::new().create(true).append(true).open(&path).map_err(at(&path, "open"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(WitnessError::Busy(path)),
+        Err(TryLockError::Error(e)) => Err(at(&path, "lock")(e).into()),
+    }
+}
+
+/// `None`: there is none.
+fn read(path: &Path) -> Result<Option<(Hash, Seen)>, WitnessError> {
+    let len = match path.symlink_metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        meta => meta.map_err(at(path, "read"))?.len(),
+    };
+    let bytes =
+        if len > MAX_FILE { Vec::new() } else { fs::read(path).map_err(at(path, "read"))? };
+    parse(&bytes).map(Some).ok_or_else(|| WitnessError::Damaged(path.to_path_buf()))
+}
+
+/// magic | root of the ticket 32 | publisher 32 | (length u32, packet) of manifest and co-signature | BLAKE3 of all before
+fn write(asked: &Hash, seen: &Seen) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(asked.as_bytes());
+    out.extend_from_slice(&seen.newest.publisher.0);
+    for packet in [seen.newest.packet(), &seen.cosignature] {
+        out.extend_from_slice(&u32::try_from(packet.len()).unwrap_or(u32::MAX).to_be_bytes());
+        out.extend_from_slice(packet);
+    }
+    let hash = xylem_hash::hash(&out);
+    out.extend_from_slice(hash.as_bytes());
+    out
+}
+
+fn parse(file: &[u8]) -> Option<(Hash, Seen)> {
+    let (body, hash) = file.split_last_chunk::<HASH_LEN>()?;
+    if xylem_hash::hash(body).as_bytes() != hash {
+        return None;
+    }
+    let (asked, rest) = body.strip_prefix(MAGIC)?.split_first_chunk::<HASH_LEN>()?;
+    let (publisher, rest) = rest.split_first_chunk::<HASH_LEN>()?;
+    let (manifest, rest) = part(rest)?;
+    let (cosignature, rest) = part(rest)?;
+    let newest = SignedVersion::open(manifest, PublisherId(*publisher)).ok()?;
+    let said = Statement::decode(Data::decode(cosignature).ok()?.content())?;
+    let is_of = (said.subject, said.version) == (newest.subject(), newest.version);
+    let sound = rest.is_empty() && is_of && said.has_content_of(&newest.manifest);
+    let seen = Seen { newest, said, cosignature: cosignature.to_vec() };
+    sound.then(|| (Hash::from(*asked), seen))
+}
+
+fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(usize::try_from(u32::from_be_bytes(*len)).ok()?)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use xylem_object::witness::{NotNext, Split};
+    use xylem_object::{Growing, Manifest, PublisherKey, naming, sign_manifest};
+    use xylem_tree::{Geometry, Outboard, SegmentSize, consistency};
+
+    pub(crate) const NOW: UnixTime = UnixTime::new(Duration::from_secs(1_800_000_000));
+
+    pub(crate) fn later(seconds: u64) -> UnixTime {
+        UnixTime::new(Duration::from_secs(1_800_000_000 + seconds))
+    }
+
+    pub(crate) fn version(at: u64, content: &[u8], grows: bool) -> SignedVersion {
+        let key = PublisherKey::from_bytes(&[7; 32]);
+        let object = Name::from_uri("/alice/log").unwrap();
+        let prefix = naming::versioned(object.as_ref(), at).unwrap();
+        let mut manifest = Manifest::file(xylem_hash::hash(content), content.len() as u64, b"log");
+        manifest.growing = grows.then_some(Growing { number: at, last: false });
+        let packet = sign_manifest(&manifest, prefix.as_ref(), &key).unwrap();
+        SignedVersion::open(&packet, key.public()).unwrap()
+    }
+
+    pub(crate) fn signer() -> Signer {
+        Signer::ed25519(&[5; 32], Name::from_uri("/w/KEY/1").unwrap())
+    }
+
+    fn ticket(of: &SignedVersion) -> Ticket {
+        Ticket {
+            publisher: of.publisher,
+            root: of.manifest.root,
+            name: None,
+            link_key: None,
+            size: None,
+            kind: None,
+            addresses: Vec::new(),
+            relay: None,
+        }
+    }
+
+    fn open(store: &Path, first: &SignedVersion) -> Result<Record, WitnessError> {
+        let object = Name::from_uri("/alice/log").unwrap();
+        Record::open(store, first.publisher, object.as_ref(), &ticket(first), &signer())
+    }
+
+    #[test]
+    fn what_was_seen_is_known_to_the_next_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (version(1, b"one", false), version(2, b"two", false));
+        let mut record = open(dir.path(), &one).unwrap();
+        assert!(record.newest().is_none() && record.said().is_none());
+        record.cosign(one.clone(), &[], &signer(), NOW).unwrap();
+        assert!(record.said().unwrap().0.is_first());
+        // No second process while this one is there.
+        assert!(matches!(open(dir.path(), &one), Err(WitnessError::Busy(_))));
+        drop(record);
+
+        let mut record = open(dir.path(), &one).unwrap();
+        assert_eq!(record.newest(), Some(&one));
+        record.cosign(two.clone(), &[], &signer(), later(9)).unwrap();
+        let said = *record.said().unwrap().0;
+        assert_eq!((said.version, said.first), (2, 1));
+        assert_eq!((said.time_ms, said.since_ms), (later(9).milliseconds(), NOW.milliseconds()));
+        assert_eq!(Record::object_of(dir.path(), &ticket(&one)).unwrap(), Some(two.object.clone()));
+        assert_eq!(Record::object_of(dir.path(), &ticket(&two)).unwrap(), None);
+        // Older, or another content of the same version: nothing is signed, and the record stays.
+        let back = record.cosign(one, &[], &signer(), later(10));
+        assert!(matches!(back, Err(WitnessError::NotNext(NotNext::Older))));
+        let fork = version(2, b"2", false);
+        let split = record.cosign(fork.clone(), &[], &signer(), later(10));
+        assert!(matches!(split, Err(WitnessError::Split(Split::TwoContents))));
+        let evidence = record.evidence(&fork, &[]).unwrap();
+        let kept = keep_evidence(dir.path(), &evidence).unwrap();
+        assert_eq!(Evidence::decode(&fs::read(kept).unwrap()), Ok(evidence));
+        assert_eq!(record.said().unwrap().0, &said);
+        assert!(record.evidence(&two, &[]).is_none());
+    }
+
+    #[test]
+    fn the_same_again_has_a_later_time_and_the_clock_does_not_run_backwards() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = version(1, b"one", false);
+        let mut record = open(dir.path(), &one).unwrap();
+        let mut at = |time: UnixTime| {
+            record
+                .cosign(one.clone(), &[], &signer(), time)
+                .map(|()| record.said().unwrap().0.time_ms)
+        };
+        assert_eq!(at(later(100)).unwrap(), later(100).milliseconds());
+        assert_eq!(at(later(99)).unwrap(), later(100).milliseconds() + 1);
+        assert!(matches!(at(later(1)), Err(WitnessError::ClockBack(99))));
+        assert_eq!(at(later(200)).unwrap(), later(200).milliseconds());
+    }
+
+    #[test]
+    fn a_damaged_record_is_no_new_beginning_and_a_lost_one_shows() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = version(1, b"one", false);
+        let mut record = open(dir.path(), &one).unwrap();
+        record.cosign(one.clone(), &[], &signer(), NOW).unwrap();
+        let path = record.path.clone();
+        drop(record);
+        let good = fs::read(&path).unwrap();
+        for cut in (0..good.len()).step_by(7) {
+            fs::write(&path, &good[..cut]).unwrap();
+            assert!(matches!(open(dir.path(), &one), Err(WitnessError::Damaged(_))), "{cut}");
+        }
+        for bit in (0..good.len() * 8).step_by(5) {
+            let mut flipped = good.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, &flipped).unwrap();
+            assert!(matches!(open(dir.path(), &one), Err(WitnessError::Damaged(_))), "bit {bit}");
+        }
+        fs::remove_file(&path).unwrap();
+        let mut record = open(dir.path(), &one).unwrap();
+        record.cosign(version(3, b"three", false), &[], &signer(), later(5)).unwrap();
+        let said = record.said().unwrap().0;
+        assert_eq!((said.first, said.since_ms), (3, later(5).milliseconds()));
+    }
+
+    /// What shows that the first bytes of `content` are its beginning.
+    fn proof(old: usize, content: &[u8]) -> Vec<u8> {
+        let outboard = Outboard::of(content, SegmentSize::DEFAULT);
+        let geometry = Geometry::new(old as u64, SegmentSize::DEFAULT);
+        let Some(needs) = consistency::needs(&geometry, outboard.geometry()) else {
+            return Vec::new();
+        };
+        let range = outboard.geometry().segment_range(needs.segment);
+        let bytes = &content[range.start as usize..range.end as usize];
+        let mut out = Vec::new();
+        consistency::prove(&geometry, outboard.geometry(), bytes, |n| outboard.node(n), &mut out);
+        out
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        /// Whatever a publisher shows, in whatever order, and however often the witness is killed: all that it ever signs is one
+        /// history, and of each refusal of a rewritten one there is evidence.
+        #[test]
+        fn all_that_one_witness_signs_is_one_history(
+            shown in prop::collection::vec((0..3_usize, 1..30_000_usize, 1..40_u64, any::<bool>()), 1..14),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            // Three histories: the second leaves the first early, the third late.
+            let all: Vec<Vec<u8>> = [usize::MAX, 5_000, 20_000].into_iter().map(|fork| {
+                (0..30_000).map(|at| if at < fork { (at % 251) as u8 } else { 255 }).collect()
+            }).collect();
+            let any = version(1, b"", true);
+            let mut record = Some(open(dir.path(), &any).unwrap());
+            let mut signed: Vec<(u64, &[u8])> = Vec::new();
+            for (n, (history, len, at, killed)) in shown.into_iter().enumerate() {
+                if killed {
+                    record = None;
+                }
+                let record = record.get_or_insert_with(|| open(dir.path(), &any).unwrap());
+                let content = &all[history][..len];
+                let new = version(at, content, true);
+                let old = record.newest().map_or(0, |seen| seen.manifest.size as usize);
+                let proof = proof(old, content);
+                let outcome = record.cosign(new.clone(), &proof, &signer(), later(n as u64));
+                match (signed.last(), outcome) {
+                    (_, Ok(())) => signed.push((at, content)),
+                    (Some((before, seen)), Err(WitnessError::Split(_))) => {
+                        prop_assert!(at > *before && !content.starts_with(seen) || at == *before);
+                        prop_assert!(record.evidence(&new, &proof).is_some());
+                    }
+                    (Some((before, _)), Err(e)) => {
+                        prop_assert!(at < *before, "{e}");
+                        prop_assert!(record.evidence(&new, &proof).is_none());
+                    }
+                    (None, Err(e)) => return Err(TestCaseError::fail(e.to_string())),
+                }
+            }
+            for (a, b) in signed.iter().zip(&signed[1..]) {
+                prop_assert!(a.0 < b.0 && b.1.starts_with(a.1) || a == b);
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! [`watch`]: looks at every new version of a publication, and co-signs what continues what it has seen.
+//!
+//! One after the other: the newest version's name, its signed manifest, what proves that it begins with the one seen before (of a file
+//! that grows), then the record on disk, and only then the co-signature, to the share.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_object::Ticket;
+use xylem_object::witness::{Answer, NotNext, SignedVersion, Split, Step, step};
+use xylem_packet::Name;
+use xylem_trust::Signer;
+
+use super::Testimony;
+use super::error::WitnessError;
+use super::hand_over::hand_over;
+use super::newest::{ASK_EVERY, Newest, POINTER_LIFETIME};
+use super::record::{AGAIN, Record, keep_evidence};
+use super::versions::{Dial, Versions};
+use crate::error::{Blame, Error};
+use crate::event::LibraryEvent;
+
+/// A single look co-signs the same version again after this long.
+const AGAIN_ONCE: Duration = Duration::from_secs(60);
+
+/// What to witness, and as whom.
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    /// Any version of the publication.
+    pub ticket: Ticket,
+    /// Where the record is kept.
+    pub store: PathBuf,
+    /// Ends when the newest version has been co-signed and handed over.
+    pub once: bool,
+    /// Give up on peers after this long.
+    pub give_up: Duration,
+}
+
+/// Co-signs the versions of a publication as they come, for as long as one connection to its peers lasts. The `record`
+/// is opened by the first call, and stays open.
+///
+/// # Errors
+/// [`Blame::Data`] for a publisher that has signed two histories: the evidence is kept in the store. [`Blame::Network`] where
+/// nobody is reached any more; [`Blame::Interrupted`]. Keys and records as [`WitnessError`] says.
+pub fn watch(
+    options: &WatchOptions,
+    signer: &Signer,
+    record: &mut Option<Record>,
+    peers: &mut impl Dial,
+) -> Result<(), Error> {
+    let ticket = &options.ticket;
+    let known = match record.as_ref().and_then(Record::newest) {
+        Some(newest) => Some(newest.object.clone()),
+        None => Record::object_of(&options.store, ticket)?,
+    };
+    let known = known.or_else(|| Some(ticket.name.as_ref()?.as_ref().parent().to_name()));
+    let mut peers = peers.dial(ticket, options.give_up)?;
+    // Where the name is known nobody insists on the version that the ticket names, which may be gone.
+    let object = match known {
+        Some(object) => object,
+        None => peers.of_ticket()?.object,
+    };
+    peers.watch(object.clone());
+    let publisher = options.ticket.publisher;
+    if record.is_none() {
+        let opened =
+            Record::open(&options.store, publisher, object.as_ref(), &options.ticket, signer)?;
+        *record = Some(opened);
+    }
+    let Some(record) = record.as_mut() else { return Ok(()) };
+    let newest = Newest::of(object.clone(), publisher);
+    let watching = Watching { peers, newest, object, options, signer, record };
+    Session::new(watching).run()
+}
+
+/// What stays the same while a connection lasts.
+struct Watching<'a, V> {
+    peers: V,
+    newest: Newest,
+    object: Name,
+    options: &'a WatchOptions,
+    signer: &'a Signer,
+    record: &'a mut Record,
+}
+
+struct Session<'a, V> {
+    watching: Watching<'a, V>,
+    /// The newest version that was heard of and not looked at yet.
+    heard: Option<u64>,
+    /// When the newest version is asked for next.
+    ask_at: Duration,
+    /// When the pointer to the next checkpoint is.
+    pointer_at: Duration,
+    /// The version that is the newest in the record was looked at in this session.
+    checked: bool,
+    /// The time of the co-signature that was handed over.
+    handed: Option<u64>,
+    /// The older version that was warned of.
+    warned: Option<u64>,
+}
+
+impl<'a, V: Versions> Session<'a, V> {
+    fn new(watching: Watching<'a, V>) -> Self {
+        let at = Duration::ZERO;
+        let (ask_at, pointer_at) = (at, at);
+        Self {
+            watching,
+            heard: None,
+            ask_at,
+            pointer_at,
+            checked: false,
+            handed: None,
+            warned: None,
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        let (once, give_up) = (self.watching.options.once, self.watching.options.give_up);
+        let mut last_heard = self.watching.peers.now();
+        loop {
+            self.listen()?;
+            let now = self.watching.peers.now();
+            match self.heard.take() {
+                Some(version) => {
+                    last_heard = now;
+                    self.look(version)?;
+                }
+                None if now >= last_heard + give_up => {
+                    let seconds = give_up.as_secs_f64();
+                    return Err(network(format!("no word from the publisher for {seconds} s")));
+                }
+                None => {}
+            }
+            // A share that came back may have forgotten.
+            if self.watching.peers.has_connected() {
+                self.handed = None;
+            }
+            if self.checked {
+                self.hand_over()?;
+                if once {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Asks, and waits for word of the newest version: until there is a new one, or it is time to ask again.
+    fn listen(&mut self) -> Result<(), Error> {
+        let Watching { peers, newest, record, .. } = &mut self.watching;
+        if peers.now() >= self.ask_at {
+            peers.ask(&newest.question(None)?);
+            self.ask_at = peers.now() + ASK_EVERY;
+        }
+        // Who is asked ahead of time for the next checkpoint says it as soon as there is one.
+        let growing = record.newest().and_then(|seen| seen.manifest.growing);
+        if let Some(growing) = growing.filter(|_| self.checked && peers.now() >= self.pointer_at) {
+            peers.ask(&newest.question(growing.number.checked_add(1))?);
+            self.pointer_at = peers.now() + POINTER_LIFETIME;
+        }
+        let seen = record.newest().map(|seen| seen.version).filter(|_| self.checked);
+        while (self.heard.is_none() || self.heard == seen) && peers.now() < self.ask_at {
+            while let Some(packet) = peers.next_answer() {
+                self.heard = self.heard.max(newest.pointed_to(&packet));
+            }
+            if self.heard.is_none() || self.heard == seen {
+                peers.wait(self.ask_at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a version, and co-signs it if it is new, or was co-signed long ago.
+    fn look(&mut self, version: u64) -> Result<(), Error> {
+        let Watching { peers, object, options, signer, record, .. } = &mut self.watching;
+        let seen = record.newest().cloned();
+        if let Some(seen) = seen.as_ref().filter(|seen| version < seen.version) {
+            let what = format!(
+                "v={version} of {object} is said to be the newest, and v={} was seen before: nothing is co-signed",
+                seen.version
+            );
+            if options.once {
+                return Err(network(what));
+            }
+            if self.warned.replace(version) != Some(version) {
+                peers.warn(what);
+            }
+            return Ok(());
+        }
+        let again = if options.once { AGAIN_ONCE } else { AGAIN };
+        let again = u64::try_from(again.as_millis()).unwrap_or(u64::MAX);
+        let now = peers.clock();
+        let is_due = record
+            .said()
+            .is_none_or(|(said, _)| now.milliseconds() >= said.time_ms.saturating_add(again));
+        let is_known = seen.as_ref().is_some_and(|seen| seen.version == version);
+        if is_known && self.checked && !is_due {
+            return Ok(());
+        }
+        let new = peers.version(object, version)?;
+        let proof = match &seen {
+            Some(seen) if needs_proof(seen, &new) => peers.proof(seen.manifest.size)?,
+            _ => Vec::new(),
+        };
+        let is_same = seen.as_ref().is_some_and(|seen| step(seen, &new, &proof) == Ok(Step::Same));
+        if !is_same || is_due {
+            if seen.is_none() {
+                let what = format!(
+                    "nothing of {object} was seen before: the co-signature says that its record begins with v={version}"
+                );
+                peers.warn(what);
+            }
+            match record.cosign(new.clone(), &proof, signer, now) {
+                Err(WitnessError::Split(split)) => {
+                    let kept = record.evidence(&new, &proof);
+                    let kept = kept.map(|evidence| keep_evidence(&options.store, &evidence));
+                    return Err(two_histories(&new, split, kept.transpose()?));
+                }
+                Err(WitnessError::NotNext(NotNext::NoProof)) => {
+                    let message =
+                        format!("the proof that v={version} continues what was seen does not hold");
+                    return Err(network(message));
+                }
+                outcome => outcome?,
+            }
+        }
+        self.checked = true;
+        // The next one's number may be another now.
+        self.pointer_at = if is_same { self.pointer_at } else { Duration::ZERO };
+        Ok(())
+    }
+
+    /// Hands over what was said last, unless it has been; the rest of the session goes on whatever is answered.
+    fn hand_over(&mut self) -> Result<(), Error> {
+        let Watching { peers, newest, object, options, record, .. } = &mut self.watching;
+        let Some((said, packet)) = record.said() else { return Ok(()) };
+        if self.handed == Some(said.time_ms) {
+            return Ok(());
+        }
+        let heard = &mut self.heard;
+        let mut other = |packet: &Bytes| *heard = (*heard).max(newest.pointed_to(packet));
+        let answer = hand_over(peers, object.as_ref(), packet, &mut other)?;
+        self.handed = Some(said.time_ms);
+        let who = record.identity();
+        let what = match answer {
+            Some(Answer::Kept) => {
+                let testimony = Testimony::new(who.clone(), said);
+                peers.tell(LibraryEvent::Cosigned(testimony));
+                return Ok(());
+            }
+            Some(Answer::NotWanted) => return Ok(()),
+            Some(Answer::Stranger) => {
+                format!(
+                    "the share takes no co-signatures of {who}: it names witnesses with `share --witness CERT`"
+                )
+            }
+            Some(Answer::Unknown) => format!(
+                "the share has not published v={} of {object}, which {who} has seen: it was set back, or another one signs with its key",
+                said.version
+            ),
+            Some(Answer::TooMany) | None => format!("nobody takes the co-signature of {object}"),
+        };
+        if options.once {
+            return Err(network(what));
+        }
+        peers.warn(what);
+        Ok(())
+    }
+}
+
+/// Whether it has to be proven that one begins with the other.
+fn needs_proof(seen: &SignedVersion, new: &SignedVersion) -> bool {
+    let grows = |version: &SignedVersion| version.manifest.growing.is_some();
+    let later = new.version > seen.version && new.manifest.size >= seen.manifest.size;
+    later && grows(seen) && grows(new)
+}
+
+fn network(message: String) -> Error {
+    Error { blame: Blame::Network, message }
+}
+
+fn two_histories(new: &SignedVersion, split: Split, kept: Option<PathBuf>) -> Error {
+    let (object, publisher) = (&new.object, new.publisher);
+    let kept = kept.map(|path| {
+        format!(
+            "; evidence: {0}, which `xylem verify --evidence {0}` shows to anybody",
+            path.display()
+        )
+    });
+    let kept = kept.unwrap_or_default();
+    let message = format!(
+        "TWO HISTORIES: of {object}, publisher {publisher}, {split} (v={}); nothing is co-signed{kept}",
+        new.version
+    );
+    Error { blame: Blame::Data, message }
+}

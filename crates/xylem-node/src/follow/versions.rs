@@ -1,0 +1,179 @@
+//! [`Dialling`]: versions of publications, as their peers hand them out, for [`xylem_library::witness`].
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use xylem_object::witness::SignedVersion;
+use xylem_object::{Manifest, ObjectId, PublisherId, Ticket, naming};
+use xylem_packet::Name;
+use xylem_transfer::{Spec, TransferEvent};
+use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex, consistency};
+
+use crate::event::Event;
+use crate::fetch::{Fetch, FetchError, Next};
+use crate::shaping::LinkOptions;
+use xylem_engine::wall_clock;
+use xylem_library::reachable::{Peer, Relay};
+use xylem_library::witness::{Dial, Versions};
+use xylem_library::{Blame, Error, LibraryEvent, Stop, UnixTime};
+
+/// How the peers of tickets are reached; the fields are those of [`crate::GetOptions`].
+pub struct Dialling<'a> {
+    /// Peers to ask instead of the ticket's.
+    pub from: &'a [Peer],
+    /// Relays to meet a sharer at, besides the ticket's.
+    pub relays: &'a [Relay],
+    /// What encrypted links are to be like.
+    pub links: &'a LinkOptions,
+    /// Also ask, openly, who is there.
+    pub ask_who_answers: bool,
+    /// Whether the LAN is asked while nobody answers at the ticket's addresses.
+    pub lan: bool,
+    /// Ends it.
+    pub stop: &'a Stop,
+    /// What happens.
+    pub on_event: &'a mut dyn FnMut(Event),
+}
+
+impl Dial for Dialling<'_> {
+    type Asked<'s>
+        = Asked<'s>
+    where
+        Self: 's;
+
+    fn dial(&mut self, ticket: &Ticket, give_up: Duration) -> Result<Asked<'_>, Error> {
+        let Self { from, relays, links, stop, .. } = *self;
+        let asks = self.ask_who_answers;
+        let fetch = Fetch::through(ticket, from, relays, give_up, None, links, asks)?;
+        let fetch = if self.lan { fetch.asking_the_lan(ticket) } else { fetch };
+        let (publisher, on_event) = (ticket.publisher, &mut *self.on_event);
+        Ok(Asked { fetch, publisher, at: None, connected: false, stop, on_event })
+    }
+}
+
+/// The peers of one ticket.
+pub struct Asked<'a> {
+    fetch: Fetch,
+    publisher: PublisherId,
+    /// What was fetched last.
+    at: Option<Manifest>,
+    connected: bool,
+    stop: &'a Stop,
+    on_event: &'a mut dyn FnMut(Event),
+}
+
+impl Asked<'_> {
+    fn run<T>(
+        &mut self,
+        run: impl FnOnce(&mut Fetch, &Stop, &mut dyn FnMut(Event)) -> Result<T, FetchError>,
+    ) -> Result<T, Error> {
+        let Self { fetch, connected, stop, on_event, .. } = self;
+        let mut tell = |event| {
+            *connected |= matches!(event, Event::PeerConnected { .. });
+            on_event(event);
+        };
+        Ok(run(fetch, stop, &mut tell)?)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.fetch.close();
+    }
+}
+
+impl Versions for Asked<'_> {
+    fn now(&self) -> Duration {
+        self.fetch.now()
+    }
+
+    fn clock(&self) -> UnixTime {
+        wall_clock()
+    }
+
+    fn of_ticket(&mut self) -> Result<SignedVersion, Error> {
+        self.at = Some(self.run(Fetch::manifest)?);
+        SignedVersion::open(self.fetch.manifest_packet(), self.publisher)
+            .map_err(|e| Error { blame: Blame::Data, message: e.to_string() })
+    }
+
+    fn version(&mut self, object: &Name, version: u64) -> Result<SignedVersion, Error> {
+        let prefix =
+            naming::versioned(object.as_ref(), version).map_err(|e| Error::usage(e.to_string()))?;
+        let publisher = self.publisher;
+        self.fetch.turn_to(Spec { prefix, publisher, root: None, size: None })?;
+        self.of_ticket()
+    }
+
+    fn proof(&mut self, old_bytes: u64) -> Result<Vec<u8>, Error> {
+        let (Some(manifest), mut proof) = (self.at.clone(), Vec::new()) else {
+            return Ok(Vec::new());
+        };
+        let geometry = manifest.geometry();
+        let older = Geometry::new(old_bytes, manifest.segment).with_kind(manifest.tree);
+        if let Some(needs) = consistency::needs(&older, &geometry) {
+            let i = needs.segment;
+            let (content, nodes) =
+                self.run(|fetch, stop, on_event| segment(fetch, i, &manifest, stop, on_event))?;
+            let value = |node: Node| nodes.get(&node).copied();
+            if !consistency::prove(&older, &geometry, &content, value, &mut proof) {
+                let message = "the peers' answers do not make a proof".to_owned();
+                return Err(Error { blame: Blame::Network, message });
+            }
+        }
+        Ok(proof)
+    }
+
+    fn watch(&mut self, object: Name) {
+        self.fetch.watch(object);
+    }
+
+    fn ask(&mut self, interest: &[u8]) {
+        self.fetch.ask_all(interest);
+    }
+
+    fn next_answer(&mut self) -> Option<Bytes> {
+        self.fetch.next_pointer()
+    }
+
+    fn wait(&mut self, until: Duration) -> Result<(), Error> {
+        self.run(|fetch, stop, on_event| fetch.run_once(Some(until), stop, on_event))
+    }
+
+    fn has_connected(&mut self) -> bool {
+        std::mem::take(&mut self.connected)
+    }
+
+    fn tell(&mut self, event: LibraryEvent) {
+        (self.on_event)(Event::Library(event));
+    }
+}
+
+/// One segment, and all nodes that were proven on the way to it.
+fn segment(
+    fetch: &mut Fetch,
+    i: SegmentIndex,
+    manifest: &Manifest,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(Bytes, HashMap<Node, NodeValue>), FetchError> {
+    let wanted = std::iter::once(i.0..i.0 + 1);
+    fetch
+        .transfer()
+        .add_object(ObjectId::Root, manifest.root, manifest.geometry(), wanted, [], None)
+        .map_err(|e| Error { blame: Blame::Network, message: e.to_string() })?;
+    let (mut content, mut nodes) = (Bytes::new(), HashMap::new());
+    fetch.run_until(stop, on_event, |look| {
+        while let Some(event) = look.next_event()? {
+            match event {
+                TransferEvent::Segment { segment, .. } => content = segment.content.clone(),
+                TransferEvent::Nodes { nodes: proven, .. } => nodes.extend(proven.iter().copied()),
+                TransferEvent::ObjectComplete(_) => return Ok(Next::Done),
+                _ => {}
+            }
+        }
+        Ok(Next::Wait(None))
+    })?;
+    Ok((content, nodes))
+}

@@ -1,0 +1,240 @@
+//! [`step`]: may this version follow that one? Of two that a publisher signed, and nothing else.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use xylem_packet::{Data, Name};
+use xylem_tree::consistency::{self, ConsistencyError};
+
+use super::statement::Subject;
+use crate::keys::PublisherId;
+use crate::manifest::{Kind, Manifest, ManifestError, verify_manifest};
+use crate::naming;
+
+/// A version of a publication as its publisher signed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedVersion {
+    /// Who signed it.
+    pub publisher: PublisherId,
+    /// O, the name of the publication in all versions.
+    pub object: Name,
+    /// The version.
+    pub version: u64,
+    /// What the manifest says.
+    pub manifest: Manifest,
+    packet: Vec<u8>,
+}
+
+impl SignedVersion {
+    /// Reads a manifest's packet.
+    ///
+    /// # Errors
+    /// It is not this publisher's, or no manifest of a version.
+    pub fn open(packet: &[u8], publisher: PublisherId) -> Result<Self, ManifestError> {
+        let data = Data::decode(packet).map_err(|_| ManifestError::BadTlv)?;
+        let prefix = data.name().parent();
+        let manifest = verify_manifest(&data, prefix, &publisher)?;
+        let version = naming::version(prefix).ok_or(ManifestError::WrongName)?;
+        let object = prefix.parent().to_name();
+        // What the packet has beyond the Data is not what was signed.
+        let packet = data.wire().to_vec();
+        Ok(Self { publisher, object, version, manifest, packet })
+    }
+
+    /// Which publication it is of.
+    pub fn subject(&self) -> Subject {
+        Subject::new(self.publisher, self.object.as_ref())
+    }
+
+    /// The signed packet.
+    pub fn packet(&self) -> &[u8] {
+        &self.packet
+    }
+}
+
+/// What a version is to the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The same.
+    Same,
+    /// A later one.
+    Next {
+        /// Whether it was proven to begin with the one before.
+        proven: bool,
+    },
+}
+
+/// Two histories: what an honest publisher never signs both of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Split {
+    /// One version, two contents.
+    #[error("two contents have been signed as one version")]
+    TwoContents,
+    /// A growing file that has become shorter.
+    #[error(
+        "the later one has {new} bytes, fewer than the {old} of the earlier one, and the file only grows"
+    )]
+    Shorter {
+        /// Bytes of the earlier one.
+        old: u64,
+        /// Bytes of the later one.
+        new: u64,
+    },
+    /// A growing file whose beginning has changed.
+    #[error("the later one does not begin with the earlier one, and the file only grows")]
+    Rewritten,
+}
+
+/// Why a version can't follow another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotNext {
+    /// Of another publisher, or of another name.
+    #[error("they are not of one publication")]
+    OtherPublication,
+    /// Older than what it should follow.
+    #[error("it is an older version")]
+    Older,
+    /// What was growing is published as something that does not.
+    #[error("it was a growing file, and this is none")]
+    NotGrowing,
+    /// What should prove it proves nothing, either way.
+    #[error("the proof that the later one begins with the earlier one does not hold")]
+    NoProof,
+    /// The publisher has signed two histories.
+    #[error(transparent)]
+    Split(#[from] Split),
+}
+
+/// Whether two are one version with one content.
+pub fn is_same(a: &SignedVersion, b: &SignedVersion) -> bool {
+    let content = |of: &SignedVersion| {
+        let Manifest { kind, tree, root, size, .. } = of.manifest;
+        (kind, tree, root, size)
+    };
+    (a.subject(), a.version) == (b.subject(), b.version) && content(a) == content(b)
+}
+
+/// What `new` is to `old`. `proof`: that the older file is the beginning of the newer one (`xylem_tree::consistency`),
+/// where it has to be.
+///
+/// # Errors
+/// [`NotNext`].
+pub fn step(old: &SignedVersion, new: &SignedVersion, proof: &[u8]) -> Result<Step, NotNext> {
+    if old.subject() != new.subject() {
+        return Err(NotNext::OtherPublication);
+    }
+    if new.version < old.version {
+        return Err(NotNext::Older);
+    }
+    if new.version == old.version {
+        return if is_same(old, new) { Ok(Step::Same) } else { Err(Split::TwoContents.into()) };
+    }
+    if old.manifest.growing.is_none() {
+        return Ok(Step::Next { proven: false });
+    }
+    if new.manifest.growing.is_none() || new.manifest.kind != Kind::File {
+        return Err(NotNext::NotGrowing);
+    }
+    let (earlier, later) = (old.manifest.geometry(), new.manifest.geometry());
+    let (earlier, later) = ((&earlier, old.manifest.root), (&later, new.manifest.root));
+    match consistency::verify(earlier, later, proof) {
+        Ok(_) => Ok(Step::Next { proven: true }),
+        Err(ConsistencyError::Shorter { old, new }) => Err(Split::Shorter { old, new }.into()),
+        Err(_) if consistency::contradicts(earlier, later, proof) == Ok(true) => {
+            Err(Split::Rewritten.into())
+        }
+        Err(_) => Err(NotNext::NoProof),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::{Growing, PublisherKey, sign_manifest};
+    use xylem_packet::Component;
+    use xylem_tree::{Node, Outboard, SegmentSize};
+
+    /// A file as a publisher signs it.
+    pub(crate) fn version(name: &[u8], at: u64, content: &[u8], grows: bool) -> SignedVersion {
+        let key = PublisherKey::from_bytes(&[7; 32]);
+        let object = Name::new().child(Component::generic(name));
+        let prefix = naming::versioned(object.as_ref(), at).unwrap();
+        let mut manifest = Manifest::file(xylem_hash::hash(content), content.len() as u64, b"log");
+        manifest.growing = grows.then_some(Growing { number: at, last: false });
+        let packet = sign_manifest(&manifest, prefix.as_ref(), &key).unwrap();
+        SignedVersion::open(&packet, key.public()).unwrap()
+    }
+
+    /// What proves that the first bytes of `content` are its beginning.
+    pub(crate) fn proof(old: usize, content: &[u8]) -> Vec<u8> {
+        let outboard = Outboard::of(content, SegmentSize::DEFAULT);
+        let geometry = xylem_tree::Geometry::new(old as u64, SegmentSize::DEFAULT);
+        let needs = consistency::needs(&geometry, outboard.geometry());
+        let range = needs.map_or(0..0, |needs| outboard.geometry().segment_range(needs.segment));
+        let bytes = &content[range.start as usize..range.end as usize];
+        let node = |node: Node| outboard.node(node);
+        let mut out = Vec::new();
+        assert!(consistency::prove(&geometry, outboard.geometry(), bytes, node, &mut out));
+        out
+    }
+
+    pub(crate) fn log() -> Vec<u8> {
+        (0..60_000_u32).map(|n| ((n * n) >> 7) as u8).collect()
+    }
+
+    #[test]
+    fn what_is_appended_follows_and_nothing_else_does() {
+        let (log, mut other) = (log(), log());
+        other[5_000] ^= 1;
+        let old = version(b"log", 1, &log[..16_384], true);
+        let new = version(b"log", 2, &log, true);
+        let good = proof(16_384, &log);
+        assert_eq!(step(&old, &new, &good), Ok(Step::Next { proven: true }));
+        assert_eq!(step(&old, &old, &[]), Ok(Step::Same));
+        assert_eq!(step(&new, &old, &good), Err(NotNext::Older));
+        // Rewritten before its end: whatever the publisher proves, it is found out, or nothing is proven.
+        let forked = version(b"log", 2, &other, true);
+        assert_eq!(step(&old, &forked, &proof(16_384, &other)), Err(Split::Rewritten.into()));
+        assert_eq!(step(&old, &forked, &good), Err(NotNext::NoProof));
+        assert_eq!(step(&old, &new, &[]), Err(NotNext::NoProof));
+        for bit in 0..good.len() * 8 {
+            let mut flipped = good.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(step(&old, &new, &flipped), Err(NotNext::NoProof), "bit {bit}");
+        }
+        // Shorter, or of the same length and another.
+        let shorter = version(b"log", 2, &log[..10_000], true);
+        let found = step(&old, &shorter, &[]);
+        assert_eq!(found, Err(Split::Shorter { old: 16_384, new: 10_000 }.into()));
+        let same_length = version(b"log", 2, &other[..16_384], true);
+        assert_eq!(step(&old, &same_length, &[]), Err(Split::Rewritten.into()));
+        let again = version(b"log", 2, &log[..16_384], true);
+        assert_eq!(step(&old, &again, &[]), Ok(Step::Next { proven: true }));
+        assert_eq!(step(&old, &version(b"log", 2, &log, false), &good), Err(NotNext::NotGrowing));
+    }
+
+    #[test]
+    fn one_version_has_one_content() {
+        for grows in [false, true] {
+            let (a, b) = (version(b"a", 1, b"one", grows), version(b"a", 1, b"two", grows));
+            assert_eq!(step(&a, &b, &[]), Err(Split::TwoContents.into()));
+            assert_eq!(step(&b, &a, &[]), Err(Split::TwoContents.into()));
+        }
+        // What is updated may change as a whole, and under another name is another.
+        let (a, b) = (version(b"a", 1, b"one", false), version(b"a", 2, b"two", false));
+        assert_eq!(step(&a, &b, &[]), Ok(Step::Next { proven: false }));
+        let other = version(b"b", 2, b"two", false);
+        assert_eq!(step(&a, &other, &[]), Err(NotNext::OtherPublication));
+    }
+
+    #[test]
+    fn only_what_the_publisher_signed_is_a_version() {
+        let signed = version(b"a", 1, b"one", false);
+        let other = PublisherKey::from_bytes(&[8; 32]).public();
+        assert!(SignedVersion::open(signed.packet(), other).is_err());
+        let publisher = signed.publisher;
+        for bit in 0..signed.packet().len() * 8 {
+            let mut flipped = signed.packet().to_vec();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(SignedVersion::open(&flipped, publisher).is_err(), "bit {bit}");
+        }
+    }
+}

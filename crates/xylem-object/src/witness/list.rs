@@ -1,0 +1,232 @@
+//! How co-signatures come to a share and to those who ask it for them: names, and the list.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use xylem_packet::tlv::types::{GENERIC_COMPONENT, PARAMETERS_SHA256_DIGEST};
+use xylem_packet::{Component, Data, EncodeError, Interest, InterestBuilder, Name, NameRef};
+use xylem_trust::Verifier;
+
+use super::statement::MAX_COSIGNATURE;
+use crate::packets::digest_signed;
+
+/// Co-signatures in a list, and witnesses of a share, at most.
+pub const MAX_COSIGNATURES: usize = 12;
+
+const WITNESS: &[u8] = b"witness";
+const NONCE_LEN: usize = 8;
+const VERSION: u8 = 1;
+
+/// What a share says to who hands it a co-signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is kept, and handed to those who ask.
+    Kept,
+    /// The sharer has not named this witness.
+    Stranger,
+    /// It is not about a version of this publication, or no newer than the one that is kept.
+    NotWanted,
+    /// This witness has seen what the share has not published: another one signs with the publisher's key.
+    Unknown,
+    /// Too many came in too short a time.
+    TooMany,
+}
+
+impl Answer {
+    const ALL: [Self; 5] =
+        [Self::Kept, Self::Stranger, Self::NotWanted, Self::Unknown, Self::TooMany];
+
+    fn code(self) -> u8 {
+        match self {
+            Self::Kept => 0,
+            Self::Stranger => 1,
+            Self::NotWanted => 2,
+            Self::Unknown => 3,
+            Self::TooMany => 4,
+        }
+    }
+
+    /// The Data that says it to who asked with `name`; its signature is a digest.
+    ///
+    /// # Errors
+    /// [`EncodeError::TooLong`] for names that no Interest has.
+    pub fn packet(self, name: NameRef<'_>) -> Result<Vec<u8>, EncodeError> {
+        digest_signed(name, &[VERSION, self.code()])
+    }
+
+    /// Reads the content of [`Answer::packet`].
+    pub fn decode(content: &[u8]) -> Option<Self> {
+        let [VERSION, code] = content else { return None };
+        Self::ALL.into_iter().find(|answer| answer.code() == *code)
+    }
+}
+
+fn prefix(object: NameRef<'_>) -> Name {
+    object.child(Component::keyword(WITNESS))
+}
+
+/// The name that asks a share for the co-signatures of the publication `object`.
+pub fn question(object: NameRef<'_>, nonce: [u8; NONCE_LEN]) -> Name {
+    prefix(object).child(Component::generic(&nonce))
+}
+
+/// Whether `name` is a question or a submission, or what answers one, of the publication `object`.
+pub fn is_answer(object: NameRef<'_>, name: NameRef<'_>) -> bool {
+    let rest = name.strip_prefix(prefix(object).as_ref());
+    let mut rest = rest.into_iter().flat_map(NameRef::into_iter);
+    let is_one = rest.next().is_some_and(|last| match last.typ() {
+        GENERIC_COMPONENT => last.value().len() == NONCE_LEN,
+        typ => typ == PARAMETERS_SHA256_DIGEST,
+    });
+    is_one && rest.next().is_none()
+}
+
+/// The Interest that hands a co-signature to the share of `object`.
+///
+/// # Errors
+/// [`EncodeError::TooLong`] for what is no co-signature.
+pub fn submission(
+    object: NameRef<'_>,
+    cosignature: &[u8],
+    nonce: [u8; 4],
+    lifetime_ms: u64,
+) -> Result<Vec<u8>, EncodeError> {
+    let name = prefix(object);
+    let mut out = Vec::new();
+    InterestBuilder::new(name.as_ref())
+        .nonce(nonce)
+        .lifetime_ms(lifetime_ms)
+        .encode_with_parameters(&mut out, cosignature)?;
+    Ok(out)
+}
+
+/// The co-signature that an Interest hands over.
+pub fn submitted<'a>(object: NameRef<'_>, interest: &Interest<'a>) -> Option<&'a [u8]> {
+    let parameters = interest.app_parameters()?;
+    let is_one = is_answer(object, interest.name()) && parameters.len() <= MAX_COSIGNATURE;
+    is_one.then_some(parameters)
+}
+
+/// A list that can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a list of co-signatures")]
+pub struct ListError;
+
+/// The content of the answer to a [`question`]; of what is too long or too much, nothing.
+pub fn encode_list<'a>(cosignatures: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let fits = |packet: &&[u8]| !packet.is_empty() && packet.len() <= MAX_COSIGNATURE;
+    let all: Vec<&[u8]> = cosignatures.into_iter().filter(fits).take(MAX_COSIGNATURES).collect();
+    let mut out = vec![VERSION, u8::try_from(all.len()).unwrap_or(0)];
+    for packet in all {
+        out.extend_from_slice(&u16::try_from(packet.len()).unwrap_or(0).to_be_bytes());
+        out.extend_from_slice(packet);
+    }
+    out
+}
+
+/// The packets in a list; whose they are, and what they say, is still to be seen.
+///
+/// # Errors
+/// [`ListError`] for what [`encode_list`] does not write.
+pub fn decode_list(content: &[u8]) -> Result<Vec<&[u8]>, ListError> {
+    let [VERSION, count, rest @ ..] = content else { return Err(ListError) };
+    let (count, mut rest) = (usize::from(*count), rest);
+    let mut all = Vec::new();
+    if count > MAX_COSIGNATURES {
+        return Err(ListError);
+    }
+    for _ in 0..count {
+        let (len, after) = rest.split_first_chunk().ok_or(ListError)?;
+        let len = usize::from(u16::from_be_bytes(*len));
+        let (packet, after) = after.split_at_checked(len).ok_or(ListError)?;
+        if packet.is_empty() || len > MAX_COSIGNATURE {
+            return Err(ListError);
+        }
+        all.push(packet);
+        rest = after;
+    }
+    if rest.is_empty() { Ok(all) } else { Err(ListError) }
+}
+
+/// The packets in the answer to a question that has `name`.
+pub fn read_list<'a>(name: NameRef<'_>, answer: &Data<'a>) -> Result<Vec<&'a [u8]>, ListError> {
+    let is_one = answer.name() == name && Verifier::digest_sha256().data(answer).is_ok();
+    if is_one { decode_list(answer.content()) } else { Err(ListError) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn object() -> Name {
+        Name::from_uri("/alice/log").unwrap()
+    }
+
+    #[test]
+    fn what_is_handed_over_is_read() {
+        let wire = submission(object().as_ref(), b"a co-signature", [1; 4], 1_000).unwrap();
+        let interest = Interest::decode(&wire).unwrap();
+        assert_eq!(submitted(object().as_ref(), &interest), Some(&b"a co-signature"[..]));
+        let other = Name::from_uri("/alice/other").unwrap();
+        assert_eq!(submitted(other.as_ref(), &interest), None);
+        let long = submission(object().as_ref(), &[0; MAX_COSIGNATURE + 1], [1; 4], 1).unwrap();
+        assert_eq!(submitted(object().as_ref(), &Interest::decode(&long).unwrap()), None);
+        for answer in Answer::ALL {
+            let packet = answer.packet(interest.name()).unwrap();
+            let data = Data::decode(&packet).unwrap();
+            assert!(is_answer(object().as_ref(), data.name()));
+            assert_eq!(Answer::decode(data.content()), Some(answer));
+        }
+        for bad in [&[][..], &[1], &[1, 5], &[2, 0], &[1, 0, 0]] {
+            assert_eq!(Answer::decode(bad), None);
+        }
+    }
+
+    #[test]
+    fn only_questions_and_submissions_are_answered() {
+        let asked = question(object().as_ref(), [7; 8]);
+        assert!(is_answer(object().as_ref(), asked.as_ref()));
+        for uri in [
+            "/alice/log",
+            "/alice/log/32=witness",
+            "/alice/log/32=witness/short",
+            "/alice/log/32=witness/12345678/x",
+            "/alice/log/32=other/12345678",
+            "/alice/log/v=1/32=witness/12345678",
+        ] {
+            let name = Name::from_uri(uri).unwrap();
+            assert!(!is_answer(object().as_ref(), name.as_ref()), "{uri}");
+        }
+    }
+
+    #[test]
+    fn a_list_answers_its_own_question_alone() {
+        let asked = question(object().as_ref(), [7; 8]);
+        let content = encode_list([&b"one"[..], b"two"]);
+        let packet = digest_signed(asked.as_ref(), &content).unwrap();
+        let data = Data::decode(&packet).unwrap();
+        assert_eq!(read_list(asked.as_ref(), &data), Ok(vec![&b"one"[..], b"two"]));
+        let other = question(object().as_ref(), [8; 8]);
+        assert_eq!(read_list(other.as_ref(), &data), Err(ListError));
+    }
+
+    proptest! {
+        #[test]
+        fn lists_come_back(all in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..700), 0..20)) {
+            let content = encode_list(all.iter().map(Vec::as_slice));
+            let fit: Vec<&[u8]> = all.iter().map(Vec::as_slice)
+                .filter(|packet| packet.len() <= MAX_COSIGNATURE).take(MAX_COSIGNATURES).collect();
+            prop_assert_eq!(decode_list(&content), Ok(fit));
+            prop_assert!(content.len() <= 8_000);
+            for cut in 0..content.len() {
+                prop_assert_eq!(decode_list(&content[..cut]), Err(ListError));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(all) = decode_list(&bytes) {
+                prop_assert_eq!(encode_list(all), bytes);
+            }
+        }
+    }
+}

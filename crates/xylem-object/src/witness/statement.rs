@@ -1,0 +1,391 @@
+//! [`Statement`]: what a witness says; [`cosign`] and [`Witness::cosigned`]: as a signed packet.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use xylem_hash::Hash;
+use xylem_packet::{Component, ContentType, Data, DataBuilder, EncodeError, Name, NameRef};
+use xylem_trust::{
+    Certificate, CertificateError, KeyError, Signer, TrustError, ValidityPeriod, Verifier,
+};
+
+use crate::keys::PublisherId;
+use crate::manifest::{Kind, Manifest};
+
+/// What every statement begins with. No other content that a key of ours signs does.
+const MAGIC: &[u8; 16] = b"xylem witness 1\n";
+/// Bytes of a statement.
+pub const STATEMENT_LEN: usize = 153;
+/// Most bytes of a co-signature's packet.
+pub const MAX_COSIGNATURE: usize = 640;
+
+const WITNESS: &[u8] = b"witness";
+const SUBJECT_CONTEXT: &str = "xylem 2026-11-23 witness: which publication";
+const SUBJECT_LEN: usize = 16;
+
+/// Bit 0 of the flags: the version was proven to begin with the one seen before.
+const PROVEN: u8 = 1;
+/// Bit 1: a directory.
+const DIRECTORY: u8 = 2;
+
+/// A publication in all its versions: whose it is, and its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Subject {
+    /// Whose it is.
+    pub publisher: PublisherId,
+    /// BLAKE3 of the object's name, O, as a TLV.
+    pub object: Hash,
+}
+
+impl Subject {
+    /// The publication that this publisher calls `object`.
+    pub fn new(publisher: PublisherId, object: NameRef<'_>) -> Self {
+        let mut name = Vec::new();
+        object.encode(&mut name);
+        Self { publisher, object: xylem_hash::hash(&name) }
+    }
+
+    /// What stands for it in names.
+    pub fn id(&self) -> [u8; SUBJECT_LEN] {
+        let mut material = [0; 64];
+        material[..32].copy_from_slice(&self.publisher.0);
+        material[32..].copy_from_slice(self.object.as_bytes());
+        let mut id = [0; SUBJECT_LEN];
+        id.copy_from_slice(&xylem_hash::derive_key(SUBJECT_CONTEXT, &material)[..SUBJECT_LEN]);
+        id
+    }
+}
+
+/// What a witness says: at this time I saw this version, and it continued all that I had seen since then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// Of which publication.
+    pub subject: Subject,
+    /// Its version.
+    pub version: u64,
+    /// A file or a directory.
+    pub kind: Kind,
+    /// Its bytes, as in the manifest.
+    pub size: u64,
+    /// Its root, as in the manifest.
+    pub root: Hash,
+    /// Whether it was proven to begin with the version seen before, and not only to be a later one.
+    pub proven: bool,
+    /// By the witness's clock, milliseconds since 1970.
+    pub time_ms: u64,
+    /// When its unbroken record of this publication began.
+    pub since_ms: u64,
+    /// The version with which that began; of what came before it says nothing.
+    pub first: u64,
+}
+
+impl Statement {
+    /// Whether it has the content of this manifest.
+    pub fn has_content_of(&self, manifest: &Manifest) -> bool {
+        (self.kind, self.size, self.root) == (manifest.kind, manifest.size, manifest.root)
+    }
+
+    /// Whether nothing was known of this publication before.
+    pub fn is_first(&self) -> bool {
+        self.first == self.version
+    }
+
+    /// The content of the packet.
+    pub fn encode(&self) -> [u8; STATEMENT_LEN] {
+        let directory = if self.kind == Kind::Directory { DIRECTORY } else { 0 };
+        let flags = directory | u8::from(self.proven);
+        let parts: [&[u8]; 10] = [
+            MAGIC,
+            &self.subject.publisher.0,
+            self.subject.object.as_bytes(),
+            &[flags],
+            &self.version.to_be_bytes(),
+            &self.size.to_be_bytes(),
+            self.root.as_bytes(),
+            &self.time_ms.to_be_bytes(),
+            &self.since_ms.to_be_bytes(),
+            &self.first.to_be_bytes(),
+        ];
+        let mut out = [0; STATEMENT_LEN];
+        let mut bytes = parts.iter().copied().flatten();
+        out.iter_mut().zip(&mut bytes).for_each(|(to, from)| *to = *from);
+        out
+    }
+
+    /// Reads what [`Statement::encode`] wrote; `None` for anything else.
+    pub fn decode(content: &[u8]) -> Option<Self> {
+        let mut rest = Some(content).filter(|content| content.len() == STATEMENT_LEN)?;
+        let magic = take::<16>(&mut rest)?;
+        let publisher = PublisherId(take(&mut rest)?);
+        let object = Hash::from(take::<32>(&mut rest)?);
+        let [flags] = take::<1>(&mut rest)?;
+        let version = u64::from_be_bytes(take(&mut rest)?);
+        let size = u64::from_be_bytes(take(&mut rest)?);
+        let root = Hash::from(take::<32>(&mut rest)?);
+        let [time_ms, since_ms, first] =
+            [take(&mut rest)?, take(&mut rest)?, take(&mut rest)?].map(u64::from_be_bytes);
+        let sound = magic == *MAGIC
+            && flags <= PROVEN | DIRECTORY
+            && size <= crate::MAX_SIZE
+            && first <= version
+            && since_ms <= time_ms
+            && rest.is_empty();
+        let kind = if flags & DIRECTORY == 0 { Kind::File } else { Kind::Directory };
+        let subject = Subject { publisher, object };
+        let proven = flags & PROVEN != 0;
+        sound.then_some(Self {
+            subject,
+            version,
+            kind,
+            size,
+            root,
+            proven,
+            time_ms,
+            since_ms,
+            first,
+        })
+    }
+
+    /// The name that `witness` says it under.
+    fn name(&self, witness: NameRef<'_>) -> Name {
+        let mut name = witness.child(Component::keyword(WITNESS));
+        name.push(Component::generic(&self.subject.id()));
+        name.push(Component::version(self.time_ms));
+        name
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (first, after) = rest.split_first_chunk::<N>()?;
+    *rest = after;
+    Some(*first)
+}
+
+/// The co-signature: a Data packet below `identity`, whose key `signer` has.
+///
+/// # Errors
+/// [`EncodeError::TooLong`] where the name of the key is so long that nobody would take it.
+pub fn cosign(
+    statement: &Statement,
+    identity: NameRef<'_>,
+    signer: &Signer,
+) -> Result<Vec<u8>, EncodeError> {
+    let name = statement.name(identity);
+    let mut packet = Vec::new();
+    signer.data(DataBuilder::new(name.as_ref()), &statement.encode(), &mut packet)?;
+    if packet.len() > MAX_COSIGNATURE {
+        Err(EncodeError::TooLong(packet.len()))
+    } else {
+        Ok(packet)
+    }
+}
+
+/// A certificate that can't be a witness's.
+#[derive(Debug, thiserror::Error)]
+pub enum WitnessError {
+    /// No certificate.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// With a key that verifies nothing.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
+/// Why a packet is no co-signature of this witness.
+#[derive(Debug, thiserror::Error)]
+pub enum CosignatureError {
+    /// It has not the form of one.
+    #[error("it is no co-signature")]
+    Malformed,
+    /// It is another's, or altered.
+    #[error(transparent)]
+    Signature(#[from] TrustError),
+    /// It was made when the certificate was not valid.
+    #[error("it was made when the certificate of {0} was not valid")]
+    NotValidThen(Name),
+}
+
+/// Somebody whose co-signatures count, because a user named its certificate.
+pub struct Witness {
+    identity: Name,
+    key: [u8; 32],
+    verifier: Verifier,
+    validity: ValidityPeriod,
+}
+
+impl Witness {
+    /// Whose certificate this is. Who signed it is nobody's business here: the user named it.
+    ///
+    /// # Errors
+    /// [`WitnessError`].
+    pub fn of(certificate: &[u8]) -> Result<Self, WitnessError> {
+        let certificate = Certificate::decode(certificate)?;
+        let key = certificate.public_key();
+        Ok(Self {
+            identity: certificate.identity().to_name(),
+            key: key.digest(),
+            verifier: Verifier::of(key)?.named(certificate.key_name().to_name()),
+            validity: certificate.validity(),
+        })
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> NameRef<'_> {
+        self.identity.as_ref()
+    }
+
+    /// Which key it has: two certificates of one key are one witness.
+    pub fn key(&self) -> &[u8; 32] {
+        &self.key
+    }
+
+    /// Whether a packet names itself one of this witness's. Cheap, and proves nothing.
+    pub fn may_have_made(&self, packet: &[u8]) -> bool {
+        let of = self.identity.child(Component::keyword(WITNESS));
+        packet.len() <= MAX_COSIGNATURE
+            && Data::decode(packet).is_ok_and(|data| of.as_ref().is_prefix_of(data.name()))
+    }
+
+    /// What this witness says in `packet`, if it says it.
+    ///
+    /// # Errors
+    /// [`CosignatureError`]; the signature is looked at last.
+    pub fn cosigned(&self, packet: &[u8]) -> Result<Statement, CosignatureError> {
+        let short = Some(packet).filter(|packet| packet.len() <= MAX_COSIGNATURE);
+        let data = short.and_then(|packet| Data::decode(packet).ok());
+        let data = data.ok_or(CosignatureError::Malformed)?;
+        let statement = Statement::decode(data.content()).ok_or(CosignatureError::Malformed)?;
+        let is_plain = data.meta().content_type == ContentType::BLOB;
+        if !is_plain || data.name() != statement.name(self.identity.as_ref()).as_ref() {
+            return Err(CosignatureError::Malformed);
+        }
+        if !self.validity.contains(statement.time_ms) {
+            return Err(CosignatureError::NotValidThen(self.identity.clone()));
+        }
+        self.verifier.data(&data)?;
+        Ok(statement)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::history::tests::version;
+    use super::*;
+    use xylem_trust::{ValidityPeriod, generate_ecdsa_p256, self_signed};
+
+    fn statement() -> Statement {
+        let seen = version(b"/log", 7, &[1; 20_000], true);
+        Statement {
+            subject: seen.subject(),
+            version: 7,
+            kind: Kind::File,
+            size: seen.manifest.size,
+            root: seen.manifest.root,
+            proven: true,
+            time_ms: 1_800_000_000_000,
+            since_ms: 1_700_000_000_000,
+            first: 3,
+        }
+    }
+
+    fn named(key: &str) -> Name {
+        Name::from_uri(key).unwrap()
+    }
+
+    fn witness(signer: &Signer) -> Witness {
+        let year = 365 * 86_400_000;
+        let from_ms = 1_799_000_000_000;
+        let validity = ValidityPeriod { not_before_ms: from_ms, not_after_ms: from_ms + year };
+        Witness::of(&self_signed(signer, 1, validity).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_statement_has_one_form() {
+        let whole = statement();
+        let bytes = whole.encode();
+        assert_eq!(Statement::decode(&bytes), Some(whole));
+        for cut in 0..bytes.len() {
+            assert_eq!(Statement::decode(&bytes[..cut]), None, "{cut}");
+        }
+        assert_eq!(Statement::decode(&[&bytes[..], &[0]].concat()), None);
+        let refused = |change: fn(&mut Statement)| {
+            let mut other = whole;
+            change(&mut other);
+            assert_eq!(Statement::decode(&other.encode()), None, "{other:?}");
+        };
+        refused(|s| s.first = 8);
+        refused(|s| s.since_ms = s.time_ms + 1);
+        refused(|s| s.size = crate::MAX_SIZE + 1);
+        let mut flags = bytes;
+        flags[80] = 4;
+        assert_eq!(Statement::decode(&flags), None);
+    }
+
+    #[test]
+    fn both_kinds_of_key_cosign_and_no_bit_can_be_changed() {
+        let locator = named("/w/KEY/1");
+        let p256 = generate_ecdsa_p256().unwrap();
+        for signer in [
+            Signer::ed25519(&[5; 32], locator.clone()),
+            Signer::ecdsa_p256(&p256, locator.clone()).unwrap(),
+        ] {
+            let (by, other) = (witness(&signer), Signer::ed25519(&[6; 32], locator.clone()));
+            let packet = cosign(&statement(), by.identity(), &signer).unwrap();
+            assert!(by.may_have_made(&packet));
+            assert_eq!(by.cosigned(&packet).unwrap(), statement());
+            assert!(witness(&other).cosigned(&packet).is_err());
+            for bit in 0..packet.len() * 8 {
+                let mut flipped = packet.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert!(by.cosigned(&flipped).is_err(), "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_key_signed_otherwise_is_no_cosignature() {
+        let signer = Signer::ed25519(&[5; 32], named("/w/KEY/1"));
+        let by = witness(&signer);
+        let sign = |name: &Name, content: &[u8]| {
+            let mut packet = Vec::new();
+            signer.data(DataBuilder::new(name.as_ref()), content, &mut packet).unwrap();
+            packet
+        };
+        let (said, whole) = (statement(), statement().encode());
+        let name = said.name(by.identity());
+        assert!(by.cosigned(&sign(&name, &whole)).is_ok());
+        // Under another name, of another publication or time; with another content.
+        let mut later = said;
+        later.time_ms += 1;
+        for (name, content) in [
+            (named("/w/note"), &whole[..]),
+            (later.name(by.identity()), &whole),
+            (name.child(Component::version(1)), &whole),
+            (said.name(named("/x").as_ref()), &whole),
+            (name.clone(), &whole[..152]),
+            (name.clone(), b"note"),
+        ] {
+            assert!(by.cosigned(&sign(&name, content)).is_err(), "{name}");
+        }
+        // A time at which the certificate was not valid.
+        let mut early = said;
+        early.time_ms = 1_798_000_000_000;
+        let packet = cosign(&early, by.identity(), &signer).unwrap();
+        assert!(matches!(by.cosigned(&packet), Err(CosignatureError::NotValidThen(_))));
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_refused_before_anybody_else_does() {
+        let signer = Signer::ed25519(&[5; 32], named("/w/KEY/1"));
+        let long = named(&format!("/{}", "x".repeat(400)));
+        assert!(cosign(&statement(), long.as_ref(), &signer).is_err());
+    }
+
+    #[test]
+    fn publications_are_told_apart_by_publisher_and_name() {
+        let of = |publisher: u8, name: &str| {
+            Subject::new(PublisherId([publisher; 32]), named(name).as_ref()).id()
+        };
+        assert_eq!(of(1, "/a"), of(1, "/a"));
+        assert_ne!(of(1, "/a"), of(2, "/a"));
+        assert_ne!(of(1, "/a"), of(1, "/b"));
+    }
+}

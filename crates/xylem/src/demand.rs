@@ -1,0 +1,151 @@
+//! Flags that ask for witnesses, what was heard of them, and evidence of two histories.
+
+use crate::exit::{Exit, Failure};
+use crate::output::Out;
+use crate::output::text::{bytes, count};
+use crate::values::parse_seconds;
+use clap::Args;
+use serde::Serialize;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use xylem_library::LibraryEvent;
+use xylem_library::witness::{Demand, Witnessed};
+use xylem_node::Event;
+use xylem_object::witness::Evidence;
+
+/// Longest file of evidence that is read: two manifests and a proof.
+const MAX_EVIDENCE: u64 = 64 * 1024;
+
+/// Whose co-signatures are wanted.
+#[derive(Debug, Args)]
+pub(crate) struct DemandArgs {
+    /// Take only what the witness with this certificate (`xylem key cert`) has co-signed, as it is or as the beginning of a later
+    /// version; can be repeated
+    #[arg(long, value_name = "CERT")]
+    witness: Vec<PathBuf>,
+
+    /// With --witness: so many of them are enough [default: all]
+    #[arg(long, value_name = "COUNT", requires = "witness")]
+    threshold: Option<usize>,
+
+    /// With --witness: not longer ago than this, so that nobody hides what is newer. A witness that runs co-signs the newest
+    /// version anew each hour
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, requires = "witness")]
+    witnessed_within: Option<Duration>,
+}
+
+impl DemandArgs {
+    /// What is wanted; `None`: nothing.
+    pub(crate) fn demand(&self) -> Result<Option<Demand>, Failure> {
+        if self.witness.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Demand::new(&self.witness, self.threshold, self.witnessed_within)?))
+    }
+}
+
+/// Says what was heard of witnesses; an error where it is not enough.
+pub(crate) fn report(heard: &Witnessed, out: &mut Out) -> Result<(), Failure> {
+    for testimony in &heard.by {
+        out.event(Event::Library(LibraryEvent::Cosigned(testimony.clone())));
+    }
+    out.take_broken()?;
+    if let Some((split, path)) = &heard.split {
+        let path = path.display();
+        let what = format!(
+            "TWO HISTORIES: a witness has co-signed another one; {split}. The evidence: {path}, which \
+             `xylem verify --evidence {path}` shows to anybody"
+        );
+        return Err(Failure::new(Exit::Damaged, what));
+    }
+    if heard.is_enough() {
+        return Ok(());
+    }
+    let missing: Vec<String> = heard.missing.iter().map(ToString::to_string).collect();
+    let what = format!(
+        "co-signed by {} of {}: nothing of {}; a version that is new, or kept from a witness, has no co-signature",
+        heard.by.len(),
+        count(heard.wanted as u64, "wanted witness"),
+        missing.join(", ")
+    );
+    Err(Failure::new(Exit::Unreachable, what))
+}
+
+/// `xylem verify --evidence FILE`.
+pub(crate) fn show_evidence(path: &Path, out: &mut Out) -> Result<Exit, Failure> {
+    let refused = |why: &dyn std::fmt::Display| {
+        Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
+    };
+    let mut file = Vec::new();
+    let opened = File::open(path).map_err(|e| refused(&e))?;
+    opened.take(MAX_EVIDENCE).read_to_end(&mut file).map_err(|e| refused(&e))?;
+    let evidence = Evidence::decode(&file).map_err(|e| refused(&e))?;
+    let split = match evidence.split() {
+        Ok(split) => split.to_string(),
+        Err(e) => return Err(Failure::new(Exit::Damaged, format!("{}: {e}", path.display()))),
+    };
+    let Evidence { earlier, later, .. } = &evidence;
+    let (publisher, name) = (earlier.publisher.to_string(), earlier.object.to_string());
+    out.json(&EvidenceRow {
+        publisher: &publisher,
+        name: &name,
+        earlier_version: earlier.version,
+        earlier_bytes: earlier.manifest.size,
+        earlier_root: earlier.manifest.root.to_string(),
+        later_version: later.version,
+        later_bytes: later.manifest.size,
+        later_root: later.manifest.root.to_string(),
+        why: &split,
+    })?;
+    if !out.is_json() {
+        out.line(&format!("two histories of {name}: {split}"))?;
+        out.line(&format!("  signed by {publisher}"))?;
+        for version in [earlier, later] {
+            let (size, root) = (bytes(version.manifest.size), version.manifest.root);
+            out.line(&format!("  v={}: {size}, root {root}", version.version))?;
+        }
+    }
+    let good = out.paint("32", "Verified");
+    out.note(&format!(
+        "{good}: whoever has this key has signed both, and they are of no one history"
+    ));
+    Ok(Exit::Done)
+}
+
+/// `verify --evidence`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "evidence")]
+struct EvidenceRow<'a> {
+    publisher: &'a str,
+    name: &'a str,
+    earlier_version: u64,
+    earlier_bytes: u64,
+    earlier_root: String,
+    later_version: u64,
+    later_bytes: u64,
+    later_root: String,
+    why: &'a str,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&EvidenceRow {
+            publisher: "p",
+            name: "/n",
+            earlier_version: 1,
+            earlier_bytes: 1,
+            earlier_root: "r".into(),
+            later_version: 2,
+            later_bytes: 2,
+            later_root: "s".into(),
+            why: "w",
+        });
+    }
+}

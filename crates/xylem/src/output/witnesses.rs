@@ -1,0 +1,19 @@
+//! What witnesses say, in words.
+
+use super::text::{bytes, clean, duration};
+use std::time::Duration;
+use xylem_library::witness::Testimony;
+
+/// What a witness says, for a person.
+pub(crate) fn cosigned(said: &Testimony) -> String {
+    let Testimony { witness, version, bytes: size, proven, time_ms, since_ms, first } = said;
+    let now = xylem_node::wall_clock().milliseconds();
+    let ago = |then: u64| duration(Duration::from_millis(now.saturating_sub(then)));
+    let how = match (proven, first == version) {
+        (_, true) => "of what came before it says nothing".to_owned(),
+        (true, _) => format!("it begins with all since v={first}, {} ago", ago(*since_ms)),
+        (false, _) => format!("one after the other since v={first}, {} ago", ago(*since_ms)),
+    };
+    let (size, when) = (bytes(*size), ago(*time_ms));
+    clean(&format!("{witness} has co-signed v={version}, {size}, {when} ago; {how}")).into_owned()
+}

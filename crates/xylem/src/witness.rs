@@ -1,0 +1,118 @@
+//! `xylem witness TICKET`: co-signs what continues what was seen.
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::finding::LanArgs;
+use crate::get::ended;
+use crate::output::Out;
+use crate::relays::RelayArgs;
+use crate::shaping::ShapeArgs;
+use crate::share::parse_identity;
+use crate::stop;
+use crate::values::{parse_seconds, parse_ticket, peers};
+use clap::Args;
+use std::time::Duration;
+use xylem_library::Blame;
+use xylem_library::keys::Keyring;
+use xylem_library::witness::{WatchOptions, watch};
+use xylem_node::{Dialling, PeerUri};
+
+/// Where nobody was reached, the next try is after this long.
+const REST: Duration = Duration::from_secs(2);
+/// And so often it is seen that it is to end.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Co-signs each version of a publication that continues what was seen before, until Ctrl-C
+///
+/// Nothing of the content is fetched: signed manifests, and of a file that grows what proves that each checkpoint begins with
+/// the one before. The co-signatures go to the share, which has to name this witness (`xylem share --witness CERT`) and
+/// hands them to those who ask for them (`xylem get --witness CERT`). A publisher who shows two histories is told: nothing
+/// is co-signed, the evidence is kept, and the exit code is 1.
+///
+/// What was seen is kept in the store, and is on the disk before a co-signature leaves. One key has one store: where it is
+/// lost, the next co-signature says that the record begins anew.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem key new /w && xylem key cert /w > w.cert   once; w.cert is for the publisher and all who fetch
+  xylem witness xylem:... --sign key:/w            until Ctrl-C
+  xylem witness xylem:... --sign key:/w --once     one look, for cron
+  xylem verify --evidence FILE                     shows to anybody what a publisher has signed
+
+",
+    exit_help!()
+))]
+pub(crate) struct WitnessArgs {
+    /// What `xylem share` printed, of any version: xylem:...; @FILE or - for one in a file or on standard input
+    ticket: String,
+
+    /// The key that co-signs, of `xylem key`, such as key:/w; nothing else should be signed with it
+    #[arg(long, value_name = "key:NAME", value_parser = parse_identity)]
+    sign: String,
+
+    /// End when the newest version has been co-signed and handed over
+    #[arg(long)]
+    once: bool,
+
+    /// Ask this peer instead of the ticket's, as `xylem get --from` has it; can be repeated
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "XYLEM_FROM",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    from: Vec<PeerUri>,
+
+    #[command(flatten)]
+    relay: RelayArgs,
+
+    #[command(flatten)]
+    lan: LanArgs,
+
+    /// Give up on peers after this long: with --once for good, else they are tried again
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
+          allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
+    timeout: Duration,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
+}
+
+/// Runs `xylem witness`.
+pub(crate) fn run(args: WitnessArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let (store, once) = (common.store()?, args.once);
+    let signer = Keyring::at(&store).signer(&args.sign)?;
+    let (ticket, give_up) = (parse_ticket(&args.ticket)?, args.timeout);
+    let options = WatchOptions { ticket, store, once, give_up };
+    let (from, relays) = (peers(&args.from)?, args.relay.relays(common)?);
+    let (links, lan) = (args.shape.links(), args.lan.lan(common)?);
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let mut record = None;
+    loop {
+        let mut dialling = Dialling {
+            from: &from,
+            relays: &relays,
+            links: &links,
+            ask_who_answers: false,
+            lan,
+            stop: &stop,
+            on_event: &mut |event| out.event(event),
+        };
+        let outcome = watch(&options, &signer, &mut record, &mut dialling);
+        out.take_broken()?;
+        match outcome {
+            Err(e) if e.blame == Blame::Network && !once => {
+                out.warn(&format!("{e}; trying again"));
+                let rests = (0..REST.as_millis() / TICK.as_millis()).take_while(|_| !stop.raised());
+                rests.for_each(|_| std::thread::sleep(TICK));
+            }
+            Err(e) if e.blame == Blame::Interrupted && !once => return Ok(Exit::Done),
+            outcome => {
+                outcome.map_err(|error| ended(error, &stop))?;
+                return Ok(Exit::Done);
+            }
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! Witnesses in real processes: publishers, honest and not, those who co-sign, and those who want to know.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::{Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
+use serde_json::Value;
+
+/// Quick checkpoints, so that tests are quick.
+const FOLLOW: [&str; 5] = ["--follow", "--every", "0.1", "--every-bytes", "300K"];
+
+/// A folder for a test: a publisher's key, and the stores of all who take part.
+struct World(tempfile::TempDir);
+
+impl World {
+    fn new() -> Self {
+        let world = Self(tempfile::tempdir().unwrap());
+        file(world.0.path(), "publisher", &[7; 32]);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        fs::set_permissions(world.path("publisher"), mode).unwrap();
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn run(&self, store: &str, args: &[&str]) -> Output {
+        let mut command = xylem(&self.path(store));
+        command.args(args).stdin(Stdio::null());
+        finish(command)
+    }
+
+    /// A witness with a store of this name; the file of its certificate.
+    fn witness(&self, name: &str) -> String {
+        let key = format!("/{name}");
+        assert_exit(&self.run(name, &["key", "new", &key]), 0);
+        self.certificate(name, &key, &format!("{name}.cert"))
+    }
+
+    fn certificate(&self, store: &str, key: &str, named: &str) -> String {
+        let output = self.run(store, &["key", "cert", key]);
+        assert_exit(&output, 0);
+        text(&file(self.0.path(), named, &output.stdout)).to_owned()
+    }
+
+    /// A file called `log`, in a folder of the store's.
+    fn log(&self, store: &str, content: &[u8]) -> PathBuf {
+        let dir = self.path(&format!("{store}-files"));
+        fs::create_dir_all(&dir).unwrap();
+        file(&dir, "log", content)
+    }
+
+    /// Publishes with the one key, out of this store.
+    fn share(&self, store: &str, path: &Path, follow: bool, witnesses: &[&str]) -> Share {
+        let key = self.path("publisher");
+        let mut args = vec!["--key", text(&key)];
+        args.extend(if follow { &FOLLOW[..] } else { &[] });
+        args.extend(witnesses.iter().flat_map(|witness| ["--witness", witness]));
+        Share::with(path, &self.path(store), &args)
+    }
+
+    /// One look of a witness.
+    fn look(&self, name: &str, ticket: &str, more: &[&str]) -> Output {
+        let key = format!("key:/{name}");
+        let args = ["witness", ticket, "--sign", &key, "--once", "--timeout", "10"];
+        self.run(name, &[&args[..], more].concat())
+    }
+
+    fn get(&self, ticket: &str, more: &[&str]) -> Output {
+        let args = ["--json", "get", ticket, "--overwrite", "--no-serve", "-o"];
+        let out = self.path("out");
+        self.run("getter", &[&args[..], &[text(&out)], more].concat())
+    }
+}
+
+/// A running `xylem witness`; killed when dropped.
+struct Watcher(Child);
+
+impl Watcher {
+    fn start(world: &World, name: &str, ticket: &str) -> Self {
+        let mut command: Command = xylem(&world.path(name));
+        command.args(["witness", ticket, "--sign", &format!("key:/{name}")]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn events(output: &Output, event: &str) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let all = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    all.filter(|value| value["event"] == event).collect()
+}
+
+fn append(path: &Path, bytes: &[u8]) {
+    fs::OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
+}
+
+/// Files of evidence in a store.
+fn evidence(store: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(store.join("witness")).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_some_and(|ending| ending == "evidence")).collect()
+}
+
+/// The version that the share's last co-signature is of.
+fn cosigned(share: &Share) -> Option<u64> {
+    share.told("cosigned").last().and_then(|said| said["version"].as_u64())
+}
+
+fn checkpoint(share: &Share) -> Option<u64> {
+    share.told("checkpoint").last().and_then(|made| made["version"].as_u64())
+}
+
+#[test]
+fn a_growing_log_is_cosigned_as_it_grows_and_who_fetches_can_demand_it() {
+    let world = World::new();
+    let (w, x) = (world.witness("w"), world.witness("x"));
+    let log = world.log("alice", &noise(100_000, 1));
+    let share = world.share("alice", &log, true, &[&w]);
+    let demand = ["--witness", &w, "--timeout", "2"];
+    let refused = world.get(&share.ticket, &demand);
+    assert_exit(&refused, 3);
+    assert!(stderr(&refused).contains("nothing of /w"), "{}", stderr(&refused));
+    assert!(!world.path("out").exists(), "nothing is fetched before");
+
+    let _watcher = Watcher::start(&world, "w", &share.ticket);
+    until("the first is co-signed", || cosigned(&share).is_some());
+    let got = world.get(&share.ticket, &demand);
+    assert_exit(&got, 0);
+    let said = &events(&got, "cosigned")[0];
+    assert_eq!((&said["witness"], &said["proven"]), (&"/w".into(), &false.into()));
+    assert_eq!(said["first"], said["version"], "nothing was seen before");
+
+    for n in 0..4 {
+        append(&log, &noise(70_000, n));
+        let length = fs::metadata(&log).unwrap().len();
+        until("it is co-signed", || {
+            let told = share.told("cosigned");
+            told.last().is_some_and(|said| said["bytes"] == length)
+        });
+    }
+    let last = share.told("cosigned").last().unwrap().clone();
+    assert_eq!(last["proven"], true);
+    assert_eq!(last["first"], said["first"]);
+    // The ticket's own checkpoint counts, as the beginning of what was co-signed.
+    let got = world.get(&share.ticket, &demand);
+    assert_exit(&got, 0);
+    assert_eq!(events(&got, "cosigned")[0]["version"], last["version"]);
+    // Who asks for somebody else's word does not get this one's.
+    assert_exit(&world.get(&share.ticket, &["--witness", &x, "--timeout", "1"]), 3);
+    // Too old, where that is said.
+    let fresh = ["--witnessed-within", "3600"];
+    assert_exit(&world.get(&share.ticket, &[&demand[..], &fresh].concat()), 0);
+    let stale = ["--witnessed-within", "0.000001"];
+    assert_exit(&world.get(&share.ticket, &[&demand[..], &stale].concat()), 3);
+}
+
+#[test]
+fn two_histories_are_found_out_by_a_witness_and_by_verify() {
+    let world = World::new();
+    let w = world.witness("w");
+    let mut bytes = noise(100_000, 1);
+    let honest = world.share("alice", &world.log("alice", &bytes), true, &[&w]);
+    assert_exit(&world.look("w", &honest.ticket, &[]), 0);
+    // The same key, another store, another history: for the eyes of some.
+    bytes[30_000] ^= 1;
+    bytes.extend(noise(50_000, 2));
+    let forked = world.share("mallory", &world.log("mallory", &bytes), true, &[&w]);
+    let found = world.look("w", &honest.ticket, &["--from", &forked.link]);
+    assert_exit(&found, 1);
+    assert!(stderr(&found).contains("TWO HISTORIES"), "{}", stderr(&found));
+    assert!(forked.told("cosigned").is_empty());
+    let kept = evidence(&world.path("w"));
+    assert_eq!(kept.len(), 1);
+    // Anybody can check it, and nobody is needed for that.
+    let shown = world.run("anybody", &["--json", "verify", "--evidence", text(&kept[0])]);
+    assert_exit(&shown, 0);
+    let row = &events(&shown, "evidence")[0];
+    assert_eq!((&row["earlier_bytes"], &row["later_bytes"]), (&100_000.into(), &150_000.into()));
+    let mut flipped = fs::read(&kept[0]).unwrap();
+    let at = flipped.len() - 9;
+    flipped[at] ^= 1;
+    let bad = file(world.0.path(), "bad", &flipped);
+    assert_exit(&world.run("anybody", &["verify", "--evidence", text(&bad)]), 1);
+    assert_exit(&world.run("anybody", &["verify", "--evidence", &w]), 2);
+
+    // Those to whom the other history is shown find no witness for it.
+    assert_exit(&world.get(&forked.ticket, &["--witness", &w, "--timeout", "1"]), 3);
+    // Two who compare their tickets find out, too.
+    let extends = |store: &str, old: &Share, new: &Share, more: &[&str]| {
+        let args = ["--json", "verify", "--extends", &old.ticket, &new.ticket];
+        world.run(store, &[&args[..], more].concat())
+    };
+    let compared = extends("bob", &honest, &forked, &[]);
+    assert_exit(&compared, 1);
+    let row = &events(&compared, "extends")[0];
+    assert!(row["two_histories"].is_string(), "{row}");
+    let kept = evidence(&world.path("bob"));
+    assert_eq!(row["evidence"], text(&kept[0]));
+    assert_exit(&world.run("anybody", &["verify", "--evidence", text(&kept[0])]), 0);
+    // The honest one goes on.
+    append(&world.path("alice-files").join("log"), &noise(10_000, 3));
+    until("a checkpoint", || checkpoint(&honest).is_some());
+    assert_exit(&world.look("w", &honest.ticket, &[]), 0);
+    assert_eq!(cosigned(&honest), checkpoint(&honest));
+}
+
+#[test]
+fn verify_says_who_has_cosigned_what_extends_the_old_one() {
+    let world = World::new();
+    let (w, x) = (world.witness("w"), world.witness("x"));
+    let log = world.log("alice", &noise(100_000, 1));
+    let before = world.share("alice", &log, true, &[&w]);
+    let old = before.ticket.clone();
+    drop(before);
+    append(&log, &noise(100_000, 2));
+    let share = world.share("alice", &log, true, &[&w]);
+    let extends = |more: &[&str]| {
+        let args = ["--json", "verify", "--timeout", "2", "--extends", &old, &share.ticket];
+        world.run("bob", &[&args[..], more].concat())
+    };
+    assert_exit(&extends(&[]), 0);
+    assert_exit(&extends(&["--witness", &w]), 3);
+    assert_exit(&world.look("w", &share.ticket, &[]), 0);
+    let shown = extends(&["--witness", &w]);
+    assert_exit(&shown, 0);
+    assert_eq!(events(&shown, "extends")[0]["extends"], true);
+    assert_eq!(events(&shown, "cosigned")[0]["witness"], "/w");
+    assert_exit(&extends(&["--witness", &w, "--witness", &x]), 3);
+    assert_exit(&extends(&["--witness", &w, "--witness", &x, "--threshold", "1"]), 0);
+}
+
+#[test]
+fn two_of_three_are_enough_and_one_key_is_one_witness() {
+    let world = World::new();
+    let all = ["a", "b", "c"].map(|name| world.witness(name));
+    let [a, b, c] = &all;
+    let share = world.share("alice", &world.log("alice", b"a file"), false, &[a, b, c]);
+    let every = ["--witness", a, "--witness", b, "--witness", c, "--timeout", "1"];
+    let two = [&every[..], &["--threshold", "2"]].concat();
+    assert_exit(&world.look("a", &share.ticket, &[]), 0);
+    assert_exit(&world.get(&share.ticket, &two), 3);
+    // The same key under a second certificate is no second witness.
+    let again = world.certificate("a", "/a", "again.cert");
+    let twice = ["--witness", a, "--witness", &again, "--threshold", "2"];
+    let refused = world.get(&share.ticket, &twice);
+    assert_exit(&refused, 2);
+    assert!(stderr(&refused).contains("one key counts once"), "{}", stderr(&refused));
+    assert_exit(&world.look("c", &share.ticket, &[]), 0);
+    assert_exit(&world.get(&share.ticket, &two), 0);
+    let refused = world.get(&share.ticket, &every);
+    assert_exit(&refused, 3);
+    assert!(stderr(&refused).contains("nothing of /b"), "{}", stderr(&refused));
+}
+
+#[test]
+fn a_witness_that_was_removed_and_a_stranger_are_not_heard() {
+    let world = World::new();
+    let (w, x) = (world.witness("w"), world.witness("x"));
+    let log = world.log("alice", b"a file");
+    let share = world.share("alice", &log, false, &[&w]);
+    let refused = world.look("x", &share.ticket, &[]);
+    assert_exit(&refused, 3);
+    assert!(stderr(&refused).contains("takes no co-signatures of /x"), "{}", stderr(&refused));
+    assert_exit(&world.look("w", &share.ticket, &[]), 0);
+    drop(share);
+    // What was kept is there after a restart,
+    let share = world.share("alice", &log, false, &[&w]);
+    assert_exit(&world.get(&share.ticket, &["--witness", &w, "--timeout", "1"]), 0);
+    drop(share);
+    // but not of who is named no more.
+    let share = world.share("alice", &log, false, &[&x]);
+    assert_exit(&world.get(&share.ticket, &["--witness", &w, "--timeout", "1"]), 3);
+    assert_exit(&world.look("w", &share.ticket, &[]), 3);
+    assert_exit(&world.look("x", &share.ticket, &[]), 0);
+    assert_exit(&world.get(&share.ticket, &["--witness", &x, "--timeout", "1"]), 0);
+}
+
+#[test]
+fn an_updated_file_is_found_by_the_first_ticket_and_cosigned_in_order() {
+    let world = World::new();
+    let w = world.witness("w");
+    let log = world.log("alice", b"the first");
+    let share = world.share("alice", &log, false, &[&w]);
+    let first = share.ticket.clone();
+    assert_exit(&world.look("w", &first, &[]), 0);
+    let listen = share.link.clone();
+    drop(share);
+    fs::write(&log, b"the second one").unwrap();
+    let share = world.share("alice", &log, false, &[&w]);
+    let demand = ["--witness", &w, "--timeout", "1"];
+    assert_exit(&world.get(&share.ticket, &demand), 3);
+    // The ticket of the first version leads to the second, wherever that is served now.
+    let at = ["--from", &share.link];
+    assert_exit(&world.look("w", &first, if share.link == listen { &[] } else { &at }), 0);
+    let got = world.get(&share.ticket, &demand);
+    assert_exit(&got, 0);
+    let said = &events(&got, "cosigned")[0];
+    assert_eq!(said["proven"], false);
+    assert!(said["first"].as_u64() < said["version"].as_u64(), "{said}");
+}
+
+#[test]
+fn a_witness_that_is_killed_knows_all_that_it_ever_signed() {
+    let world = World::new();
+    let w = world.witness("w");
+    let mut bytes = noise(50_000, 1);
+    let log = world.log("alice", &bytes);
+    let share = world.share("alice", &log, true, &[&w]);
+    for n in 0..8 {
+        let (before, watcher) = (cosigned(&share), Watcher::start(&world, "w", &share.ticket));
+        let more = noise(9_000, n);
+        append(&log, &more);
+        bytes.extend(more);
+        // It dies in the moment in which the share has its word.
+        until("a co-signature", || cosigned(&share) > before);
+        drop(watcher);
+        // Its record has what it said: by a history without that it is not misled.
+        let said = share.told("cosigned").last().unwrap()["bytes"].as_u64().unwrap() as usize;
+        let mut other = bytes[..said].to_vec();
+        other[said - 1] ^= 1;
+        other.extend(noise(100, 99));
+        let forked = world.share(&format!("mallory{n}"), &world.log("mallory", &other), true, &[]);
+        let found = world.look("w", &share.ticket, &["--from", &forked.link]);
+        assert_exit(&found, 1);
+        assert!(stderr(&found).contains("TWO HISTORIES"), "{}", stderr(&found));
+    }
+}
+
+#[test]
+fn a_word_that_was_not_handed_over_is_remembered_all_the_same() {
+    let world = World::new();
+    world.witness("w");
+    let mut bytes = noise(50_000, 1);
+    // This share takes nobody's word.
+    let share = world.share("alice", &world.log("alice", &bytes), true, &[]);
+    assert_exit(&world.look("w", &share.ticket, &[]), 3);
+    bytes[10] ^= 1;
+    bytes.extend(noise(100, 2));
+    let forked = world.share("mallory", &world.log("mallory", &bytes), true, &[]);
+    let found = world.look("w", &share.ticket, &["--from", &forked.link]);
+    assert_exit(&found, 1);
+    assert!(stderr(&found).contains("TWO HISTORIES"), "{}", stderr(&found));
+}
+
+#[test]
+fn a_lost_record_shows_and_a_damaged_one_signs_nothing() {
+    let world = World::new();
+    let w = world.witness("w");
+    let log = world.log("alice", &noise(50_000, 1));
+    let share = world.share("alice", &log, true, &[&w]);
+    assert_exit(&world.look("w", &share.ticket, &[]), 0);
+    let dir = world.path("w").join("witness");
+    let is_record = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "seen");
+    let record = fs::read_dir(&dir).unwrap().flatten().map(|entry| entry.path()).find(is_record);
+    let record = record.unwrap();
+    let good = fs::read(&record).unwrap();
+    fs::write(&record, &good[..good.len() - 1]).unwrap();
+    append(&log, &noise(9_000, 2));
+    let first = cosigned(&share);
+    until("a checkpoint", || checkpoint(&share) > first);
+    let refused = world.look("w", &share.ticket, &[]);
+    assert_exit(&refused, 4);
+    assert!(stderr(&refused).contains("damaged"), "{}", stderr(&refused));
+    assert_eq!(cosigned(&share), first);
+    // Lost: it goes on, and whoever hears it is told.
+    fs::remove_file(&record).unwrap();
+    let anew = world.look("w", &share.ticket, &[]);
+    assert_exit(&anew, 0);
+    assert!(stderr(&anew).contains("nothing of"), "{}", stderr(&anew));
+    let said = share.told("cosigned").last().unwrap().clone();
+    assert_eq!(said["first"], said["version"]);
+    let lost =
+        |event: &Value| event["what"].as_str().is_some_and(|w| w.contains("lost its record"));
+    assert!(share.told("trouble").iter().any(lost));
+    // Two processes with one record are one too many.
+    let watcher = Watcher::start(&world, "w", &share.ticket);
+    until("the second is refused", || {
+        let refused = world.look("w", &share.ticket, &[]);
+        refused.status.code() == Some(4) && stderr(&refused).contains("another process")
+    });
+    drop(watcher);
+}
