@@ -17,9 +17,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import authorities
+import certificates
 import direct
 import management
 import objects
+import routing
 import schemas
 import semantics
 import svs
@@ -53,6 +55,7 @@ def through(report, programs, forwarder, content, peers_alone):
         objects.pairs(report, programs, forwarder, content, peers_alone)
         objects.transports(report, programs, forwarder, content)
         svs.cases(report, programs, forwarder)
+        certificates.cases(report, programs, forwarder)
     except Failed as failure:
         report.case((forwarder.name, "objects", "forwarder", "runs"), reraise, failure)
     finally:
@@ -102,6 +105,7 @@ def main():
             link.cases(report, programs)
             schemas.cases(report, programs)
             authorities.cases(report, programs)
+            routing.cases(report, programs)
             direct.cases(report, programs, random_file)
             content = random_file(SIZE)
             through(report, programs, Node(programs), content, options.peers_alone)

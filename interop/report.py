@@ -103,7 +103,8 @@ SECTIONS = {
     "It publishes 80,000 bytes of its own; what is forged comes before the genuine message.\n",
     "schemas": "trust schemas\n\nLightVerSec: what is compiled from one text, and what is said of 80 pairs of names each; "
     "NDNd's examples are those of its tests (interop/schemas.py). NDNd has no functions.\n",
-    "certificates": "certificates\n\nNDNCERT 0.3 (interop/authorities.py): a key is certified by what the column says, or refused "
+    "certificates": "certificates\n\nNDNCERT 0.3 (the library without a forwarder, interop/authorities.py; the programs through one, "
+    "interop/certificates.py: who asks, whose CA): a key is certified by what the column says, or refused "
     "where that is what has to come of it.\n",
     "share": "a plain share, fetched from it directly\n\n"
     "`xylem share --plain-listen`; columns: transport and bytes.\n",
@@ -114,6 +115,8 @@ SECTIONS = {
     "Unix socket (for TICKET by `xylem share`).\n",
     "svs": "sync groups with members of other programs\n\n`xylem svs` and these members publish five packets "
     "each; each has to hear of all, and to fetch them.\n",
+    "routing": "a routing daemon\n\nThree nodes in a line, each with `ndnd dv`: what a program registers at the first is "
+    "reached from the third (interop/routing.py), or is not where `readvertise` is off.\n",
     "semantics": "semantics\n\nPacket by packet on Unix sockets (interop/semantics.py). NDNd is asked "
     "the same for comparison.\n",
     "management": "management\n\nRow: the tool; column: what it is asked to do. A command has passed "

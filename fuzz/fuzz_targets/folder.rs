@@ -1,12 +1,21 @@
 //! What members of a group tell of their folders: indexes, statements and invitations are read or refused, and what is read
 //! is written the same; a merge of any two indexes ends.
 #![no_main]
-use xylem_library::folder::{Group, Index, Invitation, Statement, merge};
+use xylem_library::folder::{Group, Index, Invitation, Question, Statement, merge};
 use xylem_object::PublisherId;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let group = Group::new([7; 32], PublisherId([1; 32]));
     let _ = Statement::read(input, &group);
+    for magic in ["xsq2", "xsa2"] {
+        let whole = [magic.as_bytes(), input].concat();
+        if let Some(asked) = Question::read(&whole) {
+            assert_eq!(asked.to_bytes(), whole);
+        }
+        if let Some((asked, proof)) = Question::read_answer(&whole) {
+            assert_eq!(asked.answer(proof), whole);
+        }
+    }
     if let Ok(text) = std::str::from_utf8(input) {
         let _ = text.parse::<Invitation>();
         let _ = format!("xylem-sync:{text}").parse::<Invitation>();

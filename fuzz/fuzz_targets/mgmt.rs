@@ -7,9 +7,11 @@ use xylem_forward::{Config, FaceId, FaceScope, Forwarder, LinkType, Seed};
 use xylem_mgmt::{
     ControlParameters, ControlResponse, FaceEvent, FaceInfo, FaceQueryFilter, FaceStatus, FaceUri,
     FibEntry, GeneralStatus, Host, Management, ManagementConfig, Persistency, Refusal, RibEntry,
-    StrategyChoice, read_entries,
+    PrefixAnnouncement, StrategyChoice, client, read_entries,
 };
-use xylem_packet::{Component, Data, Interest, InterestBuilder, Name};
+use xylem_packet::{
+    Component, ContentType, Data, DataBuilder, Interest, InterestBuilder, Name,
+};
 use xylem_trust::{Signer, Stamp};
 
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -70,6 +72,10 @@ fn records(input: &[u8]) {
     if let Ok(filter) = FaceQueryFilter::decode(input) {
         assert_eq!(FaceQueryFilter::decode(&filter.encode()), Ok(filter));
     }
+    if let Ok(announcement) = PrefixAnnouncement::decode(input) {
+        assert!(announcement.prefix().is_prefix_of(announcement.data.name()));
+        let _ = announcement.lasts_ms(NOW_MS);
+    }
     let _ = GeneralStatus::from_value(input);
     let _ = read_entries::<FaceStatus>(input);
     let _ = read_entries::<FibEntry>(input);
@@ -109,18 +115,46 @@ fn signed(input: &[u8]) -> Option<Vec<u8>> {
     Some(wire)
 }
 
+/// The input as the content of an announcement that is signed well: gives the Data.
+fn announced(input: &[u8]) -> Option<Vec<u8>> {
+    let name = Name::from_uri("/a/32=PA/v=1/seg=0").ok()?;
+    let builder = DataBuilder::new(name.as_ref()).content_type(ContentType::PREFIX_ANNOUNCEMENT);
+    let mut wire = Vec::new();
+    Signer::digest_sha256().data(builder, input, &mut wire).ok()?;
+    Some(wire)
+}
+
+/// The command that announces this.
+fn announce(wire: &[u8]) -> Option<Vec<u8>> {
+    let signer = Signer::digest_sha256();
+    client::announce(true, wire, &signer, Stamp::new([7; 8], NOW_MS), [7; 4]).ok()
+}
+
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     records(input);
     let mut program = Program(Forwarder::new(Config::default(), Seed::from_random([0; 16])));
     let app = program.0.add_face(FaceScope::Local);
-    let mut management = Management::new(ManagementConfig::default());
-    for wire in [Some(input.to_vec()), signed(input)].into_iter().flatten() {
+    let config = ManagementConfig { readvertise: true, ..ManagementConfig::default() };
+    let mut management = Management::new(config);
+    let data = announced(input);
+    let name = Name::from_uri("/a/b").expect("a name");
+    for announcement in [Some(input), data.as_deref()].into_iter().flatten() {
+        let learned =
+            management.learn(Duration::ZERO, app, name.as_ref(), announcement, &mut program);
+        assert!(learned.is_err(), "there are no anchors");
+        management.handle_reply(Duration::ZERO, announcement, &mut program, &mut Vec::new());
+    }
+    let announcing = announce(input).into_iter().chain(data.as_deref().and_then(announce));
+    for wire in [Some(input.to_vec()), signed(input)].into_iter().flatten().chain(announcing) {
         let Ok(interest) = Interest::decode(&wire) else { continue };
         let mut out = Vec::new();
         let now = Duration::from_secs(1);
         management.handle_interest(now, app, &interest, &mut program, &mut out);
         for packet in &out {
-            Data::decode(packet).expect("answers are Data");
+            let told = Interest::decode(packet).is_ok_and(|interest| {
+                interest.name().prefix(2).to_string() == "/localhost/nlsr"
+            });
+            assert!(told || Data::decode(packet).is_ok(), "answers are Data");
         }
         if interest.signature().is_none() && interest.name().len() < 9 {
             assert!(management.rib().is_empty(), "nobody signed");

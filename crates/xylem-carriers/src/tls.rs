@@ -53,8 +53,12 @@ impl Identity {
     }
 }
 
+/// Suites of TLS 1.3 alone: others of the program may have rustls speak 1.2 as well, and a greeting that
+/// lists suites which it does not take would look like nobody's.
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
+    let mut provider = rustls::crypto::ring::default_provider();
+    provider.cipher_suites.retain(|suite| suite.tls13().is_some());
+    Arc::new(provider)
 }
 
 /// Settings of a server; without an identity it makes one up.
@@ -155,5 +159,19 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// docs/spec/carriers.md says which suites an observer sees, whatever else the program has rustls do.
+    #[test]
+    fn greetings_list_the_suites_of_tls_1_3_alone() {
+        let config = client().unwrap();
+        let suites = config.crypto_provider().cipher_suites.iter();
+        let numbers: Vec<u16> = suites.map(|suite| suite.suite().into()).collect();
+        assert_eq!(numbers, [0x1302, 0x1301, 0x1303]);
     }
 }

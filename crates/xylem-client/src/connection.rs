@@ -103,6 +103,15 @@ impl Outbox<'_> {
         let queue = &mut *self.queue;
         let _ = self.service.send(self.now, packet, &headers, 0, &mut |frame| queue.push(frame));
     }
+
+    /// Sends an Interest back, with the PIT token that it came with: nothing of that name is here, and somebody
+    /// else may have it.
+    pub fn refuse(&mut self, interest: &[u8], pit_token: Option<&[u8]>) {
+        let nack = Some(NackReason::NO_ROUTE);
+        let headers = LinkHeaders { pit_token, nack, ..LinkHeaders::default() };
+        let queue = &mut *self.queue;
+        let _ = self.service.send(self.now, interest, &headers, 0, &mut |frame| queue.push(frame));
+    }
 }
 
 /// Frames that wait to be written, back to back.

@@ -64,6 +64,12 @@ pub enum ClientError {
         /// Which.
         number: u64,
     },
+    /// Who publishes there says that there is no such packet.
+    #[error("{name}: who publishes there says that there is no such packet")]
+    NoPacket {
+        /// What was asked for.
+        name: Name,
+    },
     /// What was found is not what was asked for.
     #[error("{name}: nobody has an object of exactly this name; what came is {found}")]
     NotThis {

@@ -42,7 +42,7 @@ pub use driver::{Driver, Ended};
 pub use error::ClientError;
 pub use exchange::{Exchange, Question, Reply, parse_name, satisfies};
 pub use histogram::Histogram;
-pub use manage::{Answer, Manager, register};
+pub use manage::{ANNOUNCED_FOR, Answer, Manager, announce, register};
 pub use peek::{Peeked, peek};
 pub use ping::{PingReport, PingServer, Pinged, Pinger, ping_name};
 pub use put::{Producer, PutSettings, SEGMENT_SIZE};

@@ -8,10 +8,10 @@ use std::time::Duration;
 use xylem_mgmt::client::{self as protocol, Dataset};
 use xylem_mgmt::{
     ControlParameters, CsStatus, Entry, FaceQueryFilter, FaceStatus, FaceUri, FibEntry,
-    GeneralStatus, RibEntry, StrategyChoice, read_entries,
+    GeneralStatus, PrefixAnnouncement, RibEntry, StrategyChoice, read_entries,
 };
 use xylem_packet::{Data, Interest, NameRef};
-use xylem_trust::{Signer, Stamp, TrustPolicy};
+use xylem_trust::{Signer, Stamp, TrustPolicy, ValidityPeriod};
 
 use crate::{ClientError, Driver, Reply};
 
@@ -63,11 +63,28 @@ impl<'a, D: Driver> Manager<'a, D> {
         let command =
             protocol::command(self.local, module, verb, parameters, self.signer, stamp, nonce)
                 .map_err(|e| ClientError::bad_name(format!("{module}/{verb}"), e))?;
+        self.answer(module, verb, &command)
+    }
+
+    /// Announces a prefix, which leads here from then on; what the forwarder says to it, good or bad.
+    ///
+    /// # Errors
+    /// As for [`Self::ask`].
+    pub fn announce(&mut self, announcement: &[u8]) -> Result<Answer, D::Error> {
+        let stamp = Stamp::new(self.driver.seed()?.to_be_bytes(), self.driver.now_ms());
+        let nonce = self.driver.nonce()?;
+        let command = protocol::announce(self.local, announcement, self.signer, stamp, nonce)
+            .map_err(|e| ClientError::bad_name("rib/announce", e))?;
+        self.answer("rib", "announce", &command)
+    }
+
+    /// Sends a command, and reads the answer.
+    fn answer(&mut self, module: &str, verb: &str, command: &[u8]) -> Result<Answer, D::Error> {
         let what = format!("the forwarder's answer to {module}/{verb}");
-        let packet = self.send(&command, &what)?;
+        let packet = self.send(command, &what)?;
         let data = Data::decode(&packet).map_err(|e| ClientError::not_believed(&what, e))?;
         let interest =
-            Interest::decode(&command).map_err(|e| ClientError::not_believed(&what, e))?;
+            Interest::decode(command).map_err(|e| ClientError::not_believed(&what, e))?;
         let response = protocol::response(&interest, &data)
             .map_err(|e| ClientError::not_believed(&what, e))?;
         Ok(Answer {
@@ -227,4 +244,33 @@ pub fn register<D: Driver>(
     let parameters =
         ControlParameters { name: Some(prefix.to_name()), ..ControlParameters::default() };
     Manager::new(driver, signer).command("rib", "register", &parameters).map(drop)
+}
+
+/// How long what [`announce`] says holds: whoever heard it may pass it on for so long.
+pub const ANNOUNCED_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// As [`register`], by an announcement of the prefix that `signer` has signed: forwarders that learn by
+/// themselves where names are pass it on.
+///
+/// # Errors
+/// As for [`Manager::command`].
+pub fn announce<D: Driver>(
+    driver: &mut D,
+    prefix: NameRef<'_>,
+    signer: &Signer,
+) -> Result<(), D::Error> {
+    let now_ms = driver.now_ms();
+    let lasts_ms = u64::try_from(ANNOUNCED_FOR.as_millis()).unwrap_or(u64::MAX);
+    // Whoever's clock is a little behind believes it too.
+    let validity = ValidityPeriod {
+        not_before_ms: now_ms.saturating_sub(60_000),
+        not_after_ms: now_ms.saturating_add(lasts_ms),
+    };
+    let announcement = PrefixAnnouncement::sign(prefix, now_ms, lasts_ms, Some(validity), signer)
+        .map_err(|e| ClientError::bad_name(prefix, e))?;
+    let answer = Manager::new(driver, signer).announce(&announcement)?;
+    match answer.code {
+        SUCCESS => Ok(()),
+        _ => Err(answer.refused("rib", "announce").into()),
+    }
 }

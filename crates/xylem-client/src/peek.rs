@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xylem_packet::{Data, KeyLocator, SignatureType};
+use xylem_packet::{ContentType, Data, KeyLocator, SignatureType};
 use xylem_trust::{TrustPolicy, Verdict};
 
 use crate::{ClientError, Driver, Exchange, Question, Reply, believe};
@@ -67,6 +67,9 @@ pub fn peek<D: Driver>(
         policy => policy.judge(&data, driver.now_ms()),
     };
     let verdict = verdict.map_err(|why| ClientError::not_believed(data.name().to_string(), why))?;
+    if data.meta().content_type == ContentType::NACK {
+        return Err(ClientError::NoPacket { name }.into());
+    }
     let (meta, info) = (data.meta(), data.signature_info());
     let key = info.key_locator.map(|locator| match locator {
         KeyLocator::Name(name) => name.to_string(),
@@ -77,7 +80,7 @@ pub fn peek<D: Driver>(
         content_type: meta.content_type.0,
         freshness_ms: meta.freshness_ms,
         final_block_id: meta.final_block_id.map(|c| c.to_string()),
-        signature: (type_name(info.typ), info.typ.0),
+        signature: (type_name(info.typ), info.typ.number()),
         key,
         verdict,
         took,

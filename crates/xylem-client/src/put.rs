@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use xylem_object::packets::METADATA_FRESHNESS_MS;
 use xylem_packet::tlv::types;
-use xylem_packet::{Component, Data, DataBuilder, Interest, MAX_PACKET, Name, NameRef};
+use xylem_packet::{
+    Component, ContentType, Data, DataBuilder, Interest, MAX_PACKET, Name, NameRef,
+};
 use xylem_trust::Signer;
 
 use crate::rdr::{self, Metadata};
@@ -226,6 +228,27 @@ impl Producer {
         Ok(self.send(interest, token, outbox).then_some(Answered::Content))
     }
 
+    /// Answers an Interest that [`Self::answer`] has nothing for, so that nobody waits for what will never come. Below
+    /// this version there is nothing but its segments, for ever: that is said by a Data of ContentType NACK, which
+    /// passes every forwarder and is signed as the segments are. Other versions, and other objects
+    /// below the name, somebody else may have: then the Interest goes back.
+    fn refuse(&mut self, interest: &Interest<'_>, token: Option<&[u8]>, outbox: &mut Outbox<'_>) {
+        let asked = interest.name();
+        if self.prefix.as_ref().is_prefix_of(asked) && asked != self.prefix.as_ref() {
+            self.packet.clear();
+            let builder = DataBuilder::new(asked)
+                .content_type(ContentType::NACK)
+                .freshness_ms(self.freshness_ms)
+                .final_block_id(Component::segment(self.last));
+            if self.signer.data(builder, &[], &mut self.packet).is_ok()
+                && self.send(interest, token, outbox)
+            {
+                return;
+            }
+        }
+        outbox.refuse(interest.wire(), token);
+    }
+
     /// Sends the packet that was made, if it is what the Interest asks for.
     fn send(&self, interest: &Interest<'_>, token: Option<&[u8]>, outbox: &mut Outbox<'_>) -> bool {
         let right = Data::decode(&self.packet).is_ok_and(|data| satisfies(&data, interest));
@@ -246,11 +269,16 @@ impl Application for Producer {
         if message.nack.is_none()
             && self.answered < self.enough
             && let Ok(interest) = Interest::decode(message.packet)
-            && let Some(answered) = self.answer(&interest, message.pit_token, outbox)?
         {
-            // Whoever has the metadata of one packet has yet to fetch that.
-            let counts = answered == Answered::Content || self.whole.is_none();
-            self.answered += u64::from(counts);
+            let token = message.pit_token;
+            match self.answer(&interest, token, outbox)? {
+                // Whoever has the metadata of one packet has yet to fetch that.
+                Some(answered) => {
+                    let counts = answered == Answered::Content || self.whole.is_none();
+                    self.answered += u64::from(counts);
+                }
+                None => self.refuse(&interest, token, outbox),
+            }
         }
         Ok(())
     }
@@ -365,6 +393,41 @@ mod tests {
             let (_, content) = ask(&mut object, &segment, false).unwrap();
             assert_eq!(content, ask(&mut object, "/o", true).unwrap().1);
         }
+    }
+
+    /// What `object` says to an Interest, as the forwarder gets it: the Nack's reason, and the packet.
+    fn told(object: &mut Producer, name: &str) -> (Option<xylem_packet::NackReason>, Vec<u8>) {
+        let name: Name = name.parse().unwrap();
+        let mut wire = Vec::new();
+        InterestBuilder::new(name.as_ref()).encode(&mut wire).unwrap();
+        let mut connection = crate::Connection::new(xylem_packet::MAX_FRAME, false, 0);
+        let message =
+            Message { packet: &wire, pit_token: Some(&[5]), nack: None, congested: false };
+        let outbox = &mut connection.outbox(Duration::ZERO);
+        object.handle_message(Duration::ZERO, message, outbox).unwrap();
+        let frame = xylem_packet::LpPacket::decode(connection.queue().waiting()).unwrap();
+        assert_eq!(frame.pit_token, Some(&[5][..]));
+        (frame.nack, frame.fragment.unwrap().to_vec())
+    }
+
+    #[test]
+    fn what_there_is_not_is_said() {
+        let mut object = object(20_000, Some(true)).unwrap();
+        for missing in ["seg=3", "seg=18446744073709551615", "x", "seg=0/x"] {
+            let (nack, packet) = told(&mut object, &format!("/o/v=7/{missing}"));
+            let data = Data::decode(&packet).unwrap();
+            assert_eq!((nack, data.meta().content_type), (None, ContentType::NACK), "{missing}");
+            assert_eq!(data.name().to_string(), format!("/o/v=7/{missing}"));
+            assert_eq!(data.meta().final_block_id, Some(Component::segment(2)));
+            xylem_trust::Verifier::digest_sha256().data(&data).unwrap();
+        }
+        // Somebody else may have these.
+        for other in ["/o/v=8/seg=0", "/o/x", "/o/v=8", "/o"] {
+            let (nack, packet) = told(&mut object, other);
+            assert_eq!(nack, Some(xylem_packet::NackReason::NO_ROUTE), "{other}");
+            assert_eq!(Interest::decode(&packet).unwrap().name().to_string(), other);
+        }
+        assert_eq!(object.answered(), 0, "nobody got anything");
     }
 
     #[test]

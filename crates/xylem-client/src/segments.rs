@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use xylem_packet::tlv::types;
-use xylem_packet::{Component, ContentType, Data, Interest, InterestBuilder, Name, NameRef};
+use xylem_packet::{
+    Component, ContentType, Data, Interest, InterestBuilder, NackReason, Name, NameRef,
+};
 use xylem_transfer::{Config, Pipeline};
 
 use crate::{Application, ClientError, Message, Outbox, exact};
@@ -23,6 +25,10 @@ const MAX_WINDOW: u32 = 1024;
 const MAX_AHEAD: u64 = 4096;
 /// Segments of one object.
 const MAX_SEGMENTS: u64 = 1 << 40;
+/// Pause before what came back is asked again, and how long it may come back without any answer: who is there says
+/// what there is, and a forwarder that knows no way will not know one at once.
+const PAUSE: Duration = Duration::from_millis(100);
+const NOBODY: Duration = Duration::from_secs(2);
 /// Packets that did not verify after which there is no hope.
 const MAX_BAD: u32 = 8;
 
@@ -76,6 +82,10 @@ pub struct SegmentFetch<'a, R> {
     /// The last packet that did not verify.
     last_bad: Option<ClientError>,
     answered: bool,
+    /// Since when Interests come back, as long as nothing else comes.
+    refused_since: Option<Duration>,
+    /// Nothing is asked before.
+    resume_at: Duration,
     /// When a segment verified last; when the fetch began, before that.
     last_progress: Option<Duration>,
     packet: Vec<u8>,
@@ -110,6 +120,8 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
             bad: 0,
             last_bad: None,
             answered: false,
+            refused_since: None,
+            resume_at: Duration::ZERO,
             last_progress: None,
             packet: Vec::new(),
         };
@@ -270,7 +282,7 @@ impl<R: Receiver> Application for SegmentFetch<'_, R> {
         while let Some(lost) = self.pipeline.take_lost(now) {
             self.again.push_back(lost);
         }
-        while self.pipeline.may_ask(now) {
+        while now >= self.resume_at && self.pipeline.may_ask(now) {
             let Some(number) = self.next_to_ask() else { break };
             self.packet.clear();
             let name = self.prefix.child(Component::segment(number));
@@ -292,12 +304,19 @@ impl<R: Receiver> Application for SegmentFetch<'_, R> {
         message: Message<'_>,
         _outbox: &mut Outbox<'_>,
     ) -> Result<(), ClientError> {
-        if message.nack.is_some() {
+        if let Some(reason) = message.nack {
             let returned = Interest::decode(message.packet).ok();
             if let Some(number) = returned.and_then(|i| self.number(i.name())) {
                 self.note_mark(now, number, &message);
                 if self.pipeline.refused(now, number) {
                     self.again.push_back(number);
+                }
+                if reason == NackReason::NO_ROUTE && !self.answered {
+                    if now > *self.refused_since.get_or_insert(now) + NOBODY {
+                        let name = self.prefix.clone();
+                        return Err(ClientError::Nack { name, reason, discovering: true });
+                    }
+                    self.resume_at = now + PAUSE;
                 }
             }
             return Ok(());
@@ -316,7 +335,9 @@ impl<R: Receiver> Application for SegmentFetch<'_, R> {
     }
 
     fn poll_timeout(&self, now: Duration) -> Option<Duration> {
-        self.pipeline.next_timer(now).map(|at| at.max(now + Duration::from_millis(1)))
+        let timer = self.pipeline.next_timer(now).map(|at| at.max(now + Duration::from_millis(1)));
+        let resumes = Some(self.resume_at).filter(|at| *at > now);
+        timer.into_iter().chain(resumes).min()
     }
 
     fn is_done(&self) -> bool {

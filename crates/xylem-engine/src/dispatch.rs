@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_forward::{FaceId, Outgoing, Outlet};
+use xylem_forward::{FaceId, Lesson, Outgoing, Outlet};
 use xylem_packet::link_service::LinkHeaders;
 
 use super::{EngineEvent, Network};
@@ -55,6 +55,15 @@ impl<'a> Dispatch<'a> {
 }
 
 impl Outlet for Dispatch<'_> {
+    fn learned(&mut self, lesson: Lesson<'_>) {
+        let (face, name, announcement) = match lesson {
+            Lesson::Announced { face, name, announcement } => (face, name, Some(announcement)),
+            Lesson::NoRoute { face, name } => (face, name, None),
+        };
+        let (name, announcement) = (name.to_name(), announcement.map(<[u8]>::to_vec));
+        self.net.pending.push_back(EngineEvent::Lesson { face, name, announcement });
+    }
+
     #[inline]
     fn send(&mut self, to: FaceId, out: Outgoing<'_>) {
         let Network {
@@ -82,6 +91,8 @@ impl Outlet for Dispatch<'_> {
             nack: out.nack,
             congestion_mark: out.congestion_mark,
             incoming_face_id: out.incoming_face.map(|face| face.0),
+            non_discovery: out.non_discovery,
+            prefix_announcement: out.announcement,
             ..LinkHeaders::default()
         };
         let queued = match face.transport {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use xylem_forward::FaceId;
 use xylem_link::StreamId;
-use xylem_packet::NackReason;
+use xylem_packet::{NackReason, Name};
 
 use crate::reaching::RelayNews;
 use xylem_library::reachable::FaceAddress;
@@ -19,6 +19,15 @@ pub enum EngineEvent {
         face: FaceId,
         /// Who is at its other end.
         peer: FaceAddress,
+    },
+    /// What the strategy self-learning heard; nothing of it is proven.
+    Lesson {
+        /// The face that it came over.
+        face: FaceId,
+        /// The name of the Data with which it came, or of the Interest that came back.
+        name: Name,
+        /// The Data by which a prefix is announced; `None`: whoever is behind the face knows no way to the name.
+        announcement: Option<Vec<u8>>,
     },
     /// A face's connection ended, or never came up. Unless the face is `gone`, it is dialled again.
     FaceDown {

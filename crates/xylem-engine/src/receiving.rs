@@ -290,6 +290,8 @@ impl Engine {
             mine.copy_from_slice(t);
             Some(&*mine)
         });
+        let announcement = headers.prefix_announcement.map(<[u8]>::to_vec);
+        let non_discovery = headers.non_discovery;
         let whole;
         let (backing, packet) = match place_in(backing, received.packet) {
             Some(range) => (backing, &backing[range]),
@@ -306,6 +308,8 @@ impl Engine {
             congestion_mark: headers.congestion_mark.or(marked.then_some(CONGESTED)),
             next_hop: headers.next_hop_face_id.map(FaceId),
             no_cache: headers.no_cache,
+            non_discovery,
+            announcement: announcement.as_deref(),
         };
         let out = &mut Dispatch::new(net, now, from, backing);
         // A dropped packet is counted by the forwarder; whoever sent it learns nothing.

@@ -1,6 +1,6 @@
 //! What goes in and what comes out: one bare packet and what the link said, or is to say, around it.
 
-use xylem_packet::NackReason;
+use xylem_packet::{NackReason, NameRef};
 
 use crate::FaceId;
 
@@ -19,6 +19,10 @@ pub struct Incoming<'a> {
     pub next_hop: Option<FaceId>,
     /// A Data that is not to be kept (CachePolicy NoCache).
     pub no_cache: bool,
+    /// An Interest that is not to be flooded (NonDiscovery).
+    pub non_discovery: bool,
+    /// What came with a Data: the Data by which somebody announces a prefix (PrefixAnnouncement).
+    pub announcement: Option<&'a [u8]>,
 }
 
 impl<'a> Incoming<'a> {
@@ -31,6 +35,8 @@ impl<'a> Incoming<'a> {
             congestion_mark: None,
             next_hop: None,
             no_cache: false,
+            non_discovery: false,
+            announcement: None,
         }
     }
 }
@@ -50,12 +56,42 @@ pub struct Outgoing<'a> {
     /// The face that the packet came over, for local applications that want to know
     /// (IncomingFaceId); `None` for what comes out of the content store.
     pub incoming_face: Option<FaceId>,
+    /// The Interest is not to be flooded.
+    pub non_discovery: bool,
+    /// What is to travel with a Data: the Data by which somebody announces a prefix of its name.
+    pub announcement: Option<&'a [u8]>,
+}
+
+/// What a self-learning forwarder hears of where prefixes are. Nothing of it is proven here.
+#[derive(Debug, Clone, Copy)]
+pub enum Lesson<'a> {
+    /// Over this face came, with the Data of this name that the network was searched for, an announcement.
+    Announced {
+        /// The face.
+        face: FaceId,
+        /// The Data's name.
+        name: NameRef<'a>,
+        /// The Data by which a prefix is announced.
+        announcement: &'a [u8],
+    },
+    /// Whoever is behind this face knows no way to this name any more.
+    NoRoute {
+        /// The face.
+        face: FaceId,
+        /// The Interest's name.
+        name: NameRef<'a>,
+    },
 }
 
 /// Takes what leaves. It is called in the middle of a packet's processing, so it can only queue.
 pub trait Outlet {
     /// A packet for face `to`.
     fn send(&mut self, to: FaceId, packet: Outgoing<'_>);
+
+    /// Something that whoever keeps the routes may learn. Others need not care.
+    fn learned(&mut self, lesson: Lesson<'_>) {
+        let _ = lesson;
+    }
 }
 
 impl<F: FnMut(FaceId, Outgoing<'_>)> Outlet for F {
@@ -75,6 +111,8 @@ impl<'a> From<xylem_packet::link_service::Received<'a>> for Incoming<'a> {
             congestion_mark: headers.congestion_mark,
             next_hop: headers.next_hop_face_id.map(FaceId),
             no_cache: headers.no_cache,
+            non_discovery: headers.non_discovery,
+            announcement: headers.prefix_announcement,
         }
     }
 }

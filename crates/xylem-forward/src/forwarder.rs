@@ -13,6 +13,7 @@ use crate::name_hash::{NameHasher, NameHashes};
 use crate::pit::Pit;
 use crate::prefixes::Prefixes;
 use crate::recent::Recent;
+use crate::self_learning::Announcements;
 use crate::storage::{Standard, Storage};
 use crate::strategy_choice::Strategy;
 use crate::{
@@ -43,6 +44,7 @@ pub struct Forwarder<S: Storage = Standard> {
     pub(crate) content_store: ContentStore<S>,
     pub(crate) dead_nonces: Recent<(), S::Nonces>,
     pub(crate) measurements: Recent<Measurement, S::Measurements>,
+    pub(crate) announcements: Announcements,
     pub(crate) counters: Counters,
     /// What faces that have gone had carried.
     gone: FaceCounters,
@@ -85,6 +87,7 @@ impl<S: Storage> Forwarder<S> {
             content_store: ContentStore::new(config.cs_capacity_bytes, config.cs_capacity_packets),
             dead_nonces: Recent::new(config.dead_nonces, micros(config.dead_nonce_lifetime)),
             measurements: Recent::new(config.measurements, measured_for),
+            announcements: Announcements::default(),
             counters: Counters::default(),
             gone: FaceCounters::default(),
             serial: 0,
@@ -107,6 +110,7 @@ impl<S: Storage> Forwarder<S> {
             self.gone += self.counters(face).unwrap_or_default();
             self.faces.remove(number);
             self.remove_routes_over(face);
+            self.announcements.forget(face);
         }
     }
 

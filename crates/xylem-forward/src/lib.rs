@@ -72,13 +72,14 @@ mod routes;
 
 mod crowding;
 mod on_interest;
+mod self_learning;
 mod strategy;
 
 mod on_data;
 
 pub use cache_info::{CsInfo, CsSettings};
 pub use config::{Config, Seed};
-pub use exchange::{Incoming, Outgoing, Outlet};
+pub use exchange::{Incoming, Lesson, Outgoing, Outlet};
 pub use face::{FaceCounters, FaceId, FaceScope, FaceSettings, LinkType};
 pub use fib::NextHop;
 pub use forwarder::Forwarder;

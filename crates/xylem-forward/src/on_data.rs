@@ -1,6 +1,6 @@
 //! The way back: Data and Nacks follow the PIT to those who asked.
 
-use xylem_packet::{Data, Interest, NackReason};
+use xylem_packet::{Data, Interest, NackReason, NameRef};
 
 use crate::faces::{Ingress, LOCALHOST, is_under};
 use crate::forwarder::Forwarder;
@@ -8,7 +8,7 @@ use crate::memory::Flat;
 use crate::pit::entry::{OutRecord, Refusal, TokenBuffer};
 use crate::rewrite::{Changes, rewrite};
 use crate::storage::Storage;
-use crate::{DropReason, FaceScope, Incoming, Outgoing, Outlet};
+use crate::{DropReason, FaceScope, Incoming, Lesson, Outgoing, Outlet};
 
 impl<S: Storage> Forwarder<S> {
     #[inline]
@@ -37,7 +37,9 @@ impl<S: Storage> Forwarder<S> {
         for i in 0..self.matches.as_slice().len() {
             let id = self.matches.as_slice()[i];
             self.counters.satisfied += u64::from(self.pit.ins(id).next().is_some());
-            self.deliver(now, from, id, incoming, out);
+            let learning = self.pit.get(id).learning;
+            self.note_announcement(from.id(), learning, data.name(), incoming, out);
+            self.deliver(now, from, (id, data.name()), incoming, out);
             self.note_answer(now, from.face, id);
             if self.awaits_probe(id) {
                 self.pit.release_ins(&mut self.faces, id);
@@ -71,10 +73,11 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         from: Ingress,
-        id: u32,
+        (id, name): (u32, NameRef<'_>),
         incoming: &Incoming<'_>,
         out: &mut impl Outlet,
     ) {
+        let learning = self.pit.get(id).learning;
         let mut buffer = TokenBuffer::new();
         for record in self.pit.ins(id) {
             if record.expires <= now || (record.face == from.face && !from.may_return()) {
@@ -87,12 +90,17 @@ impl<S: Storage> Forwarder<S> {
             {
                 continue;
             }
+            let announcement = match face.settings.scope {
+                FaceScope::NonLocal => self.announcements.beside(learning, name, incoming),
+                FaceScope::Local => None,
+            };
             let leaving = Outgoing {
                 packet: incoming.packet,
                 pit_token,
                 congestion_mark: incoming.congestion_mark.filter(|mark| *mark != 0),
                 incoming_face: Some(from.id()),
-                nack: None,
+                announcement,
+                ..Outgoing::default()
             };
             face.send_data(leaving, out);
         }
@@ -120,6 +128,9 @@ impl<S: Storage> Forwarder<S> {
             .ok_or(DropReason::Unsolicited)?
             .refuse(reason);
         self.note_refusal(now, from.face, id);
+        if reason == NackReason::NO_ROUTE && self.pit.get(id).learning.chosen {
+            out.learned(Lesson::NoRoute { face: from.id(), name: interest.name() });
+        }
         let open = {
             let mut open = self.pit.outs(id).filter(|record| !record.is_refused());
             (open.next().map(|record| record.face), open.next().is_some())

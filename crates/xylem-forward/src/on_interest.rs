@@ -135,6 +135,7 @@ impl<S: Storage> Forwarder<S> {
             from,
             only_local,
             has_arrived,
+            non_discovery: incoming.non_discovery,
         })
     }
 

@@ -35,10 +35,12 @@ pub(crate) struct Leaving<'a> {
     pub(crate) only_local: bool,
     /// Its forwarding hint has led here and counts no longer.
     pub(crate) has_arrived: bool,
+    /// It is not to be flooded.
+    pub(crate) non_discovery: bool,
 }
 
 /// Where a strategy wants an Interest to go.
-enum Choice {
+pub(crate) enum Choice {
     /// There, and then as long as said, in milliseconds, no like one to the same place.
     Send(u32, u16),
     /// Nowhere: one like it was sent a moment ago, or there is nobody else to ask.
@@ -67,6 +69,12 @@ impl<S: Storage> Forwarder<S> {
             let route = self.route(interest, leaving.has_arrived);
             let strategy = self.chosen_strategy(interest);
             match (route, strategy) {
+                (route, Strategy::SelfLearning) => {
+                    let non_discovery = leaving.non_discovery || route.is_some();
+                    let leaving = &Leaving { non_discovery, ..*leaving };
+                    let choice = self.self_learning(now, id, leaving, (route, incoming), out);
+                    return self.settle_choice(now, id, leaving, choice, incoming, out);
+                }
                 (None, _) => self.none_eligible(id, leaving),
                 (Some(route), Strategy::BestRoute) => self.best_route(now, id, leaving, route),
                 (Some(route), Strategy::Random) => self.any_route(now, id, leaving, route),
@@ -153,7 +161,7 @@ impl<S: Storage> Forwarder<S> {
 
     /// May the Interest go to this face?
     #[inline]
-    fn may_go(&self, leaving: &Leaving<'_>, face: u32) -> bool {
+    pub(crate) fn may_go(&self, leaving: &Leaving<'_>, face: u32) -> bool {
         (face != leaving.from.face || leaving.from.may_return())
             && self
                 .faces
@@ -184,7 +192,7 @@ impl<S: Storage> Forwarder<S> {
         self.pit.outs(id).filter(open).max_by_key(|record| record.sent)
     }
 
-    fn none_eligible(&self, id: u32, leaving: &Leaving<'_>) -> Choice {
+    pub(crate) fn none_eligible(&self, id: u32, leaving: &Leaving<'_>) -> Choice {
         match self.last_open(id, leaving) {
             Some(_) => Choice::Wait,
             None => Choice::NoRoute,
@@ -192,7 +200,7 @@ impl<S: Storage> Forwarder<S> {
     }
 
     /// How long to keep back the next one like this; `None` if this one is to be kept back.
-    fn suppression(now: u64, last: Option<&OutRecord>) -> Option<u16> {
+    pub(crate) fn suppression(now: u64, last: Option<&OutRecord>) -> Option<u16> {
         let Some(last) = last else { return Some(FIRST_SUPPRESSION_MS) };
         let is_soon = now.saturating_sub(last.sent) < u64::from(last.suppression) * 1000;
         (!is_soon).then_some((last.suppression * 2).min(MAX_SUPPRESSION_MS))
@@ -248,7 +256,7 @@ impl<S: Storage> Forwarder<S> {
     }
 
     /// Every way, each at its own pace.
-    fn multicast(
+    pub(crate) fn multicast(
         &mut self,
         now: u64,
         id: u32,
@@ -282,7 +290,7 @@ impl<S: Storage> Forwarder<S> {
     }
 
     #[inline]
-    fn send_interest(
+    pub(crate) fn send_interest(
         &mut self,
         now: u64,
         id: u32,
@@ -306,6 +314,7 @@ impl<S: Storage> Forwarder<S> {
             packet,
             congestion_mark: leaving.congestion_mark,
             incoming_face: Some(leaving.from.id()),
+            non_discovery: leaving.non_discovery,
             ..Outgoing::default()
         };
         self.faces.send_interest(face, leaving, out);

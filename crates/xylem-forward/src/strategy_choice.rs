@@ -20,6 +20,9 @@ pub enum Strategy {
     /// The way that answered last; every way where none has, where it stays silent, and for a retransmission (NFD's
     /// access, version 1).
     Access,
+    /// Every way at once; where there is none, every other machine is asked, and the announcement that comes with an
+    /// answer is handed to whoever keeps the routes (NFD's self-learning, version 1).
+    SelfLearning,
 }
 
 /// What NFD's ASF takes after its version, as `probing-interval~30000` and `max-timeouts~5`.
@@ -60,12 +63,13 @@ const PREFIX: [&[u8]; 3] = [b"localhost", b"nfd", b"strategy"];
 
 impl Strategy {
     /// All there are, without parameters.
-    pub const ALL: [Strategy; 5] = [
+    pub const ALL: [Strategy; 6] = [
         Strategy::BestRoute,
         Strategy::Multicast,
         Strategy::Asf(AsfParameters { probing_interval: None, max_timeouts: None }),
         Strategy::Random,
         Strategy::Access,
+        Strategy::SelfLearning,
     ];
 
     const fn component(self) -> &'static str {
@@ -75,13 +79,14 @@ impl Strategy {
             Strategy::Asf(_) => "asf",
             Strategy::Random => "random",
             Strategy::Access => "access",
+            Strategy::SelfLearning => "self-learning",
         }
     }
 
     const fn version(self) -> u64 {
         match self {
             Strategy::BestRoute | Strategy::Multicast | Strategy::Asf(_) => 5,
-            Strategy::Random | Strategy::Access => 1,
+            Strategy::Random | Strategy::Access | Strategy::SelfLearning => 1,
         }
     }
 

@@ -60,6 +60,8 @@ fn incoming(frame: &[u8]) -> Option<Incoming<'_>> {
         congestion_mark: lp.congestion_mark,
         next_hop: lp.next_hop_face_id.map(FaceId),
         no_cache: lp.cache_policy.is_some(),
+        non_discovery: lp.non_discovery,
+        announcement: lp.prefix_announcement,
     })
 }
 

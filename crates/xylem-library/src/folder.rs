@@ -5,6 +5,8 @@
 //! It fetches nothing: that is for whoever has sockets.
 
 mod apply;
+mod heard;
+mod history;
 mod home;
 mod index;
 mod local;
@@ -14,6 +16,8 @@ mod vector;
 
 mod watch;
 
+pub use heard::{Heard, Histories, Inbox, MAX_MEMBERS, MeshNews, MeshStart};
+pub use history::{Entry, Fits, Log, Past, Question, entries, is_proven, prove};
 pub use home::{Home, HomeError};
 pub use index::{Index, IndexError, Item, ItemKind, MAX_INDEX};
 pub use local::{Folder, FolderError, IGNORE_FILE, OWN};

@@ -10,9 +10,11 @@ mod passphrase;
 mod held;
 mod secret;
 
+mod kind;
 mod ring;
 mod trusted;
 
+mod issued;
 mod reading;
 
 mod files;
@@ -24,10 +26,12 @@ mod signed;
 pub use anchors::{anchors, schema, schema_in};
 pub use error::KeyError;
 pub use files::{Believe, KeyFile, Sign, certificate, signer};
+pub use issued::Issued;
+pub use kind::KeyKind;
 pub(crate) use limits::SECRET_LEN;
 pub use passphrase::{NoPassphrase, Passphrase, ask_passphrases};
 pub use reading::{reading, recipient};
-pub use ring::{CertifiedKey, KeyEntry, KeyKind, Keyring};
+pub use ring::{CertifiedKey, KeyEntry, Keyring};
 pub use secret::{load_existing, load_or_create, public_half, random, reseal};
 pub use signed::{SignedBy, check_signature, sign_hash};
 pub use trusted::{Trusted, TrustedEntry};

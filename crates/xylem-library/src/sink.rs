@@ -23,6 +23,7 @@ use std::ops::Range;
 use xylem_object::{Kind, Manifest};
 use xylem_store::Store;
 use xylem_transfer::TransferEvent;
+use xylem_tree::TreeKind;
 
 use crate::save::SaveOptions;
 use directory::DirectorySink;
@@ -58,6 +59,11 @@ pub fn make(
         (Some(to), Some(range)) => Ok(Box::new(RangeSink::new(manifest.clone(), to, range, store))),
         (Some(to), None) if directory => {
             Ok(Box::new(DirectorySink::new(manifest.clone(), to, options, store)?))
+        }
+        // The part of a file is proven and written segment by segment whatever its tree; what a killed run left
+        // of it is not taken up.
+        (Some(to), None) if manifest.tree != TreeKind::Blake3 => {
+            Ok(Box::new(RangeSink::new(manifest.clone(), to, 0..manifest.size, store)))
         }
         (Some(to), None) => {
             Ok(Box::new(FileSink::new(manifest.clone(), to, &options.like, store)?))

@@ -1,6 +1,6 @@
 //! Whose commands are obeyed.
 
-use xylem_packet::{KeyLocator, NameRef, SignatureType};
+use xylem_packet::{Data, KeyLocator, NameRef, SignatureInfo, SignatureType};
 use xylem_trust::{Refused, ReplayError, ReplayGuard, TrustError, TrustStore, Verifier};
 
 use crate::request::Signed;
@@ -53,17 +53,7 @@ impl Authority {
                     },
                 )?;
             }
-            Authority::Anybody => match info.typ {
-                SignatureType::DIGEST_SHA256 => {
-                    Verifier::digest_sha256().parts(info, portions, value)?;
-                }
-                SignatureType::DIGEST_BLAKE3 => {
-                    Verifier::digest_blake3().parts(info, portions, value)?;
-                }
-                _ if info.key_locator.is_none() => return Err(TrustError::NoKeyLocator.into()),
-                _ if value.is_empty() => return Err(TrustError::BadSignature.into()),
-                _ => {}
-            },
+            Authority::Anybody => anybodys(info, portions, value)?,
         }
         let key = match &info.key_locator {
             Some(KeyLocator::Name(name)) => name.value(),
@@ -71,5 +61,33 @@ impl Authority {
             None => &[],
         };
         Ok(guard.accept(key, info, now_ms)?)
+    }
+
+    /// Whether a Data is believed that a command is about: by the rules that commands have, but that a key must be
+    /// one that may sign the Data's name.
+    pub(crate) fn check_data(&self, data: &Data<'_>, now_ms: u64) -> Result<(), Denial> {
+        match self {
+            Authority::Anchors(store) => {
+                store.data(data, now_ms).map_err(|why| match store.refusal_of(data, now_ms) {
+                    Some(refused) => Denial::Refused(data.name().to_string(), refused),
+                    None => why.into(),
+                })
+            }
+            Authority::Anybody => {
+                let info = data.signature_info();
+                Ok(anybodys(&info, &[data.signed_portion()], data.signature_value())?)
+            }
+        }
+    }
+}
+
+/// What is asked of a signature where nobody is known.
+fn anybodys(info: &SignatureInfo<'_>, portions: &[&[u8]], value: &[u8]) -> Result<(), TrustError> {
+    match info.typ {
+        SignatureType::DIGEST_SHA256 => Verifier::digest_sha256().parts(info, portions, value),
+        SignatureType::DIGEST_BLAKE3 => Verifier::digest_blake3().parts(info, portions, value),
+        _ if info.key_locator.is_none() => Err(TrustError::NoKeyLocator),
+        _ if value.is_empty() => Err(TrustError::BadSignature),
+        _ => Ok(()),
     }
 }

@@ -64,12 +64,51 @@ pub fn command(
     nonce: [u8; 4],
 ) -> Result<Vec<u8>, EncodeError> {
     let name = name(local, module, verb).child(Component::generic(&parameters.encode()));
+    signed(&name, &[], signer, stamp, nonce)
+}
+
+/// The command rib/announce, for a [`crate::PrefixAnnouncement`]: the route is that of the face that it comes over.
+///
+/// # Errors
+/// `TooLong` above the packet limit.
+pub fn announce(
+    local: bool,
+    announcement: &[u8],
+    signer: &Signer,
+    stamp: Stamp,
+    nonce: [u8; 4],
+) -> Result<Vec<u8>, EncodeError> {
+    signed(&name(local, "rib", "announce"), announcement, signer, stamp, nonce)
+}
+
+/// rib/register or rib/unregister to a routing daemon of this machine, which takes them under
+/// `/localhost/nlsr`.
+pub(crate) fn readvertise(
+    verb: &str,
+    parameters: &ControlParameters,
+    signer: &Signer,
+    stamp: Stamp,
+    nonce: [u8; 4],
+) -> Result<Vec<u8>, EncodeError> {
+    let name = [b"localhost".as_slice(), b"nlsr", b"rib", verb.as_bytes(), &parameters.encode()]
+        .iter()
+        .fold(Name::new(), |name, component| name.child(Component::generic(component)));
+    signed(&name, &[], signer, stamp, nonce)
+}
+
+fn signed(
+    name: &Name,
+    parameters: &[u8],
+    signer: &Signer,
+    stamp: Stamp,
+    nonce: [u8; 4],
+) -> Result<Vec<u8>, EncodeError> {
     let builder = InterestBuilder::new(name.as_ref())
         .must_be_fresh(true)
         .nonce(nonce)
         .lifetime_ms(LIFETIME_MS);
     let mut wire = Vec::new();
-    signer.interest(builder, &[], stamp, &mut wire)?;
+    signer.interest(builder, parameters, stamp, &mut wire)?;
     Ok(wire)
 }
 

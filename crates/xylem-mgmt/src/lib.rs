@@ -6,7 +6,7 @@
 //! lives here, and the FIB follows from it. [`client`] is the other side: it builds commands and
 //! reads what comes back.
 //!
-//! Not here: faces themselves, prefix announcements (answered 501), routing protocols.
+//! Not here: faces themselves, routing protocols.
 pub mod types;
 
 mod record;
@@ -19,10 +19,12 @@ mod json;
 
 mod host;
 
+mod announcement;
 mod authority;
 mod request;
 
 mod events;
+mod readvertise;
 mod rib;
 mod versions;
 
@@ -30,6 +32,7 @@ mod management;
 
 pub mod client;
 
+pub use announcement::{AnnouncementError, MAX_ANNOUNCEMENT, PrefixAnnouncement};
 pub use authority::Authority;
 pub use control::{ControlParameters, ControlResponse};
 pub use datasets::{

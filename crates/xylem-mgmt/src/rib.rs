@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use xylem_forward::{FaceId, Forwarder, RouteError};
 use xylem_packet::NameRef;
 
-use crate::types::{ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
+use crate::types::{ORIGIN_PREFIXANN, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
 
 /// A route of one prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub struct Rib {
     max_routes: usize,
     by_face: BTreeSet<(FaceId, Box<[u8]>)>,
     expiry: BTreeSet<(Duration, Box<[u8]>, FaceId, u64)>,
+    /// Prefixes whose routes have changed, if anybody wants to know.
+    changed: Option<BTreeSet<Box<[u8]>>>,
 }
 
 impl Rib {
@@ -87,7 +89,23 @@ impl Rib {
             max_routes,
             by_face: BTreeSet::new(),
             expiry: BTreeSet::new(),
+            changed: None,
         }
+    }
+
+    /// Notes from now on which prefixes' routes change.
+    pub(crate) fn note_changes(&mut self) {
+        self.changed = Some(BTreeSet::new());
+    }
+
+    /// The prefixes whose routes have changed since this was asked last.
+    pub(crate) fn take_changes(&mut self) -> BTreeSet<Box<[u8]>> {
+        self.changed.as_mut().map(core::mem::take).unwrap_or_default()
+    }
+
+    /// The routes of a prefix.
+    pub fn routes(&self, prefix: NameRef<'_>) -> &[Route] {
+        self.entries.get(prefix.value()).map_or(&[], |entry| &entry.routes)
     }
 
     /// Number of routes.
@@ -139,7 +157,15 @@ impl Rib {
         if known {
             self.refresh(prefix, fib);
         }
+        if known && origin == ORIGIN_PREFIXANN {
+            fib.unset_announcement(prefix, face);
+        }
         known
+    }
+
+    /// Whether there is a route of this prefix, face and origin.
+    pub fn has(&self, prefix: NameRef<'_>, face: FaceId, origin: u64) -> bool {
+        self.routes(prefix).iter().any(|r| r.face == face && r.origin == origin)
     }
 
     /// Removes the routes of a face that has gone.
@@ -186,6 +212,9 @@ impl Rib {
         if let Some(at) = route.expires {
             self.expiry.insert((at, key.clone(), route.face, route.origin));
         }
+        if let Some(changed) = &mut self.changed {
+            changed.insert(key.clone());
+        }
         self.by_face.insert((route.face, key.clone()));
         self.entries.entry(key).or_default().routes.push(route);
         self.routes += 1;
@@ -198,6 +227,9 @@ impl Rib {
         let route = entry.routes.remove(at);
         self.routes -= 1;
         let key: Box<[u8]> = prefix.value().into();
+        if let Some(changed) = &mut self.changed {
+            changed.insert(key.clone());
+        }
         if !entry.routes.iter().any(|r| r.face == face) {
             self.by_face.remove(&(face, key.clone()));
         }

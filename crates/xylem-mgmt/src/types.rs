@@ -100,5 +100,9 @@ pub const CS_SERVE: u64 = 2;
 pub const ORIGIN_APP: u64 = 0;
 /// Origin of routes that a client's library registers.
 pub const ORIGIN_CLIENT: u64 = 65;
+/// Origin of routes that a routing protocol makes.
+pub const ORIGIN_NLSR: u64 = 128;
+/// Origin of routes that somebody's announcement makes.
+pub const ORIGIN_PREFIXANN: u64 = 129;
 /// Origin of routes that a person sets.
 pub const ORIGIN_STATIC: u64 = 255;

@@ -405,7 +405,6 @@ fn fib_cs_and_strategies_are_changed() {
 #[test]
 fn what_is_not_understood_is_said() {
     let mut node = Node::new(ManagementConfig::default());
-    assert_eq!(node.command("rib", "announce", &about("/x")).code, 501);
     assert_eq!(node.command("rib", "explode", &about("/x")).code, 501);
     assert_eq!(node.command("magic", "wand", &about("/x")).code, 501);
     let signer = Signer::digest_sha256();

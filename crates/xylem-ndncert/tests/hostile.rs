@@ -39,12 +39,14 @@ fn good_new(signer: &Signer) -> Vec<u8> {
 fn wrong_codes_by_the_thousand_end_requests_and_issue_nothing() {
     let mut ca = Ca::new();
     for attempt in 0..500u32 {
-        let mut request = ca.opened(key("/org/al", 1), NOW_MS);
-        ca.choose(&mut request, Choice::Pin, NOW_MS);
+        // As quickly as codes are given out: thirty a minute.
+        let now_ms = NOW_MS + 2000 * u64::from(attempt);
+        let mut request = ca.opened(key("/org/al", 1), now_ms);
+        ca.choose(&mut request, Choice::Pin, now_ms);
         for wrong in 0..3 {
             let State::Code { tries, .. } = request.state() else { panic!("{request:?}") };
             assert_eq!(tries, 3 - wrong);
-            ca.type_code(&mut request, &format!("{attempt:05}-{wrong:05}"), NOW_MS);
+            ca.type_code(&mut request, &format!("{attempt:05}-{wrong:05}"), now_ms);
         }
         assert_eq!(refusal(&request), ErrorCode::OUT_OF_TRIES);
     }
@@ -422,6 +424,38 @@ fn an_address_gives_no_other_name_and_is_not_flooded() {
     let mut request = ca.opened(key("/org/al@x.org", 1), later);
     ca.choose(&mut request, Choice::Email("al@x.org".into()), later);
     assert_eq!(ca.events.len(), 101);
+}
+
+/// Most mail servers put what is sent to `al+anything` into al's mailbox.
+#[test]
+fn tags_of_an_address_fill_no_mailbox() {
+    let mut ca = Ca::new();
+    for number in 0..50 {
+        let address = format!("al+{number}@x.org");
+        let mut request = ca.opened(key(&format!("/org/{address}"), 1), NOW_MS);
+        ca.choose(&mut request, Choice::Email(address), NOW_MS);
+    }
+    assert_eq!(ca.events.len(), 3, "three emails in an hour to one mailbox");
+}
+
+/// The operator's screen shows thirty codes a minute, whoever asks; what was shown stays good.
+#[test]
+fn the_operator_is_shown_few_codes() {
+    let mut ca = Ca::new();
+    let mut honest = ca.opened(key("/org/al", 1), NOW_MS);
+    ca.choose(&mut honest, Choice::Pin, NOW_MS);
+    let code = ca.code();
+    for number in 0..1000 {
+        let mut request = ca.opened(key(&format!("/org/eve{number}"), 1), NOW_MS);
+        ca.choose(&mut request, Choice::Pin, NOW_MS);
+    }
+    assert_eq!(ca.events.len(), 30);
+    ca.type_code(&mut honest, &code, NOW_MS);
+    done(&honest);
+    let later = NOW_MS + 60_000;
+    let mut request = ca.opened(key("/org/bob", 1), later);
+    ca.choose(&mut request, Choice::Pin, later);
+    assert!(matches!(request.state(), State::Code { .. }), "{:?}", request.state());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use xylem_ndncert::{
     Kind, Lookup, Profile, Request, RequestError, RequestId, Session, Standard, State, Status,
 };
 use xylem_packet::{Component, Data, DataBuilder, Interest, InterestBuilder, NameRef};
-use xylem_trust::{Certificate, Signer, TrustStore, ValidityPeriod, Verifier};
+use xylem_trust::{Certificate, Issue, Signer, TrustStore, ValidityPeriod, Verifier};
 
 /// Whether a certificate is of this key, signed by the CA, and under its name.
 fn check(certificate: &[u8], of: &Signer) {
@@ -382,6 +382,49 @@ fn issued_certificates_are_served_by_name() {
         })
         .collect();
     assert_eq!(found, [false, true, true], "the oldest was forgotten here; the program has it");
+}
+
+/// A run that follows answers for what was issued before; by the key's name with the newest.
+#[test]
+fn certificates_of_an_earlier_run_are_served() {
+    let (mut ca, by) = (Ca::new(), key("/org", 0));
+    let certified = |version: u64| {
+        let (mut wire, key_name) = (Vec::new(), key_of("/org/al", 1));
+        let issue = Issue {
+            key_name: key_name.as_ref(),
+            issuer_id: Component::generic(b"NDNCERT"),
+            version,
+            public_key: &key("/org/al", 1).public().unwrap(),
+            validity: ALWAYS,
+        };
+        issue.sign(&by, &mut wire).unwrap();
+        wire
+    };
+    // 300 is before 255 in the order of octets, but not of numbers.
+    let kept = [certified(255), certified(300)];
+    for wire in &kept {
+        ca.authority.answer_for(&Certificate::decode(wire).unwrap());
+    }
+    let ask = |ca: &mut Ca, name: &xylem_packet::Name, longer: bool| {
+        let mut wire = Vec::new();
+        let builder = InterestBuilder::new(name.as_ref()).nonce([0; 4]).can_be_prefix(longer);
+        builder.encode(&mut wire).unwrap();
+        ca.ask(&wire, NOW_MS)
+    };
+    for wire in &kept {
+        let data = Data::decode(wire).unwrap();
+        assert_eq!(ask(&mut ca, &data.name().to_name(), false).as_ref(), Some(wire));
+        let digest = data.implicit_digest();
+        assert_eq!(
+            ask(&mut ca, &data.name().child(Component::implicit_digest(&digest)), false).as_ref(),
+            Some(wire)
+        );
+        let other = Component::implicit_digest(&[1; 32]);
+        assert_eq!(ask(&mut ca, &data.name().child(other), false), None);
+    }
+    assert_eq!(ask(&mut ca, &key_of("/org/al", 1), true).as_ref(), Some(&kept[1]), "the newest");
+    assert_eq!(ask(&mut ca, &key_of("/org/al", 1), false), None);
+    assert_eq!(ask(&mut ca, &name("/org/al"), false), None);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::shaping::LinkOptions;
 use xylem_object::{Kind, Manifest, Ticket};
 use xylem_store::Store;
+use xylem_tree::TreeKind;
 
 use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
@@ -121,12 +122,20 @@ pub fn get(
         return already_there(signed, &path, options, &store, stop, on_event);
     }
     let mut fetch = start(options)?;
-    let manifest = fetch.manifest(stop, on_event)?;
+    let manifest = fetch.manifest_of_any_tree(stop, on_event)?;
+    let other_tree = manifest.tree != TreeKind::Blake3;
+    let seeds = options.serve.as_ref().is_some_and(|serve| serve.seed);
+    if other_tree && (manifest.sealed || manifest.kind == Kind::Directory || seeds) {
+        return Err(FetchError::OtherTree.into());
+    }
     if is_private(&manifest) {
         return private::get(fetch, manifest, options, &store, stop, on_event);
     }
     on_event(found(&manifest));
     if let Some(path) = taken(&options.save, &manifest)? {
+        if other_tree {
+            return Err(GetError::Taken(path));
+        }
         let signed = signed(&fetch, manifest, ticket);
         fetch.close();
         return already_there(signed, &path, options, &store, stop, on_event);
@@ -176,7 +185,8 @@ fn fetch_ticket(
 ) -> Result<GetSummary, GetError> {
     let ticket = &fetch.completed(&options.ticket, &manifest);
     let destination = Destination::choose(&options.save, &manifest)?;
-    let on_disk = destination.is_some() && options.save.range.is_none();
+    let other_tree = manifest.tree != TreeKind::Blake3;
+    let on_disk = destination.is_some() && options.save.range.is_none() && !other_tree;
     let mut sink = sink::make(&options.save, &manifest, destination, store)?;
     if on_disk {
         let signed = signed(fetch, manifest.clone(), ticket);
@@ -192,7 +202,7 @@ fn fetch_ticket(
     outcome?;
     let path = sink.finish()?;
     sink.warnings().into_iter().for_each(|what| on_event(Event::warning(what)));
-    if options.save.only.is_none() && (!manifest.sealed || options.ciphertext) {
+    if options.save.only.is_none() && (!manifest.sealed || options.ciphertext) && !other_tree {
         record::keep_fetched(
             store,
             &options.save,
@@ -207,6 +217,11 @@ fn fetch_ticket(
     if let (Some(holdings), Some(path)) = (holdings, &path) {
         holdings.moved(path);
     }
+    let root = match &path {
+        // What `xylem sum` says of the file, which proved itself by another root.
+        Some(path) if other_tree => root_of(&**store.medium(), path, &mut from_library(on_event))?,
+        _ => manifest.root,
+    };
     Ok(GetSummary {
         path,
         bytes: tally.total,
@@ -217,7 +232,7 @@ fn fetch_ticket(
         peers: fetch.bytes_by_peer(),
         served: fetch.swarm().as_ref().map_or(0, Swarm::served),
         ways: fetch.ways(),
-        ..GetSummary::new(manifest.root)
+        ..GetSummary::new(root)
     })
 }
 

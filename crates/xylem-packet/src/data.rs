@@ -20,6 +20,8 @@ impl ContentType {
     pub const KEY: Self = Self(2);
     /// An application's refusal.
     pub const NACK: Self = Self(3);
+    /// A prefix announcement.
+    pub const PREFIX_ANNOUNCEMENT: Self = Self(5);
 }
 
 /// MetaInfo.

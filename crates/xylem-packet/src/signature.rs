@@ -2,11 +2,21 @@
 //! checked elsewhere.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
 use crate::buffer::Buffer;
 use crate::tlv::{self, Order, Reader, types};
 use crate::{DecodeError, NameRef};
 
-/// SignatureType. Numbers up to 5 are NDN's; 6 to 9 are ours (`docs/spec/packet.md`).
+/// What packets say for types 6 to 9, which NDN has not registered.
+static ASSIGNED: [AtomicU32; 4] =
+    [AtomicU32::new(6), AtomicU32::new(7), AtomicU32::new(8), AtomicU32::new(9)];
+
+/// Marks a number of 6 to 9 that a packet says and that stands for something else.
+const FOREIGN: u64 = 1 << 63;
+
+/// SignatureType. Numbers up to 5 are NDN's; 6 to 9 are ours (`docs/spec/packet.md`), and packets may say
+/// others for them ([`SignatureType::assign`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SignatureType(pub u64);
 
@@ -43,6 +53,52 @@ impl SignatureType {
         (Self::BLAKE3_MERKLE, "SignatureBlake3Merkle", true),
         (Self::SHA256_MERKLE, "SignatureSha256Merkle", true),
     ];
+
+    /// Has packets say these numbers for the types 6 to 9, in this order, from now on and in the whole program: read and
+    /// written. They are what a program is started with, not to be changed later. False, and nothing changes,
+    /// if one is there twice, is NDN's (0 to 5), or that of no signature (200).
+    pub fn assign(numbers: [u32; 4]) -> bool {
+        let is_free = |number: &u32| *number > 5 && *number != 200;
+        let differ = (1..numbers.len()).all(|i| {
+            let (before, from) = numbers.split_at(i);
+            from.first().is_none_or(|number| !before.contains(number))
+        });
+        let right = differ && numbers.iter().all(is_free);
+        if right {
+            for (assigned, number) in ASSIGNED.iter().zip(numbers) {
+                assigned.store(number, Ordering::Relaxed);
+            }
+        }
+        right
+    }
+
+    /// The number that packets say for it.
+    pub fn number(self) -> u64 {
+        match self.0 {
+            6..=9 => {
+                let ours = [6, 7, 8, 9].iter().position(|number| *number == self.0);
+                let assigned = ours.and_then(|i| ASSIGNED.get(i));
+                assigned.map_or(self.0, |assigned| assigned.load(Ordering::Relaxed).into())
+            }
+            number if matches!(number & !FOREIGN, 6..=9) => number & !FOREIGN,
+            number => number,
+        }
+    }
+
+    /// The type for which packets say this number.
+    #[inline]
+    fn of_number(number: u64) -> Self {
+        // NDN's, and most others, in one look.
+        if number < 6 {
+            return Self(number);
+        }
+        for (ours, assigned) in (6..).zip(&ASSIGNED) {
+            if u64::from(assigned.load(Ordering::Relaxed)) == number {
+                return Self(ours);
+            }
+        }
+        if number < 10 { Self(FOREIGN | number) } else { Self(number) }
+    }
 
     /// The name that [`Self::TABLE`] gives it.
     pub fn name(self) -> Option<&'static str> {
@@ -159,7 +215,7 @@ impl<'a> SignatureInfo<'a> {
             let value = element.value;
             match element.typ {
                 types::SIGNATURE_TYPE => {
-                    typ = Some(SignatureType(tlv::number_of(element.typ, value)?));
+                    typ = Some(SignatureType::of_number(tlv::number_of(element.typ, value)?));
                 }
                 types::KEY_LOCATOR => info.key_locator = Some(KeyLocator::from_value(value)?),
                 types::SIGNATURE_NONCE if value.is_empty() => {
@@ -180,7 +236,7 @@ impl<'a> SignatureInfo<'a> {
     /// Appends the whole element, of type `outer`.
     pub(crate) fn encode(&self, out: &mut impl Buffer, outer: u32) {
         let open = tlv::Open::begin(out, outer, 1);
-        tlv::write_number_element(out, types::SIGNATURE_TYPE, self.typ.0);
+        tlv::write_number_element(out, types::SIGNATURE_TYPE, self.typ.number());
         if let Some(key_locator) = &self.key_locator {
             key_locator.encode(out);
         }

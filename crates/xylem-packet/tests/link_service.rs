@@ -94,6 +94,37 @@ fn headers_travel_in_one_frame_if_it_fits() {
     assert_eq!((received.headers, received.packet), (headers, &interest[..]));
 }
 
+/// A prefix announcement goes with a Data, whole or in pieces, sent once or again; but no Data is lost for one.
+#[test]
+fn announcements_travel_with_data() {
+    let announcement = packet(6, 300);
+    let headers = LinkHeaders { prefix_announcement: Some(&announcement), ..Default::default() };
+    for reliability in [false, true] {
+        for len in [100, 5000] {
+            let config = LinkServiceConfig { reliability, ..udp() };
+            let (mut here, mut there) = (LinkService::new(config), LinkService::new(config));
+            let data = packet(6, len);
+            let mut frames = send(&mut here, &data, &headers);
+            if reliability {
+                // None arrives; they are all sent again.
+                frames.clear();
+                let due = here.poll_timeout().expect("a retransmission");
+                here.handle_timeout(due, &mut |frame| frames.push(frame.to_vec()));
+            }
+            let (last, first) = frames.split_last().expect("frames");
+            for frame in first {
+                assert_eq!(there.receive(NOW, frame), Ok(None));
+            }
+            let received = there.receive(NOW, last).unwrap().expect("the Data");
+            assert_eq!((received.headers, received.packet), (headers, &data[..]));
+        }
+    }
+    let too_long = packet(6, 800);
+    let headers = LinkHeaders { prefix_announcement: Some(&too_long), ..Default::default() };
+    let data = packet(6, 100);
+    assert_eq!(send(&mut LinkService::new(udp()), &data, &headers), [&data[..]]);
+}
+
 #[test]
 fn local_fields_stay_where_they_are_on() {
     let mut closed = LinkService::new(udp());

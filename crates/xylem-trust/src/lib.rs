@@ -108,5 +108,5 @@ pub use signer::{Signer, generate_ecdsa_p256};
 #[cfg(feature = "std")]
 pub use store::{MAX_CERTIFICATES, TrustStore};
 #[cfg(feature = "std")]
-pub use validity::ValidityPeriod;
+pub use validity::{ValidityPeriod, utc};
 pub use verifier::Verifier;

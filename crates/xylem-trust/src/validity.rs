@@ -32,7 +32,10 @@ impl ValidityPeriod {
     }
 
     /// Reads the value of a ValidityPeriod element.
-    pub(crate) fn from_value(value: &[u8]) -> Result<Self, CertificateError> {
+    ///
+    /// # Errors
+    /// `Validity` if it is not two times, the first before the second.
+    pub fn from_value(value: &[u8]) -> Result<Self, CertificateError> {
         let mut reader = Reader::new(value);
         let mut next = |typ| match reader.next_element() {
             Ok(Some(element)) if element.typ == typ => parse(element.value),
@@ -48,7 +51,7 @@ impl ValidityPeriod {
     }
 
     /// The value of a ValidityPeriod element; seconds are cut, times after 9999 become its end.
-    pub(crate) fn to_value(self) -> Vec<u8> {
+    pub fn to_value(self) -> Vec<u8> {
         let mut value = Vec::new();
         tlv::write_element(&mut value, NOT_BEFORE, &print(self.not_before_ms));
         tlv::write_element(&mut value, NOT_AFTER, &print(self.not_after_ms));
@@ -85,6 +88,12 @@ fn parse(text: &[u8]) -> Option<u64> {
         + (1..month).map(|m| days_in(year, m)).sum::<u64>()
         + (day - 1);
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000)
+}
+
+/// Milliseconds since 1970 as people and certificates write them: `20261123T174243`, in UTC.
+#[must_use]
+pub fn utc(ms: u64) -> String {
+    String::from_utf8_lossy(&print(ms)).into_owned()
 }
 
 #[expect(clippy::arithmetic_side_effects, reason = "years of four digits")]

@@ -9,6 +9,7 @@
 
 mod accept;
 mod bench;
+mod ca;
 mod cli;
 mod code;
 mod ctl;
@@ -30,6 +31,7 @@ mod publisher;
 mod put;
 mod reach;
 mod relays;
+mod request;
 mod schema;
 mod scrub;
 mod send;
@@ -39,6 +41,7 @@ mod shaping;
 mod share;
 mod shares;
 mod showing;
+mod signature_types;
 mod stop;
 mod store;
 mod sum;
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
     passphrase::ask_when_needed(&common);
     let mut out = Out::new(&common);
     let ready = outlives.and_then(|()| common.check_config());
+    let ready = ready.and_then(|()| signature_types::assign());
     let ready = ready.and_then(|()| output::log::start(&common));
     match ready.and_then(|()| task(&common, &mut out)) {
         Ok(exit) => exit.into(),

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_app::{Client, RunError, Sign, parse_name};
-use xylem_client::{Driver, Producer, PutSettings, SEGMENT_SIZE, register};
+use xylem_client::{Driver, Producer, PutSettings, SEGMENT_SIZE, announce, register};
 use xylem_library::keys::signer;
 
 /// Publishes a file under a name for any NDN program, until Ctrl-C
@@ -69,8 +69,13 @@ pub(crate) struct PutArgs {
     once: bool,
 
     /// Do not register the name: a route leads here already
-    #[arg(long)]
+    #[arg(long, conflicts_with = "announce")]
     no_register: bool,
+
+    /// Register the name by an announcement that is signed as the packets are, and holds for a week: forwarders
+    /// with the strategy self-learning pass it on to those who search
+    #[arg(long)]
+    announce: bool,
 
     #[command(flatten)]
     at: AtArgs,
@@ -94,7 +99,9 @@ pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let mut producer = Producer::new(&name, &settings, signer, (content, size), version)
         .map_err(RunError::from)?;
     let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
-    if !args.no_register {
+    if args.announce {
+        announce(&mut client, producer.served(), producer.signer())?;
+    } else if !args.no_register {
         register(&mut client, producer.served(), producer.signer())?;
     }
     tell(&producer, size, out)?;

@@ -169,6 +169,7 @@ struct MulticastTable {
 #[serde(deny_unknown_fields)]
 struct ManagementTable {
     localhop: Option<bool>,
+    readvertise: Option<bool>,
     anchors: Option<Vec<PathBuf>>,
     certificates: Option<Vec<PathBuf>>,
     schema: Option<PathBuf>,
@@ -237,6 +238,7 @@ impl NodeTable {
         }
         if let Some(management) = self.management {
             config.localhop = management.localhop.unwrap_or(false);
+            config.readvertise = management.readvertise.unwrap_or(false);
             config.anchors = management.anchors.unwrap_or_default();
             config.certificates = management.certificates.unwrap_or_default();
             if config.anchors.is_empty() && !config.certificates.is_empty() {
@@ -457,7 +459,7 @@ mod tests {
         all!(multicast.unwrap(), MulticastTable { enabled, group, interfaces });
         all!(
             management.unwrap(),
-            ManagementTable { localhop, anchors, certificates, schema, unix_sockets }
+            ManagementTable { localhop, readvertise, anchors, certificates, schema, unix_sockets }
         );
         relay.unwrap().has_every_setting();
         let RouteTable { prefix: _, to: _, cost } = route.unwrap().remove(0);

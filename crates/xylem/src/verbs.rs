@@ -9,7 +9,7 @@ use crate::cli::{Cli, Common};
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::{
-    bench, ctl, extras, get, inbox, key, node, peek, ping, put, reach, schema, scrub, send,
+    bench, ca, ctl, extras, get, inbox, key, node, peek, ping, put, reach, schema, scrub, send,
     service, share, shares, store, sum, svs, sync, ticket, traffic, trial, verify, witness,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
@@ -60,6 +60,7 @@ const VERBS: &[Verb] = &[
     verb!("sync", sync::SyncArgs, sync::run),
     verb!("svs", svs::SvsArgs, svs::run),
     verb!("key", key::KeyArgs, key::run),
+    verb!("ca", ca::CaArgs, ca::run),
     verb!("schema", schema::SchemaArgs, schema::run),
     verb!("sum", sum::SumArgs, |args, _, out| sum::run(args, out)),
     verb!("verify", verify::VerifyArgs, verify::run),

@@ -66,6 +66,39 @@ fn a_packet_of_put_is_found_as_segments_too() {
     }
 }
 
+/// What a producer has not got is said at once, by a Data that passes every forwarder where there can be none, and by
+/// a Nack where somebody else may have it; `get` and `peek` end with one line.
+#[test]
+fn what_there_is_not_ends_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let node = Node::start(dir, "");
+    let at = node.at("unix").to_owned();
+    let source = file(dir, "film", &[7; 20_000]);
+    let put = ["put", "/notes/film/v=7", text(&source), "--segments", "--at", &at];
+    let _serving = Serving::start(dir, &put);
+    until("the object", || {
+        run(dir, &["peek", "/notes/film/v=7/seg=2", "--at", &at]).status.success()
+    });
+    // Three segments: 0 to 2. The answer is no timeout: that would be exit 3 too, after a minute.
+    for missing in ["seg=3", "seg=999", "32=other", "x"] {
+        let name = format!("/notes/film/v=7/{missing}");
+        let output = run(dir, &["peek", &name, "--at", &at, "--lifetime", "60"]);
+        assert_exit(&output, 3);
+        let said = stderr(&output);
+        assert!(said.contains("there is no such packet") && said.lines().count() == 1, "{said}");
+    }
+    // Another version may be at another producer's.
+    let output = run(dir, &["peek", "/notes/film/v=8/seg=0", "--at", &at, "--lifetime", "60"]);
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("Nack 150"), "{}", stderr(&output));
+    let get = ["get", "/notes/film/v=8", "--insecure", "--from", &at, "--timeout", "600"];
+    let output = run(dir, &[&get[..], &["-o", "got"]].concat());
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("Nack 150"), "{}", stderr(&output));
+    assert!(!dir.join("got").exists());
+}
+
 /// Nobody listens at the port: the node says so, and has no such face.
 #[test]
 fn a_face_to_a_refused_port_is_not_made() {

@@ -3,132 +3,10 @@
 
 mod common;
 
+use common::syncing::Member;
 use common::{assert_exit, finish, until, xylem};
-use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
-
-/// One member with a store of its own; it runs until it is stopped or dropped.
-struct Member {
-    name: String,
-    base: PathBuf,
-    running: Option<Child>,
-    events: Arc<Mutex<Vec<Value>>>,
-    ticket: String,
-}
-
-impl Member {
-    /// A member that does not run yet.
-    fn new(base: &Path, name: &str) -> Self {
-        fs::create_dir_all(base.join(name)).unwrap();
-        let (running, events) = (None, Arc::default());
-        let (name, base) = (name.to_owned(), base.to_owned());
-        Self { name, base, running, events, ticket: String::new() }
-    }
-
-    fn command(&self) -> Command {
-        let mut command = xylem(&self.base.join(format!("{}-store", self.name)));
-        command.args(["--json", "sync"]).arg(self.base.join(&self.name));
-        command
-    }
-
-    /// Runs it; waits until others can join.
-    fn start(&mut self, ticket: Option<&str>) {
-        let mut command = self.command();
-        command.args(ticket).args(["--as", &self.name, "--listen", "127.0.0.1:0"]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = command.spawn().expect("the program starts");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        self.events = Arc::default();
-        let into = self.events.clone();
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                into.lock().unwrap().push(serde_json::from_str(&line).expect("JSON"));
-            }
-        });
-        self.running = Some(child);
-        let mut ticket = None;
-        until("others can join", || {
-            let ready = self.told("sync_ready").into_iter().next();
-            ticket = ready.and_then(|event| event["ticket"].as_str().map(str::to_owned));
-            ticket.is_some()
-        });
-        self.ticket = ticket.unwrap();
-    }
-
-    fn stop(&mut self) {
-        if let Some(mut child) = self.running.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    fn told(&self, event: &str) -> Vec<Value> {
-        let events = self.events.lock().unwrap();
-        events.iter().filter(|told| told["event"] == event).cloned().collect()
-    }
-
-    fn at(&self, path: &str) -> PathBuf {
-        self.base.join(&self.name).join(path)
-    }
-
-    fn write(&self, path: &str, content: &str) {
-        let at = self.at(path);
-        fs::create_dir_all(at.parent().unwrap()).unwrap();
-        fs::write(at, content).unwrap();
-    }
-
-    fn remove(&self, path: &str) {
-        fs::remove_file(self.at(path)).unwrap();
-    }
-
-    /// All that is in the folder, with what files hold and links point to.
-    fn all(&self) -> BTreeMap<String, String> {
-        fn look(at: &Path, below: &str, all: &mut BTreeMap<String, String>) {
-            for entry in fs::read_dir(at).into_iter().flatten().flatten() {
-                let name = format!("{below}{}", entry.file_name().to_string_lossy());
-                if name == ".xylem-sync" {
-                    continue;
-                }
-                let Ok(kind) = entry.file_type() else { continue };
-                if kind.is_dir() {
-                    all.insert(format!("{name}/"), String::new());
-                    look(&entry.path(), &format!("{name}/"), all);
-                } else if kind.is_symlink() {
-                    let to = fs::read_link(entry.path()).unwrap_or_default();
-                    all.insert(name, format!("-> {}", to.display()));
-                } else {
-                    let content = fs::read(entry.path()).unwrap_or_default();
-                    all.insert(name, String::from_utf8_lossy(&content).into_owned());
-                }
-            }
-        }
-        let mut all = BTreeMap::new();
-        look(&self.base.join(&self.name), "", &mut all);
-        all
-    }
-
-    fn has(&self, path: &str, content: &str) {
-        until(&format!("{} has {path}", self.name), || {
-            self.all().get(path).is_some_and(|has| has == content)
-        });
-    }
-
-    /// The newest state that it says all have.
-    fn state(&self) -> Option<String> {
-        self.told("in_step").last()?["state"].as_str().map(str::to_owned)
-    }
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
+use std::path::Path;
 
 /// Waits until all have the same, say so, and have this.
 fn converge(members: &[&Member], paths: &[&str]) {
@@ -329,10 +207,22 @@ fn who_only_reads_changes_nothing_elsewhere() {
     });
     alice.write("e", "alice's");
     bob.write("f", "bob's");
+    // The ticket that bob still has makes nobody a member from now on, until alice says so.
     let mut carol = Member::new(dir.path(), "carol");
     carol.start(Some(&alice.ticket));
+    let mut key = String::new();
+    until("alice hears that carol wants to be one", || {
+        let told = alice.told("sync_applies").into_iter().find(|told| told["name"] == "carol");
+        key = told.map_or(String::new(), |told| told["key"].as_str().unwrap().to_owned());
+        !key.is_empty()
+    });
+    assert!(!carol.at("e").exists());
+    let mut command = alice.command();
+    command.args(["--allow", &key]);
+    assert_exit(&finish(command), 0);
     carol.has("e", "alice's");
-    assert!(!bob.at("e").exists() && !alice.at("f").exists() && !carol.at("f").exists());
+    assert!(!bob.at("e").exists());
+    assert!(!alice.at("f").exists() && !carol.at("f").exists());
     // Nor after another beginning.
     alice.stop();
     alice.start(None);

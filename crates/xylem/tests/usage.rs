@@ -56,6 +56,10 @@ fn wrong_usage_is_one_line_and_2() {
         (&["ctl"], "status, face, route"),
         (&["ctl", "face"], "list, create, destroy"),
         (&["ctl", "route", "add", "/a", "b"], "udp://HOST"),
+        (&["ca", "/org", "--challenge", "dns"], "pin, email or possession"),
+        (&["ca", "/org", "--smtp", "h"], "--smtp-from"),
+        (&["key", "request", "/org"], "--name"),
+        (&["key", "request", "/org", "--name", "/org/a", "--ca-digest", "0a"], "64 hexadecimal"),
         (&["verify"], "<PATH|NEW_TICKET>, <TICKET>; see `xylem verify --help`"),
         (&["get", "xylem:a", "--limti", "5"], "'--limit'"),
         (&["get", "xylem:a", "--limit", "5Q"], "10MiB"),
@@ -157,7 +161,8 @@ fn wrong_usage_is_an_event_as_well() {
 
 #[test]
 fn help_teaches() {
-    for command in ["share", "get", "sum", "verify", "try", "peek", "put", "ping", "traffic", "ctl"]
+    for command in
+        ["share", "get", "sum", "verify", "try", "peek", "put", "ping", "traffic", "ctl", "ca"]
     {
         for flag in ["-h", "--help"] {
             let output = run(&[command, flag]);
@@ -197,6 +202,7 @@ fn completions_and_manual_pages() {
         "ping",
         "traffic",
         "ctl",
+        "ca",
         "completions",
         "man",
     ] {

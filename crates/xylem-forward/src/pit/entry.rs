@@ -132,6 +132,18 @@ pub struct Entry {
     pub(super) timer: Timer,
     /// Under what the ASF strategy measures; 0: not at all.
     pub(crate) measured_as: u32,
+    pub(crate) learning: Learning,
+}
+
+/// What the self-learning strategy has to know when an answer comes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Learning {
+    /// It chose where to ask.
+    pub(crate) chosen: bool,
+    /// It asked everywhere, for want of a route.
+    pub(crate) searched: bool,
+    /// A neighbour searches, and we know the way.
+    pub(crate) wanted: bool,
 }
 
 /// The first of further records.

@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::{
-    Config, DropReason, FaceId, FaceScope, Forwarder, Incoming, Outgoing, Outlet, Seed,
+    Config, DropReason, FaceId, FaceScope, Forwarder, Incoming, Lesson, Outgoing, Outlet, Seed,
 };
 use xylem_packet::{DataBuilder, InterestBuilder, NackReason, Name, Packet};
 
@@ -58,6 +58,8 @@ pub(crate) struct Frame {
     pub(crate) mark: Option<u64>,
     pub(crate) next_hop: Option<FaceId>,
     pub(crate) no_cache: bool,
+    pub(crate) non_discovery: bool,
+    pub(crate) announcement: Option<Vec<u8>>,
 }
 
 impl Frame {
@@ -69,6 +71,8 @@ impl Frame {
             congestion_mark: self.mark,
             next_hop: self.next_hop,
             no_cache: self.no_cache,
+            non_discovery: self.non_discovery,
+            announcement: self.announcement.as_deref(),
         }
     }
 }
@@ -108,12 +112,14 @@ pub(crate) struct Left {
     pub(crate) nack: Option<NackReason>,
     pub(crate) mark: Option<u64>,
     pub(crate) incoming_face: Option<FaceId>,
+    pub(crate) non_discovery: bool,
+    pub(crate) announcement: Option<Vec<u8>>,
     pub(crate) at: *const u8,
 }
 
 /// Keeps what leaves.
 #[derive(Default)]
-pub(crate) struct Kept(pub Vec<Left>);
+pub(crate) struct Kept(pub Vec<Left>, pub Vec<String>);
 
 impl Outlet for Kept {
     fn send(&mut self, to: FaceId, leaving: Outgoing<'_>) {
@@ -125,7 +131,19 @@ impl Outlet for Kept {
             nack: leaving.nack,
             mark: leaving.congestion_mark,
             incoming_face: leaving.incoming_face,
+            non_discovery: leaving.non_discovery,
+            announcement: leaving.announcement.map(<[u8]>::to_vec),
             at: leaving.packet.as_ptr(),
+        });
+    }
+
+    fn learned(&mut self, lesson: Lesson<'_>) {
+        self.1.push(match lesson {
+            Lesson::Announced { face, name, announcement } => {
+                let text = String::from_utf8_lossy(announcement);
+                format!("{face} announces {text:?} with {name}")
+            }
+            Lesson::NoRoute { face, name } => format!("{face} knows no way to {name}"),
         });
     }
 }
@@ -178,6 +196,7 @@ pub(crate) fn read(left: &Left) -> Sent {
 pub(crate) struct World {
     pub(crate) forwarder: Forwarder,
     pub(crate) now: Duration,
+    lessons: Vec<String>,
 }
 
 impl World {
@@ -187,6 +206,7 @@ impl World {
         World {
             forwarder: Forwarder::new(config, Seed::from_random([5; 16])),
             now: Duration::from_secs(1),
+            lessons: Vec::new(),
         }
     }
 
@@ -211,7 +231,13 @@ impl World {
         let mut out = Kept::default();
         let frame = packet.into();
         let result = self.forwarder.handle_packet(self.now, from, frame.incoming(), &mut out);
+        self.lessons.extend(out.1);
         (result, out.0)
+    }
+
+    /// What there was to learn since this was asked last.
+    pub(crate) fn lessons(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lessons)
     }
 
     /// What left, for a packet that was accepted.

@@ -18,6 +18,9 @@ const KEY: &str = "key";
 const GROUP: &str = "group";
 const PORT: &str = "port";
 const MEMBERS: &str = "members";
+const HISTORY: &str = "history";
+/// What is kept of those who have rewritten their history: a file each.
+const EVIDENCE: &str = "evidence";
 /// A folder of its own, which is watched.
 const ROLES: &str = "roles";
 
@@ -76,6 +79,18 @@ pub struct Home {
     dir: PathBuf,
     /// The group, and the member that invited us; ourselves, if we have founded it.
     pub invitation: Invitation,
+}
+
+/// What follows the number of roles that name all members.
+const CLOSED: &str = " closed";
+
+fn in_a_row<'a>(said: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for said in said {
+        out.extend_from_slice(&u32::try_from(said.len()).unwrap_or(0).to_be_bytes());
+        out.extend_from_slice(said);
+    }
+    out
 }
 
 fn place(store: &Path, folder: &Path) -> PathBuf {
@@ -202,9 +217,40 @@ impl Home {
         Ok(replace(&self.dir.join(PORT), port.to_string().as_bytes())?)
     }
 
+    /// The log of all that we have ever said.
+    pub fn history_file(&self) -> PathBuf {
+        self.dir.join(HISTORY)
+    }
+
     /// What members have said last; what can't be read is left out.
     pub fn members(&self) -> Vec<(Statement, Vec<u8>)> {
-        let bytes = fs::read(self.dir.join(MEMBERS)).unwrap_or_default();
+        self.statements(&self.dir.join(MEMBERS))
+    }
+
+    /// What those have signed who have rewritten their history: of each two statements that are not of one.
+    pub fn evidence(&self) -> Vec<[(Statement, Vec<u8>); 2]> {
+        let files = fs::read_dir(self.dir.join(EVIDENCE)).into_iter().flatten().flatten();
+        files.filter_map(|file| self.statements(&file.path()).try_into().ok()).collect()
+    }
+
+    /// Keeps two statements of a member that are not of one history. Returns where.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn keep_evidence(
+        &self,
+        member: &PublisherId,
+        both: &[Vec<u8>; 2],
+    ) -> Result<PathBuf, HomeError> {
+        let dir = self.dir.join(EVIDENCE);
+        fs::create_dir_all(&dir).map_err(at(&dir))?;
+        let path = dir.join(member.to_string());
+        replace(&path, &in_a_row(both.iter().map(Vec::as_slice)))?;
+        Ok(path)
+    }
+
+    fn statements(&self, path: &Path) -> Vec<(Statement, Vec<u8>)> {
+        let bytes = fs::read(path).unwrap_or_default();
         let mut rest = bytes.as_slice();
         let mut members = Vec::new();
         while let Some((len, after)) = rest.split_first_chunk::<4>() {
@@ -223,12 +269,7 @@ impl Home {
     /// # Errors
     /// The system's.
     pub fn keep_members<'a>(&self, said: impl Iterator<Item = &'a [u8]>) -> Result<(), HomeError> {
-        let mut out = Vec::new();
-        for said in said {
-            out.extend_from_slice(&u32::try_from(said.len()).unwrap_or(0).to_be_bytes());
-            out.extend_from_slice(said);
-        }
-        Ok(replace(&self.dir.join(MEMBERS), &out)?)
+        Ok(replace(&self.dir.join(MEMBERS), &in_a_row(said))?)
     }
 
     /// The directory that changes when the roles do.
@@ -240,18 +281,21 @@ impl Home {
     pub fn roles(&self) -> Option<Roles> {
         let text = fs::read_to_string(self.roles_dir().join("list")).ok()?;
         let mut lines = text.lines();
-        let number = lines.next()?.parse().ok()?;
+        let first = lines.next()?;
+        let closed = first.ends_with(CLOSED);
+        let number = first.trim_end_matches(CLOSED).parse().ok()?;
         let mut members = BTreeMap::new();
         for line in lines {
             let (role, member) = line.split_once(' ')?;
             let role = match role {
+                "member" => Role::Member,
                 "read-only" => Role::ReadOnly,
                 "removed" => Role::Removed,
                 _ => return None,
             };
             members.insert(member.parse().ok()?, role);
         }
-        Some(Roles { number, members })
+        Some(Roles { number, closed, members })
     }
 
     /// Keeps them.
@@ -259,9 +303,14 @@ impl Home {
     /// # Errors
     /// The system's.
     pub fn keep_roles(&self, roles: &Roles) -> Result<(), HomeError> {
-        let mut text = format!("{}\n", roles.number);
+        let closed = if roles.closed { CLOSED } else { "" };
+        let mut text = format!("{}{closed}\n", roles.number);
         for (member, role) in &roles.members {
-            let role = if *role == Role::Removed { "removed" } else { "read-only" };
+            let role = match role {
+                Role::Member => "member",
+                Role::ReadOnly => "read-only",
+                Role::Removed => "removed",
+            };
             text.push_str(&format!("{role} {member}\n"));
         }
         Ok(replace(&self.roles_dir().join("list"), text.as_bytes())?)
@@ -289,9 +338,23 @@ impl Home {
             **name == who || (who.len() >= 8 && member.to_string().starts_with(who))
         };
         let found: Vec<PublisherId> = all.iter().filter(is).map(|(member, _)| *member).collect();
-        let [member] = found[..] else { return Err(HomeError::NoSuchMember(who.to_owned())) };
+        let member = match (&found[..], who.parse()) {
+            ([member], _) => *member,
+            // Who asks to be a member of a group that is closed is not known yet.
+            ([], Ok(key)) if role.is_none() => key,
+            _ => return Err(HomeError::NoSuchMember(who.to_owned())),
+        };
+        if role == Some(Role::Removed) && !roles.closed {
+            // Whoever is removed has the ticket still: from now on it makes nobody a member.
+            roles.closed = true;
+            for (said, _) in &known {
+                roles.members.entry(said.member).or_insert(Role::Member);
+            }
+            roles.members.insert(self.invitation.group.founder, Role::Member);
+        }
         match role {
             Some(role) => drop(roles.members.insert(member, role)),
+            None if roles.closed => drop(roles.members.insert(member, Role::Member)),
             None => drop(roles.members.remove(&member)),
         }
         roles.number = now_ms.max(roles.number.saturating_add(1));

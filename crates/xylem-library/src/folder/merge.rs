@@ -43,6 +43,13 @@ impl Plan {
         *self == Self::default()
     }
 
+    /// The time of the last change among all versions that it takes over, in ms since 1970.
+    pub fn newest(&self) -> u64 {
+        let places = self.gone.iter().chain(&self.put).map(|place| &place.item);
+        let items = self.known.iter().map(|(_, item)| item).chain(places);
+        items.map(|item| item.version.newest()).max().unwrap_or(0)
+    }
+
     /// Where in the other member's folder the content of the files lies that are to come.
     pub fn wanted(&self, theirs: &Index) -> HashMap<Hash, Vec<u8>> {
         let root = |kind: &ItemKind| match kind {

@@ -10,14 +10,18 @@ use xylem_object::ticket::{CHECKSUM_LEN, base32, checksum};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use zeroize::Zeroizing;
 
+use super::history::{Entry, Log, Past};
 use super::index::{MAX_NAME, is_name};
+use super::local::FolderError;
 use super::vector::MemberId;
 
 /// What an invitation begins with.
 const SCHEME: &str = "xylem-sync:";
 const VERSION: u8 = 1;
 /// What every statement begins with.
-const MAGIC: &[u8; 4] = b"xss1";
+const MAGIC: &[u8; 4] = b"xss2";
+/// What those began with that said nothing of their history; no released version made any.
+const OLD_MAGIC: &[u8; 4] = b"xss1";
 /// What a signature is made over before the statement, so that it is good for nothing else.
 const SIGNED: &[u8] = b"xylem sync statement\0";
 const PROOF: &str = "xylem 2026-11-23 sync: who signs with this key has the group's secret";
@@ -71,6 +75,8 @@ impl fmt::Debug for Group {
 /// What a member may do who may not do everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
+    /// It may do everything. Said only where who is not named is no member.
+    Member,
     /// What it changes is not taken over.
     ReadOnly,
     /// Not a member any more.
@@ -82,19 +88,27 @@ pub enum Role {
 pub struct Roles {
     /// Later ones have larger numbers.
     pub number: u64,
-    /// Those that are not ordinary members.
+    /// Who is not named is no member: since somebody was removed, who still has the ticket.
+    pub closed: bool,
+    /// Those that are not ordinary members; all of them if it is closed.
     pub members: BTreeMap<PublisherId, Role>,
 }
 
 impl Roles {
     /// Whether somebody is still a member.
     pub fn admits(&self, member: &PublisherId) -> bool {
-        self.members.get(member) != Some(&Role::Removed)
+        match self.members.get(member) {
+            Some(role) => *role != Role::Removed,
+            None => !self.closed,
+        }
     }
 
     /// Whether what somebody changes is taken over.
     pub fn may_write(&self, member: &PublisherId) -> bool {
-        !self.members.contains_key(member)
+        match self.members.get(member) {
+            Some(role) => *role == Role::Member,
+            None => !self.closed,
+        }
     }
 }
 
@@ -115,6 +129,8 @@ pub struct Statement {
     pub index: Ticket,
     /// What the founder says of members.
     pub roles: Option<Roles>,
+    /// The end of its log; the last entry is this statement's.
+    pub past: Past,
 }
 
 /// Bytes that are no statement, or not one of the group's.
@@ -123,6 +139,11 @@ pub enum StatementError {
     /// They do not follow the layout.
     #[error("it is not a member's statement")]
     Malformed,
+    /// An older version of the program made it.
+    #[error(
+        "it is by an older version of xylem, which keeps no history; all members need the same"
+    )]
+    Old,
     /// The signature is wrong.
     #[error("its signature is wrong")]
     Signature,
@@ -140,8 +161,16 @@ impl Statement {
         self.member.key_id().0
     }
 
-    /// Signed, as members hand it on.
-    pub fn sign(&self, group: &Group, key: &PublisherKey) -> Vec<u8> {
+    /// Noted in `log`, and signed, as members hand it on.
+    ///
+    /// # Errors
+    /// The log can't be written.
+    pub fn sign(
+        &self,
+        group: &Group,
+        key: &PublisherKey,
+        log: &mut Log,
+    ) -> Result<Vec<u8>, FolderError> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.member.0);
         out.extend_from_slice(&self.link_key);
@@ -152,17 +181,26 @@ impl Statement {
         out.push(u8::from(self.roles.is_some()));
         if let Some(roles) = &self.roles {
             out.extend_from_slice(&roles.number.to_be_bytes());
+            out.push(u8::from(roles.closed));
             let members = roles.members.iter().take(MAX_ROLES);
             out.extend_from_slice(&u16::try_from(members.len()).unwrap_or(0).to_be_bytes());
             for (member, role) in members {
                 out.extend_from_slice(&member.0);
-                out.push(if *role == Role::Removed { 2 } else { 1 });
+                out.push(match role {
+                    Role::Member => 0,
+                    Role::ReadOnly => 1,
+                    Role::Removed => 2,
+                });
             }
         }
+        log.append(Entry { number: self.number, said: xylem_hash::hash(&out) })?;
+        let mut past = Vec::new();
+        log.past().iter().for_each(|end| end.write(&mut past));
+        put(&mut out, &past);
         out.extend_from_slice(&group.proof(&self.member));
         let signature = key.signer().sign(&[SIGNED, &out]);
         out.extend_from_slice(signature.as_ref());
-        out
+        Ok(out)
     }
 
     /// Reads one that a member of the group has signed.
@@ -173,6 +211,9 @@ impl Statement {
         let malformed = StatementError::Malformed;
         if bytes.len() > MAX_STATEMENT {
             return Err(malformed);
+        }
+        if bytes.starts_with(OLD_MAGIC) {
+            return Err(StatementError::Old);
         }
         let (signed, signature) = bytes
             .len()
@@ -208,26 +249,36 @@ impl Statement {
             [1] => Some(Self::roles(&mut input)?),
             _ => return None,
         };
+        let said = xylem_hash::hash(bytes.get(..bytes.len().checked_sub(input.len())?)?);
+        let past = Past::read(field(&mut input)?)?;
+        if past.recent().last() != Some(&Entry { number, said }) {
+            return None;
+        }
         let proof = array(&mut input)?;
         let name = name.to_owned();
-        let whole = Self { member, link_key, number, name, state, index, roles };
+        let whole = Self { member, link_key, number, name, state, index, roles, past };
         input.is_empty().then_some((whole, proof))
     }
 
     fn roles(input: &mut &[u8]) -> Option<Roles> {
         let number = u64::from_be_bytes(array(input)?);
+        let closed = match array(input)? {
+            [closed @ 0..=1] => closed == 1,
+            _ => return None,
+        };
         let count = usize::from(u16::from_be_bytes(array(input)?));
         let mut members = BTreeMap::new();
         for _ in 0..Some(count).filter(|count| *count <= MAX_ROLES)? {
             let member = PublisherId(array(input)?);
             let role = match array(input)? {
+                [0] => Role::Member,
                 [1] => Role::ReadOnly,
                 [2] => Role::Removed,
                 _ => return None,
             };
             members.insert(member, role);
         }
-        Some(Roles { number, members })
+        Some(Roles { number, closed, members })
     }
 }
 
@@ -332,7 +383,15 @@ mod tests {
             state: xylem_hash::hash(b"state"),
             index: ticket(n),
             roles: None,
+            past: Past::none(),
         }
+    }
+
+    /// Signed, as the first that is ever said.
+    fn signed(said: &Statement, by: u8) -> Vec<u8> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(&dir.path().join("history")).unwrap();
+        said.sign(&group(), &key(by), &mut log).unwrap()
     }
 
     fn group() -> Group {
@@ -342,30 +401,41 @@ mod tests {
     #[test]
     fn statements_are_those_of_members() {
         let group = group();
-        let said = statement(2).sign(&group, &key(2));
-        assert_eq!(Statement::read(&said, &group), Ok(statement(2)));
+        let said = signed(&statement(2), 2);
+        let read = Statement::read(&said, &group).unwrap();
+        assert_eq!(Statement { past: Past::none(), ..read.clone() }, statement(2));
+        assert_eq!((read.past.length(), read.past.recent()[0].number), (1, 5));
         let other = Group::new([8; 32], key(1).public());
         assert_eq!(Statement::read(&said, &other), Err(StatementError::Stranger));
-        let forged = statement(2).sign(&group, &key(3));
+        let forged = signed(&statement(2), 3);
         assert_eq!(Statement::read(&forged, &group), Err(StatementError::Signature));
         for at in 0..said.len() {
             let mut bad = said.clone();
             bad[at] ^= 1;
             assert!(Statement::read(&bad, &group).is_err(), "byte {at}");
         }
+        let old = [OLD_MAGIC, &said[4..]].concat();
+        assert_eq!(Statement::read(&old, &group), Err(StatementError::Old));
     }
 
     #[test]
     fn only_the_founder_gives_roles() {
         let group = group();
         let members = [(key(5).public(), Role::ReadOnly), (key(6).public(), Role::Removed)];
-        let roles = Roles { number: 3, members: members.into() };
+        let roles = Roles { number: 3, closed: false, members: members.into() };
         assert!(roles.admits(&key(5).public()) && !roles.may_write(&key(5).public()));
         assert!(!roles.admits(&key(6).public()) && roles.may_write(&key(7).public()));
-        let said =
-            |n: u8| Statement { roles: Some(roles.clone()), ..statement(n) }.sign(&group, &key(n));
+        let said = |n: u8| signed(&Statement { roles: Some(roles.clone()), ..statement(n) }, n);
         assert_eq!(Statement::read(&said(1), &group).unwrap().roles, Some(roles.clone()));
         assert_eq!(Statement::read(&said(2), &group), Err(StatementError::NotTheFounder));
+        let mut closed = Roles { closed: true, ..roles };
+        closed.members.insert(key(7).public(), Role::Member);
+        let admits = [5, 6, 7, 8].map(|n| closed.admits(&key(n).public()));
+        assert_eq!(admits, [true, false, true, false], "who is not named is no member");
+        let writes = [5, 6, 7, 8].map(|n| closed.may_write(&key(n).public()));
+        assert_eq!(writes, [false, false, true, false]);
+        let said = signed(&Statement { roles: Some(closed.clone()), ..statement(1) }, 1);
+        assert_eq!(Statement::read(&said, &group).unwrap().roles, Some(closed));
     }
 
     #[test]

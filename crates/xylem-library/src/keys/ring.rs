@@ -7,7 +7,6 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use serde::Serialize;
 use xylem_object::PublisherKey;
@@ -20,6 +19,7 @@ use zeroize::Zeroizing;
 
 use super::error::KeyError;
 use super::held::{Held, SELF_SIGNED_DAYS, from_now, open_bag, seal, signer};
+use super::kind::KeyKind;
 use super::secret::{close_directory, random, replace_private, require_closed, write_private};
 use crate::hex;
 use crate::time::UnixTime;
@@ -28,28 +28,6 @@ use crate::time::UnixTime;
 const MAX_FILE: u64 = 64 * 1024;
 /// Keys in a keyring.
 const MAX_KEYS: usize = 10_000;
-
-/// Which algorithm a new key is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum KeyKind {
-    /// Ed25519.
-    #[default]
-    Ed25519,
-    /// ECDSA on P-256, which older NDN software understands.
-    EcdsaP256,
-}
-
-impl FromStr for KeyKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "ed25519" => Ok(Self::Ed25519),
-            "ecdsa" => Ok(Self::EcdsaP256),
-            _ => Err("expected ed25519 or ecdsa".to_owned()),
-        }
-    }
-}
 
 /// A key, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -204,12 +182,36 @@ impl Keyring {
         }
         let certificate = Certificate::decode(&wire)
             .map_err(|source| KeyError::NeitherKeyNorCertificate { path: path(), source })?;
+        self.install(&certificate, file)
+    }
+
+    /// Puts a certificate, which came as `file`, to its key, which is here.
+    ///
+    /// # Errors
+    /// There is no such key, or it is another one.
+    pub fn install(
+        &self,
+        certificate: &Certificate<'_>,
+        file: &Path,
+    ) -> Result<KeyEntry, KeyError> {
         let (name, key) = self.find_name(certificate.key_name().to_name())?;
         if *certificate.public_key() != key.public() {
-            return Err(KeyError::OtherKey { path: path(), name });
+            return Err(KeyError::OtherKey { path: file.to_path_buf(), name });
         }
-        self.write_certificate(&certificate)?;
+        self.write_certificate(certificate)?;
         self.entry(&name, &key)
+    }
+
+    /// The key of this name, or the one key of this identity; `None` if there is none.
+    ///
+    /// # Errors
+    /// More than one; files that cannot be read.
+    pub fn entry_of(&self, which: &str) -> Result<Option<KeyEntry>, KeyError> {
+        match self.find(which) {
+            Ok((name, key)) => self.entry(&name, &key).map(Some),
+            Err(KeyError::Unknown(_)) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// Puts a key under another passphrase, or under none; the one that it has is asked for.

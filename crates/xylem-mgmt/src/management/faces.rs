@@ -98,6 +98,7 @@ impl Management {
             event.kind = FaceEvent::DESTROYED;
             out.extend(self.events.publish(now, &event, &self.signer));
         }
+        self.tell_daemon(now, host, out);
     }
 
     pub(super) fn create_face<H: Host>(&mut self, command: Command<'_, H>) -> Answer {

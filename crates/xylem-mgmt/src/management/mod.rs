@@ -1,5 +1,6 @@
 //! [`Management`]: commands in, answers out.
 
+mod announce;
 mod faces;
 mod routes;
 mod status;
@@ -9,14 +10,15 @@ use core::time::Duration;
 use std::collections::HashMap;
 
 use xylem_forward::{FaceId, FaceScope};
-use xylem_packet::{Component, DataBuilder, Interest, Name, NameRef};
+use xylem_packet::{Component, DataBuilder, Interest, Name, NameRef, Packet};
 use xylem_trust::{ReplayGuard, Signer, TrustStore};
 
 use crate::events::Events;
+use crate::readvertise::Readvertise;
 use crate::request::{PREFIX_LEN, Reach, Request, Signed, names_a_version};
 use crate::versions::Versions;
 use crate::{Authority, CodecError, ControlParameters, ControlResponse, FaceEvent, Host, Refusal};
-use crate::{Rib, types};
+use crate::{Rib, RibError, types};
 
 /// FreshnessPeriod of answers to commands.
 const ANSWER_FRESHNESS_MS: u64 = 1000;
@@ -40,6 +42,8 @@ pub struct ManagementConfig {
     pub max_routes: usize,
     /// Prefixes with a strategy of their own.
     pub max_strategy_choices: usize,
+    /// Tell a routing daemon under `/localhost/nlsr` what programs register here.
+    pub readvertise: bool,
 }
 
 impl Default for ManagementConfig {
@@ -51,6 +55,7 @@ impl Default for ManagementConfig {
             guard: ReplayGuard::new(),
             max_routes: 65_536,
             max_strategy_choices: 4096,
+            readvertise: false,
         }
     }
 }
@@ -76,6 +81,7 @@ pub struct Management {
     /// may take.
     opening: HashMap<FaceId, (Name, Duration)>,
     max_strategy_choices: usize,
+    readvertise: Option<Readvertise>,
 }
 
 /// What came of a command.
@@ -94,17 +100,23 @@ struct Command<'a, H> {
 impl Management {
     /// Management without routes.
     pub fn new(config: ManagementConfig) -> Self {
+        let mut rib = Rib::new(config.max_routes);
+        let readvertise = config.readvertise.then(|| {
+            rib.note_changes();
+            Readvertise::default()
+        });
         Management {
             signer: config.signer,
             localhost: config.localhost,
             localhop: config.localhop.map(Authority::Anchors),
             guard: config.guard,
-            rib: Rib::new(config.max_routes),
+            rib,
             versions: Versions::default(),
             events: Events::new(),
             announced: HashMap::new(),
             opening: HashMap::new(),
             max_strategy_choices: config.max_strategy_choices,
+            readvertise,
         }
     }
 
@@ -120,9 +132,48 @@ impl Management {
     }
 
     /// One Interest that the forwarder sent to the management face; `from` is the face that it
-    /// came over before. Data that are to go back are appended to `out`. What is no command and
+    /// came over before. Packets that are to go back are appended to `out`. What is no command and
     /// no dataset has no answer.
     pub fn handle_interest(
+        &mut self,
+        now: Duration,
+        from: FaceId,
+        interest: &Interest<'_>,
+        host: &mut impl Host,
+        out: &mut Vec<Vec<u8>>,
+    ) {
+        self.answer(now, from, interest, host, out);
+        self.tell_daemon(now, host, out);
+    }
+
+    /// One Data that the forwarder sent to the management face, or with `nack` an Interest that came back: what
+    /// became of a command to a routing daemon.
+    pub fn handle_reply(
+        &mut self,
+        now: Duration,
+        packet: &[u8],
+        host: &mut impl Host,
+        out: &mut Vec<Vec<u8>>,
+    ) {
+        if let Some(readvertise) = &mut self.readvertise {
+            match Packet::decode(packet) {
+                Ok(Packet::Data(data)) => readvertise.answered(now, &data),
+                Ok(Packet::Interest(interest)) => readvertise.refused(now, &interest),
+                _ => return,
+            }
+            self.tell_daemon(now, host, out);
+        }
+    }
+
+    /// What a routing daemon does not know yet.
+    fn tell_daemon(&mut self, now: Duration, host: &impl Host, out: &mut Vec<Vec<u8>>) {
+        if let Some(readvertise) = &mut self.readvertise {
+            readvertise.routes_changed(now, self.rib.take_changes(), &self.rib);
+            readvertise.transmit(now, host.now_ms(), &self.signer, out);
+        }
+    }
+
+    fn answer(
         &mut self,
         now: Duration,
         from: FaceId,
@@ -247,10 +298,7 @@ impl Management {
             .map_err(|denial| Refusal::new(403, denial.to_string()))?;
         self.guard.keep(host.now_ms(), |times| host.keep_command_times(times))?;
         if (request.module, request.verb) == (b"rib", b"announce") {
-            return Err(Refusal::new(
-                501,
-                "prefix announcements are not supported; use rib/register",
-            ));
+            return self.announce(now, (from, request.reach), interest, host);
         }
         let parameters = request.parameters.ok_or_else(|| bad("there are no ControlParameters"))?;
         let parameters = ControlParameters::decode(parameters)
@@ -284,7 +332,8 @@ impl Management {
     /// When [`Self::handle_timeout`] wants to be called; `None` if nothing ends by itself.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let opening = self.opening.values().map(|(_, until)| *until);
-        self.rib.poll_timeout().into_iter().chain(opening).min()
+        let told = self.readvertise.as_ref().and_then(Readvertise::poll_timeout);
+        self.rib.poll_timeout().into_iter().chain(opening).chain(told).min()
     }
 
     /// Ends the routes whose time is over, and faces whose connection takes too long.
@@ -297,6 +346,7 @@ impl Management {
             host.destroy_face(face);
             self.face_failed(face, "nobody answers there", out);
         }
+        self.tell_daemon(now, host, out);
     }
 }
 
@@ -349,6 +399,14 @@ fn route_refusal(error: xylem_forward::RouteError) -> Refusal {
         _ => 503,
     };
     Refusal::new(code, error.to_string())
+}
+
+/// Why the RIB has no route.
+fn rib_refusal(error: RibError) -> Refusal {
+    match error {
+        RibError::Fib(error) => route_refusal(error),
+        full => Refusal::new(503, full.to_string()),
+    }
 }
 
 /// `flags` and `mask` as two switches of the content store.

@@ -4,11 +4,9 @@ use core::time::Duration;
 
 use xylem_forward::FaceId;
 
-use super::{Answer, Command, Management, route_refusal};
+use super::{Answer, Command, Management, rib_refusal};
 use crate::request::Reach;
-use crate::{
-    ControlParameters, Entry, Host, Refusal, Rib, RibEntry, RibError, RibRoute, Route, types,
-};
+use crate::{ControlParameters, Entry, Host, Refusal, Rib, RibEntry, RibRoute, Route, types};
 
 impl Management {
     pub(super) fn register<H: Host>(&mut self, command: Command<'_, H>) -> Answer {
@@ -24,12 +22,8 @@ impl Management {
             expires: expiration_ms
                 .and_then(|ms| command.now.checked_add(Duration::from_millis(ms))),
         };
-        self.rib.register(name.as_ref(), route, command.host.forwarder()).map_err(|error| {
-            match error {
-                RibError::Fib(error) => route_refusal(error),
-                full => Refusal::new(503, full.to_string()),
-            }
-        })?;
+        let fib = command.host.forwarder();
+        self.rib.register(name.as_ref(), route, fib).map_err(rib_refusal)?;
         Ok(ControlParameters {
             name: Some(name),
             face_id: Some(face.0),

@@ -178,6 +178,12 @@ impl Authority {
         let tries = self.config.limits.tries.max(1);
         let step = match kind {
             Kind::Pin => {
+                if !self.given.pin(now_ms, &self.config.limits) {
+                    return refuse(
+                        ErrorCode::OUT_OF_TRIES,
+                        "too many codes are asked for in this minute; try again later",
+                    );
+                }
                 let code = Code::new(chance.take());
                 let event = Event::Pin { id, key_name: key_name.clone(), code: code.text() };
                 open.stage = Stage::Code(kind, code, tries);
@@ -189,7 +195,7 @@ impl Authority {
                     return refuse(ErrorCode::INVALID_PARAMETER, "no email address");
                 };
                 self.policy.email(self.suffix(identity), &address).map_err(not_allowed)?;
-                if !self.mailed.admit(&address, now_ms, &self.config.limits) {
+                if !self.given.email(&address, now_ms, &self.config.limits) {
                     return refuse(ErrorCode::OUT_OF_TRIES, "too many emails in this hour");
                 }
                 let code = Code::new(chance.take());

@@ -57,9 +57,11 @@ pub struct Limits {
     pub per_key: usize,
     /// Wrong codes of a request.
     pub tries: u32,
+    /// Codes that the operator is shown in a minute.
+    pub pins: usize,
     /// Emails in an hour.
     pub emails: usize,
-    /// Emails in an hour to one address.
+    /// Emails in an hour to one mailbox: `al+x@example.org` is `al@example.org`'s.
     pub emails_to_one: usize,
     /// Certificates that it can still be asked for.
     pub issued: usize,
@@ -67,7 +69,15 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { open: 1024, per_key: 4, tries: 3, emails: 100, emails_to_one: 3, issued: 1024 }
+        Limits {
+            open: 1024,
+            per_key: 4,
+            tries: 3,
+            pins: 30,
+            emails: 100,
+            emails_to_one: 3,
+            issued: 1024,
+        }
     }
 }
 

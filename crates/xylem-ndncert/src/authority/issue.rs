@@ -40,14 +40,9 @@ impl Authority {
         let too_long =
             |_| Refusal(ErrorCode::INVALID_PARAMETER, "the certificate is too long".into());
         signed.map_err(too_long)?;
-        let digest = Data::decode(&wire).map(|data| data.implicit_digest());
-        let digest =
-            digest.map_err(|why| Refusal(ErrorCode::INVALID_PARAMETER, why.to_string()))?;
-        let full = issue.name().child(Component::implicit_digest(&digest));
-        if self.issued.len() >= self.config.limits.issued.max(1) {
-            self.issued.pop_front();
-        }
-        self.issued.push_back((full.clone(), wire.clone()));
+        let data = Data::decode(&wire)
+            .map_err(|why| Refusal(ErrorCode::INVALID_PARAMETER, why.to_string()))?;
+        let full = self.issued.put(&data, self.config.limits.issued);
         Ok((full, wire))
     }
 }

@@ -4,19 +4,21 @@
 mod challenge;
 mod code;
 mod config;
+mod given;
 mod issue;
 mod policy;
+mod shelf;
 mod table;
 
 use core::fmt;
-use std::collections::VecDeque;
-
 use xylem_packet::{Component, DataBuilder, Interest, Name, NameRef};
 use xylem_trust::{Certificate, Signer, ValidityPeriod, Verifier};
 
 pub use self::config::{AuthorityError, Config, Limits};
+use self::given::Given;
 pub use self::policy::{Policy, Standard};
-use self::table::{Mailed, Open, Stage, Table};
+use self::shelf::Shelf;
+use self::table::{Open, Stage, Table};
 use crate::chance::Chance;
 use crate::numbers::{ErrorCode, Kind, part};
 use crate::packets::{CaInfo, ErrorMessage, NewRequest, NewResponse, ProbeRequest};
@@ -94,9 +96,8 @@ pub struct Authority {
     /// `/<prefix>/CA/INFO/v=…/seg=0` and that packet.
     profile: (Name, Vec<u8>),
     requests: Table,
-    mailed: Mailed,
-    /// Issued certificates, the oldest first.
-    issued: VecDeque<(Name, Vec<u8>)>,
+    given: Given,
+    issued: Shelf,
     last_version: u64,
 }
 
@@ -148,8 +149,8 @@ impl Authority {
             policy,
             profile: (name, wire),
             requests: Table::default(),
-            mailed: Mailed::default(),
-            issued: VecDeque::new(),
+            given: Given::default(),
+            issued: Shelf::default(),
             last_version: 0,
         })
     }
@@ -158,6 +159,17 @@ impl Authority {
     /// below the prefix itself.
     pub fn requests_prefix(&self) -> Name {
         self.config.prefix.child(part::CA)
+    }
+
+    /// Its profile, as it was signed.
+    pub fn profile(&self) -> &[u8] {
+        &self.profile.1
+    }
+
+    /// Answers for a certificate that was issued before, in an earlier run; the newest last. Whether it is
+    /// one of this CA's key is for the caller to know.
+    pub fn answer_for(&mut self, certificate: &Certificate<'_>) {
+        self.issued.put(certificate.data(), self.config.limits.issued);
     }
 
     /// Requests that are open.
@@ -179,7 +191,8 @@ impl Authority {
         self.requests.expire(now_ms);
         let name = interest.name();
         let Some(rest) = name.strip_prefix(self.requests_prefix().as_ref()) else {
-            return Answer { data: self.find_issued(&interest), event: None };
+            let found = self.issued.find(&interest).map(<[u8]>::to_vec);
+            return Answer { data: found, event: None };
         };
         let is = |part: Component<'_>, len| rest.get(0) == Some(part) && rest.len() == len;
         let result = if rest.get(0) == Some(part::INFO) {
@@ -230,14 +243,6 @@ impl Authority {
         let mut wire = Vec::new();
         self.signer.data(builder, &content, &mut wire).ok()?;
         Some(wire)
-    }
-
-    fn find_issued(&self, interest: &Interest<'_>) -> Option<Vec<u8>> {
-        // By full name, or by name without the digest.
-        let found = self.issued.iter().rev().find(|(name, _)| {
-            answers(interest, name.as_ref()) || interest.name() == name.as_ref().parent()
-        });
-        found.map(|(_, wire)| wire.clone())
     }
 
     fn probe(&self, interest: &Interest<'_>) -> Result<Vec<u8>, Refusal> {

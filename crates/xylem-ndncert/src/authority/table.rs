@@ -1,7 +1,7 @@
 //! Requests that are open: a bounded table.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use xylem_packet::Name;
 use xylem_trust::{PublicKey, ValidityPeriod, Verifier};
@@ -124,27 +124,5 @@ impl Table {
     /// Puts back what was taken.
     pub(super) fn put_back(&mut self, id: RequestId, open: Open) {
         self.requests.insert(id, open);
-    }
-}
-
-const HOUR_MS: u64 = 3_600_000;
-
-/// Emails of the last hour, so that nobody's mailbox is filled through us.
-#[derive(Default)]
-pub(super) struct Mailed(VecDeque<(u64, [u8; 32])>);
-
-impl Mailed {
-    /// Whether one more may go to this address now; counts it.
-    pub(super) fn admit(&mut self, address: &str, now_ms: u64, limits: &Limits) -> bool {
-        while self.0.front().is_some_and(|(at, _)| at.saturating_add(HOUR_MS) <= now_ms) {
-            self.0.pop_front();
-        }
-        let address = *xylem_hash::hash(address.as_bytes()).as_bytes();
-        let to_it = self.0.iter().filter(|(_, to)| *to == address).count();
-        if self.0.len() >= limits.emails || to_it >= limits.emails_to_one {
-            return false;
-        }
-        self.0.push_back((now_ms, address));
-        true
     }
 }

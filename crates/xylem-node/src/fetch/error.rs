@@ -34,8 +34,10 @@ pub enum FetchError {
          `xylem share --via`, --plain or --as"
     )]
     NoName,
-    /// The store re-hashes what an earlier run left as BLAKE3.
-    #[error("it was published with a SHA-256 tree, which get does not fetch")]
+    /// The store re-hashes what an earlier run left as BLAKE3, and serves that.
+    #[error(
+        "it was published with a SHA-256 tree, of which only single files can be fetched, by get, and not seeded"
+    )]
     OtherTree,
     /// Nobody answers.
     #[error(

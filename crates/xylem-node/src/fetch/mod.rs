@@ -185,8 +185,21 @@ impl Fetch {
         })
     }
 
-    /// The signed manifest, from whoever has it.
+    /// The signed manifest of a BLAKE3 tree, from whoever has it: what the store re-hashes, and what is served, is that.
     pub(crate) fn manifest(
+        &mut self,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Manifest, FetchError> {
+        let manifest = self.manifest_of_any_tree(stop, on_event)?;
+        match manifest.tree {
+            xylem_tree::TreeKind::Blake3 => Ok(manifest),
+            xylem_tree::TreeKind::Sha256 => Err(FetchError::OtherTree),
+        }
+    }
+
+    /// The signed manifest, from whoever has it.
+    pub(crate) fn manifest_of_any_tree(
         &mut self,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
@@ -201,12 +214,7 @@ impl Fetch {
             }
             Ok(Next::Wait(None))
         })?;
-        let manifest = found.expect("a run that was not interrupted has brought it");
-        // The store re-hashes what an earlier run left as BLAKE3.
-        if manifest.tree != xylem_tree::TreeKind::Blake3 {
-            return Err(FetchError::OtherTree);
-        }
-        Ok(manifest)
+        Ok(found.expect("a run that was not interrupted has brought it"))
     }
 
     /// Runs until nothing is wanted any more, and hands all that comes to `keep`.

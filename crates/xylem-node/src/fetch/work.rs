@@ -260,7 +260,7 @@ impl Work {
                     on_event(Event::Unanswered { peers, seconds });
                 }
             }
-            EngineEvent::Trouble { .. } => {}
+            EngineEvent::Trouble { .. } | EngineEvent::Lesson { .. } => {}
             EngineEvent::Moved { face, to } if self.has_met(face, &to) => {
                 self.came_up(engine, face, to, on_event);
             }

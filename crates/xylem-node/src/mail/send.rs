@@ -424,6 +424,7 @@ impl Program for Listening<'_> {
             EngineEvent::Packet { .. }
             | EngineEvent::OtherKey { .. }
             | EngineEvent::Moved { .. }
+            | EngineEvent::Lesson { .. }
             | EngineEvent::Trouble { .. } => {}
         }
         Ok(())

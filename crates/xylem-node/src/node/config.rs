@@ -61,6 +61,8 @@ pub struct NodeConfig {
     /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
     /// certificate made up for this run.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Tell a routing daemon of this machine (`/localhost/nlsr`) which prefixes programs register here.
+    pub readvertise: bool,
     /// Certificates whose keys may command; empty: every local application may.
     pub anchors: Vec<PathBuf>,
     /// Certificates that the anchors' keys have signed, or those of certificates before them: whose keys may
@@ -115,6 +117,7 @@ impl NodeConfig {
             interests_per_second: None,
             pit_quota: None,
             localhop: false,
+            readvertise: false,
             certificate: None,
             anchors: Vec::new(),
             certificates: Vec::new(),

@@ -258,14 +258,28 @@ impl Program for Forwarding<'_> {
         let mut answers = Vec::new();
         match event {
             EngineEvent::Packet { from, packet, nack: None, .. } => {
-                if let Ok(interest) = Interest::decode(&packet) {
-                    let management = &mut self.management;
-                    management.handle_interest(now, from, &interest, &mut host, &mut answers);
+                let management = &mut self.management;
+                match Interest::decode(&packet) {
+                    Ok(interest) => {
+                        management.handle_interest(now, from, &interest, &mut host, &mut answers);
+                    }
+                    Err(_) => management.handle_reply(now, &packet, &mut host, &mut answers),
                 }
             }
-            // A node sends no Interests of its own that could come back.
-            EngineEvent::Packet { .. }
-            | EngineEvent::OtherKey { .. }
+            EngineEvent::Packet { packet, .. } => {
+                self.management.handle_reply(now, &packet, &mut host, &mut answers);
+            }
+            EngineEvent::Lesson { face, name, announcement: Some(announcement) } => {
+                let (management, name) = (&mut self.management, name.as_ref());
+                match management.learn(now, face, name, &announcement, &mut host) {
+                    Ok(prefix) => tracing::debug!(%face, %prefix, "a route was learned"),
+                    Err(why) => tracing::debug!(%face, %name, why = why.text, "not learned"),
+                }
+            }
+            EngineEvent::Lesson { face, name, announcement: None } => {
+                self.management.unlearn(face, name.as_ref(), &mut host);
+            }
+            EngineEvent::OtherKey { .. }
             | EngineEvent::Moved { .. }
             | EngineEvent::Relay { .. } => {}
             EngineEvent::Trouble { what } => (self.on_event)(Event::warning(what)),
@@ -330,7 +344,8 @@ fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, NodeErro
     let guard = ReplayGuard::restore(&command_times::load(&config.store), now_ms());
     // Whoever hears that the node listens may sign at once: a time after the guard's beginning.
     std::thread::sleep(Duration::from_millis(1));
-    let mut settings = ManagementConfig { guard, ..Default::default() };
+    let readvertise = config.readvertise;
+    let mut settings = ManagementConfig { guard, readvertise, ..Default::default() };
     if !config.anchors.is_empty() {
         settings.localhost = Authority::Anchors(anchors()?);
     }

@@ -292,6 +292,7 @@ impl Program for Serve {
             | EngineEvent::Moved { .. }
             | EngineEvent::Relay { .. }
             | EngineEvent::OtherKey { .. }
+            | EngineEvent::Lesson { .. }
             | EngineEvent::Trouble { .. } => {}
         }
         Ok(())

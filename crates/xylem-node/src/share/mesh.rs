@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use xylem_engine::{Engine, StreamEvent};
 use xylem_forward::FaceId;
-use xylem_library::folder::{Group, MAX_STATEMENT, Roles, Statement};
+use xylem_library::folder::{
+    Group, Heard, Histories, MAX_MEMBERS, MeshNews, MeshStart, Question, Roles, Statement,
+    StatementError,
+};
 use xylem_library::reachable::Peer;
-use xylem_link::{StreamId, StreamRead, purpose};
+use xylem_link::{StreamId, purpose};
 use xylem_mgmt::Persistency;
 use xylem_object::{PublisherId, Ticket};
 use xylem_reach::relay::Target;
@@ -17,12 +20,13 @@ use xylem_reach::relay::Target;
 use crate::look_up::resolved;
 use crate::reaching;
 
-/// Members whose statements are known at most.
-const MAX_MEMBERS: usize = 256;
+mod stream;
+
+use stream::Stream;
+
 /// Streams at most.
 const MAX_STREAMS: usize = 2 * MAX_MEMBERS;
-/// Statements that are read from one link in [`A_WHILE`]; the rest waits in the stream's window.
-const STATEMENTS: u32 = 64;
+/// What is too much for a while waits in the stream's window.
 const A_WHILE: Duration = Duration::from_secs(1);
 /// Pause before a member that is away is dialled again; longer each time.
 const REDIAL: Duration = Duration::from_secs(1);
@@ -32,54 +36,20 @@ const MAX_WAITING: usize = 8 << 20;
 /// What a stream that is not understood is reset with.
 const NOT_UNDERSTOOD: u32 = 1;
 
-/// What a group's members have said, for whoever keeps a folder in step.
-#[derive(Debug)]
-pub enum MeshNews {
-    /// A member's newest statement, and as it was signed.
-    Said(Box<Statement>, Vec<u8>),
-    /// There is a link to whoever has this key; or none any more.
-    Up([u8; 32], bool),
-}
-
-/// How a mesh begins.
-pub struct MeshStart {
-    /// Which group.
-    pub group: Group,
-    /// Who we are in it.
-    pub own: PublisherId,
-    /// Who has invited us.
-    pub first: Option<Ticket>,
-    /// What members have said before.
-    pub known: Vec<(Statement, Vec<u8>)>,
-    /// What the founder has said of members.
-    pub roles: Roles,
-}
-
 /// See the module's text.
 pub(super) struct Mesh {
     group: Group,
     own: PublisherId,
     /// What we say.
     said: Option<Vec<u8>>,
-    known: HashMap<PublisherId, (Statement, Vec<u8>)>,
+    heard: Histories,
     roles: Roles,
+    told_old: bool,
     streams: HashMap<FaceId, Stream>,
     dials: HashMap<[u8; 32], Dial>,
     /// When links may send again.
     refill: Duration,
     news: mpsc::Sender<MeshNews>,
-}
-
-struct Stream {
-    stream: StreamId,
-    /// The key that the other end has proven.
-    key: [u8; 32],
-    /// It is a member's.
-    admitted: bool,
-    out: Vec<u8>,
-    read: Vec<u8>,
-    /// Statements that may still be read in this while.
-    left: u32,
 }
 
 struct Dial {
@@ -91,13 +61,14 @@ struct Dial {
 
 impl Mesh {
     pub(super) fn new(engine: &mut Engine, start: MeshStart, news: mpsc::Sender<MeshNews>) -> Self {
-        let MeshStart { group, own, first, known, roles } = start;
+        let MeshStart { group, own, first, known, roles, history, rewrote } = start;
         let mut mesh = Self {
             group,
             own,
             said: None,
-            known: HashMap::new(),
+            heard: Histories::new(history, rewrote),
             roles,
+            told_old: false,
             streams: HashMap::new(),
             dials: HashMap::new(),
             refill: Duration::ZERO,
@@ -112,11 +83,15 @@ impl Mesh {
         mesh
     }
 
-    /// Says something new of ourselves, and who may do what.
+    /// Says something new of ourselves, if it is not empty, and who may do what.
     pub(super) fn say(&mut self, engine: &mut Engine, said: Vec<u8>, roles: Option<Roles>) {
         if let Some(roles) = roles {
             self.take_roles(engine, roles);
         }
+        if said.is_empty() {
+            return;
+        }
+        self.heard.own = Statement::read(&said, &self.group).ok().map(|said| said.past);
         self.tell_all(engine, &said, None);
         self.said = Some(said);
     }
@@ -126,11 +101,7 @@ impl Mesh {
             return;
         }
         self.roles = roles;
-        let removed: Vec<[u8; 32]> = (self.known.values())
-            .filter(|(said, _)| !self.roles.admits(&said.member))
-            .map(|(said, _)| said.link_key)
-            .collect();
-        self.known.retain(|member, _| self.roles.admits(member));
+        let removed = self.heard.retain(&self.roles);
         for key in removed {
             if let Some(dial) = self.dials.remove(&key) {
                 dial.faces.into_iter().for_each(|face| engine.drop_face(face, "not a member"));
@@ -174,29 +145,78 @@ impl Mesh {
 
     /// A member's statement; false if it is nothing new.
     fn learn(&mut self, engine: &mut Engine, said: Statement, bytes: Vec<u8>) -> bool {
-        let member = said.member;
-        if member == self.own || !self.roles.admits(&member) {
+        if said.member == self.own {
+            if self.heard.is_not_ours(&said) {
+                let _ = self.news.send(MeshNews::Twice);
+            }
             return false;
         }
-        let before = self.known.get(&member);
-        if before.is_some_and(|(before, _)| before.number >= said.number)
-            || (before.is_none() && self.known.len() >= MAX_MEMBERS)
-        {
-            return false;
-        }
-        if let Some((before, _)) = before
-            && before.link_key != said.link_key
-        {
-            self.dials.remove(&before.link_key);
-        }
+        // They hold whatever else is wrong: who is removed is, although the founder can't be asked.
         if let Some(roles) = said.roles.clone() {
             self.take_roles(engine, roles);
         }
+        if !self.roles.admits(&said.member) {
+            return false;
+        }
+        let before = self.heard.link_key(&said.member);
+        match self.heard.hear(said.clone(), bytes.clone()) {
+            Heard::New => {}
+            Heard::Rewrote(both) => {
+                self.tell_rewrote(engine, said, both);
+                return false;
+            }
+            Heard::Unproven(true) => {
+                self.ask(engine);
+                return false;
+            }
+            Heard::Unproven(false) | Heard::Nothing => return false,
+        }
+        let moved = before.filter(|before| *before != said.link_key);
+        moved.iter().for_each(|key| drop(self.dials.remove(key)));
         self.dial_at(engine, said.link_key, &said.index);
         // Where nobody keeps the folder any more all is over.
-        let _ = self.news.send(MeshNews::Said(Box::new(said.clone()), bytes.clone()));
-        self.known.insert(member, (said, bytes));
+        let _ = self.news.send(MeshNews::Said(Box::new(said), bytes));
         true
+    }
+
+    /// All are to know, so that nobody believes it.
+    fn tell_rewrote(&mut self, engine: &mut Engine, said: Statement, both: [Vec<u8>; 2]) {
+        both.iter().for_each(|said| self.tell_all(engine, said, None));
+        let _ = self.news.send(MeshNews::Rewrote(Box::new(said), both));
+    }
+
+    /// Asks those whose newest statements are too far from what we know of them.
+    fn ask(&mut self, engine: &mut Engine) {
+        for (face, stream) in self.streams.iter_mut().filter(|(_, stream)| stream.admitted) {
+            for question in self.heard.questions(&stream.key) {
+                stream.queue(&question.to_bytes());
+            }
+            stream.write(engine, *face);
+        }
+    }
+
+    /// Shows that our log goes on.
+    fn answer(&mut self, engine: &mut Engine, face: FaceId, asked: &Question) {
+        if asked.member == self.own
+            && let Some(proof) = self.heard.prove(asked, engine.now())
+            && let Some(stream) = self.streams.get_mut(&face)
+        {
+            stream.queue(&asked.answer(&proof));
+            stream.write(engine, face);
+        }
+    }
+
+    /// A member answers.
+    fn answered(&mut self, engine: &mut Engine, key: &[u8; 32], asked: &Question, proof: &[u8]) {
+        match self.heard.answered(key, asked, proof) {
+            None => {}
+            Some((said, _, Heard::Rewrote(both))) => self.tell_rewrote(engine, said, both),
+            Some((said, bytes, _)) => {
+                self.dial_at(engine, said.link_key, &said.index);
+                let _ = self.news.send(MeshNews::Said(Box::new(said), bytes.clone()));
+                self.tell_all(engine, &bytes, None);
+            }
+        }
     }
 
     fn is_up(&self, key: &[u8; 32]) -> bool {
@@ -226,8 +246,10 @@ impl Mesh {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         stream.admitted = true;
         let key = stream.key;
-        let all = self.said.iter().chain(self.known.values().map(|(_, bytes)| bytes));
-        all.for_each(|said| stream.queue(said));
+        self.said.iter().chain(self.heard.all()).for_each(|said| stream.queue(said));
+        for question in self.heard.questions(&key) {
+            stream.queue(&question.to_bytes());
+        }
         stream.write(engine, face);
         if let Some(dial) = self.dials.get_mut(&key) {
             dial.again = None;
@@ -289,8 +311,28 @@ impl Mesh {
                 Err(()) => return self.give_up(engine, face),
             };
             let (admitted, key) = (stream.admitted, stream.key);
-            let Ok(statement) = Statement::read(&said, &self.group) else {
-                return self.give_up(engine, face);
+            if admitted {
+                if self.heard.knows(&said) {
+                    stream.inbox.was_known();
+                    continue;
+                }
+                if let Some(asked) = Question::read(&said) {
+                    self.answer(engine, face, &asked);
+                    continue;
+                }
+                if let Some((asked, proof)) = Question::read_answer(&said) {
+                    self.answered(engine, &key, &asked, proof);
+                    continue;
+                }
+            }
+            let statement = match Statement::read(&said, &self.group) {
+                Ok(statement) => statement,
+                Err(e) => {
+                    if e == StatementError::Old && !std::mem::replace(&mut self.told_old, true) {
+                        let _ = self.news.send(MeshNews::Old);
+                    }
+                    return self.give_up(engine, face);
+                }
             };
             // It speaks to us: whoever is refused is dialled ever more rarely.
             if let Some(dial) = self.dials.get_mut(&key) {
@@ -299,12 +341,18 @@ impl Mesh {
             if !admitted {
                 // Whoever comes says first who it is: the owner of the key that the link has proven.
                 if statement.link_key != key || !self.roles.admits(&statement.member) {
+                    let founder = self.own == self.group.founder && statement.link_key == key;
+                    if founder && self.heard.applies(&statement, &self.roles) {
+                        let _ = self.news.send(MeshNews::Applies(Box::new(statement)));
+                    }
                     return self.give_up(engine, face);
                 }
                 engine.keep_face(face);
-                self.learn(engine, statement, said.clone());
+                let news = self.learn(engine, statement, said.clone());
                 self.admit(engine, face);
-                self.tell_all(engine, &said, Some(face));
+                if news {
+                    self.tell_all(engine, &said, Some(face));
+                }
             } else if self.learn(engine, statement, said.clone()) {
                 self.tell_all(engine, &said, Some(face));
             }
@@ -382,111 +430,27 @@ impl Mesh {
         }
         self.refill = now + A_WHILE;
         let held: Vec<FaceId> = (self.streams.iter_mut())
-            .filter_map(|(face, stream)| {
-                let left = std::mem::replace(&mut stream.left, STATEMENTS);
-                (left == 0).then_some(*face)
-            })
+            .filter_map(|(face, stream)| stream.inbox.begin().then_some(*face))
             .collect();
         held.into_iter().for_each(|face| self.serve(engine, face));
+        if self.waits_for_proofs() {
+            self.ask(engine);
+            for said in self.heard.silent() {
+                let _ = self.news.send(MeshNews::Unproven(Box::new(said)));
+            }
+        }
+    }
+
+    /// Whether somebody is there who is to show that its history goes on.
+    fn waits_for_proofs(&self) -> bool {
+        let mut there = self.streams.values().filter(|stream| stream.admitted);
+        there.any(|stream| !self.heard.questions(&stream.key).is_empty())
     }
 
     /// When [`Mesh::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
-        let held = self.streams.values().any(|stream| stream.left == 0).then_some(self.refill);
+        let held = self.streams.values().any(|stream| stream.inbox.is_full());
+        let held = (held || self.waits_for_proofs()).then_some(self.refill);
         self.dials.values().filter_map(|dial| dial.again).chain(held).min()
-    }
-}
-
-impl Stream {
-    fn new(stream: StreamId, key: [u8; 32]) -> Self {
-        let (out, read) = (Vec::new(), Vec::new());
-        Self { stream, key, admitted: false, out, read, left: STATEMENTS }
-    }
-
-    fn queue(&mut self, said: &[u8]) {
-        // Statements are far below that.
-        self.out.extend_from_slice(&u32::try_from(said.len()).unwrap_or(0).to_be_bytes());
-        self.out.extend_from_slice(said);
-    }
-
-    /// Writes what the stream takes; false if it is of no more use.
-    fn write(&mut self, engine: &mut Engine, face: FaceId) -> bool {
-        while !self.out.is_empty() {
-            match engine.write_stream(face, self.stream, &self.out) {
-                Ok(0) => return true,
-                Ok(taken) => drop(self.out.drain(..taken)),
-                Err(_) => return false,
-            }
-        }
-        true
-    }
-
-    /// The first statement of what was read, if it is whole and may be taken yet; an error for one that is too long.
-    fn taken(&mut self) -> Result<Option<Vec<u8>>, ()> {
-        let Some((len, rest)) = self.read.split_first_chunk::<4>() else { return Ok(None) };
-        let len = usize::try_from(u32::from_be_bytes(*len)).map_err(drop)?;
-        if len > MAX_STATEMENT {
-            return Err(());
-        }
-        let said = rest.get(..len).filter(|_| self.left > 0).map(<[u8]>::to_vec);
-        if said.is_some() {
-            self.read.drain(..4 + len);
-            self.left -= 1;
-        }
-        Ok(said)
-    }
-
-    /// The next statement that is here; an error if the stream is of no more use.
-    fn next(&mut self, engine: &mut Engine, face: FaceId) -> Result<Option<Vec<u8>>, ()> {
-        loop {
-            if self.left == 0 {
-                return Ok(None);
-            }
-            if let Some(said) = self.taken()? {
-                return Ok(Some(said));
-            }
-            match engine.read_stream(face, self.stream).map_err(drop)? {
-                StreamRead::Data(bytes) => self.read.extend_from_slice(&bytes),
-                StreamRead::Pending => return Ok(None),
-                StreamRead::Finished => return Err(()),
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stream(read: &[u8]) -> Stream {
-        let mut stream = Stream::new(StreamId(4), [1; 32]);
-        stream.read.extend_from_slice(read);
-        stream
-    }
-
-    /// What is more waits in the window of the stream until a second is over.
-    #[test]
-    fn a_member_that_says_much_is_heard_64_times_a_second() {
-        let mut saying = stream(&[]);
-        for n in 0..100_u8 {
-            saying.queue(&[n; 500]);
-        }
-        let mut heard = stream(&saying.out);
-        for second in [0..64_u8, 64..100] {
-            for n in second {
-                assert_eq!(heard.taken(), Ok(Some(vec![n; 500])));
-            }
-            assert_eq!(heard.taken(), Ok(None));
-            heard.left = STATEMENTS;
-        }
-        assert!(heard.read.is_empty());
-    }
-
-    #[test]
-    fn what_is_too_long_for_a_statement_is_not_waited_for() {
-        let longest = u32::try_from(MAX_STATEMENT).unwrap();
-        assert_eq!(stream(&longest.to_be_bytes()).taken(), Ok(None));
-        assert_eq!(stream(&(longest + 1).to_be_bytes()).taken(), Err(()));
-        assert_eq!(stream(&[255; 4]).taken(), Err(()));
     }
 }

@@ -28,7 +28,6 @@ use crate::mail::while_delivering;
 use crate::reaching::tell_own_addresses;
 pub use listen::bind_links;
 use listen::{bind_carriers, bind_plain};
-pub use mesh::{MeshNews, MeshStart};
 use server::Server;
 pub use service::{ServiceHandle, ServiceSnapshot, serve, serve_group};
 use xylem_app::{RegisterError, Registrar};

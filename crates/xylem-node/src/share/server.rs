@@ -331,7 +331,8 @@ impl Program for Server<'_> {
                     }
                 }
             }
-            EngineEvent::OtherKey { .. } => {}
+            // Nobody chooses a strategy here.
+            EngineEvent::OtherKey { .. } | EngineEvent::Lesson { .. } => {}
             EngineEvent::Moved { face, to } => {
                 if let Some(known) = self.peers.get_mut(&face) {
                     let peer = std::mem::replace(known, to.clone());

@@ -8,13 +8,13 @@ use std::sync::mpsc;
 use mio::Waker;
 use xylem_object::PublisherKey;
 
-use super::mesh::{Mesh, MeshNews, MeshStart};
+use super::mesh::Mesh;
 use super::server::Server;
 use super::{ShareError, ShareOptions, bind, open, publisher_of};
 use crate::event::Event;
 use crate::mail::while_delivering;
 use xylem_engine::Engine;
-use xylem_library::folder::Roles;
+use xylem_library::folder::{MeshNews, MeshStart, Roles};
 use xylem_library::mail::MailStore;
 use xylem_library::publications::{Content, PublicationId};
 use xylem_library::reachable::{FaceAddress, endpoint};
@@ -100,7 +100,7 @@ impl ServiceHandle {
         answered.recv().unwrap_or(Err(ShareError::Ended))
     }
 
-    /// Tells the members of the group, of a service that has one.
+    /// Tells the members of the group, of a service that has one, if it is not empty; and holds to these roles at once.
     pub fn say(&self, said: Vec<u8>, roles: Option<Roles>) {
         self.send(Command::Say(said, roles));
     }

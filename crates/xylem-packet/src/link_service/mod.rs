@@ -72,6 +72,9 @@ pub struct LinkHeaders<'a> {
     pub no_cache: bool,
     /// The Interest is not to be flooded.
     pub non_discovery: bool,
+    /// The Data, not looked into, by which somebody announces a prefix: on a Data alone. What would take more
+    /// than half of a frame is left out when sending.
+    pub prefix_announcement: Option<&'a [u8]>,
 }
 
 /// A packet that has come in.
@@ -265,6 +268,7 @@ impl LinkService {
             incoming_face_id: lp.incoming_face_id.filter(|_| local),
             no_cache: lp.cache_policy == Some(CachePolicy::NO_CACHE),
             non_discovery: lp.non_discovery,
+            prefix_announcement: lp.prefix_announcement,
         })
     }
 

@@ -49,6 +49,8 @@ pub(super) struct StoredHeaders {
     incoming_face_id: Option<u64>,
     no_cache: bool,
     non_discovery: bool,
+    /// It came within one frame, as did what else is kept of the packet.
+    prefix_announcement: Option<Vec<u8>>,
 }
 
 impl StoredHeaders {
@@ -67,6 +69,7 @@ impl StoredHeaders {
             incoming_face_id: headers.incoming_face_id,
             no_cache: headers.no_cache,
             non_discovery: headers.non_discovery,
+            prefix_announcement: headers.prefix_announcement.map(<[u8]>::to_vec),
         }
     }
 
@@ -80,6 +83,7 @@ impl StoredHeaders {
             incoming_face_id: self.incoming_face_id,
             no_cache: self.no_cache,
             non_discovery: self.non_discovery,
+            prefix_announcement: self.prefix_announcement.as_deref(),
         }
     }
 }

@@ -94,6 +94,9 @@ impl LinkService {
             incoming_face_id: headers.incoming_face_id.filter(|_| local),
             cache_policy: headers.no_cache.then_some(CachePolicy::NO_CACHE),
             non_discovery: headers.non_discovery,
+            prefix_announcement: headers
+                .prefix_announcement
+                .filter(|announcement| announcement.len() <= self.mtu() / 2),
             ..LpPacket::default()
         }
     }
@@ -189,8 +192,11 @@ impl LinkService {
         if reliable {
             let mut frame = self.sender.buffer();
             frame.extend_from_slice(&self.head[start..]);
-            // TxSequence is followed by NonDiscovery, if at all, and the Fragment's header.
-            let after = if lp.non_discovery { 4 } else { 0 };
+            // TxSequence is followed by NonDiscovery and PrefixAnnouncement, if at all, and the Fragment's header.
+            let announcement = lp.prefix_announcement.map_or(0, |announcement| {
+                tlv::element_len(types::LP_PREFIX_ANNOUNCEMENT, announcement.len())
+            });
+            let after = if lp.non_discovery { 4 } else { 0 } + announcement;
             let fragment_header = 1 + tlv::var_number_len(piece.len() as u64);
             let number_at = head_len - fragment_header - after - 8;
             frame.extend_from_slice(piece);

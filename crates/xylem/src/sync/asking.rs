@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use xylem_library::Stop;
 use xylem_library::folder::Statement;
 use xylem_object::PublisherId;
+
+/// A member is asked for so long if others wait; twice as long each time that this was not enough.
+const TURN: Duration = Duration::from_secs(10);
 
 /// What is asked of whom, for who hears what members say meanwhile: a member serves what it said last and what it
 /// said before that, so that whatever is older need not be waited for.
@@ -16,15 +20,26 @@ pub(super) struct Asking(Arc<Mutex<Heard>>);
 struct Heard {
     /// The numbers of the last two statements of each member, the newest first.
     last: BTreeMap<PublisherId, [u64; 2]>,
-    now: Option<(PublisherId, u64, Stop)>,
+    now: Option<Turn>,
+    /// How often members have not been done when their turn was over.
+    cut: BTreeMap<PublisherId, u32>,
+}
+
+struct Turn {
+    who: PublisherId,
+    number: u64,
+    stop: Stop,
+    until: Instant,
+    /// Somebody else is to be asked.
+    others_wait: bool,
 }
 
 impl Heard {
     fn stop_what_is_gone(&self) {
-        if let Some((who, number, stop)) = &self.now
-            && self.last.get(who).is_some_and(|[_, before]| before > number)
+        if let Some(now) = &self.now
+            && self.last.get(&now.who).is_some_and(|[_, before]| *before > now.number)
         {
-            stop.raise();
+            now.stop.raise();
         }
     }
 }
@@ -42,18 +57,65 @@ impl Asking {
         if said.number > last[0] {
             *last = [said.number, last[0]];
         }
+        if let Some(now) = held.now.as_mut().filter(|now| now.who != said.member) {
+            now.others_wait = true;
+        }
         held.stop_what_is_gone();
     }
 
     /// What a member said under this number is asked for; `stop` ends that.
-    pub(super) fn begin(&self, who: PublisherId, number: u64, stop: &Stop) {
+    pub(super) fn begin(&self, who: PublisherId, number: u64, others_wait: bool, stop: &Stop) {
         let mut held = self.held();
-        held.now = Some((who, number, stop.clone()));
+        let cut = held.cut.get(&who).copied().unwrap_or(0);
+        let until = Instant::now() + TURN * 2_u32.saturating_pow(cut.min(12));
+        held.now = Some(Turn { who, number, stop: stop.clone(), until, others_wait });
         held.stop_what_is_gone();
     }
 
-    /// It is not asked for any more.
-    pub(super) fn end(&self) {
-        self.held().now = None;
+    /// Time passes: who is slow does not keep others waiting for ever.
+    pub(super) fn look_at_the_clock(&self) {
+        let mut held = self.held();
+        if let Some(now) = &held.now
+            && now.others_wait
+            && !now.stop.raised()
+            && now.until <= Instant::now()
+        {
+            now.stop.raise();
+            let who = now.who;
+            let cut = held.cut.entry(who).or_default();
+            *cut = cut.saturating_add(1);
+        }
+    }
+
+    /// It is not asked for any more; whether it was all there.
+    pub(super) fn end(&self, whole: bool) {
+        let mut held = self.held();
+        if let Some(now) = held.now.take().filter(|_| whole) {
+            held.cut.remove(&now.who);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_slow_has_its_turn_and_no_more() {
+        let (asking, slow) = (Asking::default(), PublisherId([1; 32]));
+        let turn = |others_wait| {
+            let stop = Stop::new();
+            asking.begin(slow, 1, others_wait, &stop);
+            let given = asking.held().now.as_ref().unwrap().until - Instant::now();
+            // Its time is over now.
+            asking.held().now.as_mut().unwrap().until = Instant::now();
+            asking.look_at_the_clock();
+            (given.as_secs_f64().round() as u64, stop.raised())
+        };
+        assert_eq!(turn(false), (10, false), "nobody waits");
+        asking.end(false);
+        assert_eq!([turn(true), turn(true), turn(true)], [(10, true), (20, true), (40, true)]);
+        asking.end(true);
+        assert_eq!(turn(true), (10, true), "it was done in the end");
     }
 }

@@ -16,6 +16,12 @@ use super::keeping::SyncOptions;
 /// A member that brings nothing for so long is asked another time.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
+/// What a member's index says is not taken over.
+pub(super) fn odd(said: &Statement, why: &str) -> Error {
+    let message = format!("{}: its index is not used: {why}", said.name);
+    Error { blame: Blame::Data, message }
+}
+
 /// Fetches a member's index over the file at `at`, where an older one may lie; what it says, and where the content is.
 pub(super) fn index(
     options: &SyncOptions,
@@ -23,10 +29,7 @@ pub(super) fn index(
     at: &Path,
     stop: &Stop,
 ) -> Result<(Index, Ticket), Error> {
-    let odd = |why: &str| Error {
-        blame: Blame::Data,
-        message: format!("{}: its index is not used: {why}", said.name),
-    };
+    let odd = |why: &str| odd(said, why);
     let save = SaveOptions::to(Output::At(at.to_path_buf()), Existing::Overwrite);
     let ticket = Ticket { link_key: Some(said.link_key), ..said.index.clone() };
     if ticket.publisher != said.member {

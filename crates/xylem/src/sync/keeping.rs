@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use xylem_library::folder::{Folder, Home, Invitation, OWN, Watcher};
 use xylem_library::reachable::{Peer, Relay};
@@ -93,6 +94,29 @@ pub(super) enum SyncEvent {
         /// Members besides us who are there.
         members: u64,
     },
+    /// A member has signed two histories.
+    Rewrote {
+        /// What it is called.
+        name: String,
+        /// Its key.
+        key: String,
+        /// Where both statements are kept.
+        evidence: PathBuf,
+    },
+    /// A member does not show that its history goes on.
+    Unproven {
+        /// What it is called.
+        name: String,
+        /// Its key.
+        key: String,
+    },
+    /// Somebody has the ticket of a group that is closed.
+    Applies {
+        /// What it is called.
+        name: String,
+        /// Its key.
+        key: String,
+    },
     /// We may not write: what is changed here stays here.
     ReadOnly,
     /// What happens while we serve.
@@ -159,17 +183,28 @@ pub(super) fn sync(
         first: Some(home.invitation.member.clone()),
         known: home.members(),
         roles: roles.unwrap_or_default(),
+        history: home.history_file(),
+        rewrote: home.evidence(),
     };
     watch(&path, &home, tell.clone())?;
     let port = home.port();
-    let mut member = Member::new(options, path, home, folder, key, link_key, stop);
+    let mut member = Member::new(options, path, home, folder, key, link_key, stop)?;
     let ends = Stop::new();
     thread::scope(|scope| {
         let (mesh_tell, mesh_news) = mpsc::channel();
         let (share, ends) = (&share, &ends);
         let (passed, asking) = (tell.clone(), member.asking());
         let pass = move || {
-            for said in mesh_news {
+            loop {
+                let said = match mesh_news.recv_timeout(Duration::from_secs(1)) {
+                    Ok(said) => said,
+                    Err(mpsc::RecvTimeoutError::Timeout) => {
+                        asking.look_at_the_clock();
+                        continue;
+                    }
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return,
+                };
+                asking.look_at_the_clock();
                 if let MeshNews::Said(said, _) = &said {
                     asking.heard(said);
                 }
@@ -194,7 +229,7 @@ pub(super) fn sync(
             Err(e) => Err(Error { blame: Blame::Local, message: format!("no thread: {e}") }),
         };
         ends.raise();
-        done
+        done.and(member.keep_members())
     })
 }
 

@@ -6,16 +6,18 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use xylem_library::folder::{Folder, Home, IGNORE_FILE, Invitation, Roles, Statement};
+use xylem_library::folder::{Folder, Home, IGNORE_FILE, Invitation, Log, Past, Roles, Statement};
 use xylem_library::publications::PublicationId;
 use xylem_library::{Blame, Error, LibraryEvent, Selection, Stop, os_path};
-use xylem_node::{Event, MeshNews, ServiceHandle, wall_clock};
+use xylem_node::{Event, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
 
 use super::asking::Asking;
 use super::fetching;
 use super::keeping::{News, SyncEvent, SyncOptions, unwatched};
+
+mod hearing;
 
 /// The folder is looked at when nothing has changed for so long,
 const QUIET: Duration = Duration::from_millis(50);
@@ -24,6 +26,10 @@ const BUSY: Duration = Duration::from_secs(1);
 /// Pause before what failed is tried again; longer each time.
 const AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// What members have said is written down so often, and at the end.
+const KEEP: Duration = Duration::from_secs(5);
+/// How far ahead of our clock a change may be: the later one wins a conflict, so that a time in the far future would always.
+const MAX_AHEAD_MS: u64 = 24 * 60 * 60 * 1000;
 /// Conflicts that are named one by one.
 const MAX_NAMED: usize = 1000;
 
@@ -35,6 +41,8 @@ pub(super) struct Member<'a> {
     folder: Folder,
     key: PublisherKey,
     link_key: [u8; 32],
+    /// All that we have ever said.
+    log: Log,
     stop: &'a Stop,
     serving: Option<ServiceHandle>,
     asking: Asking,
@@ -42,6 +50,8 @@ pub(super) struct Member<'a> {
     up: HashSet<[u8; 32]>,
     roles: Roles,
     lines: Vec<String>,
+    /// When what members have said is to be written down.
+    keep: Option<Instant>,
     /// When the folder is to be looked at, and how often that has failed.
     look: Option<Instant>,
     failures: u32,
@@ -55,7 +65,6 @@ pub(super) struct Member<'a> {
 struct Last {
     /// Root of the content, state of the index, number of the roles.
     of: Option<(xylem_hash::Hash, xylem_hash::Hash, u64)>,
-    number: u64,
     /// What is served: now, and before for those who are still at it.
     now: Vec<PublicationId>,
     before: Vec<PublicationId>,
@@ -86,15 +95,17 @@ impl<'a> Member<'a> {
         key: PublisherKey,
         link_key: [u8; 32],
         stop: &'a Stop,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let roles = home.roles().unwrap_or_default();
-        Self {
+        let log = Log::open(&home.history_file())?;
+        Ok(Self {
             options,
             path,
             home,
             folder,
             key,
             link_key,
+            log,
             stop,
             serving: None,
             asking: Asking::default(),
@@ -102,11 +113,12 @@ impl<'a> Member<'a> {
             up: HashSet::new(),
             roles,
             lines: Vec::new(),
+            keep: None,
             look: None,
             failures: 0,
             moved: false,
             last: Last::default(),
-        }
+        })
     }
 
     /// Is to hear what members say, at once.
@@ -185,70 +197,11 @@ impl<'a> Member<'a> {
             News::Watch(source) => {
                 return Err(unwatched(&self.path, &source));
             }
-            News::Mesh(MeshNews::Up(key, up)) => {
-                if if up { self.up.insert(key) } else { self.up.remove(&key) } {
-                    self.tell_member(&key, up, tell);
-                }
-            }
-            News::Mesh(MeshNews::Said(said, bytes)) => self.heard(*said, bytes, tell)?,
+            News::Mesh(said) => self.hear_mesh(said, tell)?,
             News::Serving(event) => tell(SyncEvent::Other(event)),
             News::Ended(done) => return Ok(Some(done.map_err(Error::from))),
         }
         Ok(None)
-    }
-
-    fn tell_member(&self, link: &[u8; 32], up: bool, tell: &mut dyn FnMut(SyncEvent)) {
-        for other in self.others.values().filter(|other| other.said.link_key == *link) {
-            let (name, key) = (other.said.name.clone(), other.said.member.to_string());
-            tell(SyncEvent::Member { name, key, up });
-        }
-    }
-
-    fn heard(
-        &mut self,
-        said: Statement,
-        bytes: Vec<u8>,
-        tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), Error> {
-        if let Some(roles) = said.roles.clone().filter(|r| r.number > self.roles.number) {
-            self.home.keep_roles(&roles)?;
-            self.take_roles(roles, tell);
-        }
-        let (member, link) = (said.member, said.link_key);
-        let before = self.others.get(&member);
-        let same_place = before.is_some_and(|b| {
-            (&b.said.link_key, &b.said.index.addresses, &b.said.name)
-                == (&said.link_key, &said.index.addresses, &said.name)
-        });
-        let is_new = before.is_none();
-        let (again, failures) = before.map_or((None, 0), |before| (before.again, before.failures));
-        // Who fails again and again is not asked sooner for saying more.
-        let again = if failures > 3 { again } else { None };
-        self.others.insert(member, Other { said, bytes, done: false, again, failures });
-        if !same_place {
-            self.home.keep_members(self.others.values().map(|other| &other.bytes[..]))?;
-        }
-        if is_new && self.up.contains(&link) {
-            self.tell_member(&link, true, tell);
-        }
-        Ok(())
-    }
-
-    fn take_roles(&mut self, roles: Roles, tell: &mut dyn FnMut(SyncEvent)) {
-        for other in self.others.values().filter(|other| !roles.admits(&other.said.member)) {
-            if self.up.remove(&other.said.link_key) {
-                let (name, key) = (other.said.name.clone(), other.said.member.to_string());
-                tell(SyncEvent::Member { name, key, up: false });
-            }
-        }
-        self.others.retain(|member, _| roles.admits(member));
-        self.roles = roles;
-        self.look = Some(Instant::now());
-        let read_only = !self.roles.may_write(&self.key.public());
-        if read_only && !std::mem::replace(&mut self.last.read_only, read_only) {
-            tell(SyncEvent::ReadOnly);
-        }
-        self.last.read_only = read_only;
     }
 
     /// Whether somebody has something that we may not have, and can be asked.
@@ -261,6 +214,9 @@ impl<'a> Member<'a> {
     fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), Error> {
         let Some(serving) = self.serving.clone() else { return Ok(()) };
         let now = Instant::now();
+        if self.keep.is_some_and(|at| at <= now) {
+            self.keep_members()?;
+        }
         if self.look.is_some_and(|at| at <= now) {
             (self.look, self.moved) = (None, true);
             self.look_again(&serving, tell)?;
@@ -353,19 +309,20 @@ impl<'a> Member<'a> {
         let (index, shared) =
             serving.share_selected(&path, name("index"), Selection::default(), self.stop, quiet)?;
         let (index_ticket, _) = self.ticket(shared)?;
-        self.last.number = wall_clock().milliseconds().max(self.last.number + 1);
         let group = &self.home.invitation.group;
         let founder = group.founder == self.key.public();
         let said = Statement {
             member: self.key.public(),
             link_key: self.link_key,
-            number: self.last.number,
+            number: wall_clock().milliseconds().max(self.log.newest() + 1),
             name: self.options.name.clone(),
             state: of.1,
             index: index_ticket.clone(),
             roles: (founder && self.roles.number > 0).then(|| self.roles.clone()),
+            past: Past::none(),
         };
-        serving.say(said.sign(group, &self.key), Some(self.roles.clone()));
+        let said = said.sign(group, &self.key, &mut self.log)?;
+        serving.say(said, Some(self.roles.clone()));
         self.last.of = Some(of);
         let old = std::mem::replace(&mut self.last.before, std::mem::take(&mut self.last.now));
         old.into_iter().for_each(|id| serving.unshare(id));
@@ -407,9 +364,10 @@ impl<'a> Member<'a> {
         }
         let said = other.said.clone();
         let stop = self.stop.part();
-        self.asking.begin(*member, said.number, &stop);
+        let waits = |(who, other): (&PublisherId, &Other)| who != member && self.wants(other);
+        self.asking.begin(*member, said.number, self.others.iter().any(waits), &stop);
         let merged = self.merge(&said, &stop, tell);
-        self.asking.end();
+        self.asking.end(merged.is_ok());
         match merged {
             Ok(whole) => {
                 self.settled(member, whole);
@@ -448,6 +406,9 @@ impl<'a> Member<'a> {
         let plan = self.folder.plan(&theirs);
         if plan.is_empty() {
             return Ok(true);
+        }
+        if plan.newest() > wall_clock().milliseconds().saturating_add(MAX_AHEAD_MS) {
+            return Err(fetching::odd(said, "it has changes of a time more than a day ahead"));
         }
         let staged = self.folder.own("incoming");
         let _ = fs::remove_dir_all(&staged);

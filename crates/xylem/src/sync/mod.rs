@@ -2,6 +2,7 @@
 
 mod asking;
 mod fetching;
+mod history;
 mod keeping;
 mod member;
 
@@ -32,7 +33,8 @@ use xylem_object::ticket::Address;
 /// beside it as NAME.conflict-WHO-HASH. A file that one has changed and another removed stays.
 /// Lines of DIR/.xylemignore, with the rules of .gitignore, say what stays out of it.
 ///
-/// The ticket is a secret: whoever has it is a member. --read-only and --remove are for who began the group.
+/// The ticket is a secret: whoever has it is a member, until --remove closes the group. --read-only, --remove and --allow are for
+/// who began the group. Each member signs a history of its versions that others check; who rewrites it is found out.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -40,6 +42,7 @@ use xylem_object::ticket::Address;
   xylem sync photos @ticket.txt --as bob   joins it
   xylem sync photos                        goes on
   xylem sync photos --remove bob           whatever bob changes from now on stays with bob
+  xylem sync photos --history              what members have said, and since when
 
 ",
     exit_help!()
@@ -59,13 +62,17 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "WHO", conflicts_with_all = ["ticket", "remove", "allow"])]
     read_only: Option<String>,
 
-    /// This one is no member any more; it keeps what it has. Ends at once
+    /// This one is no member any more; it keeps what it has. From then on the ticket alone makes nobody a member. Ends at once
     #[arg(long, value_name = "WHO", conflicts_with_all = ["ticket", "allow"])]
     remove: Option<String>,
 
-    /// This one is an ordinary member again. Ends at once
+    /// This one is an ordinary member (again): by name, the beginning of its key, or all of it. Ends at once
     #[arg(long, value_name = "WHO", conflicts_with = "ticket")]
     allow: Option<String>,
+
+    /// Prints the versions that members have told, as kept here, and checks them. Ends at once
+    #[arg(long, conflicts_with_all = ["ticket", "read_only", "remove", "allow"])]
+    history: bool,
 
     /// Where the encrypted link listens, as for `share` [default: all interfaces]
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
@@ -102,6 +109,10 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
     if !args.folder.is_dir() {
         let what = format!("{}: no such folder; make it first", args.folder.display());
         return Err(Failure::new(Exit::Usage, what));
+    }
+    if args.history {
+        let home = Home::existing(&store, &canonical(&args.folder)?)?;
+        return history::print(&home, out);
     }
     let roles = [
         (&args.read_only, Some(Role::ReadOnly)),
@@ -192,6 +203,33 @@ fn told(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
                 state.get(..16).unwrap_or(&state)
             ));
         }
+        SyncEvent::Rewrote { name, key, evidence } => {
+            let evidence = evidence.to_string_lossy();
+            if json {
+                return out.json(&RewroteRow { name: &name, key: &key, evidence: &evidence });
+            }
+            let short = key.get(..16).unwrap_or(&key);
+            out.warn(&clean(&format!(
+                "{name} ({short}) has signed two histories: nothing of it is taken any more; both statements are in {evidence}"
+            )));
+        }
+        SyncEvent::Unproven { name, key } => {
+            if json {
+                return out.json(&UnprovenRow { name: &name, key: &key });
+            }
+            let short = key.get(..16).unwrap_or(&key);
+            out.warn(&clean(&format!(
+                "{name} ({short}) does not show that its history goes on: nothing newer of it is taken until it does"
+            )));
+        }
+        SyncEvent::Applies { name, key } => {
+            if json {
+                return out.json(&AppliesRow { name: &name, key: &key });
+            }
+            out.note(&clean(&format!(
+                "Somebody called {name} has the ticket and is no member; to make it one: xylem sync DIR --allow {key}"
+            )));
+        }
         SyncEvent::ReadOnly => {
             if json {
                 return out.json(&ReadOnlyRow {});
@@ -243,6 +281,31 @@ struct InStepRow<'a> {
     members: u64,
 }
 
+/// A member has signed two histories.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_rewrote")]
+struct RewroteRow<'a> {
+    name: &'a str,
+    key: &'a str,
+    evidence: &'a str,
+}
+
+/// A member does not show that its history goes on.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_unproven")]
+struct UnprovenRow<'a> {
+    name: &'a str,
+    key: &'a str,
+}
+
+/// Who has the ticket of a closed group.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_applies")]
+struct AppliesRow<'a> {
+    name: &'a str,
+    key: &'a str,
+}
+
 /// We only read.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_read_only")]
@@ -261,5 +324,8 @@ mod row_tests {
         assert_documented(&TookRow { name, put: 1, gone: 0, conflicts: &[] });
         assert_documented(&InStepRow { state: "00", members: 1 });
         assert_documented(&ReadOnlyRow {});
+        assert_documented(&RewroteRow { name, key, evidence: "e" });
+        assert_documented(&UnprovenRow { name, key });
+        assert_documented(&AppliesRow { name, key });
     }
 }

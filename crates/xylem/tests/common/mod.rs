@@ -1,12 +1,16 @@
 //! Two real processes: what the transfer tests share.
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
+#[cfg(unix)]
+pub(crate) mod authority;
 pub(crate) mod fetching;
 #[cfg(unix)]
 pub(crate) mod forwarder;
 #[cfg(target_os = "linux")]
 pub(crate) mod homes;
 pub(crate) mod serving;
+#[cfg(target_os = "linux")]
+pub(crate) mod syncing;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -1,0 +1,462 @@
+//! [`Log`]: every version that a member has ever told, in the order in which it told them; and [`Past`], the end of it as it
+//! stands in each of its statements, by which all others see that nothing before was changed (docs/spec/sync.md, "History").
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use xylem_hash::{Hash, Hasher};
+use xylem_object::PublisherId;
+use xylem_tree::{Geometry, NodeValue, Outboard, SegmentSize, consistency};
+
+use super::local::{FolderError, at};
+
+/// Bytes of an entry: a number, and the hash of what was said.
+const ENTRY_LEN: u64 = 40;
+/// Entries that stand in a statement at most: who has missed no more sees at once that the log goes on.
+const MAX_RECENT: usize = 32;
+/// Entries of a log at most, 320 MiB: one a second for three months.
+const MAX_ENTRIES: u64 = 8 << 20;
+/// What asks for a proof, and what answers, begins with.
+const QUESTION: &[u8; 4] = b"xsq2";
+const ANSWER: &[u8; 4] = b"xsa2";
+
+/// One version, as the log has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The statement's number: when it was made, in ms since 1970.
+    pub number: u64,
+    /// The hash of all that the statement says, but of its past.
+    pub said: Hash,
+}
+
+impl Entry {
+    fn to_bytes(self) -> [u8; 40] {
+        let mut out = [0; 40];
+        let (number, said) = out.split_at_mut(8);
+        number.copy_from_slice(&self.number.to_be_bytes());
+        said.copy_from_slice(self.said.as_bytes());
+        out
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (number, said) = bytes.split_first_chunk()?;
+        let said = Hash::from_bytes(said.try_into().ok()?);
+        Some(Self { number: u64::from_be_bytes(*number), said })
+    }
+}
+
+/// The end of a member's log: its newest entries, and the state of a hasher that has seen all before them. So it tells
+/// the root of the log for each of its last lengths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// Entries before the recent ones.
+    base: u64,
+    snapshot: Vec<u8>,
+    recent: Vec<Entry>,
+    root: Hash,
+}
+
+/// How what a member says of its past fits what it has said before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fits {
+    /// It is the same.
+    Same,
+    /// It goes on where the other ended.
+    Continues,
+    /// The other goes on where it ended.
+    IsContinued,
+    /// Neither is the beginning of the other: the log was rewritten.
+    Contradicts,
+    /// They are too far apart to be seen here: whose log it is has to show it ([`prove`]).
+    TooFar,
+}
+
+impl Past {
+    /// Of who has said nothing yet.
+    pub fn none() -> Self {
+        Self { base: 0, snapshot: Vec::new(), recent: Vec::new(), root: Hasher::new().finalize() }
+    }
+
+    /// Reads one; all of `bytes` is it.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let (len, rest) = bytes.split_first_chunk()?;
+        let (snapshot, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+        let hasher = Hasher::from_snapshot(snapshot).ok()?;
+        let base = hasher.count().checked_div(ENTRY_LEN)?;
+        let (entries, odd) = rest.as_chunks::<40>();
+        let recent: Vec<Entry> = entries.iter().filter_map(|e| Entry::from_bytes(e)).collect();
+        let whole = odd.is_empty() && hasher.count().is_multiple_of(ENTRY_LEN);
+        let ascend = recent.is_sorted_by(|a, b| a.number < b.number);
+        if !whole || !ascend || recent.is_empty() || recent.len() > MAX_RECENT {
+            return None;
+        }
+        if base > MAX_ENTRIES {
+            return None;
+        }
+        Some(Self::of(base, hasher, recent, snapshot.to_vec()))
+    }
+
+    fn of(base: u64, mut hasher: Hasher, recent: Vec<Entry>, snapshot: Vec<u8>) -> Self {
+        for entry in &recent {
+            hasher.update(&entry.to_bytes());
+        }
+        Self { base, snapshot, recent, root: hasher.finalize() }
+    }
+
+    /// As statements have it, behind what is in `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let len = u16::try_from(self.snapshot.len()).unwrap_or(0);
+        out.extend_from_slice(&len.to_be_bytes());
+        out.extend_from_slice(&self.snapshot);
+        self.recent.iter().for_each(|entry| out.extend_from_slice(&entry.to_bytes()));
+    }
+
+    /// Entries of the log.
+    pub fn length(&self) -> u64 {
+        self.base.saturating_add(self.recent.len() as u64)
+    }
+
+    /// Its root: the BLAKE3 hash of all its entries.
+    pub fn root(&self) -> Hash {
+        self.root
+    }
+
+    /// The newest entries, the last one last.
+    pub fn recent(&self) -> &[Entry] {
+        &self.recent
+    }
+
+    /// The root that the log had when it had so many entries; `None`: that is too long ago.
+    fn root_at(&self, length: u64) -> Option<Hash> {
+        let since = usize::try_from(length.checked_sub(self.base)?).ok()?;
+        let mut hasher = Hasher::from_snapshot(&self.snapshot).ok()?;
+        for entry in self.recent.get(..since)? {
+            hasher.update(&entry.to_bytes());
+        }
+        Some(hasher.finalize())
+    }
+
+    fn newest(&self) -> u64 {
+        self.recent.last().map_or(0, |entry| entry.number)
+    }
+
+    /// How this fits another that the same member has signed.
+    pub fn fits(&self, other: &Self) -> Fits {
+        let (longer, shorter, done) = match self.length().cmp(&other.length()) {
+            std::cmp::Ordering::Equal if self.root == other.root => return Fits::Same,
+            std::cmp::Ordering::Equal => return Fits::Contradicts,
+            std::cmp::Ordering::Greater => (self, other, Fits::Continues),
+            std::cmp::Ordering::Less => (other, self, Fits::IsContinued),
+        };
+        if longer.newest() <= shorter.newest() {
+            return Fits::Contradicts;
+        }
+        match longer.root_at(shorter.length()) {
+            None => Fits::TooFar,
+            Some(root) if root == shorter.root => done,
+            Some(_) => Fits::Contradicts,
+        }
+    }
+}
+
+fn shape(entries: u64) -> Option<Geometry> {
+    let entries = Some(entries).filter(|entries| *entries <= MAX_ENTRIES)?;
+    Some(Geometry::new(entries.checked_mul(ENTRY_LEN)?, SegmentSize::DEFAULT))
+}
+
+/// The proof that the first `old` entries of the log at `path` were all that it had once, and its first `new` ones are
+/// what it had later; `None` if it never had so many.
+pub fn prove(path: &Path, old: u64, new: u64) -> Option<Vec<u8>> {
+    let (old, new) = (shape(old)?, shape(new)?);
+    let mut log = Vec::new();
+    File::open(path).ok()?.take(new.size()).read_to_end(&mut log).ok()?;
+    if log.len() as u64 != new.size() {
+        return None;
+    }
+    let tree = Outboard::of(&log, SegmentSize::DEFAULT);
+    let value = |node: xylem_tree::Node| {
+        let at = usize::try_from(node.slot().checked_mul(32)?).ok()?;
+        NodeValue::from_slice(tree.as_bytes().get(at..)?.get(..32)?)
+    };
+    let mut proof = Vec::new();
+    let content = match consistency::needs(&old, &new) {
+        Some(needs) => {
+            let range = new.segment_range(needs.segment);
+            log.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)?
+        }
+        None => &[],
+    };
+    consistency::prove(&old, &new, content, value, &mut proof).then_some(proof)
+}
+
+/// Whether `proof` shows that one log goes on where the other ended: see [`prove`].
+pub fn is_proven(older: &Past, newer: &Past, proof: &[u8]) -> bool {
+    let shapes = shape(older.length()).zip(shape(newer.length()));
+    shapes.is_some_and(|(old, new)| {
+        consistency::verify((&old, older.root), (&new, newer.root), proof).is_ok()
+    })
+}
+
+/// Asks a member to show that its log, when it had so many entries, was the beginning of what it was later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Whose log.
+    pub member: PublisherId,
+    /// Entries that it had once.
+    pub older: u64,
+    /// Entries that it had later.
+    pub newer: u64,
+}
+
+impl Question {
+    /// As it is asked.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.after(QUESTION)
+    }
+
+    /// As it is answered.
+    pub fn answer(&self, proof: &[u8]) -> Vec<u8> {
+        [&self.after(ANSWER)[..], proof].concat()
+    }
+
+    fn after(&self, begins: &[u8; 4]) -> Vec<u8> {
+        let (older, newer) = (self.older.to_be_bytes(), self.newer.to_be_bytes());
+        [&begins[..], &self.member.0, &older, &newer].concat()
+    }
+
+    fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (member, rest) = bytes.split_first_chunk()?;
+        let (older, rest) = rest.split_first_chunk()?;
+        let (newer, rest) = rest.split_first_chunk()?;
+        let (older, newer) = (u64::from_be_bytes(*older), u64::from_be_bytes(*newer));
+        Some((Self { member: PublisherId(*member), older, newer }, rest))
+    }
+
+    /// Reads one.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let (question, rest) = Self::parse(bytes.strip_prefix(QUESTION)?)?;
+        rest.is_empty().then_some(question)
+    }
+
+    /// Reads an answer: what was asked, and the proof.
+    pub fn read_answer(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        Self::parse(bytes.strip_prefix(ANSWER)?)
+    }
+}
+
+/// Our own log, in a file.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    base: Hasher,
+    recent: Vec<Entry>,
+}
+
+impl Log {
+    /// The log at `path`; none there is an empty one. An entry that was written by half was never told, and goes.
+    ///
+    /// # Errors
+    /// The system's; and a log that can't be ours.
+    pub fn open(path: &Path) -> Result<Self, FolderError> {
+        let mut log = Self { path: path.to_path_buf(), base: Hasher::new(), recent: Vec::new() };
+        let file = match File::options().read(true).write(true).open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(log),
+            file => file.map_err(at(path))?,
+        };
+        let size = file.metadata().map_err(at(path))?.len();
+        let whole = size.saturating_sub(size.checked_rem(ENTRY_LEN).unwrap_or(0));
+        if whole != size {
+            file.set_len(whole).map_err(at(path))?;
+        }
+        let mut reader = io::BufReader::new(file);
+        let mut bytes = [0; 40];
+        while reader.read_exact(&mut bytes).is_ok() {
+            log.push(Entry::from_bytes(&bytes).unwrap_or(Entry { number: 0, said: log.root() }));
+        }
+        Ok(log)
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if self.recent.len() >= MAX_RECENT {
+            let oldest = self.recent.remove(0);
+            self.base.update(&oldest.to_bytes());
+        }
+        self.recent.push(entry);
+    }
+
+    fn root(&self) -> Hash {
+        let mut hasher = self.base.clone();
+        for entry in &self.recent {
+            hasher.update(&entry.to_bytes());
+        }
+        hasher.finalize()
+    }
+
+    /// The number of the last entry.
+    pub fn newest(&self) -> u64 {
+        self.recent.last().map_or(0, |entry| entry.number)
+    }
+
+    /// Its end, as statements have it; `None` of an empty log.
+    pub fn past(&self) -> Option<Past> {
+        let snapshot = self.base.snapshot().filter(|_| !self.recent.is_empty())?;
+        let base = self.base.count().checked_div(ENTRY_LEN)?;
+        let snapshot = snapshot.as_bytes().to_vec();
+        Some(Past::of(base, self.base.clone(), self.recent.clone(), snapshot))
+    }
+
+    /// Notes what is about to be told; it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn append(&mut self, entry: Entry) -> Result<(), FolderError> {
+        if self.base.count() >= MAX_ENTRIES.saturating_mul(ENTRY_LEN) {
+            // Nobody would read what stands behind it.
+            return Err(at(&self.path)(io::ErrorKind::FileTooLarge.into()));
+        }
+        let mut options = File::options();
+        let written = options.create(true).append(true).open(&self.path);
+        let written = written.and_then(|mut file| {
+            file.write_all(&entry.to_bytes())?;
+            file.sync_data()
+        });
+        written.map_err(at(&self.path))?;
+        self.push(entry);
+        Ok(())
+    }
+
+    /// A log that is kept nowhere, for tests.
+    #[cfg(test)]
+    pub(super) fn in_memory(entries: &[Entry]) -> Self {
+        let mut log = Self { path: PathBuf::new(), base: Hasher::new(), recent: Vec::new() };
+        entries.iter().for_each(|entry| log.push(*entry));
+        log
+    }
+}
+
+/// All entries of the log at `path`, the oldest first.
+///
+/// # Errors
+/// The system's.
+pub fn entries(path: &Path) -> Result<Vec<Entry>, FolderError> {
+    let bytes = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+        bytes => bytes.map_err(at(path))?,
+    };
+    Ok(bytes.as_chunks::<40>().0.iter().filter_map(|entry| Entry::from_bytes(entry)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entries_of(fork: u8, range: std::ops::Range<u64>) -> Vec<Entry> {
+        let entry = |number: u64| {
+            let said = xylem_hash::hash(&[&[fork][..], &number.to_be_bytes()].concat());
+            Entry { number: number + 1, said }
+        };
+        range.map(entry).collect()
+    }
+
+    fn past(entries: &[Entry]) -> Past {
+        Log::in_memory(entries).past().unwrap()
+    }
+
+    /// A log that has `same` entries in common with the one that never forked, and `more` after them.
+    fn forked(same: u64, more: u64) -> Past {
+        past(&[entries_of(0, 0..same), entries_of(1, same..same + more)].concat())
+    }
+
+    #[test]
+    fn a_log_goes_on_or_was_rewritten() {
+        let of = |len| past(&entries_of(0, 0..len));
+        for (older, newer) in [(1, 2), (5, 37), (100, 101), (100, 132), (4000, 4031)] {
+            assert_eq!(of(newer).fits(&of(older)), Fits::Continues, "{older} {newer}");
+            assert_eq!(of(older).fits(&of(newer)), Fits::IsContinued);
+            // One entry of those that were known is another now, the first or the last.
+            let last = forked(older - 1, newer - older + 1);
+            assert_eq!(last.fits(&of(older)), Fits::Contradicts, "{older} {newer}");
+            assert_eq!(forked(0, newer).fits(&of(older)), Fits::Contradicts);
+            assert_eq!(of(older).fits(&last), Fits::Contradicts);
+        }
+        assert_eq!(of(50).fits(&of(50)), Fits::Same);
+        assert_eq!(forked(49, 1).fits(&of(50)), Fits::Contradicts);
+        assert_eq!(of(200).fits(&of(100)), Fits::TooFar);
+        let odd = |number| Entry { number, said: xylem_hash::hash(b"x") };
+        let twice = past(&[entries_of(0, 0..40), vec![odd(40)]].concat());
+        assert_eq!(twice.fits(&of(40)), Fits::Contradicts, "a number is said once");
+    }
+
+    #[test]
+    fn what_is_far_apart_is_proven() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history");
+        let mut log = Log::open(&path).unwrap();
+        assert!(log.past().is_none());
+        for entry in entries_of(0, 0..1000) {
+            log.append(entry).unwrap();
+        }
+        let of = |len| past(&entries_of(0, 0..len));
+        assert_eq!(Log::open(&path).unwrap().past(), Some(of(1000)));
+        for (old, new) in [(1, 1000), (204, 205), (205, 900), (512, 1000), (1000, 1000)] {
+            let proof = prove(&path, old, new).unwrap();
+            assert!(proof.len() <= 10_000, "it fits where statements do");
+            assert!(is_proven(&of(old), &of(new), &proof), "{old} {new}");
+            assert!(!is_proven(&forked(old - 1, 1), &of(new), &proof), "{old} {new}");
+            if old < new {
+                assert!(!is_proven(&of(old), &forked(old - 1, new - old + 1), &proof));
+            }
+        }
+        assert_eq!(prove(&path, 5, 1001), None);
+        assert_eq!(prove(&path, 6, 5), None);
+        // What was written by half was never told.
+        let mut file = File::options().append(true).open(&path).unwrap();
+        file.write_all(&[7; 39]).unwrap();
+        assert_eq!(Log::open(&path).unwrap().past(), Some(of(1000)));
+        assert_eq!(entries(&path).unwrap(), entries_of(0, 0..1000));
+    }
+
+    #[test]
+    fn questions_and_answers_come_back_as_they_were() {
+        let asked = Question { member: PublisherId([3; 32]), older: 5, newer: 600 };
+        assert_eq!(Question::read(&asked.to_bytes()), Some(asked));
+        assert_eq!(Question::read_answer(&asked.answer(b"x")), Some((asked, &b"x"[..])));
+        assert_eq!(Question::read(&asked.answer(b"")), None);
+        assert_eq!(Question::read(&[&asked.to_bytes()[..], b"x"].concat()), None);
+    }
+
+    #[test]
+    fn the_past_comes_back_as_it_was() {
+        for len in [1, 31, 32, 33, 5000] {
+            let past = past(&entries_of(0, 0..len));
+            let mut bytes = Vec::new();
+            past.write(&mut bytes);
+            assert_eq!(Past::read(&bytes), Some(past.clone()));
+            assert_eq!((past.length(), past.recent().len() as u64), (len, len.min(32)));
+            for cut in 0..bytes.len() {
+                assert_ne!(Past::read(&bytes[..cut]), Some(past.clone()));
+            }
+        }
+        assert_eq!(Past::read(&[0; 2]), None, "no log is without an entry");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let snapshot = Hasher::new().snapshot().unwrap();
+            let len = u16::try_from(snapshot.as_bytes().len()).unwrap().to_be_bytes();
+            let whole = [&len[..], snapshot.as_bytes(), &bytes].concat();
+            for bytes in [&bytes, &whole] {
+                let _ = (Question::read(bytes), Question::read_answer(bytes));
+                if let Some(past) = Past::read(bytes) {
+                    let mut again = Vec::new();
+                    past.write(&mut again);
+                    prop_assert_eq!(&again, bytes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! [`Readvertise`]: tells a routing daemon of this machine what programs have registered here.
+//!
+//! The daemon (NLSR, NDNd's `dv`) registers `/localhost/nlsr` and takes rib/register and rib/unregister under
+//! it. Told are prefixes with a route of the origins `app` and `client`: what the daemon itself makes has
+//! another, so nothing goes round. What is meant for this machine or link alone (`/localhost`, `/localhop`)
+//! is nobody else's. What is not confirmed is said again; what is, once an hour; all of it when the daemon comes back.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use xylem_packet::{Component, Data, Interest, Name, NameRef};
+use xylem_trust::{Signer, Stamp};
+
+use crate::{ControlParameters, Rib, client, types};
+
+/// An answer that has not come after this long never will.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Pause before what was refused, or not answered, is said again; twice as long each time.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The longest pause, and how often what was confirmed is said again (NFD).
+const REFRESH: Duration = Duration::from_secs(3600);
+/// Commands that wait for an answer.
+const AT_ONCE: usize = 32;
+
+/// A prefix, as the value of a Name.
+type Prefix = Box<[u8]>;
+
+/// What the daemon is to know, and what it knows.
+#[derive(Debug, Default)]
+pub(crate) struct Readvertise {
+    /// It has registered its prefix.
+    is_there: bool,
+    prefixes: BTreeMap<Prefix, Entry>,
+    due: BTreeSet<(Duration, Prefix)>,
+    /// The commands that wait for an answer.
+    asked: HashMap<Name, Prefix>,
+    /// Makes each command another.
+    commands: u64,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// The cost that it is to have; `None`: it is to be taken back.
+    wanted: Option<u64>,
+    /// What the daemon may have heard last.
+    said: Option<u64>,
+    /// It has said so.
+    is_confirmed: bool,
+    /// The command that waits for an answer, and what it says.
+    asking: Option<(Name, Option<u64>)>,
+    due: Option<Duration>,
+    pause: Duration,
+}
+
+/// Where the daemon takes commands.
+fn daemon() -> Name {
+    Name::new().child(Component::generic(b"localhost")).child(Component::generic(b"nlsr"))
+}
+
+impl Readvertise {
+    /// Routes of these prefixes have come or gone.
+    pub(crate) fn routes_changed(&mut self, now: Duration, changed: BTreeSet<Prefix>, rib: &Rib) {
+        let daemon = daemon();
+        for key in changed {
+            let Ok(prefix) = NameRef::from_value(&key) else { continue };
+            if prefix == daemon.as_ref() {
+                self.daemon_is(now, !rib.routes(prefix).is_empty());
+                continue;
+            }
+            let first = prefix.get(0);
+            let here = [b"localhost".as_slice(), b"localhop"].map(Component::generic);
+            if first.is_some_and(|first| here.contains(&first)) {
+                continue;
+            }
+            let theirs = rib
+                .routes(prefix)
+                .iter()
+                .filter(|r| [types::ORIGIN_APP, types::ORIGIN_CLIENT].contains(&r.origin));
+            let wanted = theirs.map(|route| route.cost).min();
+            if wanted.is_none() && !self.prefixes.contains_key(&key) {
+                continue;
+            }
+            let entry = self.prefixes.entry(key.clone()).or_default();
+            entry.wanted = wanted;
+            entry.pause = AGAIN;
+            if entry.asking.is_none() {
+                self.settle(now, &key);
+            }
+        }
+    }
+
+    /// The daemon has come, or gone: then it has forgotten everything.
+    fn daemon_is(&mut self, now: Duration, there: bool) {
+        if there == self.is_there {
+            return;
+        }
+        self.is_there = there;
+        self.asked.clear();
+        self.due.clear();
+        self.prefixes.retain(|_, entry| entry.wanted.is_some());
+        for (key, entry) in &mut self.prefixes {
+            (entry.said, entry.is_confirmed) = (None, false);
+            (entry.asking, entry.pause) = (None, AGAIN);
+            entry.due = there.then_some(now);
+            if there {
+                self.due.insert((now, key.clone()));
+            }
+        }
+    }
+
+    /// Nothing waits for an answer about a prefix: when is there something to say?
+    fn settle(&mut self, now: Duration, key: &Prefix) {
+        let Some(entry) = self.prefixes.get(key) else { return };
+        let is_known = entry.is_confirmed && entry.wanted == entry.said;
+        match (entry.wanted, entry.said) {
+            (None, None) => {
+                self.wait(key, None);
+                self.prefixes.remove(key);
+            }
+            _ if !self.is_there => {}
+            _ if is_known => self.wait(key, Some(now.saturating_add(REFRESH))),
+            _ => self.wait(key, Some(now)),
+        }
+    }
+
+    fn wait(&mut self, key: &Prefix, due: Option<Duration>) {
+        let Some(entry) = self.prefixes.get_mut(key) else { return };
+        if let Some(before) = core::mem::replace(&mut entry.due, due) {
+            self.due.remove(&(before, key.clone()));
+        }
+        if let Some(due) = due {
+            self.due.insert((due, key.clone()));
+        }
+    }
+
+    /// When [`Self::transmit`] wants to be called.
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+        if self.asked.len() < AT_ONCE {
+            return self.due.first().map(|(due, _)| *due);
+        }
+        self.asked.values().filter_map(|key| self.prefixes.get(key)?.due).min()
+    }
+
+    /// Appends the commands that are due, and gives up those that nobody answered.
+    pub(crate) fn transmit(
+        &mut self,
+        now: Duration,
+        now_ms: u64,
+        signer: &Signer,
+        out: &mut Vec<Vec<u8>>,
+    ) {
+        let is_late = |key: &&Prefix| {
+            self.prefixes.get(*key).and_then(|entry| entry.due).is_none_or(|due| due <= now)
+        };
+        let late: Vec<Prefix> = self.asked.values().filter(is_late).cloned().collect();
+        self.asked.retain(|_, key| !late.contains(key));
+        for key in &late {
+            self.put_off(now, key);
+        }
+        while self.asked.len() < AT_ONCE
+            && let Some((due, key)) = self.due.first().filter(|(due, _)| *due <= now).cloned()
+        {
+            let Some(entry) = self.prefixes.get_mut(&key) else {
+                self.due.remove(&(due, key));
+                continue;
+            };
+            let (verb, cost) = match entry.wanted {
+                Some(cost) => ("register", Some(cost)),
+                None => ("unregister", None),
+            };
+            let wanted = entry.wanted;
+            let Ok(prefix) = NameRef::from_value(&key) else { break };
+            let parameters = ControlParameters {
+                name: Some(prefix.to_name()),
+                cost,
+                ..ControlParameters::default()
+            };
+            self.commands = self.commands.wrapping_add(1);
+            let stamp = Stamp::new(self.commands.to_be_bytes(), now_ms);
+            let nonce = (self.commands as u32).to_be_bytes();
+            let command = client::readvertise(verb, &parameters, signer, stamp, nonce);
+            let name = command.as_ref().ok().and_then(|wire| {
+                Interest::decode(wire).ok().map(|interest| interest.name().to_name())
+            });
+            let (Ok(wire), Some(name)) = (command, name) else {
+                // No command can hold it.
+                self.wait(&key, None);
+                continue;
+            };
+            // It may have heard even if its answer is lost.
+            entry.said = wanted.or(entry.said);
+            entry.is_confirmed = false;
+            entry.asking = Some((name.clone(), wanted));
+            self.asked.insert(name, key.clone());
+            self.wait(&key, Some(now.saturating_add(PATIENCE)));
+            out.push(wire);
+        }
+    }
+
+    /// What was not taken is said again later.
+    fn put_off(&mut self, now: Duration, key: &Prefix) {
+        let Some(entry) = self.prefixes.get_mut(key) else { return };
+        entry.asking = None;
+        let pause = entry.pause;
+        entry.pause = pause.saturating_mul(2).min(REFRESH);
+        self.wait(key, Some(now.saturating_add(pause)));
+    }
+
+    /// An answer, if it is one of the daemon's.
+    pub(crate) fn answered(&mut self, now: Duration, data: &Data<'_>) {
+        let Some(key) = self.asked.remove(&data.name().to_name()) else { return };
+        let Some(entry) = self.prefixes.get_mut(&key) else { return };
+        let Some((_, about)) = entry.asking.take() else { return };
+        let done = crate::ControlResponse::decode(data.content()).is_ok_and(|r| r.code == 200);
+        if done {
+            (entry.said, entry.is_confirmed, entry.pause) = (about, true, AGAIN);
+            self.settle(now, &key);
+        } else {
+            self.put_off(now, &key);
+        }
+    }
+
+    /// A command came back: nobody takes it.
+    pub(crate) fn refused(&mut self, now: Duration, interest: &Interest<'_>) {
+        let Some(key) = self.asked.remove(&interest.name().to_name()) else { return };
+        self.put_off(now, &key);
+    }
+}

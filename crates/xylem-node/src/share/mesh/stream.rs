@@ -1,0 +1,60 @@
+//! [`Stream`]: what goes to and comes from one other member.
+
+use xylem_engine::Engine;
+use xylem_forward::FaceId;
+use xylem_library::folder::Inbox;
+use xylem_link::{StreamId, StreamRead};
+
+/// A stream to another member.
+pub(super) struct Stream {
+    pub(super) stream: StreamId,
+    /// The key that the other end has proven.
+    pub(super) key: [u8; 32],
+    /// It is a member's.
+    pub(super) admitted: bool,
+    pub(super) out: Vec<u8>,
+    pub(super) inbox: Inbox,
+}
+
+impl Stream {
+    pub(super) fn new(stream: StreamId, key: [u8; 32]) -> Self {
+        Self { stream, key, admitted: false, out: Vec::new(), inbox: Inbox::default() }
+    }
+
+    pub(super) fn queue(&mut self, said: &[u8]) {
+        Inbox::framed(said, &mut self.out);
+    }
+
+    /// Writes what the stream takes; false if it is of no more use.
+    pub(super) fn write(&mut self, engine: &mut Engine, face: FaceId) -> bool {
+        while !self.out.is_empty() {
+            match engine.write_stream(face, self.stream, &self.out) {
+                Ok(0) => return true,
+                Ok(taken) => drop(self.out.drain(..taken)),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// The next statement that is here; an error if the stream is of no more use.
+    pub(super) fn next(
+        &mut self,
+        engine: &mut Engine,
+        face: FaceId,
+    ) -> Result<Option<Vec<u8>>, ()> {
+        loop {
+            if self.inbox.is_full() {
+                return Ok(None);
+            }
+            if let Some(said) = self.inbox.take()? {
+                return Ok(Some(said));
+            }
+            match engine.read_stream(face, self.stream).map_err(drop)? {
+                StreamRead::Data(bytes) => self.inbox.push(&bytes),
+                StreamRead::Pending => return Ok(None),
+                StreamRead::Finished => return Err(()),
+            }
+        }
+    }
+}

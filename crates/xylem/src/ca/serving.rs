@@ -1,0 +1,262 @@
+//! [`Serving`]: the CA on its connection: Interests ↔ the [`Authority`], and what that wants to be done.
+
+use crate::ca::mail::{Mailed, Mailer};
+use crate::exit::Failure;
+use crate::output::Out;
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::time::Duration;
+use xylem_client::{Application, ClientError, Message, Outbox};
+use xylem_library::keys::{self, Issued};
+use xylem_mgmt::{ControlParameters, FaceUri, client as management};
+use xylem_ndncert::{Authority, Event, Kind};
+use xylem_node::wall_clock;
+use xylem_packet::{Data, Interest, Name, NameRef, Packet};
+use xylem_trust::{Certificate, Moment, Signer, Stamp};
+
+/// Names of keys that the forwarder sends Interests for certificates here.
+const MOST_ROUTES: usize = 1024;
+
+pub(super) struct Serving<'a> {
+    authority: Authority,
+    /// Signs registrations.
+    signer: Signer,
+    /// Whether the forwarder counts us as a program of its machine.
+    local: bool,
+    issued: Issued,
+    mailer: Option<Mailer>,
+    out: &'a mut Out,
+    /// Keys whose certificates lead here, the oldest first.
+    routes: VecDeque<Name>,
+    /// Commands to the forwarder that wait to be sent, and those that were and have no answer yet.
+    waiting: Vec<Vec<u8>>,
+    asked: VecDeque<Vec<u8>>,
+    /// Why it can't go on.
+    broken: Option<Failure>,
+}
+
+impl<'a> Serving<'a> {
+    pub(super) fn new(
+        authority: Authority,
+        signer: Signer,
+        at: &str,
+        issued: Issued,
+        mailer: Option<Mailer>,
+        out: &'a mut Out,
+    ) -> Self {
+        let local = at.parse::<FaceUri>().is_ok_and(|uri| management::is_local(&uri));
+        let (routes, waiting, asked) = (VecDeque::new(), Vec::new(), VecDeque::new());
+        Self { authority, signer, local, issued, mailer, out, routes, waiting, asked, broken: None }
+    }
+
+    /// What ended it, if something did.
+    pub(super) fn end(self) -> Result<(), Failure> {
+        self.broken.map_or(Ok(()), Err)
+    }
+
+    /// Answers for a certificate of an earlier run.
+    pub(super) fn answer_for(&mut self, certificate: &Certificate<'_>) {
+        self.authority.answer_for(certificate);
+        self.route(certificate.key_name());
+    }
+
+    /// Has the forwarder send Interests for a key's certificates here, whoever else has the names around it;
+    /// the oldest route gives way.
+    fn route(&mut self, key_name: NameRef<'_>) {
+        if self.routes.iter().any(|known| known.as_ref() == key_name) {
+            return;
+        }
+        if self.routes.len() >= MOST_ROUTES
+            && let Some(oldest) = self.routes.pop_front()
+        {
+            self.command("unregister", oldest);
+        }
+        self.routes.push_back(key_name.to_name());
+        self.command("register", key_name.to_name());
+    }
+
+    fn command(&mut self, verb: &str, name: Name) {
+        let (Ok(seed), Ok(nonce)) = (keys::random(), keys::random()) else { return };
+        let stamp = Stamp::new(seed, wall_clock().milliseconds());
+        let parameters = ControlParameters { name: Some(name), ..ControlParameters::default() };
+        let signer = &self.signer;
+        let wire = management::command(self.local, "rib", verb, &parameters, signer, stamp, nonce);
+        self.waiting.extend(wire);
+    }
+
+    fn send_commands(&mut self, outbox: &mut Outbox<'_>) {
+        for wire in self.waiting.drain(..) {
+            outbox.packet(&wire, None);
+            self.asked.push_back(wire);
+            // A forwarder that answers none of them is no reason to grow.
+            if self.asked.len() > MOST_ROUTES {
+                self.asked.pop_front();
+            }
+        }
+    }
+
+    /// What the forwarder says to a command.
+    fn answered(&mut self, data: &Data<'_>) {
+        let of = |wire: &Vec<u8>| {
+            let interest = Interest::decode(wire).ok()?;
+            management::response(&interest, data).ok()
+        };
+        let Some((at, response)) =
+            self.asked.iter().enumerate().find_map(|(at, wire)| Some((at, of(wire)?)))
+        else {
+            return;
+        };
+        self.asked.remove(at);
+        if response.code != 200 {
+            let (code, text) = (response.code, response.text);
+            self.out.warn(&format!(
+                "the forwarder does not send Interests for a certificate here: {code} {text}"
+            ));
+        }
+    }
+
+    fn act(&mut self, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::Pin { key_name, code, .. } => {
+                let (identity, key) = (identity_of(&key_name).to_string(), key_name.to_string());
+                if self.out.is_json() {
+                    let (identity, key, code) = (&*identity, &*key, &*code);
+                    return self.out.json(&PinRow { identity, key, code });
+                }
+                self.out.line(&format!("PIN {code} for {identity} (key {key}), for an hour"))
+            }
+            Event::Email { key_name, address, code, .. } => {
+                let key = key_name.to_string();
+                match &self.mailer {
+                    Some(mailer) => mailer.send(address, code, key),
+                    None => return Ok(()),
+                }
+                .map_or(Ok(()), |unsent| self.mailed(unsent))
+            }
+            Event::Issued { by, certificate, .. } => self.keep(by, &certificate),
+        }
+    }
+
+    fn keep(&mut self, by: Kind, wire: &[u8]) -> Result<(), Failure> {
+        let Ok(certificate) = Certificate::decode(wire) else { return Ok(()) };
+        // It can be fetched as long as this run lasts, and who has it may serve it: no reason to end.
+        if let Err(e) = self.issued.keep(wire, wall_clock()) {
+            self.out.warn(&format!("a certificate was issued and cannot be kept: {e}"));
+        }
+        self.route(certificate.key_name());
+        let (name, until) = (certificate.name().to_string(), certificate.validity().not_after_ms);
+        if self.out.is_json() {
+            let (certificate, by, valid_until_ms) = (&*name, by.name(), until);
+            return self.out.json(&IssuedRow { certificate, by, valid_until_ms });
+        }
+        self.out.line(&format!("issued {name} by {}, valid until {}", by.name(), Moment(until)))
+    }
+
+    fn mailed(&mut self, mailed: Mailed) -> Result<(), Failure> {
+        let Mailed { address, key, why } = &mailed;
+        if self.out.is_json() {
+            return self.out.json(&MailedRow { address, key, why: why.as_deref() });
+        }
+        match why {
+            None => self.out.note(&format!("a code for {key} was mailed to {address}")),
+            Some(why) => {
+                self.out.warn(&format!("no code for {key} was mailed to {address}: {why}"))
+            }
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, done: Result<(), Failure>) {
+        if let Err(failure) = done {
+            self.broken.get_or_insert(failure);
+        }
+    }
+}
+
+/// Whose key it is.
+fn identity_of(key_name: &Name) -> NameRef<'_> {
+    key_name.prefix(key_name.len().saturating_sub(2))
+}
+
+impl Application for Serving<'_> {
+    fn transmit(&mut self, _now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+        while let Some(mailed) = self.mailer.as_ref().and_then(Mailer::sent) {
+            let told = self.mailed(mailed);
+            self.attempt(told);
+        }
+        self.send_commands(outbox);
+        Ok(())
+    }
+
+    fn handle_message(
+        &mut self,
+        _now: Duration,
+        message: Message<'_>,
+        outbox: &mut Outbox<'_>,
+    ) -> Result<(), ClientError> {
+        if message.nack.is_some() {
+            return Ok(());
+        }
+        if let Ok(Packet::Data(data)) = Packet::decode(message.packet) {
+            self.answered(&data);
+            return Ok(());
+        }
+        let Ok(seed) = keys::random() else { return Ok(()) };
+        let now_ms = wall_clock().milliseconds();
+        let answer = self.authority.interest(message.packet, now_ms, seed);
+        if let Some(event) = answer.event {
+            let done = self.act(event);
+            self.attempt(done);
+            // Before the answer: who gets it asks for the certificate at once.
+            self.send_commands(outbox);
+        }
+        if let Some(data) = answer.data {
+            outbox.packet(&data, message.pit_token);
+        }
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.broken.is_some()
+    }
+}
+
+/// A code for the operator to pass on.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "pin")]
+struct PinRow<'a> {
+    identity: &'a str,
+    key: &'a str,
+    code: &'a str,
+}
+
+/// A code was mailed, or not.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "mailed")]
+struct MailedRow<'a> {
+    address: &'a str,
+    key: &'a str,
+    why: Option<&'a str>,
+}
+
+/// A certificate was issued.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "issued")]
+struct IssuedRow<'a> {
+    certificate: &'a str,
+    by: &'a str,
+    valid_until_ms: u64,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&PinRow { identity: "/a", key: "/a/KEY/1", code: "0" });
+        assert_documented(&MailedRow { address: "a@b.c", key: "/a/KEY/1", why: None });
+        assert_documented(&IssuedRow { certificate: "/a", by: "pin", valid_until_ms: 1 });
+    }
+}

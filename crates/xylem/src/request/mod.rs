@@ -1,0 +1,344 @@
+//! `xylem key request`: a certificate for a key of ours, from a certificate authority, by NDNCERT.
+
+mod asking;
+mod typed;
+
+use crate::ca::parse_kind;
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::output::Out;
+use crate::peek::AtArgs;
+use crate::stop;
+use asking::{Asking, Looking};
+use clap::Args;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use typed::Typed;
+use xylem_app::{Believe as Whom, Client, parse_name};
+use xylem_client::{Driver, believe};
+use xylem_hash::Hash;
+use xylem_library::keys::{self, KeyKind, Keyring, Trusted};
+use xylem_ndncert::{
+    Believe, Choice, Derivation, ErrorCode, Kind, Lookup, Profile, Request, RequestError, State,
+};
+use xylem_node::wall_clock;
+use xylem_packet::{Name, NameRef};
+use xylem_trust::{Certificate, Moment, TrustPolicy, TrustStore};
+
+const DAY_MS: u64 = 86_400_000;
+
+/// Of `xylem key request`.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem key request /org --name /org/alice --ca org.cert
+                       the CA's operator tells you a code, which is asked for
+  xylem key request /org --name /org/al@example.org --email al@example.org --ca-digest 3f…
+                       the code comes by email
+  xylem key request /org --name /org/alice --challenge possession
+                       renews; /org's key is trusted here already (`xylem key trust`)
+
+",
+    exit_help!()
+))]
+pub(crate) struct RequestArgs {
+    /// The CA's prefix, such as /org
+    #[arg(value_name = "CA")]
+    prefix: String,
+
+    /// For which name: whoever has no key yet gets one. Or the whole name of a key of yours
+    #[arg(long, value_name = "NAME")]
+    name: String,
+
+    /// A key that has to be made is of this kind: ed25519, or ecdsa (P-256) for older NDN software
+    #[arg(long = "type", value_name = "TYPE", default_value = "ed25519")]
+    kind: KeyKind,
+
+    /// What to show the CA: pin (a code from its operator), email, or possession (of a certificate)
+    /// [default: pin; email with --email, possession with --with]
+    #[arg(long, value_name = "HOW", value_parser = parse_kind)]
+    challenge: Option<Kind>,
+
+    /// Get the code by email to this address
+    #[arg(long, value_name = "ADDRESS")]
+    email: Option<String>,
+
+    /// With possession: the key whose certificate to show [default: the one that is to be certified]
+    #[arg(long = "with", value_name = "KEY", conflicts_with = "email")]
+    with: Option<String>,
+
+    /// Believe the CA that has this certificate, or whom it vouches for
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+
+    /// Believe the CA whose certificate has this SHA-256, as `xylem ca` prints it
+    #[arg(long, value_name = "DIGEST", conflicts_with = "ca", value_parser = parse_digest)]
+    ca_digest: Option<[u8; 32]>,
+
+    /// For how long the certificate is wanted [default: as long as the CA gives]
+    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
+    days: Option<u32>,
+
+    #[command(flatten)]
+    at: AtArgs,
+}
+
+fn parse_digest(text: &str) -> Result<[u8; 32], String> {
+    let hash = Hash::from_hex(text.to_ascii_lowercase());
+    hash.map(|hash| *hash.as_bytes()).map_err(|_| "expected 64 hexadecimal digits".to_owned())
+}
+
+fn usage(why: impl ToString) -> Failure {
+    Failure::new(Exit::Usage, why.to_string())
+}
+
+fn now_ms() -> u64 {
+    wall_clock().milliseconds()
+}
+
+/// Runs `xylem key request`.
+pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(), Failure> {
+    let prefix = parse_name(&args.prefix)?;
+    let which = args.name.strip_prefix("key:").unwrap_or(&args.name);
+    let (store, wanted) = (common.store()?, parse_name(which)?);
+    if !prefix.as_ref().is_prefix_of(wanted.as_ref()) || wanted.len() == prefix.len() {
+        return Err(usage(format!("{wanted} is not below {prefix}, whose CA is asked")));
+    }
+    let keyring = Keyring::at(&store);
+    let kind = challenge(&args)?;
+    let mut trust = Trust::of(&args, &store)?;
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
+    out.note(&format!("asking for the CA of {prefix} at {}", client.at()));
+    let mut looking = Looking(Lookup::new(prefix.clone()));
+    client.finish(&mut looking)?;
+    let profile = looking.0.take().unwrap_or(Err(RequestError::Silent("INFO"))).map_err(failed)?;
+    trust.judge(&mut client, &profile)?;
+
+    // Nothing is made here before the CA is known to be the right one.
+    let key = match keyring.entry_of(which)? {
+        Some(key) => key,
+        None => keyring.create(which, args.kind, wall_clock())?,
+    };
+    let key = key.name.to_string();
+    let until = args.days.map_or(u64::MAX, |days| now_ms() + u64::from(days) * DAY_MS);
+    let (signer, seed) = (keyring.signer(&key)?, keys::random()?);
+    let request = Request::new(profile, trust.believe(), signer, until, now_ms(), seed);
+    let mut asking = Asking::new(request.map_err(failed)?);
+    let mut typed = Typed::new(stop);
+    loop {
+        client.finish(&mut asking)?;
+        let request = &mut asking.request;
+        match request.state() {
+            State::Waiting => {}
+            State::Choose(offered) => {
+                if !offered.iter().any(|name| Kind::of(name) == Some(kind)) {
+                    let (has, none) = (offered.join(", "), kind.name());
+                    return Err(usage(format!(
+                        "the CA of {prefix} has no challenge {none}; --challenge takes {has}"
+                    )));
+                }
+                let choice = choice(&args, kind, &keyring, &key)?;
+                request.choose(choice, now_ms(), keys::random()?).map_err(failed)?;
+            }
+            State::Code { wrong, tries, until_ms } => {
+                let code = typed.code(&Wanted { kind, wrong, tries, until_ms }, out)?;
+                request.code(&code, now_ms(), keys::random()?).map_err(failed)?;
+            }
+            State::Done(wire) => {
+                let wire = wire.to_vec();
+                return install(&keyring, &wire, request.derivation(), &prefix, out);
+            }
+            State::Failed(why) => return Err(failed(why.clone())),
+        }
+    }
+}
+
+/// The challenge that the flags mean.
+fn challenge(args: &RequestArgs) -> Result<Kind, Failure> {
+    let meant = match (&args.email, &args.with) {
+        (Some(_), _) => Some(Kind::Email),
+        (_, Some(_)) => Some(Kind::Possession),
+        _ => None,
+    };
+    match (args.challenge, meant) {
+        (Some(Kind::Email), None) => Err(usage("--challenge email needs --email ADDRESS")),
+        (Some(said), Some(meant)) if said != meant => {
+            let flag = if meant == Kind::Email { "--email" } else { "--with" };
+            Err(usage(format!("{flag} is of no use with --challenge {}", said.name())))
+        }
+        (said, meant) => Ok(said.or(meant).unwrap_or(Kind::Pin)),
+    }
+}
+
+fn choice(args: &RequestArgs, kind: Kind, keyring: &Keyring, key: &str) -> Result<Choice, Failure> {
+    Ok(match kind {
+        Kind::Pin => Choice::Pin,
+        Kind::Email => Choice::Email(args.email.clone().unwrap_or_default()),
+        Kind::Possession => {
+            let with = args.with.as_deref().unwrap_or(key);
+            let with = with.strip_prefix("key:").unwrap_or(with);
+            let certificate = keyring.certificate(with)?;
+            Choice::Possession { certificate, signer: Box::new(keyring.signer(with)?) }
+        }
+    })
+}
+
+/// Which CA is believed: nobody is because nobody else has answered.
+enum Trust {
+    Digest([u8; 32]),
+    Store(Box<TrustStore>),
+}
+
+impl Trust {
+    fn of(args: &RequestArgs, store: &Path) -> Result<Self, Failure> {
+        if let Some(digest) = args.ca_digest {
+            return Ok(Self::Digest(digest));
+        }
+        let whom = match &args.ca {
+            Some(file) => Whom::Certificates(vec![file.clone()]),
+            None if Trusted::at(store).list()?.is_empty() => {
+                let prefix = &args.prefix;
+                return Err(usage(format!(
+                    "nothing says which CA of {prefix} is the right one: give --ca FILE (its certificate) or \
+                     --ca-digest DIGEST (which `xylem ca` prints), or trust it (`xylem key trust FILE`)"
+                )));
+            }
+            None => Whom::Trusted(store.to_path_buf()),
+        };
+        match whom.policy()? {
+            TrustPolicy::Anchors(store) => Ok(Self::Store(Box::new(store))),
+            _ => Err(usage("certificates alone say which CA is believed")),
+        }
+    }
+
+    /// Whether this is the CA, with the certificates that have to be fetched to know.
+    fn judge(&mut self, client: &mut Client, profile: &Profile) -> Result<(), Failure> {
+        let digest = Hash::from_bytes(profile.digest());
+        let why = match self {
+            Self::Digest(wanted) if *wanted == profile.digest() => None,
+            Self::Digest(_) => Some("this is another digest than --ca-digest".to_owned()),
+            Self::Store(store) => {
+                let own = Certificate::decode(&profile.info().certificate).map_err(usage)?;
+                believe(client, store, own.data())?.err().map(|why| why.to_string())
+            }
+        };
+        let prefix = &profile.info().prefix;
+        why.map_or(Ok(()), |why| {
+            let message = format!(
+                "the CA of {prefix} that answers, with digest {digest}, is not believed: {why}"
+            );
+            Err(Failure::new(Exit::Damaged, message))
+        })
+    }
+
+    fn believe(&self) -> Believe<'_> {
+        match self {
+            Self::Digest(digest) => Believe::Digest(*digest),
+            Self::Store(store) => Believe::Store(store),
+        }
+    }
+}
+
+/// Why there is no certificate, and who has to act.
+fn failed(why: RequestError) -> Failure {
+    let exit = match &why {
+        RequestError::Silent(_) => Exit::Unreachable,
+        RequestError::Refused { code, .. } => match *code {
+            ErrorCode::OUT_OF_TIME => Exit::Unreachable,
+            ErrorCode::NAME_NOT_ALLOWED | ErrorCode::BAD_VALIDITY_PERIOD => Exit::Usage,
+            _ => Exit::Damaged,
+        },
+        RequestError::NoKey | RequestError::Name(..) | RequestError::TooLong => Exit::Usage,
+        _ => Exit::Damaged,
+    };
+    Failure::new(exit, why.to_string())
+}
+
+/// A code that is to be typed.
+struct Wanted {
+    kind: Kind,
+    wrong: bool,
+    tries: u64,
+    until_ms: u64,
+}
+
+fn install(
+    keyring: &Keyring,
+    wire: &[u8],
+    derivation: Derivation,
+    ca: &Name,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let certificate = Certificate::decode(wire).map_err(usage)?;
+    keyring.install(&certificate, Path::new("the certificate"))?;
+    let derivation = match derivation {
+        Derivation::Blake3 => "blake3",
+        Derivation::HkdfSha256 => "hkdf-sha256",
+    };
+    let (name, until) = (certificate.name(), certificate.validity().not_after_ms);
+    tell(name, until, derivation, ca, out)
+}
+
+fn tell(
+    name: NameRef<'_>,
+    until: u64,
+    derivation: &str,
+    ca: &Name,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let (certificate, ca) = (&*name.to_string(), &*ca.to_string());
+    if out.is_json() {
+        let valid_until_ms = until;
+        return out.json(&CertifiedRow { certificate, ca, valid_until_ms, derivation });
+    }
+    out.detail(&format!("the session's key was derived by {derivation}"));
+    out.line(certificate)?;
+    out.note(&format!(
+        "certified by the CA of {ca} until {}; `xylem key request … --challenge possession` renews it",
+        Moment(until)
+    ));
+    Ok(())
+}
+
+/// The certificate is there.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "certified")]
+struct CertifiedRow<'a> {
+    certificate: &'a str,
+    ca: &'a str,
+    valid_until_ms: u64,
+    derivation: &'a str,
+}
+
+/// Standard input is to say a code.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "code_wanted")]
+struct CodeWantedRow<'a> {
+    challenge: &'a str,
+    wrong: bool,
+    tries: u64,
+    until_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        let (certificate, ca, derivation) = ("/a", "/a", "blake3");
+        assert_documented(&CertifiedRow { certificate, ca, valid_until_ms: 1, derivation });
+        assert_documented(&CodeWantedRow { challenge: "pin", wrong: false, tries: 3, until_ms: 1 });
+    }
+
+    #[test]
+    fn digests() {
+        assert_eq!(parse_digest(&"0A".repeat(32)), Ok([10; 32]));
+        for bad in ["", "0a", &"0a".repeat(33), &"0g".repeat(32)] {
+            assert!(parse_digest(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! [`Typed`]: codes, a line each, from a terminal or a pipe.
+
+use super::{CodeWantedRow, Wanted, now_ms};
+use crate::exit::{Exit, Failure};
+use crate::output::Out;
+use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+use xylem_client::GLANCE;
+use xylem_library::Stop;
+use xylem_ndncert::Kind;
+
+/// Longest line that is read.
+const MOST: u64 = 1024;
+
+/// Standard input, which is read once a code is wanted.
+pub(super) struct Typed {
+    stop: Stop,
+    lines: Option<Receiver<String>>,
+}
+
+impl Typed {
+    pub(super) fn new(stop: Stop) -> Self {
+        Typed { stop, lines: None }
+    }
+
+    /// The next line that says anything.
+    pub(super) fn code(&mut self, wanted: &Wanted, out: &mut Out) -> Result<String, Failure> {
+        self.ask(wanted, out)?;
+        let lines = match &mut self.lines {
+            Some(lines) => lines,
+            none => none.insert(lines()?),
+        };
+        loop {
+            if self.stop.raised() {
+                return Err(Failure::new(Exit::Interrupted, "interrupted"));
+            }
+            if now_ms() >= wanted.until_ms {
+                let late = "the CA's time for the code is over; begin again";
+                return Err(Failure::new(Exit::Unreachable, late));
+            }
+            match lines.recv_timeout(GLANCE) {
+                Ok(line) if line.trim().is_empty() => {}
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let none = "the CA wants a code, and standard input has none: type it at a terminal, or pipe \
+                                it in, a line for each try";
+                    return Err(Failure::new(Exit::Usage, none));
+                }
+            }
+        }
+    }
+
+    fn ask(&self, wanted: &Wanted, out: &mut Out) -> Result<(), Failure> {
+        let &Wanted { kind, wrong, tries, until_ms } = wanted;
+        if out.is_json() {
+            let challenge = kind.name();
+            return out.json(&CodeWantedRow { challenge, wrong, tries, until_ms });
+        }
+        if wrong {
+            out.warn("this is not the code");
+        }
+        let whence = match kind {
+            Kind::Email => "which comes by email",
+            _ => "which the CA's operator tells you",
+        };
+        let tries = if tries == 1 { "1 try".to_owned() } else { format!("{tries} tries") };
+        if io::stdin().is_terminal() {
+            let mut err = io::stderr().lock();
+            let _ = write!(err, "Code, {whence} ({tries}): ").and_then(|()| err.flush());
+        } else {
+            out.note(&format!("a code is wanted, {whence} ({tries})"));
+        }
+        Ok(())
+    }
+}
+
+/// Lines, read by a thread that ends with the program: it waits for nothing but a reader.
+fn lines() -> Result<Receiver<String>, Failure> {
+    let (send, lines) = sync_channel(4);
+    let read = move || {
+        let mut from = BufReader::new(io::stdin());
+        loop {
+            let mut line = Vec::new();
+            let read = from.by_ref().take(MOST).read_until(b'\n', &mut line);
+            let text = String::from_utf8_lossy(&line).into_owned();
+            if !matches!(read, Ok(1..)) || send.send(text).is_err() {
+                return;
+            }
+        }
+    };
+    let started = thread::Builder::new().name("typed".to_owned()).spawn(read);
+    started.map_err(|e| Failure::no_thread(&e))?;
+    Ok(lines)
+}

@@ -1,0 +1,24 @@
+//! `XYLEM_SIGNATURE_TYPES`: other numbers for the signature types that NDN has not registered (docs/spec/packet.md).
+
+use crate::exit::{Exit, Failure};
+use xylem_packet::SignatureType;
+
+const VARIABLE: &str = "XYLEM_SIGNATURE_TYPES";
+
+/// Has packets say the numbers of the environment, if it has any.
+pub(crate) fn assign() -> Result<(), Failure> {
+    let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
+        return Ok(());
+    };
+    let text = text.to_string_lossy();
+    let numbers: Option<Vec<u32>> = text.split(',').map(|n| n.trim().parse().ok()).collect();
+    let numbers: Option<[u32; 4]> = numbers.and_then(|numbers| numbers.try_into().ok());
+    if numbers.is_some_and(SignatureType::assign) {
+        return Ok(());
+    }
+    let what = format!(
+        "{VARIABLE}: {text}: it is four different numbers, for DigestBlake3, Blake3Keyed, Blake3Merkle and \
+         Sha256Merkle, none of them NDN's (0 to 5, 200): such as 206,207,208,209"
+    );
+    Err(Failure::new(Exit::Usage, what))
+}

@@ -1,0 +1,93 @@
+//! `xylem sync DIR --history`: the versions that members have told, as they are kept here, and whether they are of one
+//! history each.
+
+use crate::exit::{Exit, Failure};
+use crate::output::{Out, text::clean};
+use serde::Serialize;
+use xylem_library::folder::{Entry, Home, Log, Past, Statement, entries};
+use xylem_object::PublisherId;
+use xylem_trust::utc;
+
+/// Prints ours whole, and of the others the newest versions. What is not of one history ends with exit 1.
+pub(super) fn print(home: &Home, out: &mut Out) -> Result<Exit, Failure> {
+    let mut whole = true;
+    let path = home.history_file();
+    if let Some(past) = Log::open(&path)?.past() {
+        let all = entries(&path)?;
+        whole &= all.is_sorted_by(|a, b| a.number < b.number);
+        told("this member", &home.key()?.public(), (&all, &past, whole), out)?;
+    }
+    // The signature of each is looked at as it is read, and that its versions make up its root.
+    let of = |said: &Statement, one: bool, out: &mut Out| {
+        told(&said.name, &said.member, (said.past.recent(), &said.past, one), out)
+    };
+    for (said, _) in home.members() {
+        of(&said, true, out)?;
+    }
+    for [(one, _), (other, _)] in home.evidence() {
+        whole = false;
+        of(&one, false, out)?;
+        of(&other, false, out)?;
+    }
+    Ok(if whole { Exit::Done } else { Exit::Damaged })
+}
+
+fn told(
+    name: &str,
+    member: &PublisherId,
+    (versions, past, whole): (&[Entry], &Past, bool),
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let (key, root, length) = (member.to_string(), past.root().to_string(), past.length());
+    let first = length.saturating_sub(versions.len() as u64) + 1;
+    for (at, entry) in (first..).zip(versions) {
+        let said = entry.said.to_string();
+        out.json(&VersionRow { key: &key, at, number: entry.number, said: &said })?;
+        if !out.is_json() {
+            let short = said.get(..16).unwrap_or(&said);
+            out.line(&clean(&format!("{name}  {at}  {}  {short}", utc(entry.number))))?;
+        }
+    }
+    out.json(&HistoryRow { name, key: &key, length, root: &root, whole })?;
+    let short = |text: &str| text.get(..16).unwrap_or(text).to_owned();
+    let what = format!("{name} ({}): {length} versions, root {}", short(&key), short(&root));
+    match whole {
+        true => out.note(&clean(&what)),
+        false => out.warn(&clean(&format!("{what}: one of two histories that it has signed"))),
+    }
+    Ok(())
+}
+
+/// A version that a member has told.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_version")]
+struct VersionRow<'a> {
+    key: &'a str,
+    at: u64,
+    number: u64,
+    said: &'a str,
+}
+
+/// A member's history.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_history")]
+struct HistoryRow<'a> {
+    name: &'a str,
+    key: &'a str,
+    length: u64,
+    root: &'a str,
+    whole: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&VersionRow { key: "00", at: 1, number: 1, said: "00" });
+        let row = HistoryRow { name: "a", key: "00", length: 1, root: "00", whole: true };
+        assert_documented(&row);
+    }
+}

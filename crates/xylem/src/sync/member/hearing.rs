@@ -1,0 +1,113 @@
+//! What other members say.
+
+use std::time::Instant;
+
+use xylem_library::folder::{Roles, Statement, StatementError};
+use xylem_library::{Blame, Error};
+use xylem_node::MeshNews;
+
+use super::{KEEP, Member, Other, SyncEvent, warning};
+
+impl Member<'_> {
+    pub(super) fn hear_mesh(
+        &mut self,
+        said: MeshNews,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<(), Error> {
+        match said {
+            MeshNews::Up(key, up) => {
+                if if up { self.up.insert(key) } else { self.up.remove(&key) } {
+                    self.tell_member(&key, up, tell);
+                }
+            }
+            MeshNews::Said(said, bytes) => self.heard(*said, bytes, tell)?,
+            MeshNews::Rewrote(said, both) => {
+                let evidence = self.home.keep_evidence(&said.member, &both)?;
+                self.others.remove(&said.member);
+                self.keep_members()?;
+                let (name, key) = (said.name, said.member.to_string());
+                tell(SyncEvent::Rewrote { name, key, evidence });
+            }
+            MeshNews::Unproven(said) => {
+                tell(SyncEvent::Unproven { name: said.name, key: said.member.to_string() });
+            }
+            MeshNews::Applies(said) => {
+                tell(SyncEvent::Applies { name: said.name, key: said.member.to_string() });
+            }
+            MeshNews::Old => tell(warning(StatementError::Old.to_string())),
+            MeshNews::Twice => {
+                let message = format!(
+                    "others hold what this member has signed and its store does not know: the store {} was copied, or is an \
+                     older one; remove it, and join again",
+                    self.home.dir().display()
+                );
+                return Err(Error { blame: Blame::Local, message });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_member(&self, link: &[u8; 32], up: bool, tell: &mut dyn FnMut(SyncEvent)) {
+        for other in self.others.values().filter(|other| other.said.link_key == *link) {
+            let (name, key) = (other.said.name.clone(), other.said.member.to_string());
+            tell(SyncEvent::Member { name, key, up });
+        }
+    }
+
+    fn heard(
+        &mut self,
+        said: Statement,
+        bytes: Vec<u8>,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<(), Error> {
+        if let Some(roles) = said.roles.clone().filter(|r| r.number > self.roles.number) {
+            self.home.keep_roles(&roles)?;
+            self.take_roles(roles, tell);
+        }
+        let (member, link) = (said.member, said.link_key);
+        let before = self.others.get(&member);
+        let same_place = before.is_some_and(|b| {
+            (&b.said.link_key, &b.said.index.addresses, &b.said.name)
+                == (&said.link_key, &said.index.addresses, &said.name)
+        });
+        let is_new = before.is_none();
+        let (again, failures) = before.map_or((None, 0), |before| (before.again, before.failures));
+        // Who fails again and again is not asked sooner for saying more.
+        let again = if failures > 3 { again } else { None };
+        self.others.insert(member, Other { said, bytes, done: false, again, failures });
+        if same_place {
+            self.keep.get_or_insert_with(|| Instant::now() + KEEP);
+        } else {
+            self.keep_members()?;
+        }
+        if is_new && self.up.contains(&link) {
+            self.tell_member(&link, true, tell);
+        }
+        Ok(())
+    }
+
+    /// Writes down what members have said: what they say next has to go on there.
+    pub(in crate::sync) fn keep_members(&mut self) -> Result<(), Error> {
+        self.keep = None;
+        Ok(self.home.keep_members(self.others.values().map(|other| &other.bytes[..]))?)
+    }
+
+    pub(super) fn take_roles(&mut self, roles: Roles, tell: &mut dyn FnMut(SyncEvent)) {
+        // Who is no member hears nothing from now on, however long it takes to look at the folder.
+        self.serving.iter().for_each(|serving| serving.say(Vec::new(), Some(roles.clone())));
+        for other in self.others.values().filter(|other| !roles.admits(&other.said.member)) {
+            if self.up.remove(&other.said.link_key) {
+                let (name, key) = (other.said.name.clone(), other.said.member.to_string());
+                tell(SyncEvent::Member { name, key, up: false });
+            }
+        }
+        self.others.retain(|member, _| roles.admits(member));
+        self.roles = roles;
+        self.look = Some(Instant::now());
+        let read_only = !self.roles.may_write(&self.key.public());
+        if read_only && !std::mem::replace(&mut self.last.read_only, read_only) {
+            tell(SyncEvent::ReadOnly);
+        }
+        self.last.read_only = read_only;
+    }
+}

@@ -1,0 +1,452 @@
+//! A member that means ill, beside members as they are run: it has the ticket, our own library, and no scruples.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::syncing::Member;
+use common::{assert_exit, finish, until};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
+use xylem_library::folder::{
+    Entry, Group, Index, Invitation, Item, ItemKind, Log, Past, Roles, Statement, Vector,
+};
+use xylem_library::reachable::Peer;
+use xylem_library::{Selection, Stop, keys};
+use xylem_link::StaticKey;
+use xylem_node::{
+    AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareOptions,
+    serve_group,
+};
+use xylem_object::{PublisherKey, Ticket};
+use xylem_packet::{Component, Name};
+
+/// The member, or one of the machines with which it passes for one.
+struct Mallory {
+    dir: PathBuf,
+    key: PublisherKey,
+    link_key: [u8; 32],
+    group: Group,
+    handle: ServiceHandle,
+    news: Receiver<MeshNews>,
+    log: Log,
+    number: u64,
+    stop: Stop,
+    serving: Option<JoinHandle<()>>,
+}
+
+impl Mallory {
+    /// A member by this ticket, whose key in the group is this one.
+    fn new(base: &Path, name: &str, key: u8, ticket: &str) -> Self {
+        let dir = base.join(name);
+        let store = dir.join("store");
+        fs::create_dir_all(store.join("keys")).unwrap();
+        let invitation: Invitation = ticket.parse().unwrap();
+        let key = PublisherKey::from_bytes(&[key; 32]);
+        fs::write(dir.join("key"), key.to_bytes()).unwrap();
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(dir.join("key"), fs::Permissions::from_mode(0o600)).unwrap();
+        let link_key = keys::load_or_create(&store.join("keys").join("link")).unwrap();
+        let options = ShareOptions {
+            paths: Vec::new(),
+            name: None,
+            key_file: Some(dir.join("key")),
+            identity: None,
+            selection: Selection::default(),
+            recipients: None,
+            listen: vec![Peer::Link { address: "127.0.0.1:0".parse().unwrap(), key: None }],
+            announce: Vec::new(),
+            relays: Vec::new(),
+            certificate: None,
+            plain: Vec::new(),
+            prove: Prove::default(),
+            via: Vec::new(),
+            links: LinkOptions::default(),
+            accept_open: false,
+            follow: None,
+            beside: AnnounceOptions::default(),
+            code: false,
+            witnesses: Vec::new(),
+            store,
+        };
+        let (tell, news) = mpsc::channel();
+        let start = MeshStart {
+            group: invitation.group.clone(),
+            own: key.public(),
+            first: Some(invitation.member),
+            known: Vec::new(),
+            roles: Roles::default(),
+            history: dir.join("history"),
+            rewrote: Vec::new(),
+        };
+        let (ready, is_ready) = mpsc::channel();
+        let stop = Stop::new();
+        let ends = stop.clone();
+        let serving = std::thread::spawn(move || {
+            let ready = |handle, _| ready.send(handle).unwrap();
+            serve_group(&options, None, Some((start, tell)), &ends, ready, &mut |_| {}).unwrap();
+        });
+        Self {
+            link_key: StaticKey::from_bytes(link_key).public().0,
+            key,
+            group: invitation.group,
+            handle: is_ready.recv().unwrap(),
+            news,
+            log: Log::open(&dir.join("history")).unwrap(),
+            number: 1_000,
+            stop,
+            serving: Some(serving),
+            dir,
+        }
+    }
+
+    fn share(&self, path: &Path, what: &str) -> Ticket {
+        let name: Name =
+            ["mallory", what].map(|part| Component::generic(part.as_bytes())).into_iter().collect();
+        let selection = Selection::default();
+        let shared =
+            self.handle.share_selected(path, name, selection, &Stop::new(), &mut |_| {}).unwrap();
+        match shared.1 {
+            Event::Shared { ticket, .. } => Ticket { link_key: Some(self.link_key), ..*ticket },
+            _ => panic!("nothing was shared"),
+        }
+    }
+
+    /// Says that its index is here, under the next number of its log; as it was signed.
+    fn say(&mut self, index: &Ticket) -> Vec<u8> {
+        self.number += 1;
+        let said = Statement {
+            member: self.key.public(),
+            link_key: self.link_key,
+            number: self.number,
+            name: "mallory".to_owned(),
+            state: xylem_hash::hash(&self.number.to_be_bytes()),
+            index: index.clone(),
+            roles: None,
+            past: Past::none(),
+        };
+        let said = said.sign(&self.group, &self.key, &mut self.log).unwrap();
+        self.handle.say(said.clone(), None);
+        said
+    }
+
+    /// Publishes these bytes as its index, and says so.
+    fn publish(&mut self, bytes: &[u8]) {
+        let path = self.dir.join(format!("index-{}", self.number));
+        fs::write(&path, bytes).unwrap();
+        let ticket = self.share(&path, &format!("index-{}", self.number));
+        self.say(&ticket);
+    }
+
+    /// A ticket of a folder of its own, as indexes have it in front.
+    fn content(&self) -> Vec<u8> {
+        let folder = self.dir.join("folder");
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("evil"), "evil").unwrap();
+        self.share(&folder, "folder").to_bytes()
+    }
+
+    /// An index of links that all have this target, changed at this time.
+    fn links(&self, paths: &[&[u8]], target: &Path, time: u64) -> Vec<u8> {
+        let mut index = Index::default();
+        for path in paths {
+            let kind = ItemKind::Symlink { target: target.to_str().unwrap().as_bytes().to_vec() };
+            index.items.insert(path.to_vec(), self.item(kind, time));
+        }
+        index.encode(&self.content(), true)
+    }
+
+    fn item(&self, kind: ItemKind, time: u64) -> Item {
+        let mut version = Vector::default();
+        let me = self.key.public().key_id().0;
+        version.changed(me, time);
+        Item { kind, version, by: me, absent: false }
+    }
+}
+
+impl Drop for Mallory {
+    fn drop(&mut self) {
+        self.stop.raise();
+        let _ = self.serving.take().unwrap().join();
+    }
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    u64::try_from(since.as_millis()).unwrap()
+}
+
+/// Alice and Bob, who are in step.
+fn two(base: &Path) -> (Member, Member) {
+    let (mut alice, mut bob) = (Member::new(base, "alice"), Member::new(base, "bob"));
+    alice.start(None);
+    bob.start(Some(&alice.ticket));
+    alice.write("honest", "alice's");
+    bob.has("honest", "alice's");
+    (alice, bob)
+}
+
+/// What the others change still travels, both ways.
+fn are_in_step(alice: &Member, bob: &Member) {
+    alice.write("after", "alice's");
+    bob.has("after", "alice's");
+    bob.write("after", "bob's");
+    alice.has("after", "bob's");
+}
+
+fn is_found_out(member: &Member) {
+    until(&format!("{} finds it out", member.name), || !member.told("sync_rewrote").is_empty());
+    let told = &member.told("sync_rewrote")[0];
+    assert_eq!(told["name"], "mallory");
+    let kept = fs::read(told["evidence"].as_str().unwrap()).unwrap();
+    assert!(kept.len() > 600, "both statements are kept");
+    let mut command = member.command();
+    command.arg("--history");
+    let output = finish(command);
+    assert_exit(&output, 1);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let two = text.lines().filter(|line| line.contains("\"mallory\"") && line.contains("false"));
+    assert_eq!(two.count(), 2, "{text}");
+}
+
+/// Two machines with one key, one of which speaks to Alice and one to Bob.
+#[test]
+fn who_tells_two_members_two_things_is_found_out_when_they_meet() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut alice, bob) = two(dir.path());
+    let mut to_alice = Mallory::new(dir.path(), "m1", 66, &alice.ticket);
+    let mut to_bob = Mallory::new(dir.path(), "m2", 66, &bob.ticket);
+    let time = now();
+    let one = to_alice.links(&[b"for-alice"], Path::new("x"), time);
+    let other = to_bob.links(&[b"for-bob"], Path::new("x"), time);
+    to_alice.publish(&one);
+    to_bob.publish(&other);
+    is_found_out(&alice);
+    is_found_out(&bob);
+    are_in_step(&alice, &bob);
+    // Nothing newer of it is taken, nor after another beginning.
+    alice.stop();
+    alice.start(None);
+    let more = to_alice.links(&[b"one-more"], Path::new("x"), time);
+    to_alice.publish(&more);
+    are_in_step(&alice, &bob);
+    assert!(!alice.at("one-more").is_symlink() && !bob.at("one-more").is_symlink());
+    assert!(alice.told("sync_rewrote").is_empty(), "it is said once");
+}
+
+/// The log does not go on where it was: seen at once for the last versions, and by a proof that does not hold for older ones.
+#[test]
+fn who_rewrites_its_history_is_found_out() {
+    let dir = tempfile::tempdir().unwrap();
+    for (far, name) in [(1, "near"), (200, "far")] {
+        let base = dir.path().join(name);
+        let (alice, bob) = two(&base);
+        let mut mallory = Mallory::new(&base, "m", 66, &alice.ticket);
+        let index = mallory.links(&[b"first"], Path::new("x"), now());
+        mallory.publish(&index);
+        until("alice has it", || alice.at("first").is_symlink());
+        fs::remove_file(mallory.dir.join("history")).unwrap();
+        mallory.log = Log::open(&mallory.dir.join("history")).unwrap();
+        for number in 0..far {
+            mallory.log.append(Entry { number, said: xylem_hash::hash(b"other") }).unwrap();
+        }
+        mallory.number += far;
+        let index = mallory.links(&[b"second"], Path::new("x"), now());
+        mallory.publish(&index);
+        is_found_out(&alice);
+        is_found_out(&bob);
+        are_in_step(&alice, &bob);
+        assert!(!alice.at("second").is_symlink() && !bob.at("second").is_symlink());
+    }
+}
+
+/// Who was away while a member said much asks it to show that all of that goes on where it was.
+#[test]
+fn a_long_history_is_proven_and_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let mut carol = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let index = carol.links(&[b"first"], Path::new("x"), now());
+    carol.publish(&index);
+    until("alice has it", || alice.at("first").is_symlink());
+    for _ in 0..1000 {
+        carol.number += 1;
+        let entry = Entry { number: carol.number, said: xylem_hash::hash(b"unheard") };
+        carol.log.append(entry).unwrap();
+    }
+    let index = carol.links(&[b"first", b"second"], Path::new("x"), now());
+    carol.publish(&index);
+    until("all have it", || alice.at("second").is_symlink() && bob.at("second").is_symlink());
+    assert!(alice.told("sync_rewrote").is_empty() && bob.told("sync_rewrote").is_empty());
+    // It is written down a few seconds later.
+    until("alice has kept it", || {
+        let mut command = alice.command();
+        command.arg("--history");
+        let output = finish(command);
+        assert_exit(&output, 0);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.contains("\"length\":1002") && !text.contains("\"whole\":false")
+    });
+}
+
+#[test]
+fn who_floods_versions_delays_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let index = mallory.links(&[b"first"], Path::new("x"), now());
+    mallory.publish(&index);
+    until("alice has it", || alice.at("first").is_symlink());
+    let pid = alice.running.as_ref().unwrap().id();
+    let before = common::peak_memory(pid);
+    // Each names an index that is not there.
+    let nowhere = Ticket {
+        root: xylem_hash::hash(b"nowhere"),
+        ..mallory.share(&mallory.dir.join("history"), "x")
+    };
+    let said: Vec<Vec<u8>> = (0..3000).map(|_| mallory.say(&nowhere)).collect();
+    are_in_step(&alice, &bob);
+    assert_eq!(said.len(), 3000);
+    let grown = common::peak_memory(pid) - before;
+    assert!(grown < 64 << 20, "{grown} bytes");
+}
+
+#[test]
+fn names_that_escape_the_folder_write_nothing_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let outside = dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let time = now();
+    let absolute = format!("{}/x", outside.display());
+    let long = [b'x'; 300];
+    // An index with one of these is none.
+    for path in
+        [&b"../x"[..], b"a/../../x", absolute.as_bytes(), b"a//b", b"./x", b"a\0b", &long, b""]
+    {
+        let index = mallory.links(&[b"beside", path], &outside, time);
+        mallory.publish(&index);
+    }
+    // These are left out, one by one; the last says that the others were looked at.
+    let own = fs::read_link(alice.at(".xylem-sync/x"));
+    assert!(own.is_err());
+    let paths: [&[u8]; 6] =
+        [b".xylem-sync", b".xylem-sync/x", b"link", b"link/x", b"\xff\xfe", b"~last"];
+    let index = mallory.links(&paths, &outside, time);
+    mallory.publish(&index);
+    until("the last is there", || alice.at("~last").is_symlink() && bob.at("~last").is_symlink());
+    are_in_step(&alice, &bob);
+    assert!(!alice.at("beside").is_symlink(), "of an index that is none nothing is taken");
+    for member in [&alice, &bob] {
+        assert!(member.at(".xylem-sync").symlink_metadata().unwrap().is_dir());
+        assert!(!member.at(".xylem-sync/x").is_symlink());
+    }
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "nothing was written through the link");
+    let beside: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!beside.iter().any(|name| name == "x"), "{beside:?}");
+}
+
+#[test]
+fn rules_of_a_member_uncover_nothing_of_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    // Rules are a file as any other: whoever writes them can't take back ours.
+    bob.write(".xylemignore", "!/.xylem-sync\n!.xylem-sync/**\n");
+    alice.has(".xylemignore", "!/.xylem-sync\n!.xylem-sync/**\n");
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let index = mallory.links(&[b".xylem-sync/x", b"~last"], Path::new("x"), now());
+    mallory.publish(&index);
+    until("the last is there", || alice.at("~last").is_symlink());
+    assert!(!alice.at(".xylem-sync/x").is_symlink());
+    // And what are no rules leaves those before in force.
+    bob.write(".xylemignore", &"x".repeat(40_000));
+    are_in_step(&alice, &bob);
+}
+
+#[test]
+fn an_index_that_lies_about_its_length_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let about = mallory.content();
+    let head =
+        [b"xylem sync index 1\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
+            .concat();
+    let one = |rest: &[u8]| [&head[..], rest].concat();
+    let a_path_of = |vectors: u16| {
+        let entry = [&[0, 1, b'a', 0][..], &[7; 8], &vectors.to_be_bytes()].concat();
+        one(&[&[0, 0][..], &entry].concat())
+    };
+    for bytes in [
+        one(&[255, 255]),
+        one(&[0, 0, 255, 255, b'a']),
+        a_path_of(u16::MAX),
+        a_path_of(1),
+        b"xylem sync index 1\n\xff\xff".to_vec(),
+        vec![0; 100_000],
+        Vec::new(),
+    ] {
+        mallory.publish(&bytes);
+    }
+    are_in_step(&alice, &bob);
+    let index = mallory.links(&[b"good"], Path::new("x"), now());
+    mallory.publish(&index);
+    until("a good one is taken", || alice.at("good").is_symlink());
+}
+
+/// Times decide who wins a conflict.
+#[test]
+fn a_time_of_the_far_future_wins_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let year_9999 = 253_402_300_799_000;
+    for time in [year_9999, u64::MAX, now() + 25 * 60 * 60 * 1000] {
+        let index = mallory.links(&[b"honest"], Path::new("x"), time);
+        mallory.publish(&index);
+    }
+    until("it is refused", || {
+        let told = alice.told("trouble");
+        told.iter().any(|told| told["what"].as_str().unwrap().contains("more than a day ahead"))
+    });
+    are_in_step(&alice, &bob);
+    assert_eq!(fs::read_to_string(alice.at("honest")).unwrap(), "alice's");
+    assert!(!bob.all().keys().any(|path| path.contains("conflict")));
+    // A clock that is ahead by less is nobody's fault.
+    let index = mallory.links(&[b"ahead"], Path::new("x"), now() + 60 * 60 * 1000);
+    mallory.publish(&index);
+    until("it is taken", || alice.at("ahead").is_symlink());
+}
+
+/// The ticket that it still has makes nobody a member.
+#[test]
+fn who_was_removed_does_not_come_back_under_another_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let index = mallory.links(&[b"first"], Path::new("x"), now());
+    mallory.publish(&index);
+    until("both have it", || alice.at("first").is_symlink() && bob.at("first").is_symlink());
+    let mut command = alice.command();
+    command.args(["--remove", "mallory"]);
+    assert_exit(&finish(command), 0);
+    until("mallory is away", || {
+        let told = alice.told("sync_member");
+        told.iter().any(|told| told["name"] == "mallory" && told["up"] == false)
+    });
+    for ticket in [&alice.ticket, &bob.ticket] {
+        let name = if *ticket == alice.ticket { "again-1" } else { "again-2" };
+        let mut again = Mallory::new(dir.path(), name, name.as_bytes()[6], ticket);
+        let index = again.links(&[b"second"], Path::new("x"), now());
+        again.publish(&index);
+        are_in_step(&alice, &bob);
+        assert!(!again.news.try_iter().any(|news| matches!(news, MeshNews::Said(..))));
+    }
+    // Bob has nothing to say to the second one, and does not tell it where Alice is.
+    until("alice hears of the first", || alice.told("sync_applies").len() == 1);
+    assert!(!alice.at("second").is_symlink() && !bob.at("second").is_symlink());
+    assert!(bob.told("sync_applies").is_empty(), "it is the founder's to say");
+}
