@@ -120,6 +120,7 @@ impl Member {
             follow: None,
             beside: AnnounceOptions::default(),
             code: false,
+            witnesses: Vec::new(),
             store: dir.to_path_buf(),
         };
         let (tell, news) = mpsc::channel();
