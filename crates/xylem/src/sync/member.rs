@@ -252,7 +252,8 @@ impl<'a> Member<'a> {
         match self.publish(serving, tell) {
             Ok(()) => self.failures = 0,
             // The folder or the store is not what it was: nothing is done any more.
-            Err(e) if self.failures > 8 || self.is_fatal(&e) => return Err(e),
+            Err(e) if self.is_fatal(&e) => return Err(e),
+            // A file that is being written for a while, say: however often, that ends nothing.
             Err(e) => {
                 tracing::debug!(%e, "the folder is looked at again");
                 self.look = Some(Instant::now() + pause(self.failures));
