@@ -54,7 +54,7 @@ pub struct ExtendsSummary {
 /// say of the newer one.
 ///
 /// # Errors
-/// [`Blame::Usage`] for tickets that cannot be compared, [`Blame::Network`] if nobody reachable has
+/// [`Blame::Usage`](crate::Blame::Usage) for tickets that cannot be compared, [`Blame::Network`](crate::Blame::Network) if nobody reachable has
 /// the newer one. A history that was rewritten is no error: see [`ExtendsSummary::why_not`].
 pub fn extends(
     options: &ExtendsOptions,
