@@ -63,7 +63,7 @@ def with_dask(todo: Iterable[Task], workers: int) -> list[str]:
 def with_ray(todo: Iterable[Task], workers: int) -> list[str]:
     import ray
 
-    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
         remote = ray.remote(num_cpus=1, max_retries=3)(part)
         return ray.get([remote.remote(*task) for task in todo])

@@ -4,7 +4,7 @@ use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use xylem_hash::tree::Tree;
-use xylem_hash::{Hash, Hasher, OUT_LEN};
+use xylem_hash::{Hash, Hasher};
 use xylem_tree::parts::{AnyTree, Merged, Mode, Part, Subtree, Whole, lines, subtrees};
 
 use crate::buffers::{self, Source};
@@ -121,7 +121,7 @@ fn nodes(tree: &dyn AnyTree, start: u64, bytes: &[u8], several: bool) -> PyResul
 #[pyfunction]
 #[pyo3(signature = (
     parts, /, *,
-    key = None, derive_key_context = None, length = OUT_LEN, seek = 0
+    key = None, derive_key_context = None, length = 32, seek = 0
 ))]
 pub fn merge_parts<'py>(
     py: Python<'py>,
