@@ -37,7 +37,7 @@ pub(super) fn part(
 ) -> Result<Exit, Failure> {
     let json = out.is_json();
     let range = wanted.range.unwrap_or(ByteRange { start: 0, end: None });
-    if range.start % CHUNK_LEN as u64 != 0 {
+    if !range.start.is_multiple_of(CHUNK_LEN as u64) {
         return Err(unusable("a part begins at a multiple of 1024 bytes"));
     }
     let source = if wanted.file.as_os_str() == "-" {
@@ -61,7 +61,9 @@ pub(super) fn part(
         }
         (end, total) => end.or(total),
     };
-    if end.is_some_and(|end| end % CHUNK_LEN as u64 != 0 && total.is_some_and(|t| end < t)) {
+    if end
+        .is_some_and(|end| !end.is_multiple_of(CHUNK_LEN as u64) && total.is_some_and(|t| end < t))
+    {
         return Err(unusable("a part ends at a multiple of 1024 bytes, or at the end of the file"));
     }
     let inputs = [wanted.file.clone()];
