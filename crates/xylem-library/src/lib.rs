@@ -73,7 +73,7 @@ pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipR
 pub use exclude::ExcludeError;
 pub use hashing::HashError;
 pub use hex::hex;
-pub use listed::ListedError;
+pub use listed::{Listed, ListedError, ListedFiles};
 pub use opening::{Opening, open};
 pub use ordered::WriteError;
 pub use ours::OwnError;
