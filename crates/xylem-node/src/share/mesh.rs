@@ -28,7 +28,9 @@ use stream::Stream;
 const MAX_STREAMS: usize = 2 * MAX_MEMBERS;
 /// What is too much for a while waits in the stream's window.
 const A_WHILE: Duration = Duration::from_secs(1);
-/// Pause before a member that is away is dialled again; longer each time.
+/// Pause before a member that is away is dialled again: this part of the time since it was last heard, so that a cut of a
+/// minute is over two seconds after the network is, and who is away for days costs a few datagrams a minute.
+const REDIAL_PART: u32 = 30;
 const REDIAL: Duration = Duration::from_secs(1);
 const LONGEST_REDIAL: Duration = Duration::from_secs(60);
 /// Bytes that may wait for a link before it is given up: more than all statements of all members.
@@ -56,7 +58,20 @@ struct Dial {
     peers: Vec<Peer>,
     faces: HashSet<FaceId>,
     again: Option<Duration>,
-    pause: Duration,
+    /// When it was last heard, or heard of at a new place.
+    heard: Duration,
+    /// It has spoken on the stream that is open; whoever is refused hears nothing.
+    speaks: bool,
+}
+
+impl Dial {
+    /// It is dialled again after a while, unless it is being dialled.
+    fn put_off(&mut self, now: Duration) {
+        if self.faces.is_empty() && self.again.is_none() {
+            let away = now.saturating_sub(self.heard);
+            self.again = Some(now + (away / REDIAL_PART).clamp(REDIAL, LONGEST_REDIAL));
+        }
+    }
 }
 
 impl Mesh {
@@ -133,11 +148,12 @@ impl Mesh {
             peers: Vec::new(),
             faces: HashSet::new(),
             again: Some(now),
-            pause: REDIAL,
+            heard: now,
+            speaks: false,
         });
         if dial.peers != peers {
             // It is somewhere else now.
-            dial.pause = REDIAL;
+            dial.heard = now;
             dial.again = dial.again.map(|_| now);
             dial.peers = peers;
         }
@@ -314,6 +330,7 @@ impl Mesh {
             if admitted {
                 if self.heard.knows(&said) {
                     stream.inbox.was_known();
+                    self.speaks(&key);
                     continue;
                 }
                 if let Some(asked) = Question::read(&said) {
@@ -334,10 +351,7 @@ impl Mesh {
                     return self.give_up(engine, face);
                 }
             };
-            // It speaks to us: whoever is refused is dialled ever more rarely.
-            if let Some(dial) = self.dials.get_mut(&key) {
-                dial.pause = REDIAL;
-            }
+            self.speaks(&key);
             if !admitted {
                 // Whoever comes says first who it is: the owner of the key that the link has proven.
                 if statement.link_key != key || !self.roles.admits(&statement.member) {
@@ -356,6 +370,12 @@ impl Mesh {
             } else if self.learn(engine, statement, said.clone()) {
                 self.tell_all(engine, &said, Some(face));
             }
+        }
+    }
+
+    fn speaks(&mut self, key: &[u8; 32]) {
+        if let Some(dial) = self.dials.get_mut(key) {
+            dial.speaks = true;
         }
     }
 
@@ -394,12 +414,12 @@ impl Mesh {
         if was_up {
             let _ = self.news.send(MeshNews::Up(key, false));
         }
-        if let Some(dial) = self.dials.get_mut(&key)
-            && dial.faces.is_empty()
-            && dial.again.is_none()
-        {
-            dial.again = Some(now + dial.pause);
-            dial.pause = (dial.pause * 2).min(LONGEST_REDIAL);
+        if let Some(dial) = self.dials.get_mut(&key) {
+            // Up to now it was there, however long it had nothing to say.
+            if std::mem::take(&mut dial.speaks) {
+                dial.heard = now;
+            }
+            dial.put_off(now);
         }
     }
 
@@ -420,10 +440,7 @@ impl Mesh {
                 .iter()
                 .filter_map(|peer| engine.dial(peer, Persistency::Persistent).ok());
             dial.faces.extend(dialled);
-            if dial.faces.is_empty() {
-                dial.again = Some(now + dial.pause);
-                dial.pause = (dial.pause * 2).min(LONGEST_REDIAL);
-            }
+            dial.put_off(now);
         }
         if now < self.refill {
             return;
