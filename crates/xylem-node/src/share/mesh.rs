@@ -427,7 +427,9 @@ impl Mesh {
     pub(super) fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) {
         let up: HashSet<[u8; 32]> =
             self.streams.values().filter(|s| s.admitted).map(|s| s.key).collect();
-        for (key, dial) in &mut self.dials {
+        // Whoever dials begins with its own statement, or is refused.
+        let speaks = self.said.is_some();
+        for (key, dial) in self.dials.iter_mut().filter(|_| speaks) {
             if dial.again.is_none_or(|again| again > now) {
                 continue;
             }
@@ -468,6 +470,7 @@ impl Mesh {
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         let held = self.streams.values().any(|stream| stream.inbox.is_full());
         let held = (held || self.waits_for_proofs()).then_some(self.refill);
-        self.dials.values().filter_map(|dial| dial.again).chain(held).min()
+        let dials = self.dials.values().filter(|_| self.said.is_some());
+        dials.filter_map(|dial| dial.again).chain(held).min()
     }
 }
