@@ -154,7 +154,7 @@ impl Mallory {
             let kind = ItemKind::Symlink { target: target.to_str().unwrap().as_bytes().to_vec() };
             index.items.insert(path.to_vec(), self.item(kind, time));
         }
-        index.encode(&self.content(), true)
+        index.encode(&self.content())
     }
 
     fn item(&self, kind: ItemKind, time: u64) -> Item {
@@ -373,9 +373,13 @@ fn an_index_that_lies_about_its_length_is_none() {
     let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
     let about = mallory.content();
     let head =
-        [b"xylem sync index 1\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
+        [b"xylem sync index 2\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
             .concat();
-    let one = |rest: &[u8]| [&head[..], rest].concat();
+    // With the hash that it has to have behind it.
+    let one = |rest: &[u8]| {
+        let bytes = [&head[..], rest, &[0, 0]].concat();
+        [&bytes[..], xylem_hash::hash(&bytes).as_bytes()].concat()
+    };
     let a_path_of = |vectors: u16| {
         let entry = [&[0, 1, b'a', 0][..], &[7; 8], &vectors.to_be_bytes()].concat();
         one(&[&[0, 0][..], &entry].concat())
@@ -385,7 +389,8 @@ fn an_index_that_lies_about_its_length_is_none() {
         one(&[0, 0, 255, 255, b'a']),
         a_path_of(u16::MAX),
         a_path_of(1),
-        b"xylem sync index 1\n\xff\xff".to_vec(),
+        [&head[..], &[0, 0, 0, 0], &[7; 32]].concat(),
+        b"xylem sync index 2\n\xff\xff".to_vec(),
         vec![0; 100_000],
         Vec::new(),
     ] {

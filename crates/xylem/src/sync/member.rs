@@ -1,14 +1,15 @@
 //! [`Member`]: one thread that looks at the folder when it has changed, tells the others, and takes over what they have.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use xylem_library::folder::{Folder, Home, IGNORE_FILE, Invitation, Log, Past, Roles, Statement};
 use xylem_library::publications::PublicationId;
-use xylem_library::{Blame, Error, LibraryEvent, Selection, Stop, os_path};
+use xylem_library::{Blame, Error, LibraryEvent, Only, Selection, Stop, os_path};
 use xylem_node::{Event, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
@@ -286,7 +287,8 @@ impl<'a> Member<'a> {
             }
         };
         let lines = Some(self.lines.clone());
-        let selection = Selection { exclude: lines, ..Selection::default() };
+        let changed = self.last.of.is_some();
+        let selection = Selection { exclude: lines, changed, ..Selection::default() };
         let hidden = self.home.invitation.group.hidden_name(&self.key, self.roles.number);
         let name = |what: &str| -> Name {
             let id = self.key.public().key_id().to_string();
@@ -298,15 +300,16 @@ impl<'a> Member<'a> {
         let (content, shared) =
             serving.share_selected(&self.path, name("folder"), selection, self.stop, quiet)?;
         let (ticket, root) = self.ticket(shared)?;
-        self.folder.take_stock(&self.options.store, &root, wall_clock().milliseconds())?;
-        let of = (root, self.folder.index().state(), self.roles.number);
+        let (store, now) = (&self.options.store, wall_clock().milliseconds());
+        self.folder.take_stock(store, &root, &ticket.to_bytes(), now)?;
+        let of = (root, self.folder.state(), self.roles.number);
         if self.last.of == Some(of) {
             // Who asks by the root is led to what was shared last.
             let old = self.last.now.first_mut().map(|old| std::mem::replace(old, content));
             old.into_iter().for_each(|old| serving.unshare(old));
             return Ok(());
         }
-        let path = self.folder.tell(&ticket.to_bytes())?;
+        let path = self.folder.tell()?;
         let (index, shared) =
             serving.share_selected(&path, name("index"), Selection::default(), self.stop, quiet)?;
         let (index_ticket, _) = self.ticket(shared)?;
@@ -359,7 +362,7 @@ impl<'a> Member<'a> {
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<(), Error> {
         let Some(other) = self.others.get(member) else { return Ok(()) };
-        if other.said.state == self.folder.index().state() {
+        if other.said.state == self.folder.state() {
             self.settled(member, true);
             return Ok(());
         }
@@ -404,7 +407,7 @@ impl<'a> Member<'a> {
     ) -> Result<bool, Error> {
         let at = self.folder.own(&format!("of-{}", said.member.key_id()));
         let (theirs, content) = fetching::index(self.options, said, &at, stop)?;
-        let plan = self.folder.plan(&theirs);
+        let plan = self.folder.plan(&theirs)?;
         if plan.is_empty() {
             return Ok(true);
         }
@@ -413,9 +416,10 @@ impl<'a> Member<'a> {
         }
         let staged = self.folder.own("incoming");
         let _ = fs::remove_dir_all(&staged);
-        let wanted = plan.wanted(&theirs);
+        let wanted = plan.wanted(&theirs)?;
         if !wanted.is_empty() {
-            let only: BTreeSet<Vec<u8>> = wanted.values().cloned().collect();
+            let paths = Arc::new(wanted.values().cloned().collect());
+            let only = Only { paths, copies: Arc::new(self.folder.copies(&wanted)?) };
             fetching::content(self.options, content, only, (&self.path, &staged), stop)?;
         }
         let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
@@ -436,7 +440,7 @@ impl<'a> Member<'a> {
         let there = |other: &&Other| {
             self.up.contains(&other.said.link_key) && self.roles.may_write(&other.said.member)
         };
-        let state = self.folder.index().state();
+        let state = self.folder.state();
         let there: Vec<&Other> = self.others.values().filter(there).collect();
         let all = self.look.is_none() && there.iter().all(|other| other.said.state == state);
         let now = (state, there.len() as u64);
