@@ -7,8 +7,8 @@ Cases, one after the other in the same folders: `join` (N files of 4 KiB are the
 (a file of M MiB comes), `block` (4 KiB in its middle change), `rename` (the folder of N files gets another name), `apart` (one
 member is away while both change 100 files each, of which ten are the same; from its start), `rest` (nothing happens). Then `ten`: so many members of xylem
 begin with 100 files each, and `large`: N files, at rest (processor share of a member, memory of each member with all its processes,
-after both have joined and after both have begun again), and processor seconds of each member for one changed file. A row a program: wall seconds until both folders hold the same, processor seconds of all members, the
-largest of their resident memories. Medians over runs that are interleaved; everything on /dev/shm. Syncthing finds and watches as it does by default,
+after both have joined and after both have begun again), and processor seconds of each member for one changed file. A row a program: wall
+seconds until both folders hold the same, processor seconds of all members, the largest of their resident memories. Medians over runs that are interleaved; everything on /dev/shm. Syncthing finds and watches as it does by default,
 but knows its peer's address, asks nobody elsewhere, and is told of changes after 1 s instead of 10.
 """
 
