@@ -11,7 +11,7 @@ else:
 import numpy
 from numpy.typing import NDArray
 
-__all__ = ["__version__", "blake3", "hash_many"]
+__all__ = ["__version__", "blake3", "hash_many", "hash_part", "merge_parts"]
 
 __version__: Final[str]
 
@@ -55,3 +55,23 @@ def hash_many(
     key: Buffer | None = None,
     max_threads: int = 1,
 ) -> list[bytes]: ...
+
+def hash_part(
+    data: Buffer,
+    /,
+    start: int = 0,
+    *,
+    total: int | None = None,
+    key: Buffer | None = None,
+    derive_key_context: str | None = None,
+    max_threads: int = 1,
+) -> str: ...
+def merge_parts(
+    parts: Iterable[str],
+    /,
+    *,
+    key: Buffer | None = None,
+    derive_key_context: str | None = None,
+    length: int = 32,
+    seek: int = 0,
+) -> bytes: ...

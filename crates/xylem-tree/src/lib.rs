@@ -10,7 +10,7 @@
 //! [`Anchor`]). The formats are in docs/spec/tree.md.
 //!
 //! A file that is only appended to has a [`GrowingTree`], and [`consistency`] proves that one of its
-//! checkpoints begins another.
+//! checkpoints begins another. A message whose bytes lie on several machines is hashed in [`parts`].
 //!
 //! Bytes come from whoever publishes (builder), from an outboard on disk (extraction), and from
 //! packets of untrusted peers (verifier). Verified segments and proven nodes go to the store.
@@ -67,6 +67,8 @@ mod outboard;
 pub mod consistency;
 #[cfg(feature = "alloc")]
 mod growing;
+#[cfg(feature = "alloc")]
+pub mod parts;
 
 mod anchor;
 #[cfg(feature = "alloc")]

@@ -1,4 +1,4 @@
-//! `blake3`: BLAKE3 for Python, in the shape of the `blake3` package of PyPI, and `hash_many`.
+//! `blake3`: BLAKE3 for Python, in the shape of the `blake3` package of PyPI, `hash_many`, and hashing in parts.
 //!
 //! What it is: the module `xylem_blake3`, over `xylem-hash`. Bytes come from Python's buffers
 //! (without a copy) and files; digests go back as `bytes`, `str` or a NumPy array. What each name
@@ -16,6 +16,7 @@ mod threads;
 
 mod hasher;
 mod many;
+mod parts;
 
 use pyo3::prelude::*;
 
@@ -29,13 +30,15 @@ fn detached_if_long<R: Send>(py: Python<'_>, len: usize, work: impl FnOnce() -> 
 }
 
 /// BLAKE3: the interface of the `blake3` package, and `hash_many`, which hashes many messages
-/// side by side.
+/// side by side; `hash_part` and `merge_parts`, for one hash by many machines.
 #[pymodule(gil_used = false)]
 mod xylem_blake3 {
     #[pymodule_export]
     use crate::hasher::Blake3;
     #[pymodule_export]
     use crate::many::hash_many;
+    #[pymodule_export]
+    use crate::parts::{hash_part, merge_parts};
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)] // Python's name for it

@@ -60,14 +60,14 @@ pub(super) fn run(engine: &SumSettings, wanted: Wanted, out: &mut Out) -> Result
 
 /// One line that can be checked.
 #[derive(Debug, PartialEq, Eq)]
-struct Line {
+pub(super) struct Line {
     /// The name as it stands in the list, with its escapes.
     shown: String,
     path: PathBuf,
     expected: Hash,
 }
 
-enum Entry {
+pub(super) enum Entry {
     /// A line: what to check, or why it makes no sense.
     Line(Result<Line, &'static str>),
     /// The list itself cannot be read on.
@@ -84,13 +84,13 @@ impl Item for Entry {
 }
 
 /// The entries of one list, read as they are needed.
-struct List {
+pub(super) struct List {
     path: PathBuf,
     reader: Option<io::Result<Box<dyn BufRead + Send>>>,
 }
 
 impl List {
-    fn new(path: PathBuf) -> Self {
+    pub(super) fn new(path: PathBuf) -> Self {
         Self { path, reader: None }
     }
 
@@ -101,7 +101,15 @@ impl List {
         Ok(Box::new(BufReader::new(File::open(path)?)))
     }
 
-    fn next_line(&mut self) -> io::Result<Option<String>> {
+    /// The next line, with its end; `None` behind the last.
+    pub(super) fn next_line(&mut self) -> Result<Option<String>, Failure> {
+        self.read_line().map_err(|error| {
+            let name = self.path.to_string_lossy();
+            Failure::new(exit_for(&error), format!("cannot read the list {name}: {error}"))
+        })
+    }
+
+    fn read_line(&mut self) -> io::Result<Option<String>> {
         let path = &self.path;
         let reader = match self.reader.get_or_insert_with(|| Self::open(path)) {
             Ok(reader) => reader,
@@ -126,11 +134,7 @@ impl Iterator for List {
     fn next(&mut self) -> Option<Entry> {
         match self.next_line() {
             Ok(line) => line.map(|line| Entry::Line(parse(&line))),
-            Err(error) => {
-                let name = self.path.to_string_lossy();
-                let message = format!("cannot read the list {name}: {error}");
-                Some(Entry::Broken(Failure::new(exit_for(&error), message)))
-            }
+            Err(failure) => Some(Entry::Broken(failure)),
         }
     }
 }

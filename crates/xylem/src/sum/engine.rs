@@ -9,7 +9,6 @@
 
 use super::meter::Meter;
 use super::pool::Pool;
-use super::region::AnyTree;
 use crate::exit::Failure;
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -17,6 +16,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::OnceLock;
 use xylem_hash::{Hasher, OUT_LEN, OutputReader};
+use xylem_tree::parts::AnyTree;
 
 /// A file is cut up from this size on; below, it is hashed before a second thread has begun.
 const SPLIT_FROM: u64 = 2 << 20;

@@ -1,5 +1,7 @@
 //! `xylem sum [FILE]...`: what `b3sum` prints, byte for byte, with its flags.
 //!
+//! [`parts`] hashes a range of a file, and makes one hash of the parts of several machines.
+//!
 //! Arguments become items ([`paths`], or the lines of the lists that [`check`] reads); the
 //! [`mod@engine`] hashes many files at once, and one big file on all cores ([`pool`], [`region`]);
 //! results are printed in the order of the arguments whatever order they come in ([`mod@print`]).
@@ -11,6 +13,7 @@ mod meter;
 #[cfg(test)]
 #[path = "tests/model.rs"]
 mod model;
+mod parts;
 mod paths;
 mod pool;
 mod print;
@@ -24,16 +27,17 @@ use xylem_node::Event;
 use self::print::SumRow;
 use crate::exit::{Exit, Failure};
 use crate::output::{Out, error_line, not_with_json};
+use crate::values::{ByteRange, parse_bytes};
 use clap::Args;
 use engine::{SumSettings, Threads};
 use meter::{Meter, metered, total_size};
 use paths::{Input, Walk};
 use print::Form;
-use region::AnyTree;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use xylem_hash::tree::Tree;
 use xylem_hash::{Hasher, KEY_LEN, OUT_LEN};
+use xylem_tree::parts::{AnyTree, Mode};
 
 /// A JSON event is made in memory, so its hash is not of any length.
 const MAX_JSON_LENGTH: u64 = 1 << 16;
@@ -52,6 +56,9 @@ const AHEAD: usize = 64;
   xylem sum -r photos/      all files in and below a directory, sorted by name
   xylem sum --tree photos/  one root for the whole directory
   tar c src | xylem sum     standard input
+  xylem sum --part --range 0..4G big > a        one hash by two machines: here this one,
+  xylem sum --part --range 4G..  big > b        there that one,
+  xylem sum --merge a b                         and what b3sum would print of all of it
 
 Exit status (b3sum ends with 1 in all cases but the first, and with 2 for wrong flags):
   0  every file was hashed, every check was good
@@ -116,6 +123,23 @@ pub(crate) struct SumArgs {
     #[arg(long, requires = "file",
           conflicts_with_all = ["derive_key", "keyed", "length", "seek", "raw", "tag", "check"])]
     tree: bool,
+
+    /// Print what --merge makes the hash of, for one file or a --range of it
+    #[arg(long, conflicts_with_all = ["check", "recursive", "tree", "length", "seek", "raw", "tag"])]
+    part: bool,
+
+    /// With --part: only these bytes, A..B or A..; A and B are multiples of 1024, or B is the end. Of
+    /// standard input, what is read is these bytes
+    #[arg(long, value_name = "A..B", requires = "part")]
+    range: Option<ByteRange>,
+
+    /// With --part of standard input: how many bytes the whole has, so that --merge misses the last part
+    #[arg(long, value_name = "BYTES", requires = "part", value_parser = parse_bytes)]
+    size: Option<u64>,
+
+    /// Make one hash of the parts in these files, in any order
+    #[arg(long, conflicts_with_all = ["check", "recursive", "tree", "part", "tag"])]
+    merge: bool,
 }
 
 /// Runs `xylem sum`.
@@ -125,7 +149,7 @@ pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, Failure> {
     }
     if args.raw {
         not_with_json(out, "--raw")?;
-        if args.file.len() > 1 {
+        if args.file.len() > 1 && !args.merge {
             return Err(unusable("Only one filename can be provided when using --raw"));
         }
     }
@@ -133,9 +157,18 @@ pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, Failure> {
         return Err(unusable("--json takes --length up to 65536; leave --json out for more"));
     }
     let engine = engine(&args)?;
+    let mode = match args.derive_key {
+        _ if args.keyed => Mode::Keyed,
+        Some(_) => Mode::DeriveKey,
+        None => Mode::Plain,
+    };
     let mut files = args.file;
     if files.is_empty() {
         files.push(PathBuf::from("-"));
+    }
+    if args.part {
+        let wanted = parts::Wanted { file: one(files)?, range: args.range, size: args.size };
+        return parts::part(&engine, mode, wanted, out);
     }
     if args.check {
         let wanted = check::Wanted { lists: files, ignore_missing: args.ignore_missing };
@@ -148,6 +181,9 @@ pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, Failure> {
         tag: args.tag,
         length: args.length,
     };
+    if args.merge {
+        return parts::merge(&engine, mode, files, form);
+    }
     let total = || total_size(&files);
     metered(out, &files, total, |meter| {
         if args.recursive {
@@ -167,6 +203,13 @@ fn sums<'a>(
     let mut sums = print::Sums::new(form, meter);
     engine.run(inputs, AHEAD, meter, &mut sums)?;
     sums.end()
+}
+
+/// The file of a verb that takes one.
+fn one(files: Vec<PathBuf>) -> Result<PathBuf, Failure> {
+    <[PathBuf; 1]>::try_from(files)
+        .map(|[file]| file)
+        .map_err(|_| unusable("--part takes one file; the lines of several would be mixed up"))
 }
 
 /// What to hash with; `--keyed` reads standard input.

@@ -257,7 +257,7 @@ where
                     self.hand_on(first, std::mem::take(&mut done));
                     first = number + 1;
                     let threads = self.engine.threads.get();
-                    self.cut_up(Cut::new(number, item, file, size, threads), scope, desk);
+                    self.cut_up(Cut::new(number, item, file, 0..size, threads), scope, desk);
                 }
             }
             if hashed >= HAND_ON {
@@ -290,7 +290,8 @@ where
         while !self.is_stopped() {
             let Some(regions) = cut.take() else { break };
             let nodes = cut.hash(regions.clone(), tree, desk, self.meter);
-            if let Some((item, output)) = cut.finish(regions, nodes, tree) {
+            if let Some((item, part)) = cut.finish(regions, nodes, tree) {
+                let output = part.and_then(|part| part.output(tree).map_err(io::Error::other));
                 let digest = output.map(|output| self.engine.digest(output));
                 self.hand_on(cut.number, vec![Outcome::Done(item, Some(digest))]);
             }

@@ -43,7 +43,8 @@ impl<'a> Sums<'a> {
         Ok(self.exit)
     }
 
-    fn write(&mut self, path: &std::path::Path, mut digest: Digest) -> io::Result<()> {
+    /// Writes the line of one file.
+    pub(super) fn write(&mut self, path: &std::path::Path, mut digest: Digest) -> io::Result<()> {
         let Form { json, raw, names, tag, length } = self.form;
         let out = &mut self.out;
         if json {

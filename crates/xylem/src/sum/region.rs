@@ -7,8 +7,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use xylem_hash::tree::{Kind, Tree, Value};
-use xylem_hash::{CHUNK_LEN, OUT_LEN, OutputReader};
+use xylem_tree::parts::{AnyTree, Part, Subtree, subtrees};
 
 /// Bytes of a region: a power of two, so that each is a whole subtree, and small enough that what
 /// was read is still in the core's first caches when it is hashed (docs/benchmark-log.md).
@@ -17,45 +16,15 @@ pub(super) const REGION: usize = 64 << 10;
 /// Regions that a worker takes at a time, at most.
 const TAKE: u64 = 8;
 
-/// The value of a node. One run has one tree, so nodes of two kinds never meet.
-pub(super) type Node = [u8; OUT_LEN];
-
-/// A tree of any kind: plain, keyed, or key-deriving.
-pub(super) trait AnyTree: Send + Sync {
-    /// The node over an aligned part of the message, and not all of it.
-    fn node(&self, bytes: &[u8], first_chunk: u64) -> Node;
-    /// The node over two.
-    fn parent(&self, left: &Node, right: &Node) -> Node;
-    /// The output of the message that has these two under its root.
-    fn root(&self, left: &Node, right: &Node) -> OutputReader;
-}
-
-impl<K: Kind> AnyTree for Tree<K>
-where
-    Tree<K>: Send + Sync,
-{
-    fn node(&self, bytes: &[u8], first_chunk: u64) -> Node {
-        *self.chunk_group_cv(bytes, first_chunk).as_bytes()
-    }
-
-    fn parent(&self, left: &Node, right: &Node) -> Node {
-        *self.parent_cv(&Value::from_bytes(*left), &Value::from_bytes(*right)).as_bytes()
-    }
-
-    fn root(&self, left: &Node, right: &Node) -> OutputReader {
-        self.root_output(&Value::from_bytes(*left), &Value::from_bytes(*right))
-    }
-}
-
-/// A file of more than one region.
+/// Bytes of a file, more than one region of them.
 ///
 /// Call order, by any number of threads: [`Cut::take`], [`Cut::hash`], [`Cut::finish`], until
-/// `take` has no more. One of the calls of `finish` returns the file's output.
+/// `take` has no more. One of the calls of `finish` returns the nodes over all the bytes.
 pub(super) struct Cut<T> {
     /// The item's number.
     pub(super) number: u64,
     file: File,
-    size: u64,
+    bytes: Range<u64>,
     threads: u64,
     progress: Mutex<Progress<T>>,
 }
@@ -67,30 +36,40 @@ struct Progress<T> {
     taken: u64,
     /// Regions that are finished.
     finished: u64,
-    joiner: Joiner,
+    /// What was joined, up to the region `next`.
+    part: Part,
+    next: u64,
     /// Nodes whose turn to be joined has not come, by their first region.
-    early: BTreeMap<u64, Vec<Node>>,
+    early: BTreeMap<u64, (Range<u64>, Vec<Subtree>)>,
     failed: Option<io::Error>,
 }
 
 impl<T> Cut<T> {
-    /// A file of `size` bytes, which is above [`REGION`]; up to `threads` will work at it.
-    pub(super) fn new(number: u64, item: T, file: File, size: u64, threads: usize) -> Self {
-        assert!(size > REGION as u64, "a file of one region has a root and no inner node");
+    /// The `bytes` of a file, which begin with a chunk; up to `threads` will work at them.
+    pub(super) fn new(number: u64, item: T, file: File, bytes: Range<u64>, threads: usize) -> Self {
         let progress = Progress {
             item: Some(item),
             taken: 0,
             finished: 0,
-            joiner: Joiner::default(),
+            part: Part::default(),
+            next: 0,
             early: BTreeMap::new(),
             failed: None,
         };
-        Self { number, file, size, threads: threads as u64, progress: Mutex::new(progress) }
+        Self { number, file, bytes, threads: threads as u64, progress: Mutex::new(progress) }
     }
 
-    /// How many regions there are, 2 at least.
+    /// How many regions there are.
     fn regions(&self) -> u64 {
-        self.size.div_ceil(REGION as u64)
+        self.bytes.end.div_ceil(REGION as u64) - self.bytes.start / REGION as u64
+    }
+
+    /// The bytes of the `region`th of them. Regions are aligned in the file; the first may begin in the
+    /// middle of one.
+    fn region(&self, region: u64) -> Range<u64> {
+        let start = (self.bytes.start / REGION as u64 + region) * REGION as u64;
+        let end = start.saturating_add(REGION as u64);
+        start.max(self.bytes.start)..end.min(self.bytes.end)
     }
 
     /// How many threads are worth waking for it: each should have some regions.
@@ -124,34 +103,35 @@ impl<T> Cut<T> {
         tree: &dyn AnyTree,
         desk: &mut Desk,
         meter: &Meter,
-    ) -> io::Result<Vec<Node>> {
-        let hash = |region: u64| {
-            let offset = region * REGION as u64;
-            let bytes = desk.bytes((self.size - offset).min(REGION as u64) as usize);
-            read_exact_at(&self.file, bytes, offset).map_err(|error| match error.kind() {
+    ) -> io::Result<Vec<Subtree>> {
+        let mut nodes = Vec::with_capacity((regions.end - regions.start) as usize + 1);
+        for region in regions {
+            let place = self.region(region);
+            let bytes = desk.bytes((place.end - place.start) as usize);
+            read_exact_at(&self.file, bytes, place.start).map_err(|error| match error.kind() {
                 io::ErrorKind::UnexpectedEof => {
                     io::Error::new(error.kind(), "it became shorter while it was read")
                 }
                 _ => error,
             })?;
             meter.add(bytes.len() as u64);
-            Ok(tree.node(bytes, offset / CHUNK_LEN as u64))
-        };
-        regions.map(hash).collect()
+            nodes.extend(subtrees(tree, place.start, bytes).map_err(io::Error::other)?);
+        }
+        Ok(nodes)
     }
 
     /// Takes the nodes of regions; the call for the last ones that were at work gets the item
-    /// back, with the file's output or the first error.
+    /// back, with the nodes over all the bytes or the first error.
     pub(super) fn finish(
         &self,
         regions: Range<u64>,
-        nodes: io::Result<Vec<Node>>,
+        nodes: io::Result<Vec<Subtree>>,
         tree: &dyn AnyTree,
-    ) -> Option<(T, io::Result<OutputReader>)> {
+    ) -> Option<(T, io::Result<Part>)> {
         let mut progress = self.lock();
         progress.finished += regions.end - regions.start;
         match nodes {
-            Ok(nodes) => progress.join(regions.start, nodes, tree),
+            Ok(nodes) => progress.join(regions, nodes, tree),
             Err(error) => {
                 progress.failed.get_or_insert(error);
             }
@@ -161,22 +141,21 @@ impl<T> Cut<T> {
             return None;
         }
         let item = progress.item.take()?;
-        let output = match progress.failed.take() {
+        let part = match progress.failed.take() {
             Some(error) => Err(error),
-            None => Ok(std::mem::take(&mut progress.joiner)
-                .root(tree)
-                .expect("only a file of two regions or more is cut up")),
+            None => Ok(std::mem::take(&mut progress.part)),
         };
-        Some((item, output))
+        Some((item, part))
     }
 }
 
 impl<T> Progress<T> {
     /// Joins what is in order.
-    fn join(&mut self, first: u64, nodes: Vec<Node>, tree: &dyn AnyTree) {
-        self.early.insert(first, nodes);
-        while let Some(nodes) = self.early.remove(&self.joiner.regions) {
-            nodes.into_iter().for_each(|node| self.joiner.push(node, tree));
+    fn join(&mut self, regions: Range<u64>, nodes: Vec<Subtree>, tree: &dyn AnyTree) {
+        self.early.insert(regions.start, (regions, nodes));
+        while let Some((regions, nodes)) = self.early.remove(&self.next) {
+            nodes.into_iter().for_each(|node| self.part.push(tree, node));
+            self.next = regions.end;
         }
     }
 }
@@ -200,77 +179,18 @@ fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Resu
     Ok(())
 }
 
-/// Joins regions' nodes, given in order, to the root: memory for one node per level.
-///
-/// A BLAKE3 tree's left halves are always full, so the finished subtrees to the left of any region
-/// are the ones that the binary digits of the number of regions before it name. A pair is merged
-/// only when another region follows, because the last merge of all makes the root and is marked so.
-#[derive(Default)]
-struct Joiner {
-    stack: Vec<Node>,
-    regions: u64,
-}
-
-impl Joiner {
-    /// Adds the next region's node.
-    fn push(&mut self, node: Node, tree: &dyn AnyTree) {
-        while self.stack.len() > self.regions.count_ones() as usize {
-            let right =
-                self.stack.pop().expect("the stack has more nodes than digits, so at least 1");
-            let left = self.stack.pop().expect("every digit before the last pair has its node");
-            self.stack.push(tree.parent(&left, &right));
-        }
-        self.stack.push(node);
-        self.regions += 1;
-    }
-
-    /// The output of the root; `None` for fewer than two regions, which is no file that was cut up.
-    fn root(mut self, tree: &dyn AnyTree) -> Option<OutputReader> {
-        let mut right = self.stack.pop()?;
-        while self.stack.len() > 1 {
-            right = tree.parent(&self.stack.pop()?, &right);
-        }
-        self.stack.pop().map(|left| tree.root(&left, &right))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Write;
-    use xylem_hash::Hasher;
+    use xylem_hash::tree::Tree;
+    use xylem_hash::{Hasher, OutputReader};
 
     /// More than a hash's length.
     fn start(mut output: OutputReader) -> [u8; 100] {
         let mut bytes = [0; 100];
         output.fill(&mut bytes);
         bytes
-    }
-
-    #[test]
-    fn joins_to_the_root_in_every_mode() {
-        // Small groups stand for regions: the rule does not depend on their size.
-        for groups in 2..70_usize {
-            for tail in [1, 1023, 1024] {
-                let bytes: Vec<u8> =
-                    (0..(groups - 1) * 1024 + tail).map(|i| (i % 251) as u8).collect();
-                let trees: [(&dyn AnyTree, Hasher); 3] = [
-                    (&Tree::plain(), Hasher::new()),
-                    (&Tree::keyed(&[7; 32]), Hasher::new_keyed(&[7; 32])),
-                    (&Tree::derive_key("a test"), Hasher::new_derive_key("a test")),
-                ];
-                for (tree, mut hasher) in trees {
-                    let mut joiner = Joiner::default();
-                    for (i, group) in bytes.chunks(1024).enumerate() {
-                        joiner.push(tree.node(group, i as u64), tree);
-                    }
-                    let output = joiner.root(tree).expect("two groups at least");
-                    let expected = hasher.update(&bytes).finalize_xof();
-                    assert_eq!(start(output), start(expected), "{groups} groups, {tail}");
-                }
-            }
-        }
-        assert!(Joiner::default().root(&Tree::plain()).is_none());
     }
 
     fn file_of(bytes: &[u8]) -> File {
@@ -280,20 +200,20 @@ mod tests {
     }
 
     /// Works a cut off, finishing what was taken in `order`.
-    fn work_off(cut: &Cut<()>, order: impl Fn(&mut Vec<Range<u64>>)) -> io::Result<OutputReader> {
+    fn work_off(cut: &Cut<()>, order: impl Fn(&mut Vec<Range<u64>>)) -> io::Result<Part> {
         let (tree, hasher) = (Tree::plain(), Hasher::new());
         let mut desk = Desk::new(&hasher);
         let mut taken: Vec<Range<u64>> = std::iter::from_fn(|| cut.take()).collect();
         assert_eq!(taken.iter().map(|r| r.end - r.start).sum::<u64>(), cut.regions());
         order(&mut taken);
         let meter = Meter::silent();
-        let mut outputs = taken.into_iter().filter_map(|regions| {
+        let mut parts = taken.into_iter().filter_map(|regions| {
             let nodes = cut.hash(regions.clone(), &tree, &mut desk, &meter);
             cut.finish(regions, nodes, &tree)
         });
-        let ((), output) = outputs.next().expect("the last call has it");
-        assert!(outputs.next().is_none(), "one output");
-        output
+        let ((), part) = parts.next().expect("the last call has it");
+        assert!(parts.next().is_none(), "once");
+        part
     }
 
     #[test]
@@ -309,8 +229,9 @@ mod tests {
                     taken.rotate_left(half);
                 }),
             ] {
-                let cut = Cut::new(0, (), file_of(&bytes), size as u64, threads);
-                let output = work_off(&cut, order).expect("the file is whole");
+                let cut = Cut::new(0, (), file_of(&bytes), 0..size as u64, threads);
+                let part = work_off(&cut, order).expect("the file is whole");
+                let output = part.output(&Tree::plain()).expect("all of it");
                 let expected = Hasher::new().update(&bytes).finalize_xof();
                 assert_eq!(start(output), start(expected), "{size}");
             }
@@ -319,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_file_that_shrank_is_an_error() {
-        let cut = Cut::new(0, (), file_of(&vec![1; 5 * REGION]), 30 * REGION as u64, 2);
+        let cut = Cut::new(0, (), file_of(&vec![1; 5 * REGION]), 0..30 * REGION as u64, 2);
         let error = work_off(&cut, |_| ()).expect_err("its bytes are gone");
         assert!(error.to_string().contains("shorter"), "{error}");
         assert!(cut.take().is_none(), "nothing more is read");

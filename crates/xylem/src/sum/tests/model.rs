@@ -11,7 +11,6 @@
 
 use super::engine::{Digest, Item, Sink, SumSettings, Threads};
 use super::meter::Meter;
-use super::region::{AnyTree, Node};
 // What pool.rs finds beside it.
 use super::{engine, meter, region};
 use crate::exit::{Exit, Failure};
@@ -24,6 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xylem_hash::tree::Tree;
 use xylem_hash::{Hasher, OUT_LEN, OutputReader};
+use xylem_tree::NodeValue;
+use xylem_tree::parts::AnyTree;
 
 // Twice on purpose: this is the model's.
 #[allow(clippy::duplicate_mod)]
@@ -92,17 +93,17 @@ fn under_all_orders(test: impl Fn() + Send + Sync + 'static) {
 struct Interrupted<T>(T);
 
 impl<T: AnyTree> AnyTree for Interrupted<T> {
-    fn node(&self, bytes: &[u8], first_chunk: u64) -> Node {
+    fn node(&self, bytes: &[u8], first_chunk: u64) -> NodeValue {
         shuttle::thread::yield_now();
         self.0.node(bytes, first_chunk)
     }
 
     // Under a lock that is not the model's: nobody else may go on.
-    fn parent(&self, left: &Node, right: &Node) -> Node {
+    fn parent(&self, left: &NodeValue, right: &NodeValue) -> NodeValue {
         self.0.parent(left, right)
     }
 
-    fn root(&self, left: &Node, right: &Node) -> OutputReader {
+    fn root(&self, left: &NodeValue, right: &NodeValue) -> OutputReader {
         self.0.root(left, right)
     }
 }

@@ -1,0 +1,319 @@
+//! `xylem sum --part` and `--merge`: one hash by many machines.
+
+use super::check::List;
+use super::engine::{Digest, SumSettings};
+use super::meter::{Meter, metered};
+use super::print::{Form, Sums};
+use super::region::{Cut, REGION};
+use super::{exit_for, unusable};
+use crate::exit::{Exit, Failure};
+use crate::output::{Out, json_line};
+use crate::values::ByteRange;
+use serde::Serialize;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use xylem_hash::{CHUNK_LEN, Hash, OUT_LEN};
+use xylem_tree::parts::{Line, LineValue, Merged, Mode, Part, Whole, lines, subtrees};
+
+/// What is wanted of a part.
+pub(super) struct Wanted {
+    pub(super) file: PathBuf,
+    /// All of it, if none is named.
+    pub(super) range: Option<ByteRange>,
+    /// How long the whole is, where standard input is a range of it.
+    pub(super) size: Option<u64>,
+}
+
+/// Prints the part.
+pub(super) fn part(
+    engine: &SumSettings,
+    mode: Mode,
+    wanted: Wanted,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let json = out.is_json();
+    let range = wanted.range.unwrap_or(ByteRange { start: 0, end: None });
+    if !range.start.is_multiple_of(CHUNK_LEN as u64) {
+        return Err(unusable("a part begins at a multiple of 1024 bytes"));
+    }
+    let source = if wanted.file.as_os_str() == "-" {
+        if let Some(why) = engine.stdin_is_taken {
+            return Err(unusable(why));
+        }
+        Source::Stream(wanted.size)
+    } else {
+        if wanted.size.is_some() {
+            return Err(unusable("--size is for standard input; a file's size is known"));
+        }
+        Source::of(&wanted.file)?
+    };
+    let total = source.total();
+    let end = match (range.end, total) {
+        (Some(end), Some(total)) if end > total => {
+            return Err(unusable(format!("there are only {total} bytes, and no byte {end}")));
+        }
+        (None, Some(total)) if range.start > 0 && range.start >= total => {
+            return Err(unusable(format!("there are only {total} bytes: nothing from there on")));
+        }
+        (end, total) => end.or(total),
+    };
+    if end
+        .is_some_and(|end| !end.is_multiple_of(CHUNK_LEN as u64) && total.is_some_and(|t| end < t))
+    {
+        return Err(unusable("a part ends at a multiple of 1024 bytes, or at the end of the file"));
+    }
+    let inputs = [wanted.file.clone()];
+    let bytes = end.map_or(0, |end| end - range.start);
+    let hashed = metered(
+        out,
+        &inputs,
+        || bytes,
+        |meter| {
+            source.hash(engine, range.start, end, meter).map_err(|error| {
+                let name = wanted.file.to_string_lossy();
+                Failure::new(exit_for(&error), format!("{name}: {error}"))
+            })
+        },
+    )?;
+    let mut out = BufWriter::new(io::stdout());
+    let own = || hashed.own.unwrap_or_else(|| engine.base.finalize());
+    for line in lines(mode, total, &hashed.part, own) {
+        let written = if json {
+            writeln!(out, "{}", json_line(&PartRow::of(&line)))
+        } else {
+            writeln!(out, "{line}")
+        };
+        written.map_err(|e| Failure::writing(&e))?;
+    }
+    out.flush().map_err(|e| Failure::writing(&e))?;
+    Ok(Exit::Done)
+}
+
+/// Prints the hash of the message that all parts are of.
+pub(super) fn merge(
+    engine: &SumSettings,
+    mode: Mode,
+    files: Vec<PathBuf>,
+    form: Form,
+) -> Result<Exit, Failure> {
+    let mut whole = Whole::default();
+    for file in files {
+        if let (Some(why), "-") = (engine.stdin_is_taken, &*file.to_string_lossy()) {
+            return Err(unusable(why));
+        }
+        let mut list = List::new(file.clone());
+        let mut number = 0_u64;
+        while let Some(line) = list.next_line()? {
+            number += 1;
+            let taken =
+                line.trim_end_matches(['\r', '\n']).parse().and_then(|line| whole.add(line));
+            taken.map_err(|error| {
+                unusable(format!("{}, line {number}: {error}", file.to_string_lossy()))
+            })?;
+        }
+    }
+    let merged = whole.output(engine.tree.as_ref(), mode).map_err(|e| unusable(e.to_string()))?;
+    let digest = match merged {
+        Merged::Output(output) => engine.digest(output),
+        Merged::Hash(hash) if engine.seek == 0 && engine.length <= OUT_LEN as u64 => {
+            Digest::Short(*hash.as_bytes())
+        }
+        Merged::Hash(_) => {
+            return Err(unusable(
+                "of a message of at most 1024 bytes, its parts tell 32 bytes of output: hash it whole",
+            ));
+        }
+    };
+    let meter = Meter::silent();
+    let mut sums = Sums::new(Form { names: false, ..form }, &meter);
+    sums.write(Path::new("-"), digest).map_err(|e| Failure::writing(&e))?;
+    sums.end()
+}
+
+/// Where the bytes of a part come from.
+enum Source {
+    /// Standard input: the part alone, of a message whose length may be known.
+    Stream(Option<u64>),
+    /// A file of a size.
+    File(File, u64),
+}
+
+/// A part, and the hash of its own bytes where they are one chunk at the beginning.
+struct Hashed {
+    part: Part,
+    own: Option<Hash>,
+}
+
+impl Source {
+    fn of(path: &Path) -> Result<Self, Failure> {
+        let opened = File::open(path).and_then(|file| {
+            let kind = file.metadata()?;
+            if kind.is_file() {
+                return Ok(Self::File(file, kind.len()));
+            }
+            let why = "only files have parts; of anything else, pipe the bytes of a part in";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        });
+        opened.map_err(|error| {
+            Failure::new(exit_for(&error), format!("{}: {error}", path.to_string_lossy()))
+        })
+    }
+
+    fn total(&self) -> Option<u64> {
+        match self {
+            Self::Stream(size) => *size,
+            Self::File(_, size) => Some(*size),
+        }
+    }
+
+    fn hash(
+        self,
+        engine: &SumSettings,
+        start: u64,
+        end: Option<u64>,
+        meter: &Meter,
+    ) -> io::Result<Hashed> {
+        match (self, end) {
+            (Self::File(file, _), Some(end))
+                if end - start > REGION as u64 && engine.threads.get() > 1 =>
+            {
+                let part = on_all_cores(engine, file, start..end, meter)?;
+                Ok(Hashed { part, own: None })
+            }
+            (Self::File(mut file, _), end) => {
+                file.seek(SeekFrom::Start(start))?;
+                let most = end.map_or(u64::MAX, |end| end - start);
+                stream(engine, file.take(most), start, end, meter)
+            }
+            (Self::Stream(_), end) => stream(engine, io::stdin().lock(), start, end, meter),
+        }
+    }
+}
+
+fn on_all_cores(
+    engine: &SumSettings,
+    file: File,
+    bytes: Range<u64>,
+    meter: &Meter,
+) -> io::Result<Part> {
+    let tree = engine.tree.as_ref();
+    let threads = engine.threads.get();
+    let cut = Cut::new(0, (), file, bytes, threads);
+    let outcome = Mutex::new(None);
+    let work = || {
+        let mut desk = engine.desk();
+        while let Some(regions) = cut.take() {
+            let nodes = cut.hash(regions.clone(), tree, &mut desk, meter);
+            if let Some(((), part)) = cut.finish(regions, nodes, tree) {
+                *outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(part);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(cut.worth_helpers()) {
+            // Where the system has no thread left, the others do it.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    let outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcome.unwrap_or_else(|| Err(io::Error::other("nobody finished the part")))
+}
+
+/// Hashes what `from` gives, which has to end at byte `end` of the message if that is known.
+fn stream(
+    engine: &SumSettings,
+    mut from: impl Read,
+    start: u64,
+    end: Option<u64>,
+    meter: &Meter,
+) -> io::Result<Hashed> {
+    let tree = engine.tree.as_ref();
+    let (mut part, mut own, mut at) = (Part::default(), None, start);
+    let mut buffer = vec![0; REGION];
+    loop {
+        // Up to the next region of the file, so that its nodes are of whole regions.
+        let room = REGION - (at % REGION as u64) as usize;
+        let len = fill(&mut from, &mut buffer[..room])?;
+        if len == 0 {
+            break;
+        }
+        let bytes = &buffer[..len];
+        if at == 0 && len <= CHUNK_LEN {
+            own = Some(engine.base.clone().update(bytes).finalize());
+        }
+        subtrees(tree, at, bytes).map_err(io::Error::other)?.for_each(|node| part.push(tree, node));
+        at = at.checked_add(len as u64).ok_or_else(|| io::Error::other("no file is that long"))?;
+        meter.add(len as u64);
+        if len < room {
+            break;
+        }
+        if end.is_some_and(|end| at > end) {
+            break;
+        }
+    }
+    match end {
+        Some(end) if at < end => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("it ended at byte {at}; the part ends at byte {end}"),
+        )),
+        Some(end) if at > end => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it goes on after byte {end}, where the part ends"),
+        )),
+        _ => Ok(Hashed { part, own }),
+    }
+}
+
+/// Reads until `buffer` is full or nothing is left; how many bytes.
+fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    while len < buffer.len() {
+        match from.read(&mut buffer[len..]) {
+            Ok(0) => break,
+            Ok(n) => len += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
+}
+
+/// One line of a part.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sum_part")]
+struct PartRow {
+    root: bool,
+    start: u64,
+    length: u64,
+    total: Option<u64>,
+    value: String,
+    line: String,
+}
+
+impl PartRow {
+    fn of(line: &Line) -> Self {
+        let (root, start, length, value) = match line.value {
+            LineValue::Node(node) => (false, node.start, node.len, Hash::from_bytes(node.value.0)),
+            LineValue::Root(len, hash) => (true, 0, len, hash),
+        };
+        let (total, value) = (line.total, value.to_string());
+        Self { root, start, length, total, value, line: line.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        let line = format!("root plain 0 0 0 {}", "00".repeat(32));
+        assert_documented(&PartRow::of(&line.parse().expect("a line")));
+    }
+}
