@@ -1,12 +1,21 @@
 //! What members of a group tell of their folders: indexes, statements and invitations are read or refused, and what is read
 //! is written the same; a merge of any two indexes ends.
 #![no_main]
-use xylem_library::folder::{Group, Index, Invitation, Question, Statement, merge};
+use xylem_library::folder::{Group, Index, Invitation, Question, RoleSchema, Statement, merge};
 use xylem_object::PublisherId;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let group = Group::new([7; 32], PublisherId([1; 32]));
     let _ = Statement::read(input, &group);
+    // A schema, and what is shown for it by whoever likes.
+    let (schema, shown) = input.split_at(input.len() / 2);
+    for schema in [schema, input] {
+        if let Some(read) = RoleSchema::read(schema) {
+            assert_eq!(read.as_bytes(), schema);
+            let (founder, member) = (PublisherId([1; 32]), PublisherId([2; 32]));
+            let _ = read.judge(&founder, &member, shown, 1_800_000_000_000);
+        }
+    }
     for magic in ["xsq2", "xsa2"] {
         let whole = [magic.as_bytes(), input].concat();
         if let Some(asked) = Question::read(&whole) {

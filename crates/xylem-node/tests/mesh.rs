@@ -193,6 +193,7 @@ impl Member {
             state: xylem_hash::hash(&self.number.to_be_bytes()),
             index: self.ticket(),
             roles: None,
+            shown: Vec::new(),
             past: Past::none(),
         };
         self.handle.say(said.sign(group, &self.key, &mut self.log).unwrap(), None);

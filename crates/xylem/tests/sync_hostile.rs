@@ -124,6 +124,7 @@ impl Mallory {
             state: xylem_hash::hash(&self.number.to_be_bytes()),
             index: index.clone(),
             roles: None,
+            shown: Vec::new(),
             past: Past::none(),
         };
         let said = said.sign(&self.group, &self.key, &mut self.log).unwrap();
@@ -310,6 +311,33 @@ fn who_floods_versions_delays_nobody() {
     assert_eq!(said.len(), 3000);
     let grown = common::peak_memory(pid) - before;
     assert!(grown < 64 << 20, "{grown} bytes");
+}
+
+/// Whoever has the ticket can prove that anybody's key is of the group; it can't sign with it.
+#[test]
+fn who_speaks_for_another_is_not_heard() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let index = mallory.links(&[b"first"], Path::new("x"), now());
+    mallory.publish(&index);
+    until("alice has it", || alice.at("first").is_symlink());
+    let mut bobs = None;
+    until("mallory hears of bob", || {
+        let said = mallory.news.try_iter().filter_map(|news| match news {
+            MeshNews::Said(said, _) if said.name == "bob" => Some(said),
+            _ => None,
+        });
+        bobs = said.last().or(bobs.take());
+        bobs.is_some()
+    });
+    let bobs = Statement { number: u64::MAX, ..*bobs.unwrap() };
+    let said = bobs.sign(&mallory.group, &mallory.key, &mut mallory.log).unwrap();
+    mallory.handle.say(said, None);
+    let is_away = |told: &serde_json::Value| told["name"] == "mallory" && told["up"] == false;
+    until("mallory is heard no more", || alice.told("sync_member").iter().any(is_away));
+    are_in_step(&alice, &bob);
+    assert!(alice.told("sync_rewrote").is_empty() && bob.told("sync_rewrote").is_empty());
 }
 
 #[test]
