@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Folders in step: `xylem sync` beside Syncthing, two members on loopback, and ten members of xylem.
 
-    bench/sync.py [--xylem PATH] [--runs N] [--files N] [--mib N] [--only CASE,...] [--members N] [--rest SECONDS]
+    bench/sync.py [--xylem PATH] [--runs N] [--files N] [--mib N] [--only CASE,...] [--members N] [--rest SECONDS] [--large N]
 
 Cases, one after the other in the same folders: `join` (N files of 4 KiB are there, from the start of both programs), `file`
 (a file of M MiB comes), `block` (4 KiB in its middle change), `rename` (the folder of N files gets another name), `apart` (one
 member is away while both change 100 files each, of which ten are the same; from its start), `rest` (nothing happens). Then `ten`: so many members of xylem
-begin with 100 files each. A row a program: wall seconds until both folders hold the same, processor seconds of all members, the
-largest of their resident memories. Medians over runs that are interleaved; everything on /dev/shm. Syncthing finds and watches as it does by default,
+begin with 100 files each, and `large`: N files, at rest (processor share of a member, memory of each member with all its processes,
+after both have joined and after both have begun again), and processor seconds of each member for one changed file. A row a program: wall
+seconds until both folders hold the same, processor seconds of all members, the largest of their resident memories. Medians over runs that are interleaved; everything on /dev/shm. Syncthing finds and watches as it does by default,
 but knows its peer's address, asks nobody elsewhere, and is told of changes after 1 s instead of 10.
 """
 
@@ -25,7 +26,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from processes import Failed, Side, free_port, line_with
+from processes import Failed, Side, descendants, free_port, line_with
 
 PATIENCE = 600
 OWN = {".xylem-sync", ".stfolder", ".stversions"}
@@ -171,18 +172,61 @@ def timed(group, what, change):
     return {"seconds": took, "cpu": cpu}
 
 
-def memory(group):
-    def resident(side):
-        total = 0
-        for process in side.processes:
-            try:
-                status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-                total += int(re.search(r"VmRSS:\s+(\d+)", status)[1])
-            except (OSError, TypeError):
-                pass
-        return total / 1024
+def resident(side):
+    """MiB of all processes of a side: Syncthing's first one only looks after the one that does the work."""
+    total = 0
+    for pid in descendants(process.pid for process in side.processes if process.poll() is None):
+        try:
+            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+            total += int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+        except (OSError, TypeError):
+            pass
+    return total / 1024
 
+
+def memory(group):
     return max(resident(side) for side in group.sides)
+
+
+def large(group, options):
+    """Many files: at rest, and one that changes."""
+    folders = max(options.large // 1000, 1)
+    for n in range(folders):
+        many(group.folders[0] / f"d{n:03}", min(options.large, 1000), n)
+    row = {}
+
+    def cpu():
+        return [side.cpu() for side in group.sides]
+
+    def both():
+        group.start(0)
+        group.start(1)
+
+    joined = timed(group, "join", both)
+    row |= {"join_seconds": joined["seconds"], "join_cpu": joined["cpu"]}
+    time.sleep(5)
+    row |= {f"joined_mib_{n}": resident(side) for n, side in enumerate(group.sides)}
+    before = cpu()
+    time.sleep(options.rest)
+    row["rest_percent"] = max(b - a for a, b in zip(before, cpu())) / options.rest * 100
+    for what in ("change", "again"):
+        before = cpu()
+        (group.folders[0] / "d000" / "00007.bin").write_bytes(os.urandom(4096))
+        began = time.monotonic()
+        wait_for("change", lambda: same([folder / "d000" for folder in group.folders]), 0.02)
+        row[f"{what}_seconds"] = time.monotonic() - began
+        time.sleep(4)
+        row |= {f"{what}_cpu_{n}": b - a for n, (a, b) in enumerate(zip(before, cpu()))}
+    row |= {f"changed_mib_{n}": resident(side) for n, side in enumerate(group.sides)}
+    for n in range(2):
+        group.stop(n)
+    group.again(0)
+    group.again(1)
+    time.sleep(10)
+    row |= {f"begun_again_mib_{n}": resident(side) for n, side in enumerate(group.sides)}
+    for n in range(2):
+        group.stop(n)
+    return row
 
 
 def run(group, options, wanted):
@@ -249,6 +293,23 @@ def ten(options, base):
     return {"ten": row}
 
 
+def print_large(options):
+    kinds = [Xylem.name] + ([Syncthing.name] if shutil.which("syncthing") and not options.alone else [])
+    found = {kind: [] for kind in kinds}
+    for _ in range(options.runs):
+        for kind in kinds:
+            with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sync-") as base:
+                base = pathlib.Path(base)
+                group = Xylem(options.xylem, base, 2) if kind == Xylem.name else Syncthing(base, 2)
+                try:
+                    found[kind].append(large(group, options))
+                finally:
+                    for side in group.sides:
+                        side.stop()
+    for key in found[kinds[0]][0]:
+        print(f"{key:20}", *(f"{kind} {statistics.median(row[key] for row in found[kind]):9.2f}" for kind in kinds))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--xylem", default="target/release/xylem", type=pathlib.Path)
@@ -257,12 +318,16 @@ def main():
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--rest", type=int, default=30)
+    parser.add_argument("--large", type=int, default=100_000)
     parser.add_argument("--only", default="join,file,block,rename,apart,rest,ten")
+    parser.add_argument("--alone", action="store_true", help="`large` without Syncthing")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     options.xylem = options.xylem.resolve()
     wanted = options.only.split(",")
     found = {}
+    if "large" in wanted:
+        return print_large(options)
     for _ in range(options.runs):
         kinds = [Xylem.name] + ([Syncthing.name] if shutil.which("syncthing") else [])
         for kind in kinds:

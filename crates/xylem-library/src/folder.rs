@@ -5,25 +5,29 @@
 //! It fetches nothing: that is for whoever has sockets.
 
 mod apply;
+mod certified;
 mod heard;
 mod history;
 mod home;
 mod index;
 mod local;
 mod merge;
+mod roles;
 mod statement;
+mod stored;
 mod vector;
 
 mod watch;
 
+pub use certified::{NotCertified, RoleSchema, Standing, TooLong, shown};
 pub use heard::{Heard, Histories, Inbox, MAX_MEMBERS, MeshNews, MeshStart};
 pub use history::{Entry, Fits, Log, Past, Question, entries, is_proven, prove};
 pub use home::{Home, HomeError};
-pub use index::{Index, IndexError, Item, ItemKind, MAX_INDEX};
+pub use index::{Index, IndexError, Item, ItemKind, MAX_INDEX, Names};
 pub use local::{Folder, FolderError, IGNORE_FILE, OWN};
 pub use merge::{Place, Plan, merge};
-pub use statement::{
-    Group, Invitation, InvitationError, MAX_STATEMENT, Role, Roles, Statement, StatementError,
-};
+pub use roles::{Membership, NotAdmitted, Role, Roles};
+pub use statement::{Group, Invitation, InvitationError, MAX_STATEMENT, Statement, StatementError};
+pub use stored::{Entries, Paths, Stored};
 pub use vector::{MemberId, Vector};
 pub use watch::Watcher;

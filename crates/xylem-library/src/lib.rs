@@ -73,14 +73,14 @@ pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipR
 pub use exclude::ExcludeError;
 pub use hashing::HashError;
 pub use hex::hex;
-pub use listed::ListedError;
+pub use listed::{Listed, ListedError, ListedFiles};
 pub use opening::{Opening, open};
 pub use ordered::WriteError;
 pub use ours::OwnError;
 pub use path::{canonical, os_bytes, os_path};
 pub use portable::NotPortable;
 pub use remote::{Keep, Remote, Wanted};
-pub use save::{Existing, Output, SaveOptions};
+pub use save::{Existing, Only, Output, SaveOptions};
 pub use stop::Stop;
 pub use summary::{GetSummary, PeerBytes};
 pub use time::UnixTime;

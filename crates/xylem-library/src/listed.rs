@@ -40,10 +40,11 @@ struct Mark {
 
 /// One entry and its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
-    pub(crate) entry: Entry,
+pub struct Listed {
+    /// What is listed.
+    pub entry: Entry,
     /// Number of the first file at or after this entry: its own, if it is a file.
-    pub(crate) number: u64,
+    pub number: u64,
     /// First slot of its outboard in the packed outboards, if it is a file of more than one segment.
     pub(crate) slot: u64,
 }
@@ -78,7 +79,7 @@ fn changed(file: &FileRef, offset: u64) -> StoreError {
 
 /// A verified listing on disk. Cheap to clone; a clone begins without decoded blocks.
 #[derive(Debug)]
-pub(crate) struct ListedFiles {
+pub struct ListedFiles {
     file: FileRef,
     size: u64,
     marks: Arc<[Mark]>,
@@ -101,7 +102,7 @@ impl ListedFiles {
     ///
     /// # Errors
     /// See [`ListedError`].
-    pub(crate) fn open(
+    pub fn open(
         file: FileRef,
         size: u64,
         root: &Hash,
@@ -159,7 +160,7 @@ impl ListedFiles {
     }
 
     /// Entries, files and bytes in all.
-    pub(crate) fn totals(&self) -> Totals {
+    pub fn totals(&self) -> Totals {
         self.totals
     }
 
@@ -191,7 +192,26 @@ impl ListedFiles {
     ///
     /// # Errors
     /// As [`ListedFiles::file`].
-    pub(crate) fn find(&mut self, path: &[u8]) -> Result<Option<&Listed>, StoreError> {
+    pub fn find(&mut self, path: &[u8]) -> Result<Option<&Listed>, StoreError> {
+        let at = self.at_or_after(path)?;
+        Ok(self.entry(at)?.filter(|listed| listed.entry.path == path))
+    }
+
+    /// The entry of this number among all entries, from 0; `None` if there are not so many.
+    ///
+    /// # Errors
+    /// As [`ListedFiles::file`].
+    pub fn entry(&mut self, number: u64) -> Result<Option<&Listed>, StoreError> {
+        let (block, at) = (number / BLOCK as u64, (number % BLOCK as u64) as usize);
+        let block = usize::try_from(block).unwrap_or(usize::MAX);
+        Ok(self.block(block)?.get(at))
+    }
+
+    /// The number of the first entry at or behind `path`; that of entries in all if there is none.
+    ///
+    /// # Errors
+    /// As [`ListedFiles::file`].
+    pub fn at_or_after(&mut self, path: &[u8]) -> Result<u64, StoreError> {
         // The last block whose first path is not behind `path`.
         let (mut low, mut high) = (0, self.marks.len());
         let mut first = vec![0; listing::MAX_ENTRY];
@@ -200,10 +220,9 @@ impl ListedFiles {
             let is_before = self.first_path(middle, &mut first)? <= path;
             if is_before { low = middle + 1 } else { high = middle }
         }
-        let Some(block) = low.checked_sub(1) else { return Ok(None) };
-        let block = self.block(block)?;
-        let at = block.binary_search_by(|l| l.entry.path.as_slice().cmp(path));
-        Ok(at.ok().map(|at| &block[at]))
+        let Some(number) = low.checked_sub(1) else { return Ok(0) };
+        let at = self.block(number)?.partition_point(|l| l.entry.path.as_slice() < path);
+        Ok((number * BLOCK + at) as u64)
     }
 
     /// All entries in order. Ends after the first error.

@@ -1,8 +1,10 @@
 //! [`SaveOptions`]: what becomes of what is fetched.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use xylem_hash::Hash;
 
 /// Where fetched bytes go.
 #[derive(Clone, Debug)]
@@ -44,7 +46,17 @@ pub struct SaveOptions {
     /// With [`Existing::Overwrite`]: remove from a directory what was not published.
     pub delete: bool,
     /// Nothing but these paths of a directory, for a short time: what was fetched is not noted in the store.
-    pub only: Option<Arc<BTreeSet<Vec<u8>>>>,
+    pub only: Option<Only>,
+}
+
+/// What alone is fetched of a directory.
+#[derive(Clone, Debug, Default)]
+pub struct Only {
+    /// These paths.
+    pub paths: Arc<BTreeSet<Vec<u8>>>,
+    /// Where files with these contents are believed to lie. No others are searched for below old copies, which are only looked
+    /// into for an older version of a file.
+    pub copies: Arc<HashMap<Hash, PathBuf>>,
 }
 
 impl SaveOptions {

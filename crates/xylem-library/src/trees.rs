@@ -35,6 +35,16 @@ pub(crate) fn flaw(
     Ok((!found.is_whole()).then(|| damage(&found)))
 }
 
+/// Whether the tree of `segments` segments at this slot of `file` is there without holes.
+pub(crate) fn is_whole_at(
+    file: &FileRef,
+    slot: u64,
+    segments: u64,
+    root: &Hash,
+) -> Result<bool, StoreError> {
+    Ok(check_tree(&mut Nodes { file, base: slot }, segments, root)?.is_whole())
+}
+
 /// Whether `file` is the tree of one object of this shape, without holes.
 pub(crate) fn is_whole(
     file: &FileRef,

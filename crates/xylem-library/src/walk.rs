@@ -97,6 +97,9 @@ pub struct Selection {
     pub strict: bool,
     /// Lines of a `.gitignore` that say what is left out; `None`: as when it was shared last.
     pub exclude: Option<Vec<String>>,
+    /// It is known that something has changed since it was shared last: only that is read, and whether nothing has is not
+    /// looked at first.
+    pub changed: bool,
 }
 
 /// What of a tree is published.
@@ -108,12 +111,14 @@ pub(crate) struct Rules {
     pub(crate) exclude: Exclusion,
     /// What can't be read ends the walk, and is not left out.
     pub(crate) strict: bool,
+    /// Something has changed since the last time.
+    pub(crate) changed: bool,
 }
 
 impl Rules {
     /// Everything, or nothing.
     pub(crate) fn all() -> Self {
-        Self { names: NameCheck::off(), exclude: Exclusion::none(), strict: true }
+        Self { names: NameCheck::off(), exclude: Exclusion::none(), strict: true, changed: false }
     }
 
     /// What is asked for, without `exclude`.
@@ -122,7 +127,7 @@ impl Rules {
     /// What is no pattern.
     pub(crate) fn new(asked: &Selection, exclude: &[String]) -> Result<Self, ExcludeError> {
         let (names, strict) = (NameCheck::new(asked.portable), asked.strict);
-        Ok(Self { names, exclude: Exclusion::new(exclude)?, strict })
+        Ok(Self { names, exclude: Exclusion::new(exclude)?, strict, changed: asked.changed })
     }
 }
 

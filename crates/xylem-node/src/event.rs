@@ -303,7 +303,7 @@ impl Event {
     }
 
     /// Something that was wanted could not be done; the run goes on.
-    pub(crate) fn warning(what: impl Into<String>) -> Self {
+    pub fn warning(what: impl Into<String>) -> Self {
         Self::Library(LibraryEvent::Warning { what: what.into() })
     }
 }

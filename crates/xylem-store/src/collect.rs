@@ -20,7 +20,8 @@ use crate::layout::{KNOWN, NEW, OBJECTS, PARTIAL};
 use crate::medium::{FileKind, OpenHow};
 use crate::objects::{ObjectInfo, Objects, part_of_name, partial_of_name};
 use crate::old_shares::old_share_name;
-use crate::store::{Part, Store, object_name};
+use crate::parts::{Part, object_name};
+use crate::store::Store;
 use crate::sweep::os_path;
 
 /// What is to go.

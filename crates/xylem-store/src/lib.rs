@@ -43,6 +43,7 @@
 // In the order in which bytes flow: what everything stands on, the store's own directory,
 // publishing and serving, fetching.
 mod layout;
+mod parts;
 
 mod error;
 mod medium;
@@ -119,6 +120,7 @@ pub use ordered::{GrowingFile, VerifiedStream};
 pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
 pub use part::PartFile;
 pub use partial::{MAX_UNRECORDED, Partial, Resumed, Resuming};
+pub use parts::Part;
 pub use publish::{Hashed, RegionReader, hash_and_sum_file, hash_file};
 pub use range::RangeFile;
 pub use repair::{Repair, RepairRecord};
@@ -127,5 +129,5 @@ pub use servable::OnServable;
 pub use serve::{FileCache, SharedFile, hold_at_most};
 pub use sparse::SparseReader;
 pub use staging::{Listing, MAX_SMALL_FILE, SmallFile, Spares, Staging, Target};
-pub use store::{NewFile, Part, Store};
+pub use store::{NewFile, Store};
 pub use sweep::MAX_DEPTH;

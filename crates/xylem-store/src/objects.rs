@@ -13,7 +13,8 @@ use crate::catalog::hash_of_name;
 use crate::error::StoreError;
 use crate::layout::OBJECTS;
 use crate::medium::FileKind;
-use crate::store::{Part, Store, object_name};
+use crate::parts::{Part, object_name};
+use crate::store::Store;
 
 /// One finished part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

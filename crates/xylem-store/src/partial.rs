@@ -20,11 +20,13 @@ use crate::medium::{Clobber, Watch};
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
 use crate::part::PartFile;
+use crate::parts::Part;
 use crate::scan::Scan;
 use crate::servable::{OnServable, Servable};
 use crate::sparse::has_zero_page;
-use crate::store::{LockedPart, Part, PlaceKey, Store};
+use crate::store::{LockedPart, PlaceKey, Store};
 
+mod cached;
 mod resume;
 
 pub use resume::{Resumed, Resuming};
@@ -79,6 +81,8 @@ enum Home {
     Alone { store: Store, part: PartFile, outboard: LockedPart },
     /// A file inside a staging directory, already under its listed name.
     Staged,
+    /// A file of the store's own, which is never finished and has its nodes behind its content.
+    Cached,
 }
 
 impl Partial {
@@ -131,7 +135,8 @@ impl Partial {
     ) -> Result<Resuming, StoreError> {
         let size = geometry.size();
         let old_size = file.metadata()?.size;
-        if old_size != size {
+        let cached = matches!(home, Home::Cached);
+        if old_size != size && !(cached && old_size > size) {
             file.set_len(size)?;
         }
         let scan = Scan::new(file.clone(), &outboard, base, geometry, root)?;
@@ -380,7 +385,7 @@ impl Partial {
         self.outboard.file().sync()?;
         match &self.home {
             Home::Alone { store, part, outboard } => store.settle_partial(outboard, part.path()),
-            Home::Staged => Ok(()),
+            Home::Staged | Home::Cached => Ok(()),
         }
     }
 

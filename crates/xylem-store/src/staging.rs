@@ -25,8 +25,9 @@ use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
 use crate::part::{first_of_ours, require_same};
 use crate::partial::{Partial, Resuming};
+use crate::parts::Part;
 use crate::sparse::write_sparse;
-use crate::store::{LockedPart, Part, PlaceKey, Store};
+use crate::store::{LockedPart, PlaceKey, Store};
 use crate::sweep::{KindOf, os_path, remove_tree, sweep};
 
 mod folders;

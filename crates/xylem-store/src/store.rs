@@ -16,45 +16,14 @@ use crate::atomic::{self, Durability, sync_above};
 use crate::dirs::{Readable, create_dirs, keep_private_as, make_dir, open_dir};
 use crate::error::StoreError;
 use crate::file::{FileRef, Owner, open_locked, read_whole};
-use crate::layout::{FOLDERS, FORMAT, NEW, OBJECTS, PARTIAL, is_ours, is_own_folder};
+use crate::layout::{FOLDERS, FORMAT, NEW, PARTIAL, is_ours, is_own_folder};
 use crate::medium::{Clobber, FileKind, Medium, Meta, OpenHow};
 use crate::outboard::OutboardFile;
+use crate::parts::{Part, further_partial_name, object_name, partial_name};
 
 /// Attempts to find a free temporary name before giving up; also the largest number of files
 /// that can be under construction at once.
 const MAX_TEMPS: u32 = 1024;
-
-/// What is kept of an object beside its bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// The in-order nodes of one file's (or one listing's) tree: `.outboard`.
-    Outboard,
-    /// The outboards of all files of a directory that have more than one segment, one after the
-    /// other, under the listing's root: `.files`.
-    FileOutboards,
-    /// The listing of a directory: `.listing`.
-    Listing,
-    /// The signed manifest: `.manifest`.
-    Manifest,
-    /// The list of sums for updates, under the root of what is published: `.sums`.
-    Sums,
-}
-
-impl Part {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Outboard, Self::FileOutboards, Self::Listing, Self::Manifest, Self::Sums];
-
-    pub(crate) fn extension(self) -> &'static str {
-        match self {
-            Self::Outboard => "outboard",
-            Self::FileOutboards => "files",
-            Self::Listing => "listing",
-            Self::Manifest => "manifest",
-            Self::Sums => "sums",
-        }
-    }
-}
 
 /// The store: knows roots and where their trees lie, no names and no peers.
 ///
@@ -457,10 +426,6 @@ impl Drop for NewFile {
     }
 }
 
-pub(crate) fn object_name(root: &Hash, part: Part) -> PathBuf {
-    PathBuf::from(format!("{OBJECTS}/{}.{}", root.to_hex(), part.extension()))
-}
-
 /// What tells the place of one fetch from those of others of the same object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PlaceKey(u64);
@@ -489,9 +454,5 @@ pub(crate) struct LockedPart {
 }
 
 fn own_partial_name(root: &Hash, part: Part, PlaceKey(place): PlaceKey) -> PathBuf {
-    PathBuf::from(format!("{PARTIAL}/{}-{place:x}.{}", root.to_hex(), part.extension()))
-}
-
-fn partial_name(root: &Hash, part: Part) -> PathBuf {
-    PathBuf::from(format!("{PARTIAL}/{}.{}", root.to_hex(), part.extension()))
+    further_partial_name(root, part, place)
 }

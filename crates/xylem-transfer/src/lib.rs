@@ -58,4 +58,4 @@ pub use event::{
     TransferEvent,
 };
 pub use pipeline::Pipeline;
-pub use transfer::Transfer;
+pub use transfer::{Transfer, Urgency};

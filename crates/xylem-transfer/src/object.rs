@@ -56,6 +56,8 @@ pub(crate) struct Object {
     rarity: Option<Rarity>,
     /// Segments verified since the last report of nodes.
     unreported: u32,
+    /// Of an object that stays when nothing of it is missing: the tiles that are proven.
+    lasting: Option<KeyMap<u64, ()>>,
 }
 
 /// The hull of what is wanted, and the two sets over it.
@@ -115,9 +117,104 @@ impl Object {
             held: KeyMap::default(),
             rarity: None,
             unreported: 0,
+            lasting: None,
         };
         object.want_tiles();
         Ok(object)
+    }
+
+    /// An object of which nothing is wanted yet, and which stays when nothing is missing.
+    pub(crate) fn lasting(
+        id: ObjectId,
+        root: Hash,
+        geometry: Geometry,
+        limit: u64,
+    ) -> Result<Self, AddError> {
+        let mut object = Self::new(id, root, geometry, [], [], None, limit)?;
+        let segments = geometry.segments();
+        if segments > limit {
+            return Err(AddError::TooLarge { segments, limit });
+        }
+        object.missing = SegmentSet::new(segments);
+        object.unasked = SegmentSet::new(segments);
+        object.lasting = Some(KeyMap::default());
+        Ok(object)
+    }
+
+    /// Whether it stays when nothing of it is missing.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.lasting.is_some()
+    }
+
+    /// Wants these segments of a lasting object too, but for those that it has brought before; how many
+    /// were not wanted until now.
+    pub(crate) fn want(&mut self, segments: Range<u64>) -> u64 {
+        let mut fresh = 0;
+        for i in segments.start..segments.end.min(self.missing.len()) {
+            let index = SegmentIndex(i);
+            if self.verifier.is_complete(index) || !self.missing.insert(i) {
+                continue;
+            }
+            self.unasked.insert(i);
+            fresh += 1;
+            let mut tile = self.geometry.tile_of_segment(index);
+            while let Some(t) = tile.filter(|t| !self.is_tile_proven(*t)) {
+                if !self.want_tile(t) {
+                    break;
+                }
+                self.ready = None;
+                tile = self.geometry.tile_above(t);
+            }
+        }
+        fresh
+    }
+
+    fn is_tile_proven(&self, tile: Tile) -> bool {
+        self.lasting.as_ref().is_some_and(|proven| proven.contains_key(&tile_number(tile)))
+    }
+
+    /// Wants no more what nobody is asked for; how many segments these were.
+    pub(crate) fn want_only_what_is_asked_for(&mut self) -> u64 {
+        let unasked = std::mem::replace(&mut self.unasked, SegmentSet::new(self.missing.len()));
+        unasked.ranges().for_each(|run| self.missing.remove_range(run));
+        unasked.count()
+    }
+
+    /// What has to be asked for so that these segments can be proven, and that nobody is asked for: the
+    /// tiles over each, the highest first, and then the segment.
+    pub(crate) fn unasked_of(&self, segments: Range<u64>) -> Vec<Wanted> {
+        let mut found = Vec::new();
+        for i in segments {
+            let index = SegmentIndex(i);
+            if !self.is_unasked(Wanted::Segment(self.id, index)) {
+                continue;
+            }
+            let (mut tile, before) = (self.geometry.tile_of_segment(index), found.len());
+            while let Some(t) = tile {
+                let wanted = Wanted::Tile(self.id, t);
+                if self.is_unasked(wanted) && !found.contains(&wanted) {
+                    found.push(wanted);
+                }
+                tile = self.geometry.tile_above(t);
+            }
+            if let Some(tiles) = found.get_mut(before..) {
+                tiles.reverse();
+            }
+            found.push(Wanted::Segment(self.id, index));
+        }
+        found
+    }
+
+    /// Whether it is wanted and nobody is asked for it.
+    pub(crate) fn is_unasked(&self, wanted: Wanted) -> bool {
+        match wanted {
+            Wanted::Segment(_, i) => i.0 >= self.first && self.unasked.contains(i.0 - self.first),
+            Wanted::Tile(_, tile) => {
+                let tier = self.tiers.get(usize::from(tile.tier));
+                tier.and_then(|t| t.unasked.as_ref()).is_some_and(|u| u.contains(tile.index))
+            }
+            Wanted::Manifest => false,
+        }
     }
 
     /// Every tile over a missing segment, and the tiles above those.
@@ -291,8 +388,7 @@ impl Object {
         let mut found = None;
         let mut next = tile;
         while let Some(t) = next {
-            let tier = self.tiers.get(usize::from(t.tier));
-            if tier.and_then(|t| t.unasked.as_ref()).is_some_and(|u| u.contains(t.index)) {
+            if self.is_unasked(Wanted::Tile(self.id, t)) {
                 found = Some(t);
             }
             next = self.geometry.tile_above(t);
@@ -345,6 +441,9 @@ impl Object {
         signature: &[u8],
     ) -> Result<Vec<Arrived>, VerifyError> {
         self.verifier.tile(tile, content, signature)?;
+        if let Some(proven) = &mut self.lasting {
+            proven.insert(tile_number(tile), ());
+        }
         if let Some(tier) = self.tiers.get_mut(usize::from(tile.tier)) {
             for set in [&mut tier.missing, &mut tier.unasked].into_iter().flatten() {
                 set.remove(tile.index);

@@ -1,5 +1,6 @@
 //! All objects of a transfer that are not complete, and what of them nobody is asked for.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use crate::key::{Key, KeyMap, Wanted, object_number};
 use crate::object::{Arrived, Object};
 use crate::peers::Asker;
 
-/// Urgent tiles looked at for one that this peer may be asked for.
+/// Urgent things looked at for one that this peer may be asked for.
 const URGENT_LOOK: usize = 8;
 /// Objects at the front of the queue that rare blocks are chosen from, and how many are looked at for
 /// one choice.
@@ -27,10 +28,12 @@ pub(crate) struct Objects {
     order: VecDeque<u64>,
     /// Those that have segments nobody is asked for; others go when they come to the front.
     work: VecDeque<u64>,
-    /// Tiles to be asked for again, before anything else.
+    /// Tiles to be asked for again, and what somebody waits for, before anything else.
     urgent: VecDeque<Key>,
     /// Segments that nobody is asked for, of all objects.
     unasked: u64,
+    /// Segments that are wanted and not verified, of all objects.
+    missing: u64,
     /// Segments and tiles that wait for a tile, of all objects.
     held: usize,
     /// Grows when there may be something to ask a peer for that had nothing to do.
@@ -78,8 +81,9 @@ impl Objects {
         self.table.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.table.is_empty()
+    /// Whether nothing is wanted that is not here.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.missing == 0
     }
 
     pub(crate) fn contains(&self, id: ObjectId) -> bool {
@@ -109,12 +113,42 @@ impl Objects {
     pub(crate) fn add(&mut self, object: Object) {
         let number = object_number(object.id());
         self.unasked += object.unasked();
+        self.missing += object.missing();
         self.version += 1;
         self.table.insert(number, Entry { object, queued: true });
         self.order.push_back(number);
         self.work.push_back(number);
         if self.order.len() > 2 * self.table.len() + 64 {
             self.order.retain(|number| self.table.contains_key(number));
+        }
+    }
+
+    /// Wants more of a lasting object; `urgent`: before anything else. How many segments were not wanted
+    /// until now; `None`: there is no such object.
+    pub(crate) fn want(&mut self, id: ObjectId, segments: Range<u64>, urgent: bool) -> Option<u64> {
+        let number = object_number(id);
+        let entry = self.table.get_mut(&number).filter(|entry| entry.object.is_lasting())?;
+        let fresh = entry.object.want(segments.clone());
+        self.unasked += fresh;
+        self.missing += fresh;
+        self.version += 1;
+        if fresh > 0 && !core::mem::replace(&mut entry.queued, true) {
+            self.work.push_back(number);
+        }
+        if urgent {
+            self.urgent.extend(entry.object.unasked_of(segments).into_iter().map(Key::from));
+        }
+        Some(fresh)
+    }
+
+    /// Wants no more of a lasting object what nobody is asked for.
+    pub(crate) fn want_only_what_is_asked_for(&mut self, id: ObjectId) {
+        if let Some(Entry { object, .. }) = self.table.get_mut(&object_number(id))
+            && object.is_lasting()
+        {
+            let dropped = object.want_only_what_is_asked_for();
+            self.unasked -= dropped;
+            self.missing -= dropped;
         }
     }
 
@@ -141,6 +175,10 @@ impl Objects {
                     self.version += 1;
                     if !core::mem::replace(&mut entry.queued, true) {
                         self.work.push_front(number);
+                    }
+                    // It is older than whatever is still to be asked for, and somebody may wait for it.
+                    if entry.object.is_lasting() {
+                        self.urgent.push_back(key);
                     }
                 }
             }
@@ -182,20 +220,34 @@ impl Objects {
         }
     }
 
-    /// A tile to be asked for again.
+    /// A tile to be asked for again, or what somebody waits for.
     pub(crate) fn next_urgent(&mut self, asker: Asker<'_>) -> Option<Key> {
         for _ in 0..self.urgent.len().min(URGENT_LOOK) {
             let key = self.urgent.pop_front()?;
-            if !self.is_missing(key) {
-                continue; // it came meanwhile, or its object is done
+            if !self.is_urgent(key) {
+                continue; // it came or was asked for meanwhile, or its object is done
             }
             if !self.has(asker, key) || asker.must_skip(key) {
                 self.urgent.push_back(key);
                 continue;
             }
+            self.on_asked(key);
             return Some(key);
         }
         None
+    }
+
+    /// A tile counts as asked for when it is asked for again, a segment does not.
+    fn is_urgent(&self, key: Key) -> bool {
+        let wanted = key.wanted();
+        match wanted {
+            Wanted::Manifest => false,
+            Wanted::Tile(..) => self.is_missing(key),
+            Wanted::Segment(id, _) => {
+                let entry = self.table.get(&object_number(id));
+                entry.is_some_and(|entry| entry.object.is_unasked(wanted))
+            }
+        }
     }
 
     /// The first thing in order that nobody is asked for: of the first object with such, and no more
@@ -309,7 +361,9 @@ impl Objects {
                 let before = object.unasked();
                 object.segment(index, arrived.content.clone(), &arrived.signature).map(|segment| {
                     self.unasked -= before - object.unasked();
+                    self.missing -= 1;
                     let after = match object.missing() {
+                        0 if object.is_lasting() => AfterSegment::Report,
                         0 => AfterSegment::Complete,
                         _ if object.is_report_due() => AfterSegment::Report,
                         _ => AfterSegment::Nothing,
@@ -361,10 +415,11 @@ impl Objects {
 
     /// Takes out an object that is not wanted any more; false if it is not there.
     pub(crate) fn give_up(&mut self, id: ObjectId) -> bool {
-        let unasked = self.table.get(&object_number(id)).map(|entry| entry.object.unasked());
-        self.unasked -= unasked.unwrap_or(0);
+        let Some(Entry { object, .. }) = self.table.get(&object_number(id)) else { return false };
+        self.unasked -= object.unasked();
+        self.missing -= object.missing();
         self.remove(id);
-        unasked.is_some()
+        true
     }
 
     /// Takes out an object, all of which is here.

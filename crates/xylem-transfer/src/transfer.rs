@@ -2,6 +2,9 @@
 
 mod arrive;
 mod ask;
+mod demand;
+
+pub use demand::Urgency;
 
 use core::ops::Range;
 use core::time::Duration;
@@ -209,22 +212,14 @@ impl Transfer {
         have: impl IntoIterator<Item = Range<u64>>,
         verifier: Option<Verifier>,
     ) -> Result<(), AddError> {
-        if self.phase == Phase::Over {
-            return Err(AddError::Over);
-        }
-        if self.objects.len() >= self.config.max_objects {
-            return Err(AddError::TooMany(self.objects.len()));
-        }
-        if self.objects.contains(id) {
-            return Err(AddError::AlreadyThere);
-        }
+        self.may_add(id)?;
         let limit = self.config.max_segments;
         let object = Object::new(id, root, geometry, wanted, have, verifier, limit)?;
         if object.missing() == 0 {
             self.events.push_back(TransferEvent::ObjectComplete(id));
             return Ok(());
         }
-        if self.objects.is_empty() {
+        if self.objects.is_idle() {
             self.patience.restart(); // nothing was wanted until now
         }
         self.progress.wanted_segments += object.missing();
@@ -250,9 +245,9 @@ impl Transfer {
             && self.objects.len() < self.config.max_objects
     }
 
-    /// Whether nothing is wanted any more: every object that was added is complete.
+    /// Whether nothing is wanted any more: all that was is here.
     pub fn is_idle(&self) -> bool {
-        self.phase == Phase::Objects && self.objects.is_empty()
+        self.phase == Phase::Objects && self.objects.is_idle()
     }
 
     /// Makes `TransferEvent::Nodes` of all nodes proven until now, so that an earlier end loses nothing.

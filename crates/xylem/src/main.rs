@@ -21,6 +21,7 @@ mod get;
 mod inbox;
 mod key;
 mod metrics;
+mod mount;
 mod node;
 mod output;
 mod passphrase;

@@ -325,7 +325,8 @@ fn selection(args: &ShareArgs) -> Result<Selection, Failure> {
     }
     let asked = args.no_exclude || !args.ignore_file.is_empty() || !args.exclude.is_empty();
     let (portable, strict) = (args.portable, args.strict);
-    Ok(Selection { portable, strict, exclude: asked.then_some(lines) })
+    let exclude = asked.then_some(lines);
+    Ok(Selection { portable, strict, exclude, ..Selection::default() })
 }
 
 /// Whom --for names, by the keys of their links.

@@ -86,6 +86,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-engine",
         ],
     ),
+    (
+        "xylem-reader",
+        &[
+            "xylem-hash",
+            "xylem-tree",
+            "xylem-object",
+            "xylem-store",
+            "xylem-transfer",
+            "xylem-library",
+            "xylem-node",
+        ],
+    ),
     ("xylem-ffi", &["xylem-hash"]),
 ];
 
@@ -119,7 +131,7 @@ const SOCKETS: &[&str] = &["xylem-sockets", "xylem-engine"];
 const CLOCK: &[&str] = &["xylem-engine"];
 
 /// An edge, like the node and the command: it waits for a socket of its own.
-const EDGE: &[&str] = &["xylem-app"];
+const EDGE: &[&str] = &["xylem-app", "xylem-reader"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").to_path_buf()

@@ -439,14 +439,14 @@ impl Stranger {
         Request::new(profile, digest, signer, u64::MAX, now_ms(), secret).unwrap()
     }
 
-    /// Takes a request a step on; the Interest that did.
-    fn step(&mut self, request: &mut Request) -> Vec<u8> {
+    /// Takes a request a step on; the Interest that did, and its answer.
+    fn step(&mut self, request: &mut Request) -> (Vec<u8>, Vec<u8>) {
         let nonce = self.nonce();
         let interest = request.poll_transmit(now_ms(), nonce).expect("it asks");
         self.send(&interest);
         let answer = self.receive();
         assert!(request.receive(&answer, now_ms(), seed(self.nonce)), "{request:?}");
-        interest
+        (interest, answer)
     }
 
     /// The answer to an Interest of before, with another nonce.
@@ -511,11 +511,10 @@ fn a_challenge_that_is_replayed_changes_nothing() {
     let mut request = stranger.request(&profile, "/org/alice", 1);
     stranger.step(&mut request);
     request.choose(Choice::Pin, now_ms(), seed(1)).unwrap();
-    let chosen = stranger.step(&mut request);
+    let (chosen, _) = stranger.step(&mut request);
     let code = is_text(&world.ca.wait("pin", 0)["code"]).to_owned();
     request.code("00000-00000", now_ms(), seed(2)).unwrap();
-    let guessed = stranger.step(&mut request);
-    let answer = stranger.again(&guessed);
+    let (guessed, answer) = stranger.step(&mut request);
     for _ in 0..100 {
         assert_eq!(stranger.again(&guessed), answer, "the very same");
         let refused = stranger.again(&chosen);
@@ -524,10 +523,9 @@ fn a_challenge_that_is_replayed_changes_nothing() {
     }
     let State::Code { wrong: true, tries: 2, .. } = request.state() else { panic!("{request:?}") };
     request.code(&code, now_ms(), seed(3)).unwrap();
-    let last = stranger.step(&mut request);
+    let (last, answer) = stranger.step(&mut request);
     stranger.step(&mut request);
     let State::Done(_) = request.state() else { panic!("{request:?}") };
-    let answer = stranger.again(&last);
     assert_eq!(stranger.again(&last), answer);
     world.ca.wait("issued", 0);
     assert_eq!((world.ca.told("pin").len(), world.ca.told("issued").len()), (1, 1));

@@ -124,6 +124,7 @@ impl Mallory {
             state: xylem_hash::hash(&self.number.to_be_bytes()),
             index: index.clone(),
             roles: None,
+            shown: Vec::new(),
             past: Past::none(),
         };
         let said = said.sign(&self.group, &self.key, &mut self.log).unwrap();
@@ -154,7 +155,7 @@ impl Mallory {
             let kind = ItemKind::Symlink { target: target.to_str().unwrap().as_bytes().to_vec() };
             index.items.insert(path.to_vec(), self.item(kind, time));
         }
-        index.encode(&self.content(), true)
+        index.encode(&self.content())
     }
 
     fn item(&self, kind: ItemKind, time: u64) -> Item {
@@ -312,6 +313,33 @@ fn who_floods_versions_delays_nobody() {
     assert!(grown < 64 << 20, "{grown} bytes");
 }
 
+/// Whoever has the ticket can prove that anybody's key is of the group; it can't sign with it.
+#[test]
+fn who_speaks_for_another_is_not_heard() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let index = mallory.links(&[b"first"], Path::new("x"), now());
+    mallory.publish(&index);
+    until("alice has it", || alice.at("first").is_symlink());
+    let mut bobs = None;
+    until("mallory hears of bob", || {
+        let said = mallory.news.try_iter().filter_map(|news| match news {
+            MeshNews::Said(said, _) if said.name == "bob" => Some(said),
+            _ => None,
+        });
+        bobs = said.last().or(bobs.take());
+        bobs.is_some()
+    });
+    let bobs = Statement { number: u64::MAX, ..*bobs.unwrap() };
+    let said = bobs.sign(&mallory.group, &mallory.key, &mut mallory.log).unwrap();
+    mallory.handle.say(said, None);
+    let is_away = |told: &serde_json::Value| told["name"] == "mallory" && told["up"] == false;
+    until("mallory is heard no more", || alice.told("sync_member").iter().any(is_away));
+    are_in_step(&alice, &bob);
+    assert!(alice.told("sync_rewrote").is_empty() && bob.told("sync_rewrote").is_empty());
+}
+
 #[test]
 fn names_that_escape_the_folder_write_nothing_there() {
     let dir = tempfile::tempdir().unwrap();
@@ -373,9 +401,13 @@ fn an_index_that_lies_about_its_length_is_none() {
     let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
     let about = mallory.content();
     let head =
-        [b"xylem sync index 1\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
+        [b"xylem sync index 2\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
             .concat();
-    let one = |rest: &[u8]| [&head[..], rest].concat();
+    // With the hash that it has to have behind it.
+    let one = |rest: &[u8]| {
+        let bytes = [&head[..], rest, &[0, 0]].concat();
+        [&bytes[..], xylem_hash::hash(&bytes).as_bytes()].concat()
+    };
     let a_path_of = |vectors: u16| {
         let entry = [&[0, 1, b'a', 0][..], &[7; 8], &vectors.to_be_bytes()].concat();
         one(&[&[0, 0][..], &entry].concat())
@@ -385,7 +417,8 @@ fn an_index_that_lies_about_its_length_is_none() {
         one(&[0, 0, 255, 255, b'a']),
         a_path_of(u16::MAX),
         a_path_of(1),
-        b"xylem sync index 1\n\xff\xff".to_vec(),
+        [&head[..], &[0, 0, 0, 0], &[7; 32]].concat(),
+        b"xylem sync index 2\n\xff\xff".to_vec(),
         vec![0; 100_000],
         Vec::new(),
     ] {

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use xylem_hash::Hash;
 
-use super::index::{Item, ItemKind};
+use super::index::{Item, ItemKind, name};
 use super::local::{Folder, FolderError};
 use super::merge::{Place, Plan, aside};
 use crate::path::{os_bytes, os_path};
@@ -45,11 +45,11 @@ impl Folder {
         self.begin(aside.chain(places))?;
         let mut whole = true;
         let mut blocked = Vec::new();
-        self.index.items.extend(plan.known);
+        self.changes.extend(plan.known);
         for (to, place) in plan.aside {
             let done = self.set_aside(&to, &place);
             if done.is_ok_and(|done| done) {
-                self.index.items.insert(to, place.item);
+                self.changes.insert(to, place.item);
             } else {
                 blocked.push(place.path);
                 whole = false;
@@ -57,7 +57,7 @@ impl Folder {
         }
         for place in plan.gone {
             match self.remove(&place).unwrap_or(Done::NotNow) {
-                Done::Yes => drop(self.index.items.insert(place.path, place.item)),
+                Done::Yes => drop(self.changes.insert(place.path, place.item)),
                 Done::NotNow => whole = false,
                 Done::Stays => {
                     let kept = Item { kind: place.before, ..place.item };
@@ -81,7 +81,7 @@ impl Folder {
                 continue;
             };
             match self.put(&place, content.as_deref()).unwrap_or(Done::NotNow) {
-                Done::Yes => drop(self.index.items.insert(place.path, place.item)),
+                Done::Yes => drop(self.changes.insert(place.path, place.item)),
                 Done::NotNow => whole = false,
                 Done::Stays => whole &= self.put_beside(place, content.as_deref(), now_ms),
             }
@@ -94,7 +94,7 @@ impl Folder {
     fn keep_after_all(&mut self, path: Vec<u8>, mut item: Item, now_ms: u64) {
         item.version.changed(self.me, now_ms);
         item.by = self.me;
-        self.index.items.insert(path, item);
+        self.changes.insert(path, item);
     }
 
     /// A file that was to replace a directory with something of ours in it; false if it has no place now.
@@ -103,13 +103,13 @@ impl Folder {
             ItemKind::File { root, .. } => *root.as_bytes(),
             _ => [0; 32],
         };
-        let to = aside(&place.path, &self.index.name(&place.item.by), &root);
+        let to = aside(&place.path, &name(&self.names, &place.item.by), &root);
         let kept = Item { kind: place.before.clone(), ..place.item.clone() };
         let beside = Place { path: to, item: place.item, before: ItemKind::Gone };
         if !matches!(self.put(&beside, content), Ok(Done::Yes)) {
             return false;
         }
-        self.index.items.insert(beside.path, beside.item);
+        self.changes.insert(beside.path, beside.item);
         self.keep_after_all(place.path, kept, now_ms);
         true
     }

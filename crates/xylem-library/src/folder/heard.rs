@@ -8,7 +8,8 @@ use std::time::Duration;
 use xylem_object::{PublisherId, Ticket};
 
 use super::history::{Fits, Past, Question, is_proven, prove};
-use super::statement::{Group, MAX_STATEMENT, Roles, Statement};
+use super::roles::{Membership, NotAdmitted, Roles};
+use super::statement::{Group, MAX_STATEMENT, Statement};
 
 /// Members whose statements are known at most.
 pub const MAX_MEMBERS: usize = 256;
@@ -40,8 +41,8 @@ pub enum MeshNews {
     Unproven(Box<Statement>),
     /// Somebody says other things with our key.
     Twice,
-    /// Somebody has the ticket, and is none of those who are members since the group is closed.
-    Applies(Box<Statement>),
+    /// Somebody has the ticket, and is no member, and why.
+    Applies(Box<Statement>, NotAdmitted),
     /// Somebody has the ticket, and an older program.
     Old,
 }
@@ -174,9 +175,11 @@ impl Histories {
         }
     }
 
-    /// All that others are told of others.
-    pub fn all(&self) -> impl Iterator<Item = &Vec<u8>> {
-        let all = self.known.values().chain(self.rewrote.values().flatten());
+    /// All that others are told of others; what the founder says of members comes first.
+    pub fn all(&self, founder: &PublisherId) -> impl Iterator<Item = &Vec<u8>> {
+        let first = self.known.get(founder).into_iter();
+        let known = self.known.iter().filter(move |(member, _)| **member != *founder);
+        let all = first.chain(known.map(|(_, said)| said)).chain(self.rewrote.values().flatten());
         all.map(|(_, bytes)| bytes)
     }
 
@@ -186,14 +189,17 @@ impl Histories {
     }
 
     /// Forgets who is no member; the keys of its links.
-    pub fn retain(&mut self, roles: &Roles) -> Vec<[u8; 32]> {
-        let all = self.known.values().chain(self.rewrote.values().flatten());
-        let gone = all.filter(|(said, _)| !roles.admits(&said.member));
-        let keys = gone.map(|(said, _)| said.link_key).collect();
-        self.known.retain(|member, _| roles.admits(member));
-        self.waiting.retain(|member, _| roles.admits(member));
-        self.rewrote.retain(|member, _| roles.admits(member));
-        keys
+    pub fn retain(&mut self, members: &mut Membership, now_ms: u64) -> Vec<[u8; 32]> {
+        let mut gone = Vec::new();
+        for (said, _) in self.known.values().chain(self.rewrote.values().flatten()) {
+            if members.hear(&said.member, &said.shown, now_ms).is_err() {
+                gone.push(said.link_key);
+            }
+        }
+        self.known.retain(|member, _| members.admits(member));
+        self.waiting.retain(|member, _| members.admits(member));
+        self.rewrote.retain(|member, _| members.admits(member));
+        gone
     }
 
     /// A statement with our own key, that we have not made.
@@ -291,7 +297,7 @@ impl Histories {
         prove(&self.path, asked.older, asked.newer)
     }
 
-    /// Somebody who has the ticket is no member; whether the founder is to know.
+    /// Somebody who has the ticket is no member; whether that is to be told.
     pub fn applies(&mut self, said: &Statement, roles: &Roles) -> bool {
         !roles.members.contains_key(&said.member)
             && self.applicants.len() < MAX_APPLICANTS

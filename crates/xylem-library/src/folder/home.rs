@@ -6,10 +6,13 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use xylem_object::ticket::base32;
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 
+use super::certified::RoleSchema;
 use super::local::{FolderError, at, replace};
-use super::statement::{Group, Invitation, Role, Roles, Statement};
+use super::roles::{Role, Roles};
+use super::statement::{Group, Invitation, Statement};
 use crate::error::{Blame, Failure};
 use crate::keys::{self, KeyError};
 use crate::path::os_bytes;
@@ -19,6 +22,7 @@ const GROUP: &str = "group";
 const PORT: &str = "port";
 const MEMBERS: &str = "members";
 const HISTORY: &str = "history";
+const SHOWN: &str = "shown";
 /// What is kept of those who have rewritten their history: a file each.
 const EVIDENCE: &str = "evidence";
 /// A folder of its own, which is watched.
@@ -83,6 +87,8 @@ pub struct Home {
 
 /// What follows the number of roles that name all members.
 const CLOSED: &str = " closed";
+/// What stands before the schema of those that are not named.
+const SCHEMA: &str = "schema";
 
 fn in_a_row<'a>(said: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -140,7 +146,11 @@ impl Home {
                     addresses: Vec::new(),
                     relay: None,
                 };
-                Invitation { group: Group::new(keys::random()?, key), member: nobody }
+                Invitation {
+                    group: Group::new(keys::random()?, key),
+                    member: nobody,
+                    schema: false,
+                }
             }
         };
         let new = dir.join("group.new");
@@ -272,6 +282,19 @@ impl Home {
         Ok(replace(&self.dir.join(MEMBERS), &in_a_row(said))?)
     }
 
+    /// What we show where a schema says who is a member, as an earlier run has kept it; may be empty.
+    pub fn shown(&self) -> Vec<u8> {
+        fs::read(self.dir.join(SHOWN)).unwrap_or_default()
+    }
+
+    /// Keeps it for the next run.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn keep_shown(&self, shown: &[u8]) -> Result<(), HomeError> {
+        Ok(replace(&self.dir.join(SHOWN), shown)?)
+    }
+
     /// The directory that changes when the roles do.
     pub fn roles_dir(&self) -> PathBuf {
         self.dir.join(ROLES)
@@ -279,15 +302,23 @@ impl Home {
 
     /// What the founder says of members; `None`: nothing is known of that.
     pub fn roles(&self) -> Option<Roles> {
-        let text = fs::read_to_string(self.roles_dir().join("list")).ok()?;
+        let list = self.roles_dir().join("list");
+        if self.invitation.schema && !list.exists() {
+            return Some(Roles::unheard(self.invitation.group.founder));
+        }
+        let text = fs::read_to_string(list).ok()?;
         let mut lines = text.lines();
         let first = lines.next()?;
         let closed = first.ends_with(CLOSED);
         let number = first.trim_end_matches(CLOSED).parse().ok()?;
-        let mut members = BTreeMap::new();
+        let (mut members, mut schema) = (BTreeMap::new(), None);
         for line in lines {
             let (role, member) = line.split_once(' ')?;
             let role = match role {
+                SCHEMA => {
+                    schema = Some(RoleSchema::read(&base32::decode(member).ok()?)?);
+                    continue;
+                }
                 "member" => Role::Member,
                 "read-only" => Role::ReadOnly,
                 "removed" => Role::Removed,
@@ -295,7 +326,7 @@ impl Home {
             };
             members.insert(member.parse().ok()?, role);
         }
-        Some(Roles { number, closed, members })
+        Some(Roles { number, closed, members, schema })
     }
 
     /// Keeps them.
@@ -313,7 +344,31 @@ impl Home {
             };
             text.push_str(&format!("{role} {member}\n"));
         }
+        if let Some(schema) = &roles.schema {
+            text.push_str(&format!("{SCHEMA} {}\n", base32::encode(schema.as_bytes())));
+        }
         Ok(replace(&self.roles_dir().join("list"), text.as_bytes())?)
+    }
+
+    /// From now on a schema says what those may do that the founder does not name. Whoever was an ordinary member is named no
+    /// more. False: it does so already.
+    ///
+    /// # Errors
+    /// See [`HomeError`].
+    pub fn give_schema(&self, schema: RoleSchema, now_ms: u64) -> Result<bool, HomeError> {
+        if self.key()?.public() != self.invitation.group.founder {
+            return Err(HomeError::NotTheFounder);
+        }
+        let mut roles = self.roles().unwrap_or_default();
+        if roles.schema.as_ref() == Some(&schema) {
+            return Ok(false);
+        }
+        roles.members.retain(|_, role| *role != Role::Member);
+        roles.closed = false;
+        roles.schema = Some(schema);
+        roles.number = now_ms.max(roles.number.saturating_add(1));
+        self.keep_roles(&roles)?;
+        Ok(true)
     }
 
     /// Gives the member that is called so a role (`None`: an ordinary one). Returns who that is.
@@ -344,7 +399,7 @@ impl Home {
             ([], Ok(key)) if role.is_none() => key,
             _ => return Err(HomeError::NoSuchMember(who.to_owned())),
         };
-        if role == Some(Role::Removed) && !roles.closed {
+        if role == Some(Role::Removed) && !roles.closed && roles.schema.is_none() {
             // Whoever is removed has the ticket still: from now on it makes nobody a member.
             roles.closed = true;
             for (said, _) in &known {
@@ -354,7 +409,9 @@ impl Home {
         }
         match role {
             Some(role) => drop(roles.members.insert(member, role)),
-            None if roles.closed => drop(roles.members.insert(member, Role::Member)),
+            None if roles.closed || roles.schema.is_some() => {
+                roles.members.insert(member, Role::Member);
+            }
             None => drop(roles.members.remove(&member)),
         }
         roles.number = now_ms.max(roles.number.saturating_add(1));

@@ -9,11 +9,13 @@ use xylem_object::listing;
 use super::vector::{MemberId, Vector};
 
 /// What an index begins with.
-const MAGIC: &[u8] = b"xylem sync index 1\n";
+const MAGIC: &[u8] = b"xylem sync index 2\n";
+/// As earlier builds wrote it.
+const OLD_MAGIC: &[u8] = b"xylem sync index 1\n";
 /// Bytes of an index at most; a larger one is not looked at.
 pub const MAX_INDEX: u64 = 256 << 20;
-/// Paths of an index at most: a small one takes 14 bytes there and ten times that in memory.
-const MAX_ITEMS: usize = 4_000_000;
+/// Paths of an index at most.
+pub(super) const MAX_ITEMS: usize = 4_000_000;
 /// Members that have ever changed something.
 const MAX_MEMBERS: usize = 1024;
 /// Bytes of a member's name.
@@ -95,15 +97,21 @@ pub struct Index {
     /// By path, `/` between components.
     pub items: BTreeMap<Vec<u8>, Item>,
     /// What members are called.
-    pub names: BTreeMap<MemberId, String>,
+    pub names: Names,
 }
+
+/// What members are called.
+pub type Names = BTreeMap<MemberId, String>;
 
 /// Bytes that are no index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
     /// They end, or go on, where they should not.
-    #[error("it is not an index, or a part of one")]
+    #[error("it is not an index, or a part of one, or was damaged")]
     Malformed,
+    /// An earlier build wrote it.
+    #[error("an earlier build of xylem wrote it; all members of a group need this one")]
+    Old,
     /// A path that a folder may not have, or not there.
     #[error("it has a path that is not allowed: {0}")]
     Path(listing::PathError),
@@ -112,61 +120,70 @@ pub enum IndexError {
     Name,
 }
 
-impl Index {
-    /// What a member is called; its identifier where that is not known.
-    pub fn name(&self, member: &MemberId) -> String {
-        let hex = || member.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.names.get(member).cloned().unwrap_or_else(hex)
+impl IndexError {
+    pub(super) fn not_sorted() -> Self {
+        Self::Path(listing::PathError::NotSorted)
+    }
+}
+
+/// What a member is called; its identifier where that is not known.
+pub(super) fn name(names: &Names, member: &MemberId) -> String {
+    let hex = || member.iter().map(|byte| format!("{byte:02x}")).collect();
+    names.get(member).cloned().unwrap_or_else(hex)
+}
+
+/// A hash of what a folder holds in which versions.
+#[derive(Default)]
+pub(super) struct State {
+    hasher: Hasher,
+    bytes: Vec<u8>,
+}
+
+impl State {
+    /// The next path in order. Times of files and permissions of directories do not count.
+    pub(super) fn add(&mut self, path: &[u8], item: &Item) {
+        if item.absent {
+            return;
+        }
+        let bytes = &mut self.bytes;
+        bytes.clear();
+        put_bytes(bytes, path);
+        match &item.kind {
+            ItemKind::File { root, size, mode, .. } => {
+                let kind = ItemKind::File { root: *root, size: *size, mode: *mode, mtime: (0, 0) };
+                put_kind(bytes, &kind, 0);
+            }
+            ItemKind::Directory { .. } => put_kind(bytes, &ItemKind::Directory { mode: 0 }, 0),
+            kind => put_kind(bytes, kind, 0),
+        }
+        for (member, number) in item.version.entries() {
+            bytes.extend_from_slice(member);
+            bytes.extend_from_slice(&number.to_be_bytes());
+        }
+        self.hasher.update(bytes);
     }
 
+    pub(super) fn finish(self) -> Hash {
+        self.hasher.finalize()
+    }
+}
+
+impl Index {
     /// A hash of what the folder holds in which versions: members that are in step have the same.
     pub fn state(&self) -> Hash {
-        let mut hasher = Hasher::new();
-        let mut bytes = Vec::new();
-        for (path, item) in self.items.iter().filter(|(_, item)| !item.absent) {
-            bytes.clear();
-            put_bytes(&mut bytes, path);
-            match &item.kind {
-                ItemKind::File { root, size, mode, .. } => {
-                    let kind =
-                        ItemKind::File { root: *root, size: *size, mode: *mode, mtime: (0, 0) };
-                    put_kind(&mut bytes, &kind, 0);
-                }
-                ItemKind::Directory { .. } => {
-                    put_kind(&mut bytes, &ItemKind::Directory { mode: 0 }, 0);
-                }
-                kind => put_kind(&mut bytes, kind, 0),
-            }
-            for (member, number) in item.version.entries() {
-                bytes.extend_from_slice(member);
-                bytes.extend_from_slice(&number.to_be_bytes());
-            }
-            hasher.update(&bytes);
-        }
-        hasher.finalize()
+        let mut state = State::default();
+        self.items.iter().for_each(|(path, item)| state.add(path, item));
+        state.finish()
     }
 
-    /// As bytes, with `about` (a ticket) in front; to be told to others (`all` false), what is absent is left out.
-    pub fn encode(&self, about: &[u8], all: bool) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        put_bytes(&mut out, about);
-        let names: Vec<_> = self.names.iter().take(MAX_MEMBERS).collect();
-        out.extend_from_slice(&u16::try_from(names.len()).unwrap_or(u16::MAX).to_be_bytes());
-        for (member, name) in names {
-            out.extend_from_slice(member);
-            put_bytes(&mut out, name.as_bytes());
-        }
-        for (path, item) in self.items.iter().filter(|(_, item)| all || !item.absent) {
-            put_bytes(&mut out, path);
-            put_kind(&mut out, &item.kind, if item.absent { ABSENT } else { 0 });
-            out.extend_from_slice(&item.by);
-            let entries = item.version.entries();
-            out.extend_from_slice(&u16::try_from(entries.len()).unwrap_or(u16::MAX).to_be_bytes());
-            for (member, number) in entries {
-                out.extend_from_slice(member);
-                out.extend_from_slice(&number.to_be_bytes());
-            }
-        }
+    /// As bytes, with `about` (a ticket) in front.
+    pub fn encode(&self, about: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_head(&mut out, about, &self.names);
+        self.items.iter().for_each(|(path, item)| put_entry(&mut out, path, item));
+        out.extend_from_slice(&[0, 0]);
+        let hash = xylem_hash::hash(&out);
+        out.extend_from_slice(hash.as_bytes());
         out
     }
 
@@ -175,36 +192,60 @@ impl Index {
     /// # Errors
     /// See [`IndexError`].
     pub fn decode(bytes: &[u8]) -> Result<(Self, Vec<u8>), IndexError> {
-        let rest = bytes.strip_prefix(MAGIC).ok_or(IndexError::Malformed)?;
-        let mut input = Input(rest);
-        let about = input.bytes()?.to_vec();
-        let mut index = Self::default();
-        let names = usize::from(input.u16()?);
-        if names > MAX_MEMBERS {
-            return Err(IndexError::Name);
-        }
-        for _ in 0..names {
-            let member = input.array()?;
-            let name = std::str::from_utf8(input.bytes()?).map_err(|_| IndexError::Name)?;
-            if !is_name(name) {
-                return Err(IndexError::Name);
+        let mut input = Input(bytes);
+        let (about, names) = input.head()?;
+        let mut index = Self { items: BTreeMap::new(), names };
+        loop {
+            match input.entry()? {
+                Entry::Path(path, item) => {
+                    if index.items.last_key_value().is_some_and(|(last, _)| *last >= path) {
+                        return Err(IndexError::not_sorted());
+                    }
+                    if index.items.len() >= MAX_ITEMS {
+                        return Err(IndexError::Malformed);
+                    }
+                    index.items.insert(path, item);
+                }
+                Entry::End(said) => {
+                    let hashed = bytes.len().saturating_sub(said.len());
+                    let hash = xylem_hash::hash(bytes.get(..hashed).unwrap_or_default());
+                    return match input.0.is_empty() && *hash.as_bytes() == said {
+                        true => Ok((index, about)),
+                        false => Err(IndexError::Malformed),
+                    };
+                }
             }
-            index.names.insert(member, name.to_owned());
         }
-        while !input.0.is_empty() {
-            let path = input.bytes()?;
-            listing::check_path(path).map_err(IndexError::Path)?;
-            let last = index.items.last_key_value().map(|(last, _)| last.as_slice());
-            if last.is_some_and(|last| last >= path) {
-                return Err(IndexError::Path(listing::PathError::NotSorted));
-            }
-            if index.items.len() >= MAX_ITEMS {
-                return Err(IndexError::Malformed);
-            }
-            let item = input.item()?;
-            index.items.insert(path.to_vec(), item);
-        }
-        Ok((index, about))
+    }
+}
+
+/// What comes next in an index.
+pub(super) enum Entry {
+    Path(Vec<u8>, Item),
+    /// Nothing more but the hash of all that came before it.
+    End([u8; 32]),
+}
+
+pub(super) fn put_head(out: &mut Vec<u8>, about: &[u8], names: &Names) {
+    out.extend_from_slice(MAGIC);
+    put_bytes(out, about);
+    let names: Vec<_> = names.iter().take(MAX_MEMBERS).collect();
+    out.extend_from_slice(&u16::try_from(names.len()).unwrap_or(u16::MAX).to_be_bytes());
+    for (member, name) in names {
+        out.extend_from_slice(member);
+        put_bytes(out, name.as_bytes());
+    }
+}
+
+pub(super) fn put_entry(out: &mut Vec<u8>, path: &[u8], item: &Item) {
+    put_bytes(out, path);
+    put_kind(out, &item.kind, if item.absent { ABSENT } else { 0 });
+    out.extend_from_slice(&item.by);
+    let entries = item.version.entries();
+    out.extend_from_slice(&u16::try_from(entries.len()).unwrap_or(u16::MAX).to_be_bytes());
+    for (member, number) in entries {
+        out.extend_from_slice(member);
+        out.extend_from_slice(&number.to_be_bytes());
     }
 }
 
@@ -243,9 +284,45 @@ fn put_kind(out: &mut Vec<u8>, kind: &ItemKind, mark: u8) {
     }
 }
 
-struct Input<'a>(&'a [u8]);
+/// What of an index is still to be read.
+pub(super) struct Input<'a>(pub(super) &'a [u8]);
 
 impl<'a> Input<'a> {
+    /// What stands before the first path.
+    pub(super) fn head(&mut self) -> Result<(Vec<u8>, Names), IndexError> {
+        if self.0.starts_with(OLD_MAGIC) {
+            return Err(IndexError::Old);
+        }
+        if self.take(MAGIC.len())? != MAGIC {
+            return Err(IndexError::Malformed);
+        }
+        let about = self.bytes()?.to_vec();
+        let count = usize::from(self.u16()?);
+        if count > MAX_MEMBERS {
+            return Err(IndexError::Name);
+        }
+        let mut names = Names::new();
+        for _ in 0..count {
+            let member = self.array()?;
+            let name = std::str::from_utf8(self.bytes()?).map_err(|_| IndexError::Name)?;
+            if !is_name(name) {
+                return Err(IndexError::Name);
+            }
+            names.insert(member, name.to_owned());
+        }
+        Ok((about, names))
+    }
+
+    /// The next path, or the end.
+    pub(super) fn entry(&mut self) -> Result<Entry, IndexError> {
+        let path = self.bytes()?;
+        if path.is_empty() {
+            return Ok(Entry::End(self.array()?));
+        }
+        listing::check_path(path).map_err(IndexError::Path)?;
+        Ok(Entry::Path(path.to_vec(), self.item()?))
+    }
+
     fn take(&mut self, len: usize) -> Result<&'a [u8], IndexError> {
         let (taken, rest) = self.0.split_at_checked(len).ok_or(IndexError::Malformed)?;
         self.0 = rest;
@@ -314,11 +391,11 @@ impl<'a> Input<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn an_index() -> Index {
+    pub(in crate::folder) fn an_index() -> Index {
         let mut index = Index::default();
         let mut version = Vector::default();
         version.changed([1; 8], 7);
@@ -339,43 +416,42 @@ mod tests {
     #[test]
     fn an_index_comes_back_as_it_was() {
         let index = an_index();
-        assert_eq!(
-            Index::decode(&index.encode(b"ticket", true)),
-            Ok((index.clone(), b"ticket".to_vec()))
-        );
-        let (told, _) = Index::decode(&index.encode(b"", false)).unwrap();
-        assert!(!told.items.contains_key(b"b".as_slice()), "what is not here is not offered");
-        assert_eq!(told.state(), index.state());
-        let bytes = index.encode(b"", true);
+        let bytes = index.encode(b"ticket");
+        assert_eq!(Index::decode(&bytes), Ok((index.clone(), b"ticket".to_vec())));
         for len in 0..bytes.len() {
-            if let Ok((part, _)) = Index::decode(&bytes[..len]) {
-                assert!(part.items.len() < index.items.len());
-            }
+            assert_eq!(Index::decode(&bytes[..len]), Err(IndexError::Malformed), "{len}");
         }
+        // What is not here is not what the folder holds.
+        let mut here = index.clone();
+        here.items.remove(b"b".as_slice());
+        assert_eq!(here.state(), index.state());
+        let old = [OLD_MAGIC, &bytes[MAGIC.len()..]].concat();
+        assert_eq!(Index::decode(&old), Err(IndexError::Old));
     }
 
     #[test]
     fn names_that_leave_the_folder_are_refused() {
-        for path in ["../x", "/etc/passwd", "a/../../x", "a//b", ".", ""] {
+        for path in ["../x", "/etc/passwd", "a/../../x", "a//b", "."] {
             let mut index = an_index();
             let item = index.items[b"a".as_slice()].clone();
             index.items.insert(path.into(), item);
-            let refused = Index::decode(&index.encode(b"", true));
+            let refused = Index::decode(&index.encode(b""));
             assert!(matches!(refused, Err(IndexError::Path(_))), "{path}: {refused:?}");
         }
         for name in ["", "a/b", "..", "a b", "\u{202e}x"] {
             let mut index = an_index();
             index.names.insert([2; 8], name.to_owned());
-            assert_eq!(Index::decode(&index.encode(b"", true)), Err(IndexError::Name), "{name}");
+            assert_eq!(Index::decode(&index.encode(b"")), Err(IndexError::Name), "{name}");
         }
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let whole = [MAGIC, &bytes].concat();
+            let mut whole = [MAGIC, &bytes, &[0, 0]].concat();
+            whole.extend_from_slice(xylem_hash::hash(&whole).as_bytes());
             if let Ok((index, about)) = Index::decode(&whole) {
-                prop_assert_eq!(Index::decode(&index.encode(&about, true)), Ok((index, about)));
+                prop_assert_eq!(Index::decode(&index.encode(&about)), Ok((index, about)));
             }
         }
     }

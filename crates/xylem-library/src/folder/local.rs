@@ -1,17 +1,19 @@
 //! [`Folder`]: one member's folder on disk, and what is known of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
+use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
-use xylem_object::listing::EntryKind;
+use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{Part, Store, StoreError};
 use xylem_tree::SegmentSize;
 
-use super::index::{Index, IndexError, Item, ItemKind};
+use super::index::{Index, IndexError, Item, ItemKind, Names};
 use super::merge::{Plan, merge};
+use super::stored::{Entries, Paths, Stored, Writer, newest};
 use super::vector::{MemberId, Vector};
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::exclude::{ExcludeError, Exclusion};
@@ -26,6 +28,8 @@ pub const IGNORE_FILE: &str = ".xylemignore";
 const MAX_RULES: u64 = 32 * 1024;
 /// What is known of the folder, among what is kept of the group.
 const INDEX: &str = "index";
+/// Indexes that others may be at.
+const TOLD: u64 = 3;
 /// What is being put in its place.
 const PENDING: &str = "pending";
 
@@ -86,7 +90,11 @@ pub struct Folder {
     pub(super) root: PathBuf,
     kept: PathBuf,
     pub(super) me: MemberId,
-    pub(super) index: Index,
+    pub(super) names: Names,
+    /// What is known of it, in order on disk,
+    pub(super) stored: Stored,
+    /// and what is not written there yet.
+    pub(super) changes: BTreeMap<Vec<u8>, Item>,
     /// What an earlier run was about to put in its place when it ended: found there, it is not a change of ours.
     pending: Index,
     rules: Exclusion,
@@ -101,26 +109,19 @@ impl Folder {
     /// # Errors
     /// See [`FolderError`].
     pub fn open(root: &Path, kept: &Path, me: MemberId, name: &str) -> Result<Self, FolderError> {
-        let path = kept.join(INDEX);
-        let mut index = match fs::read(&path) {
-            Ok(bytes) => {
-                let why = |why| FolderError::Index { path: path.clone(), why };
-                Index::decode(&bytes).map_err(why)?.0
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Index::default(),
-            Err(e) => return Err(at(&path)(e)),
-        };
+        let stored = known(root, kept)?;
         let pending = fs::read(kept.join(PENDING)).ok();
         let pending = pending.and_then(|bytes| Some(Index::decode(&bytes).ok()?.0));
         let pending = pending.unwrap_or_default();
         let own = root.join(OWN);
-        if index.items.is_empty() {
+        if stored.is_empty() {
             fs::create_dir_all(&own).map_err(at(&own))?;
         }
-        index.names.insert(me, name.to_owned());
-        let rules = Exclusion::none();
+        let mut names = stored.names().clone();
+        names.insert(me, name.to_owned());
+        let (rules, changes) = (Exclusion::none(), BTreeMap::new());
         let (root, kept) = (root.to_path_buf(), kept.to_path_buf());
-        let folder = Self { root, kept, me, index, pending, rules, told: 0 };
+        let folder = Self { root, kept, me, names, stored, changes, pending, rules, told: 0 };
         folder.check_there()?;
         Ok(folder)
     }
@@ -137,9 +138,9 @@ impl Folder {
         }
     }
 
-    /// What is known of it.
-    pub fn index(&self) -> &Index {
-        &self.index
+    /// A hash of what it holds in which versions; see [`Index::state`].
+    pub fn state(&self) -> Hash {
+        self.stored.state()
     }
 
     /// A name of our own in it.
@@ -169,7 +170,8 @@ impl Folder {
         Ok(lines)
     }
 
-    /// Takes what was shared just now from `store`, under this root, as what the folder holds. Whether that is news to others.
+    /// Takes what was shared just now from `store`, under this root, as what the folder holds; `about` is what others are told
+    /// of where it is.
     ///
     /// # Errors
     /// See [`FolderError`].
@@ -177,91 +179,130 @@ impl Folder {
         &mut self,
         store: &Path,
         root: &Hash,
+        about: &[u8],
         now_ms: u64,
-    ) -> Result<bool, FolderError> {
+    ) -> Result<(), FolderError> {
         self.check_there()?;
-        let before = self.index.state();
+        if !self.changes.is_empty() {
+            // The disk was full, say, when they were to be written.
+            self.write_changes()?;
+        }
         let store = Store::open(crate::disk(), store)?;
-        let listing = store.object(root, Part::Listing)?;
-        let mut there = BTreeMap::new();
-        if let Some(file) = listing {
+        let mut writer = Writer::new(&self.kept.join(INDEX), about, &self.names)?;
+        let mut known = self.stored.entries()?.peekable();
+        if let Some(file) = store.object(root, Part::Listing)? {
             let size = file.metadata()?.size;
             let listed = ListedFiles::open(file, size, root, SegmentSize::DEFAULT)?;
+            let mut files = listed.clone();
             for found in listed.entries() {
-                let entry = found?.entry;
-                let mode = entry.mode;
-                let kind = match entry.kind {
-                    EntryKind::File { size, root } => {
-                        ItemKind::File { root, size, mode, mtime: (entry.mtime_s, entry.mtime_ns) }
-                    }
-                    EntryKind::Directory => ItemKind::Directory { mode },
-                    EntryKind::Symlink { target } => ItemKind::Symlink { target },
-                    // It stands before its other names.
-                    EntryKind::HardLink { target } => match there.get(&target) {
-                        Some(kind) => ItemKind::clone(kind),
-                        None => continue,
-                    },
-                };
-                there.insert(entry.path, kind);
+                let mut entry = found?.entry;
+                let path = std::mem::take(&mut entry.path);
+                if let EntryKind::HardLink { target } = &entry.kind {
+                    // The file stands before its other names.
+                    let Some(first) = files.find(target)? else { continue };
+                    entry.clone_from(&first.entry);
+                }
+                let Some(kind) = kind(entry) else { continue };
+                self.pass_to(&mut known, Some(&path), &mut writer, now_ms)?;
+                let then = known.next_if(|next| matches!(next, Ok((then, _)) if *then == path));
+                let then = then.transpose()?.map(|(_, item)| item);
+                writer.push(&path, &self.now(&path, then, kind, now_ms))?;
             }
         }
-        self.note_removed(&there, now_ms);
-        for (path, kind) in there {
-            let none = || Item {
-                kind: ItemKind::Gone,
-                version: Vector::default(),
-                by: self.me,
-                absent: false,
-            };
-            let pending = self.pending.items.get(&path).filter(|then| then.kind.is_same(&kind));
-            let item = self.index.items.entry(path).or_insert_with(none);
-            if item.kind.is_same(&kind) {
-            } else if let Some(then) = pending {
-                item.clone_from(then);
-            } else {
-                item.version.changed(self.me, now_ms);
-                item.by = self.me;
-            }
-            (item.kind, item.absent) = (kind, false);
+        self.pass_to(&mut known, None, &mut writer, now_ms)?;
+        drop(known);
+        self.stored = writer.finish()?;
+        self.nothing_under_way()
+    }
+
+    /// Passes over what is known and not there up to a path.
+    fn pass_to(
+        &self,
+        known: &mut Peekable<Entries<'_>>,
+        path: Option<&[u8]>,
+        writer: &mut Writer,
+        now_ms: u64,
+    ) -> Result<(), FolderError> {
+        let before = |next: &Result<(Vec<u8>, Item), FolderError>| {
+            next.as_ref().map_or(true, |(then, _)| path.is_none_or(|path| then.as_slice() < path))
+        };
+        while let Some(next) = known.next_if(before) {
+            let (path, item) = next?;
+            let item = if item.kind.is_gone() { item } else { self.missing(&path, item, now_ms) };
+            writer.push(&path, &item)?;
         }
-        self.settle()?;
-        Ok(self.index.state() != before)
+        Ok(())
+    }
+
+    /// What is known of a path at which there is this now.
+    fn now(&self, path: &[u8], then: Option<Item>, kind: ItemKind, now_ms: u64) -> Item {
+        let none = || Item {
+            kind: ItemKind::Gone,
+            version: Vector::default(),
+            by: self.me,
+            absent: false,
+        };
+        let mut item = then.unwrap_or_else(none);
+        let pending = self.pending.items.get(path).filter(|then| then.kind.is_same(&kind));
+        if item.kind.is_same(&kind) {
+        } else if let Some(then) = pending {
+            item.clone_from(then);
+        } else {
+            item.version.changed(self.me, now_ms);
+            item.by = self.me;
+        }
+        Item { kind, absent: false, ..item }
     }
 
     /// What was there and is no more has been removed; unless it is left out, or can't be read.
-    fn note_removed(&mut self, there: &BTreeMap<Vec<u8>, ItemKind>, now_ms: u64) {
-        let missing = |(path, item): &(&Vec<u8>, &mut Item)| {
-            !item.kind.is_gone() && !there.contains_key(path.as_slice())
-        };
-        for (path, item) in self.index.items.iter_mut().filter(missing) {
-            let on_disk = self.root.join(os_path(path)).symlink_metadata();
-            let removed = on_disk.as_ref().is_err_and(|e| {
-                matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-            });
-            if !removed || self.rules.matches(path, item.kind.is_directory()) {
-                item.absent = true;
-            } else if let Some(then) = self.pending.items.get(path).filter(|p| p.kind.is_gone()) {
-                item.clone_from(then);
-            } else {
-                item.version.changed(self.me, now_ms);
-                (item.kind, item.by, item.absent) = (ItemKind::Gone, self.me, false);
-            }
+    fn missing(&self, path: &[u8], mut item: Item, now_ms: u64) -> Item {
+        let on_disk = self.root.join(os_path(path)).symlink_metadata();
+        let removed = on_disk.as_ref().is_err_and(|e| {
+            matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        });
+        if !removed || self.rules.matches(path, item.kind.is_directory()) {
+            return Item { absent: true, ..item };
         }
+        if let Some(then) = self.pending.items.get(path).filter(|then| then.kind.is_gone()) {
+            return then.clone();
+        }
+        item.version.changed(self.me, now_ms);
+        Item { kind: ItemKind::Gone, by: self.me, absent: false, ..item }
     }
 
     /// What is to be done for another member's index.
-    pub fn plan(&mut self, theirs: &Index) -> Plan {
-        for (member, name) in &theirs.names {
+    ///
+    /// # Errors
+    /// It, or what is known here, can't be read.
+    pub fn plan(&mut self, theirs: &dyn Paths) -> Result<Plan, FolderError> {
+        for (member, name) in theirs.names() {
             if *member != self.me {
-                self.index.names.entry(*member).or_insert_with(|| name.clone());
+                self.names.entry(*member).or_insert_with(|| name.clone());
             }
         }
         let rules = &self.rules;
-        merge(&self.index, theirs, &|path, is_directory| rules.matches(path, is_directory))
+        merge(&self.stored, theirs, &|path, is_directory| rules.matches(path, is_directory))
     }
 
-    fn save(&self) -> Result<(), FolderError> {
-        replace(&self.kept.join(INDEX), &self.index.encode(b"", true))
+    /// Where files with contents that are `wanted` lie in it already, as far as known.
+    ///
+    /// # Errors
+    /// What is known can't be read.
+    pub fn copies(
+        &self,
+        wanted: &HashMap<Hash, Vec<u8>>,
+    ) -> Result<HashMap<Hash, PathBuf>, FolderError> {
+        let mut copies = HashMap::new();
+        for entry in self.stored.entries()? {
+            let (path, item) = entry?;
+            if let ItemKind::File { root, .. } = item.kind
+                && !item.absent
+                && wanted.contains_key(&root)
+            {
+                copies.entry(root).or_insert_with(|| self.root.join(os_path(&path)));
+            }
+        }
+        Ok(copies)
     }
 
     /// Notes what is about to be put in its place.
@@ -270,8 +311,8 @@ impl Folder {
         all: impl Iterator<Item = (&'a Vec<u8>, &'a Item)>,
     ) -> Result<(), FolderError> {
         let items = all.map(|(path, item)| (path.clone(), item.clone())).collect();
-        let pending = Index { items, names: BTreeMap::new() };
-        replace(&self.kept.join(PENDING), &pending.encode(b"", true))
+        let pending = Index { items, names: Names::new() };
+        replace(&self.kept.join(PENDING), &pending.encode(b""))
     }
 
     /// Writes down what is known; nothing is under way any more.
@@ -279,7 +320,30 @@ impl Folder {
     /// # Errors
     /// The system's.
     pub(super) fn settle(&mut self) -> Result<(), FolderError> {
-        self.save()?;
+        self.write_changes()?;
+        self.nothing_under_way()
+    }
+
+    fn write_changes(&mut self) -> Result<(), FolderError> {
+        let mut writer = Writer::new(&self.kept.join(INDEX), &self.stored.about, &self.names)?;
+        let mut changes = self.changes.iter().peekable();
+        for entry in self.stored.entries()? {
+            let (path, item) = entry?;
+            while let Some((new, item)) = changes.next_if(|(new, _)| **new < path) {
+                writer.push(new, item)?;
+            }
+            let changed = changes.next_if(|(new, _)| **new == path);
+            writer.push(&path, changed.map_or(&item, |(_, item)| item))?;
+        }
+        for (path, item) in changes {
+            writer.push(path, item)?;
+        }
+        self.stored = writer.finish()?;
+        self.changes.clear();
+        Ok(())
+    }
+
+    fn nothing_under_way(&mut self) -> Result<(), FolderError> {
         self.pending = Index::default();
         match fs::remove_file(self.kept.join(PENDING)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(at(&self.kept)(e)),
@@ -287,17 +351,53 @@ impl Folder {
         }
     }
 
-    /// Writes the index for others, who are told where the content is; gives its path. The two that were written before
-    /// stay, since others may be at them.
+    /// Copies the index to where others fetch it; gives its path. The two that were told before stay, since others may be
+    /// at them.
     ///
     /// # Errors
     /// The system's.
-    pub fn tell(&mut self, content: &[u8]) -> Result<PathBuf, FolderError> {
-        let path = self.own(&format!("{INDEX}-{}", self.told % 3));
+    pub fn tell(&mut self) -> Result<PathBuf, FolderError> {
+        let path = self.own(&told(self.told));
         self.told += 1;
-        replace(&path, &self.index.encode(content, false))?;
+        self.stored.copy(&path)?;
         Ok(path)
     }
+}
+
+/// The name of an index that others fetch.
+fn told(number: u64) -> String {
+    format!("{INDEX}-{}", number % TOLD)
+}
+
+/// What is known of the folder `root`. Where that was damaged it is taken from the newest copy that others were told: it has the
+/// same versions, and without them whatever anybody changes next would be a conflict.
+fn known(root: &Path, kept: &Path) -> Result<Stored, FolderError> {
+    let path = kept.join(INDEX);
+    match Stored::open(&path) {
+        Err(FolderError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Writer::new(&path, b"", &Names::new())?.finish()
+        }
+        Err(e @ FolderError::Index { why: IndexError::Old, .. }) => Err(e),
+        Err(e @ FolderError::Index { .. }) => {
+            let copies = (0..TOLD).map(|number| root.join(OWN).join(told(number)));
+            newest(copies).ok_or(e)?.copy(&path)?;
+            Stored::open(&path)
+        }
+        known => known,
+    }
+}
+
+/// What an entry of a listing that is no hard link is.
+fn kind(entry: Entry) -> Option<ItemKind> {
+    let mode = entry.mode;
+    Some(match entry.kind {
+        EntryKind::File { size, root } => {
+            ItemKind::File { root, size, mode, mtime: (entry.mtime_s, entry.mtime_ns) }
+        }
+        EntryKind::Directory => ItemKind::Directory { mode },
+        EntryKind::Symlink { target } => ItemKind::Symlink { target },
+        EntryKind::HardLink { .. } => return None,
+    })
 }
 
 /// A file that is the old or the new one at every moment.

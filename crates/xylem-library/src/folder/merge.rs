@@ -4,11 +4,13 @@
 //! matter of the two versions alone.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use xylem_hash::Hash;
 
-use super::index::{Index, Item, ItemKind};
+use super::index::{Item, ItemKind, Names, name};
+use super::local::FolderError;
+use super::stored::Paths;
 
 /// Bytes of a file name at most.
 const MAX_COMPONENT: usize = 255;
@@ -51,36 +53,58 @@ impl Plan {
     }
 
     /// Where in the other member's folder the content of the files lies that are to come.
-    pub fn wanted(&self, theirs: &Index) -> HashMap<Hash, Vec<u8>> {
+    ///
+    /// # Errors
+    /// The index can't be read.
+    pub fn wanted(&self, theirs: &dyn Paths) -> Result<HashMap<Hash, Vec<u8>>, FolderError> {
         let root = |kind: &ItemKind| match kind {
             ItemKind::File { root, .. } => Some(*root),
             _ => None,
         };
         let mut wanted: HashMap<Hash, Option<Vec<u8>>> =
             self.put.iter().filter_map(|place| Some((root(&place.item.kind)?, None))).collect();
-        for (path, item) in &theirs.items {
+        if wanted.is_empty() {
+            return Ok(HashMap::new());
+        }
+        for entry in theirs.entries()? {
+            let (path, item) = entry?;
             // The first in order is never another name of an earlier one.
-            if let Some(at @ None) = root(&item.kind).and_then(|root| wanted.get_mut(&root)) {
-                *at = Some(path.clone());
+            if !item.absent
+                && let Some(at @ None) = root(&item.kind).and_then(|root| wanted.get_mut(&root))
+            {
+                *at = Some(path);
             }
         }
-        wanted.into_iter().filter_map(|(root, path)| Some((root, path?))).collect()
+        Ok(wanted.into_iter().filter_map(|(root, path)| Some((root, path?))).collect())
     }
 }
 
 /// Holds another member's index against ours. `leaves_out` says which paths are none of this folder's (its second
 /// argument: whether that is a directory).
-pub fn merge(ours: &Index, theirs: &Index, leaves_out: &dyn Fn(&[u8], bool) -> bool) -> Plan {
-    let mut plan = Plan::default();
-    for (path, their) in &theirs.items {
-        if their.absent || leaves_out(path, their.kind.is_directory()) {
+///
+/// # Errors
+/// One of them can't be read.
+pub fn merge(
+    ours: &dyn Paths,
+    theirs: &dyn Paths,
+    leaves_out: &dyn Fn(&[u8], bool) -> bool,
+) -> Result<Plan, FolderError> {
+    let (mut plan, mut beside) = (Plan::default(), Vec::new());
+    let mut our_entries = ours.entries()?;
+    let mut next = our_entries.next().transpose()?;
+    for entry in theirs.entries()? {
+        let (path, their) = entry?;
+        while next.as_ref().is_some_and(|(ours, _)| *ours < path) {
+            next = our_entries.next().transpose()?;
+        }
+        if their.absent || leaves_out(&path, their.kind.is_directory()) {
             continue;
         }
-        let Some(our) = ours.items.get(path) else {
+        let Some((_, our)) = next.as_ref().filter(|(ours, _)| *ours == path) else {
             if their.kind.is_gone() {
-                plan.known.push((path.clone(), their.clone()));
+                plan.known.push((path, their));
             } else {
-                plan.put(path, their.clone(), ItemKind::Gone);
+                plan.put(&path, their, ItemKind::Gone);
             }
             continue;
         };
@@ -91,19 +115,32 @@ pub fn merge(ours: &Index, theirs: &Index, leaves_out: &dyn Fn(&[u8], bool) -> b
             Some(Ordering::Less) => {}
             Some(Ordering::Equal) if our.kind.is_same(&their.kind) => {}
             Some(Ordering::Greater) if our.kind.is_same(&their.kind) => {
-                plan.known.push((path.clone(), Item { kind: our.kind.clone(), ..their.clone() }));
+                plan.known.push((path, Item { kind: our.kind.clone(), ..their }));
             }
             Some(Ordering::Greater) if their.kind.is_gone() => {
                 let before = our.kind.clone();
-                plan.gone.push(Place { path: path.clone(), item: their.clone(), before });
+                plan.gone.push(Place { path, item: their, before });
             }
-            Some(Ordering::Greater) => plan.put(path, their.clone(), our.kind.clone()),
+            Some(Ordering::Greater) => plan.put(&path, their, our.kind.clone()),
             // One version is one content, unless somebody lies: it is as good as a conflict.
-            None | Some(Ordering::Equal) => plan.meet(path, ours, theirs, (our, their)),
+            None | Some(Ordering::Equal) => {
+                let names = (ours.names(), theirs.names());
+                beside.extend(plan.meet(&path, names, (our, &their)));
+            }
         }
     }
     plan.gone.reverse();
-    plan
+    if !beside.is_empty() {
+        let mut free: HashSet<Vec<u8>> = beside.iter().map(|(path, _)| path.clone()).collect();
+        for entry in ours.entries()? {
+            // Somebody has settled this conflict before.
+            free.remove(&entry?.0);
+        }
+        for (path, item) in beside.into_iter().filter(|(path, _)| free.contains(path)) {
+            plan.put(&path, item, ItemKind::Gone);
+        }
+    }
+    Ok(plan)
 }
 
 impl Plan {
@@ -111,39 +148,41 @@ impl Plan {
         self.put.push(Place { path: path.to_vec(), item, before });
     }
 
-    /// Both have changed it, neither knowing of the other.
-    fn meet(&mut self, path: &[u8], ours: &Index, theirs: &Index, (our, their): (&Item, &Item)) {
+    /// Both have changed it, neither knowing of the other. Returns what of theirs is to be put beside ours, and where, unless
+    /// that is known here.
+    fn meet(
+        &mut self,
+        path: &[u8],
+        (ours, theirs): (&Names, &Names),
+        (our, their): (&Item, &Item),
+    ) -> Option<(Vec<u8>, Item)> {
         let version = our.version.joined(&their.version);
         let with = |item: &Item| Item { version: version.clone(), ..item.clone() };
         if our.kind.is_same(&their.kind) {
             let by = our.by.max(their.by);
-            return self.known.push((path.to_vec(), Item { by, ..with(our) }));
+            self.known.push((path.to_vec(), Item { by, ..with(our) }));
+            return None;
         }
         // What was changed outlives what was removed.
         if their.kind.is_gone() {
-            return self.known.push((path.to_vec(), with(our)));
+            self.known.push((path.to_vec(), with(our)));
+            return None;
         }
         if our.kind.is_gone() {
-            return self.put(path, with(their), ItemKind::Gone);
+            self.put(path, with(their), ItemKind::Gone);
+            return None;
         }
         let loser = if rank(our) > rank(their) { their } else { our };
-        let name = match ours.names.get(&loser.by) {
-            Some(name) => name.clone(),
-            None => theirs.name(&loser.by),
-        };
-        let aside = aside(path, &name, &content(&loser.kind));
-        // Somebody has settled this conflict before.
-        let settled = ours.items.contains_key(&aside);
+        let names = if ours.contains_key(&loser.by) { ours } else { theirs };
+        let aside = aside(path, &name(names, &loser.by), &content(&loser.kind));
         if std::ptr::eq(loser, their) {
             self.known.push((path.to_vec(), with(our)));
-            if !settled {
-                self.put(&aside, their.clone(), ItemKind::Gone);
-            }
-        } else {
-            let before = our.kind.clone();
-            self.aside.push((aside, Place { path: path.to_vec(), item: our.clone(), before }));
-            self.put(path, with(their), ItemKind::Gone);
+            return Some((aside, their.clone()));
         }
+        let before = our.kind.clone();
+        self.aside.push((aside, Place { path: path.to_vec(), item: our.clone(), before }));
+        self.put(path, with(their), ItemKind::Gone);
+        None
     }
 }
 
@@ -180,6 +219,7 @@ pub(super) fn aside(path: &[u8], whose: &str, content: &[u8; 32]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::index::Index;
     use crate::folder::vector::{MemberId, Vector};
     use proptest::prelude::*;
 
@@ -219,7 +259,7 @@ mod tests {
 
         /// Takes over what another has, as the folder would.
         fn hear(&mut self, other: &Self) -> Plan {
-            let plan = merge(&self.index, &other.index, &|_, _| false);
+            let plan = merge(&self.index, &other.index, &|_, _| false).unwrap();
             for (to, place) in plan.aside.clone() {
                 self.index.items.insert(to, place.item);
             }

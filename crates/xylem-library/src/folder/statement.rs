@@ -1,7 +1,6 @@
 //! [`Statement`]: what a member says of itself, signed; and the [`Group`] that members belong to.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,25 +9,27 @@ use xylem_object::ticket::{CHECKSUM_LEN, base32, checksum};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use zeroize::Zeroizing;
 
+use super::certified::MAX_SHOWN;
 use super::history::{Entry, Log, Past};
 use super::index::{MAX_NAME, is_name};
 use super::local::FolderError;
+use super::roles::Roles;
 use super::vector::MemberId;
 
 /// What an invitation begins with.
 const SCHEME: &str = "xylem-sync:";
 const VERSION: u8 = 1;
+/// The version of an invitation to a group that has a schema.
+const VERSION_SCHEMA: u8 = 2;
 /// What every statement begins with.
-const MAGIC: &[u8; 4] = b"xss2";
-/// What those began with that said nothing of their history; no released version made any.
-const OLD_MAGIC: &[u8; 4] = b"xss1";
+const MAGIC: &[u8; 4] = b"xss3";
+/// What those began with that said nothing of their history, or of certificates; no released version made any.
+const OLD_MAGIC: [&[u8; 4]; 2] = [b"xss1", b"xss2"];
 /// What a signature is made over before the statement, so that it is good for nothing else.
 const SIGNED: &[u8] = b"xylem sync statement\0";
 const PROOF: &str = "xylem 2026-11-23 sync: who signs with this key has the group's secret";
 const NAMES: &str = "xylem 2026-11-23 sync: names of what a member publishes in a group";
 const SIGNATURE_LEN: usize = 64;
-/// Members that have a role of their own.
-const MAX_ROLES: usize = 256;
 /// Bytes of a statement at most.
 pub const MAX_STATEMENT: usize = 24 * 1024;
 
@@ -72,46 +73,6 @@ impl fmt::Debug for Group {
     }
 }
 
-/// What a member may do who may not do everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// It may do everything. Said only where who is not named is no member.
-    Member,
-    /// What it changes is not taken over.
-    ReadOnly,
-    /// Not a member any more.
-    Removed,
-}
-
-/// What the founder says of members; all others may do everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Roles {
-    /// Later ones have larger numbers.
-    pub number: u64,
-    /// Who is not named is no member: since somebody was removed, who still has the ticket.
-    pub closed: bool,
-    /// Those that are not ordinary members; all of them if it is closed.
-    pub members: BTreeMap<PublisherId, Role>,
-}
-
-impl Roles {
-    /// Whether somebody is still a member.
-    pub fn admits(&self, member: &PublisherId) -> bool {
-        match self.members.get(member) {
-            Some(role) => *role != Role::Removed,
-            None => !self.closed,
-        }
-    }
-
-    /// Whether what somebody changes is taken over.
-    pub fn may_write(&self, member: &PublisherId) -> bool {
-        match self.members.get(member) {
-            Some(role) => *role == Role::Member,
-            None => !self.closed,
-        }
-    }
-}
-
 /// What a member says of itself: where it is, and the newest version of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
@@ -129,6 +90,8 @@ pub struct Statement {
     pub index: Ticket,
     /// What the founder says of members.
     pub roles: Option<Roles>,
+    /// What it shows of itself where a schema says who is a member ([`super::shown`]); may be empty.
+    pub shown: Vec<u8>,
     /// The end of its log; the last entry is this statement's.
     pub past: Past,
 }
@@ -141,7 +104,7 @@ pub enum StatementError {
     Malformed,
     /// An older version of the program made it.
     #[error(
-        "it is by an older version of xylem, which keeps no history; all members need the same"
+        "it is by an older version of xylem, which knows less of history and roles; all members need the same"
     )]
     Old,
     /// The signature is wrong.
@@ -180,19 +143,9 @@ impl Statement {
         put(&mut out, &self.index.to_bytes());
         out.push(u8::from(self.roles.is_some()));
         if let Some(roles) = &self.roles {
-            out.extend_from_slice(&roles.number.to_be_bytes());
-            out.push(u8::from(roles.closed));
-            let members = roles.members.iter().take(MAX_ROLES);
-            out.extend_from_slice(&u16::try_from(members.len()).unwrap_or(0).to_be_bytes());
-            for (member, role) in members {
-                out.extend_from_slice(&member.0);
-                out.push(match role {
-                    Role::Member => 0,
-                    Role::ReadOnly => 1,
-                    Role::Removed => 2,
-                });
-            }
+            roles.write(&mut out);
         }
+        put(&mut out, &self.shown);
         log.append(Entry { number: self.number, said: xylem_hash::hash(&out) })?;
         let mut past = Vec::new();
         log.past().iter().for_each(|end| end.write(&mut past));
@@ -212,7 +165,7 @@ impl Statement {
         if bytes.len() > MAX_STATEMENT {
             return Err(malformed);
         }
-        if bytes.starts_with(OLD_MAGIC) {
+        if OLD_MAGIC.iter().any(|old| bytes.starts_with(*old)) {
             return Err(StatementError::Old);
         }
         let (signed, signature) = bytes
@@ -246,9 +199,10 @@ impl Statement {
         let index = Ticket::from_bytes(field(&mut input)?).ok()?;
         let roles = match array(&mut input)? {
             [0] => None,
-            [1] => Some(Self::roles(&mut input)?),
+            [1] => Some(Roles::read(&mut input)?),
             _ => return None,
         };
+        let shown = Some(field(&mut input)?).filter(|shown| shown.len() <= MAX_SHOWN)?.to_vec();
         let said = xylem_hash::hash(bytes.get(..bytes.len().checked_sub(input.len())?)?);
         let past = Past::read(field(&mut input)?)?;
         if past.recent().last() != Some(&Entry { number, said }) {
@@ -256,45 +210,24 @@ impl Statement {
         }
         let proof = array(&mut input)?;
         let name = name.to_owned();
-        let whole = Self { member, link_key, number, name, state, index, roles, past };
+        let whole = Self { member, link_key, number, name, state, index, roles, shown, past };
         input.is_empty().then_some((whole, proof))
-    }
-
-    fn roles(input: &mut &[u8]) -> Option<Roles> {
-        let number = u64::from_be_bytes(array(input)?);
-        let closed = match array(input)? {
-            [closed @ 0..=1] => closed == 1,
-            _ => return None,
-        };
-        let count = usize::from(u16::from_be_bytes(array(input)?));
-        let mut members = BTreeMap::new();
-        for _ in 0..Some(count).filter(|count| *count <= MAX_ROLES)? {
-            let member = PublisherId(array(input)?);
-            let role = match array(input)? {
-                [0] => Role::Member,
-                [1] => Role::ReadOnly,
-                [2] => Role::Removed,
-                _ => return None,
-            };
-            members.insert(member, role);
-        }
-        Some(Roles { number, closed, members })
     }
 }
 
-fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     let len = u16::try_from(bytes.len()).unwrap_or(0);
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(bytes.get(..usize::from(len)).unwrap_or_default());
 }
 
-fn array<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
+pub(super) fn array<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
     let (taken, rest) = input.split_first_chunk::<N>()?;
     *input = rest;
     Some(*taken)
 }
 
-fn field<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub(super) fn field<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let len = usize::from(u16::from_be_bytes(array(input)?));
     let (taken, rest) = input.split_at_checked(len)?;
     *input = rest;
@@ -308,6 +241,8 @@ pub struct Invitation {
     pub group: Group,
     /// A member: its key, its link's key, its addresses.
     pub member: Ticket,
+    /// A schema of the founder's says who is a member: until it is heard nobody but the founder is believed to be one.
+    pub schema: bool,
 }
 
 /// A text that is no invitation.
@@ -324,7 +259,8 @@ pub enum InvitationError {
 impl fmt::Display for Invitation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Group { secret, founder } = &self.group;
-        let mut out = [&[VERSION][..], &secret[..], &founder.0, &self.member.to_bytes()].concat();
+        let version = if self.schema { VERSION_SCHEMA } else { VERSION };
+        let mut out = [&[version][..], &secret[..], &founder.0, &self.member.to_bytes()].concat();
         out.extend_from_slice(&checksum(&out));
         write!(f, "{SCHEME}{}", base32::encode(&out))
     }
@@ -340,13 +276,18 @@ impl FromStr for Invitation {
         let at = bytes.len().checked_sub(CHECKSUM_LEN).ok_or(damaged)?;
         let (payload, sum) = bytes.split_at_checked(at).ok_or(damaged)?;
         let mut input = payload;
-        if checksum(payload) != *sum || array(&mut input) != Some([VERSION]) {
+        if checksum(payload) != *sum {
             return Err(damaged);
         }
+        let schema = match array(&mut input) {
+            Some([VERSION]) => false,
+            Some([VERSION_SCHEMA]) => true,
+            _ => return Err(damaged),
+        };
         let secret = array(&mut input).ok_or(damaged)?;
         let founder = PublisherId(array(&mut input).ok_or(damaged)?);
         let member = Ticket::from_bytes(input).map_err(|_| damaged)?;
-        Ok(Self { group: Group::new(secret, founder), member })
+        Ok(Self { group: Group::new(secret, founder), member, schema })
     }
 }
 
@@ -354,6 +295,7 @@ const _: () = assert!(MAX_NAME < MAX_STATEMENT);
 
 #[cfg(test)]
 mod tests {
+    use super::super::roles::Role;
     use super::*;
     use proptest::prelude::*;
 
@@ -383,6 +325,7 @@ mod tests {
             state: xylem_hash::hash(b"state"),
             index: ticket(n),
             roles: None,
+            shown: Vec::new(),
             past: Past::none(),
         }
     }
@@ -414,36 +357,32 @@ mod tests {
             bad[at] ^= 1;
             assert!(Statement::read(&bad, &group).is_err(), "byte {at}");
         }
-        let old = [OLD_MAGIC, &said[4..]].concat();
-        assert_eq!(Statement::read(&old, &group), Err(StatementError::Old));
+        for old in OLD_MAGIC {
+            let old = [old, &said[4..]].concat();
+            assert_eq!(Statement::read(&old, &group), Err(StatementError::Old));
+        }
     }
 
     #[test]
     fn only_the_founder_gives_roles() {
         let group = group();
         let members = [(key(5).public(), Role::ReadOnly), (key(6).public(), Role::Removed)];
-        let roles = Roles { number: 3, closed: false, members: members.into() };
-        assert!(roles.admits(&key(5).public()) && !roles.may_write(&key(5).public()));
-        assert!(!roles.admits(&key(6).public()) && roles.may_write(&key(7).public()));
+        let roles = Roles { number: 3, members: members.into(), ..Roles::default() };
         let said = |n: u8| signed(&Statement { roles: Some(roles.clone()), ..statement(n) }, n);
         assert_eq!(Statement::read(&said(1), &group).unwrap().roles, Some(roles.clone()));
         assert_eq!(Statement::read(&said(2), &group), Err(StatementError::NotTheFounder));
-        let mut closed = Roles { closed: true, ..roles };
-        closed.members.insert(key(7).public(), Role::Member);
-        let admits = [5, 6, 7, 8].map(|n| closed.admits(&key(n).public()));
-        assert_eq!(admits, [true, false, true, false], "who is not named is no member");
-        let writes = [5, 6, 7, 8].map(|n| closed.may_write(&key(n).public()));
-        assert_eq!(writes, [false, false, true, false]);
+        let closed = Roles { closed: true, ..roles };
         let said = signed(&Statement { roles: Some(closed.clone()), ..statement(1) }, 1);
         assert_eq!(Statement::read(&said, &group).unwrap().roles, Some(closed));
     }
 
     #[test]
     fn an_invitation_is_one_line() {
-        let invitation = Invitation { group: group(), member: ticket(1) };
+        let invitation = Invitation { group: group(), member: ticket(1), schema: true };
         let text = invitation.to_string();
         let read: Invitation = text.parse().unwrap();
         assert!(read.group.is(&invitation.group) && read.member == invitation.member);
+        assert!(read.schema);
         assert!(!format!("{invitation:?}").contains("7, 7, 7"), "the secret is not shown");
         assert_eq!("xylem:abc".parse::<Invitation>().unwrap_err(), InvitationError::Scheme);
         assert_eq!(

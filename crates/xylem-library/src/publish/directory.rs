@@ -14,6 +14,7 @@ use xylem_object::sums::list_len;
 use xylem_store::{FileRef, Medium, NewFile, OutboardFile, Part, Store, StoreError, hash_file};
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
+use super::before::Before;
 use super::error::PublishError;
 use super::members::Members;
 use super::serving::{Files, Published};
@@ -38,23 +39,27 @@ fn hash_entries(
     walk: &mut Walk<'_>,
     medium: &dyn Medium,
     (takes, segment): (Takes<'_>, SegmentSize),
+    mut before: Option<Before>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
     each: &mut dyn FnMut(&Entry, u64) -> Result<(), PublishError>,
 ) -> Result<Places, PublishError> {
     let (mut places, mut progress) = (Places::of(segment), Progress::default());
-    let mut next = Batch::walked(walk, &mut places, on_event)?;
+    let mut known = (before.as_mut(), takes);
+    let mut next = Batch::walked(walk, &mut places, &mut known, on_event)?;
     while !next.found.is_empty() {
         let batch = next;
         progress.total += batch.jobs.iter().map(|job| job.state.size).sum::<u64>();
-        let beside =
-            |on_event: &mut dyn FnMut(LibraryEvent)| Batch::walked(walk, &mut places, on_event);
+        let beside = |on_event: &mut dyn FnMut(LibraryEvent)| {
+            Batch::walked(walk, &mut places, &mut known, on_event)
+        };
         let (roots, walked) =
             hashing::hash_beside(medium, &batch.jobs, takes, &progress, stop, on_event, beside)?;
         next = walked?;
         let mut roots = roots.into_iter();
-        for found in &batch.found {
-            let root = matches!(found.kind, FoundKind::File(_)).then(|| roots.next()).flatten();
+        for (found, kept) in &batch.found {
+            let is_file = matches!(found.kind, FoundKind::File(_));
+            let root = kept.or_else(|| is_file.then(|| roots.next()).flatten());
             each(&found.entry(root), found.meta.ino)?;
         }
     }
@@ -63,19 +68,19 @@ fn hash_entries(
 
 /// Where the next file's outboard and its list of sums go.
 #[derive(Clone, Copy)]
-struct Places {
+pub(super) struct Places {
     segment: SegmentSize,
     slots: u64,
     sums: u64,
 }
 
 impl Places {
-    fn of(segment: SegmentSize) -> Self {
+    pub(super) fn of(segment: SegmentSize) -> Self {
         Self { segment, slots: 0, sums: 0 }
     }
 
     /// Those of a file of this size, if it has either.
-    fn take(&mut self, size: u64) -> (Option<u64>, Option<u64>) {
+    pub(super) fn take(&mut self, size: u64) -> (Option<u64>, Option<u64>) {
         let slots = packed_slots(size, self.segment);
         let sums = list_len(size, self.segment);
         let taken = ((slots > 0).then_some(self.slots), (sums > 0).then_some(self.sums));
@@ -85,9 +90,9 @@ impl Places {
     }
 }
 
-/// Entries in order, and the files among them as jobs.
+/// Entries in order, files that need not be read with their roots, and the other files as jobs.
 struct Batch {
-    found: Vec<Found>,
+    found: Vec<(Found, Option<Hash>)>,
     jobs: Vec<Job>,
 }
 
@@ -95,16 +100,24 @@ impl Batch {
     fn walked(
         walk: &mut Walk<'_>,
         places: &mut Places,
+        (before, takes): &mut (Option<&mut Before>, Takes<'_>),
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Self, WalkError> {
         let mut batch = Self { found: Vec::new(), jobs: Vec::new() };
         while batch.found.len() < BATCH {
             let Some(found) = walk.next(on_event)? else { break };
+            let mut root = None;
             if let FoundKind::File(state) = found.kind {
-                let (path, (slot, sums)) = (walk.place(&found.path), places.take(state.size));
-                batch.jobs.push(Job { path, state, slot, segment: places.segment, sums });
+                let (slot, sums) = places.take(state.size);
+                if let Some(before) = before {
+                    root = before.keeps(&found, (slot, sums), *takes)?;
+                }
+                if root.is_none() {
+                    let (path, segment) = (walk.place(&found.path), places.segment);
+                    batch.jobs.push(Job { path, state, slot, segment, sums });
+                }
             }
-            batch.found.push(found);
+            batch.found.push((found, root));
         }
         Ok(batch)
     }
@@ -126,6 +139,7 @@ pub(super) fn root_of(
         &mut walk,
         medium,
         (Takes::default(), SegmentSize::DEFAULT),
+        None,
         &stop,
         on_event,
         &mut |entry, _| Ok(writer.push(entry)?),
@@ -135,7 +149,7 @@ pub(super) fn root_of(
 }
 
 /// Hashes a directory, or takes what was published or fetched under `known` if nothing has changed
-/// since. Trees are of this segment size.
+/// since. Where the rules say that something has, only that is read. Trees are of this segment size.
 pub(super) fn publish(
     store: &Store,
     path: &Path,
@@ -144,7 +158,7 @@ pub(super) fn publish(
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Published, PublishError> {
-    if let Some(root) = known
+    if let Some(root) = known.filter(|_| !rules.changed)
         && let Some(published) = unchanged(store, path, root, (segment, rules), on_event)?
     {
         return Ok(published);
@@ -161,13 +175,16 @@ pub(super) fn publish(
     let sums = NewSums::new(store)?;
     let takes = Takes { outboards: Some(&outboards), sums: Some(sums.file()) };
     let trees = (takes, segment);
-    let places = hash_entries(&mut walk, medium, trees, stop, on_event, &mut |entry, inode| {
+    let known = known.filter(|_| rules.changed);
+    let before = known.and_then(|root| Before::open(store, &root, segment));
+    let mut each = |entry: &Entry, inode| {
         writer.push(entry)?;
         if let EntryKind::File { .. } = entry.kind {
             inodes.push(inode);
         }
         Ok(listing.write(&mut buffer.borrow_mut(), LISTING_PIECE)?)
-    })?;
+    };
+    let places = hash_entries(&mut walk, medium, trees, before, stop, on_event, &mut each)?;
     writer.finish();
     drop(walk);
     listing.write(&mut buffer.borrow_mut(), 0)?;

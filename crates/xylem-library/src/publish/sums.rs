@@ -91,9 +91,14 @@ impl KeptSums {
     }
 }
 
+/// Bytes of the list in this file, if it can be one.
+pub(super) fn len(file: &FileRef) -> Option<u64> {
+    file.metadata().ok()?.size.checked_sub(TRAILER).filter(|len| *len > 0)
+}
+
 /// What is wrong with a kept list, if anything is.
 pub(crate) fn check(file: &FileRef) -> Result<Option<&'static str>, StoreError> {
-    let Some(len) = file.metadata()?.size.checked_sub(TRAILER).filter(|len| *len > 0) else {
+    let Some(len) = len(file) else {
         return Ok(Some("it is too short"));
     };
     let (sums, _) = tree_of(file, len, SegmentSize::DEFAULT)?;

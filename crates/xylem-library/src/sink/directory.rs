@@ -30,7 +30,7 @@ use crate::exclude::Exclusion;
 use crate::held::Holdings;
 use crate::listed::{Entries, Listed, ListedError, ListedFiles};
 use crate::path::os_path;
-use crate::save::SaveOptions;
+use crate::save::{Only, SaveOptions};
 use copies::Copies;
 use merge::Merge;
 use tree::Tree;
@@ -48,6 +48,7 @@ pub(super) struct DirectorySink {
     exclude: Exclusion,
     delete: bool,
     like: Vec<PathBuf>,
+    only: Option<Only>,
     store: Store,
     /// The listing while it comes.
     listing: Option<Partial>,
@@ -62,13 +63,15 @@ impl DirectorySink {
         options: &SaveOptions,
         store: &Store,
     ) -> Result<Self, SaveError> {
-        let exclude = Exclusion::new(&options.exclude)?.but(options.only.clone());
+        let exclude = Exclusion::new(&options.exclude)?
+            .but(options.only.as_ref().map(|only| only.paths.clone()));
         Ok(Self {
             manifest,
             to,
             exclude,
             delete: options.delete,
             like: options.like.clone(),
+            only: options.only.clone(),
             store: store.clone(),
             listing: None,
             tree: None,
@@ -167,6 +170,9 @@ impl DirectorySink {
         merge: Option<&Merge>,
         cx: &mut Context<'_>,
     ) -> Result<Copies, SaveError> {
+        if let Some(only) = &self.only {
+            return Ok(Copies::known(self.store.medium(), &only.copies));
+        }
         let there = merge.is_some().then(|| self.to.path.clone());
         let places: Vec<PathBuf> = there.into_iter().chain(self.like.iter().cloned()).collect();
         let stays = |number| merge.is_some_and(|merge| merge.keeps(number));

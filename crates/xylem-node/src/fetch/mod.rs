@@ -11,15 +11,17 @@ mod work;
 pub use error::FetchError;
 pub use waiting::Tried;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use bytes::Bytes;
+use mio::Waker;
 use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::{InterestBuilder, Name};
-use xylem_transfer::{PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{Misbehaviour, PeerId, Spec, Transfer, TransferEvent};
 
 use crate::dial::Dialler;
 use crate::event::Event;
@@ -32,19 +34,20 @@ use xylem_library::held::Holdings;
 use xylem_library::keys;
 use xylem_library::reachable::PeerWay;
 use xylem_library::reachable::{Peer, Relay};
+use xylem_library::signed::Signed;
 use xylem_library::{Error, Stop};
 
 /// How often progress is reported, and links are asked for their datagrams' size.
 const TICK: Duration = Duration::from_millis(100);
 
-/// See the module's documentation.
-pub(crate) struct Fetch {
+/// A fetch of one ticket that its caller drives; [`get`](crate::get) is one.
+pub struct Fetch {
     engine: Engine,
     work: Work,
 }
 
 /// Whether a fetch goes on.
-pub(crate) enum Next {
+pub enum Next {
     /// The caller has what it wants.
     Done,
     /// Look again when something has come, or at this time.
@@ -52,7 +55,7 @@ pub(crate) enum Next {
 }
 
 /// What a fetch shows between two sleeps.
-pub(crate) struct Look<'a> {
+pub struct Look<'a> {
     engine: &'a mut Engine,
     work: &'a mut Work,
     pub(crate) on_event: &'a mut dyn FnMut(Event),
@@ -60,13 +63,18 @@ pub(crate) struct Look<'a> {
 
 impl Look<'_> {
     /// The next of what has come; events about peers are dealt with here.
-    pub(crate) fn next_event(&mut self) -> Result<Option<TransferEvent>, FetchError> {
+    pub fn next_event(&mut self) -> Result<Option<TransferEvent>, FetchError> {
         self.work.next_event(self.engine, self.on_event)
     }
 
     /// What is asked of whom.
-    pub(crate) fn transfer(&mut self) -> &mut Transfer {
+    pub fn transfer(&mut self) -> &mut Transfer {
         &mut self.work.transfer
+    }
+
+    /// Tells the caller of the fetch.
+    pub fn tell(&mut self, event: Event) {
+        (self.on_event)(event);
     }
 
     /// What a sink works with: the transfer, what is served meanwhile, events, the time.
@@ -103,7 +111,7 @@ impl Fetch {
     }
 
     /// The same, through these relays too.
-    pub(crate) fn through(
+    pub fn through(
         ticket: &Ticket,
         from: &[Peer],
         relays: &[Relay],
@@ -139,7 +147,7 @@ impl Fetch {
     }
 
     /// Finds the sharer on the LAN, too, while nobody is up; not where somebody named the peers.
-    pub(crate) fn asking_the_lan(mut self, ticket: &Ticket) -> Self {
+    pub fn asking_the_lan(mut self, ticket: &Ticket) -> Self {
         self.work.dialler.ask_the_lan(ticket, self.engine.now());
         self
     }
@@ -148,7 +156,7 @@ impl Fetch {
     ///
     /// # Errors
     /// Those of `look`, sockets that fail, and [`FetchError::Interrupted`] if `stop` is raised first.
-    pub(crate) fn run_until(
+    pub fn run_until(
         &mut self,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
@@ -186,7 +194,7 @@ impl Fetch {
     }
 
     /// The signed manifest of a BLAKE3 tree, from whoever has it: what the store re-hashes, and what is served, is that.
-    pub(crate) fn manifest(
+    pub fn manifest(
         &mut self,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
@@ -324,6 +332,37 @@ impl Fetch {
         Ok(())
     }
 
+    /// Goes on with a manifest that was kept: nobody is asked for it.
+    ///
+    /// # Errors
+    /// It is not the publisher's, or of something else than the ticket names.
+    pub fn offer(&mut self, signed: &Signed) -> Result<(), Misbehaviour> {
+        let packet = Bytes::from(signed.packet.clone());
+        self.work.transfer.offer_manifest(self.engine.now(), &packet)?;
+        self.work.name = Some(signed.prefix.clone());
+        Ok(())
+    }
+
+    /// Finds others who have it by way of those who are here; once the manifest has come.
+    ///
+    /// # Errors
+    /// None now.
+    pub fn find_others(
+        &mut self,
+        ticket: &Ticket,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), FetchError> {
+        self.join(self.name(), ticket, None, false, on_event)
+    }
+
+    /// What wakes [`Fetch::run_until`] from another thread.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn waker(&mut self) -> Result<Arc<Waker>, FetchError> {
+        Ok(self.engine.waker()?)
+    }
+
     /// Leaves whoever proves this key, which is our own.
     pub(crate) fn avoid(&mut self, key: Option<[u8; 32]>) {
         self.work.avoided = key;
@@ -340,12 +379,12 @@ impl Fetch {
     }
 
     /// P, once the manifest has come.
-    pub(crate) fn name(&self) -> Name {
+    pub fn name(&self) -> Name {
         self.work.name.clone().expect("the manifest has brought it")
     }
 
     /// The signed packet of the manifest; empty before it has come.
-    pub(crate) fn manifest_packet(&self) -> &[u8] {
+    pub fn manifest_packet(&self) -> &[u8] {
         &self.work.manifest
     }
 
@@ -370,7 +409,7 @@ impl Fetch {
     }
 
     /// Says goodbye on every link.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.engine.close();
     }
 }

@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xylem_engine::{Engine, StreamEvent};
+use xylem_engine::{Engine, StreamEvent, wall_clock};
 use xylem_forward::FaceId;
 use xylem_library::folder::{
-    Group, Heard, Histories, MAX_MEMBERS, MeshNews, MeshStart, Question, Roles, Statement,
-    StatementError,
+    Group, Heard, Histories, MAX_MEMBERS, Membership, MeshNews, MeshStart, NotAdmitted, Question,
+    Roles, Statement, StatementError,
 };
 use xylem_library::reachable::Peer;
 use xylem_link::{StreamId, purpose};
@@ -28,7 +28,9 @@ use stream::Stream;
 const MAX_STREAMS: usize = 2 * MAX_MEMBERS;
 /// What is too much for a while waits in the stream's window.
 const A_WHILE: Duration = Duration::from_secs(1);
-/// Pause before a member that is away is dialled again; longer each time.
+/// Pause before a member that is away is dialled again: this part of the time since it was last heard, so that a cut of a
+/// minute is over two seconds after the network is, and who is away for days costs a few datagrams a minute.
+const REDIAL_PART: u32 = 30;
 const REDIAL: Duration = Duration::from_secs(1);
 const LONGEST_REDIAL: Duration = Duration::from_secs(60);
 /// Bytes that may wait for a link before it is given up: more than all statements of all members.
@@ -43,7 +45,7 @@ pub(super) struct Mesh {
     /// What we say.
     said: Option<Vec<u8>>,
     heard: Histories,
-    roles: Roles,
+    members: Membership,
     told_old: bool,
     streams: HashMap<FaceId, Stream>,
     dials: HashMap<[u8; 32], Dial>,
@@ -52,22 +54,40 @@ pub(super) struct Mesh {
     news: mpsc::Sender<MeshNews>,
 }
 
+fn now_ms() -> u64 {
+    wall_clock().milliseconds()
+}
+
 struct Dial {
     peers: Vec<Peer>,
     faces: HashSet<FaceId>,
     again: Option<Duration>,
-    pause: Duration,
+    /// When it was last heard, or heard of at a new place.
+    heard: Duration,
+    /// It has spoken on the stream that is open; whoever is refused hears nothing.
+    speaks: bool,
+}
+
+impl Dial {
+    /// It is dialled again after a while, unless it is being dialled.
+    fn put_off(&mut self, now: Duration) {
+        if self.faces.is_empty() && self.again.is_none() {
+            let away = now.saturating_sub(self.heard);
+            self.again = Some(now + (away / REDIAL_PART).clamp(REDIAL, LONGEST_REDIAL));
+        }
+    }
 }
 
 impl Mesh {
     pub(super) fn new(engine: &mut Engine, start: MeshStart, news: mpsc::Sender<MeshNews>) -> Self {
         let MeshStart { group, own, first, known, roles, history, rewrote } = start;
+        let members = Membership::new(group.founder, roles, now_ms());
         let mut mesh = Self {
             group,
             own,
             said: None,
             heard: Histories::new(history, rewrote),
-            roles,
+            members,
             told_old: false,
             streams: HashMap::new(),
             dials: HashMap::new(),
@@ -88,6 +108,7 @@ impl Mesh {
         if let Some(roles) = roles {
             self.take_roles(engine, roles);
         }
+        self.expire(engine);
         if said.is_empty() {
             return;
         }
@@ -97,12 +118,21 @@ impl Mesh {
     }
 
     fn take_roles(&mut self, engine: &mut Engine, roles: Roles) {
-        if roles.number <= self.roles.number {
-            return;
+        if self.members.take(roles) {
+            self.drop_others(engine);
         }
-        self.roles = roles;
-        let removed = self.heard.retain(&self.roles);
-        for key in removed {
+    }
+
+    /// Whose certificates have ended is told nothing of what comes next.
+    fn expire(&mut self, engine: &mut Engine) {
+        if self.members.expire(now_ms()) {
+            self.drop_others(engine);
+        }
+    }
+
+    /// Who is no member any more is told nothing more.
+    fn drop_others(&mut self, engine: &mut Engine) {
+        for key in self.heard.retain(&mut self.members, now_ms()) {
             if let Some(dial) = self.dials.remove(&key) {
                 dial.faces.into_iter().for_each(|face| engine.drop_face(face, "not a member"));
             }
@@ -133,11 +163,12 @@ impl Mesh {
             peers: Vec::new(),
             faces: HashSet::new(),
             again: Some(now),
-            pause: REDIAL,
+            heard: now,
+            speaks: false,
         });
         if dial.peers != peers {
             // It is somewhere else now.
-            dial.pause = REDIAL;
+            dial.heard = now;
             dial.again = dial.again.map(|_| now);
             dial.peers = peers;
         }
@@ -155,7 +186,9 @@ impl Mesh {
         if let Some(roles) = said.roles.clone() {
             self.take_roles(engine, roles);
         }
-        if !self.roles.admits(&said.member) {
+        let heard = self.members.hear(&said.member, &said.shown, now_ms());
+        self.expire(engine);
+        if heard.is_err() {
             return false;
         }
         let before = self.heard.link_key(&said.member);
@@ -238,15 +271,22 @@ impl Mesh {
         let Ok(stream) = engine.open_stream(face, purpose::SYNC) else { return };
         engine.keep_face(face);
         self.streams.insert(face, Stream::new(stream, key));
+        if let Some((stream, said)) = self.streams.get_mut(&face).zip(self.said.as_ref()) {
+            stream.queue(said);
+        }
         self.admit(engine, face);
     }
 
-    /// The other end is a member: it is told everything.
+    /// The other end is a member: it is told everything, and first who is one.
     fn admit(&mut self, engine: &mut Engine, face: FaceId) {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         stream.admitted = true;
         let key = stream.key;
-        self.said.iter().chain(self.heard.all()).for_each(|said| stream.queue(said));
+        // Whoever comes has said who it is before; said once more that costs little.
+        let (founder, own) = (&self.group.founder, self.said.iter());
+        let mut all = self.heard.all(founder).peekable();
+        let first = if self.own == *founder { None } else { all.next() };
+        first.into_iter().chain(own).chain(all).for_each(|said| stream.queue(said));
         for question in self.heard.questions(&key) {
             stream.queue(&question.to_bytes());
         }
@@ -314,6 +354,7 @@ impl Mesh {
             if admitted {
                 if self.heard.knows(&said) {
                     stream.inbox.was_known();
+                    self.speaks(&key);
                     continue;
                 }
                 if let Some(asked) = Question::read(&said) {
@@ -334,16 +375,16 @@ impl Mesh {
                     return self.give_up(engine, face);
                 }
             };
-            // It speaks to us: whoever is refused is dialled ever more rarely.
-            if let Some(dial) = self.dials.get_mut(&key) {
-                dial.pause = REDIAL;
-            }
+            self.speaks(&key);
             if !admitted {
                 // Whoever comes says first who it is: the owner of the key that the link has proven.
-                if statement.link_key != key || !self.roles.admits(&statement.member) {
-                    let founder = self.own == self.group.founder && statement.link_key == key;
-                    if founder && self.heard.applies(&statement, &self.roles) {
-                        let _ = self.news.send(MeshNews::Applies(Box::new(statement)));
+                let (member, shown) = (&statement.member, &statement.shown);
+                let judged = self.members.hear(member, shown, now_ms());
+                if statement.link_key != key || judged.is_err() {
+                    if let Err(why) = judged
+                        && statement.link_key == key
+                    {
+                        self.tell_applies(statement, why);
                     }
                     return self.give_up(engine, face);
                 }
@@ -356,6 +397,21 @@ impl Mesh {
             } else if self.learn(engine, statement, said.clone()) {
                 self.tell_all(engine, &said, Some(face));
             }
+        }
+    }
+
+    fn speaks(&mut self, key: &[u8; 32]) {
+        if let Some(dial) = self.dials.get_mut(key) {
+            dial.speaks = true;
+        }
+    }
+
+    /// The list of members is the founder's; what a schema says anybody can tell.
+    fn tell_applies(&mut self, said: Statement, why: NotAdmitted) {
+        let roles = self.members.roles();
+        let is_ours = self.own == self.group.founder || roles.schema.is_some();
+        if is_ours && self.heard.applies(&said, roles) {
+            let _ = self.news.send(MeshNews::Applies(Box::new(said), why));
         }
     }
 
@@ -394,12 +450,12 @@ impl Mesh {
         if was_up {
             let _ = self.news.send(MeshNews::Up(key, false));
         }
-        if let Some(dial) = self.dials.get_mut(&key)
-            && dial.faces.is_empty()
-            && dial.again.is_none()
-        {
-            dial.again = Some(now + dial.pause);
-            dial.pause = (dial.pause * 2).min(LONGEST_REDIAL);
+        if let Some(dial) = self.dials.get_mut(&key) {
+            // Up to now it was there, however long it had nothing to say.
+            if std::mem::take(&mut dial.speaks) {
+                dial.heard = now;
+            }
+            dial.put_off(now);
         }
     }
 
@@ -407,7 +463,9 @@ impl Mesh {
     pub(super) fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) {
         let up: HashSet<[u8; 32]> =
             self.streams.values().filter(|s| s.admitted).map(|s| s.key).collect();
-        for (key, dial) in &mut self.dials {
+        // Whoever dials begins with its own statement, or is refused.
+        let speaks = self.said.is_some();
+        for (key, dial) in self.dials.iter_mut().filter(|_| speaks) {
             if dial.again.is_none_or(|again| again > now) {
                 continue;
             }
@@ -420,15 +478,13 @@ impl Mesh {
                 .iter()
                 .filter_map(|peer| engine.dial(peer, Persistency::Persistent).ok());
             dial.faces.extend(dialled);
-            if dial.faces.is_empty() {
-                dial.again = Some(now + dial.pause);
-                dial.pause = (dial.pause * 2).min(LONGEST_REDIAL);
-            }
+            dial.put_off(now);
         }
         if now < self.refill {
             return;
         }
         self.refill = now + A_WHILE;
+        self.expire(engine);
         let held: Vec<FaceId> = (self.streams.iter_mut())
             .filter_map(|(face, stream)| stream.inbox.begin().then_some(*face))
             .collect();
@@ -450,7 +506,9 @@ impl Mesh {
     /// When [`Mesh::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         let held = self.streams.values().any(|stream| stream.inbox.is_full());
-        let held = (held || self.waits_for_proofs()).then_some(self.refill);
-        self.dials.values().filter_map(|dial| dial.again).chain(held).min()
+        let may_end = self.members.roles().schema.is_some();
+        let held = (held || may_end || self.waits_for_proofs()).then_some(self.refill);
+        let dials = self.dials.values().filter(|_| self.said.is_some());
+        dials.filter_map(|dial| dial.again).chain(held).min()
     }
 }

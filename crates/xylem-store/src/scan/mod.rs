@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use xylem_hash::Hash;
 use xylem_hash::tree::{ChainingValue, chunk_group_cvs, parent_cvs, root_hash};
-use xylem_tree::{Geometry, NODE_LEN, Node, NodeValue, Verifier};
+use xylem_tree::{Geometry, NODE_LEN, Node, NodeValue, SegmentIndex, Verifier};
 
 use crate::error::StoreError;
 use crate::file::FileRef;
@@ -135,6 +135,21 @@ pub struct ScanBuffer {
     unreadable: Vec<Range<u64>>,
 }
 
+impl ScanBuffer {
+    /// The values of all segments of the region that was scanned last, as they were read: of a file of one
+    /// segment its hash, else chaining values.
+    #[must_use]
+    pub fn leaves(&self) -> &[ChainingValue] {
+        self.levels.first().map_or(&[], Vec::as_slice)
+    }
+
+    /// The bytes of that region, as they were read.
+    #[must_use]
+    pub fn into_data(self) -> Vec<u8> {
+        self.data
+    }
+}
+
 impl Scan {
     /// Prepares to scan `file` against `root`, whose size is for the caller to compare, with the outboard that starts at `slot_offset`.
     /// Reads the nodes above the regions and proves them from the root down.
@@ -195,6 +210,20 @@ impl Scan {
         self.tops.iter().enumerate().filter(|(_, top)| top.is_some()).map(|(i, _)| i as u64)
     }
 
+    /// The region that a segment lies in.
+    #[must_use]
+    pub fn region_of(&self, i: SegmentIndex) -> u64 {
+        i.0 >> region_level(&self.geometry)
+    }
+
+    /// The segments of a region.
+    #[must_use]
+    pub fn segments_of(&self, region: u64) -> Range<u64> {
+        let level = region_level(&self.geometry);
+        let top = self.geometry.real(Node { level, index: region });
+        top.map_or(0..0, |top| self.geometry.node_segments(top))
+    }
+
     /// All of the file's regions, whatever the outboard says.
     #[must_use]
     pub fn region_count(&self) -> u64 {
@@ -242,7 +271,7 @@ impl Scan {
         let level = region_level(&self.geometry);
         let top = self.geometry.real(Node { level, index: region });
         let proven = self.tops.get(region as usize).copied().flatten();
-        let segments = top.map_or(0..0, |top| self.geometry.node_segments(top));
+        let segments = self.segments_of(region);
         let mut found = RegionScan {
             region,
             right: Vec::new(),

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use xylem_library::Stop;
-use xylem_library::folder::Statement;
 use xylem_object::PublisherId;
 
 /// A member is asked for so long if others wait; twice as long each time that this was not enough.
@@ -50,14 +49,14 @@ impl Asking {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A member says something.
-    pub(super) fn heard(&self, said: &Statement) {
+    /// A member says something, under this number.
+    pub(super) fn heard(&self, member: PublisherId, number: u64) {
         let mut held = self.held();
-        let last = held.last.entry(said.member).or_default();
-        if said.number > last[0] {
-            *last = [said.number, last[0]];
+        let last = held.last.entry(member).or_default();
+        if number > last[0] {
+            *last = [number, last[0]];
         }
-        if let Some(now) = held.now.as_mut().filter(|now| now.who != said.member) {
+        if let Some(now) = held.now.as_mut().filter(|now| now.who != member) {
             now.others_wait = true;
         }
         held.stop_what_is_gone();
@@ -99,6 +98,22 @@ impl Asking {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A member serves its last two versions: what it said before is not to be had.
+    #[test]
+    fn what_a_member_does_not_serve_any_more_is_not_waited_for() {
+        let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
+        asking.heard(member, 5);
+        asking.begin(member, 5, false, &stop);
+        asking.heard(member, 6);
+        asking.heard(PublisherId([2; 32]), 9);
+        assert!(!stop.raised(), "the one before the last is there still");
+        asking.heard(member, 7);
+        assert!(stop.raised());
+        let late = Stop::new();
+        asking.begin(member, 5, false, &late);
+        assert!(late.raised(), "it is gone before it is asked for");
+    }
 
     #[test]
     fn who_is_slow_has_its_turn_and_no_more() {

@@ -1,13 +1,10 @@
 //! What is fetched of another member: its index, and the files that are new.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use xylem_library::folder::{Index, MAX_INDEX, Statement};
-use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
+use xylem_library::folder::{FolderError, MAX_INDEX, Statement, Stored};
+use xylem_library::{Blame, Error, Existing, Only, Output, SaveOptions, Stop};
 use xylem_node::{Event, GetOptions, get};
 use xylem_object::Ticket;
 
@@ -28,7 +25,7 @@ pub(super) fn index(
     said: &Statement,
     at: &Path,
     stop: &Stop,
-) -> Result<(Index, Ticket), Error> {
+) -> Result<(Stored, Ticket), Error> {
     let odd = |why: &str| odd(said, why);
     let save = SaveOptions::to(Output::At(at.to_path_buf()), Existing::Overwrite);
     let ticket = Ticket { link_key: Some(said.link_key), ..said.index.clone() };
@@ -45,26 +42,28 @@ pub(super) fn index(
     if let Err(e) = fetched {
         return Err(if too_large.raised() && !stop.raised() { odd("it is too large") } else { e });
     }
-    let bytes = fs::read(at).map_err(|e| odd(&e.to_string()))?;
-    let (index, content) = Index::decode(&bytes).map_err(|e| odd(&e.to_string()))?;
-    let content = Ticket::from_bytes(&content).map_err(|e| odd(&e.to_string()))?;
+    let index = Stored::open(at).map_err(|e| match e {
+        FolderError::Index { why, .. } => odd(&why.to_string()),
+        e => odd(&e.to_string()),
+    })?;
+    let content = Ticket::from_bytes(&index.about).map_err(|e| odd(&e.to_string()))?;
     if content.publisher != said.member {
         return Err(odd("its content is somebody else's"));
     }
     Ok((index, Ticket { link_key: Some(said.link_key), ..content }))
 }
 
-/// Fetches these paths of a member's folder to `at`; what lies in ours already is taken from there.
+/// Fetches these paths of a member's folder to `at`; older versions of files are those in ours.
 pub(super) fn content(
     options: &SyncOptions,
     ticket: Ticket,
-    only: BTreeSet<Vec<u8>>,
+    only: Only,
     (ours, at): (&Path, &Path),
     stop: &Stop,
 ) -> Result<(), Error> {
     let save = SaveOptions {
         like: vec![ours.to_path_buf()],
-        only: Some(Arc::new(only)),
+        only: Some(only),
         ..SaveOptions::to(Output::At(at.to_path_buf()), Existing::Refuse)
     };
     fetch(options, ticket, save, stop, &mut |_| {})
@@ -77,7 +76,7 @@ fn fetch(
     stop: &Stop,
     look: &mut dyn FnMut(&Event),
 ) -> Result<(), Error> {
-    let save = SaveOptions { only: save.only.or_else(|| Some(Arc::default())), ..save };
+    let save = SaveOptions { only: save.only.or_else(|| Some(Only::default())), ..save };
     let options = GetOptions {
         ticket,
         save,

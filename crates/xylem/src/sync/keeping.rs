@@ -7,14 +7,16 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use xylem_library::folder::{Folder, Home, Invitation, OWN, Watcher};
+use xylem_library::folder::{Folder, Home, HomeError, Invitation, OWN, RoleSchema, Watcher, shown};
+use xylem_library::keys::Keyring;
 use xylem_library::reachable::{Peer, Relay};
 use xylem_library::{Blame, Error, Selection, Stop, canonical, keys};
 use xylem_link::StaticKey;
 use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,
-    ShareOptions, serve_group,
+    ShareOptions, serve_group, wall_clock,
 };
+use xylem_object::PublisherKey;
 use xylem_object::ticket::Address;
 
 use super::member::Member;
@@ -41,6 +43,10 @@ pub(super) struct SyncOptions {
     pub(super) joins: Option<Invitation>,
     /// What we are called.
     pub(super) name: String,
+    /// Says from now on who is a member, by certificates.
+    pub(super) schema: Option<RoleSchema>,
+    /// The key as whose owner we are a member, and the certificates between its own and an anchor.
+    pub(super) sign: Option<(String, Vec<PathBuf>)>,
     /// As for a share.
     pub(super) listen: Vec<Peer>,
     /// As for a share.
@@ -110,13 +116,17 @@ pub(super) enum SyncEvent {
         /// Its key.
         key: String,
     },
-    /// Somebody has the ticket of a group that is closed.
+    /// Somebody has the ticket, and is no member.
     Applies {
         /// What it is called.
         name: String,
         /// Its key.
         key: String,
+        /// Why it is none.
+        why: String,
     },
+    /// Another process keeps the folder in step, and tells the others who is a member.
+    Noted,
     /// We may not write: what is changed here stays here.
     ReadOnly,
     /// What happens while we serve.
@@ -148,8 +158,18 @@ pub(super) fn sync(
         Error { blame: Blame::Local, message }
     })?;
     let home = Home::open(&options.store, &path, options.joins.as_ref())?;
-    let _lock = home.lock(&path)?;
+    if let Some(schema) = &options.schema {
+        home.give_schema(schema.clone(), wall_clock().milliseconds())?;
+    }
+    let _lock = match home.lock(&path) {
+        Err(HomeError::Busy(_)) if options.schema.is_some() => {
+            on_event(SyncEvent::Noted);
+            return Ok(());
+        }
+        lock => lock?,
+    };
     let key = home.key()?;
+    keep_shown(options, &home, &key)?;
     let folder = Folder::open(&path, home.dir(), key.public().key_id().0, &options.name)?;
     let share = ShareOptions {
         paths: Vec::new(),
@@ -206,7 +226,7 @@ pub(super) fn sync(
                 };
                 asking.look_at_the_clock();
                 if let MeshNews::Said(said, _) = &said {
-                    asking.heard(said);
+                    asking.heard(said.member, said.number);
                 }
                 if passed.send(News::Mesh(said)).is_err() {
                     return;
@@ -231,6 +251,19 @@ pub(super) fn sync(
         ends.raise();
         done.and(member.keep_members())
     })
+}
+
+/// Keeps what this member shows where a schema says who is one, for this run and later ones.
+fn keep_shown(options: &SyncOptions, home: &Home, key: &PublisherKey) -> Result<(), Error> {
+    let Some((which, chain)) = &options.sign else { return Ok(()) };
+    let keyring = Keyring::at(&options.store);
+    let mut certificates = vec![keyring.certificate(which)?];
+    for path in chain {
+        certificates.push(keys::certificate(path)?);
+    }
+    let (founder, signer) = (&home.invitation.group.founder, keyring.signer(which)?);
+    let shown = shown(founder, &key.public(), &signer, &certificates);
+    Ok(home.keep_shown(&shown.map_err(|e| Error::usage(e.to_string()))?)?)
 }
 
 /// Has a thread tell of changes for as long as the process lives.

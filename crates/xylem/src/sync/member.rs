@@ -1,14 +1,17 @@
 //! [`Member`]: one thread that looks at the folder when it has changed, tells the others, and takes over what they have.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use xylem_library::folder::{Folder, Home, IGNORE_FILE, Invitation, Log, Past, Roles, Statement};
+use xylem_library::folder::{
+    Folder, Home, IGNORE_FILE, Invitation, Log, Membership, Past, Statement,
+};
 use xylem_library::publications::PublicationId;
-use xylem_library::{Blame, Error, LibraryEvent, Selection, Stop, os_path};
+use xylem_library::{Blame, Error, LibraryEvent, Only, Selection, Stop, os_path};
 use xylem_node::{Event, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
@@ -48,7 +51,9 @@ pub(super) struct Member<'a> {
     asking: Asking,
     others: BTreeMap<PublisherId, Other>,
     up: HashSet<[u8; 32]>,
-    roles: Roles,
+    roles: Membership,
+    /// Shows what a schema says of us.
+    shown: Vec<u8>,
     lines: Vec<String>,
     /// When what members have said is to be written down.
     keep: Option<Instant>,
@@ -96,8 +101,9 @@ impl<'a> Member<'a> {
         link_key: [u8; 32],
         stop: &'a Stop,
     ) -> Result<Self, Error> {
-        let roles = home.roles().unwrap_or_default();
-        let log = Log::open(&home.history_file())?;
+        let (roles, founder) = (home.roles().unwrap_or_default(), home.invitation.group.founder);
+        let roles = Membership::new(founder, roles, wall_clock().milliseconds());
+        let (log, shown) = (Log::open(&home.history_file())?, home.shown());
         Ok(Self {
             options,
             path,
@@ -112,6 +118,7 @@ impl<'a> Member<'a> {
             others: BTreeMap::new(),
             up: HashSet::new(),
             roles,
+            shown,
             lines: Vec::new(),
             keep: None,
             look: None,
@@ -186,7 +193,9 @@ impl<'a> Member<'a> {
                 self.look = Some(Instant::now());
             }
             News::Changed => {
-                if let Some(roles) = self.home.roles().filter(|r| r.number > self.roles.number) {
+                if let Some(roles) =
+                    self.home.roles().filter(|r| r.number > self.roles.roles().number)
+                {
                     self.take_roles(roles, tell);
                 }
                 let now = Instant::now();
@@ -214,6 +223,9 @@ impl<'a> Member<'a> {
     fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), Error> {
         let Some(serving) = self.serving.clone() else { return Ok(()) };
         let now = Instant::now();
+        if self.roles.expire(wall_clock().milliseconds()) {
+            self.drop_others(tell);
+        }
         if self.keep.is_some_and(|at| at <= now) {
             self.keep_members()?;
         }
@@ -286,8 +298,9 @@ impl<'a> Member<'a> {
             }
         };
         let lines = Some(self.lines.clone());
-        let selection = Selection { exclude: lines, ..Selection::default() };
-        let hidden = self.home.invitation.group.hidden_name(&self.key, self.roles.number);
+        let changed = self.last.of.is_some();
+        let selection = Selection { exclude: lines, changed, ..Selection::default() };
+        let hidden = self.home.invitation.group.hidden_name(&self.key, self.roles.audience());
         let name = |what: &str| -> Name {
             let id = self.key.public().key_id().to_string();
             ["xylem", &id, &hidden, what]
@@ -298,15 +311,16 @@ impl<'a> Member<'a> {
         let (content, shared) =
             serving.share_selected(&self.path, name("folder"), selection, self.stop, quiet)?;
         let (ticket, root) = self.ticket(shared)?;
-        self.folder.take_stock(&self.options.store, &root, wall_clock().milliseconds())?;
-        let of = (root, self.folder.index().state(), self.roles.number);
+        let (store, now) = (&self.options.store, wall_clock().milliseconds());
+        self.folder.take_stock(store, &root, &ticket.to_bytes(), now)?;
+        let of = (root, self.folder.state(), self.roles.audience());
         if self.last.of == Some(of) {
             // Who asks by the root is led to what was shared last.
             let old = self.last.now.first_mut().map(|old| std::mem::replace(old, content));
             old.into_iter().for_each(|old| serving.unshare(old));
             return Ok(());
         }
-        let path = self.folder.tell(&ticket.to_bytes())?;
+        let path = self.folder.tell()?;
         let (index, shared) =
             serving.share_selected(&path, name("index"), Selection::default(), self.stop, quiet)?;
         let (index_ticket, _) = self.ticket(shared)?;
@@ -319,11 +333,12 @@ impl<'a> Member<'a> {
             name: self.options.name.clone(),
             state: of.1,
             index: index_ticket.clone(),
-            roles: (founder && self.roles.number > 0).then(|| self.roles.clone()),
+            roles: Some(self.roles.roles()).filter(|roles| founder && roles.number > 0).cloned(),
+            shown: self.shown.clone(),
             past: Past::none(),
         };
         let said = said.sign(group, &self.key, &mut self.log)?;
-        serving.say(said, Some(self.roles.clone()));
+        serving.say(said, Some(self.roles.roles().clone()));
         self.last.of = Some(of);
         let old = std::mem::replace(&mut self.last.before, std::mem::take(&mut self.last.now));
         old.into_iter().for_each(|id| serving.unshare(id));
@@ -336,7 +351,8 @@ impl<'a> Member<'a> {
                 kind: None,
                 ..index_ticket
             };
-            let invitation = Invitation { group: group.clone(), member };
+            let schema = self.roles.roles().schema.is_some();
+            let invitation = Invitation { group: group.clone(), member, schema };
             let (name, key) = (self.options.name.clone(), self.key.public().to_string());
             tell(SyncEvent::Ready { invitation, name, key });
         }
@@ -359,7 +375,7 @@ impl<'a> Member<'a> {
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<(), Error> {
         let Some(other) = self.others.get(member) else { return Ok(()) };
-        if other.said.state == self.folder.index().state() {
+        if other.said.state == self.folder.state() {
             self.settled(member, true);
             return Ok(());
         }
@@ -404,7 +420,7 @@ impl<'a> Member<'a> {
     ) -> Result<bool, Error> {
         let at = self.folder.own(&format!("of-{}", said.member.key_id()));
         let (theirs, content) = fetching::index(self.options, said, &at, stop)?;
-        let plan = self.folder.plan(&theirs);
+        let plan = self.folder.plan(&theirs)?;
         if plan.is_empty() {
             return Ok(true);
         }
@@ -413,9 +429,10 @@ impl<'a> Member<'a> {
         }
         let staged = self.folder.own("incoming");
         let _ = fs::remove_dir_all(&staged);
-        let wanted = plan.wanted(&theirs);
+        let wanted = plan.wanted(&theirs)?;
         if !wanted.is_empty() {
-            let only: BTreeSet<Vec<u8>> = wanted.values().cloned().collect();
+            let paths = Arc::new(wanted.values().cloned().collect());
+            let only = Only { paths, copies: Arc::new(self.folder.copies(&wanted)?) };
             fetching::content(self.options, content, only, (&self.path, &staged), stop)?;
         }
         let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
@@ -436,7 +453,7 @@ impl<'a> Member<'a> {
         let there = |other: &&Other| {
             self.up.contains(&other.said.link_key) && self.roles.may_write(&other.said.member)
         };
-        let state = self.folder.index().state();
+        let state = self.folder.state();
         let there: Vec<&Other> = self.others.values().filter(there).collect();
         let all = self.look.is_none() && there.iter().all(|other| other.said.state == state);
         let now = (state, there.len() as u64);

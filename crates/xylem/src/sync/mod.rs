@@ -12,14 +12,15 @@ use crate::finding::AnnounceArgs;
 use crate::output::{Out, text::clean};
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
+use crate::share::parse_identity;
 use crate::stop;
 use crate::values::{LinkAt, links, read_text};
 use clap::Args;
 use keeping::{SyncEvent, SyncOptions};
 use serde::Serialize;
-use std::path::PathBuf;
-use xylem_library::canonical;
-use xylem_library::folder::{Home, Invitation, InvitationError, Role};
+use std::path::{Path, PathBuf};
+use xylem_library::folder::{Home, Invitation, InvitationError, Role, RoleSchema};
+use xylem_library::{canonical, keys};
 use xylem_node::{Event, wall_clock};
 use xylem_object::ticket::Address;
 
@@ -33,7 +34,7 @@ use xylem_object::ticket::Address;
 /// beside it as NAME.conflict-WHO-HASH. A file that one has changed and another removed stays.
 /// Lines of DIR/.xylemignore, with the rules of .gitignore, say what stays out of it.
 ///
-/// The ticket is a secret: whoever has it is a member, until --remove closes the group. --read-only, --remove and --allow are for
+/// The ticket is a secret: whoever has it is a member, until --remove closes the group or --schema says who is. --read-only, --remove and --allow are for
 /// who began the group. Each member signs a history of its versions that others check; who rewrites it is found out.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
@@ -43,6 +44,8 @@ use xylem_object::ticket::Address;
   xylem sync photos                        goes on
   xylem sync photos --remove bob           whatever bob changes from now on stays with bob
   xylem sync photos --history              what members have said, and since when
+  xylem sync plans --schema plans.lvs --trust org.cert    members are those whom certificates make one
+  xylem sync plans @ticket.txt --sign key:/org/alice      joins such a group
 
 ",
     exit_help!()
@@ -73,6 +76,25 @@ pub(crate) struct SyncArgs {
     /// Prints the versions that members have told, as kept here, and checks them. Ends at once
     #[arg(long, conflicts_with_all = ["ticket", "read_only", "remove", "allow"])]
     history: bool,
+
+    /// From now on this trust schema (`xylem schema`) says who is a member and who may write, by the names in certificates whose
+    /// chains end at --trust. For who began the group; given again it replaces the one before
+    #[arg(long, value_name = "FILE", requires = "trust",
+          conflicts_with_all = ["ticket", "read_only", "remove", "allow", "history"])]
+    schema: Option<PathBuf>,
+
+    /// With --schema: a certificate at which chains end; can be repeated
+    #[arg(long, visible_alias = "anchor", value_name = "CERT", requires = "schema")]
+    trust: Vec<PathBuf>,
+
+    /// Where a schema says who is a member: be one as the owner of this key of `xylem key`, such as key:/org/alice. Its certificate goes
+    /// with what this member says; later runs need not name it, but a new certificate is to be named
+    #[arg(long, value_name = "key:NAME", value_parser = parse_identity)]
+    sign: Option<String>,
+
+    /// With --sign: a certificate between the key's own and those that the group trusts; can be repeated
+    #[arg(long, value_name = "CERT", requires = "sign")]
+    chain: Vec<PathBuf>,
 
     /// Where the encrypted link listens, as for `share` [default: all interfaces]
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
@@ -140,6 +162,12 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
         folder: args.folder.clone(),
         joins,
         name: args.name.clone().unwrap_or_else(user),
+        schema: args
+            .schema
+            .as_deref()
+            .map(|schema| role_schema(schema, &args.trust))
+            .transpose()?,
+        sign: args.sign.clone().map(|which| (which, args.chain.clone())),
         listen: links(&args.listen)?,
         announce: args.announce.clone(),
         relays: args.relay.relays(common)?,
@@ -161,6 +189,15 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
         Some(failure) => Err(failure),
         None => Ok(done.map(|()| Exit::Done)?),
     }
+}
+
+fn role_schema(schema: &Path, trust: &[PathBuf]) -> Result<RoleSchema, Failure> {
+    // Whatever an anchor vouches for of which no rule speaks would be refused, and nobody would see why.
+    keys::anchors(trust, Some(schema))?;
+    let anchors: Result<Vec<Vec<u8>>, _> =
+        trust.iter().map(|path| keys::certificate(path)).collect();
+    RoleSchema::new(&keys::schema(schema)?, &anchors?)
+        .map_err(|e| Failure::new(Exit::Usage, e.to_string()))
 }
 
 fn told(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
@@ -222,13 +259,16 @@ fn told(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
                 "{name} ({short}) does not show that its history goes on: nothing newer of it is taken until it does"
             )));
         }
-        SyncEvent::Applies { name, key } => {
+        SyncEvent::Applies { name, key, why } => {
             if json {
-                return out.json(&AppliesRow { name: &name, key: &key });
+                return out.json(&AppliesRow { name: &name, key: &key, why: &why });
             }
             out.note(&clean(&format!(
-                "Somebody called {name} has the ticket and is no member; to make it one: xylem sync DIR --allow {key}"
+                "Somebody called {name} has the ticket and is no member: {why}. Who began the group makes it one with xylem sync DIR --allow {key}"
             )));
+        }
+        SyncEvent::Noted => {
+            out.note("Noted; members hear of it from the `xylem sync` that runs");
         }
         SyncEvent::ReadOnly => {
             if json {
@@ -298,12 +338,13 @@ struct UnprovenRow<'a> {
     key: &'a str,
 }
 
-/// Who has the ticket of a closed group.
+/// Who has the ticket and is no member.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_applies")]
 struct AppliesRow<'a> {
     name: &'a str,
     key: &'a str,
+    why: &'a str,
 }
 
 /// We only read.
@@ -326,6 +367,6 @@ mod row_tests {
         assert_documented(&ReadOnlyRow {});
         assert_documented(&RewroteRow { name, key, evidence: "e" });
         assert_documented(&UnprovenRow { name, key });
-        assert_documented(&AppliesRow { name, key });
+        assert_documented(&AppliesRow { name, key, why: "" });
     }
 }

@@ -35,8 +35,12 @@ impl Member {
 
     /// Runs it; waits until others can join.
     pub(crate) fn start(&mut self, ticket: Option<&str>) {
+        self.start_with(ticket, &[]);
+    }
+
+    pub(crate) fn start_with(&mut self, ticket: Option<&str>, more: &[&str]) {
         let mut command = self.command();
-        command.args(ticket).args(["--as", &self.name, "--listen", "127.0.0.1:0"]);
+        command.args(ticket).args(["--as", &self.name, "--listen", "127.0.0.1:0"]).args(more);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("the program starts");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::folder::stored::{Paths, Stored};
 use crate::folder::{Index, Vector, merge};
 
 const ALICE: [u8; 8] = [1; 8];
@@ -20,7 +21,7 @@ impl World {
         }
         let mut folder =
             Folder::open(&dir.path().join("folder"), &dir.path().join("kept"), BOB, "bob").unwrap();
-        folder.index.names.insert(ALICE, "alice".to_owned());
+        folder.names.insert(ALICE, "alice".to_owned());
         let mut theirs = Index::default();
         theirs.names.insert(ALICE, "alice".to_owned());
         Self { dir, folder, theirs, clock: 0 }
@@ -61,9 +62,15 @@ impl World {
         fs::write(staged, content).unwrap();
     }
 
+    /// What is known here of a path.
+    fn item(&self, path: &str) -> Item {
+        let mut entries = self.folder.stored.entries().unwrap().map(Result::unwrap);
+        entries.find(|(at, _)| at == path.as_bytes()).unwrap().1
+    }
+
     fn hear(&mut self) -> bool {
-        let plan = merge(&self.folder.index, &self.theirs, &|_, _| false);
-        let wanted = plan.wanted(&self.theirs);
+        let plan = merge(&self.folder.stored, &self.theirs, &|_, _| false).unwrap();
+        let wanted = plan.wanted(&self.theirs).unwrap();
         let staged = self.dir.path().join("staged");
         self.folder.apply(plan, &staged, &wanted, 1000).unwrap()
     }
@@ -96,7 +103,13 @@ fn what_alice_has_comes_and_goes() {
 #[test]
 fn the_two_indexes_that_were_told_before_stay() {
     let mut world = World::new();
-    let told: Vec<_> = (0..3_u8).map(|n| world.folder.tell(&[n]).unwrap()).collect();
+    let told: Vec<_> = (0..3_u8)
+        .map(|n| {
+            world.folder.stored.about = vec![n];
+            world.folder.settle().unwrap();
+            world.folder.tell().unwrap()
+        })
+        .collect();
     let read = |path: &std::path::PathBuf| Index::decode(&fs::read(path).unwrap()).unwrap().1;
     assert_eq!(told.iter().map(read).collect::<Vec<_>>(), [[0], [1], [2]]);
 }
@@ -151,7 +164,7 @@ fn a_directory_with_something_of_ours_in_it_stays() {
     world.alice_writes("d", "a file now");
     assert!(world.hear());
     assert_eq!(world.read("d/mine").as_deref(), Some("bob's"));
-    let kept = world.folder.index.items.get(b"d".as_slice()).unwrap();
+    let kept = world.item("d");
     assert_eq!(
         kept.version.order(&world.theirs.items[b"d".as_slice()].version),
         Some(std::cmp::Ordering::Greater)
@@ -169,4 +182,32 @@ fn a_folder_that_is_not_mounted_is_not_an_empty_one() {
     assert!(matches!(world.folder.read_rules(), Err(FolderError::NotThere(_))));
     let kept = world.dir.path().join("kept");
     assert!(Folder::open(&world.at(""), &kept, BOB, "bob").is_err());
+}
+
+/// What is known of the folder is what says that a change is one: it is not lost with a damaged file.
+#[test]
+fn a_damaged_index_is_taken_from_the_copy_that_was_told() {
+    let mut world = World::new();
+    world.alice_writes("a", "one");
+    world.hear();
+    let told = world.folder.tell().unwrap();
+    let (version, state) = (world.item("a").version, world.folder.state());
+    let (root, kept) = (world.dir.path().join("folder"), world.dir.path().join("kept"));
+    let index = kept.join("index");
+    let whole = fs::read(&index).unwrap();
+    for damaged in [&whole[..whole.len() - 40], b"", &[&whole[..60], &[0; 80]].concat()] {
+        fs::write(&index, damaged).unwrap();
+        world.folder = Folder::open(&root, &kept, BOB, "bob").unwrap();
+        assert_eq!((world.item("a").version, world.folder.state()), (version.clone(), state));
+        assert!(Stored::open(&index).is_ok(), "it is whole again");
+    }
+    // Without any copy nothing is guessed.
+    fs::write(&index, &whole[..20]).unwrap();
+    fs::remove_file(told).unwrap();
+    let refused = Folder::open(&root, &kept, BOB, "bob");
+    assert!(matches!(refused, Err(FolderError::Index { .. })));
+    let old = [b"xylem sync index 1\n".as_slice(), &whole[19..]].concat();
+    fs::write(&index, old).unwrap();
+    let why = Folder::open(&root, &kept, BOB, "bob").err().unwrap().to_string();
+    assert!(why.contains("an earlier build"), "{why}");
 }

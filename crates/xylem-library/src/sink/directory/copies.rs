@@ -31,6 +31,11 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
+    /// Those that lie there, as somebody says.
+    pub(super) fn known(medium: &Arc<dyn Medium>, known: &HashMap<Hash, PathBuf>) -> Self {
+        Self { medium: Some(medium.clone()), found: known.clone() }
+    }
+
     /// Looks below `places`, which are directories, for the files of `listed` that are `missing`.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use xylem_library::folder::{Roles, Statement, StatementError};
 use xylem_library::{Blame, Error};
-use xylem_node::MeshNews;
+use xylem_node::{MeshNews, wall_clock};
 
 use super::{KEEP, Member, Other, SyncEvent, warning};
 
@@ -31,8 +31,9 @@ impl Member<'_> {
             MeshNews::Unproven(said) => {
                 tell(SyncEvent::Unproven { name: said.name, key: said.member.to_string() });
             }
-            MeshNews::Applies(said) => {
-                tell(SyncEvent::Applies { name: said.name, key: said.member.to_string() });
+            MeshNews::Applies(said, why) => {
+                let (key, why) = (said.member.to_string(), why.to_string());
+                tell(SyncEvent::Applies { name: said.name, key, why });
             }
             MeshNews::Old => tell(warning(StatementError::Old.to_string())),
             MeshNews::Twice => {
@@ -60,11 +61,15 @@ impl Member<'_> {
         bytes: Vec<u8>,
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<(), Error> {
-        if let Some(roles) = said.roles.clone().filter(|r| r.number > self.roles.number) {
+        if let Some(roles) = said.roles.clone().filter(|r| r.number > self.roles.roles().number) {
             self.home.keep_roles(&roles)?;
             self.take_roles(roles, tell);
         }
         let (member, link) = (said.member, said.link_key);
+        // Whose certificate ended meanwhile is none any more.
+        if self.roles.hear(&member, &said.shown, wall_clock().milliseconds()).is_err() {
+            return Ok(());
+        }
         let before = self.others.get(&member);
         let same_place = before.is_some_and(|b| {
             (&b.said.link_key, &b.said.index.addresses, &b.said.name)
@@ -95,16 +100,28 @@ impl Member<'_> {
     pub(super) fn take_roles(&mut self, roles: Roles, tell: &mut dyn FnMut(SyncEvent)) {
         // Who is no member hears nothing from now on, however long it takes to look at the folder.
         self.serving.iter().for_each(|serving| serving.say(Vec::new(), Some(roles.clone())));
-        for other in self.others.values().filter(|other| !roles.admits(&other.said.member)) {
-            if self.up.remove(&other.said.link_key) {
+        if self.roles.take(roles) {
+            self.drop_others(tell);
+        }
+    }
+
+    /// Who is no member any more is not followed, and can't ask for what is published from now on.
+    pub(super) fn drop_others(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
+        let now_ms = wall_clock().milliseconds();
+        for other in self.others.values() {
+            let judged = self.roles.hear(&other.said.member, &other.said.shown, now_ms);
+            if judged.is_err() && self.up.remove(&other.said.link_key) {
                 let (name, key) = (other.said.name.clone(), other.said.member.to_string());
                 tell(SyncEvent::Member { name, key, up: false });
             }
         }
-        self.others.retain(|member, _| roles.admits(member));
-        self.roles = roles;
+        self.others.retain(|member, _| self.roles.admits(member));
         self.look = Some(Instant::now());
-        let read_only = !self.roles.may_write(&self.key.public());
+        let own = self.key.public();
+        if let Err(why) = self.roles.hear(&own, &self.shown, now_ms) {
+            tell(warning(format!("this member is none any more: {why}")));
+        }
+        let read_only = !self.roles.may_write(&own);
         if read_only && !std::mem::replace(&mut self.last.read_only, read_only) {
             tell(SyncEvent::ReadOnly);
         }

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""`xylem mount` beside FUSE alone, and how many round trips a read takes.
+
+Usage: bench/mount.py [--size MIB] [--runs N] [--delay MS] [--bin DIR]
+
+Two tables, each of interleaved runs:
+
+  warm    a file that the store has, read in order (dd, 1 MiB a call) through a mount that was made for
+          this run: the kernel remembers nothing of it, the file system below has it in memory. Beside it
+          the same file through `xylem-bench-passthrough` (the same library, options and
+          threads, and nothing done to the bytes), and from the file system itself
+  random  4 KiB at places that nobody has read, of a share that is DELAY ms away (a proxy that keeps each
+          datagram for half of it, each way); in round trips
+
+Needs Linux, /dev/fuse, the right to mount, and both programs built with --release. PLACE (environment) is where the
+files lie, default /dev/shm.
+"""
+
+import argparse
+import heapq
+import json
+import os
+import pathlib
+import random
+import select
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent.parent
+
+
+def environment():
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("XYLEM_")}
+    return clean | {"XYLEM_NO_LAN": "1", "XYLEM_NO_MAP": "1"}
+
+
+class Proxy(threading.Thread):
+    """Passes datagrams of one client to `to`, and back, `delay` seconds later each."""
+
+    def __init__(self, to, delay):
+        super().__init__(daemon=True)
+        self.front = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.front.bind(("127.0.0.1", 0))
+        self.back = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.back.connect(to)
+        for s in (self.front, self.back):
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        self.delay = delay
+        self.address = "%s:%d" % self.front.getsockname()
+        self.start()
+
+    def run(self):
+        queue, client, number = [], None, 0
+        while True:
+            now = time.monotonic()
+            while queue and queue[0][0] <= now:
+                _, _, back, data = heapq.heappop(queue)
+                self.front.sendto(data, client) if back else self.back.send(data)
+            wait = max(0.0, queue[0][0] - now) if queue else None
+            for ready in select.select([self.front, self.back], [], [], wait)[0]:
+                data, sender = ready.recvfrom(65536)
+                back = ready is self.back
+                if not back:
+                    client = sender
+                number += 1
+                heapq.heappush(queue, (time.monotonic() + self.delay, number, back, data))
+
+
+class Mounted:
+    """A mount for as long as the block lasts."""
+
+    def __init__(self, command, at, ready):
+        self.command, self.at, self.ready = command, at, ready
+
+    def __enter__(self):
+        self.at.mkdir(exist_ok=True)
+        self.run = subprocess.Popen(
+            self.command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        for _ in range(3000):
+            if self.ready(self.at):
+                return self.at
+            time.sleep(0.01)
+        raise SystemExit("nothing was mounted: " + " ".join(map(str, self.command)))
+
+    def __exit__(self, *_):
+        subprocess.run(["fusermount3", "-u", "-z", self.at], check=True)
+        self.run.wait(20)
+
+
+def read_in_order(path):
+    began = time.monotonic()
+    subprocess.run(["dd", f"if={path}", "of=/dev/null", "bs=1M", "status=none"], check=True)
+    return path.stat().st_size / (time.monotonic() - began) / 1e9
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--size", type=int, default=1024)
+    options.add_argument("--runs", type=int, default=7)
+    options.add_argument("--delay", type=float, default=50.0)
+    options.add_argument("--bin", type=pathlib.Path, default=HERE / "target" / "release")
+    options = options.parse_args()
+    xylem, passthrough = options.bin / "xylem", options.bin / "xylem-bench-passthrough"
+    place = pathlib.Path(tempfile.mkdtemp(prefix="xylem-mount-", dir=os.environ.get("PLACE", "/dev/shm")))
+    share = None
+    try:
+        source = place / "source"
+        chunk = random.Random(1).randbytes(1 << 20)
+        with source.open("wb") as out:
+            for i in range(options.size):
+                out.write(i.to_bytes(8, "big") + chunk[8:])
+        share = subprocess.Popen(
+            [xylem, "--store", place / "publisher", "--json", "share", "--listen", "127.0.0.1:0", source],
+            env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )
+        shared = next(e for e in map(json.loads, share.stdout) if e["event"] == "shared")
+        ticket, link = shared["ticket"], shared["listen"][0]
+
+        def mount(store, *more):
+            command = [xylem, "--store", place / store, "mount", ticket, place / "mnt", *more]
+            return Mounted(command, place / "mnt", lambda at: (at / "source").exists())
+
+        with mount("store") as at:
+            print(f"cold, from a share on loopback: {read_in_order(at / 'source'):.2f} GB/s")
+        plain = Mounted([passthrough, source, place / "pass"], place / "pass", lambda at: (at / "source").exists())
+        results = {"passthrough": [], "mount": [], "again": [], "file": []}
+        for _ in range(options.runs):
+            with plain as at:
+                results["passthrough"].append(read_in_order(at / "source"))
+            with mount("store") as at:
+                results["mount"].append(read_in_order(at / "source"))
+                results["again"].append(read_in_order(at / "source"))
+            results["file"].append(read_in_order(source))
+        print("warm, GB/s (median, least, most):")
+        for name, values in results.items():
+            print(f"  {name:12} {statistics.median(values):.2f}  {min(values):.2f}  {max(values):.2f}")
+        ratios = [a / b for a, b in zip(results["mount"], results["passthrough"])]
+        print(f"  mount / passthrough {statistics.median(ratios):.2f}  {min(ratios):.2f}  {max(ratios):.2f}")
+
+        host, port = link.rsplit(":", 1)
+        proxy = Proxy((host, int(port)), options.delay / 2000)
+        with mount("store-2", "--from", proxy.address) as at:
+            file = os.open(at / "source", os.O_RDONLY)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+            os.pread(file, 4096, 0)
+            time.sleep(1)
+            took, chance = [], random.Random(2)
+            for _ in range(100):
+                offset = chance.randrange(options.size << 20) & ~4095
+                began = time.monotonic()
+                os.pread(file, 4096, offset)
+                took.append((time.monotonic() - began) * 1000 / options.delay)
+            os.close(file)
+        took.sort()
+        print(
+            f"random 4 KiB, cold, {options.delay:g} ms away, in round trips: median {took[50]:.2f}, "
+            f"9 in 10 within {took[90]:.2f}, most {took[-1]:.2f}"
+        )
+    finally:
+        if share:
+            share.kill()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

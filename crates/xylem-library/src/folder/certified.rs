@@ -1,0 +1,412 @@
+//! [`RoleSchema`]: a trust schema (docs/spec/trust.md) that says what the owners of certified names may do in a group, and what
+//! members show for it: *vouchers*, Data packets of these names, without content, signed by keys that are certified,
+//!
+//! ```text
+//! /32=sync/FOUNDER/32=write/MEMBER     this key may write        FOUNDER, MEMBER: keys, as 64 hexadecimal digits
+//! /32=sync/FOUNDER/32=read/MEMBER      this key may read
+//! ```
+//!
+//! and the certificates between those keys and an anchor. A role is a member's if the schema lets a key sign the voucher.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use std::sync::Arc;
+
+use xylem_object::PublisherId;
+use xylem_packet::{Component, Data, DataBuilder, Name};
+use xylem_trust::schema::Schema;
+use xylem_trust::{
+    Certificate, Chain, ChainError, MAX_CHAIN, Rules, Signer, Step, TrustError, TrustStore,
+};
+
+use super::statement::{array, field, put};
+
+/// Bytes of a schema and its anchors at most: they stand in the founder's statement.
+const MAX_SCHEMA: usize = 8 * 1024;
+/// Bytes that a member shows at most.
+pub(super) const MAX_SHOWN: usize = 8 * 1024;
+const MAX_ANCHORS: usize = 8;
+const WRITE: &[u8] = b"write";
+const READ: &[u8] = b"read";
+
+/// A schema and the certificates at which its chains end, as the founder's statement has them.
+#[derive(Clone, Debug)]
+pub struct RoleSchema {
+    bytes: Vec<u8>,
+    schema: Arc<Schema>,
+    anchors: Vec<Vec<u8>>,
+}
+
+impl PartialEq for RoleSchema {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for RoleSchema {}
+
+/// What a member may do by its certificates, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether what it changes is taken over.
+    pub writes: bool,
+    /// When it has to be looked at again, ms since 1970: one of the certificates ends.
+    pub until_ms: u64,
+}
+
+/// Why certificates make somebody no member.
+#[derive(Debug, thiserror::Error)]
+pub enum NotCertified {
+    /// It has shown none.
+    #[error("it shows no certificate (`xylem sync --sign key:NAME`)")]
+    Nothing,
+    /// What it has shown does not follow the layout, or is about somebody else.
+    #[error("what it shows does not vouch for its key in this group")]
+    Malformed,
+    /// A certificate, and what is wrong with it.
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+    /// The certified key has not signed it.
+    #[error("{0} is not believed: {1}")]
+    Voucher(Name, TrustError),
+}
+
+/// What cannot be told others.
+#[derive(Debug, thiserror::Error)]
+pub enum TooLong {
+    /// A schema with its anchors.
+    #[error(
+        "schema and anchors have more than {MAX_SCHEMA} bytes, or more than {MAX_ANCHORS} anchors"
+    )]
+    Schema,
+    /// A member's certificates.
+    #[error("the certificates have more than {MAX_SHOWN} bytes, or are more than {MAX_CHAIN}")]
+    Certificates,
+}
+
+impl RoleSchema {
+    /// A schema whose chains end at these certificates.
+    ///
+    /// # Errors
+    /// It is too long to be told others.
+    pub fn new(schema: &Schema, anchors: &[Vec<u8>]) -> Result<Self, TooLong> {
+        let mut bytes = Vec::new();
+        put(&mut bytes, &schema.encode());
+        all(&mut bytes, anchors);
+        // What is cut, or no certificate, does not come back.
+        let read = Self::read(&bytes).ok_or(TooLong::Schema)?;
+        Some(read).filter(|read| read.anchors == anchors).ok_or(TooLong::Schema)
+    }
+
+    /// Reads one.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let mut input = Some(bytes).filter(|bytes| bytes.len() <= MAX_SCHEMA)?;
+        let schema = Arc::new(Schema::decode(field(&mut input)?).ok()?);
+        let anchors = some(&mut input, MAX_ANCHORS)?;
+        let sound = input.is_empty()
+            && !anchors.is_empty()
+            && anchors.iter().all(|anchor| Certificate::decode(anchor).is_ok());
+        let anchors = anchors.into_iter().map(<[u8]>::to_vec).collect();
+        sound.then(|| Self { bytes: bytes.to_vec(), schema, anchors })
+    }
+
+    /// As it is told others.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What the owner of `member` may do in this founder's group, by what it has shown.
+    ///
+    /// # Errors
+    /// Nothing, and why.
+    pub fn judge(
+        &self,
+        founder: &PublisherId,
+        member: &PublisherId,
+        shown: &[u8],
+        now_ms: u64,
+    ) -> Result<Standing, NotCertified> {
+        if shown.is_empty() {
+            return Err(NotCertified::Nothing);
+        }
+        let Shown { vouchers, certificates } = Shown::read(shown).ok_or(NotCertified::Malformed)?;
+        let mut why = NotCertified::Malformed;
+        for (role, writes) in [(WRITE, true), (READ, false)] {
+            let name = voucher(founder, member, role);
+            let data = vouchers.iter().filter_map(|packet| Data::decode(packet).ok());
+            let Some(data) = data.into_iter().find(|data| data.name() == name.as_ref()) else {
+                continue;
+            };
+            match self.believes(&data, &certificates, now_ms) {
+                Ok(()) => {
+                    let until_ms = self.until(&certificates, now_ms);
+                    return Ok(Standing { writes, until_ms });
+                }
+                Err(refused) => why = refused,
+            }
+        }
+        Err(why)
+    }
+
+    fn believes(
+        &self,
+        voucher: &Data<'_>,
+        certificates: &[&[u8]],
+        now_ms: u64,
+    ) -> Result<(), NotCertified> {
+        let mut store = TrustStore::new();
+        for anchor in self.anchors.iter().filter_map(|anchor| Certificate::decode(anchor).ok()) {
+            let rules: Arc<dyn Rules> = self.schema.clone();
+            // One whose key verifies nothing vouches for nobody.
+            let _ = store.add_anchor_under(&anchor, rules);
+        }
+        let mut chain = Chain::of(voucher)?;
+        while let Step::Ask(question) = chain.step(&mut store, now_ms)? {
+            let answers = |packet: &&&[u8]| {
+                let found = Certificate::decode(packet);
+                found.is_ok_and(|found| question.name.as_ref().is_prefix_of(found.name()))
+            };
+            let found = certificates.iter().find(answers).ok_or_else(|| chain.missing())?;
+            chain.answer(found, now_ms)?;
+        }
+        let wrong = |why| NotCertified::Voucher(voucher.name().to_name(), why);
+        store.data(voucher, now_ms).map_err(wrong)
+    }
+
+    /// The first moment at which one of the certificates that are valid now is not any more.
+    fn until(&self, certificates: &[&[u8]], now_ms: u64) -> u64 {
+        let anchors = self.anchors.iter().map(Vec::as_slice);
+        let all = anchors.chain(certificates.iter().copied());
+        let valid = all.filter_map(|packet| Some(Certificate::decode(packet).ok()?.validity()));
+        let ends = valid.filter(|validity| validity.contains(now_ms));
+        ends.map(|validity| validity.not_after_ms.saturating_add(1000)).min().unwrap_or(0)
+    }
+}
+
+fn voucher(founder: &PublisherId, member: &PublisherId, role: &[u8]) -> Name {
+    let (founder, member) = (founder.to_string(), member.to_string());
+    let (founder, member) = (founder.as_bytes(), member.as_bytes());
+    Name::default()
+        .child(Component::keyword(b"sync"))
+        .child(Component::generic(founder))
+        .child(Component::keyword(role))
+        .child(Component::generic(member))
+}
+
+/// What the owner of `signer`'s key shows of `member`, its key in this founder's group: vouchers, and these certificates. It
+/// can't know which role is its own, so it vouches for both.
+///
+/// # Errors
+/// It is too long to be told others.
+pub fn shown(
+    founder: &PublisherId,
+    member: &PublisherId,
+    signer: &Signer,
+    certificates: &[Vec<u8>],
+) -> Result<Vec<u8>, TooLong> {
+    let mut vouchers = Vec::new();
+    for role in [WRITE, READ] {
+        let (name, mut packet) = (voucher(founder, member, role), Vec::new());
+        let builder = DataBuilder::new(name.as_ref());
+        signer.data(builder, &[], &mut packet).map_err(|_| TooLong::Certificates)?;
+        vouchers.push(packet);
+    }
+    let mut out = Vec::new();
+    all(&mut out, &vouchers);
+    all(&mut out, certificates);
+    let whole = Shown::read(&out).is_some_and(|read| read.certificates == certificates);
+    if whole { Ok(out) } else { Err(TooLong::Certificates) }
+}
+
+struct Shown<'a> {
+    vouchers: Vec<&'a [u8]>,
+    certificates: Vec<&'a [u8]>,
+}
+
+impl<'a> Shown<'a> {
+    fn read(shown: &'a [u8]) -> Option<Self> {
+        let mut input = Some(shown).filter(|shown| shown.len() <= MAX_SHOWN)?;
+        let vouchers = some(&mut input, 2)?;
+        let certificates = some(&mut input, MAX_CHAIN)?;
+        input.is_empty().then_some(Self { vouchers, certificates })
+    }
+}
+
+/// A count, and so many packets behind their lengths.
+fn all(out: &mut Vec<u8>, packets: &[Vec<u8>]) {
+    out.push(u8::try_from(packets.len()).unwrap_or(u8::MAX));
+    packets.iter().for_each(|packet| put(out, packet));
+}
+
+fn some<'a>(input: &mut &'a [u8], most: usize) -> Option<Vec<&'a [u8]>> {
+    let [count] = array(input)?;
+    let count = Some(usize::from(count)).filter(|count| *count <= most)?;
+    (0..count).map(|_| field(input)).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use xylem_trust::{Flaw, Issue, ValidityPeriod, self_signed};
+
+    pub(crate) const NOW: u64 = 1_800_000_000_000;
+    const MEMBER: PublisherId = PublisherId([2; 32]);
+    pub(crate) const FOUNDER: PublisherId = PublisherId([1; 32]);
+    /// Staff writes, guests read; a team may be vouched for by the next one.
+    fn rules() -> Schema {
+        let mut text = r##"
+#key: "KEY"/_/_/_
+#root: "org"/#key
+#staff: "org"/"staff"/_/#key <= #root | #team0
+#guest: "org"/"guest"/_/#key <= #root
+#write: "32=sync"/_/"32=write"/_ <= #staff
+#read: "32=sync"/_/"32=read"/_ <= #staff | #guest
+#team8: "org"/"team"/"8"/#key <= #root
+"##
+        .to_owned();
+        for n in 0..8 {
+            let next = n + 1;
+            text += &format!("#team{n}: \"org\"/\"team\"/\"{n}\"/#key <= #root | #team{next}\n");
+        }
+        Schema::compile(&text).unwrap()
+    }
+
+    fn signer(name: &str, seed: u8) -> Signer {
+        Signer::ed25519(&[seed; 32], format!("{name}/KEY/{seed}").parse().unwrap())
+    }
+
+    fn until(not_after_ms: u64) -> ValidityPeriod {
+        ValidityPeriod { not_before_ms: NOW - 1_000_000, not_after_ms }
+    }
+
+    fn issued(to: &Signer, by: &Signer, not_after_ms: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        let issue = Issue {
+            key_name: to.key_locator().unwrap(),
+            issuer_id: Component::generic(b"org"),
+            version: 1,
+            public_key: &to.public().unwrap(),
+            validity: until(not_after_ms),
+        };
+        issue.sign(by, &mut out).unwrap();
+        out
+    }
+
+    fn root() -> Signer {
+        signer("/org", 1)
+    }
+
+    pub(crate) fn schema() -> RoleSchema {
+        let anchor = self_signed(&root(), 1, until(NOW + 9_000_000)).unwrap();
+        RoleSchema::new(&rules(), &[anchor]).unwrap()
+    }
+
+    /// What somebody of this name shows, certified by the organisation until then.
+    pub(crate) fn shown_by(name: &str, member: &PublisherId, not_after_ms: u64) -> Vec<u8> {
+        let own = signer(name, 5);
+        let certificate = issued(&own, &root(), not_after_ms);
+        shown(&FOUNDER, member, &own, &[certificate]).unwrap()
+    }
+
+    fn judged(shown: &[u8]) -> Result<Standing, NotCertified> {
+        schema().judge(&FOUNDER, &MEMBER, shown, NOW)
+    }
+
+    #[test]
+    fn roles_are_those_of_certified_names() {
+        let far = NOW + 20_000_000;
+        let standing = |name| judged(&shown_by(name, &MEMBER, far)).unwrap();
+        assert!(standing("/org/staff/bob").writes && !standing("/org/guest/carol").writes);
+        // Of all certificates, the anchor's too, the one that ends first.
+        assert_eq!(standing("/org/staff/bob").until_ms, NOW + 9_001_000);
+        let soon = judged(&shown_by("/org/staff/bob", &MEMBER, NOW + 5_000)).unwrap();
+        assert_eq!(soon, Standing { writes: true, until_ms: NOW + 6_000 });
+        let why = judged(&shown_by("/org/other/x", &MEMBER, far)).unwrap_err().to_string();
+        assert!(
+            why.contains("/org/other/x/KEY/5/org/v=1 may not be signed by /org/KEY/1"),
+            "{why}"
+        );
+        // In this founder's group, and this key.
+        let shown = shown_by("/org/staff/bob", &MEMBER, far);
+        let other = PublisherId([3; 32]);
+        for (founder, member) in [(&other, &MEMBER), (&FOUNDER, &other)] {
+            let judged = schema().judge(founder, member, &shown, NOW);
+            assert!(matches!(judged, Err(NotCertified::Malformed)));
+        }
+        assert!(matches!(judged(&[]), Err(NotCertified::Nothing)));
+    }
+
+    #[test]
+    fn chains_that_do_not_hold_are_refused_by_name() {
+        let far = NOW + 9_000_000;
+        let bob = signer("/org/staff/bob", 5);
+        let flaw = |certificates: &[Vec<u8>]| match judged(
+            &shown(&FOUNDER, &MEMBER, &bob, certificates).unwrap(),
+        ) {
+            Err(NotCertified::Chain(ChainError { name, flaw })) => (name.to_string(), flaw),
+            other => panic!("{other:?}"),
+        };
+        let name = "/org/staff/bob/KEY/5/org/v=1".to_owned();
+        let expired = flaw(&[issued(&bob, &root(), NOW - 5_000)]);
+        assert!(matches!(&expired, (of, Flaw::Expired(_)) if *of == name), "{expired:?}");
+        let early = ValidityPeriod { not_before_ms: NOW + 5_000, not_after_ms: far };
+        assert!(matches!(flaw(&[self_signed(&bob, 1, early).unwrap()]).1, Flaw::NotYet(_)));
+        assert_eq!(flaw(&[self_signed(&bob, 1, until(far)).unwrap()]).1, Flaw::Untrusted);
+        assert_eq!(flaw(&[]).1, Flaw::Missing);
+        // Somebody else has the root's name, or nothing but bob's own.
+        let wrong = flaw(&[issued(&bob, &signer("/org", 9), far)]).1;
+        assert!(matches!(wrong, Flaw::NoKeyName(_) | Flaw::Trust(_) | Flaw::Missing), "{wrong:?}");
+        let teams: Vec<Signer> =
+            (0..8).map(|n| signer(&format!("/org/team/{n}"), 10 + n)).collect();
+        let (a, b) = (&teams[0], &teams[1]);
+        let circle = [issued(&bob, a, far), issued(a, b, far), issued(b, a, far)];
+        assert!(matches!(flaw(&circle).1, Flaw::Loop(_)));
+        let chain = |teams: &[Signer]| {
+            let mut chain = vec![issued(&bob, &teams[0], far)];
+            chain.extend(teams.windows(2).map(|two| issued(&two[0], &two[1], far)));
+            chain.push(issued(teams.last().unwrap(), &root(), far));
+            chain
+        };
+        assert!(judged(&shown(&FOUNDER, &MEMBER, &bob, &chain(&teams[..7])).unwrap()).is_ok());
+        let long = shown(&FOUNDER, &MEMBER, &bob, &chain(&teams));
+        assert!(matches!(long, Err(TooLong::Certificates)), "nine are more than eight");
+        // Another's certificate, without its key.
+        let eve = Signer::ed25519(&[66; 32], "/org/staff/bob/KEY/5".parse().unwrap());
+        let stolen = shown(&FOUNDER, &MEMBER, &eve, &[issued(&bob, &root(), far)]).unwrap();
+        assert!(matches!(judged(&stolen), Err(NotCertified::Voucher(_, TrustError::BadSignature))));
+    }
+
+    #[test]
+    fn no_changed_bit_makes_more_of_a_member() {
+        let shown = shown_by("/org/guest/carol", &MEMBER, NOW + 5_000);
+        let expected = judged(&shown).unwrap();
+        for bit in 0..shown.len() * 8 {
+            let mut bad = shown.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(standing) = judged(&bad) {
+                assert_eq!(standing, expected, "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_schema_comes_back_as_it_was_or_not_at_all() {
+        let schema = schema();
+        assert_eq!(RoleSchema::read(schema.as_bytes()), Some(schema.clone()));
+        for len in 0..schema.as_bytes().len() {
+            assert_eq!(RoleSchema::read(&schema.as_bytes()[..len]), None);
+        }
+        let anchor = || self_signed(&root(), 1, until(NOW)).unwrap();
+        let rules = rules();
+        for anchors in [vec![], vec![anchor(); 9], vec![b"x".to_vec()]] {
+            assert!(matches!(RoleSchema::new(&rules, &anchors), Err(TooLong::Schema)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let _ = (RoleSchema::read(&bytes), judged(&bytes));
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! [`Stored`]: an index in a file, read and written from one end to the other. What a folder of many files needs in memory
+//! is then what differs, and not what is there.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use xylem_hash::{Hash, Hasher};
+
+use super::index::{
+    Entry, Index, IndexError, Input, Item, MAX_INDEX, MAX_ITEMS, Names, State, put_entry, put_head,
+};
+use super::local::{FolderError, at};
+
+/// Bytes read or written at once.
+const PIECE: usize = 64 * 1024;
+/// Bytes of an entry, or of all that stands before the first one, at most: of names, a path, a target and a vector.
+const MAX_ENTRY: usize = 256 * 1024;
+
+/// Entries in the order of their paths.
+pub type Entries<'a> = Box<dyn Iterator<Item = Result<(Vec<u8>, Item), FolderError>> + 'a>;
+
+/// An index, wherever it is.
+pub trait Paths {
+    /// What members are called.
+    fn names(&self) -> &Names;
+
+    /// All paths in order.
+    ///
+    /// # Errors
+    /// It can't be read; then, or later.
+    fn entries(&self) -> Result<Entries<'_>, FolderError>;
+}
+
+impl Paths for Index {
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn entries(&self) -> Result<Entries<'_>, FolderError> {
+        Ok(Box::new(self.items.iter().map(|(path, item)| Ok((path.clone(), item.clone())))))
+    }
+}
+
+/// An index in a file that was read once and keeps every rule.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    path: PathBuf,
+    /// What stands in front of it.
+    pub about: Vec<u8>,
+    names: Names,
+    state: Hash,
+    is_empty: bool,
+}
+
+impl Stored {
+    /// Reads it once.
+    ///
+    /// # Errors
+    /// It can't be read, or is not what was written.
+    pub fn open(path: &Path) -> Result<Self, FolderError> {
+        let (mut reader, about, names) = Reader::open(path)?;
+        let (mut state, mut is_empty) = (State::default(), true);
+        while let Some((path, item)) = reader.take()? {
+            state.add(&path, &item);
+            is_empty = false;
+        }
+        Ok(Self { path: path.to_path_buf(), about, names, state: state.finish(), is_empty })
+    }
+
+    /// See [`Index::state`].
+    pub fn state(&self) -> Hash {
+        self.state
+    }
+
+    /// Whether no path was ever in it.
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
+    /// Copies it to `to`, which is what was there or the copy at every moment.
+    pub(super) fn copy(&self, to: &Path) -> Result<(), FolderError> {
+        let new = to.with_extension("new");
+        fs::copy(&self.path, &new).map_err(at(&new))?;
+        fs::rename(&new, to).map_err(at(to))
+    }
+}
+
+impl Paths for Stored {
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn entries(&self) -> Result<Entries<'_>, FolderError> {
+        let (mut reader, ..) = Reader::open(&self.path)?;
+        let mut failed = false;
+        Ok(Box::new(std::iter::from_fn(move || {
+            let next = if failed { None } else { reader.take().transpose() };
+            failed = next.as_ref().is_some_and(Result::is_err);
+            next
+        })))
+    }
+}
+
+/// Reads a file piece by piece.
+struct Reader {
+    file: File,
+    path: PathBuf,
+    buffer: Vec<u8>,
+    /// What of the buffer was taken.
+    taken: usize,
+    hasher: Hasher,
+    /// The last path.
+    last: Vec<u8>,
+    count: usize,
+    over: bool,
+}
+
+impl Reader {
+    fn open(path: &Path) -> Result<(Self, Vec<u8>, Names), FolderError> {
+        let file = File::open(path).map_err(at(path))?;
+        let mut reader = Self {
+            file,
+            path: path.to_path_buf(),
+            buffer: Vec::new(),
+            taken: 0,
+            hasher: Hasher::new(),
+            last: Vec::new(),
+            count: 0,
+            over: false,
+        };
+        if reader.file.metadata().map_err(at(path))?.len() > MAX_INDEX {
+            return Err(reader.bad(IndexError::Malformed));
+        }
+        let (about, names) = reader.parse(|input| input.head())?;
+        Ok((reader, about, names))
+    }
+
+    fn bad(&self, why: IndexError) -> FolderError {
+        FolderError::Index { path: self.path.clone(), why }
+    }
+
+    /// Takes what `read` reads, with as many bytes as that needs.
+    fn parse<T>(
+        &mut self,
+        read: impl Fn(&mut Input<'_>) -> Result<T, IndexError>,
+    ) -> Result<T, FolderError> {
+        loop {
+            let left = self.buffer.get(self.taken..).unwrap_or_default();
+            let (all, mut input) = (left.len(), Input(left));
+            match read(&mut input) {
+                Ok(read) => {
+                    let used = all.saturating_sub(input.0.len());
+                    self.taken = self.taken.saturating_add(used);
+                    return Ok(read);
+                }
+                Err(IndexError::Malformed) if all < MAX_ENTRY && self.fill()? => {}
+                Err(why) => return Err(self.bad(why)),
+            }
+        }
+    }
+
+    /// Reads the next piece; false at the end.
+    fn fill(&mut self) -> Result<bool, FolderError> {
+        self.hasher.update(self.buffer.get(..self.taken).unwrap_or_default());
+        self.buffer.drain(..self.taken.min(self.buffer.len()));
+        self.taken = 0;
+        let before = self.buffer.len();
+        let piece = u64::try_from(PIECE).unwrap_or(u64::MAX);
+        (&self.file).take(piece).read_to_end(&mut self.buffer).map_err(at(&self.path))?;
+        Ok(self.buffer.len() > before)
+    }
+
+    fn take(&mut self) -> Result<Option<(Vec<u8>, Item)>, FolderError> {
+        if self.over {
+            return Ok(None);
+        }
+        match self.parse(|input| input.entry())? {
+            Entry::Path(path, item) => {
+                if self.count > 0 && self.last >= path {
+                    return Err(self.bad(IndexError::not_sorted()));
+                }
+                self.count = self.count.saturating_add(1);
+                if self.count > MAX_ITEMS {
+                    return Err(self.bad(IndexError::Malformed));
+                }
+                self.last.clone_from(&path);
+                Ok(Some((path, item)))
+            }
+            Entry::End(said) => {
+                // What the hash is of ends before it.
+                let hashed = self.taken.saturating_sub(said.len());
+                self.hasher.update(self.buffer.get(..hashed).unwrap_or_default());
+                let is_it = *std::mem::take(&mut self.hasher).finalize().as_bytes() == said;
+                self.over = true;
+                self.buffer.drain(..self.taken.min(self.buffer.len()));
+                self.taken = 0;
+                match is_it && self.buffer.is_empty() && !self.fill()? {
+                    true => Ok(None),
+                    false => Err(self.bad(IndexError::Malformed)),
+                }
+            }
+        }
+    }
+}
+
+/// Writes an index beside the one that it is to replace.
+pub(super) struct Writer {
+    file: File,
+    new: PathBuf,
+    path: PathBuf,
+    buffer: Vec<u8>,
+    hasher: Hasher,
+    state: State,
+    about: Vec<u8>,
+    names: Names,
+    is_empty: bool,
+}
+
+impl Writer {
+    pub(super) fn new(path: &Path, about: &[u8], names: &Names) -> Result<Self, FolderError> {
+        let new = path.with_extension("new");
+        let file = File::create(&new).map_err(at(&new))?;
+        let mut buffer = Vec::new();
+        put_head(&mut buffer, about, names);
+        Ok(Self {
+            file,
+            new,
+            path: path.to_path_buf(),
+            buffer,
+            hasher: Hasher::new(),
+            state: State::default(),
+            about: about.to_vec(),
+            names: names.clone(),
+            is_empty: true,
+        })
+    }
+
+    /// The next path in order.
+    pub(super) fn push(&mut self, path: &[u8], item: &Item) -> Result<(), FolderError> {
+        self.is_empty = false;
+        self.state.add(path, item);
+        put_entry(&mut self.buffer, path, item);
+        if self.buffer.len() >= PIECE { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), FolderError> {
+        self.hasher.update(&self.buffer);
+        self.file.write_all(&self.buffer).map_err(at(&self.new))?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// It is what the file is from now on.
+    pub(super) fn finish(mut self) -> Result<Stored, FolderError> {
+        self.buffer.extend_from_slice(&[0, 0]);
+        self.write()?;
+        let hash = std::mem::take(&mut self.hasher).finalize();
+        self.file.write_all(hash.as_bytes()).map_err(at(&self.new))?;
+        fs::rename(&self.new, &self.path).map_err(at(&self.path))?;
+        let Self { path, about, names, state, is_empty, .. } = self;
+        Ok(Stored { path, about, names, state: state.finish(), is_empty })
+    }
+}
+
+/// The newest whole index among these files, if there is one.
+pub(super) fn newest(among: impl Iterator<Item = PathBuf>) -> Option<Stored> {
+    let mut found: BTreeMap<_, Stored> = BTreeMap::new();
+    for stored in among.filter_map(|path| Stored::open(&path).ok()) {
+        if let Ok(time) = stored.path.metadata().and_then(|meta| meta.modified()) {
+            found.insert(time, stored);
+        }
+    }
+    found.pop_last().map(|(_, stored)| stored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::index::tests::an_index;
+    use super::*;
+    use crate::folder::ItemKind;
+
+    fn collected(stored: &Stored) -> Vec<(Vec<u8>, Item)> {
+        stored.entries().unwrap().map(Result::unwrap).collect()
+    }
+
+    fn written(dir: &Path, index: &Index) -> Stored {
+        let mut writer = Writer::new(&dir.join("index"), b"ticket", &index.names).unwrap();
+        for (path, item) in &index.items {
+            writer.push(path, item).unwrap();
+        }
+        writer.finish().unwrap()
+    }
+
+    /// Enough for several pieces.
+    fn large() -> Index {
+        let mut index = an_index();
+        let item = index.items[b"b".as_slice()].clone();
+        for n in 0..3_000 {
+            let target = vec![b'x'; n];
+            let kind = if n % 100 == 7 { ItemKind::Symlink { target } } else { item.kind.clone() };
+            index.items.insert(format!("d/{n:05}").into(), Item { kind, ..item.clone() });
+        }
+        index
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_is_what_others_decode() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = large();
+        let stored = written(dir.path(), &index);
+        let bytes = fs::read(dir.path().join("index")).unwrap();
+        assert!(bytes.len() > 3 * PIECE);
+        assert_eq!(bytes, index.encode(b"ticket"));
+        assert_eq!(Index::decode(&bytes), Ok((index.clone(), b"ticket".to_vec())));
+        let again = Stored::open(&dir.path().join("index")).unwrap();
+        assert_eq!((again.state(), &again.about[..]), (index.state(), &b"ticket"[..]));
+        assert_eq!(stored.state(), index.state());
+        assert_eq!(again.names(), &index.names);
+        assert!(collected(&again).into_iter().eq(index.items));
+    }
+
+    /// A file that was torn, or in which a bit fell over, is none.
+    #[test]
+    fn what_is_not_what_was_written_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        written(dir.path(), &an_index());
+        let path = dir.path().join("index");
+        let whole = fs::read(&path).unwrap();
+        for len in 0..whole.len() {
+            fs::write(&path, &whole[..len]).unwrap();
+            assert!(Stored::open(&path).is_err(), "of {len} bytes");
+        }
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            fs::write(&path, &bytes).unwrap();
+            assert!(Stored::open(&path).is_err(), "byte {at}");
+        }
+        fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
+        assert!(Stored::open(&path).is_err());
+    }
+}

@@ -1,0 +1,70 @@
+//! [`OpenError`]: why something can't be read at all.
+
+use std::io;
+use std::path::PathBuf;
+
+use xylem_library::{Blame, Error, Failure, ListedError, advised, blame_of};
+use xylem_node::FetchError;
+use xylem_object::ManifestError;
+use xylem_store::StoreError;
+
+/// Why a publication, or a file of it, can't be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// It is encrypted for somebody.
+    #[error("it is shared for somebody, encrypted; `xylem get` decrypts it")]
+    Sealed,
+    /// There is no such path in it.
+    #[error("{}: there is no such file in it", .0.display())]
+    NotThere(PathBuf),
+    /// It is no regular file.
+    #[error("{}: is no file", .0.display())]
+    NoFile(PathBuf),
+    /// Of the peers.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// The listing can't be used.
+    #[error(transparent)]
+    Listing(#[from] ListedError),
+    /// The listing is not what the manifest says of it.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// Of the store.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+    /// The listing could not be read.
+    #[error("the listing could not be read: {0}")]
+    Unread(io::Error),
+    /// The system starts no more threads.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// The thread that fetches has ended.
+    #[error("the reader has ended")]
+    Ended,
+}
+
+impl Failure for OpenError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Sealed | Self::NotThere(_) | Self::NoFile(_) => Blame::Usage,
+            Self::Fetch(e) => e.blame(),
+            Self::Listing(e) => e.blame(),
+            Self::Manifest(_) => Blame::Data,
+            Self::Store(e) => blame_of(e),
+            Self::Unread(_) => Blame::Network,
+            Self::Thread(_) | Self::Ended => Blame::Local,
+        }
+    }
+}
+
+impl From<OpenError> for io::Error {
+    fn from(e: OpenError) -> Self {
+        let kind = match &e {
+            OpenError::NotThere(_) => io::ErrorKind::NotFound,
+            OpenError::NoFile(_) => io::ErrorKind::InvalidInput,
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, Error::from(e).message)
+    }
+}

@@ -1,0 +1,130 @@
+//! [`File`]: one file of a publication, at any place.
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use crate::ahead::{Ahead, Next};
+use crate::cached::{Cached, Piece};
+use crate::demand::{Command, Queue, Wanted};
+
+/// Bytes that one call of `read` brings at most.
+const MAX_READ: usize = 4 << 20;
+
+/// A file that is read as it is fetched. Errors are those of whoever was to bring it: nobody has it, or not in
+/// time. A read that failed may be tried again.
+pub struct File {
+    queue: Arc<Queue>,
+    /// `None`: it is empty, and there is nothing to fetch.
+    cached: Option<Arc<Cached>>,
+    size: u64,
+    position: u64,
+    ahead: Mutex<Ahead>,
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("File").field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+impl File {
+    pub(crate) fn new(queue: Arc<Queue>, cached: Option<Arc<Cached>>) -> Self {
+        let size = cached.as_ref().map_or(0, |cached| cached.geometry.size());
+        if let Some(cached) = &cached {
+            queue.push(Command::Open(cached.clone()));
+        }
+        Self { queue, cached, size, position: 0, ahead: Mutex::default() }
+    }
+
+    /// Bytes of it.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Reads at most `len` bytes from `offset` on, less only at the file's end, and hands them to `done`: before this
+    /// returns if they are there, else on the thread that fetches, when they are. That thread waits for
+    /// nothing, and `done` should not either.
+    pub fn read_then(
+        &self,
+        offset: u64,
+        len: usize,
+        done: impl FnOnce(io::Result<&[u8]>) + Send + 'static,
+    ) {
+        let end = offset.saturating_add(len as u64).min(self.size);
+        let (Some(cached), true) = (&self.cached, offset < end) else { return done(Ok(&[])) };
+        let bytes = offset..end;
+        let (mut piece, segments) = Piece::over(&cached.geometry, &bytes);
+        let missing = cached.fill(&mut piece, &segments);
+        let id = cached.id;
+        let was_there = missing.is_empty();
+        let wanted = Wanted { id, bytes: bytes.clone(), piece, missing, done: Box::new(done) };
+        let next = {
+            let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+            ahead.read(&bytes, self.size)
+        };
+        if was_there {
+            wanted.finish();
+        } else {
+            self.queue.push(Command::Read(Box::new(wanted)));
+        }
+        match next {
+            Next::Nothing => {}
+            Next::Elsewhere => self.queue.push(Command::Elsewhere(id)),
+            Next::Ask(range) => self.ask(cached, &range),
+        }
+    }
+
+    fn ask(&self, cached: &Cached, bytes: &Range<u64>) {
+        let segments = cached.geometry.segments_of(bytes.clone());
+        if cached.keeps() && !cached.missing(segments.clone()).is_empty() {
+            self.queue.push(Command::Ahead(cached.id, segments));
+        }
+    }
+
+    /// Fills `buf` from `offset` on, as far as the file goes; how many bytes came. Waits for what is not there.
+    ///
+    /// # Errors
+    /// Nobody has brought it in time.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let (sender, receiver) = mpsc::channel();
+        let len = buf.len().min(MAX_READ);
+        self.read_then(offset, len, move |read| drop(sender.send(read.map(<[u8]>::to_vec))));
+        let read = receiver.recv().map_err(|_| io::Error::other("the reader has ended"))??;
+        buf[..read.len()].copy_from_slice(&read);
+        Ok(read.len())
+    }
+
+    pub(crate) fn cached(&self) -> Option<&Cached> {
+        self.cached.as_deref()
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.read_at(buf, self.position)?;
+        self.position += read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let (from, by) = match to {
+            SeekFrom::Start(at) => (at, 0),
+            SeekFrom::End(by) => (self.size, by),
+            SeekFrom::Current(by) => (self.position, by),
+        };
+        let before = || io::Error::new(io::ErrorKind::InvalidInput, "before the file's beginning");
+        self.position = from.checked_add_signed(by).ok_or_else(before)?;
+        Ok(self.position)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if let Some(cached) = &self.cached {
+            self.queue.push(Command::Close(cached.id));
+        }
+    }
+}

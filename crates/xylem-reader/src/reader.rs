@@ -1,0 +1,350 @@
+//! [`Reader`]: one publication, and its files.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use xylem_hash::Hash;
+use xylem_library::reachable::{Peer, Relay};
+use xylem_library::signed::Signed;
+use xylem_library::{Listed, ListedFiles, Stop, disk, os_path};
+use xylem_node::{Event, LinkOptions};
+use xylem_object::listing::{Entry, EntryKind};
+use xylem_object::{Kind, Manifest, ObjectId, Ticket};
+use xylem_store::{Part, Store, StoreError};
+use xylem_tree::Geometry;
+
+use crate::cached::{Cached, Recent};
+use crate::demand::Queue;
+use crate::error::OpenError;
+use crate::file::File;
+use crate::worker::Worker;
+
+/// Bytes of the listing that are read at once.
+const PIECE: usize = 1 << 20;
+
+/// What to read, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What to read.
+    pub ticket: Ticket,
+    /// The store that keeps what was read.
+    pub store: PathBuf,
+    /// Peers to ask besides the ticket's own addresses (if any is given, only these are asked).
+    pub from: Vec<Peer>,
+    /// Relays to meet a sharer at, besides the ticket's.
+    pub relays: Vec<Relay>,
+    /// Bytes per second at most.
+    pub limit_rate: Option<u64>,
+    /// What encrypted links are to be like.
+    pub links: LinkOptions,
+    /// Also ask, openly, who is there: see [`xylem_node::GetOptions::ask_who_answers`].
+    pub ask_who_answers: bool,
+    /// A read fails after this long without anything of it.
+    pub timeout: Duration,
+    /// Whether the LAN is asked while nobody answers at the ticket's addresses.
+    pub lan: bool,
+}
+
+impl Options {
+    /// Those that suit most.
+    pub fn new(ticket: Ticket, store: PathBuf) -> Self {
+        Self {
+            ticket,
+            store,
+            from: Vec::new(),
+            relays: Vec::new(),
+            limit_rate: None,
+            links: LinkOptions::default(),
+            ask_who_answers: false,
+            timeout: Duration::from_secs(30),
+            lan: true,
+        }
+    }
+}
+
+/// One thing of a publication.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// Its number among all, from 0, in the order of their paths.
+    pub number: u64,
+    /// What it is. Of a publication of one file the path is the file's name.
+    pub entry: Entry,
+    /// Its number among the regular files, if it is one.
+    file: u64,
+}
+
+/// A publication that can be read. Clones of nothing: share it behind an `Arc`.
+pub struct Reader {
+    store: Store,
+    queue: Arc<Queue>,
+    stop: Stop,
+    signed: Signed,
+    /// A directory's listing; `None`: it is one file.
+    listing: Option<Mutex<ListedFiles>>,
+    /// The listing stays where it is as long as it is read.
+    _listing: Option<File>,
+    /// Files that are open, or were not long ago.
+    files: Mutex<HashMap<ObjectId, Weak<Cached>>>,
+    recent: Arc<Recent>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("root", &self.signed.manifest.root).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing here panics half-way through a change.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Reader {
+    /// Opens what a ticket names: its signed manifest, and the listing of a directory. Both are kept, so that what
+    /// was read once can be read again where nobody is reached. Until `stop` is raised, or the reader
+    /// dropped, `on_event` hears what happens, on a thread of the reader's.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(
+        options: Options,
+        stop: &Stop,
+        on_event: Box<dyn FnMut(Event) + Send>,
+    ) -> Result<Self, OpenError> {
+        let store = Store::open(disk(), &options.store)?;
+        let (queue, stop) = (Arc::new(Queue::default()), stop.part());
+        let worker = Worker {
+            options,
+            store: store.clone(),
+            queue: queue.clone(),
+            stop: stop.clone(),
+            on_event,
+        };
+        let (opened, when_opened) = mpsc::channel();
+        let thread = thread::Builder::new()
+            .name("xylem-reader".into())
+            .spawn(move || worker.run(&opened))
+            .map_err(OpenError::Thread)?;
+        let signed = when_opened.recv().unwrap_or(Err(OpenError::Ended))?;
+        let mut reader = Self {
+            store,
+            queue,
+            stop,
+            signed,
+            listing: None,
+            _listing: None,
+            files: Mutex::default(),
+            recent: Arc::default(),
+            thread: Some(thread),
+        };
+        if reader.manifest().sealed {
+            return Err(OpenError::Sealed);
+        }
+        if reader.manifest().kind == Kind::Directory {
+            reader.open_listing()?;
+        }
+        Ok(reader)
+    }
+
+    /// What its publisher has signed.
+    pub fn manifest(&self) -> &Manifest {
+        &self.signed.manifest
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.listing.is_some()
+    }
+
+    /// The listing that an earlier fetch or share left, or the publisher's.
+    fn open_listing(&mut self) -> Result<(), OpenError> {
+        let Manifest { root, size, segment, .. } = *self.manifest();
+        let kept = self.store.object(&root, Part::Listing).ok().flatten();
+        let kept = kept.and_then(|file| ListedFiles::open(file, size, &root, segment).ok());
+        let listed = match kept {
+            Some(listed) => listed,
+            None => {
+                let geometry = self.manifest().geometry();
+                let file = self.file(ObjectId::Root, root, geometry, "the listing".into())?;
+                let (mut buffer, mut at) = (vec![0; PIECE], 0);
+                while at < size {
+                    at += file.read_at(&mut buffer, at).map_err(OpenError::Unread)? as u64;
+                }
+                let place = file.cached().and_then(Cached::file).cloned();
+                let listed = match place {
+                    Some(place) => {
+                        self.settled(&file)?;
+                        ListedFiles::open(place, size, &root, segment)?
+                    }
+                    None => {
+                        let path = self.store.partial_path(&root, Part::Content);
+                        return Err(StoreError::NoSpace { path, offset: Some(0) }.into());
+                    }
+                };
+                self._listing = Some(file);
+                listed
+            }
+        };
+        self.manifest().check_totals(listed.totals())?;
+        self.listing = Some(Mutex::new(listed));
+        Ok(())
+    }
+
+    /// Waits until what was read of a file is on disk, too: it is handed out before.
+    fn settled(&self, file: &File) -> Result<(), OpenError> {
+        let Some(cached) = file.cached() else { return Ok(()) };
+        while !cached.missing(0..cached.geometry.segments()).is_empty() {
+            if self.stop.raised() {
+                return Err(OpenError::Ended);
+            }
+            if !cached.keeps() {
+                let path = self.store.partial_path(&cached.root, Part::Content);
+                return Err(StoreError::NoSpace { path, offset: Some(0) }.into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn only_file(&self) -> Item {
+        let Manifest { root, size, mode, mtime_s, mtime_ns, .. } = *self.manifest();
+        let name = &self.manifest().file_name;
+        let path =
+            if name.is_empty() { root.to_hex().to_string().into_bytes() } else { name.clone() };
+        let kind = EntryKind::File { size, root };
+        Item { number: 0, entry: Entry { path, kind, mode, mtime_s, mtime_ns }, file: 0 }
+    }
+
+    fn listed(
+        &self,
+        listing: &Mutex<ListedFiles>,
+        number: u64,
+    ) -> Result<Option<Item>, StoreError> {
+        let mut listing = lock(listing);
+        let item = |l: &Listed| Item { number, entry: l.entry.clone(), file: l.number };
+        Ok(listing.entry(number)?.map(item))
+    }
+
+    /// What has this number; `None` if there are not so many.
+    ///
+    /// # Errors
+    /// The listing on disk is not what it was.
+    pub fn item(&self, number: u64) -> Result<Option<Item>, OpenError> {
+        match &self.listing {
+            Some(listing) => Ok(self.listed(listing, number)?),
+            None => Ok((number == 0).then(|| self.only_file())),
+        }
+    }
+
+    /// What lies at `path`; `None` if nothing does.
+    ///
+    /// # Errors
+    /// As [`Reader::item`].
+    pub fn find(&self, path: &[u8]) -> Result<Option<Item>, OpenError> {
+        let Some(listing) = &self.listing else {
+            return Ok(Some(self.only_file()).filter(|only| only.entry.path == path));
+        };
+        let number = lock(listing).at_or_after(path)?;
+        Ok(self.listed(listing, number)?.filter(|item| item.entry.path == path))
+    }
+
+    /// The first thing in a folder (empty: the publication itself) whose number is `from` or more.
+    ///
+    /// # Errors
+    /// As [`Reader::item`].
+    pub fn next_in(&self, folder: &[u8], from: u64) -> Result<Option<Item>, OpenError> {
+        let Some(listing) = &self.listing else { return self.item(from) };
+        let mut prefix = folder.to_vec();
+        if !prefix.is_empty() {
+            prefix.push(b'/');
+        }
+        // Who goes on with a folder need not look for it again.
+        let is_within = |item: &Item| item.entry.path >= prefix;
+        let mut number = match self.listed(listing, from)? {
+            Some(item) if is_within(&item) => from,
+            _ => from.max(lock(listing).at_or_after(&prefix)?),
+        };
+        loop {
+            let Some(item) = self.listed(listing, number)? else { return Ok(None) };
+            let Some(below) = item.entry.path.strip_prefix(&prefix[..]) else { return Ok(None) };
+            let Some(slash) = below.iter().position(|byte| *byte == b'/') else {
+                return Ok(Some(item));
+            };
+            // What lies in a folder of this one ends before the first path that goes on with the byte after `/`.
+            let mut behind = item.entry.path[..prefix.len() + slash].to_vec();
+            behind.push(b'/' + 1);
+            number = lock(listing).at_or_after(&behind)?.max(number + 1);
+        }
+    }
+
+    /// Opens a regular file, or what a hard link stands for.
+    ///
+    /// # Errors
+    /// [`OpenError::NoFile`]; as [`Reader::item`].
+    pub fn open_item(&self, item: &Item) -> Result<File, OpenError> {
+        let name = String::from_utf8_lossy(&item.entry.path).into_owned();
+        match &item.entry.kind {
+            EntryKind::File { size, root } => {
+                let geometry = Geometry::new(*size, self.manifest().segment);
+                let id = match &self.listing {
+                    Some(_) => ObjectId::File(item.file),
+                    None => ObjectId::Root,
+                };
+                self.file(id, *root, geometry, name)
+            }
+            EntryKind::HardLink { target } => self.open_path(target),
+            _ => Err(OpenError::NoFile(os_path(&item.entry.path))),
+        }
+    }
+
+    /// Opens what lies at `path`. Symbolic links are not followed.
+    ///
+    /// # Errors
+    /// [`OpenError::NotThere`]; as [`Reader::open_item`].
+    pub fn open_path(&self, path: &[u8]) -> Result<File, OpenError> {
+        let item = self.find(path)?.ok_or_else(|| OpenError::NotThere(os_path(path)))?;
+        self.open_item(&item)
+    }
+
+    fn file(
+        &self,
+        id: ObjectId,
+        root: Hash,
+        geometry: Geometry,
+        name: String,
+    ) -> Result<File, OpenError> {
+        if geometry.size() == 0 {
+            return Ok(File::new(self.queue.clone(), None));
+        }
+        let mut files = lock(&self.files);
+        if let Some(cached) = files.get(&id).and_then(Weak::upgrade) {
+            return Ok(File::new(self.queue.clone(), Some(cached)));
+        }
+        let (cached, why) =
+            Cached::open(&self.store, id, root, geometry, name, self.recent.clone());
+        if let Some(why) = why {
+            tracing::warn!(%why, "what is read of this file is not kept");
+        }
+        let cached = Arc::new(cached);
+        if files.len() >= 1_024 {
+            files.retain(|_, cached| cached.strong_count() > 0);
+        }
+        files.insert(id, Arc::downgrade(&cached));
+        Ok(File::new(self.queue.clone(), Some(cached)))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stop.raise();
+        self.queue.wake();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic; if it did, whoever reads has been told.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! [`Worker`]: the thread that owns the sockets: it fetches what somebody waits for, then what is likely to be
+//! wanted next, hands it out as it is proven, and keeps it.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use xylem_library::Stop;
+use xylem_library::signed::{self, Signed};
+use xylem_node::{Event, Fetch, FetchError, Look, Next};
+use xylem_object::ObjectId;
+use xylem_store::{Store, StoreError};
+use xylem_transfer::{Transfer, TransferEvent, Urgency};
+use xylem_tree::{Segment, SegmentSet, TreeKind, Verified};
+
+use crate::cached::Cached;
+use crate::demand::{Command, Queue, Wanted};
+use crate::error::OpenError;
+use crate::reader::Options;
+
+/// Files that nobody reads any more and that may be opened again soon.
+const LINGERING: usize = 64;
+/// So long nobody is dialled after that failed.
+const REST: Duration = Duration::from_secs(1);
+/// How often a waiting thread looks whether it is to end.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// See the module's documentation.
+pub(crate) struct Worker {
+    pub(crate) options: Options,
+    pub(crate) store: Store,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) stop: Stop,
+    pub(crate) on_event: Box<dyn FnMut(Event) + Send>,
+}
+
+/// Whom a fetch works for.
+struct Demand {
+    timeout: Duration,
+    files: HashMap<ObjectId, Open>,
+    lingering: VecDeque<ObjectId>,
+    /// Files that something was put into since they were flushed.
+    dirty: BTreeSet<ObjectId>,
+    /// What is to be told.
+    told: Vec<String>,
+    /// It was told that nothing more is kept.
+    full: bool,
+}
+
+/// A file that is read.
+struct Open {
+    cached: Arc<Cached>,
+    readers: usize,
+    waiting: Vec<Waiting>,
+    /// The transfer has it open, and has brought these segments since.
+    brought: Option<SegmentSet>,
+    /// Segments that could not be had, and until when whoever asks again is told so at once: a kernel whose
+    /// reading ahead has failed asks once more for what a program waits for.
+    failed: Vec<(u64, Instant)>,
+}
+
+struct Waiting {
+    wanted: Wanted,
+    /// When whoever waits is told that it can't be had, unless something comes.
+    until: Instant,
+}
+
+impl Worker {
+    /// Fetches until it is stopped. What is read is told first.
+    pub(crate) fn run(mut self, opened: &mpsc::Sender<Result<Signed, OpenError>>) {
+        let started = self.start();
+        let queue = self.queue.clone();
+        match started {
+            Ok((signed, fetch)) => {
+                if opened.send(Ok(signed.clone())).is_ok() {
+                    self.serve(&signed, fetch);
+                }
+            }
+            Err(why) => drop(opened.send(Err(why))),
+        }
+        for command in queue.end() {
+            if let Command::Read(wanted) = command {
+                wanted.fail("the reader has ended");
+            }
+        }
+    }
+
+    /// The signed manifest, kept or fetched.
+    fn start(&mut self) -> Result<(Signed, Option<Fetch>), OpenError> {
+        let ticket = &self.options.ticket;
+        let kept = signed::find(&self.store, &ticket.root, &ticket.publisher, ticket.name.as_ref());
+        if let Some(kept) = kept {
+            if kept.manifest.tree != TreeKind::Blake3 {
+                return Err(FetchError::OtherTree.into());
+            }
+            return Ok((kept, None));
+        }
+        let mut fetch = self.dial()?;
+        let manifest = fetch.manifest(&self.stop, &mut self.on_event)?;
+        let packet = fetch.manifest_packet().to_vec();
+        let publisher = self.options.ticket.publisher;
+        let signed = Signed { prefix: fetch.name(), packet, manifest, publisher };
+        signed::keep(&self.store, &signed.manifest.root, &signed.packet)?;
+        fetch.find_others(&self.options.ticket, &mut self.on_event)?;
+        Ok((signed, Some(fetch)))
+    }
+
+    fn dial(&mut self) -> Result<Fetch, FetchError> {
+        let Options { ticket, from, relays, timeout, limit_rate, links, .. } = &self.options;
+        let asks = self.options.ask_who_answers;
+        let fetch = Fetch::through(ticket, from, relays, *timeout, *limit_rate, links, asks)?;
+        Ok(if self.options.lan { fetch.asking_the_lan(ticket) } else { fetch })
+    }
+
+    /// Dials anew for what is known.
+    fn dial_again(&mut self, signed: &Signed) -> Result<Fetch, FetchError> {
+        let mut fetch = self.dial()?;
+        // Where it could not be offered it is fetched.
+        if fetch.offer(signed).is_ok() {
+            fetch.find_others(&self.options.ticket, &mut self.on_event)?;
+        }
+        Ok(fetch)
+    }
+
+    fn serve(&mut self, signed: &Signed, mut fetch: Option<Fetch>) {
+        let mut demand = Demand {
+            timeout: self.options.timeout,
+            files: HashMap::new(),
+            lingering: VecDeque::new(),
+            dirty: BTreeSet::new(),
+            told: Vec::new(),
+            full: false,
+        };
+        // Whoever reads first should not have to wait until somebody is dialled.
+        let mut wants_fetch = true;
+        while !self.stop.raised() {
+            let running = match fetch.take() {
+                Some(running) => Ok(running),
+                None => {
+                    while let Some(command) = self.queue.pop() {
+                        demand.take(command, None);
+                    }
+                    if !wants_fetch && !demand.is_waited_for() {
+                        self.queue.wait(GLANCE);
+                        continue;
+                    }
+                    wants_fetch = false;
+                    self.dial_again(signed)
+                }
+            };
+            let ended = running.and_then(|mut fetch| {
+                self.queue.wake_by(Some(fetch.waker()?));
+                let queue = &self.queue;
+                let ran = fetch
+                    .run_until(&self.stop, &mut self.on_event, |look| demand.look(look, queue));
+                fetch.close();
+                ran
+            });
+            self.queue.wake_by(None);
+            demand.left_by_fetch();
+            match ended {
+                Err(why) if !self.stop.raised() => {
+                    let began = Instant::now();
+                    demand.fail_all(&why.to_string());
+                    self.tell(&mut demand);
+                    while began.elapsed() < REST && !self.stop.raised() {
+                        self.queue.wait(GLANCE);
+                        while let Some(command) = self.queue.pop() {
+                            demand.take(command, None);
+                        }
+                    }
+                }
+                _ => break,
+            }
+        }
+        demand.fail_all("the reader has ended");
+    }
+
+    fn tell(&mut self, demand: &mut Demand) {
+        demand.told.drain(..).for_each(|what| (self.on_event)(Event::warning(what)));
+    }
+}
+
+/// Ascending numbers as runs.
+fn runs(numbers: &[u64]) -> impl Iterator<Item = Range<u64>> + '_ {
+    numbers.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[0] + run.len() as u64)
+}
+
+impl Open {
+    /// Has the transfer open it, if that can be.
+    fn is_open_in(&mut self, transfer: &mut Transfer) -> bool {
+        let Cached { id, root, geometry, .. } = *self.cached;
+        if self.brought.is_none() && transfer.open_object(id, root, geometry).is_ok() {
+            self.brought = Some(SegmentSet::new(geometry.segments()));
+        }
+        self.brought.is_some()
+    }
+
+    /// Has reads fail; a line that says so.
+    fn fail(&mut self, waiting: Vec<Waiting>, why: &str) -> Option<String> {
+        let first = waiting.first()?;
+        let Range { start, end } = first.wanted.bytes;
+        let more = match waiting.len() - 1 {
+            0 => String::new(),
+            n => format!(" and {n} more reads"),
+        };
+        let line = format!("{}: bytes {start}..{end}{more} can't be read: {why}", self.cached.name);
+        let until = Instant::now() + REST;
+        for Waiting { wanted, .. } in waiting {
+            self.failed.extend(wanted.missing.iter().map(|i| (*i, until)));
+            wanted.fail(why);
+        }
+        Some(line)
+    }
+}
+
+impl Demand {
+    fn is_waited_for(&self) -> bool {
+        self.files.values().any(|open| !open.waiting.is_empty())
+    }
+
+    /// The fetch's turn: what has come, what is wanted.
+    fn look(&mut self, look: &mut Look<'_>, queue: &Queue) -> Result<Next, FetchError> {
+        // What waited while nobody was dialled.
+        if self.files.values().any(|open| open.brought.is_none() && !open.waiting.is_empty()) {
+            let ids: Vec<ObjectId> = self.files.keys().copied().collect();
+            ids.into_iter().for_each(|id| self.want(id, look.transfer()));
+        }
+        while let Some(event) = look.next_event()? {
+            match event {
+                TransferEvent::Segment { object, segment } => self.segment(object, &segment),
+                TransferEvent::Nodes { object, nodes } => {
+                    if let Some(open) = self.files.get(&object) {
+                        let put = open.cached.put_nodes(&nodes);
+                        self.dirty.insert(object);
+                        self.note(put);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for id in std::mem::take(&mut self.dirty) {
+            if let Some(open) = self.files.get(&id) {
+                let flushed = open.cached.flush();
+                self.note(flushed);
+            }
+        }
+        while let Some(command) = queue.pop() {
+            self.take(command, Some(look.transfer()));
+        }
+        self.give_up_late(look.transfer());
+        self.told.drain(..).for_each(|what| look.tell(Event::warning(what)));
+        Ok(Next::Wait(None))
+    }
+
+    fn take(&mut self, command: Command, transfer: Option<&mut Transfer>) {
+        match command {
+            Command::Open(cached) => {
+                let id = cached.id;
+                let open = self.files.entry(id).or_insert_with(|| Open {
+                    cached: cached.clone(),
+                    readers: 0,
+                    waiting: Vec::new(),
+                    brought: None,
+                    failed: Vec::new(),
+                });
+                open.cached = cached;
+                open.readers += 1;
+            }
+            Command::Close(id) => self.close(id, transfer),
+            Command::Read(wanted) => self.read(*wanted, transfer),
+            Command::Ahead(id, segments) => {
+                if let Some(transfer) = transfer
+                    && let Some(open) = self.files.get_mut(&id).filter(|o| o.cached.keeps())
+                    && open.is_open_in(transfer)
+                {
+                    for run in open.cached.missing(segments) {
+                        transfer.want(id, run, Urgency::Ahead);
+                    }
+                }
+            }
+            Command::Elsewhere(id) => {
+                if let Some(transfer) = transfer {
+                    transfer.want_no_more(id);
+                    self.want(id, transfer);
+                }
+            }
+        }
+    }
+
+    fn read(&mut self, mut wanted: Wanted, transfer: Option<&mut Transfer>) {
+        let Some(open) = self.files.get_mut(&wanted.id) else {
+            return wanted.fail("the file is closed");
+        };
+        // It may have come while this was on its way here.
+        let missing = std::mem::take(&mut wanted.missing);
+        for run in runs(&missing) {
+            wanted.missing.extend(open.cached.fill(&mut wanted.piece, &run));
+        }
+        if wanted.missing.is_empty() {
+            return wanted.finish();
+        }
+        let now = Instant::now();
+        open.failed.retain(|(_, until)| now < *until);
+        if open.failed.iter().any(|(i, _)| wanted.missing.binary_search(i).is_ok()) {
+            return wanted.fail("nobody had it a moment ago");
+        }
+        let (id, until) = (wanted.id, now + self.timeout);
+        open.waiting.push(Waiting { wanted, until });
+        if let Some(transfer) = transfer {
+            self.want(id, transfer);
+        }
+    }
+
+    /// Has the transfer ask for what is waited for.
+    fn want(&mut self, id: ObjectId, transfer: &mut Transfer) {
+        let Some(open) = self.files.get_mut(&id).filter(|open| !open.waiting.is_empty()) else {
+            return;
+        };
+        let all = || open.waiting.iter().flat_map(|w| w.wanted.missing.iter());
+        let twice = |brought: &SegmentSet| all().any(|i| brought.contains(*i));
+        if open.brought.as_ref().is_some_and(twice) {
+            // It was here and is no more: the transfer brings nothing twice.
+            transfer.give_up_object(id);
+            open.brought = None;
+        }
+        if !open.is_open_in(transfer) {
+            return; // It is over, and says so next; or too much is open, and closed later.
+        }
+        for waiting in &open.waiting {
+            for run in runs(&waiting.wanted.missing) {
+                transfer.want(id, run, Urgency::Now);
+            }
+        }
+    }
+
+    fn segment(&mut self, id: ObjectId, segment: &Verified<Segment<Bytes>>) {
+        let Some(open) = self.files.get_mut(&id) else { return };
+        let i = segment.index.0;
+        if let Some(brought) = &mut open.brought {
+            brought.insert(i);
+        }
+        let (content, at) = (&segment.content, segment.offset);
+        let until = Instant::now() + self.timeout;
+        let is_whole = |waiting: &mut Waiting| {
+            let Wanted { missing, piece, .. } = &mut waiting.wanted;
+            if let Ok(place) = missing.binary_search(&i) {
+                missing.remove(place);
+                piece.part(&(at..at + content.len() as u64)).copy_from_slice(content);
+                waiting.until = until;
+            }
+            missing.is_empty()
+        };
+        // Whoever waits does not wait for the disk.
+        open.waiting.extract_if(.., is_whole).for_each(|waiting| waiting.wanted.finish());
+        let put = open.cached.put(segment);
+        self.dirty.insert(id);
+        self.note(put);
+    }
+
+    fn close(&mut self, id: ObjectId, transfer: Option<&mut Transfer>) {
+        let Some(open) = self.files.get_mut(&id) else { return };
+        open.readers = open.readers.saturating_sub(1);
+        if open.readers > 0 {
+            return;
+        }
+        self.lingering.push_back(id);
+        if self.lingering.len() <= LINGERING {
+            return;
+        }
+        let Some(old) = self.lingering.pop_front() else { return };
+        if self.files.get(&old).is_some_and(|open| open.readers == 0 && open.waiting.is_empty()) {
+            self.files.remove(&old);
+            if let Some(transfer) = transfer {
+                transfer.give_up_object(old);
+            }
+        }
+    }
+
+    /// Tells those who have waited long enough.
+    fn give_up_late(&mut self, transfer: &mut Transfer) {
+        let now = Instant::now();
+        let late = |open: &Open| open.waiting.iter().any(|waiting| now >= waiting.until);
+        let ids: Vec<ObjectId> =
+            self.files.iter().filter(|(_, open)| late(open)).map(|(id, _)| *id).collect();
+        let why = format!("nobody has brought it in {} s", self.timeout.as_secs_f64());
+        for id in ids {
+            let Some(open) = self.files.get_mut(&id) else { continue };
+            let late = open.waiting.extract_if(.., |waiting| now >= waiting.until).collect();
+            self.told.extend(open.fail(late, &why));
+            transfer.want_no_more(id);
+            self.want(id, transfer);
+        }
+    }
+
+    fn fail_all(&mut self, why: &str) {
+        for open in self.files.values_mut() {
+            let waiting = std::mem::take(&mut open.waiting);
+            self.told.extend(open.fail(waiting, why));
+        }
+    }
+
+    /// What the transfer knew is gone with it.
+    fn left_by_fetch(&mut self) {
+        self.files.values_mut().for_each(|open| open.brought = None);
+    }
+
+    /// A disk that takes no more costs what is kept, not who reads.
+    fn note(&mut self, kept: Result<(), StoreError>) {
+        if let Err(why) = kept
+            && !std::mem::replace(&mut self.full, true)
+        {
+            let what =
+                format!("{why}; what is read from now on is not kept, and fetched each time");
+            self.told.push(what);
+        }
+    }
+}

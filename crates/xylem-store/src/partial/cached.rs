@@ -1,0 +1,118 @@
+//! Pieces of a file that are kept in the store for whoever reads them again.
+
+use xylem_hash::Hash;
+use xylem_tree::{Geometry, NODE_LEN, SegmentIndex};
+
+use super::{Home, Partial, Resuming};
+use crate::error::StoreError;
+use crate::outboard::OutboardFile;
+use crate::parts::{Part, further_partial_name, partial_name};
+use crate::store::Store;
+
+/// Readers of one file that may keep what they read at the same time, each for itself.
+const MAX_AT_ONCE: u32 = 16;
+
+impl Partial {
+    /// Opens what is kept of the file `root`, or begins to keep it, in the store itself
+    /// ([`Part::Content`]): content from the beginning of one file, its nodes behind it. It is never
+    /// finished. Another reader of the same file, who comes while this one is there, keeps it apart.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] if too many others keep it now; [`StoreError::NoSpace`]; the medium's.
+    pub fn open_cached(
+        store: &Store,
+        root: Hash,
+        geometry: Geometry,
+    ) -> Result<Resuming, StoreError> {
+        let mut file = store.lock_named(&partial_name(&root, Part::Content));
+        for n in 1..MAX_AT_ONCE {
+            if !matches!(file, Err(StoreError::Busy { .. })) {
+                break;
+            }
+            file = store.lock_named(&further_partial_name(&root, Part::Content, u64::from(n)));
+        }
+        let file = file?;
+        let (outboard, base) = (OutboardFile::new(file.clone()), nodes_at(&geometry));
+        Self::begin(root, geometry, file, outboard, base, Home::Cached, store.durability())
+    }
+
+    /// What lies there of a segment is not what was put, or was never put: it may be put again.
+    pub fn forget(&mut self, segment: SegmentIndex) {
+        self.have.remove(segment.0);
+    }
+}
+
+/// The first slot behind the content.
+fn nodes_at(geometry: &Geometry) -> u64 {
+    geometry.size().div_ceil(NODE_LEN as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use xylem_tree::{SegmentSize, Verifier};
+
+    use super::*;
+    use crate::{DiskMedium, Scan, ScanBuffer};
+
+    #[test]
+    fn what_is_kept_is_found_again_and_what_was_changed_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(Arc::new(DiskMedium::new()), &dir.path().join("store")).unwrap();
+        let bytes: Vec<u8> = (0..30_000_u32).map(|i| (i / 7) as u8).collect();
+        let geometry = Geometry::new(bytes.len() as u64, SegmentSize::DEFAULT);
+        let root = xylem_hash::hash(&bytes);
+        let scan = |partial: &Partial| {
+            let (outboard, base) = partial.outboard();
+            let file = partial.file().clone();
+            let scan = Scan::new(file, outboard, base, geometry, root).unwrap();
+            let found = scan.scan(0, &mut ScanBuffer::default()).unwrap();
+            found.right().to_vec()
+        };
+        let path = dir.path().join("whole");
+        std::fs::write(&path, &bytes).unwrap();
+        let mut nodes = Vec::new();
+        let new = store.new_file().unwrap();
+        let mut writer = new.outboard().writer_at(0);
+        let hashed = crate::hash_file(
+            &**store.medium(),
+            &path,
+            None,
+            SegmentSize::DEFAULT,
+            Some(&mut writer),
+            &mut nodes,
+            &|_| {},
+        );
+        writer.flush().unwrap();
+        assert_eq!(hashed.unwrap().root, root);
+        {
+            let resuming = Partial::open_cached(&store, root, geometry).unwrap();
+            let (mut partial, _) = resuming.finish([]).unwrap();
+            // A second reader at the same time keeps what it reads apart.
+            let second = Partial::open_cached(&store, root, geometry).unwrap();
+            let (second, _) = second.finish([]).unwrap();
+            assert_ne!(second.file().path(), partial.file().path());
+            let mut verifier = Verifier::new(geometry, root);
+            let mut reader = new.outboard().reader_at(0);
+            for i in [1, 3].map(SegmentIndex) {
+                let range = geometry.segment_range(i);
+                let content = &bytes[range.start as usize..range.end as usize];
+                let mut proof = Vec::new();
+                xylem_tree::segment_signature(&geometry, i, &mut reader, &mut proof).unwrap();
+                partial.put(&verifier.segment(i, content, &proof).unwrap()).unwrap();
+            }
+            partial.put_nodes(&verifier.take_proven()).unwrap();
+            partial.flush().unwrap();
+            assert_eq!(scan(&partial), [1..2, 3..4]);
+        }
+        let path = store.partial_path(&root, Part::Content);
+        let mut kept = std::fs::read(&path).unwrap();
+        assert_eq!(kept[8192..16_384], bytes[8192..16_384]);
+        kept[8192] ^= 1;
+        std::fs::write(&path, kept).unwrap();
+        let (partial, _) =
+            Partial::open_cached(&store, root, geometry).unwrap().finish([]).unwrap();
+        assert_eq!(scan(&partial), [3..4]);
+    }
+}

@@ -1,0 +1,128 @@
+//! `xylem mount TICKET DIR`: what a ticket names, as a read-only file system.
+
+#[cfg(target_os = "linux")]
+mod fs;
+#[cfg(target_os = "linux")]
+mod point;
+#[cfg(target_os = "linux")]
+mod run;
+
+use crate::cli::Common;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::finding::FindArgs;
+use crate::output::Out;
+use crate::relays::RelayArgs;
+use crate::shaping::ShapeArgs;
+use crate::showing::AskArgs;
+use crate::values::{parse_rate, parse_seconds};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Duration;
+use xylem_node::PeerUri;
+
+/// Shows what a ticket names as files in a directory, at once; what is read is fetched
+///
+/// A read-only file system (FUSE, Linux). Any program reads it as files on disk: each block is fetched when it is
+/// read, from everybody who has it, with what is likely to come next, and proven before the program sees
+/// it. What was read is kept in the store and not fetched again, also by later mounts, with nobody there.
+/// Where nobody has a block, its reader gets an input/output error, and a line here says which.
+///
+/// Stays until Ctrl-C, which takes the mount away. The first line on standard output is DIR, as soon as it can be
+/// read. What was left by a run that was killed is taken away by the next one at the same DIR.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  mkdir data; xylem mount xylem:... data       then, elsewhere: ls data
+  xylem mount @ticket.txt data                 a ticket from a file
+  xylem mount xylem:... data --from 192.0.2.7:7000   from that peer only
+  xylem mount xylem:... data --timeout 5       a read fails after 5 s without anything
+  python3 -c \"import numpy; print(numpy.memmap('data/x.f32', mode='r').mean())\"
+  sqlite3 'file:data/x.db?immutable=1'         a database, without fetching all of it
+  fusermount3 -u data                          ends it from elsewhere
+
+",
+    exit_help!()
+))]
+pub(crate) struct MountArgs {
+    /// What `xylem share` printed (xylem:...), and whatever else `xylem get` takes but a name: @FILE or - for
+    /// one in a file or on standard input, a code, b3:HASH, @PUBLISHER/NAME
+    #[arg(value_name = "TICKET")]
+    ticket: String,
+
+    /// An empty directory, in which a file or the content of a directory appears
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+
+    /// Ask this peer instead of the ticket's, as `xylem get --from` has it; can be repeated
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "XYLEM_FROM",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    from: Vec<PeerUri>,
+
+    /// Let other users of this machine look into it, too (needs root, or `user_allow_other` in
+    /// /etc/fuse.conf); modes are those that were published
+    #[arg(long)]
+    allow_other: bool,
+
+    #[command(flatten)]
+    relay: RelayArgs,
+
+    /// Fetch at most this many bytes a second, such as 500K or 10M
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
+          hide_env_values = true)]
+    limit: Option<u64>,
+
+    /// A read fails after this long without anything of it; so does the mount, before it is there
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
+          allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
+    timeout: Duration,
+
+    #[command(flatten)]
+    find: FindArgs,
+
+    #[command(flatten)]
+    ask: AskArgs,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
+}
+
+/// Runs `xylem mount`.
+#[cfg(target_os = "linux")]
+pub(crate) fn run(args: MountArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    run::run(&args, common, out)
+}
+
+/// There is FUSE elsewhere, too, and nobody has tried it there.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn run(_: MountArgs, _: &Common, _: &mut Out) -> Result<Exit, Failure> {
+    let what = "mount is not built into this program: it needs Linux; `xylem get` fetches the same";
+    Err(Failure::new(Exit::Usage, what))
+}
+
+/// It can be read now.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "mounted")]
+struct MountedRow<'a> {
+    path: &'a str,
+    name: &'a str,
+    root: &'a str,
+    bytes: u64,
+    files: u64,
+}
+
+#[cfg(test)]
+mod row_tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        assert_documented(&MountedRow { path: "/d", name: "a", root: "00", bytes: 1, files: 1 });
+    }
+}

@@ -1,0 +1,187 @@
+//! [`MountPoint`]: the directory, before anything is mounted there; and what a killed run has left.
+
+use crate::exit::{Exit, Failure};
+use crate::output::Out;
+use rustix::mount::UnmountFlags;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use xylem_node::Event;
+
+/// What stands before the root in the name of what is mounted.
+pub(super) const SOURCE: &str = "xylem:";
+/// Where the kernel says what is mounted (proc(5)).
+const MOUNTS: &str = "/proc/self/mountinfo";
+const DEVICE: &str = "/dev/fuse";
+
+/// A directory that was empty, by its absolute path.
+pub(super) struct MountPoint {
+    path: PathBuf,
+}
+
+/// What is mounted at one place, the topmost.
+struct Mounted {
+    kind: String,
+    /// What it says is mounted.
+    source: String,
+    /// Options of the file system itself.
+    options: String,
+}
+
+fn usage(dir: &Path, why: &str) -> Failure {
+    Failure::new(Exit::Usage, format!("{}: {why}", dir.display()))
+}
+
+impl MountPoint {
+    /// Looks at `dir`, and takes away what an earlier run has left there, if it is ours.
+    pub(super) fn prepare(dir: &Path, out: &mut Out) -> Result<Self, Failure> {
+        let absolute = std::path::absolute(dir).map_err(|why| usage(dir, &why.to_string()))?;
+        // A mount that nobody answers for can't be resolved itself.
+        let path = match (absolute.parent().map(fs::canonicalize), absolute.file_name()) {
+            (Some(Ok(parent)), Some(name)) => parent.join(name),
+            _ => absolute,
+        };
+        // The kernel may remember what a directory is for which nobody answers any more, not what is in it.
+        let looked = fs::metadata(&path).and_then(|_| fs::read_dir(&path));
+        if let Err(why) = looked
+            && why.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error())
+        {
+            Self::clear(&path, out)?;
+        }
+        match fs::metadata(&path) {
+            Ok(found) if found.is_dir() => {}
+            Ok(_) => return Err(usage(dir, "is no directory; mount needs an empty one")),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {
+                return Err(usage(dir, "there is no such directory; make it first, with mkdir"));
+            }
+            Err(why) => return Err(Failure::new(Exit::Local, format!("{}: {why}", dir.display()))),
+        }
+        let path = path.canonicalize().unwrap_or(path);
+        if mounted_at(&path).is_some_and(|there| there.is_ours()) {
+            let what = "a ticket is mounted there already; end that one first, with Ctrl-C or fusermount3 -u";
+            return Err(usage(dir, what));
+        }
+        let mut inside = fs::read_dir(&path)
+            .map_err(|why| Failure::new(Exit::Local, format!("{}: {why}", dir.display())))?;
+        if inside.next().is_some() {
+            return Err(usage(dir, "is not empty; mount needs an empty directory"));
+        }
+        if !Path::new(DEVICE).exists() {
+            let what = "there is no FUSE here (/dev/fuse): modprobe fuse, or in a container --device /dev/fuse; \
+                        `xylem get` needs none";
+            return Err(Failure::new(Exit::Local, what));
+        }
+        Ok(Self { path })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Nobody answers for what is mounted there: its process was killed.
+    fn clear(path: &Path, out: &mut Out) -> Result<(), Failure> {
+        let left = mounted_at(path);
+        if !left.is_some_and(|left| left.is_ours() && left.is_by_us()) {
+            let what = "something is mounted there that nobody answers for, and it is not this program's, or not \
+                        this user's; take it away first, with fusermount3 -u";
+            return Err(usage(path, what));
+        }
+        unmount(path).map_err(|why| {
+            let what =
+                format!("{}: cannot take away what an earlier run left: {why}", path.display());
+            Failure::new(Exit::Local, what)
+        })?;
+        let what = "a mount that an earlier run had left there, which was killed, is taken away";
+        out.event(Event::warning(what));
+        Ok(())
+    }
+
+    /// Why nothing could be mounted.
+    pub(super) fn refused(&self, why: &io::Error) -> Failure {
+        let why = why.to_string();
+        let mend = "; root can, and others where fusermount3 is installed (package fuse3)";
+        let what = format!("cannot mount at {}: {}{mend}", self.path.display(), why.trim_end());
+        Failure::new(Exit::Local, what)
+    }
+}
+
+impl Mounted {
+    fn is_ours(&self) -> bool {
+        // `fuse.xylem` where fusermount3 has mounted it.
+        self.kind.starts_with("fuse") && self.source.starts_with(SOURCE)
+    }
+
+    fn is_by_us(&self) -> bool {
+        let own = format!("user_id={}", rustix::process::geteuid().as_raw());
+        self.options.split(',').any(|option| option == own)
+    }
+}
+
+/// What is mounted at `path`, the last one if there are several.
+fn mounted_at(path: &Path) -> Option<Mounted> {
+    let table = fs::read(MOUNTS).ok()?;
+    let mut lines = table.split(|byte| *byte == b'\n').rev();
+    lines
+        .find_map(|line| mount_line(line).filter(|(at, _)| at == path.as_os_str()))
+        .map(|(_, mounted)| mounted)
+}
+
+/// `36 35 98:0 /root /at options optional... - kind source options`.
+fn mount_line(line: &[u8]) -> Option<(OsString, Mounted)> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let at = unescaped(fields.nth(4)?);
+    let mut behind = fields.skip_while(|field| *field != b"-").skip(1);
+    let text = |field: &[u8]| String::from_utf8_lossy(field).into_owned();
+    let (kind, source) = (text(behind.next()?), text(behind.next()?));
+    let options = text(behind.next()?);
+    Some((OsString::from_vec(at), Mounted { kind, source, options }))
+}
+
+/// Octal escapes stand for blanks and backslashes.
+fn unescaped(field: &[u8]) -> Vec<u8> {
+    let (mut path, mut rest) = (Vec::with_capacity(field.len()), field);
+    while let Some((first, behind)) = rest.split_first() {
+        let digits = behind.get(..3).filter(|_| *first == b'\\');
+        let value = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        path.push(value.unwrap_or(*first));
+        rest = if value.is_some() { &behind[3..] } else { behind };
+    }
+    path
+}
+
+/// Takes away what is mounted at `path`, whoever still has files of it open.
+pub(super) fn unmount(path: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(path, UnmountFlags::DETACH) {
+        Err(rustix::io::Errno::PERM) => {}
+        done => return Ok(done?),
+    }
+    let mut helper = Command::new("fusermount3");
+    helper.args(["-u", "-z", "--"]).arg(path).stdin(Stdio::null()).stdout(Stdio::null());
+    let done = helper.output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(done.stderr.trim_ascii()).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn a_line_of_the_table_of_mounts() {
+        let line = b"98 30 0:52 / /mnt/a\\040b\\134c ro,nosuid shared:1 - fuse.xylem xylem:00 ro,user_id=7,group_id=0";
+        let (at, mounted) = mount_line(line).unwrap();
+        assert_eq!(at.as_bytes(), b"/mnt/a b\\c");
+        assert!(mounted.is_ours());
+        assert_eq!(mounted.options, "ro,user_id=7,group_id=0");
+        assert!(mount_line(b"").is_none() && mount_line(b"1 2 3 4 5 6 - x").is_none());
+    }
+}

@@ -1,0 +1,133 @@
+//! From flags to a mount, until a signal or somebody else ends it.
+
+use super::fs::{Tree, options};
+use super::point::{MountPoint, unmount};
+use super::{MountArgs, MountedRow};
+use crate::cli::Common;
+use crate::code::Whom;
+use crate::exit::{Exit, Failure};
+use crate::get::{ended, peers};
+use crate::output::Out;
+use crate::output::text::{bytes, clean, count};
+use crate::stop;
+use fuser::{BackgroundSession, Session};
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+use xylem_library::Stop;
+use xylem_node::{Event, Peer};
+use xylem_object::Ticket;
+use xylem_reader::{OpenError, Options, Reader};
+
+/// How often signals and the mount itself are looked at.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// What other threads tell the one that prints.
+enum News {
+    Event(Event),
+    Opened(Result<Reader, OpenError>),
+}
+
+pub(super) fn run(args: &MountArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    // Whoever has no place for it is told so before anybody is asked.
+    let point = MountPoint::prepare(&args.dir, out)?;
+    common.store()?;
+    let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
+    let whom = Whom { from: peers(&args.from)?, relays: args.relay.relays(common)?, lan };
+    let mount =
+        |ticket, from, out: &mut Out| by_ticket(ticket, from, args, &point, &stop, common, out);
+    args.find.each_found(&args.ticket, whom, how, true, common, out, mount)
+}
+
+fn by_ticket(
+    ticket: Ticket,
+    from: Vec<Peer>,
+    args: &MountArgs,
+    point: &MountPoint,
+    stop: &Stop,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let options = Options {
+        from,
+        relays: args.relay.relays(common)?,
+        limit_rate: args.limit,
+        links: args.shape.links(),
+        ask_who_answers: args.ask.ask_who_answers,
+        timeout: args.timeout,
+        lan: args.find.lan(common)?,
+        ..Options::new(ticket, common.store()?)
+    };
+    let (reader, news) = open(options, stop, out)?;
+    let (manifest, root) = (reader.manifest().clone(), reader.manifest().root.to_hex().to_string());
+    let session =
+        Session::new(Tree::new(reader), point.path(), &self::options(&root, args.allow_other))
+            .and_then(Session::spawn)
+            .map_err(|why| point.refused(&why))?;
+    let shown = clean(&point.path().to_string_lossy()).into_owned();
+    let name = String::from_utf8_lossy(&manifest.file_name).into_owned();
+    if out.is_json() {
+        let (bytes, files) = (manifest.total_size, manifest.file_count);
+        out.json(&MountedRow { path: &shown, name: &name, root: &root, bytes, files })?;
+    } else {
+        out.line(&shown)?;
+    }
+    let what = format!("{} in {}", bytes(manifest.total_size), count(manifest.file_count, "file"));
+    out.note(&clean(&format!("Mounted {name}, {what}, at {shown}, read-only, until Ctrl-C.")));
+    while !stop.raised() && !session.guard.is_finished() {
+        match news.recv_timeout(GLANCE) {
+            Ok(News::Event(event)) => out.event(event),
+            Ok(News::Opened(_)) | Err(RecvTimeoutError::Timeout) => {}
+            // The reader's thread has ended; what is kept can be read on.
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(GLANCE),
+        }
+    }
+    let ended = end(session, point, out);
+    out.take_broken()?;
+    ended
+}
+
+/// Opens what is to be mounted, while what happens meanwhile is shown.
+fn open(options: Options, stop: &Stop, out: &mut Out) -> Result<(Reader, Receiver<News>), Failure> {
+    let (sender, news) = mpsc::channel();
+    let (told, until) = (sender.clone(), stop.clone());
+    let opening = thread::Builder::new().spawn(move || {
+        let on_event = Box::new(move |event| drop(told.send(News::Event(event))));
+        drop(sender.send(News::Opened(Reader::open(options, &until, on_event))));
+    });
+    opening.map_err(|error| Failure::no_thread(&error))?;
+    loop {
+        match news.recv() {
+            Ok(News::Event(event)) => out.event(event),
+            Ok(News::Opened(opened)) => {
+                out.take_broken()?;
+                return Ok((opened.map_err(|error| ended(error, stop))?, news));
+            }
+            Err(_) => return Err(Failure::new(Exit::Local, "the thread that reads has ended")),
+        }
+    }
+}
+
+/// Takes the mount away; programs that still read are told apart from it first.
+fn end(session: BackgroundSession, point: &MountPoint, out: &mut Out) -> Result<Exit, Failure> {
+    match session.umount_and_join() {
+        Ok(()) => out.note("Unmounted; what was read is kept for the next time."),
+        Err(why) if why.kind() == io::ErrorKind::ResourceBusy => {
+            unmount(point.path()).map_err(|why| {
+                let what = format!("cannot unmount {}: {why}", point.path().display());
+                Failure::new(Exit::Local, what)
+            })?;
+            let what =
+                "programs still read from it: the mount is gone, and what they have open ends";
+            out.event(Event::warning(what));
+        }
+        Err(why) => {
+            let what = format!("unmounting {}: {why}", point.path().display());
+            return Err(Failure::new(Exit::Local, what));
+        }
+    }
+    Ok(Exit::Done)
+}
