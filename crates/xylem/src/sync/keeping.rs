@@ -3,7 +3,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -137,7 +138,8 @@ pub(super) enum SyncEvent {
 pub(super) enum News {
     Ready(Box<ServiceHandle>, Option<u16>),
     Mesh(MeshNews),
-    Changed,
+    /// What changes until the flag is cleared is not told once more: a folder that is being filled would be a message a file.
+    Changed(Arc<AtomicBool>),
     Watch(io::Error),
     Serving(Event),
     Ended(Result<(), ShareError>),
@@ -270,10 +272,12 @@ fn keep_shown(options: &SyncOptions, home: &Home, key: &PublisherKey) -> Result<
 fn watch(path: &Path, home: &Home, tell: mpsc::Sender<News>) -> Result<(), Error> {
     let failed = |e| unwatched(path, &e);
     let mut watcher = Watcher::new(path, OWN, &home.roles_dir()).map_err(failed)?;
+    let unheard = Arc::new(AtomicBool::new(false));
     let watch = move || {
         loop {
             let said = match watcher.wait() {
-                Ok(()) => News::Changed,
+                Ok(()) if unheard.swap(true, Ordering::SeqCst) => continue,
+                Ok(()) => News::Changed(unheard.clone()),
                 Err(e) => News::Watch(e),
             };
             let over = matches!(said, News::Watch(_));

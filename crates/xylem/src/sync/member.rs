@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use xylem_library::folder::{
-    Folder, Home, IGNORE_FILE, Invitation, Log, Membership, Past, Statement,
+    Folder, Home, IGNORE_FILE, Invitation, Log, Membership, Past, Plan, Statement, Stored,
 };
 use xylem_library::publications::PublicationId;
 use xylem_library::{Blame, Error, LibraryEvent, Only, Selection, Stop, os_path};
@@ -192,7 +193,8 @@ impl<'a> Member<'a> {
                 self.serving = Some(*handle);
                 self.look = Some(Instant::now());
             }
-            News::Changed => {
+            News::Changed(unheard) => {
+                unheard.store(false, Ordering::SeqCst);
                 if let Some(roles) =
                     self.home.roles().filter(|r| r.number > self.roles.roles().number)
                 {
@@ -420,20 +422,37 @@ impl<'a> Member<'a> {
     ) -> Result<bool, Error> {
         let at = self.folder.own(&format!("of-{}", said.member.key_id()));
         let (theirs, content) = fetching::index(self.options, said, &at, stop)?;
-        let plan = self.folder.plan(&theirs)?;
-        if plan.is_empty() {
-            return Ok(true);
+        loop {
+            let plan = self.folder.plan(&theirs)?;
+            if plan.is_empty() {
+                return Ok(true);
+            }
+            let rest = plan.rest;
+            let whole = self.merge_portion(said, plan, (&theirs, &content), stop, tell)?;
+            if !whole || !rest || stop.raised() {
+                return Ok(whole && !rest);
+            }
         }
+    }
+
+    fn merge_portion(
+        &mut self,
+        said: &Statement,
+        plan: Plan,
+        (theirs, content): (&Stored, &Ticket),
+        stop: &Stop,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<bool, Error> {
         if plan.newest() > wall_clock().milliseconds().saturating_add(MAX_AHEAD_MS) {
             return Err(fetching::odd(said, "it has changes of a time more than a day ahead"));
         }
         let staged = self.folder.own("incoming");
         let _ = fs::remove_dir_all(&staged);
-        let wanted = plan.wanted(&theirs)?;
+        let wanted = plan.wanted(theirs)?;
         if !wanted.is_empty() {
             let paths = Arc::new(wanted.values().cloned().collect());
             let only = Only { paths, copies: Arc::new(self.folder.copies(&wanted)?) };
-            fetching::content(self.options, content, only, (&self.path, &staged), stop)?;
+            fetching::content(self.options, content.clone(), only, (&self.path, &staged), stop)?;
         }
         let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
         let aside = plan.aside.iter().map(|(_, place)| &place.path);
