@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use xylem_library::folder::{Folder, Home, HomeError, Invitation, OWN, RoleSchema, Watcher, shown};
 use xylem_library::keys::Keyring;
@@ -218,7 +217,7 @@ pub(super) fn sync(
         let (passed, asking) = (tell.clone(), member.asking());
         let pass = move || {
             loop {
-                let said = match mesh_news.recv_timeout(Duration::from_secs(1)) {
+                let said = match mesh_news.recv_timeout(asking.looks_after()) {
                     Ok(said) => said,
                     Err(mpsc::RecvTimeoutError::Timeout) => {
                         asking.look_at_the_clock();
@@ -227,8 +226,10 @@ pub(super) fn sync(
                     Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 };
                 asking.look_at_the_clock();
-                if let MeshNews::Said(said, _) = &said {
-                    asking.heard(said.member, said.number);
+                match &said {
+                    MeshNews::Said(said, _) => asking.heard(said.member, said.number),
+                    MeshNews::Up(link, false) => asking.away(link),
+                    _ => {}
                 }
                 if passed.send(News::Mesh(said)).is_err() {
                     return;

@@ -384,7 +384,8 @@ impl<'a> Member<'a> {
         let said = other.said.clone();
         let stop = self.stop.part();
         let waits = |(who, other): (&PublisherId, &Other)| who != member && self.wants(other);
-        self.asking.begin(*member, said.number, self.others.iter().any(waits), &stop);
+        let others_wait = self.others.iter().any(waits);
+        self.asking.begin((*member, said.link_key), said.number, others_wait, &stop);
         let merged = self.merge(&said, &stop, tell);
         self.asking.end(merged.is_ok());
         match merged {
@@ -452,7 +453,13 @@ impl<'a> Member<'a> {
         if !wanted.is_empty() {
             let paths = Arc::new(wanted.values().cloned().collect());
             let only = Only { paths, copies: Arc::new(self.folder.copies(&wanted)?) };
-            fetching::content(self.options, content.clone(), only, (&self.path, &staged), stop)?;
+            fetching::content(
+                (self.options, &self.asking),
+                content.clone(),
+                only,
+                (&self.path, &staged),
+                stop,
+            )?;
         }
         let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
         let aside = plan.aside.iter().map(|(_, place)| &place.path);
