@@ -184,7 +184,8 @@ mod tests {
         }
         fs::create_dir_all(dir.path().join("late/d")).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
-        std::thread::spawn(move || while watcher.wait().is_ok() && tell.send(()).is_ok() {});
+        let wait = move || while watcher.wait().is_ok() && tell.send(()).is_ok() {};
+        std::thread::Builder::new().spawn(wait).unwrap();
         let quiet = std::time::Duration::from_millis(500);
         while told.recv_timeout(quiet).is_ok() {}
         fs::write(dir.path().join("late/d/file"), "x").unwrap();
