@@ -8,7 +8,8 @@ Two tables, each of interleaved runs:
   warm    a file that the store has, read in order (dd, 1 MiB a call) through a mount that was made for
           this run: the kernel remembers nothing of it, the file system below has it in memory. Beside it
           the same file through `xylem-bench-passthrough` (the same library, options and
-          threads, and nothing done to the bytes), and from the file system itself
+          threads, and nothing done to the bytes), and from the file system itself; with the
+          processor seconds of whoever answers the kernel, which a busy machine changes less
   random  4 KiB at places that nobody has read, of a share that is DELAY ms away (a proxy that keeps each
           datagram for half of it, each way); in round trips
 
@@ -94,6 +95,12 @@ class Mounted:
         self.run.wait(20)
 
 
+def processor_seconds(pid):
+    """Of a process so far, its user's and the kernel's."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def read_in_order(path):
     began = time.monotonic()
     subprocess.run(["dd", f"if={path}", "of=/dev/null", "bs=1M", "status=none"], check=True)
@@ -131,16 +138,26 @@ def main():
             print(f"cold, from a share on loopback: {read_in_order(at / 'source'):.2f} GB/s")
         plain = Mounted([passthrough, source, place / "pass"], place / "pass", lambda at: (at / "source").exists())
         results = {"passthrough": [], "mount": [], "again": [], "file": []}
+        processor = {"passthrough": [], "mount": []}
+
+        def measured(name, mounted):
+            before = processor_seconds(mounted.run.pid)
+            results[name].append(read_in_order(mounted.at / "source"))
+            processor[name].append(processor_seconds(mounted.run.pid) - before)
+
         for _ in range(options.runs):
-            with plain as at:
-                results["passthrough"].append(read_in_order(at / "source"))
-            with mount("store") as at:
-                results["mount"].append(read_in_order(at / "source"))
+            with plain:
+                measured("passthrough", plain)
+            mounted = mount("store")
+            with mounted as at:
+                measured("mount", mounted)
                 results["again"].append(read_in_order(at / "source"))
             results["file"].append(read_in_order(source))
         print("warm, GB/s (median, least, most):")
         for name, values in results.items():
             print(f"  {name:12} {statistics.median(values):.2f}  {min(values):.2f}  {max(values):.2f}")
+        for name, values in processor.items():
+            print(f"  {name:12} {statistics.median(values):.2f} s of processor  {min(values):.2f}  {max(values):.2f}")
         ratios = [a / b for a, b in zip(results["mount"], results["passthrough"])]
         print(f"  mount / passthrough {statistics.median(ratios):.2f}  {min(ratios):.2f}  {max(ratios):.2f}")
 
