@@ -24,7 +24,8 @@ class Command:
     """`xylem share` of one path; killed at the end."""
 
     def __init__(self, path: Path, store: Path) -> None:
-        command = [XYLEM, "--store", store, "--json", "share", "--listen", "127.0.0.1:0", path]
+        listen = ["--listen", "127.0.0.1:0"]
+        command = [XYLEM, "--store", str(store), "--json", "share", *listen, str(path)]
         self.run = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -59,7 +60,8 @@ class World:
         return command
 
     def get(self, ticket: str, output: Path) -> subprocess.CompletedProcess[str]:
-        command = [XYLEM, "--store", self.at / "getter", "get", ticket, "-o", output]
+        store = str(self.at / "getter")
+        command = [XYLEM, "--store", store, "get", ticket, "-o", str(output)]
         return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 

@@ -144,8 +144,12 @@ class Reader:
     ) -> File: ...
     @overload
     def open(
-        self, path: str | os.PathLike[str] | None = None, *, buffering: int = -1
+        self, path: str | os.PathLike[str] | None = None, *, buffering: Literal[-1] = -1
     ) -> io.BufferedReader: ...
+    @overload
+    def open(
+        self, path: str | os.PathLike[str] | None = None, *, buffering: int
+    ) -> File | io.BufferedReader: ...
     def open(
         self, path: str | os.PathLike[str] | None = None, *, buffering: int = -1
     ) -> File | io.BufferedReader:
@@ -184,12 +188,23 @@ def open(
     ticket: str,
     path: str | os.PathLike[str] | None = None,
     *,
-    buffering: int = -1,
+    buffering: Literal[-1] = -1,
     store: str | os.PathLike[str] | None = None,
     peers: Iterable[str] = (),
     timeout: float = 30.0,
     lan: bool | None = None,
 ) -> io.BufferedReader: ...
+@overload
+def open(
+    ticket: str,
+    path: str | os.PathLike[str] | None = None,
+    *,
+    buffering: int,
+    store: str | os.PathLike[str] | None = None,
+    peers: Iterable[str] = (),
+    timeout: float = 30.0,
+    lan: bool | None = None,
+) -> File | io.BufferedReader: ...
 def open(
     ticket: str,
     path: str | os.PathLike[str] | None = None,
