@@ -81,8 +81,11 @@ impl World {
     }
 }
 
+/// A task that nobody wakes fails.
 fn run<T>(task: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let late = Duration::from_secs(60);
+    runtime.block_on(async { tokio::time::timeout(late, task).await }).expect("within a minute")
 }
 
 /// Polls once what can't be done yet.
