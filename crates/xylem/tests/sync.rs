@@ -7,6 +7,7 @@ use common::syncing::Member;
 use common::{assert_exit, finish, until, xylem};
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 /// Waits until all have the same, say so, and have this.
 fn converge(members: &[&Member], paths: &[&str]) {
@@ -128,6 +129,112 @@ fn a_partition_ends_with_both_versions() {
     assert_eq!(all["removed"], "alice has changed it");
     assert_eq!(all["changed"], "bob has changed it");
     assert_eq!(all["elsewhere/moved"], "as it was");
+    // Who settles it names the file; of the copy both are told, however it came.
+    let named = |member: &Member, what: &str| -> Vec<String> {
+        let took = member.told("sync_took");
+        let all = took.iter().flat_map(|took| took[what].as_array().unwrap().clone());
+        all.map(|path| path.as_str().unwrap().to_owned()).collect()
+    };
+    let met: Vec<String> = [&alice, &bob].iter().flat_map(|m| named(m, "conflicts")).collect();
+    assert!(!met.is_empty() && met.iter().all(|path| path == "both.txt"), "{met:?}");
+    for member in [&alice, &bob] {
+        assert!(named(member, "copies").iter().all(|path| *path == conflict));
+        // Each has replaced the file itself.
+        assert!(member.told("skipped").is_empty(), "{:?}", member.told("skipped"));
+    }
+}
+
+/// All files below a folder, and what they hold.
+fn below(dir: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_path_buf()];
+    while let Some(at) = dirs.pop() {
+        for entry in fs::read_dir(at).into_iter().flatten().flatten() {
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path());
+                continue;
+            }
+            // Without the day.
+            let path = entry.path().strip_prefix(dir).unwrap().components().skip(1).collect();
+            let path: std::path::PathBuf = path;
+            let content = fs::read_to_string(entry.path()).unwrap();
+            found.push((path.to_string_lossy().into_owned(), content));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn what_another_removes_or_replaces_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut alice = Member::new(dir.path(), "alice");
+    let (mut bob, mut carol) = (Member::new(dir.path(), "bob"), Member::new(dir.path(), "carol"));
+    alice.start(None);
+    bob.start(Some(&alice.ticket));
+    carol.start_with(Some(&alice.ticket), &["--trash", "0"]);
+    for (path, content) in [("sub/removed", "the only copy"), ("replaced", "one"), ("own", "bob's")]
+    {
+        alice.write(path, content);
+    }
+    let all = [&alice, &bob, &carol];
+    converge(&all, &["own", "replaced", "sub/", "sub/removed"]);
+    alice.remove("sub/removed");
+    fs::remove_dir(alice.at("sub")).unwrap();
+    alice.write("replaced", "another");
+    converge(&all, &["own", "replaced"]);
+    bob.remove("own");
+    converge(&all, &["replaced"]);
+    let trash = |member: &Member| below(&member.at(".xylem-sync/trash"));
+    let pairs = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+        all.iter().map(|(path, content)| ((*path).to_owned(), (*content).to_owned())).collect()
+    };
+    // What somebody removes oneself is gone.
+    assert_eq!(trash(&bob), pairs(&[("replaced", "one"), ("sub/removed", "the only copy")]));
+    assert_eq!(trash(&alice), pairs(&[("own", "bob's")]));
+    assert_eq!(trash(&carol), []);
+    let kept = |member: &Member| -> u64 {
+        member.told("sync_took").iter().map(|took| took["kept"].as_u64().unwrap()).sum()
+    };
+    assert_eq!([kept(&alice), kept(&bob), kept(&carol)], [1, 2, 0]);
+}
+
+/// What a person reads on the terminal.
+#[test]
+fn lines_say_what_happened() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut alice, mut bob) = two(dir.path());
+    alice.write("notes.txt", "old");
+    converge(&[&alice, &bob], &["notes.txt"]);
+    bob.stop();
+    bob.write("notes.txt", "bob's");
+    alice.stop();
+    alice.write("notes.txt", "alice's");
+    // Both without --json, and without names of their own.
+    let said = |member: &Member| dir.path().join(format!("{}-said", member.name));
+    let start = |member: &Member, host: bool| {
+        let mut command = xylem(&dir.path().join(format!("{}-store", member.name)));
+        command.arg("sync").arg(member.at("")).args(["--listen", "127.0.0.1:0"]);
+        command.env_remove("USERNAME").env("USER", &member.name);
+        if !host {
+            command.args(["--as", &member.name]);
+        }
+        let output = fs::File::create(said(member)).unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output).spawn().unwrap()
+    };
+    alice.running = Some(start(&alice, false));
+    bob.running = Some(start(&bob, true));
+    let lines = |member: &Member| fs::read_to_string(said(member)).unwrap();
+    let has = |what: &str| [&alice, &bob].iter().any(|member| lines(member).contains(what));
+    until("one has settled it", || has("notes.txt: changed by both; both are kept"));
+    until("the copy is named", || has("version of what somebody else has changed, too"));
+    until("all is there", || alice.all().len() == 2 && alice.all() == bob.all());
+    let copy = alice.all().into_keys().find(|path| path.contains(".conflict-")).unwrap();
+    assert!(!has(&format!("{copy}: changed by both")));
+    assert!(!has("no longer served"), "{}\n{}", lines(&alice), lines(&bob));
+    let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+    let name = format!("bob@{}", host.split('.').next().unwrap());
+    assert!(has(&format!("In step as {name} until")), "{}", lines(&bob));
 }
 
 /// A renamed file is not fetched: its content is there.

@@ -26,7 +26,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// What other threads tell the one that prints.
 enum News {
     Event(Event),
-    Opened(Result<Reader, OpenError>),
+    Opened(Box<Result<Reader, OpenError>>),
 }
 
 pub(super) fn run(args: &MountArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
@@ -96,7 +96,8 @@ fn open(options: Options, stop: &Stop, out: &mut Out) -> Result<(Reader, Receive
     let (told, until) = (sender.clone(), stop.clone());
     let opening = thread::Builder::new().spawn(move || {
         let on_event = Box::new(move |event| drop(told.send(News::Event(event))));
-        drop(sender.send(News::Opened(Reader::open(options, &until, on_event))));
+        let opened = Reader::open(options, &until, on_event);
+        drop(sender.send(News::Opened(Box::new(opened))));
     });
     opening.map_err(|error| Failure::no_thread(&error))?;
     loop {

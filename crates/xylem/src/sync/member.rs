@@ -1,18 +1,16 @@
 //! [`Member`]: one thread that looks at the folder when it has changed, tells the others, and takes over what they have.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use xylem_library::folder::{
-    Folder, Home, IGNORE_FILE, Invitation, Log, Membership, Past, Plan, Statement, Stored,
+    Folder, Home, IGNORE_FILE, Invitation, Log, Membership, Past, Statement,
 };
 use xylem_library::publications::PublicationId;
-use xylem_library::{Blame, Error, LibraryEvent, Only, Selection, Stop, os_path};
+use xylem_library::{Blame, Error, LibraryEvent, Selection, SkipReason, Stop};
 use xylem_node::{Event, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
@@ -22,6 +20,7 @@ use super::fetching;
 use super::keeping::{News, SyncEvent, SyncOptions, unwatched};
 
 mod hearing;
+mod taking;
 
 /// The folder is looked at when nothing has changed for so long,
 const QUIET: Duration = Duration::from_millis(50);
@@ -209,6 +208,7 @@ impl<'a> Member<'a> {
                 return Err(unwatched(&self.path, &source));
             }
             News::Mesh(said) => self.hear_mesh(said, tell)?,
+            News::Serving(event) if is_seen(&event) => {}
             News::Serving(event) => tell(SyncEvent::Other(event)),
             News::Ended(done) => return Ok(Some(done.map_err(Error::from))),
         }
@@ -370,110 +370,6 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Takes over what a member has and we have not.
-    fn take_over(
-        &mut self,
-        member: &PublisherId,
-        tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), Error> {
-        let Some(other) = self.others.get(member) else { return Ok(()) };
-        if other.said.state == self.folder.state() {
-            self.settled(member, true);
-            return Ok(());
-        }
-        let said = other.said.clone();
-        let stop = self.stop.part();
-        let waits = |(who, other): (&PublisherId, &Other)| who != member && self.wants(other);
-        let others_wait = self.others.iter().any(waits);
-        self.asking.begin((*member, said.link_key), said.number, others_wait, &stop);
-        let merged = self.merge(&said, &stop, tell);
-        self.asking.end(merged.is_ok());
-        match merged {
-            Ok(whole) => {
-                self.settled(member, whole);
-                // Others hear of it from us, too; and what stood in the way is looked at.
-                self.look = Some(Instant::now());
-            }
-            Err(e) if e.blame == Blame::Interrupted => {}
-            Err(e) => {
-                tracing::debug!(%e, name = said.name, "nothing was taken over");
-                self.settled(member, false);
-                let failures = self.others.get(member).map_or(0, |other| other.failures);
-                if failures == 4 {
-                    tell(warning(format!("{} is not followed: {e}; trying again", said.name)));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn settled(&mut self, member: &PublisherId, whole: bool) {
-        self.moved = true;
-        let Some(other) = self.others.get_mut(member) else { return };
-        other.done = whole;
-        other.again = (!whole).then(|| Instant::now() + pause(other.failures));
-        other.failures = if whole { 0 } else { other.failures + 1 };
-    }
-
-    fn merge(
-        &mut self,
-        said: &Statement,
-        stop: &Stop,
-        tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<bool, Error> {
-        let at = self.folder.own(&format!("of-{}", said.member.key_id()));
-        let (theirs, content) = fetching::index(self.options, said, &at, stop)?;
-        loop {
-            let plan = self.folder.plan(&theirs)?;
-            if plan.is_empty() {
-                return Ok(true);
-            }
-            let rest = plan.rest;
-            let whole = self.merge_portion(said, plan, (&theirs, &content), stop, tell)?;
-            if !whole || !rest || stop.raised() {
-                return Ok(whole && !rest);
-            }
-        }
-    }
-
-    fn merge_portion(
-        &mut self,
-        said: &Statement,
-        plan: Plan,
-        (theirs, content): (&Stored, &Ticket),
-        stop: &Stop,
-        tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<bool, Error> {
-        if plan.newest() > wall_clock().milliseconds().saturating_add(MAX_AHEAD_MS) {
-            return Err(fetching::odd(said, "it has changes of a time more than a day ahead"));
-        }
-        let staged = self.folder.own("incoming");
-        let _ = fs::remove_dir_all(&staged);
-        let wanted = plan.wanted(theirs)?;
-        if !wanted.is_empty() {
-            let paths = Arc::new(wanted.values().cloned().collect());
-            let only = Only { paths, copies: Arc::new(self.folder.copies(&wanted)?) };
-            fetching::content(
-                (self.options, &self.asking),
-                content.clone(),
-                only,
-                (&self.path, &staged),
-                stop,
-            )?;
-        }
-        let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
-        let aside = plan.aside.iter().map(|(_, place)| &place.path);
-        let beside = plan.put.iter().map(|place| &place.path);
-        let beside = beside.filter(|path| path.windows(10).any(|part| part == b".conflict-"));
-        let conflicts = aside.chain(beside).take(MAX_NAMED).map(|path| os_path(path)).collect();
-        let whole = self.folder.apply(plan, &staged, &wanted, wall_clock().milliseconds())?;
-        let _ = fs::remove_dir_all(&staged);
-        if put + gone > 0 {
-            tell(SyncEvent::Took { name: said.name.clone(), put, gone, conflicts });
-        }
-        Ok(whole)
-    }
-
     /// Says so when all who are there have the same.
     fn tell_in_step(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         let there = |other: &&Other| {
@@ -490,6 +386,25 @@ impl<'a> Member<'a> {
     }
 }
 
+/// That a file is not what it was when it was shared, says who serves it: a folder that changes is looked at in any case.
+fn is_seen(event: &Event) -> bool {
+    let Event::Library(LibraryEvent::Skipped { why, .. }) = event else { return false };
+    matches!(why, SkipReason::Changed(_))
+}
+
 fn warning(what: String) -> SyncEvent {
     SyncEvent::Other(Event::Library(LibraryEvent::Warning { what }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each is replaced and removed by ourselves, too.
+    #[test]
+    fn of_what_is_served_only_what_is_wrong_is_said() {
+        let skipped = |why| Event::Library(LibraryEvent::Skipped { path: PathBuf::from("a"), why });
+        assert!(is_seen(&skipped(SkipReason::Changed("changed".into()))));
+        assert!(!is_seen(&skipped(SkipReason::Unreadable("a bad disk".into()))));
+    }
 }
