@@ -20,10 +20,19 @@ type Outcome<T> = thread::Result<Result<T, Error>>;
 
 /// See the module's documentation. Whoever drops it has it end, and does not wait for that.
 pub(crate) struct Running<T> {
-    stop: Stop,
+    stop: EndsIt,
     /// Nothing comes where the call has ended; what it has left running may go on telling.
     events: Receiver<Option<Event>>,
     thread: JoinHandle<Result<T, Error>>,
+}
+
+/// Has it end when this is dropped, unless it has ended before: it may have left something running.
+struct EndsIt(Option<Stop>);
+
+impl Drop for EndsIt {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Stop::raise);
+    }
 }
 
 /// What [`Running::next`] brings.
@@ -51,7 +60,7 @@ impl<T: Send + 'static> Running<T> {
                 done
             })
             .map_err(|error| raised(Error::local("cannot start a thread", &error)))?;
-        Ok(Self { stop, events, thread })
+        Ok(Self { stop: EndsIt(Some(stop)), events, thread })
     }
 
     /// The next event, within a glance, with the interpreter let go; then what signals have to say.
@@ -70,14 +79,21 @@ impl<T: Send + 'static> Running<T> {
         (self, signals.map(|()| news))
     }
 
+    /// Asks it to end.
+    pub(crate) fn end(&self) {
+        self.stop.0.iter().for_each(Stop::raise);
+    }
+
     /// What asks it to end.
     pub(crate) fn stop_flag(&self) -> Stop {
-        self.stop.clone()
+        self.stop.0.clone().unwrap_or_default()
     }
 
     /// Waits for its end.
-    pub(crate) fn join(self, py: Python<'_>) -> PyResult<T> {
-        let outcome: Outcome<T> = py.detach(move || self.thread.join());
+    pub(crate) fn join(mut self, py: Python<'_>) -> PyResult<T> {
+        let thread = self.thread;
+        let outcome: Outcome<T> = py.detach(move || thread.join());
+        self.stop.0 = None;
         let bug = |_| {
             let message = format!("this is a bug in xylem {}", env!("CARGO_PKG_VERSION"));
             Err(Error { blame: Blame::Local, message })
@@ -107,7 +123,7 @@ impl<T: Send + 'static> Running<T> {
             }
         };
         if seen.is_err() {
-            running.stop.raise();
+            running.end();
         }
         let done = running.join(py);
         seen.and(done)

@@ -82,7 +82,7 @@ impl Share {
                     return Err(raised(Error::usage("nothing was shared")));
                 }
                 Err(exception) => {
-                    running.stop_flag().raise();
+                    running.end();
                     let _ = running.join(py);
                     return Err(exception);
                 }
@@ -132,12 +132,6 @@ impl Share {
     fn running(&self) -> MutexGuard<'_, Option<Running<()>>> {
         // Nothing here panics half-way through a change.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.stop.raise();
     }
 }
 

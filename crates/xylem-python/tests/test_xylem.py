@@ -283,3 +283,26 @@ def test_other_threads_run_meanwhile(world: World) -> None:
     ended.set()
     thread.join()
     assert ticks > 50, ticks
+
+
+def threads() -> int:
+    """Of this process, Rust's too."""
+    return len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 0
+
+
+def test_nothing_is_left_running(world: World) -> None:
+    share = world.share(world.file("source", noise(1_000_000, 12)))
+    before = threads()
+    with xylem.open(share.ticket, store=world.store) as file:
+        file.read(1)
+        assert threads() > before or sys.platform != "linux"
+    # What nobody closed, and nobody has any more.
+    xylem.open(share.ticket, store=world.store)
+    xylem.Reader(share.ticket, store=world.store)
+    xylem.share(world.at / "source", store=world.store, listen=["127.0.0.1:0"])
+    with pytest.raises(xylem.UsageError):
+        xylem.share(world.at / "nothing", store=world.store)
+    deadline = time.monotonic() + 10
+    while threads() > before:
+        assert time.monotonic() < deadline, f"{threads()} threads, {before} before"
+        time.sleep(0.05)

@@ -16,7 +16,7 @@
 //! | publish files and serve them | [`xylem_node::share`] with [`ShareOptions`](xylem_node::ShareOptions) | `cargo run -p xylem-reader --example share -- PATH` |
 //! | fetch into a file or folder, and resume | [`xylem_node::get`] with [`GetOptions`](xylem_node::GetOptions) | `--example get -- TICKET OUTPUT` |
 //! | read where it is | [`Reader::open`], [`Reader::open_path`], [`File`] | `--example read -- TICKET [PATH]` |
-//! | the same in a program on tokio | [`AsyncFile`], with the feature `tokio` | |
+//! | the same in a program on tokio | `AsyncFile`, with the feature `tokio` | |
 //! | compare what is on disk | [`xylem_node::verify`] | |
 //!
 //! Each is one call that blocks, takes a [`Stop`](xylem_library::Stop) with which another thread ends it, tells

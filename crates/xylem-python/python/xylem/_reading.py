@@ -13,8 +13,8 @@ from ._how import lan_may_be_asked, the_store
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
-BUFFER = 128 << 10
-"""Bytes that are read ahead of who reads little at a time."""
+BUFFER = 16 << 10
+"""Bytes that are read at once for who reads little at a time: what is hashed, and fetched, for one byte anywhere."""
 
 
 class File(io.RawIOBase):
