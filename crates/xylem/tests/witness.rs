@@ -459,9 +459,10 @@ fn a_follower_whose_witnesses_fall_silent_ends() {
     let share = world.share("alice", &world.log("alice", &noise(100_000, 1)), true, &[&w]);
     assert_exit(&world.look("w", &share.ticket, &[]), 0);
     // Nothing new comes; somebody may see to that.
-    let demand = ["--witness", &w, "--witnessed-within", "8", "--timeout", "1"];
+    let demand = ["--witness", &w, "--witnessed-within", "8", "--timeout", "5"];
     let mut quiet = follower(&world, "quiet", &share.ticket, &demand);
     until("it has it all", || followed(&world, "quiet") == 100_000);
+    quiet.event("error", |e| e["message"].as_str().unwrap().contains("nothing of /w"));
     assert_eq!(quiet.wait(), Some(3));
 }
 

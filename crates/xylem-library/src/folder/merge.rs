@@ -495,5 +495,14 @@ mod tests {
         alice.hear(&bob);
         let settled = plan(&bob, &alice);
         assert!(!settled.put.is_empty() && settled.met.is_empty(), "{settled:?}");
+        // Nor who has the copy already, and hears of the one that lost once more.
+        let (mut carol, mut dave) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
+        carol.set("a", file("alice's, the later one"), 5);
+        dave.set("a", file("bob's"), 2);
+        assert_eq!(plan(&carol, &dave).met, [b"a"]);
+        let copy = aside(b"a", "bob", &content(&file("bob's")));
+        carol.set(std::str::from_utf8(&copy).unwrap(), file("bob's"), 6);
+        let again = plan(&carol, &dave);
+        assert!(again.put.is_empty() && again.met.is_empty(), "{again:?}");
     }
 }

@@ -252,6 +252,7 @@ mod tests {
     struct Peers {
         now: Duration,
         lists: Vec<Vec<Vec<u8>>>,
+        answered: Vec<Name>,
         answers: VecDeque<Bytes>,
     }
 
@@ -313,6 +314,12 @@ mod tests {
     impl Peers {
         fn answer(&mut self, peer: usize, interest: &[u8]) {
             let interest = Interest::decode(interest).unwrap();
+            // As a forwarder does it: of one name the first answer comes, and no other.
+            let name = interest.name().to_name();
+            if self.answered.contains(&name) {
+                return;
+            }
+            self.answered.push(name);
             let list = encode_list(self.lists[peer].iter().map(Vec::as_slice));
             self.answers.push_back(digest_signed(interest.name(), &list).unwrap().into());
         }
@@ -323,7 +330,8 @@ mod tests {
             newest: &SignedVersion,
         ) -> Result<Witnessed, Error> {
             let store = tempfile::tempdir().unwrap();
-            let mut peers = Self { now: Duration::ZERO, lists, answers: VecDeque::new() };
+            let mut peers =
+                Self { now: Duration::ZERO, lists, answered: Vec::new(), answers: VecDeque::new() };
             witnessed(&mut peers, newest, demand, (store.path(), Duration::from_secs(9)))
         }
     }
