@@ -85,6 +85,8 @@ struct Other {
     done: bool,
     again: Option<Instant>,
     failures: u32,
+    /// Why it is not followed, as it was told last.
+    told: String,
 }
 
 fn pause(failures: u32) -> Duration {

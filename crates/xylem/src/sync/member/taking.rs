@@ -40,9 +40,13 @@ impl Member<'_> {
             Err(e) => {
                 tracing::debug!(%e, name = said.name, "nothing was taken over");
                 self.settled(member, false);
-                let failures = self.others.get(member).map_or(0, |other| other.failures);
-                if failures == 4 {
-                    tell(warning(format!("{} is not followed: {e}; trying again", said.name)));
+                let Some(other) = self.others.get_mut(member) else { return Ok(()) };
+                let why = e.to_string();
+                // Ways that fail now so and now otherwise are one piece of news; what it says wrongly is another each time.
+                let is_new = other.told.is_empty() || (e.blame == Blame::Data && other.told != why);
+                if other.failures > 3 && is_new {
+                    tell(warning(format!("{} is not followed: {why}; trying again", said.name)));
+                    other.told = why;
                 }
             }
         }
@@ -55,6 +59,9 @@ impl Member<'_> {
         other.done = whole;
         other.again = (!whole).then(|| Instant::now() + pause(other.failures));
         other.failures = if whole { 0 } else { other.failures + 1 };
+        if whole {
+            other.told.clear();
+        }
     }
 
     fn merge(
