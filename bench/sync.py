@@ -29,7 +29,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from processes import Failed, Side, descendants, free_port, line_with
 
-PATIENCE = 600
+PATIENCE = 1800
 OWN = {".xylem-sync", ".stfolder", ".stversions"}
 
 
@@ -324,6 +324,11 @@ def ten(options, base):
     return {"ten": row}
 
 
+def told(case, kind, row):
+    """One run, at once: what is ended before the medians is not lost."""
+    print(case, kind, json.dumps({key: round(value, 3) for key, value in row.items()}), file=sys.stderr, flush=True)
+
+
 def print_large(options):
     kinds = [Xylem.name] + ([Syncthing.name] if shutil.which("syncthing") and not options.alone else [])
     found = {kind: [] for kind in kinds}
@@ -334,6 +339,7 @@ def print_large(options):
                 group = Xylem(options.xylem, base, 2) if kind == Xylem.name else Syncthing(base, 2)
                 try:
                     found[kind].append(large(group, options))
+                    told("large", kind, found[kind][-1])
                 finally:
                     for side in group.sides:
                         side.stop()
@@ -372,6 +378,7 @@ def main():
                 try:
                     for case, row in run(group, options, wanted).items():
                         found.setdefault((case, kind), []).append(row)
+                        told(case, kind, row)
                 finally:
                     for side in group.sides:
                         side.stop()
@@ -379,6 +386,7 @@ def main():
             with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sync-") as base:
                 for case, row in ten(options, pathlib.Path(base)).items():
                     found.setdefault((case, Xylem.name), []).append(row)
+                    told(case, Xylem.name, row)
     print(f"{'case':8} {'program':12} {'seconds':>9} {'cpu':>9} {'MiB':>7}")
     rows = []
     for (case, kind), all_rows in sorted(found.items()):

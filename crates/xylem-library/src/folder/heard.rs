@@ -1,7 +1,7 @@
 //! [`Histories`]: what members have said, and whether what each says goes on where it was.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -151,11 +151,11 @@ pub struct Histories {
     /// The end of our own log.
     pub own: Option<Past>,
     path: PathBuf,
-    known: HashMap<PublisherId, (Statement, Vec<u8>)>,
-    waiting: HashMap<PublisherId, Waiting>,
-    rewrote: HashMap<PublisherId, [(Statement, Vec<u8>); 2]>,
+    known: BTreeMap<PublisherId, (Statement, Vec<u8>)>,
+    waiting: BTreeMap<PublisherId, Waiting>,
+    rewrote: BTreeMap<PublisherId, [(Statement, Vec<u8>); 2]>,
     /// Strangers that the founder was told of.
-    applicants: HashSet<PublisherId>,
+    applicants: BTreeSet<PublisherId>,
     /// Proofs that may still be made until then.
     proofs: (u32, Duration),
 }
@@ -167,10 +167,10 @@ impl Histories {
         Self {
             own: None,
             path,
-            known: HashMap::new(),
-            waiting: HashMap::new(),
+            known: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             rewrote,
-            applicants: HashSet::new(),
+            applicants: BTreeSet::new(),
             proofs: (PROOFS, Duration::ZERO),
         }
     }

@@ -1,19 +1,15 @@
 //! Where members are dialled, and when again.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use xylem_engine::Engine;
 use xylem_forward::FaceId;
 use xylem_library::folder::MeshNews;
 use xylem_library::reachable::Peer;
-use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
-use xylem_reach::relay::Target;
 
 use super::Mesh;
-use crate::look_up::resolved;
-use crate::reaching;
+use super::links::Links;
 
 /// Pause before a member that is away is dialled again: this part of the time since it was last heard, so that a cut of a
 /// minute is over two seconds after the network is, and who is away for days costs a few datagrams a minute.
@@ -24,7 +20,7 @@ const LONGEST_REDIAL: Duration = Duration::from_secs(60);
 /// Where a member is, and the ways there that are being tried.
 pub(super) struct Dial {
     peers: Vec<Peer>,
-    pub(super) faces: HashSet<FaceId>,
+    pub(super) faces: BTreeSet<FaceId>,
     pub(super) again: Option<Duration>,
     /// When it was last heard, or heard of at a new place.
     heard: Duration,
@@ -44,25 +40,15 @@ impl Dial {
 
 impl Mesh {
     /// Dials whoever has this link key, where the ticket says that it is.
-    pub(super) fn dial_at(&mut self, engine: &mut Engine, key: [u8; 32], ticket: &Ticket) {
-        if key == engine.link_key().0 {
+    pub(super) fn dial_at(&mut self, links: &mut dyn Links, key: [u8; 32], ticket: &Ticket) {
+        if key == links.own_key() {
             return;
         }
-        let mut peers: Vec<Peer> = resolved(&ticket.addresses)
-            .0
-            .into_iter()
-            .map(|address| Peer::Link { address, key: Some(key) })
-            .collect();
-        if let Some(relay) = ticket.relay.clone()
-            && let Ok(relay) = reaching::to_dial(&relay.into())
-            && engine.use_relay(relay.clone()).is_ok()
-        {
-            peers.extend(reaching::through(&relay, Some(key), Target::Key(key)));
-        }
-        let now = engine.now();
+        let peers = links.ways(ticket, key);
+        let now = links.now();
         let dial = self.dials.entry(key).or_insert_with(|| Dial {
             peers: Vec::new(),
-            faces: HashSet::new(),
+            faces: BTreeSet::new(),
             again: Some(now),
             heard: now,
             speaks: false,
@@ -93,8 +79,8 @@ impl Mesh {
     }
 
     /// Dials whoever is away and whose time has come.
-    pub(super) fn dial_who_is_away(&mut self, engine: &mut Engine, now: Duration) {
-        let up: HashSet<[u8; 32]> =
+    pub(super) fn dial_who_is_away(&mut self, links: &mut dyn Links, now: Duration) {
+        let up: BTreeSet<[u8; 32]> =
             self.streams.values().filter(|s| s.admitted).map(|s| s.key).collect();
         // Whoever dials begins with its own statement, or is refused.
         let speaks = self.said.is_some();
@@ -106,11 +92,7 @@ impl Mesh {
             if up.contains(key) {
                 continue;
             }
-            let dialled = dial
-                .peers
-                .iter()
-                .filter_map(|peer| engine.dial(peer, Persistency::Persistent).ok());
-            dial.faces.extend(dialled);
+            dial.faces.extend(dial.peers.iter().filter_map(|peer| links.dial(peer)));
             dial.put_off(now);
         }
     }

@@ -1,9 +1,10 @@
 //! [`Stream`]: what goes to and comes from one other member.
 
-use xylem_engine::Engine;
 use xylem_forward::FaceId;
 use xylem_library::folder::Inbox;
 use xylem_link::{StreamId, StreamRead};
+
+use super::links::Links;
 
 /// A stream to another member.
 pub(super) struct Stream {
@@ -26,9 +27,9 @@ impl Stream {
     }
 
     /// Writes what the stream takes; false if it is of no more use.
-    pub(super) fn write(&mut self, engine: &mut Engine, face: FaceId) -> bool {
+    pub(super) fn write(&mut self, links: &mut dyn Links, face: FaceId) -> bool {
         while !self.out.is_empty() {
-            match engine.write_stream(face, self.stream, &self.out) {
+            match links.write(face, self.stream, &self.out) {
                 Ok(0) => return true,
                 Ok(taken) => drop(self.out.drain(..taken)),
                 Err(_) => return false,
@@ -40,7 +41,7 @@ impl Stream {
     /// The next statement that is here; an error if the stream is of no more use.
     pub(super) fn next(
         &mut self,
-        engine: &mut Engine,
+        links: &mut dyn Links,
         face: FaceId,
     ) -> Result<Option<Vec<u8>>, ()> {
         loop {
@@ -50,7 +51,7 @@ impl Stream {
             if let Some(said) = self.inbox.take()? {
                 return Ok(Some(said));
             }
-            match engine.read_stream(face, self.stream).map_err(drop)? {
+            match links.read(face, self.stream).map_err(drop)? {
                 StreamRead::Data(bytes) => self.inbox.push(&bytes),
                 StreamRead::Pending => return Ok(None),
                 StreamRead::Finished => return Err(()),

@@ -1,0 +1,117 @@
+//! [`Links`]: what a mesh asks of the links below it. They are those of an [`Engine`]; in tests those of a network under
+//! virtual time.
+
+use std::time::Duration;
+
+use xylem_engine::{Engine, wall_clock};
+use xylem_forward::FaceId;
+use xylem_library::reachable::Peer;
+use xylem_link::{StreamError, StreamId, StreamRead, purpose};
+use xylem_mgmt::Persistency;
+use xylem_object::Ticket;
+use xylem_reach::relay::Target;
+
+use crate::look_up::resolved;
+use crate::reaching;
+
+/// What a stream that is not understood is reset with.
+const NOT_UNDERSTOOD: u32 = 1;
+
+/// See the module's text.
+pub(in crate::share) trait Links {
+    fn now(&self) -> Duration;
+
+    /// In ms since 1970: certificates end by that.
+    fn wall_ms(&self) -> u64;
+
+    /// By which key we are known.
+    fn own_key(&self) -> [u8; 32];
+
+    /// The key that the other end of a link has proven.
+    fn peer_key(&self, face: FaceId) -> Option<[u8; 32]>;
+
+    /// The ways to whoever has this key, where the ticket says that it is.
+    fn ways(&mut self, ticket: &Ticket, key: [u8; 32]) -> Vec<Peer>;
+
+    fn dial(&mut self, to: &Peer) -> Option<FaceId>;
+
+    /// A link that somebody else has dialled is to stay.
+    fn keep(&mut self, face: FaceId);
+
+    fn hang_up(&mut self, face: FaceId, why: &str);
+
+    fn open(&mut self, face: FaceId) -> Option<StreamId>;
+
+    fn write(&mut self, face: FaceId, stream: StreamId, bytes: &[u8])
+    -> Result<usize, StreamError>;
+
+    fn read(&mut self, face: FaceId, stream: StreamId) -> Result<StreamRead, StreamError>;
+
+    fn abandon(&mut self, face: FaceId, stream: StreamId);
+}
+
+impl Links for Engine {
+    fn now(&self) -> Duration {
+        Self::now(self)
+    }
+
+    fn wall_ms(&self) -> u64 {
+        wall_clock().milliseconds()
+    }
+
+    fn own_key(&self) -> [u8; 32] {
+        self.link_key().0
+    }
+
+    fn peer_key(&self, face: FaceId) -> Option<[u8; 32]> {
+        self.link_peer(face).map(|key| key.0)
+    }
+
+    fn ways(&mut self, ticket: &Ticket, key: [u8; 32]) -> Vec<Peer> {
+        let mut peers: Vec<Peer> = resolved(&ticket.addresses)
+            .0
+            .into_iter()
+            .map(|address| Peer::Link { address, key: Some(key) })
+            .collect();
+        if let Some(relay) = ticket.relay.clone()
+            && let Ok(relay) = reaching::to_dial(&relay.into())
+            && self.use_relay(relay.clone()).is_ok()
+        {
+            peers.extend(reaching::through(&relay, Some(key), Target::Key(key)));
+        }
+        peers
+    }
+
+    fn dial(&mut self, to: &Peer) -> Option<FaceId> {
+        Self::dial(self, to, Persistency::Persistent).ok()
+    }
+
+    fn keep(&mut self, face: FaceId) {
+        self.keep_face(face);
+    }
+
+    fn hang_up(&mut self, face: FaceId, why: &str) {
+        self.drop_face(face, why);
+    }
+
+    fn open(&mut self, face: FaceId) -> Option<StreamId> {
+        self.open_stream(face, purpose::SYNC).ok()
+    }
+
+    fn write(
+        &mut self,
+        face: FaceId,
+        stream: StreamId,
+        bytes: &[u8],
+    ) -> Result<usize, StreamError> {
+        self.write_stream(face, stream, bytes)
+    }
+
+    fn read(&mut self, face: FaceId, stream: StreamId) -> Result<StreamRead, StreamError> {
+        self.read_stream(face, stream)
+    }
+
+    fn abandon(&mut self, face: FaceId, stream: StreamId) {
+        self.abandon_stream(face, stream, NOT_UNDERSTOOD);
+    }
+}
