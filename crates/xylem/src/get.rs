@@ -1,5 +1,6 @@
 //! `xylem get TICKET`: fetch, verified piece by piece.
 
+use crate::buckets::{IntoBucket, into_bucket};
 use crate::cli::Common;
 use crate::code::Whom;
 use crate::demand::{self, DemandArgs};
@@ -17,10 +18,11 @@ pub(crate) use crate::values::peers;
 use crate::values::{ByteRange, ListenAt, joined, output, parse_rate, parse_seconds};
 use clap::Args;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_app::Believe;
 use xylem_app::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
+use xylem_bucket::is_in_bucket;
 use xylem_library::witness::{Dial, Versions, witnessed};
 use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
 use xylem_node::{Dialling, Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
@@ -233,6 +235,9 @@ fn by_ticket(
     out: &mut Out,
 ) -> Result<Exit, Failure> {
     let whole = args.range.is_none() && args.exclude.is_empty();
+    if let Some(output) = args.output.as_ref().filter(|output| is_in_bucket(output)) {
+        return by_ticket_into(ticket, from, args, output, stop, common, out);
+    }
     let options = GetOptions {
         ticket,
         save: SaveOptions {
@@ -283,6 +288,47 @@ fn by_ticket(
         return Err(Failure::new(Exit::Usage, "--seed needs a file; leave `-o -` away"));
     }
     fetch(&options, whole, stop, out)?;
+    Ok(Exit::Done)
+}
+
+/// The same into a bucket.
+fn by_ticket_into(
+    ticket: Ticket,
+    from: Vec<Peer>,
+    args: &GetArgs,
+    output: &Path,
+    stop: &Stop,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let asked = [
+        (args.range.is_some(), "--range"),
+        (!args.exclude.is_empty(), "--exclude"),
+        (args.follow, "--follow"),
+        (args.seed, "--seed"),
+        (args.delete, "--delete"),
+        (args.rename, "--rename"),
+        (!args.like.is_empty(), "--like"),
+        (args.ciphertext, "--ciphertext"),
+        (args.demand.demand()?.is_some(), "--witness"),
+    ];
+    if let Some((_, flag)) = asked.into_iter().find(|(given, _)| *given) {
+        let what = format!("{flag} is not for buckets: -o s3://... takes what a ticket names, whole");
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let options = xylem_reader::Options {
+        from,
+        relays: args.relay.relays(common)?,
+        limit_rate: args.limit,
+        links: args.shape.links(),
+        ask_who_answers: args.ask.ask_who_answers,
+        timeout: args.timeout,
+        lan: args.find.lan(common)?,
+        ..xylem_reader::Options::new(ticket, common.store()?)
+    };
+    let what = IntoBucket { options, output: output.to_path_buf(), existing: existing(args) };
+    let summary = into_bucket(what, stop, out)?;
+    report(&summary, true, out)?;
     Ok(Exit::Done)
 }
 

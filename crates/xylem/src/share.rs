@@ -1,5 +1,6 @@
 //! `xylem share PATH...`: serve files and directories from where they are.
 
+use crate::buckets;
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::AnnounceArgs;
@@ -21,6 +22,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use xylem_bucket::is_in_bucket;
 use xylem_library::follow::{FollowOptions, Input};
 use xylem_library::keys::Sign;
 use xylem_library::{LibraryEvent, Selection};
@@ -246,6 +248,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         return Err(Failure::new(Exit::Usage, what));
     }
     let selection = selection(&args)?;
+    buckets::for_paths(args.paths.iter().map(PathBuf::as_path))?;
     if let Some(key) = &args.key {
         require_outside(key, &args.paths)?;
     }
@@ -361,6 +364,7 @@ pub(crate) fn parse_identity(text: &str) -> Result<String, String> {
 fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
     let asked = [
         (args.foreground, "--foreground"),
+        (args.paths.iter().any(|path| is_in_bucket(path)), "s3://, whose credentials it has not"),
         (args.follow, "--follow"),
         (args.code, "--code"),
         (!args.recipients.is_empty(), "--for"),
