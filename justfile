@@ -70,6 +70,10 @@ embedded:
 ffi:
     crates/xylem-ffi/run
 
+# The Python package `xylem`: builds and tests it beside this command.
+python XYLEM="target/debug/xylem":
+    crates/xylem-python/run {{XYLEM}}
+
 # Installs the C library: header, static and shared library, pkg-config file.
 install-c PREFIX="/usr/local":
     PREFIX={{PREFIX}} crates/xylem-ffi/install

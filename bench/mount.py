@@ -3,14 +3,17 @@
 
 Usage: bench/mount.py [--size MIB] [--runs N] [--delay MS] [--bin DIR]
 
-Two tables, each of interleaved runs:
+Three tables, the first of interleaved runs:
 
   warm    a file that the store has, read in order (dd, 1 MiB a call) through a mount that was made for
           this run: the kernel remembers nothing of it, the file system below has it in memory. Beside it
           the same file through `xylem-bench-passthrough` (the same library, options and
-          threads, and nothing done to the bytes), and from the file system itself
+          threads, and nothing done to the bytes), and from the file system itself; with the
+          processor seconds of whoever answers the kernel, which a busy machine changes less
   random  4 KiB at places that nobody has read, of a share that is DELAY ms away (a proxy that keeps each
           datagram for half of it, each way); in round trips
+  sqlite  a row by its key of a database that nobody has read, likewise: a tree of three levels, whose root is
+          read once and whose 140 inner pages are when a row below one is wanted
 
 Needs Linux, /dev/fuse, the right to mount, and both programs built with --release. PLACE (environment) is where the
 files lie, default /dev/shm.
@@ -25,6 +28,7 @@ import random
 import select
 import shutil
 import socket
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -32,6 +36,7 @@ import tempfile
 import threading
 import time
 
+ROWS = 1_000_000
 HERE = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -94,6 +99,12 @@ class Mounted:
         self.run.wait(20)
 
 
+def processor_seconds(pid):
+    """Of a process so far, its user's and the kernel's."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def read_in_order(path):
     began = time.monotonic()
     subprocess.run(["dd", f"if={path}", "of=/dev/null", "bs=1M", "status=none"], check=True)
@@ -116,12 +127,16 @@ def main():
         with source.open("wb") as out:
             for i in range(options.size):
                 out.write(i.to_bytes(8, "big") + chunk[8:])
-        share = subprocess.Popen(
-            [xylem, "--store", place / "publisher", "--json", "share", "--listen", "127.0.0.1:0", source],
-            env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )
-        shared = next(e for e in map(json.loads, share.stdout) if e["event"] == "shared")
-        ticket, link = shared["ticket"], shared["listen"][0]
+
+        def begin(path):
+            share = subprocess.Popen(
+                [xylem, "--store", place / "publisher", "--json", "share", "--listen", "127.0.0.1:0", path],
+                env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            )
+            shared = next(e for e in map(json.loads, share.stdout) if e["event"] == "shared")
+            return share, shared["ticket"], shared["listen"][0]
+
+        share, ticket, link = begin(source)
 
         def mount(store, *more):
             command = [xylem, "--store", place / store, "mount", ticket, place / "mnt", *more]
@@ -131,38 +146,70 @@ def main():
             print(f"cold, from a share on loopback: {read_in_order(at / 'source'):.2f} GB/s")
         plain = Mounted([passthrough, source, place / "pass"], place / "pass", lambda at: (at / "source").exists())
         results = {"passthrough": [], "mount": [], "again": [], "file": []}
+        processor = {"passthrough": [], "mount": []}
+
+        def measured(name, mounted):
+            before = processor_seconds(mounted.run.pid)
+            results[name].append(read_in_order(mounted.at / "source"))
+            processor[name].append(processor_seconds(mounted.run.pid) - before)
+
         for _ in range(options.runs):
-            with plain as at:
-                results["passthrough"].append(read_in_order(at / "source"))
-            with mount("store") as at:
-                results["mount"].append(read_in_order(at / "source"))
+            with plain:
+                measured("passthrough", plain)
+            mounted = mount("store")
+            with mounted as at:
+                measured("mount", mounted)
                 results["again"].append(read_in_order(at / "source"))
             results["file"].append(read_in_order(source))
         print("warm, GB/s (median, least, most):")
         for name, values in results.items():
             print(f"  {name:12} {statistics.median(values):.2f}  {min(values):.2f}  {max(values):.2f}")
+        for name, values in processor.items():
+            print(f"  {name:12} {statistics.median(values):.2f} s of processor  {min(values):.2f}  {max(values):.2f}")
         ratios = [a / b for a, b in zip(results["mount"], results["passthrough"])]
         print(f"  mount / passthrough {statistics.median(ratios):.2f}  {min(ratios):.2f}  {max(ratios):.2f}")
 
         host, port = link.rsplit(":", 1)
         proxy = Proxy((host, int(port)), options.delay / 2000)
-        with mount("store-2", "--from", proxy.address) as at:
-            file = os.open(at / "source", os.O_RDONLY)
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
-            os.pread(file, 4096, 0)
+
+        def in_round_trips(what, times):
+            """Prints how long each call of `what` takes; the first readies the peer, and is not counted."""
+            what(0)
             time.sleep(1)
-            took, chance = [], random.Random(2)
-            for _ in range(100):
-                offset = chance.randrange(options.size << 20) & ~4095
+            took = []
+            for i in range(1, times + 1):
                 began = time.monotonic()
-                os.pread(file, 4096, offset)
+                what(i)
                 took.append((time.monotonic() - began) * 1000 / options.delay)
+            took.sort()
+            return (
+                f"{options.delay:g} ms away, in round trips: median {took[times // 2]:.2f}, "
+                f"9 in 10 within {took[times * 9 // 10]:.2f}, most {took[-1]:.2f}"
+            )
+
+        with mount("store-2", "--from", proxy.address) as at:
+            file, chance = os.open(at / "source", os.O_RDONLY), random.Random(2)
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+            read = lambda i: os.pread(file, 4096, i and chance.randrange(options.size << 20) & ~4095)
+            print("random 4 KiB, cold,", in_round_trips(read, 100))
             os.close(file)
-        took.sort()
-        print(
-            f"random 4 KiB, cold, {options.delay:g} ms away, in round trips: median {took[50]:.2f}, "
-            f"9 in 10 within {took[90]:.2f}, most {took[-1]:.2f}"
-        )
+        share.kill()
+
+        base = place / "base"
+        db = sqlite3.connect(base)
+        db.execute("create table t (k integer primary key, v text)")
+        db.executemany("insert into t values (?, ?)", ((i, "x" * 200 + str(i)) for i in range(ROWS)))
+        db.commit()
+        db.close()
+        share, ticket, link = begin(base)
+        host, port = link.rsplit(":", 1)
+        proxy = Proxy((host, int(port)), options.delay / 2000)
+        command = [xylem, "--store", place / "store-3", "mount", ticket, place / "mnt", "--from", proxy.address]
+        with Mounted(command, place / "mnt", lambda at: (at / "base").exists()) as at:
+            db, chance = sqlite3.connect(f"file:{at}/base?immutable=1", uri=True), random.Random(3)
+            row = lambda _: db.execute("select v from t where k = ?", (chance.randrange(ROWS),)).fetchone()
+            print(f"sqlite, a row of {base.stat().st_size >> 20} MiB, cold,", in_round_trips(row, 100))
+            db.close()
     finally:
         if share:
             share.kill()

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use serde::{Serialize, Serializer};
 use xylem_hash::Hash;
 use xylem_packet::Name;
+use xylem_store::StoreError;
 
+use crate::error::advised;
 use crate::json;
 use crate::witness::Testimony;
 
@@ -100,6 +102,18 @@ pub enum SkipReason {
     CannotRead(String),
     /// It can't be read while it is served; why, in one line.
     Unreadable(String),
+    /// It was changed, moved or removed since it is served; what was found, in one line.
+    Changed(String),
+}
+
+impl SkipReason {
+    /// Why what is served can't be read.
+    pub fn of_served(e: &StoreError) -> Self {
+        match e {
+            StoreError::Changed { .. } | StoreError::NotFound { .. } => Self::Changed(advised(e)),
+            _ => Self::Unreadable(advised(e)),
+        }
+    }
 }
 
 impl fmt::Display for SkipReason {
@@ -108,7 +122,7 @@ impl fmt::Display for SkipReason {
             Self::UnfinishedFetch => f.write_str("an unfinished fetch of xylem"),
             Self::Ours => f.write_str("a xylem store, whose keys and trees are never published"),
             Self::NotAFile => f.write_str("not a file, directory or link"),
-            Self::CannotRead(why) | Self::Unreadable(why) => f.write_str(why),
+            Self::CannotRead(why) | Self::Unreadable(why) | Self::Changed(why) => f.write_str(why),
             Self::TargetExcluded(target) => {
                 write!(f, "a hard link to {}, which is left out", target.display())
             }
@@ -201,4 +215,29 @@ pub struct FlawFound {
     pub blocks: u64,
     /// In words.
     pub what: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::path::Path;
+    use xylem_store::Difference;
+
+    #[test]
+    fn what_is_not_there_any_more_is_no_bad_disk() {
+        let path = PathBuf::from("a");
+        let changed = StoreError::Changed { path: path.clone(), what: Difference::Mtime };
+        let of =
+            |kind: io::ErrorKind| StoreError::from_io("read", Path::new("a"), None, kind.into());
+        for (e, is_change) in [
+            (changed, true),
+            (StoreError::NotFound { path }, true),
+            (of(io::ErrorKind::NotFound), true),
+            (of(io::ErrorKind::PermissionDenied), false),
+        ] {
+            let is = matches!(SkipReason::of_served(&e), SkipReason::Changed(_));
+            assert_eq!(is, is_change, "{e}");
+        }
+    }
 }

@@ -10,9 +10,11 @@ mod grow;
 mod input;
 
 mod followed;
+mod shown;
 mod watch;
 
 pub use error::{GrowError, Rewritten};
 pub use followed::{FollowError, Followed};
 pub use grow::{Author, FollowOptions, Grower, Input};
+pub use shown::Shown;
 pub use watch::Watch;

@@ -22,6 +22,8 @@ mod path;
 
 pub mod reachable;
 
+pub mod code;
+
 mod exclude;
 mod ours;
 mod portable;

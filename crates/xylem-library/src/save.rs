@@ -17,6 +17,14 @@ pub enum Output {
     Stdout,
 }
 
+impl Output {
+    /// At this path, or into it: a directory is meant where one is there or the path says so.
+    pub fn to(path: PathBuf) -> Self {
+        let ends_in_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
+        if ends_in_slash || path.is_dir() { Self::Into(path) } else { Self::At(path) }
+    }
+}
+
 /// What to do when the final name is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {

@@ -20,7 +20,7 @@ mod watch;
 mod answer;
 mod kept;
 
-pub use ask::{Witnessed, witnessed};
+pub use ask::{Witnessed, shown_by, witnessed};
 pub use demand::{Demand, Said};
 pub use error::WitnessError;
 pub use extends::{ExtendsOptions, ExtendsSummary, extends};

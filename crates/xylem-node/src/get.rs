@@ -84,6 +84,27 @@ pub struct GetOptions {
     pub serve: Option<ServeOptions>,
 }
 
+impl GetOptions {
+    /// Those that suit most: everybody whom the ticket names is asked, the LAN is not, and nobody is served.
+    pub fn new(ticket: Ticket, save: SaveOptions, store: PathBuf) -> Self {
+        Self {
+            ticket,
+            save,
+            store,
+            from: Vec::new(),
+            relays: Vec::new(),
+            limit_rate: None,
+            links: LinkOptions::default(),
+            ask_who_answers: false,
+            give_up: Duration::from_secs(30),
+            fsync: false,
+            lan: false,
+            ciphertext: false,
+            serve: None,
+        }
+    }
+}
+
 /// How a fetch serves others what it has verified.
 #[derive(Clone, Debug, Default)]
 pub struct ServeOptions {

@@ -56,11 +56,13 @@ fn bytes_of(geometry: &Geometry, segments: &Range<u64>) -> Range<u64> {
 #[derive(Debug, Default)]
 pub(crate) struct Recent(Mutex<VecDeque<(ObjectId, u64, Arc<Region>)>>);
 
-/// Regions that are remembered, of 4 MiB.
-const RECENT: usize = 4;
+/// Regions that are remembered, of 4 MiB: the one that is read, those that are looked at ahead of it (16 MiB), and one
+/// that a kernel's second thread has not done with.
+const RECENT: usize = 6;
 
+/// 4 MiB of a file at most, as they were proven.
 #[derive(Debug)]
-struct Region {
+pub(crate) struct Region {
     /// The first byte's place in the file.
     start: u64,
     bytes: Vec<u8>,
@@ -76,11 +78,16 @@ impl Recent {
     }
 
     fn put(&self, id: ObjectId, number: u64, region: Region) {
+        lock(&self.0).push_back((id, number, Arc::new(region)));
+    }
+
+    /// Makes room for one more. What goes is scanned into next, as a system takes its time to hand out new memory.
+    fn make_room(&self) -> ScanBuffer {
         let mut all = lock(&self.0);
-        if all.len() >= RECENT {
-            all.pop_front();
-        }
-        all.push_back((id, number, Arc::new(region)));
+        let oldest = if all.len() >= RECENT { all.pop_front() } else { None };
+        drop(all);
+        let unused = oldest.and_then(|(.., region)| Arc::into_inner(region));
+        unused.map_or_else(ScanBuffer::default, |region| ScanBuffer::over(region.bytes))
     }
 }
 
@@ -176,6 +183,13 @@ impl Cached {
         self.kept.as_ref().map(|kept| &kept.file)
     }
 
+    /// Where these bytes are remembered together, if they are.
+    pub(crate) fn remembered(&self, bytes: &Range<u64>) -> Option<Arc<Region>> {
+        let segments = self.geometry.segments_of(bytes.clone());
+        let region = self.kept.as_ref()?.scan.region_of(SegmentIndex(segments.start));
+        self.recent.get(self.id, region).filter(|region| region.has(&segments))
+    }
+
     /// Fills in what is there of `wanted` segments, which `piece` has room for; returns those that are not.
     pub(crate) fn fill(&self, piece: &mut Piece, wanted: &Range<u64>) -> Vec<u64> {
         let Some(kept) = &self.kept else { return wanted.clone().collect() };
@@ -242,7 +256,7 @@ impl Cached {
         if is_scanned() {
             return;
         }
-        let mut buffer = ScanBuffer::default();
+        let mut buffer = self.recent.make_room();
         let found = kept.scan.scan(region, &mut buffer);
         let first = kept.scan.segments_of(region).start;
         let mut state = lock(&self.state);
@@ -351,7 +365,8 @@ impl Region {
         self.right.iter().any(holds)
     }
 
-    fn part(&self, bytes: &Range<u64>) -> &[u8] {
+    /// The bytes of this range of the file, which lies within.
+    pub(crate) fn part(&self, bytes: &Range<u64>) -> &[u8] {
         &self.bytes[(bytes.start - self.start) as usize..(bytes.end - self.start) as usize]
     }
 }

@@ -54,25 +54,32 @@ impl File {
         let end = offset.saturating_add(len as u64).min(self.size);
         let (Some(cached), true) = (&self.cached, offset < end) else { return done(Ok(&[])) };
         let bytes = offset..end;
+        let ask = || match self.follow(&bytes) {
+            Next::Nothing => {}
+            Next::Elsewhere => self.queue.push(Command::Elsewhere(cached.id)),
+            Next::Ask(range) => self.ask(cached, &range),
+        };
+        if let Some(region) = cached.remembered(&bytes) {
+            done(Ok(region.part(&bytes)));
+            drop(region);
+            return ask();
+        }
         let (mut piece, segments) = Piece::over(&cached.geometry, &bytes);
         let missing = cached.fill(&mut piece, &segments);
-        let id = cached.id;
         let was_there = missing.is_empty();
-        let wanted = Wanted { id, bytes: bytes.clone(), piece, missing, done: Box::new(done) };
-        let next = {
-            let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
-            ahead.read(&bytes, self.size)
-        };
+        let (id, bytes) = (cached.id, bytes.clone());
+        let wanted = Wanted { id, bytes, piece, missing, done: Box::new(done) };
         if was_there {
             wanted.finish();
         } else {
             self.queue.push(Command::Read(Box::new(wanted)));
         }
-        match next {
-            Next::Nothing => {}
-            Next::Elsewhere => self.queue.push(Command::Elsewhere(id)),
-            Next::Ask(range) => self.ask(cached, &range),
-        }
+        ask();
+    }
+
+    /// Somebody reads these: what is next?
+    fn follow(&self, bytes: &Range<u64>) -> Next {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner).read(bytes, self.size)
     }
 
     fn ask(&self, cached: &Cached, bytes: &Range<u64>) {

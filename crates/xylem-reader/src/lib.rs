@@ -6,8 +6,22 @@
 //! store, where it is proven again each time that it is read back. One thread owns the sockets; any number of
 //! others may read.
 //!
-//! It does not write results under names (`xylem_node::get`), serve others, or know of mount points: `xylem mount`
-//! is this behind FUSE.
+//! It does not write results under names ([`xylem_node::get`]), serve others ([`xylem_node::share`]), or know of mount
+//! points: `xylem mount` is this behind FUSE, and the Python package `xylem` all three.
+//!
+//! # What to call
+//!
+//! | to | call | example |
+//! |---|---|---|
+//! | publish files and serve them | [`xylem_node::share`] with [`ShareOptions`](xylem_node::ShareOptions) | `cargo run -p xylem-reader --example share -- PATH` |
+//! | fetch into a file or folder, and resume | [`xylem_node::get`] with [`GetOptions`](xylem_node::GetOptions) | `--example get -- TICKET OUTPUT` |
+//! | read where it is | [`Reader::open`], [`Reader::open_path`], [`File`] | `--example read -- TICKET [PATH]` |
+//! | the same in a program on tokio | `AsyncFile`, with the feature `tokio` | |
+//! | compare what is on disk | [`xylem_node::verify`] | |
+//!
+//! Each is one call that blocks, takes a [`Stop`](xylem_library::Stop) with which another thread ends it, tells
+//! [`Event`](xylem_node::Event)s while it runs, and returns an error that says who has to act
+//! ([`xylem_library::Failure`]). Nothing is printed, no signal handled, and no thread left behind.
 //!
 //! ```no_run
 //! use std::io::{Read, Seek, SeekFrom};
@@ -37,8 +51,14 @@ mod worker;
 
 // What programs see.
 mod file;
+mod place;
 mod reader;
+#[cfg(feature = "tokio")]
+mod with_tokio;
 
 pub use error::OpenError;
 pub use file::File;
+pub use place::usual_store;
 pub use reader::{Item, Options, Reader};
+#[cfg(feature = "tokio")]
+pub use with_tokio::AsyncFile;

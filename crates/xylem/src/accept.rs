@@ -52,28 +52,15 @@ pub(crate) fn accept(
     common: &Common,
     out: &mut Out,
 ) -> Result<(), Failure> {
+    let existing = if args.overwrite { Existing::Overwrite } else { Existing::Refuse };
+    let save = SaveOptions::to(output(args.output), existing);
     let options = GetOptions {
-        ticket,
-        save: SaveOptions {
-            output: output(args.output),
-            range: None,
-            existing: if args.overwrite { Existing::Overwrite } else { Existing::Refuse },
-            exclude: Vec::new(),
-            like: Vec::new(),
-            delete: false,
-            only: None,
-        },
         from: peers(&args.from)?,
         relays: args.relay.relays(common)?,
-        limit_rate: None,
         links: args.shape.links(),
-        ask_who_answers: false,
         give_up: args.timeout,
-        store: common.store()?,
-        fsync: false,
         lan: true,
-        ciphertext: false,
-        serve: None,
+        ..GetOptions::new(ticket, save, common.store()?)
     };
     if matches!(options.save.output, Output::Stdout) {
         not_with_json(out, "-o -")?;

@@ -161,15 +161,10 @@ impl Common {
         if let Some(dir) = &self.store {
             return Ok(dir.clone());
         }
-        absolute("XDG_DATA_HOME")
-            .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))
-            .map(|base| base.join("xylem"))
-            .ok_or_else(|| {
-                Failure::new(
-                    Exit::Usage,
-                    "no place to keep keys and trees: HOME is not set; give --store DIR",
-                )
-            })
+        xylem_reader::usual_store().ok_or_else(|| {
+            let what = "no place to keep keys and trees: HOME is not set; give --store DIR";
+            Failure::new(Exit::Usage, what)
+        })
     }
 
     /// The settings file: the one that was asked for, or the usual one if it is there.

@@ -2,10 +2,12 @@
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
-use crate::output::text::{bytes, count};
+use crate::output::text::bytes;
+use crate::output::witnesses::cosigned;
 use crate::values::parse_seconds;
 use clap::Args;
 use serde::Serialize;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -52,25 +54,20 @@ pub(crate) fn report(heard: &Witnessed, out: &mut Out) -> Result<(), Failure> {
         out.event(Event::Library(LibraryEvent::Cosigned(testimony.clone())));
     }
     out.take_broken()?;
-    if let Some((split, path)) = &heard.split {
-        let path = path.display();
-        let what = format!(
-            "TWO HISTORIES: a witness has co-signed another one; {split}. The evidence: {path}, which \
-             `xylem verify --evidence {path}` shows to anybody"
-        );
-        return Err(Failure::new(Exit::Damaged, what));
+    Ok(heard.enough()?)
+}
+
+/// Shows the events of a fetch that hears witnesses at each checkpoint; for a person each witness once, later with -v.
+pub(crate) fn told_once(out: &mut Out) -> impl FnMut(Event) {
+    let mut heard = HashSet::new();
+    move |event| match event {
+        Event::Library(LibraryEvent::Cosigned(said))
+            if !out.is_json() && !heard.insert(said.witness.clone()) =>
+        {
+            out.detail(&cosigned(&said));
+        }
+        event => out.event(event),
     }
-    if heard.is_enough() {
-        return Ok(());
-    }
-    let missing: Vec<String> = heard.missing.iter().map(ToString::to_string).collect();
-    let what = format!(
-        "co-signed by {} of {}: nothing of {}; a version that is new, or kept from a witness, has no co-signature",
-        heard.by.len(),
-        count(heard.wanted as u64, "wanted witness"),
-        missing.join(", ")
-    );
-    Err(Failure::new(Exit::Unreachable, what))
 }
 
 /// `xylem verify --evidence FILE`.

@@ -105,7 +105,7 @@ pub(crate) struct GetArgs {
     /// Go on with what `xylem share --follow` publishes as it comes, until its publisher ends it.
     /// The result has its name from the beginning, and holds a verified beginning of the stream at
     /// every moment; a later run goes on from there
-    #[arg(long, conflicts_with_all = ["range", "exclude", "seed", "witness"])]
+    #[arg(long, conflicts_with_all = ["range", "exclude", "seed"])]
     follow: bool,
 
     /// With --follow: begin with the checkpoint of this version (the number in v=...), not the newest
@@ -261,7 +261,8 @@ fn by_ticket(
         ciphertext: args.ciphertext,
         serve: serve(args, common)?,
     };
-    if let Some(demand) = &args.demand.demand()? {
+    let demand = args.demand.demand()?;
+    if let Some(demand) = demand.as_ref().filter(|_| !args.follow) {
         let mut dialling = Dialling {
             from: &options.from,
             relays: &options.relays,
@@ -279,7 +280,9 @@ fn by_ticket(
         demand::report(&heard.map_err(|error| ended(error, stop))?, out)?;
     }
     if args.follow {
-        let followed = xylem_node::follow(&options, args.at, stop, &mut |event| out.event(event));
+        let mut tell = demand::told_once(out);
+        let followed = xylem_node::follow(&options, args.at, demand.as_ref(), stop, &mut tell);
+        drop(tell);
         out.take_broken()?;
         report(&followed.map_err(|error| ended(error, stop))?, true, out)?;
         return Ok(Exit::Done);

@@ -14,7 +14,7 @@ pub(crate) enum News {
     /// Something happened.
     Event(Event),
     /// It is open, or can't be.
-    Opened(Result<Reader, OpenError>),
+    Opened(Box<Result<Reader, OpenError>>),
 }
 
 /// Opens what `options` name; what happens from then on comes with it.
@@ -23,7 +23,8 @@ pub(crate) fn open(options: Options, stop: &Stop, out: &mut Out) -> Result<(Read
     let (told, until) = (sender.clone(), stop.clone());
     let opening = thread::Builder::new().spawn(move || {
         let on_event = Box::new(move |event| drop(told.send(News::Event(event))));
-        drop(sender.send(News::Opened(Reader::open(options, &until, on_event))));
+        let opened = Reader::open(options, &until, on_event);
+        drop(sender.send(News::Opened(Box::new(opened))));
     });
     opening.map_err(|error| Failure::no_thread(&error))?;
     loop {

@@ -18,10 +18,10 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use xylem_library::{Selection, Stop};
+use xylem_library::Stop;
 use xylem_mail::Card;
 use xylem_node::mail::{Mail, Reach, Recipient, SendOptions, send};
-use xylem_node::{AnnounceOptions, Peer, PeerUri, Prove, ShareOptions};
+use xylem_node::{Peer, PeerUri, ShareOptions};
 use xylem_object::ticket::Address;
 
 /// Longest note that is looked at; a message holds a little less.
@@ -132,26 +132,15 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
         Mail::Ticket(Box::new(parse_ticket(&text)?))
     } else {
         Mail::Path(Box::new(ShareOptions {
-            follow: None,
             paths: vec![args.what.clone()],
             name: args.name.as_deref().map(parse_name).transpose()?,
-            key_file: None,
-            identity: None,
-            selection: Selection::default(),
-            recipients: None,
             listen: links(&args.listen)?,
             announce: args.announce,
             relays: relays.clone(),
-            certificate: None,
-            plain: Vec::new(),
-            prove: Prove::default(),
-            via: Vec::new(),
             links: args.shape.links(),
             accept_open: args.answer.accept_open,
-            beside: AnnounceOptions::default(),
-            code: false,
-            witnesses: Vec::new(),
             store: store.clone(),
+            ..ShareOptions::default()
         }))
     };
     let stop = stop::on_signals()?;

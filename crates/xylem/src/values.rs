@@ -138,14 +138,13 @@ pub(crate) fn is_ticket(text: &str) -> bool {
     (scheme && !bare[6..].starts_with("//")) || bare.starts_with('@')
 }
 
-/// Where a result goes: a directory is meant where one is there or the path says so.
+/// Where a result goes.
 pub(crate) fn output(path: Option<PathBuf>) -> Output {
     let Some(path) = path else { return Output::Into(PathBuf::from(".")) };
     if path == Path::new("-") {
         return Output::Stdout;
     }
-    let ends_in_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
-    if ends_in_slash || path.is_dir() { Output::Into(path) } else { Output::At(path) }
+    Output::to(path)
 }
 
 /// A ticket that was pasted without quotes and came apart at its blanks; one word is what it is.

@@ -128,30 +128,12 @@ fn decrypted(
         Ok((_, manifest)) if manifest.sealed => manifest,
         _ => return Ok(None),
     };
-    let save = SaveOptions {
-        output: Output::At(path.clone()),
-        range: None,
-        // Nothing that is there is touched: it is compared.
-        existing: Existing::Refuse,
-        exclude: Vec::new(),
-        like: Vec::new(),
-        delete: false,
-        only: None,
-    };
+    // Nothing that is there is touched: it is compared.
+    let save = SaveOptions::to(Output::At(path.clone()), Existing::Refuse);
     let fetch = GetOptions {
-        ticket: ticket.clone(),
-        save,
         from: from.clone(),
-        relays: Vec::new(),
-        limit_rate: None,
-        links: LinkOptions::default(),
-        ask_who_answers: false,
         give_up: *give_up,
-        store: store.clone(),
-        fsync: false,
-        lan: false,
-        ciphertext: false,
-        serve: None,
+        ..GetOptions::new(ticket.clone(), save, store.clone())
     };
     let compared = xylem_node::get(&fetch, stop, &mut |_| {});
     out.take_broken()?;

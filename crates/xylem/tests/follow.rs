@@ -8,7 +8,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{Share, assert_exit, file, finish, get, noise, stderr, sum, text, until, xylem};
+use common::{
+    Share, assert_exit, evidence, file, finish, get, noise, stderr, sum, text, until, xylem,
+};
 
 /// Quick checkpoints, so that tests are quick.
 const EVERY: [&str; 5] = ["--follow", "--every", "0.1", "--every-bytes", "300K"];
@@ -226,6 +228,12 @@ fn a_history_that_was_rewritten_is_refused() {
     let output = follower.end();
     assert_exit(&output, 1);
     assert!(stderr(&output).contains("another history"), "{}", stderr(&output));
+    // Who was deceived has what shows it to anybody.
+    let kept = evidence(&here("other"));
+    assert_eq!(kept.len(), 1);
+    let mut shown = xylem(&here("anybody"));
+    shown.args(["verify", "--evidence", text(&kept[0])]);
+    assert_exit(&finish(shown), 0);
     assert_eq!(fs::read(&out).unwrap().len(), 100_000, "nothing of it was written");
     let extends = |old: &str, new: &str| {
         let mut command = xylem(&here("other"));

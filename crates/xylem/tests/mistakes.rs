@@ -49,6 +49,7 @@ fn is_test(name: &str) -> bool {
 fn every_row_names_tests_that_exist() {
     let mut sources = Vec::new();
     files(&root().join("crates"), ".rs", &mut sources);
+    files(&root().join("crates"), ".py", &mut sources);
     let code = read(&sources);
     for (document, least) in [("docs/mistakes.md", 50), ("docs/threat-model.md", 60)] {
         let rows = rows(document);
@@ -58,7 +59,9 @@ fn every_row_names_tests_that_exist() {
             let before = functions + places;
             for name in names {
                 if is_test(&name) {
-                    assert!(code.contains(&format!("fn {name}(")), "{document}: no test {name}");
+                    let is_there =
+                        ["fn", "def"].iter().any(|kind| code.contains(&format!("{kind} {name}(")));
+                    assert!(is_there, "{document}: no test {name}");
                     functions += 1;
                 } else if name.contains('/') {
                     let exists = |place: &Path| place.join(&name).exists();

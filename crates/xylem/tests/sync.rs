@@ -7,6 +7,7 @@ use common::syncing::Member;
 use common::{assert_exit, finish, until, xylem};
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 /// Waits until all have the same, say so, and have this.
 fn converge(members: &[&Member], paths: &[&str]) {
@@ -128,6 +129,113 @@ fn a_partition_ends_with_both_versions() {
     assert_eq!(all["removed"], "alice has changed it");
     assert_eq!(all["changed"], "bob has changed it");
     assert_eq!(all["elsewhere/moved"], "as it was");
+    // Who settles it names the file; of the copy both are told, however it came.
+    let named = |member: &Member, what: &str| -> Vec<String> {
+        let took = member.told("sync_took");
+        let all = took.iter().flat_map(|took| took[what].as_array().unwrap().clone());
+        all.map(|path| path.as_str().unwrap().to_owned()).collect()
+    };
+    let met: Vec<String> = [&alice, &bob].iter().flat_map(|m| named(m, "conflicts")).collect();
+    assert!(!met.is_empty() && met.iter().all(|path| path == "both.txt"), "{met:?}");
+    for member in [&alice, &bob] {
+        assert!(named(member, "copies").iter().all(|path| *path == conflict));
+        // Each has replaced the file itself.
+        assert!(member.told("skipped").is_empty(), "{:?}", member.told("skipped"));
+    }
+}
+
+/// All files below a folder, and what they hold.
+fn below(dir: &Path) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_path_buf()];
+    while let Some(at) = dirs.pop() {
+        for entry in fs::read_dir(at).into_iter().flatten().flatten() {
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path());
+                continue;
+            }
+            // Without the day.
+            let path = entry.path().strip_prefix(dir).unwrap().components().skip(1).collect();
+            let path: std::path::PathBuf = path;
+            let content = fs::read_to_string(entry.path()).unwrap();
+            found.push((path.to_string_lossy().into_owned(), content));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn what_another_removes_or_replaces_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut alice = Member::new(dir.path(), "alice");
+    let (mut bob, mut carol) = (Member::new(dir.path(), "bob"), Member::new(dir.path(), "carol"));
+    alice.start(None);
+    bob.start(Some(&alice.ticket));
+    carol.start_with(Some(&alice.ticket), &["--trash", "0"]);
+    for (path, content) in [("sub/removed", "the only copy"), ("replaced", "one"), ("own", "bob's")]
+    {
+        alice.write(path, content);
+    }
+    let all = [&alice, &bob, &carol];
+    converge(&all, &["own", "replaced", "sub/", "sub/removed"]);
+    alice.remove("sub/removed");
+    fs::remove_dir(alice.at("sub")).unwrap();
+    alice.write("replaced", "another");
+    converge(&all, &["own", "replaced"]);
+    bob.remove("own");
+    converge(&all, &["replaced"]);
+    let trash = |member: &Member| below(&member.at(".xylem-sync/trash"));
+    let pairs = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+        all.iter().map(|(path, content)| ((*path).to_owned(), (*content).to_owned())).collect()
+    };
+    // What somebody removes oneself is gone.
+    assert_eq!(trash(&bob), pairs(&[("replaced", "one"), ("sub/removed", "the only copy")]));
+    assert_eq!(trash(&alice), pairs(&[("own", "bob's")]));
+    assert_eq!(trash(&carol), []);
+    let kept = |member: &Member| -> u64 {
+        member.told("sync_took").iter().map(|took| took["kept"].as_u64().unwrap()).sum()
+    };
+    assert_eq!([kept(&alice), kept(&bob), kept(&carol)], [1, 2, 0]);
+}
+
+/// What a person reads on the terminal.
+#[test]
+fn lines_say_what_happened() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, mut bob) = two(dir.path());
+    alice.write("notes.txt", "old");
+    converge(&[&alice, &bob], &["notes.txt"]);
+    bob.stop();
+    bob.write("notes.txt", "bob's");
+    alice.write("notes.txt", "alice's");
+    // Without --json, and without a name of its own.
+    let said = dir.path().join("said");
+    let mut command = xylem(&dir.path().join("bob-store"));
+    command.arg("sync").arg(bob.at("")).args(["--listen", "127.0.0.1:0"]);
+    command.env_remove("USERNAME").env("USER", "bob");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&said).unwrap());
+    bob.running = Some(command.spawn().unwrap());
+    let lines = || fs::read_to_string(&said).unwrap();
+    let copies = || alice.all().into_keys().filter(|path| path.contains(".conflict-"));
+    until("all is there", || copies().count() > 0 && alice.all() == bob.all());
+    // Bob has another name now than the one that alice knows, which each may use.
+    let named = |copy: String| {
+        let whose = if copy.contains("-alice-") { "alice" } else { "bob" };
+        lines().contains(&format!("{copy}: {whose}"))
+    };
+    until("a copy is named", || copies().any(named));
+    // One of the two has settled it; the other one may have heard of that alone.
+    let settled = lines().contains("notes.txt: changed by both; both are kept");
+    let took = alice.told("sync_took");
+    let by_alice = took.iter().any(|took| took["conflicts"][0] == "notes.txt");
+    assert!(settled || by_alice, "{}", lines());
+    let misled = |line: &str| line.contains(".conflict-") && line.contains("changed by both");
+    assert!(!lines().lines().any(misled), "{}", lines());
+    assert!(!lines().contains("no longer served"), "{}", lines());
+    let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+    let name = format!("bob@{}", host.split('.').next().unwrap());
+    assert!(lines().contains(&format!("In step as {name} until")), "{}", lines());
 }
 
 /// A renamed file is not fetched: its content is there.

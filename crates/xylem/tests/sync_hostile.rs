@@ -430,6 +430,100 @@ fn an_index_that_lies_about_its_length_is_none() {
     until("a good one is taken", || alice.at("good").is_symlink());
 }
 
+/// Processor time that a process has had, in ms.
+fn processor_ms(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = stat.rsplit_once(')').unwrap().1;
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    let ticks: u64 = [11, 12].iter().map(|at| fields[*at].parse::<u64>().unwrap()).sum();
+    ticks * 1000 / rustix::param::clock_ticks_per_second()
+}
+
+/// What is longer than an index may be is not fetched; what only never ends is looked through once, on disk.
+#[test]
+fn an_index_that_never_ends_takes_no_memory_and_delays_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let index = mallory.links(&[b"first"], Path::new("x"), now());
+    mallory.publish(&index);
+    until("alice has it", || alice.at("first").is_symlink());
+    let pids = [&alice, &bob].map(|member| member.running.as_ref().unwrap().id());
+    let before = pids.map(common::peak_memory);
+    let about = mallory.content();
+    let mut endless =
+        [b"xylem sync index 2\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
+            .concat();
+    endless.extend([0, 0]);
+    for n in 0..1_500_000_u32 {
+        endless.extend([0, 9, b'p']);
+        endless.extend(format!("{n:08}").bytes());
+        // It is gone, by nobody, in no version.
+        endless.extend([0; 11]);
+    }
+    let endless_path = mallory.dir.join("endless");
+    fs::write(&endless_path, &endless).unwrap();
+    drop(endless);
+    let too_large = mallory.dir.join("too-large");
+    let sparse = fs::File::create(&too_large).unwrap();
+    sparse.set_len(xylem_library::folder::MAX_INDEX + 1).unwrap();
+    let says = |told: &serde_json::Value, what: &str| {
+        told["what"].as_str().is_some_and(|said| said.contains("mallory") && said.contains(what))
+    };
+    let lies = [(&endless_path, "its index is not used"), (&too_large, "it is too large")];
+    for (n, (path, why)) in lies.into_iter().enumerate() {
+        let ticket = mallory.share(path, path.file_name().unwrap().to_str().unwrap());
+        mallory.say(&ticket);
+        are_in_step(&alice, &bob);
+        until(why, || alice.told("trouble").iter().any(|told| says(told, why)));
+        // The next good one is taken.
+        let good = format!("good-{n}");
+        let index = mallory.links(&[good.as_bytes()], Path::new("x"), now());
+        mallory.publish(&index);
+        until("alice has it", || alice.at(&good).is_symlink());
+    }
+    let grown = [0, 1].map(|n| common::peak_memory(pids[n]) - before[n]);
+    assert!(grown.iter().all(|grown| *grown < 24 << 20), "{grown:?} bytes");
+}
+
+/// Statements that say something new, as fast as they can be made, for ten seconds.
+#[test]
+fn a_flood_of_statements_costs_less_than_a_tenth_of_a_core() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let index = mallory.links(&[b"first"], Path::new("x"), now());
+    mallory.publish(&index);
+    until("alice has it", || alice.at("first").is_symlink());
+    let nowhere = Ticket {
+        root: xylem_hash::hash(b"nowhere"),
+        ..mallory.share(&mallory.dir.join("history"), "x")
+    };
+    let seconds = 10;
+    let pids = [&alice, &bob].map(|member| member.running.as_ref().unwrap().id());
+    let quiet = pids.map(processor_ms);
+    std::thread::sleep(std::time::Duration::from_secs(seconds));
+    let before = pids.map(processor_ms);
+    let until_then = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
+    let mut said = 0;
+    while std::time::Instant::now() < until_then {
+        mallory.say(&nowhere);
+        said += 1;
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let after = pids.map(processor_ms);
+    let quiet = [0, 1].map(|n| before[n] - quiet[n]);
+    let flooded = [0, 1].map(|n| after[n] - before[n]);
+    eprintln!(
+        "{said} statements: {flooded:?} ms of processor time in {seconds} s; {quiet:?} without"
+    );
+    assert!(
+        flooded.iter().all(|ms| *ms < seconds * 1000 / 10),
+        "{flooded:?} ms, {quiet:?} without"
+    );
+    are_in_step(&alice, &bob);
+}
+
 /// Times decide who wins a conflict.
 #[test]
 fn a_time_of_the_far_future_wins_nothing() {

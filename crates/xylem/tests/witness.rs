@@ -8,7 +8,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
+use common::fetching::Get;
+use common::{Share, assert_exit, evidence, file, finish, noise, stderr, text, until, xylem};
 use serde_json::Value;
 
 /// Quick checkpoints, so that tests are quick.
@@ -79,6 +80,19 @@ impl World {
     }
 }
 
+/// A follower that demands a witness.
+fn follower(world: &World, store: &str, ticket: &str, more: &[&str]) -> Get {
+    let mut command = xylem(&world.path(store));
+    let out = world.path(&format!("{store}-out"));
+    command.args(["--json", "get", "--follow", ticket, "-o", text(&out)]).args(more);
+    Get::of(command)
+}
+
+/// How much a follower has.
+fn followed(world: &World, store: &str) -> u64 {
+    fs::metadata(world.path(&format!("{store}-out"))).map_or(0, |meta| meta.len())
+}
+
 /// A running `xylem witness`; killed when dropped.
 struct Watcher(Child);
 
@@ -108,16 +122,15 @@ fn append(path: &Path, bytes: &[u8]) {
     fs::OpenOptions::new().append(true).open(path).unwrap().write_all(bytes).unwrap();
 }
 
-/// Files of evidence in a store.
-fn evidence(store: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(store.join("witness")).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    paths.filter(|path| path.extension().is_some_and(|ending| ending == "evidence")).collect()
-}
-
 /// The version that the share's last co-signature is of.
 fn cosigned(share: &Share) -> Option<u64> {
     share.told("cosigned").last().and_then(|said| said["version"].as_u64())
+}
+
+/// The bytes of what a witness has co-signed last.
+fn cosigned_bytes(share: &Share, witness: &str) -> Option<u64> {
+    let told = share.told("cosigned");
+    told.iter().rfind(|said| said["witness"] == witness).and_then(|said| said["bytes"].as_u64())
 }
 
 fn checkpoint(share: &Share) -> Option<u64> {
@@ -395,4 +408,88 @@ fn a_lost_record_shows_and_a_damaged_one_signs_nothing() {
     assert_exit(&refused, 4);
     assert!(stderr(&refused).contains("another process"), "{}", stderr(&refused));
     drop(watcher);
+}
+
+#[test]
+fn a_follower_takes_each_version_when_witnesses_have_seen_it_and_not_before() {
+    let world = World::new();
+    let (w, x) = (world.witness("w"), world.witness("x"));
+    let log = world.log("alice", &noise(100_000, 1));
+    let share = world.share("alice", &log, true, &[&w, &x]);
+    let both = ["--witness", &w, "--witness", &x];
+    // Nobody has seen it.
+    let mut early =
+        follower(&world, "early", &share.ticket, &[&both[..], &["--timeout", "2"]].concat());
+    assert_eq!(early.wait(), Some(3));
+    assert_eq!(followed(&world, "early"), 0);
+
+    let patient = [&both[..], &["--timeout", "100"]].concat();
+    let patient = follower(&world, "patient", &share.ticket, &patient);
+    let of_both = ["w", "x"].map(|name| Watcher::start(&world, name, &share.ticket));
+    until("it has the beginning", || followed(&world, "patient") == 100_000);
+    for n in 0..3 {
+        append(&log, &noise(70_000, n));
+        let length = fs::metadata(&log).unwrap().len();
+        until("it has what both have seen", || followed(&world, "patient") == length);
+    }
+    let [of_w, of_x] = of_both;
+    drop(of_x);
+    let seen = fs::metadata(&log).unwrap().len();
+    append(&log, &noise(70_000, 9));
+    let length = fs::metadata(&log).unwrap().len();
+    until("one has seen more", || cosigned_bytes(&share, "/w") == Some(length));
+    // One of two is enough for who says so, and nothing for who does not.
+    let one = [&both[..], &["--threshold", "1", "--timeout", "100"]].concat();
+    let _one = follower(&world, "one", &share.ticket, &one);
+    until("it has it all", || followed(&world, "one") == length);
+    let hasty = [&both[..], &["--timeout", "2"]].concat();
+    assert_eq!(follower(&world, "hasty", &share.ticket, &hasty).wait(), Some(3));
+    assert_eq!(followed(&world, "hasty"), 0);
+    assert_eq!(followed(&world, "patient"), seen);
+    let _of_x = Watcher::start(&world, "x", &share.ticket);
+    until("both have seen it", || followed(&world, "patient") == length);
+    assert_eq!(patient.event("cosigned", |said| said["bytes"] == length)["proven"], true);
+    drop(of_w);
+}
+
+#[test]
+fn a_follower_whose_witnesses_fall_silent_ends() {
+    let world = World::new();
+    let w = world.witness("w");
+    let share = world.share("alice", &world.log("alice", &noise(100_000, 1)), true, &[&w]);
+    assert_exit(&world.look("w", &share.ticket, &[]), 0);
+    // Nothing new comes; somebody may see to that.
+    let demand = ["--witness", &w, "--witnessed-within", "8", "--timeout", "5"];
+    let mut quiet = follower(&world, "quiet", &share.ticket, &demand);
+    until("it has it all", || followed(&world, "quiet") == 100_000);
+    quiet.event("error", |e| e["message"].as_str().unwrap().contains("nothing of /w"));
+    assert_eq!(quiet.wait(), Some(3));
+}
+
+#[test]
+fn who_fetches_finds_two_histories_by_what_a_witness_saw() {
+    let world = World::new();
+    let w = world.witness("w");
+    let mut bytes = noise(100_000, 1);
+    let honest = world.log("alice", &bytes);
+    bytes[30_000] ^= 1;
+    // The one that is shown to some is the older one, so that what was witnessed should begin with it.
+    let forked = world.share("mallory", &world.log("mallory", &bytes), true, &[]);
+    let name = forked.shared["name"].as_str().unwrap();
+    let version = name.rsplit_once("v=").unwrap().1.to_owned();
+    let honest = world.share("alice", &honest, true, &[&w]);
+    assert_exit(&world.look("w", &honest.ticket, &[]), 0);
+    let from = ["--from", &forked.link, "--from", &honest.link, "--witness", &w];
+    let found = world.get(&forked.ticket, &[&from[..], &["--timeout", "10"]].concat());
+    assert_exit(&found, 1);
+    assert!(stderr(&found).contains("TWO HISTORIES"), "{}", stderr(&found));
+    assert!(!world.path("out").exists());
+    let more = [&from[..], &["--timeout", "10", "--at", &version]].concat();
+    assert_eq!(follower(&world, "victim", &forked.ticket, &more).wait(), Some(1));
+    assert_eq!(followed(&world, "victim"), 0);
+    for store in ["getter", "victim"] {
+        let kept = evidence(&world.path(store));
+        assert_eq!(kept.len(), 1, "{store}");
+        assert_exit(&world.run("anybody", &["verify", "--evidence", text(&kept[0])]), 0);
+    }
 }

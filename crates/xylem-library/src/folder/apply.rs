@@ -15,6 +15,7 @@ use xylem_hash::Hash;
 use super::index::{Item, ItemKind, name};
 use super::local::{Folder, FolderError};
 use super::merge::{Place, Plan, aside};
+use super::place::within;
 use crate::path::{os_bytes, os_path};
 
 /// What became of one thing.
@@ -28,6 +29,16 @@ enum Done {
 }
 
 impl Folder {
+    /// From now on what others replace or remove is kept for so many days, among what is ours in the folder; 0: not at all.
+    pub fn keep_removed(&mut self, days: u64) {
+        self.trash.keep_for(days);
+    }
+
+    /// How many files the last [`Folder::apply`] replaced or removed and kept.
+    pub fn removed(&self) -> u64 {
+        self.trash.came()
+    }
+
     /// Does what `plan` says, with content from below `staged` at the paths of `wanted`. Returns whether all of it was
     /// done; what was not stays to be done after another look at the folder.
     ///
@@ -43,6 +54,7 @@ impl Folder {
         let aside = plan.aside.iter().map(|(to, place)| (to, &place.item));
         let places = plan.gone.iter().chain(&plan.put).map(|place| (&place.path, &place.item));
         self.begin(aside.chain(places))?;
+        self.trash.begin(now_ms);
         let mut whole = true;
         let mut blocked = Vec::new();
         self.changes.extend(plan.known);
@@ -145,24 +157,8 @@ impl Folder {
         Ok(Some(fresh))
     }
 
-    /// Where a path lies, with the directories that lead there. Nothing is ever done through a link.
     fn place(&self, path: &[u8], make: bool) -> io::Result<PathBuf> {
-        let whole = os_path(path);
-        let mut at = self.root.clone();
-        let mut components = whole.components().peekable();
-        while let Some(component) = components.next() {
-            at.push(component);
-            if components.peek().is_none() {
-                break;
-            }
-            match at.symlink_metadata() {
-                Ok(meta) if meta.is_dir() => {}
-                Ok(_) => return Err(io::ErrorKind::NotADirectory.into()),
-                Err(e) if e.kind() == io::ErrorKind::NotFound && make => fs::create_dir(&at)?,
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(at)
+        within(&self.root, path, make)
     }
 
     fn put(&self, place: &Place, content: Option<&Path>) -> io::Result<Done> {
@@ -170,7 +166,7 @@ impl Folder {
         let Some(content) = content else {
             let ItemKind::Directory { mode } = place.item.kind else { return Ok(Done::NotNow) };
             if !matches!(place.before, ItemKind::Gone | ItemKind::Directory { .. })
-                && !self.take_away(&to, &place.before)?
+                && !self.take_away(&to, place)?
             {
                 return Ok(Done::NotNow);
             }
@@ -191,13 +187,22 @@ impl Folder {
                 if !is(&to, before) {
                     return Ok(Done::NotNow);
                 }
-                exchange(content, &to)?;
-                if is(content, before) {
-                    fs::remove_file(content)?;
+                // What is exchanged has the name already under which it is kept.
+                let kept = self.kept_at(place)?;
+                let from = kept.as_deref().unwrap_or(content);
+                if let Some(kept) = &kept {
+                    fs::rename(content, kept)?;
+                }
+                exchange(from, &to, &self.own("third"))?;
+                if is(from, before) {
+                    self.done_with(from, kept.is_some())?;
                     return Ok(Done::Yes);
                 }
                 // Somebody was at it in between: it goes back.
-                exchange(content, &to)?;
+                exchange(from, &to, &self.own("third"))?;
+                if kept.is_some() {
+                    fs::remove_file(from)?;
+                }
                 return Ok(Done::NotNow);
             }
         }
@@ -214,22 +219,47 @@ impl Folder {
             ItemKind::Directory { .. } => {
                 Ok(if remove_directory(&at)? { Done::Yes } else { Done::Stays })
             }
-            before => Ok(if self.take_away(&at, before)? { Done::Yes } else { Done::NotNow }),
+            _ => Ok(if self.take_away(&at, place)? { Done::Yes } else { Done::NotNow }),
         }
     }
 
-    /// Removes a file or link if it is what is expected.
-    fn take_away(&self, at: &Path, before: &ItemKind) -> io::Result<bool> {
+    /// Where what was there is kept; `None`: it is not, or what comes has the same content.
+    fn kept_at(&self, place: &Place) -> io::Result<Option<PathBuf>> {
+        let root = |kind: &ItemKind| match kind {
+            ItemKind::File { root, .. } => Some(*root),
+            _ => None,
+        };
+        let before = root(&place.before);
+        if before.is_some() && before == root(&place.item.kind) {
+            return Ok(None);
+        }
+        self.trash.place(&place.path)
+    }
+
+    /// What was there is gone from its place: it is kept where it is now, or removed.
+    fn done_with(&self, at: &Path, kept: bool) -> io::Result<()> {
+        if kept {
+            self.trash.has(at);
+            return Ok(());
+        }
+        fs::remove_file(at)
+    }
+
+    /// Takes a file or link away if it is what is expected.
+    fn take_away(&self, at: &Path, place: &Place) -> io::Result<bool> {
+        let before = &place.before;
         if at.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
             return Ok(true);
         }
         if !is(at, before) {
             return Ok(false);
         }
-        let away = self.own("leaving");
+        let kept = self.kept_at(place)?;
+        let is_kept = kept.is_some();
+        let away = kept.unwrap_or_else(|| self.own("leaving"));
         fs::rename(at, &away)?;
         if is(&away, before) {
-            return fs::remove_file(&away).map(|()| true);
+            return self.done_with(&away, is_kept).map(|()| true);
         }
         if !rename_new(&away, at)? {
             // Both the old name and the new are of the user: this one gets another.
@@ -340,8 +370,8 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
     fs::rename(from, to).map(|()| true)
 }
 
-/// Each gets the other's name.
-fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+/// Each gets the other's name; `third` is a free one.
+fn exchange(one: &Path, other: &Path, third: &Path) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
     {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -351,10 +381,9 @@ fn exchange(one: &Path, other: &Path) -> io::Result<()> {
         }
     }
     // By way of a third name: there is nothing for a moment.
-    let third = one.with_extension("third");
-    fs::rename(other, &third)?;
+    fs::rename(other, third)?;
     fs::rename(one, other)?;
-    fs::rename(&third, one)
+    fs::rename(third, one)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use xylem_tree::SegmentSize;
 use super::index::{Index, IndexError, Item, ItemKind, Names};
 use super::merge::{Plan, merge};
 use super::stored::{Entries, Paths, Stored, Writer, newest};
+use super::trash::Trash;
 use super::vector::{MemberId, Vector};
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::exclude::{ExcludeError, Exclusion};
@@ -98,6 +99,8 @@ pub struct Folder {
     /// What an earlier run was about to put in its place when it ended: found there, it is not a change of ours.
     pending: Index,
     rules: Exclusion,
+    /// What others replaced or removed.
+    pub(super) trash: Trash,
     /// How often the index was written for others.
     told: u64,
 }
@@ -121,7 +124,9 @@ impl Folder {
         names.insert(me, name.to_owned());
         let (rules, changes) = (Exclusion::none(), BTreeMap::new());
         let (root, kept) = (root.to_path_buf(), kept.to_path_buf());
-        let folder = Self { root, kept, me, names, stored, changes, pending, rules, told: 0 };
+        let trash = Trash::none(&own);
+        let folder =
+            Self { root, kept, me, names, stored, changes, pending, rules, trash, told: 0 };
         folder.check_there()?;
         Ok(folder)
     }

@@ -15,6 +15,9 @@ use super::stored::Paths;
 /// Bytes of a file name at most.
 const MAX_COMPONENT: usize = 255;
 
+/// Before the name of whoever's version a copy is.
+const MARK: &str = ".conflict-";
+
 /// Something that is to come to a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -37,6 +40,8 @@ pub struct Plan {
     pub gone: Vec<Place>,
     /// What comes, directories first. Files are fetched.
     pub put: Vec<Place>,
+    /// What both have changed, and of which both are kept from now on.
+    pub met: Vec<Vec<u8>>,
 }
 
 impl Plan {
@@ -125,19 +130,21 @@ pub fn merge(
             // One version is one content, unless somebody lies: it is as good as a conflict.
             None | Some(Ordering::Equal) => {
                 let names = (ours.names(), theirs.names());
-                beside.extend(plan.meet(&path, names, (our, &their)));
+                let theirs = plan.meet(&path, names, (our, &their));
+                beside.extend(theirs.map(|(to, item)| (to, item, path)));
             }
         }
     }
     plan.gone.reverse();
     if !beside.is_empty() {
-        let mut free: HashSet<Vec<u8>> = beside.iter().map(|(path, _)| path.clone()).collect();
+        let mut free: HashSet<Vec<u8>> = beside.iter().map(|(to, ..)| to.clone()).collect();
         for entry in ours.entries()? {
             // Somebody has settled this conflict before.
             free.remove(&entry?.0);
         }
-        for (path, item) in beside.into_iter().filter(|(path, _)| free.contains(path)) {
-            plan.put(&path, item, ItemKind::Gone);
+        for (to, item, path) in beside.into_iter().filter(|(to, ..)| free.contains(to)) {
+            plan.put(&to, item, ItemKind::Gone);
+            plan.met.push(path);
         }
     }
     Ok(plan)
@@ -180,6 +187,7 @@ impl Plan {
             return Some((aside, their.clone()));
         }
         let before = our.kind.clone();
+        self.met.push(path.to_vec());
         self.aside.push((aside, Place { path: path.to_vec(), item: our.clone(), before }));
         self.put(path, with(their), ItemKind::Gone);
         None
@@ -206,7 +214,7 @@ pub(super) fn aside(path: &[u8], whose: &str, content: &[u8; 32]) -> Vec<u8> {
     let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0).unwrap_or(name.len());
     let (stem, ending) = name.split_at(dot);
     let hex: String = content.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    let mark = format!(".conflict-{whose}-{hex}");
+    let mark = format!("{MARK}{whose}-{hex}");
     let ending = if mark.len() + ending.len() > MAX_COMPONENT { &[] } else { ending };
     let mut keep = stem.len().min(MAX_COMPONENT - mark.len() - ending.len());
     // Not in the middle of a character.
@@ -214,6 +222,15 @@ pub(super) fn aside(path: &[u8], whose: &str, content: &[u8; 32]) -> Vec<u8> {
         keep -= 1;
     }
     [folder, &stem[..keep], mark.as_bytes(), ending].concat()
+}
+
+/// Whose version a file is the copy of that lost against another's: what stands between the marks of [`aside`].
+pub fn copy_of(path: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(path).ok()?.rsplit('/').next()?;
+    let (_, marked) = name.split_once(MARK)?;
+    let (whose, hash) = marked.rsplit_once('-')?;
+    let hash = hash.get(..8)?;
+    (!whose.is_empty() && hash.bytes().all(|b| b.is_ascii_hexdigit())).then_some(whose)
 }
 
 #[cfg(test)]
@@ -364,5 +381,52 @@ mod tests {
             prop_assert_eq!(states[0], states[1]);
             prop_assert_eq!(states[0], states[2]);
         }
+    }
+
+    #[test]
+    fn a_copy_says_whose_it_is() {
+        for (path, whose) in
+            [("d/notes.txt", "alice"), ("notes", "a-b-c"), (".profile", "bob@home"), ("x.y.z", "é")]
+        {
+            let copy = aside(path.as_bytes(), whose, &[0x1a; 32]);
+            assert_eq!(copy_of(&copy), Some(whose));
+            assert_eq!(copy_of(path.as_bytes()), None);
+        }
+        for path in [
+            "a.conflict-",
+            "a.conflict-bob",
+            "a.conflict-bob-123",
+            "a.conflict--12345678",
+            "a.conflict-b-1234567é",
+        ] {
+            assert_eq!(copy_of(path.as_bytes()), None, "{path}");
+        }
+        assert_eq!(copy_of(b"d.conflict-bob-12345678/plain"), None);
+        assert_eq!(copy_of(b"\xff.conflict-bob-12345678"), None);
+    }
+
+    /// Who settles a conflict says so; who hears that it is settled does not.
+    #[test]
+    fn a_conflict_is_met_once() {
+        let (mut alice, mut bob) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
+        alice.set("a", file("alice's"), 1);
+        bob.set("a", file("bob's"), 2);
+        let plan = |ours: &Member, theirs: &Member| {
+            merge(&ours.index, &theirs.index, &|_, _| false).unwrap()
+        };
+        assert_eq!(plan(&alice, &bob).met, [b"a"]);
+        assert_eq!(plan(&bob, &alice).met, [b"a"]);
+        alice.hear(&bob);
+        let settled = plan(&bob, &alice);
+        assert!(!settled.put.is_empty() && settled.met.is_empty(), "{settled:?}");
+        // Nor who has the copy already, and hears of the one that lost once more.
+        let (mut carol, mut dave) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
+        carol.set("a", file("alice's, the later one"), 5);
+        dave.set("a", file("bob's"), 2);
+        assert_eq!(plan(&carol, &dave).met, [b"a"]);
+        let copy = aside(b"a", "bob", &content(&file("bob's")));
+        carol.set(std::str::from_utf8(&copy).unwrap(), file("bob's"), 6);
+        let again = plan(&carol, &dave);
+        assert!(again.put.is_empty() && again.met.is_empty(), "{again:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! [`witnessed`]: what do the named witnesses say of a version?
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,9 +14,13 @@ use super::record::keep_evidence;
 use super::versions::Versions;
 use crate::error::{Blame, Error};
 use crate::keys;
+use crate::time::UnixTime;
 
 /// A share that has not heard enough witnesses yet is asked again after this long.
 const AGAIN: Duration = Duration::from_millis(250);
+
+/// Questions whose answers are still waited for.
+const MAX_OPEN: usize = 256;
 
 /// What was heard of witnesses.
 #[derive(Clone, Debug)]
@@ -37,6 +42,48 @@ impl Witnessed {
     pub fn is_enough(&self) -> bool {
         self.split.is_none() && self.by.len() >= self.wanted
     }
+
+    /// # Errors
+    /// Not enough have ([`Blame::Network`]), or there are two histories ([`Blame::Data`]).
+    pub fn enough(&self) -> Result<(), Error> {
+        if let Some((split, path)) = &self.split {
+            let message = format!(
+                "TWO HISTORIES: a witness has co-signed another one; {split}{}",
+                shown_by(path)
+            );
+            return Err(Error { blame: Blame::Data, message });
+        }
+        if self.is_enough() {
+            return Ok(());
+        }
+        let missing: Vec<String> = self.missing.iter().map(ToString::to_string).collect();
+        let wanted = match self.wanted {
+            1 => "1 wanted witness".to_owned(),
+            wanted => format!("{wanted} wanted witnesses"),
+        };
+        let message = format!(
+            "co-signed by {} of {wanted}: nothing of {}; a version that is new, or kept from a witness, has no co-signature",
+            self.by.len(),
+            missing.join(", ")
+        );
+        Err(Error { blame: Blame::Network, message })
+    }
+
+    /// How long all this is new enough for the demand; `None`: for good.
+    #[must_use]
+    pub fn fresh(&self, demand: &Demand, now: UnixTime) -> Option<Duration> {
+        let within = demand.within()?;
+        let oldest = self.by.iter().map(|said| said.time_ms).min()?;
+        let age = Duration::from_millis(now.milliseconds().saturating_sub(oldest));
+        Some(within.saturating_sub(age))
+    }
+}
+
+/// Where evidence of two histories is kept, for the end of a message.
+#[must_use]
+pub fn shown_by(path: &Path) -> String {
+    let path = path.display();
+    format!(". The evidence: {path}, which `xylem verify --evidence {path}` shows to anybody")
 }
 
 /// Asks what the named witnesses say of a version, until enough have co-signed it, or for `give_up`. Evidence is kept in `store`.
@@ -50,7 +97,8 @@ pub fn witnessed(
     (store, give_up): (&Path, Duration),
 ) -> Result<Witnessed, Error> {
     peers.watch(newest.object.clone());
-    let mut asking = Asking { newest, demand, by: vec![None; demand.named()], later: None };
+    let by = vec![None; demand.named()];
+    let mut asking = Asking { newest, demand, by, later: None, open: VecDeque::new() };
     let until = peers.now() + give_up;
     let mut split = None;
     loop {
@@ -82,26 +130,38 @@ struct Asking<'a> {
     by: Vec<Option<Testimony>>,
     /// The later version that was fetched last, and what it is to ours.
     later: Option<(SignedVersion, bool)>,
+    /// Questions that are not answered yet. Each of those who are here is asked by a name of its own, so that nobody who answers
+    /// first keeps from us what another one has.
+    open: VecDeque<Name>,
 }
 
 impl Asking<'_> {
-    /// What the named witnesses say, as those who are here tell; nothing if nobody does within a second.
-    fn list(&self, peers: &mut impl Versions) -> Result<Vec<Said>, Error> {
-        let name = question(self.newest.object.as_ref(), keys::random()?);
-        let mut interest = Vec::new();
-        InterestBuilder::new(name.as_ref())
-            .nonce(keys::random()?)
-            .lifetime_ms(ASK_EVERY.as_millis() as u64)
-            .encode(&mut interest)
-            .map_err(|e| Error::usage(e.to_string()))?;
-        peers.ask(&interest);
+    /// What the named witnesses say, as one of those who are here tells; nothing if none does within a second, or all have
+    /// nothing. What others tell is left for the next call.
+    fn list(&mut self, peers: &mut impl Versions) -> Result<Vec<Said>, Error> {
+        let (object, open) = (&self.newest.object, &mut self.open);
+        peers.ask_each(&mut || {
+            let name = question(object.as_ref(), keys::random()?);
+            let mut interest = Vec::new();
+            InterestBuilder::new(name.as_ref())
+                .nonce(keys::random()?)
+                .lifetime_ms(ASK_EVERY.as_millis() as u64)
+                .encode(&mut interest)
+                .map_err(|e| Error::usage(e.to_string()))?;
+            open.push_back(name);
+            Ok(interest)
+        })?;
+        self.open.drain(..self.open.len().saturating_sub(MAX_OPEN));
         let until = peers.now() + ASK_EVERY;
         while peers.now() < until {
             while let Some(packet) = peers.next_answer() {
-                let data = Data::decode(&packet).ok();
-                let list = data.and_then(|data| read_list(name.as_ref(), &data).ok());
-                if let Some(list) = list {
-                    return Ok(self.demand.said(&self.newest.subject(), &list, peers.clock()));
+                let Ok(data) = Data::decode(&packet) else { continue };
+                let asked = self.open.iter().position(|name| name.as_ref() == data.name());
+                let Some(name) = asked.and_then(|at| self.open.remove(at)) else { continue };
+                let Ok(list) = read_list(name.as_ref(), &data) else { continue };
+                let said = self.demand.said(&self.newest.subject(), &list, peers.clock());
+                if !said.is_empty() || self.open.is_empty() {
+                    return Ok(said);
                 }
             }
             peers.wait(until)?;
@@ -175,5 +235,154 @@ impl Asking<'_> {
         self.later = Some((later.clone(), continues));
         let evidence = Evidence { earlier: newest.clone(), later, proof };
         Ok(if evidence.split().is_ok() { Err(Box::new(evidence)) } else { Ok(continues) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::{NOW, Witnesses, later, version};
+    use super::*;
+    use crate::event::LibraryEvent;
+    use bytes::Bytes;
+    use xylem_object::packets::digest_signed;
+    use xylem_object::witness::encode_list;
+    use xylem_packet::Interest;
+
+    /// Peers of which each answers with a list of its own, one after the other; time goes by as one waits.
+    struct Peers {
+        now: Duration,
+        lists: Vec<Vec<Vec<u8>>>,
+        answered: Vec<Name>,
+        answers: VecDeque<Bytes>,
+    }
+
+    impl Versions for Peers {
+        fn now(&self) -> Duration {
+            self.now
+        }
+
+        fn clock(&self) -> UnixTime {
+            NOW
+        }
+
+        fn of_ticket(&mut self) -> Result<SignedVersion, Error> {
+            Err(nobody())
+        }
+
+        fn version(&mut self, _: &Name, _: u64) -> Result<SignedVersion, Error> {
+            Err(nobody())
+        }
+
+        fn proof(&mut self, _: u64) -> Result<Vec<u8>, Error> {
+            Err(nobody())
+        }
+
+        fn watch(&mut self, _: Name) {}
+
+        /// The first one to answer has it.
+        fn ask(&mut self, interest: &[u8]) {
+            self.answer(0, interest);
+        }
+
+        fn ask_each(
+            &mut self,
+            make: &mut dyn FnMut() -> Result<Vec<u8>, Error>,
+        ) -> Result<(), Error> {
+            for peer in 0..self.lists.len() {
+                let interest = make()?;
+                self.answer(peer, &interest);
+            }
+            Ok(())
+        }
+
+        fn next_answer(&mut self) -> Option<Bytes> {
+            self.answers.pop_front()
+        }
+
+        fn wait(&mut self, until: Duration) -> Result<(), Error> {
+            self.now = until;
+            Ok(())
+        }
+
+        fn has_connected(&mut self) -> bool {
+            false
+        }
+
+        fn tell(&mut self, _: LibraryEvent) {}
+    }
+
+    impl Peers {
+        fn answer(&mut self, peer: usize, interest: &[u8]) {
+            let interest = Interest::decode(interest).unwrap();
+            // As a forwarder does it: of one name the first answer comes, and no other.
+            let name = interest.name().to_name();
+            if self.answered.contains(&name) {
+                return;
+            }
+            self.answered.push(name);
+            let list = encode_list(self.lists[peer].iter().map(Vec::as_slice));
+            self.answers.push_back(digest_signed(interest.name(), &list).unwrap().into());
+        }
+
+        fn say(
+            lists: Vec<Vec<Vec<u8>>>,
+            demand: &Demand,
+            newest: &SignedVersion,
+        ) -> Result<Witnessed, Error> {
+            let store = tempfile::tempdir().unwrap();
+            let mut peers =
+                Self { now: Duration::ZERO, lists, answered: Vec::new(), answers: VecDeque::new() };
+            witnessed(&mut peers, newest, demand, (store.path(), Duration::from_secs(9)))
+        }
+    }
+
+    fn nobody() -> Error {
+        Error { blame: Blame::Network, message: "nobody has it".to_owned() }
+    }
+
+    /// Who answers first with nothing, or with what is old, is not the only one who is heard.
+    #[test]
+    fn nobody_keeps_back_what_another_has() {
+        let all = Witnesses::new();
+        let (old, new) = (version(1, b"one", false), version(2, b"two", false));
+        let demand = Demand::new(&[all.file("/a"), all.file("/b")], None, None).unwrap();
+        let (by_a, by_b) = (all.by("/a", &new, NOW, 1), all.by("/b", &new, NOW, 1));
+        let before = all.by("/a", &old, NOW, 1);
+        let heard = |lists: &[&[&Vec<u8>]]| {
+            let lists = lists.iter().map(|list| list.iter().map(|said| (*said).clone()).collect());
+            Peers::say(lists.collect(), &demand, &new).unwrap()
+        };
+        let enough = heard(&[&[], &[&before], &[&by_a], &[&before, &by_b]]);
+        assert!(enough.is_enough() && enough.enough().is_ok() && enough.missing.is_empty());
+        let one = heard(&[&[], &[&before], &[&by_b, &before]]);
+        assert_eq!((one.by.len(), one.missing.len()), (1, 1));
+        let why = one.enough().unwrap_err();
+        assert_eq!(why.blame, Blame::Network);
+        assert!(why.message.contains("nothing of /a"), "{why}");
+    }
+
+    #[test]
+    fn another_content_of_the_version_is_two_histories() {
+        let all = Witnesses::new();
+        let (new, other) = (version(2, b"two", false), version(2, b"2", false));
+        let demand = Demand::new(&[all.file("/a"), all.file("/b")], Some(1), None).unwrap();
+        let lists = vec![vec![all.by("/a", &other, NOW, 1)], vec![all.by("/b", &new, NOW, 1)]];
+        let split = Peers::say(lists, &demand, &new).unwrap_err();
+        assert_eq!(split.blame, Blame::Data);
+        assert!(split.message.contains("TWO HISTORIES"), "{split}");
+    }
+
+    #[test]
+    fn what_was_said_is_new_enough_until_the_oldest_is_not() {
+        let all = Witnesses::new();
+        let new = version(2, b"two", false);
+        let within = Some(Duration::from_secs(60));
+        let demand = Demand::new(&[all.file("/a"), all.file("/b")], None, within).unwrap();
+        let lists = vec![vec![all.by("/a", &new, NOW, 1), all.by("/b", &new, later(15), 1)]];
+        let heard = Peers::say(lists, &demand, &new).unwrap();
+        assert_eq!(heard.fresh(&demand, later(20)), Some(Duration::from_secs(40)));
+        assert_eq!(heard.fresh(&demand, later(99)), Some(Duration::ZERO));
+        let any = Demand::new(&[all.file("/a")], None, None).unwrap();
+        assert_eq!(heard.fresh(&any, NOW), None);
     }
 }

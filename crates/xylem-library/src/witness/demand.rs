@@ -69,6 +69,11 @@ impl Demand {
         self.threshold
     }
 
+    /// How old a word may be.
+    pub fn within(&self) -> Option<Duration> {
+        self.within
+    }
+
     /// How many are named.
     pub fn named(&self) -> usize {
         self.witnesses.len()
@@ -103,39 +108,15 @@ impl Demand {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{NOW, later, version};
+    use super::super::record::tests::{NOW, Witnesses, later, version};
     use super::*;
-    use crate::keys::{KeyKind, Keyring};
-    use xylem_object::witness::cosign;
-    use xylem_trust::Armor;
 
     #[test]
     fn only_named_witnesses_count_each_once_and_in_time() {
-        let dir = tempfile::tempdir().unwrap();
-        let keyring = Keyring::at(dir.path());
-        let mut files = Vec::new();
-        for who in ["/a", "/b", "/c"] {
-            keyring.create(who, KeyKind::Ed25519, NOW).unwrap();
-            let path = dir.path().join(&who[1..]);
-            std::fs::write(&path, Armor::bare(&keyring.certificate(who).unwrap())).unwrap();
-            files.push(path);
-        }
+        let all = Witnesses::new();
+        let files = ["/a", "/b", "/x"].map(|who| all.file(who));
         let seen = version(1, b"one", false);
-        let by = |who: &str, time: UnixTime| {
-            let said = Statement {
-                subject: seen.subject(),
-                version: 1,
-                kind: seen.manifest.kind,
-                size: seen.manifest.size,
-                root: seen.manifest.root,
-                proven: false,
-                time_ms: time.milliseconds(),
-                since_ms: NOW.milliseconds(),
-                first: 1,
-            };
-            let identity = Name::from_uri(who).unwrap();
-            cosign(&said, identity.as_ref(), &keyring.signer(who).unwrap()).unwrap()
-        };
+        let by = |who: &str, time: UnixTime| all.by(who, &seen, time, 1);
         let demand = Demand::new(&files[..2], None, None).unwrap();
         assert_eq!((demand.threshold(), demand.named()), (2, 2));
         let heard = |demand: &Demand, packets: &[Vec<u8>], now| {
@@ -143,10 +124,10 @@ mod tests {
             let said = demand.said(&seen.subject(), &packets, now);
             said.iter().map(|said| said.witness).collect::<Vec<_>>()
         };
-        let all = [by("/c", NOW), by("/b", NOW), b"rubbish".to_vec(), by("/a", NOW)];
+        let all = [by("/x", NOW), by("/b", NOW), b"rubbish".to_vec(), by("/a", NOW)];
         assert_eq!(heard(&demand, &all, later(1)), [0, 1]);
-        // A packet of /c under the name of /a: another key.
-        assert_eq!(heard(&demand, &[by("/c", NOW)], later(1)), [0; 0]);
+        // A packet of /x under the name of /a: another key.
+        assert_eq!(heard(&demand, &[by("/x", NOW)], later(1)), [0; 0]);
         // Ahead of the clock; too old, where that is asked.
         assert_eq!(heard(&demand, &[by("/a", later(301))], NOW), [0; 0]);
         assert_eq!(heard(&demand, &[by("/a", later(299))], NOW), [0]);

@@ -210,50 +210,13 @@ impl Cosigned {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{NOW, later, version};
+    use super::super::record::tests::{NOW, Witnesses, later, version};
     use super::*;
-    use crate::keys::{KeyKind, Keyring};
-    use xylem_object::witness::{SignedVersion, cosign};
-    use xylem_packet::Name;
-    use xylem_trust::Armor;
+    use xylem_object::witness::SignedVersion;
 
-    struct Home {
-        dir: tempfile::TempDir,
-        keyring: Keyring,
-    }
-
-    impl Home {
-        fn new() -> Self {
-            let dir = tempfile::tempdir().unwrap();
-            let keyring = Keyring::at(dir.path());
-            for who in ["/a", "/b", "/x"] {
-                keyring.create(who, KeyKind::Ed25519, NOW).unwrap();
-                let certificate = Armor::bare(&keyring.certificate(who).unwrap());
-                std::fs::write(dir.path().join(&who[1..]), certificate).unwrap();
-            }
-            Self { dir, keyring }
-        }
-
-        fn named(&self, who: &[&str]) -> Cosigned {
-            let files: Vec<PathBuf> = who.iter().map(|who| self.dir.path().join(who)).collect();
-            Cosigned::by(self.dir.path(), &files).unwrap()
-        }
-
-        fn by(&self, who: &str, seen: &SignedVersion, time: UnixTime, first: u64) -> Vec<u8> {
-            let said = Statement {
-                subject: seen.subject(),
-                version: seen.version,
-                kind: seen.manifest.kind,
-                size: seen.manifest.size,
-                root: seen.manifest.root,
-                proven: false,
-                time_ms: time.milliseconds(),
-                since_ms: NOW.milliseconds(),
-                first,
-            };
-            let identity = Name::from_uri(who).unwrap();
-            cosign(&said, identity.as_ref(), &self.keyring.signer(who).unwrap()).unwrap()
-        }
+    fn named(all: &Witnesses, who: &[&str]) -> Cosigned {
+        let files: Vec<PathBuf> = who.iter().map(|who| all.file(who)).collect();
+        Cosigned::by(all.dir.path(), &files).unwrap()
     }
 
     fn newest(of: &SignedVersion) -> Version<'_> {
@@ -266,9 +229,9 @@ mod tests {
 
     #[test]
     fn named_witnesses_alone_are_kept_the_newest_of_each() {
-        let home = Home::new();
+        let home = Witnesses::new();
         let (one, two) = (version(1, b"one", false), version(2, b"two", false));
-        let mut kept = home.named(&["a", "b"]);
+        let mut kept = named(&home, &["/a", "/b"]);
         let first = home.by("/a", &one, NOW, 1);
         let taken = hand(&mut kept, &two, &first);
         assert_eq!((taken.answer, taken.warning), (Answer::Kept, None));
@@ -289,19 +252,19 @@ mod tests {
         assert_eq!(hand(&mut kept, &two, &future).answer, Answer::NotWanted);
         assert_eq!(kept.list(&two.subject()), encode_list([&second[..], &by_b]));
         // The next run has them, but for whom it names no more.
-        let mut again = home.named(&["b", "x"]);
+        let mut again = named(&home, &["/b", "/x"]);
         assert_eq!(again.list(&two.subject()), encode_list([&by_b[..]]));
-        assert_eq!(home.named(&[]).list(&two.subject()), encode_list([]));
+        assert_eq!(named(&home, &[]).list(&two.subject()), encode_list([]));
         // What is damaged is not there.
         std::fs::write(kept.path(&two.subject()), b"rubbish").unwrap();
-        assert_eq!(home.named(&["a"]).list(&two.subject()), encode_list([]));
+        assert_eq!(named(&home, &["/a"]).list(&two.subject()), encode_list([]));
     }
 
     #[test]
     fn the_sharer_hears_of_what_it_has_not_published_and_of_a_lost_record() {
-        let home = Home::new();
+        let home = Witnesses::new();
         let (one, two) = (version(1, b"one", false), version(2, b"two", false));
-        let mut kept = home.named(&["a"]);
+        let mut kept = named(&home, &["/a"]);
         for seen in [&two, &version(1, b"another", false)] {
             let taken = hand(&mut kept, &one, &home.by("/a", seen, NOW, 1));
             assert_eq!((taken.answer, taken.kept), (Answer::Unknown, None));
@@ -314,9 +277,9 @@ mod tests {
 
     #[test]
     fn a_flood_costs_few_verifications_a_second() {
-        let home = Home::new();
+        let home = Witnesses::new();
         let one = version(1, b"one", false);
-        let mut kept = home.named(&["a"]);
+        let mut kept = named(&home, &["/a"]);
         // It names itself the witness's, and is signed by another key.
         let mut forged = home.by("/a", &one, NOW, 1);
         *forged.last_mut().unwrap() ^= 1;

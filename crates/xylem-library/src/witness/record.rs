@@ -258,9 +258,11 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::keys::{KeyKind, Keyring};
     use xylem_object::witness::{NotNext, Split};
     use xylem_object::{Growing, Manifest, PublisherKey, naming, sign_manifest};
     use xylem_tree::{Geometry, Outboard, SegmentSize, consistency};
+    use xylem_trust::Armor;
 
     pub(crate) const NOW: UnixTime = UnixTime::new(Duration::from_secs(1_800_000_000));
 
@@ -276,6 +278,54 @@ pub(super) mod tests {
         manifest.growing = grows.then_some(Growing { number: at, last: false });
         let packet = sign_manifest(&manifest, prefix.as_ref(), &key).unwrap();
         SignedVersion::open(&packet, key.public()).unwrap()
+    }
+
+    /// Keys of three witnesses, /a, /b and /x.
+    pub(crate) struct Witnesses {
+        pub(crate) dir: tempfile::TempDir,
+        keyring: Keyring,
+    }
+
+    impl Witnesses {
+        pub(crate) fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let keyring = Keyring::at(dir.path());
+            let all = Self { dir, keyring };
+            for who in ["/a", "/b", "/x"] {
+                all.keyring.create(who, KeyKind::Ed25519, NOW).unwrap();
+                let certificate = Armor::bare(&all.keyring.certificate(who).unwrap());
+                fs::write(all.file(who), certificate).unwrap();
+            }
+            all
+        }
+
+        /// The file with the certificate.
+        pub(crate) fn file(&self, who: &str) -> PathBuf {
+            self.dir.path().join(&who[1..])
+        }
+
+        /// What one of them has co-signed.
+        pub(crate) fn by(
+            &self,
+            who: &str,
+            seen: &SignedVersion,
+            time: UnixTime,
+            first: u64,
+        ) -> Vec<u8> {
+            let said = Statement {
+                subject: seen.subject(),
+                version: seen.version,
+                kind: seen.manifest.kind,
+                size: seen.manifest.size,
+                root: seen.manifest.root,
+                proven: false,
+                time_ms: time.milliseconds(),
+                since_ms: NOW.milliseconds(),
+                first,
+            };
+            let identity = Name::from_uri(who).unwrap();
+            cosign(&said, identity.as_ref(), &self.keyring.signer(who).unwrap()).unwrap()
+        }
     }
 
     pub(crate) fn signer() -> Signer {

@@ -41,8 +41,14 @@ pub trait Versions {
     /// From now on keeps for [`Versions::next_answer`] what comes under this name and is of no version.
     fn watch(&mut self, object: Name);
 
-    /// Sends an Interest to everybody who is here.
+    /// Sends an Interest to everybody who is here. Of one name only the first answer comes.
     fn ask(&mut self, interest: &[u8]);
+
+    /// Sends everybody who is here an Interest of their own.
+    ///
+    /// # Errors
+    /// Of what makes it.
+    fn ask_each(&mut self, make: &mut dyn FnMut() -> Result<Vec<u8>, Error>) -> Result<(), Error>;
 
     /// The next packet that was kept.
     fn next_answer(&mut self) -> Option<Bytes>;

@@ -279,6 +279,18 @@ impl Fetch {
         !faces.is_empty()
     }
 
+    /// Sends everybody who is here an Interest of their own.
+    pub(crate) fn ask_each<E>(
+        &mut self,
+        make: &mut dyn FnMut() -> Result<Vec<u8>, E>,
+    ) -> Result<(), E> {
+        let faces: Vec<FaceId> = self.work.dialler.ups().map(|(face, _)| face).collect();
+        for face in faces {
+            self.engine.ask(face, &make()?);
+        }
+        Ok(())
+    }
+
     /// Tells those it came from that all of it is here now, `bytes` of it fetched in this run. What the
     /// network loses is not repeated: nothing depends on it.
     pub(crate) fn tell_fetched(&mut self, bytes: u64) {

@@ -2,27 +2,31 @@
 //!
 //! One after the other: the newest checkpoint's name (RDR metadata, or the pointer to the next one,
 //! asked for ahead of time), its signed manifest, the segment at which what is here ends, whose proof
-//! shows that what is here is its beginning, and only then what is new, in order. At every moment the
+//! shows that what is here is its beginning, what witnesses say of it, where that is wanted, and only then
+//! what is new, in order. At every moment the
 //! output is a verified prefix of the stream; a later run hashes it, and goes on.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use xylem_object::witness::{Evidence, SignedVersion};
 use xylem_object::{Growing, Kind, Manifest, ObjectId, naming};
 use xylem_packet::Name;
 use xylem_store::Store;
 use xylem_transfer::{Spec, TransferEvent};
 use xylem_tree::consistency::{self, ConsistencyError, Continuation};
-use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
+use xylem_tree::{Geometry, Node, Verifier};
 
+use super::versions::{Asked, Peers};
 use crate::event::{Event, from_library};
 use crate::fetch::Fetch;
 use crate::get::{GetOptions, start};
 use xylem_library::GetSummary;
-use xylem_library::follow::Followed;
-use xylem_library::witness::{ASK_EVERY, Newest, POINTER_LIFETIME};
+use xylem_library::follow::{Followed, Shown};
+use xylem_library::witness::{
+    ASK_EVERY, Demand, Newest, POINTER_LIFETIME, Versions, keep_evidence, shown_by, witnessed,
+};
 use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 
 /// After this long without word of a newer one, the ticket's own checkpoint is taken.
@@ -33,14 +37,18 @@ const WINDOW_SEGMENTS: u64 = 1_024;
 const RETRY: Duration = Duration::from_millis(2);
 /// How often progress is reported.
 const TICK: Duration = Duration::from_millis(100);
+
 /// Fetches a growing object and writes what comes as it comes, until its publisher says that it is
-/// over. Begins with the newest checkpoint, or with that of version `at`.
+/// over. Begins with the newest checkpoint, or with that of version `at`. Nothing of a checkpoint is written before as many
+/// witnesses have seen it as `demand` says.
 ///
 /// # Errors
-/// As [`crate::get`]; [`Blame::Data`] for a publisher that has signed another history.
+/// As [`crate::get`]; [`Blame::Data`] for a publisher that has signed another history: the evidence is kept, where there is
+/// any. [`Blame::Network`] for witnesses that are silent for `options.give_up`.
 pub fn follow(
     options: &GetOptions,
     at: Option<u64>,
+    demand: Option<&Demand>,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, Error> {
@@ -82,10 +90,13 @@ pub fn follow(
         object,
         here,
         at: None,
+        options,
+        demand,
+        ask_again: None,
         fetched: 0,
         last_reported: Duration::ZERO,
     };
-    let outcome = follower.run(first, at.is_some(), options.give_up, stop, on_event);
+    let outcome = follower.run(first, at.is_some(), stop, on_event);
     follower.fetch.close();
     // What was verified is written whatever ended the run; its own error comes first.
     let written = follower.here.finish();
@@ -111,13 +122,12 @@ pub fn follow(
 }
 
 /// The checkpoint that was verified last.
-#[derive(Clone, Copy)]
 struct At {
-    version: u64,
     number: u64,
+    signed: SignedVersion,
 }
 
-struct Follower {
+struct Follower<'a> {
     fetch: Fetch,
     newest: Newest,
     spec: Spec,
@@ -125,19 +135,23 @@ struct Follower {
     /// What is here.
     here: Followed,
     at: Option<At>,
+    options: &'a GetOptions,
+    demand: Option<&'a Demand>,
+    /// When what witnesses said of it is too old.
+    ask_again: Option<Duration>,
     fetched: u64,
     last_reported: Duration,
 }
 
-impl Follower {
+impl Follower<'_> {
     fn run(
         &mut self,
         first: u64,
         chosen: bool,
-        give_up: Duration,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
+        let give_up = self.options.give_up;
         let mut next = match chosen {
             true => first,
             false => self.newest(first, FIRST_WORD, stop, on_event)?.unwrap_or(first),
@@ -178,16 +192,23 @@ impl Follower {
             if now >= last_received + patience {
                 return Ok(None);
             }
+            if let Some(At { signed, .. }) = &self.at
+                && self.ask_again.is_some_and(|at| now >= at)
+            {
+                let signed = signed.clone();
+                self.ask_witnesses(&signed, stop, on_event)?;
+            }
             if now >= ask_at && self.ask(None)? {
                 ask_at = now + ASK_EVERY;
             }
             if pointer_at.is_some_and(|at| now >= at)
-                && self.ask(self.at.map(|at| at.number + 1))?
+                && self.ask(self.at.as_ref().map(|at| at.number + 1))?
             {
                 pointer_at = Some(now + POINTER_LIFETIME);
             }
-            let due = [Some(ask_at.max(now + RETRY)), pointer_at, Some(last_received + patience)];
-            self.turn(due.into_iter().flatten().min(), stop, on_event)?;
+            let asked = [Some(ask_at.max(now + RETRY)), pointer_at, self.ask_again];
+            let due = asked.into_iter().chain([Some(last_received + patience)]);
+            self.turn(due.flatten().min(), stop, on_event)?;
             while self.fetch.next_event(on_event)?.is_some() {}
             while let Some(packet) = self.fetch.next_pointer() {
                 let Some(version) = self.newest.pointed_to(&packet) else { continue };
@@ -196,7 +217,7 @@ impl Follower {
                     return Ok(Some(version));
                 }
                 // It is the newest: ask to be told of the next one.
-                pointer_at = pointer_at.or(self.at.map(|_| last_received));
+                pointer_at = pointer_at.or(self.at.as_ref().map(|_| last_received));
             }
         }
     }
@@ -223,28 +244,39 @@ impl Follower {
         let Some(growing) = manifest.growing else {
             return Err(self.other_history(version, "it is not one of a growing object"));
         };
+        let signed = SignedVersion::open(self.fetch.manifest_packet(), self.spec.publisher)
+            .map_err(|e| Error { blame: Blame::Data, message: e.to_string() })?;
         let (mut shown, mut nodes) = self.show(&manifest, stop, on_event)?;
         if shown.is_err() && self.here.fall_back()? {
             self.fetch.turn_to(self.spec.clone())?;
             self.fetch.manifest(stop, on_event)?;
             (shown, nodes) = self.show(&manifest, stop, on_event)?;
         }
-        let continuation = shown.map_err(|why| {
-            match (self.at, self.here.path()) {
-                // Nothing says that what is there came from here.
-                (None, Some(path)) if !self.here.was_verified() => Error::usage(format!(
+        let continuation = match (shown, &self.at, self.here.path()) {
+            (Ok(continuation), ..) => continuation,
+            // Nothing says that what is there came from here.
+            (Err(_), None, Some(path)) if !self.here.was_verified() => {
+                return Err(Error::usage(format!(
                     "{} exists and is no beginning of it; choose --overwrite or -o PATH",
                     path.display()
-                )),
-                _ => self.other_history(version, &why.to_string()),
+                )));
             }
-        })?;
+            (Err(why), at, _) => {
+                let evidence = at.as_ref().map(|at| Evidence {
+                    earlier: at.signed.clone(),
+                    later: signed,
+                    proof: nodes.proof,
+                });
+                return Err(self.split(version, &why.to_string(), evidence));
+            }
+        };
+        self.ask_witnesses(&signed, stop, on_event)?;
         self.here.advance(continuation)?;
         self.fetch_new(&manifest, nodes, stop, on_event)?;
         if self.here.root() != manifest.root {
             return Err(self.other_history(version, "its bytes are not its root's"));
         }
-        self.at = Some(At { version, number: growing.number });
+        self.at = Some(At { number: growing.number, signed });
         self.here.checkpoint(version, growing.last)?;
         self.report_checkpoint(&manifest, version, growing, on_event);
         Ok(manifest)
@@ -268,8 +300,8 @@ impl Follower {
     }
 
     fn other_history(&self, version: u64, why: &str) -> Error {
-        let before = match self.at {
-            Some(at) => format!("checkpoint v={}", at.version),
+        let before = match &self.at {
+            Some(at) => format!("checkpoint v={}", at.signed.version),
             None => "what is here".to_owned(),
         };
         let message = format!(
@@ -277,6 +309,43 @@ impl Follower {
              {before} ({why}); what was verified before is kept"
         );
         Error { blame: Blame::Data, message }
+    }
+
+    /// As [`Self::other_history`], with what shows it to anybody.
+    fn split(&self, version: u64, why: &str, evidence: Option<Evidence>) -> Error {
+        let mut error = self.other_history(version, why);
+        let Some(evidence) = evidence.filter(|evidence| evidence.split().is_ok()) else {
+            return error;
+        };
+        match keep_evidence(&self.options.store, &evidence) {
+            Ok(path) => error.message.push_str(&shown_by(&path)),
+            Err(e) => error.message.push_str(&format!("; the evidence can't be kept: {e}")),
+        }
+        error
+    }
+
+    /// Waits until as many witnesses as are wanted have seen this checkpoint.
+    fn ask_witnesses(
+        &mut self,
+        signed: &SignedVersion,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), Error> {
+        let Some(demand) = self.demand else { return Ok(()) };
+        let (store, give_up) = (&self.options.store, self.options.give_up);
+        let peers = Peers::Of(&mut self.fetch);
+        let mut asked = Asked::of(peers, self.spec.publisher, stop, on_event);
+        let heard = witnessed(&mut asked, signed, demand, (store, give_up))?;
+        heard.by.iter().for_each(|said| asked.tell(LibraryEvent::Cosigned(said.clone())));
+        let fresh = heard.fresh(demand, asked.clock());
+        let now = asked.now();
+        drop(asked);
+        heard.enough()?;
+        self.ask_again = fresh.map(|fresh| now + fresh);
+        // A later one may have been looked at.
+        self.fetch.turn_to(self.spec.clone())?;
+        self.fetch.manifest(stop, on_event)?;
+        Ok(())
     }
 
     /// Whether what is here is the beginning of a checkpoint; with it, the nodes of its tree that were
@@ -312,7 +381,9 @@ impl Follower {
         if !consistency::prove(&old, &new, &content, value, &mut proof) {
             return Ok((Err(ConsistencyError::NewRoot), shown));
         }
-        Ok((consistency::verify((&old, roots.0), (&new, roots.1), &proof), shown))
+        let outcome = consistency::verify((&old, roots.0), (&new, roots.1), &proof);
+        shown.proof = proof;
+        Ok((outcome, shown))
     }
 
     /// Fetches and writes what is new.
@@ -404,31 +475,5 @@ impl Follower {
     ) -> Result<(), Error> {
         self.here.push()?;
         Ok(self.fetch.run_once(deadline, stop, on_event)?)
-    }
-}
-
-/// What was fetched to show that a checkpoint continues what is here.
-#[derive(Default)]
-struct Shown {
-    nodes: HashMap<Node, NodeValue>,
-    segment: Option<Verified<Segment<Bytes>>>,
-}
-
-impl Shown {
-    /// A verifier that knows what was proven on the way, so that no tile is asked for twice.
-    fn verifier(&self, geometry: Geometry, manifest: &Manifest) -> Option<Verifier> {
-        let mut parents: Vec<Node> =
-            self.nodes.keys().filter_map(|n| geometry.parent(*n)).collect();
-        parents.sort_unstable_by_key(|parent| std::cmp::Reverse(parent.level));
-        parents.dedup();
-        let mut verifier = Verifier::new(geometry, manifest.root);
-        for parent in parents {
-            let Some((left, right)) = geometry.children(parent) else { continue };
-            if let (Some(l), Some(r)) = (self.nodes.get(&left), self.nodes.get(&right)) {
-                // What does not hold is asked for again.
-                let _ = verifier.adopt_children(parent, *l, *r);
-            }
-        }
-        Some(verifier)
     }
 }

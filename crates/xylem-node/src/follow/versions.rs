@@ -1,6 +1,7 @@
 //! [`Dialling`]: versions of publications, as their peers hand them out, for [`xylem_library::witness`].
 
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,14 +48,47 @@ impl Dial for Dialling<'_> {
         let asks = self.ask_who_answers;
         let fetch = Fetch::through(ticket, from, relays, give_up, None, links, asks)?;
         let fetch = if self.lan { fetch.asking_the_lan(ticket) } else { fetch };
-        let (publisher, on_event) = (ticket.publisher, &mut *self.on_event);
-        Ok(Asked { fetch, publisher, at: None, connected: false, stop, on_event })
+        Ok(Asked::of(Peers::Own(Box::new(fetch)), ticket.publisher, stop, &mut *self.on_event))
+    }
+}
+
+/// Who is asked: peers of our own, or those whom a follower has.
+pub(super) enum Peers<'a> {
+    Own(Box<Fetch>),
+    Of(&'a mut Fetch),
+}
+
+impl Deref for Peers<'_> {
+    type Target = Fetch;
+
+    fn deref(&self) -> &Fetch {
+        match self {
+            Self::Own(fetch) => fetch,
+            Self::Of(fetch) => fetch,
+        }
+    }
+}
+
+impl DerefMut for Peers<'_> {
+    fn deref_mut(&mut self) -> &mut Fetch {
+        match self {
+            Self::Own(fetch) => fetch,
+            Self::Of(fetch) => fetch,
+        }
+    }
+}
+
+impl Drop for Peers<'_> {
+    fn drop(&mut self) {
+        if let Self::Own(fetch) = self {
+            fetch.close();
+        }
     }
 }
 
 /// The peers of one ticket.
 pub struct Asked<'a> {
-    fetch: Fetch,
+    fetch: Peers<'a>,
     publisher: PublisherId,
     /// What was fetched last.
     at: Option<Manifest>,
@@ -63,7 +97,16 @@ pub struct Asked<'a> {
     on_event: &'a mut dyn FnMut(Event),
 }
 
-impl Asked<'_> {
+impl<'a> Asked<'a> {
+    pub(super) fn of(
+        fetch: Peers<'a>,
+        publisher: PublisherId,
+        stop: &'a Stop,
+        on_event: &'a mut dyn FnMut(Event),
+    ) -> Self {
+        Self { fetch, publisher, at: None, connected: false, stop, on_event }
+    }
+
     fn run<T>(
         &mut self,
         run: impl FnOnce(&mut Fetch, &Stop, &mut dyn FnMut(Event)) -> Result<T, FetchError>,
@@ -74,12 +117,6 @@ impl Asked<'_> {
             on_event(event);
         };
         Ok(run(fetch, stop, &mut tell)?)
-    }
-}
-
-impl Drop for Asked<'_> {
-    fn drop(&mut self) {
-        self.fetch.close();
     }
 }
 
@@ -131,6 +168,10 @@ impl Versions for Asked<'_> {
 
     fn ask(&mut self, interest: &[u8]) {
         self.fetch.ask_all(interest);
+    }
+
+    fn ask_each(&mut self, make: &mut dyn FnMut() -> Result<Vec<u8>, Error>) -> Result<(), Error> {
+        self.fetch.ask_each(make)
     }
 
     fn next_answer(&mut self) -> Option<Bytes> {

@@ -82,8 +82,9 @@ impl Failure for ShareError {
 
 crate::failure::of_library!(ShareError: xylem_library::witness::WitnessError, xylem_library::keys::KeyError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
 
-/// How to publish files and directories.
-#[derive(Clone, Debug)]
+/// How to publish files and directories. The default publishes nothing, into no store: `paths` and `store` are for
+/// the caller to say, all else suits most, on this machine's own addresses and told to nobody.
+#[derive(Clone, Debug, Default)]
 pub struct ShareOptions {
     /// The files or directories, each a publication of its own; they stay where they are.
     pub paths: Vec<PathBuf>,

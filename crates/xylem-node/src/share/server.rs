@@ -36,7 +36,7 @@ use xylem_library::publications::{Content, PublicationId, Publications};
 use xylem_library::reachable::{FaceAddress, Relay};
 use xylem_library::served::Served;
 use xylem_library::witness::Cosigned;
-use xylem_library::{LibraryEvent, SkipReason, Stop, advised};
+use xylem_library::{LibraryEvent, SkipReason, Stop};
 
 /// How long a share that is over waits for its last answers to leave.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -302,7 +302,7 @@ impl<'a> Server<'a> {
             Err(e) => {
                 engine.refuse(packet);
                 if self.warned_of.insert(e.path().to_path_buf()) {
-                    let why = SkipReason::Unreadable(advised(&e));
+                    let why = SkipReason::of_served(&e);
                     let path = e.path().to_path_buf();
                     (self.on_event)(Event::Library(LibraryEvent::Skipped { path, why }));
                 }

@@ -136,6 +136,12 @@ pub struct ScanBuffer {
 }
 
 impl ScanBuffer {
+    /// One that reads into what `data` has room for; what is in there is gone.
+    #[must_use]
+    pub fn over(data: Vec<u8>) -> Self {
+        Self { data, ..Self::default() }
+    }
+
     /// The values of all segments of the region that was scanned last, as they were read: of a file of one
     /// segment its hash, else chaining values.
     #[must_use]

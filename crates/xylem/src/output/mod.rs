@@ -267,7 +267,10 @@ impl Out {
                 };
                 self.line(&clean(&format!("{}: {what}", path.display())))?;
             }
-            Event::Library(LibraryEvent::Skipped { why: SkipReason::Unreadable(why), .. }) => {
+            Event::Library(LibraryEvent::Skipped {
+                why: SkipReason::Unreadable(why) | SkipReason::Changed(why),
+                ..
+            }) => {
                 self.warn(&format!("no longer served as it was: {why}"));
             }
             Event::Library(LibraryEvent::Skipped { path, why }) => {

@@ -215,7 +215,7 @@ mod running {
     use std::sync::{Arc, mpsc};
     use std::thread;
     use xylem_library::registry::Registry;
-    use xylem_node::{LinkOptions, ShareOptions};
+    use xylem_node::ShareOptions;
 
     /// `xylem service run`
     pub(super) fn run(args: &RunArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
@@ -225,26 +225,13 @@ mod running {
         let registry = Registry::load(&store)?;
         let shown = args.metrics.as_deref().map(metrics::listen).transpose()?;
         let options = ShareOptions {
-            paths: Vec::new(),
-            name: None,
-            key_file: None,
-            identity: None,
-            selection: xylem_library::Selection::default(),
-            recipients: None,
             listen: args.links()?,
             announce: args.announce.clone(),
             relays: relays(&args.relay, common)?,
-            certificate: None,
-            plain: Vec::new(),
-            prove: xylem_node::Prove::default(),
-            via: Vec::new(),
-            links: LinkOptions::default(),
             accept_open: args.answer.accept_open,
-            code: false,
-            witnesses: Vec::new(),
-            follow: None,
             beside: AnnounceArgs::of_service(args.public, &args.dht).options(common)?,
             store: store.clone(),
+            ..ShareOptions::default()
         };
         let stop = stop::on_signals()?;
         out.ends_with(&stop);

@@ -57,6 +57,8 @@ pub(super) struct SyncOptions {
     pub(super) links: LinkOptions,
     /// As for a share.
     pub(super) beside: AnnounceOptions,
+    /// What others replace or remove is kept for so many days.
+    pub(super) trash: u32,
     /// Where keys, trees and what is known of the group are kept.
     pub(super) store: PathBuf,
 }
@@ -90,8 +92,12 @@ pub(super) enum SyncEvent {
         put: u64,
         /// Those that went.
         gone: u64,
+        /// Of what was replaced or removed, files that are in the trash.
+        kept: u64,
         /// Paths that both had changed: both are kept.
         conflicts: Vec<PathBuf>,
+        /// What came of conflicts, here or elsewhere: copies of versions that lost, and whose they are.
+        copies: Vec<(PathBuf, String)>,
     },
     /// What we have is what all members have who are there.
     InStep {
@@ -170,7 +176,8 @@ pub(super) fn sync(
     };
     let key = home.key()?;
     keep_shown(options, &home, &key)?;
-    let folder = Folder::open(&path, home.dir(), key.public().key_id().0, &options.name)?;
+    let mut folder = Folder::open(&path, home.dir(), key.public().key_id().0, &options.name)?;
+    folder.keep_removed(options.trash.into());
     let share = ShareOptions {
         paths: Vec::new(),
         name: None,

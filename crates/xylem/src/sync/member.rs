@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use xylem_library::folder::{
-    Folder, Home, IGNORE_FILE, Invitation, Log, Membership, Past, Statement,
+    Folder, Home, IGNORE_FILE, Invitation, Log, Membership, Past, Statement, copy_of,
 };
 use xylem_library::publications::PublicationId;
-use xylem_library::{Blame, Error, LibraryEvent, Only, Selection, Stop, os_path};
+use xylem_library::{Blame, Error, LibraryEvent, Only, Selection, SkipReason, Stop, os_path};
 use xylem_node::{Event, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
@@ -207,6 +207,7 @@ impl<'a> Member<'a> {
                 return Err(unwatched(&self.path, &source));
             }
             News::Mesh(said) => self.hear_mesh(said, tell)?,
+            News::Serving(event) if is_seen(&event) => {}
             News::Serving(event) => tell(SyncEvent::Other(event)),
             News::Ended(done) => return Ok(Some(done.map_err(Error::from))),
         }
@@ -436,14 +437,16 @@ impl<'a> Member<'a> {
             fetching::content(self.options, content, only, (&self.path, &staged), stop)?;
         }
         let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
-        let aside = plan.aside.iter().map(|(_, place)| &place.path);
-        let beside = plan.put.iter().map(|place| &place.path);
-        let beside = beside.filter(|path| path.windows(10).any(|part| part == b".conflict-"));
-        let conflicts = aside.chain(beside).take(MAX_NAMED).map(|path| os_path(path)).collect();
+        let conflicts = plan.met.iter().take(MAX_NAMED).map(|path| os_path(path)).collect();
+        let places = plan.put.iter().map(|place| &place.path);
+        let copies = plan.aside.iter().map(|(to, _)| to).chain(places);
+        let copies = copies.filter_map(|path| Some((os_path(path), copy_of(path)?.to_owned())));
+        let copies = copies.take(MAX_NAMED).collect();
         let whole = self.folder.apply(plan, &staged, &wanted, wall_clock().milliseconds())?;
         let _ = fs::remove_dir_all(&staged);
         if put + gone > 0 {
-            tell(SyncEvent::Took { name: said.name.clone(), put, gone, conflicts });
+            let (name, kept) = (said.name.clone(), self.folder.removed());
+            tell(SyncEvent::Took { name, put, gone, kept, conflicts, copies });
         }
         Ok(whole)
     }
@@ -464,6 +467,25 @@ impl<'a> Member<'a> {
     }
 }
 
+/// That a file is not what it was when it was shared, says who serves it: a folder that changes is looked at in any case.
+fn is_seen(event: &Event) -> bool {
+    let Event::Library(LibraryEvent::Skipped { why, .. }) = event else { return false };
+    matches!(why, SkipReason::Changed(_))
+}
+
 fn warning(what: String) -> SyncEvent {
     SyncEvent::Other(Event::Library(LibraryEvent::Warning { what }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each is replaced and removed by ourselves, too.
+    #[test]
+    fn of_what_is_served_only_what_is_wrong_is_said() {
+        let skipped = |why| Event::Library(LibraryEvent::Skipped { path: PathBuf::from("a"), why });
+        assert!(is_seen(&skipped(SkipReason::Changed("changed".into()))));
+        assert!(!is_seen(&skipped(SkipReason::Unreadable("a bad disk".into()))));
+    }
 }

@@ -9,7 +9,10 @@ mod member;
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::AnnounceArgs;
-use crate::output::{Out, text::clean};
+use crate::output::{
+    Out,
+    text::{clean, count},
+};
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::parse_identity;
@@ -19,7 +22,7 @@ use clap::Args;
 use keeping::{SyncEvent, SyncOptions};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use xylem_library::folder::{Home, Invitation, InvitationError, Role, RoleSchema};
+use xylem_library::folder::{Home, Invitation, InvitationError, OWN, Role, RoleSchema};
 use xylem_library::{canonical, keys};
 use xylem_node::{Event, wall_clock};
 use xylem_object::ticket::Address;
@@ -32,7 +35,8 @@ use xylem_object::ticket::Address;
 ///
 /// Where two have changed a file neither knowing of the other, both are kept: the later change has the name, the other one is
 /// beside it as NAME.conflict-WHO-HASH. A file that one has changed and another removed stays.
-/// Lines of DIR/.xylemignore, with the rules of .gitignore, say what stays out of it.
+/// Lines of DIR/.xylemignore, with the rules of .gitignore, say what stays out of it. What another member replaces or removes is in
+/// DIR/.xylem-sync/trash for a week.
 ///
 /// The ticket is a secret: whoever has it is a member, until --remove closes the group or --schema says who is. --read-only, --remove and --allow are for
 /// who began the group. Each member signs a history of its versions that others check; who rewrites it is found out.
@@ -57,7 +61,7 @@ pub(crate) struct SyncArgs {
     /// The group's ticket: as it is, from a file (@FILE) or standard input (-)
     ticket: Option<String>,
 
-    /// What others call us: letters, digits, - and _ [default: the user's name]
+    /// What others call us: letters, digits, -, _ and @ [default: USER@HOST]
     #[arg(long = "as", value_name = "NAME", value_parser = parse_member_name)]
     name: Option<String>,
 
@@ -96,6 +100,11 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "CERT", requires = "sign")]
     chain: Vec<PathBuf>,
 
+    /// What another member replaces or removes is kept for so many days in DIR/.xylem-sync/trash/DAY; 0: not at all. The oldest goes sooner
+    /// where all of it would take more than a tenth of the disk, or more than is left free
+    #[arg(long, value_name = "DAYS", default_value_t = 7)]
+    trash: u32,
+
     /// Where the encrypted link listens, as for `share` [default: all interfaces]
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     listen: Vec<LinkAt>,
@@ -115,14 +124,35 @@ fn parse_member_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '@');
     match !text.is_empty() && text.len() <= 64 && text.chars().all(plain) {
         true => Ok(text.to_owned()),
-        false => Err("a name is up to 64 bytes of letters, digits, - and _".to_owned()),
+        false => Err("a name is up to 64 bytes of letters, digits, -, _ and @".to_owned()),
     }
 }
 
-/// What the system calls the user.
-fn user() -> String {
-    let named = std::env::var("USER").or_else(|_| std::env::var("USERNAME"));
-    named.ok().and_then(|name| parse_member_name(&name).ok()).unwrap_or_else(|| "member".to_owned())
+/// USER@HOST, as the system calls both: one person's machines have different names, and so have the people at one machine.
+fn user_at_host() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("USERNAME"));
+    named(user.ok().as_deref(), host().as_deref())
+}
+
+/// Of what is known and can be in a name; the host's is its first label.
+fn named(user: Option<&str>, host: Option<&str>) -> String {
+    let host = host.and_then(|host| host.split('.').next());
+    let known = |name: Option<&str>| name.and_then(|name| parse_member_name(name).ok());
+    let both = match (known(user), known(host)) {
+        (Some(user), Some(host)) => known(Some(&format!("{user}@{host}"))).or(Some(user)),
+        (user, host) => user.or(host),
+    };
+    both.unwrap_or_else(|| "member".to_owned())
+}
+
+#[cfg(unix)]
+fn host() -> Option<String> {
+    rustix::system::uname().nodename().to_str().ok().map(str::to_owned)
+}
+
+#[cfg(not(unix))]
+fn host() -> Option<String> {
+    std::env::var("COMPUTERNAME").ok()
 }
 
 /// Runs `xylem sync`.
@@ -161,7 +191,7 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
     let options = SyncOptions {
         folder: args.folder.clone(),
         joins,
-        name: args.name.clone().unwrap_or_else(user),
+        name: args.name.clone().unwrap_or_else(user_at_host),
         schema: args
             .schema
             .as_deref()
@@ -173,6 +203,7 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
         relays: args.relay.relays(common)?,
         links: args.shape.links(),
         beside: AnnounceArgs::default().options(common)?,
+        trash: args.trash,
         store,
     };
     let stop = stop::on_signals()?;
@@ -220,15 +251,28 @@ fn told(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
             let what = if up { "is here" } else { "is away" };
             out.note(&clean(&format!("{name} ({}) {what}", key.get(..16).unwrap_or(&key))));
         }
-        SyncEvent::Took { name, put, gone, conflicts } => {
+        SyncEvent::Took { name, put, gone, kept, conflicts, copies } => {
             let conflicts: Vec<String> =
                 conflicts.iter().map(|path| path.to_string_lossy().into_owned()).collect();
             if json {
-                return out.json(&TookRow { name: &name, put, gone, conflicts: &conflicts });
+                let copies: Vec<String> =
+                    copies.iter().map(|(path, _)| path.to_string_lossy().into_owned()).collect();
+                let (conflicts, copies) = (&conflicts[..], &copies[..]);
+                return out.json(&TookRow { name: &name, put, gone, kept, conflicts, copies });
             }
-            out.note(&clean(&format!("From {name}: {put} new or changed, {gone} removed")));
+            let kept = match kept {
+                0 => String::new(),
+                _ => format!(" ({} in {OWN}/trash)", count(kept, "old file")),
+            };
+            out.note(&clean(&format!("From {name}: {put} new or changed, {gone} removed{kept}")));
             for path in conflicts {
                 out.warn(&clean(&format!("{path}: changed by both; both are kept")));
+            }
+            for (path, whose) in copies {
+                let path = path.display();
+                out.note(&clean(&format!(
+                    "{path}: {whose}'s version of what somebody else has changed, too"
+                )));
             }
         }
         SyncEvent::InStep { state, members } => {
@@ -310,7 +354,9 @@ struct TookRow<'a> {
     name: &'a str,
     put: u64,
     gone: u64,
+    kept: u64,
     conflicts: &'a [String],
+    copies: &'a [String],
 }
 
 /// All who are there have the same.
@@ -358,11 +404,25 @@ mod row_tests {
     use crate::output::assert_documented;
 
     #[test]
+    fn a_member_is_called_what_the_system_calls_user_and_host() {
+        let both = |user, host| named(user, host);
+        assert_eq!(both(Some("alice"), Some("laptop.example.org")), "alice@laptop");
+        assert_eq!(both(None, Some("laptop")), "laptop");
+        assert_eq!(both(Some("alice"), None), "alice");
+        // What can't be in a name is as if it were not known.
+        assert_eq!(both(Some("DOM\\alice"), Some("laptop")), "laptop");
+        assert_eq!(both(Some("alice"), Some("")), "alice");
+        let long = "h".repeat(64);
+        assert_eq!(both(Some("alice"), Some(&long)), "alice");
+        assert_eq!(both(None, None), "member");
+    }
+
+    #[test]
     fn rows_are_documented() {
         let (name, key) = ("a", "00");
         assert_documented(&ReadyRow { ticket: "xylem-sync:", name, key });
         assert_documented(&MemberRow { name, key, up: true });
-        assert_documented(&TookRow { name, put: 1, gone: 0, conflicts: &[] });
+        assert_documented(&TookRow { name, put: 1, gone: 0, kept: 0, conflicts: &[], copies: &[] });
         assert_documented(&InStepRow { state: "00", members: 1 });
         assert_documented(&ReadOnlyRow {});
         assert_documented(&RewroteRow { name, key, evidence: "e" });

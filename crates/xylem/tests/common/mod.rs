@@ -225,6 +225,13 @@ pub(crate) fn printed_root(output: &Output) -> String {
     text.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
+/// Files of evidence of two histories in a store.
+pub(crate) fn evidence(store: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(store.join("witness")).into_iter().flatten().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_some_and(|ending| ending == "evidence")).collect()
+}
+
 /// Writes a file and gives its path back.
 pub(crate) fn file(dir: &Path, name: &str, content: &[u8]) -> PathBuf {
     let path = dir.join(name);

@@ -211,3 +211,105 @@ fn a_damaged_index_is_taken_from_the_copy_that_was_told() {
     let why = Folder::open(&root, &kept, BOB, "bob").err().unwrap().to_string();
     assert!(why.contains("an earlier build"), "{why}");
 }
+
+/// What lies in the trash, by path, whatever the day.
+fn trash(world: &World) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut dirs = vec![world.at(".xylem-sync/trash")];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_type().unwrap().is_dir() {
+                dirs.push(entry.path());
+                continue;
+            }
+            let content = match fs::read_link(entry.path()) {
+                Ok(target) => target.to_string_lossy().into_owned(),
+                Err(_) => fs::read_to_string(entry.path()).unwrap(),
+            };
+            let path = entry.path();
+            let path = path.strip_prefix(world.at(".xylem-sync/trash")).unwrap();
+            let path: PathBuf = path.components().skip(1).collect();
+            found.push((path.to_string_lossy().into_owned(), content));
+        }
+    }
+    found.sort();
+    found
+}
+
+fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
+    all.iter().map(|(path, content)| ((*path).to_owned(), (*content).to_owned())).collect()
+}
+
+#[test]
+fn what_others_replace_or_remove_is_kept() {
+    let mut world = World::new();
+    world.folder.keep_removed(7);
+    world.alice_has("d", ItemKind::Directory { mode: 0o755 });
+    world.alice_writes("d/a", "one");
+    world.alice_writes("d/b", "bob's only copy");
+    world.alice_writes("becomes", "a directory");
+    world.alice_has("link", ItemKind::Symlink { target: b"d/a".to_vec() });
+    assert!(world.hear());
+    assert_eq!((world.folder.removed(), trash(&world)), (0, vec![]));
+    world.alice_writes("d/a", "two");
+    world.alice_has("becomes", ItemKind::Directory { mode: 0o755 });
+    world.alice_writes("link", "a file");
+    assert!(world.hear());
+    assert_eq!(world.folder.removed(), 3);
+    world.alice_writes("d/a", "three");
+    assert!(world.hear());
+    for path in ["d/a", "d/b", "d"] {
+        world.alice_has(path, ItemKind::Gone);
+    }
+    assert!(world.hear());
+    assert!(!world.at("d").exists());
+    let all = [
+        ("becomes", "a directory"),
+        ("d/a", "one"),
+        ("d/a", "three"),
+        ("d/a", "two"),
+        ("d/b", "bob's only copy"),
+        ("link", "d/a"),
+    ];
+    assert_eq!(trash(&world), pairs(&all));
+    // Another mode is no other content.
+    world.alice_writes("link", "a file");
+    let (root, size) = (xylem_hash::hash(b"a file"), 6);
+    world.alice_has("link", ItemKind::File { root, size, mode: 0o600, mtime: (1_000_000_000, 6) });
+    assert!(world.hear());
+    assert_eq!((world.folder.removed(), trash(&world)), (0, pairs(&all)));
+}
+
+#[test]
+fn what_was_changed_here_meanwhile_is_not_in_the_trash() {
+    let mut world = World::new();
+    world.folder.keep_removed(7);
+    for path in ["replaced", "removed"] {
+        world.alice_writes(path, "one");
+    }
+    world.hear();
+    world.write("replaced", "bob's own");
+    world.write("removed", "bob's too");
+    world.alice_writes("replaced", "alice's");
+    world.alice_has("removed", ItemKind::Gone);
+    assert!(!world.hear(), "another look is needed");
+    assert_eq!(world.read("replaced").as_deref(), Some("bob's own"));
+    assert_eq!(world.read("removed").as_deref(), Some("bob's too"));
+    assert_eq!((world.folder.removed(), trash(&world)), (0, vec![]));
+}
+
+/// What can't be kept is not removed.
+#[test]
+fn what_the_trash_does_not_take_stays() {
+    let mut world = World::new();
+    world.folder.keep_removed(7);
+    world.alice_writes("a", "one");
+    world.hear();
+    fs::write(world.at(".xylem-sync/trash"), "in the way").unwrap();
+    world.alice_has("a", ItemKind::Gone);
+    assert!(!world.hear());
+    assert_eq!(world.read("a").as_deref(), Some("one"));
+    fs::remove_file(world.at(".xylem-sync/trash")).unwrap();
+    assert!(world.hear());
+    assert_eq!(trash(&world), pairs(&[("a", "one")]));
+}

@@ -1,10 +1,11 @@
 //! [`CodeEvent`]: what a call reports of codes.
 
 use serde::{Serialize, Serializer};
-use xylem_library::json;
-use xylem_library::reachable::{FaceAddress, Relay};
 use xylem_object::ticket::Address;
 use xylem_reach::code::{Code, Over};
+
+use crate::json;
+use crate::reachable::{FaceAddress, Relay};
 
 /// What a code stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

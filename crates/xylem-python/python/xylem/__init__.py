@@ -1,0 +1,173 @@
+"""Files by ticket: share them, get them, compare them, and read them where they are.
+
+    with xylem.share("model.pt") as share:     # until the block ends
+        print(share.ticket)
+        share.wait()
+
+    xylem.get(ticket, "model.pt")              # resumed if it was interrupted; proven piece by piece
+    torch.load(xylem.open(ticket))             # without fetching what is not read
+
+Errors are :class:`Error`, by who has to act. Ctrl-C ends a call within a second. Warnings go to the logger ``xylem``.
+What was fetched and made is kept in the store of the command: ``store=``, else ``$XYLEM_STORE``, else
+``~/.local/share/xylem``.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Literal, Self
+
+from . import _native
+from ._errors import (
+    Damage,
+    DamagedError,
+    Error,
+    LocalError,
+    StoppedError,
+    UnreachableError,
+    UsageError,
+)
+from ._how import lan_may_be_asked, the_store, router_may_be_asked
+from ._native import Fetched, Verified, __version__
+from ._reading import File, Reader, open
+
+__all__ = [
+    "Damage",
+    "DamagedError",
+    "Error",
+    "Fetched",
+    "File",
+    "LocalError",
+    "Reader",
+    "Share",
+    "StoppedError",
+    "UnreachableError",
+    "UsageError",
+    "Verified",
+    "__version__",
+    "get",
+    "open",
+    "share",
+    "verify",
+]
+
+
+class Share:
+    """Something that is shared until it is closed; closed at the end of a ``with`` block. :func:`share` makes it."""
+
+    def __init__(self, native: _native.Share) -> None:
+        self._native = native
+
+    @property
+    def ticket(self) -> str:
+        """What to give away, ``xylem:...``: who has it can fetch it."""
+        return self._native.ticket
+
+    @property
+    def root(self) -> str:
+        """What ``xylem sum`` prints of the file, and ``xylem sum --tree`` of the directory."""
+        return self._native.root
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of content."""
+        return self._native.bytes
+
+    @property
+    def files(self) -> int:
+        """Files in it."""
+        return self._native.files
+
+    @property
+    def listen(self) -> list[str]:
+        """Where it listens, ``HOST:PORT``."""
+        return self._native.listen
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it ends, or for so many seconds; whether it has ended."""
+        return self._native.wait(timeout)
+
+    def close(self) -> None:
+        """Serve nobody any more. The ticket is good again when the same path is shared from the same store."""
+        self._native.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def share(
+    path: str | os.PathLike[str],
+    *,
+    store: str | os.PathLike[str] | None = None,
+    listen: Iterable[str] = (),
+    lan: bool | None = None,
+    map: bool | None = None,
+) -> Share:
+    """Publish a file or a directory, and serve it until it is closed. It stays where it is.
+
+    ``listen`` is where, ``HOST:PORT``; else on all interfaces at the usual port or a free one. ``lan=False`` announces
+    it to nobody there, ``map=False`` asks no router to forward the port.
+    """
+    lan, map = lan_may_be_asked(lan), router_may_be_asked(map)
+    return Share(_native.Share(path, the_store(store), list(listen), lan, map))
+
+
+def get(
+    ticket: str,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    progress: Callable[[int, int], object] | None = None,
+    existing: Literal["refuse", "overwrite", "rename"] = "refuse",
+    store: str | os.PathLike[str] | None = None,
+    peers: Iterable[str] = (),
+    timeout: float = 30.0,
+    limit: int | None = None,
+    lan: bool | None = None,
+) -> Fetched:
+    """Fetch what a ticket names to ``output``, else into this directory; each piece is verified on arrival.
+
+    It appears under its name when it is complete; a call that was interrupted is gone on with. ``progress`` is called
+    with the bytes that are verified and those there are in all, up to ten times a second, and at the
+    end. An exception that it raises ends the call.
+
+    ``output`` is a path, or a directory that exists or ends in ``/``. ``existing`` says what becomes of
+    something else that has the name. ``peers`` are asked instead of those in the ticket, ``HOST:PORT``; it gives
+    up after ``timeout`` seconds without progress, and fetches at most ``limit`` bytes a second.
+    """
+    return _native.get(
+        ticket,
+        output,
+        existing,
+        the_store(store),
+        list(peers),
+        timeout,
+        limit,
+        lan_may_be_asked(lan),
+        progress,
+    )
+
+
+def verify(
+    path: str | os.PathLike[str],
+    ticket: str,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    peers: Iterable[str] = (),
+    timeout: float = 30.0,
+) -> Verified:
+    """Compare a file or a directory with a ticket. Where it is something else: :class:`DamagedError`, whose ``damage`` says where."""
+    found, damage = _native.verify(path, ticket, the_store(store), list(peers), timeout)
+    if damage:
+        places = "1 place is" if len(damage) == 1 else f"{len(damage)} places are"
+        error = DamagedError(f"{os.fspath(path)}: {places} not what the ticket says")
+        error.damage = tuple(Damage(*place) for place in damage)
+        raise error
+    return found

@@ -1,0 +1,156 @@
+//! `get` and `verify`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use xylem_library::{Error, Existing, Output, SaveOptions};
+use xylem_node::{Event, GetOptions, Peer, PeerUri, VerifyOptions};
+use xylem_object::{Ticket, TicketError};
+
+use crate::errors::raised;
+use crate::running::{Running, log};
+
+/// What came of `get`.
+#[pyclass(frozen, get_all, module = "xylem", str = "{path:?}")]
+pub(crate) struct Fetched {
+    path: PathBuf,
+    root: String,
+    bytes: u64,
+    files: u64,
+    fetched: u64,
+    resumed: u64,
+    reused: u64,
+    seconds: f64,
+    already_complete: bool,
+}
+
+/// What `verify` has compared.
+#[pyclass(frozen, get_all, module = "xylem", str = "{root}")]
+pub(crate) struct Verified {
+    root: String,
+    bytes: u64,
+    files: u64,
+}
+
+/// A bad place: the path below the directory, first byte, the byte after the last, what is wrong.
+type Damage = (PathBuf, u64, u64, String);
+
+/// What a ticket says, or why it is none.
+pub(crate) fn ticket(text: &str) -> PyResult<Ticket> {
+    text.parse().map_err(|why: TicketError| raised(Error::usage(why.to_string())))
+}
+
+/// Seconds, as people give them.
+pub(crate) fn seconds(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| raised(Error::usage(format!("{seconds} is no number of seconds"))))
+}
+
+/// The store: the one that is named, else the usual one; closed to others either way.
+pub(crate) fn store(named: Option<PathBuf>) -> PyResult<PathBuf> {
+    let none = || Error::usage("no place to keep keys and trees: HOME is not set; give store=");
+    let dir = named.or_else(xylem_reader::usual_store).ok_or_else(none).map_err(raised)?;
+    xylem_library::upkeep::close_to_others(&dir).map_err(|why| raised(Error::from(why)))?;
+    Ok(dir)
+}
+
+/// Peers, as `--from` takes them.
+pub(crate) fn peers(named: &[String]) -> PyResult<Vec<Peer>> {
+    let mut found = Vec::new();
+    for name in named {
+        let uri: PeerUri =
+            name.parse().map_err(|why| raised(Error::usage(format!("{name}: {why}"))))?;
+        found.extend(xylem_node::resolve(&uri).map_err(|why| raised(Error::usage(why)))?);
+    }
+    Ok(found)
+}
+
+/// Fetches what a ticket names.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "Python's keywords")]
+#[pyo3(signature = (ticket, output, existing, store, peers, timeout, limit, lan, progress))]
+pub(crate) fn get(
+    py: Python<'_>,
+    ticket: &str,
+    output: Option<PathBuf>,
+    existing: &str,
+    store: Option<PathBuf>,
+    peers: Vec<String>,
+    timeout: f64,
+    limit: Option<u64>,
+    lan: bool,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Fetched> {
+    let output = output.map_or_else(|| Output::Into(PathBuf::from(".")), Output::to);
+    let existing = match existing {
+        "refuse" => Existing::Refuse,
+        "overwrite" => Existing::Overwrite,
+        "rename" => Existing::Rename,
+        other => {
+            let what = format!("existing={other:?}: one of \"refuse\", \"overwrite\", \"rename\"");
+            return Err(raised(Error::usage(what)));
+        }
+    };
+    let save = SaveOptions::to(output, existing);
+    let options = GetOptions {
+        from: self::peers(&peers)?,
+        give_up: seconds(timeout)?,
+        limit_rate: limit,
+        lan,
+        ..GetOptions::new(self::ticket(ticket)?, save, self::store(store)?)
+    };
+    let running = Running::start(move |stop, mut on_event| {
+        Ok(xylem_node::get(&options, stop, &mut on_event)?)
+    })?;
+    let mut told = None;
+    let summary = running.finish(py, |event| match (event, &progress) {
+        (Event::Progress { verified, total, .. }, Some(progress)) => {
+            told = Some(verified);
+            progress.call1((verified, total)).map(drop)
+        }
+        (event, _) => log(py, &event),
+    })?;
+    // The last one may have been told before the end.
+    if let Some(progress) = progress.filter(|_| told != Some(summary.bytes)) {
+        progress.call1((summary.bytes, summary.bytes))?;
+    }
+    Ok(Fetched {
+        path: summary.path.unwrap_or_default(),
+        root: summary.root.to_hex().to_string(),
+        bytes: summary.bytes,
+        files: summary.files,
+        fetched: summary.fetched,
+        resumed: summary.resumed,
+        reused: summary.reused,
+        seconds: summary.elapsed.as_secs_f64(),
+        already_complete: summary.already_complete,
+    })
+}
+
+/// Compares what is on disk with a ticket: what was compared, and what is bad.
+#[pyfunction]
+#[pyo3(signature = (path, ticket, store, peers, timeout))]
+pub(crate) fn verify(
+    py: Python<'_>,
+    path: PathBuf,
+    ticket: &str,
+    store: Option<PathBuf>,
+    peers: Vec<String>,
+    timeout: f64,
+) -> PyResult<(Verified, Vec<Damage>)> {
+    let options = VerifyOptions {
+        path,
+        ticket: self::ticket(ticket)?,
+        from: self::peers(&peers)?,
+        give_up: seconds(timeout)?,
+        store: self::store(store)?,
+    };
+    let running = Running::start(move |stop, mut on_event| {
+        xylem_node::verify(&options, stop, &mut on_event)
+    })?;
+    let found = running.finish(py, |event| log(py, &event))?;
+    let damage = found.damage.into_iter().map(|d| (d.path, d.start, d.end, d.what)).collect();
+    let root = found.root.to_hex().to_string();
+    Ok((Verified { root, bytes: found.bytes, files: found.files }, damage))
+}

@@ -1,0 +1,168 @@
+//! `Reader` and `File`: what a ticket names, read where it is.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use xylem_library::Error;
+use xylem_object::listing::EntryKind;
+use xylem_reader::Options;
+
+use crate::errors::{raised, unread};
+use crate::fetching::{peers, seconds, store, ticket};
+use crate::running::{GLANCE, Running, log};
+
+/// Bytes that are asked for at once.
+const PIECE: usize = 1 << 20;
+
+/// A publication. Its thread ends when it is closed and the last file of it is.
+#[pyclass(frozen, module = "xylem")]
+pub(crate) struct Reader(Mutex<Option<Arc<xylem_reader::Reader>>>);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing here panics half-way through a change.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[pymethods]
+impl Reader {
+    #[new]
+    #[pyo3(signature = (ticket, store, peers, timeout, lan))]
+    fn new(
+        py: Python<'_>,
+        ticket: &str,
+        store: Option<PathBuf>,
+        peers: Vec<String>,
+        timeout: f64,
+        lan: bool,
+    ) -> PyResult<Self> {
+        let options = Options {
+            from: self::peers(&peers)?,
+            timeout: seconds(timeout)?,
+            lan,
+            ..Options::new(self::ticket(ticket)?, self::store(store)?)
+        };
+        let running = Running::start(move |stop, on_event| {
+            Ok(xylem_reader::Reader::open(options, stop, on_event)?)
+        })?;
+        // The reader goes on telling events when it is open, to nobody: what matters to who reads is an error.
+        let reader = running.finish(py, |event| log(py, &event))?;
+        Ok(Self(Mutex::new(Some(Arc::new(reader)))))
+    }
+
+    /// Whether it is a directory.
+    #[getter]
+    fn is_directory(&self) -> PyResult<bool> {
+        Ok(self.reader()?.is_directory())
+    }
+
+    /// Paths and sizes of its files, in the listing's order; of hard links too.
+    fn files(&self, py: Python<'_>) -> PyResult<Vec<(PathBuf, u64)>> {
+        let reader = self.reader()?;
+        py.detach(|| {
+            let mut files = Vec::new();
+            for number in 0.. {
+                let Some(item) = reader.item(number)? else { break };
+                let size = match &item.entry.kind {
+                    EntryKind::File { size, .. } => *size,
+                    EntryKind::HardLink { target } => match reader.find(target)? {
+                        Some(it) => reader.open_item(&it)?.size(),
+                        None => continue,
+                    },
+                    _ => continue,
+                };
+                files.push((xylem_library::os_path(&item.entry.path), size));
+            }
+            Ok(files)
+        })
+        .map_err(|why: xylem_reader::OpenError| raised(why))
+    }
+
+    /// Opens the file at `path`, or the only one.
+    fn open(&self, py: Python<'_>, path: Option<PathBuf>) -> PyResult<File> {
+        let reader = self.reader()?;
+        let opened = py.detach(|| match &path {
+            Some(path) => {
+                reader.open_path(path.as_os_str().as_encoded_bytes()).map_err(Error::from)
+            }
+            None if reader.is_directory() => {
+                Err(Error::usage("it is a directory: say which file of it, path="))
+            }
+            None => match reader.item(0).map_err(Error::from)? {
+                Some(item) => reader.open_item(&item).map_err(Error::from),
+                None => Err(Error::usage("there is no file in it")),
+            },
+        });
+        let file = opened.map_err(raised)?;
+        let name = match path {
+            Some(path) => path.to_string_lossy().into_owned(),
+            None => String::from_utf8_lossy(&reader.manifest().file_name).into_owned(),
+        };
+        let size = file.size();
+        Ok(File { open: Mutex::new(Some((Arc::new(file), reader))), name, size })
+    }
+
+    /// Opens no more files.
+    fn close(&self, py: Python<'_>) {
+        let reader = lock(&self.0).take();
+        // The last one waits for a thread.
+        py.detach(|| drop(reader));
+    }
+}
+
+impl Reader {
+    fn reader(&self) -> PyResult<Arc<xylem_reader::Reader>> {
+        lock(&self.0).clone().ok_or_else(|| PyValueError::new_err("it is closed"))
+    }
+}
+
+/// One file of a publication.
+#[pyclass(frozen, module = "xylem")]
+pub(crate) struct File {
+    /// The file goes first.
+    open: Mutex<Option<(Arc<xylem_reader::File>, Arc<xylem_reader::Reader>)>>,
+    #[pyo3(get)]
+    name: String,
+    #[pyo3(get)]
+    size: u64,
+}
+
+#[pymethods]
+impl File {
+    /// Bytes from `offset` on, at most so many, and 1 MiB; none at its end.
+    fn read<'py>(&self, py: Python<'py>, offset: u64, len: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let open = lock(&self.open).clone();
+        let (file, _reader) = open.ok_or_else(|| PyValueError::new_err("the file is closed"))?;
+        let (tell, told) = mpsc::sync_channel(1);
+        py.detach(|| {
+            let done = move |read: io::Result<&[u8]>| drop(tell.send(read.map(<[u8]>::to_vec)));
+            file.read_then(offset, len.min(PIECE), done);
+        });
+        let mut told = told;
+        loop {
+            let read;
+            (told, read) = py.detach(move || {
+                let read = told.recv_timeout(GLANCE);
+                (told, read)
+            });
+            match read {
+                Ok(Ok(bytes)) => return Ok(PyBytes::new(py, &bytes)),
+                Ok(Err(why)) => return Err(unread(&self.name, &why)),
+                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(unread(&self.name, &io::Error::other("the reader has ended")));
+                }
+            }
+        }
+    }
+
+    /// Reads no more.
+    fn close(&self, py: Python<'_>) {
+        let open = lock(&self.open).take();
+        py.detach(|| drop(open));
+    }
+}

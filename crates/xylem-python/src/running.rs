@@ -1,0 +1,142 @@
+//! [`Running`]: a call of the library on a thread of its own, which Ctrl-C and exceptions end.
+
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use xylem_library::{Blame, Error, LibraryEvent, Stop};
+use xylem_node::Event;
+
+use crate::errors::raised;
+
+/// How often a thread that waits looks for signals.
+pub(crate) const GLANCE: Duration = Duration::from_millis(100);
+/// Events that wait for somebody to look; what comes beyond is not kept.
+const EVENTS: usize = 1_024;
+
+/// What a call returned, or that it did not return.
+type Outcome<T> = thread::Result<Result<T, Error>>;
+
+/// See the module's documentation. Whoever drops it has it end, and does not wait for that.
+pub(crate) struct Running<T> {
+    stop: EndsIt,
+    /// Nothing comes where the call has ended; what it has left running may go on telling.
+    events: Receiver<Option<Event>>,
+    thread: JoinHandle<Result<T, Error>>,
+}
+
+/// Has it end when this is dropped, unless it has ended before: it may have left something running.
+struct EndsIt(Option<Stop>);
+
+impl Drop for EndsIt {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Stop::raise);
+    }
+}
+
+/// What [`Running::next`] brings.
+pub(crate) enum News {
+    Event(Box<Event>),
+    Nothing,
+    /// The call has returned.
+    Over,
+}
+
+impl<T: Send + 'static> Running<T> {
+    /// Begins it. What it is given to tell events never waits.
+    pub(crate) fn start(
+        work: impl FnOnce(&Stop, Box<dyn FnMut(Event) + Send>) -> Result<T, Error> + Send + 'static,
+    ) -> PyResult<Self> {
+        let (stop, (tell, events)) = (Stop::new(), mpsc::sync_channel(EVENTS));
+        let until = stop.clone();
+        let thread = thread::Builder::new()
+            .name("xylem".into())
+            .spawn(move || {
+                let over = tell.clone();
+                let done = work(&until, Box::new(move |event| drop(tell.try_send(Some(event)))));
+                // Whoever has so much to look at yet looks whether it is over when that is done.
+                let _ = over.try_send(None);
+                done
+            })
+            .map_err(|error| raised(Error::local("cannot start a thread", &error)))?;
+        Ok(Self { stop: EndsIt(Some(stop)), events, thread })
+    }
+
+    /// The next event, within a glance, with the interpreter let go; then what signals have to say.
+    pub(crate) fn next(mut self, py: Python<'_>) -> (Self, PyResult<News>) {
+        let news;
+        (self, news) = py.detach(move || {
+            let news = match self.events.recv_timeout(GLANCE) {
+                Ok(Some(event)) => News::Event(Box::new(event)),
+                Ok(None) => News::Over,
+                Err(_) if self.thread.is_finished() => News::Over,
+                Err(_) => News::Nothing,
+            };
+            (self, news)
+        });
+        let signals = py.check_signals();
+        (self, signals.map(|()| news))
+    }
+
+    /// Asks it to end.
+    pub(crate) fn end(&self) {
+        self.stop.0.iter().for_each(Stop::raise);
+    }
+
+    /// What asks it to end.
+    pub(crate) fn stop_flag(&self) -> Stop {
+        self.stop.0.clone().unwrap_or_default()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn join(mut self, py: Python<'_>) -> PyResult<T> {
+        let thread = self.thread;
+        let outcome: Outcome<T> = py.detach(move || thread.join());
+        self.stop.0 = None;
+        let bug = |_| {
+            let message = format!("this is a bug in xylem {}", env!("CARGO_PKG_VERSION"));
+            Err(Error { blame: Blame::Local, message })
+        };
+        outcome.unwrap_or_else(bug).map_err(raised)
+    }
+
+    /// Waits for its end while each event is looked at; an exception ends it.
+    pub(crate) fn finish(
+        self,
+        py: Python<'_>,
+        mut on_event: impl FnMut(Event) -> PyResult<()>,
+    ) -> PyResult<T> {
+        let mut running = self;
+        let seen = loop {
+            let news;
+            (running, news) = running.next(py);
+            let looked = news.and_then(|news| match news {
+                News::Event(event) => on_event(*event).map(|()| false),
+                News::Nothing => Ok(false),
+                News::Over => Ok(true),
+            });
+            match looked {
+                Ok(false) => {}
+                Ok(true) => break Ok(()),
+                Err(exception) => break Err(exception),
+            }
+        };
+        if seen.is_err() {
+            running.end();
+        }
+        let done = running.join(py);
+        seen.and(done)
+    }
+}
+
+/// Tells what went wrong on the way to Python's logger `xylem`.
+pub(crate) fn log(py: Python<'_>, event: &Event) -> PyResult<()> {
+    let what = match event {
+        Event::Library(LibraryEvent::Warning { what }) => what.clone(),
+        Event::PeerMisbehaved { peer, what } => format!("{peer} misbehaved: {what}"),
+        _ => return Ok(()),
+    };
+    let logger = py.import("logging")?.call_method1("getLogger", ("xylem",))?;
+    logger.call_method1("warning", ("%s", what)).map(drop)
+}

@@ -1,0 +1,144 @@
+//! `Share`: a publication that is served for as long as it is open.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use pyo3::prelude::*;
+use xylem_library::{Error, Stop};
+use xylem_node::{AnnounceOptions, Event, Peer, ShareOptions, look_up_place};
+
+use crate::errors::raised;
+use crate::fetching::{seconds, store};
+use crate::running::{News, Running, log};
+
+/// See `xylem.share`.
+#[pyclass(frozen, module = "xylem")]
+pub(crate) struct Share {
+    /// What to give away.
+    #[pyo3(get)]
+    ticket: String,
+    /// Of the file, or of the directory's listing.
+    #[pyo3(get)]
+    root: String,
+    /// Bytes of content.
+    #[pyo3(get)]
+    bytes: u64,
+    #[pyo3(get)]
+    files: u64,
+    /// Where it listens.
+    #[pyo3(get)]
+    listen: Vec<String>,
+    /// `None`: it has ended, or somebody waits for it at the moment.
+    running: Mutex<Option<Running<()>>>,
+    /// Ends it, whoever waits.
+    stop: Stop,
+}
+
+#[pymethods]
+impl Share {
+    #[new]
+    #[pyo3(signature = (path, store, listen, lan, map))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        store: Option<PathBuf>,
+        listen: Vec<String>,
+        lan: bool,
+        map: bool,
+    ) -> PyResult<Self> {
+        let options = ShareOptions {
+            paths: vec![path],
+            listen: listen.iter().map(|at| place(at)).collect::<PyResult<_>>()?,
+            beside: AnnounceOptions { lan, map, public: None },
+            store: self::store(store)?,
+            ..ShareOptions::default()
+        };
+        let mut running = Running::start(move |stop, mut on_event| {
+            Ok(xylem_node::share(&options, stop, &mut on_event)?)
+        })?;
+        loop {
+            let news;
+            (running, news) = running.next(py);
+            match news {
+                Ok(News::Nothing) => {}
+                Ok(News::Event(event)) => match *event {
+                    Event::Shared { ticket, root, bytes, files, listen, .. } => {
+                        return Ok(Self {
+                            ticket: ticket.to_string(),
+                            root: root.to_hex().to_string(),
+                            bytes,
+                            files,
+                            listen: listen.iter().map(SocketAddr::to_string).collect(),
+                            stop: running.stop_flag(),
+                            running: Mutex::new(Some(running)),
+                        });
+                    }
+                    event => log(py, &event)?,
+                },
+                Ok(News::Over) => {
+                    running.join(py)?;
+                    return Err(raised(Error::usage("nothing was shared")));
+                }
+                Err(exception) => {
+                    running.end();
+                    let _ = running.join(py);
+                    return Err(exception);
+                }
+            }
+        }
+    }
+
+    /// Waits until it ends; whether it has.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let until = timeout.map(seconds).transpose()?.and_then(|t| Instant::now().checked_add(t));
+        // Two that wait would be told apart by nobody: the second finds it ended.
+        let Some(mut running) = self.running().take() else { return Ok(true) };
+        loop {
+            let news;
+            (running, news) = running.next(py);
+            let looked = news.and_then(|news| match news {
+                News::Event(event) => log(py, &event).map(|()| false),
+                News::Nothing => Ok(false),
+                News::Over => Ok(true),
+            });
+            let late = until.is_some_and(|until| Instant::now() >= until);
+            match looked {
+                Ok(true) => return running.join(py).map(|()| true),
+                Ok(false) if !late => {}
+                Ok(false) => {
+                    *self.running() = Some(running);
+                    return Ok(false);
+                }
+                Err(exception) => {
+                    *self.running() = Some(running);
+                    return Err(exception);
+                }
+            }
+        }
+    }
+
+    /// Serves nobody any more. Nothing happens where it has ended.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.stop.raise();
+        let running = self.running().take();
+        running.map_or(Ok(()), |running| running.join(py))
+    }
+}
+
+impl Share {
+    fn running(&self) -> MutexGuard<'_, Option<Running<()>>> {
+        // Nothing here panics half-way through a change.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where to listen: HOST:PORT.
+fn place(at: &str) -> PyResult<Peer> {
+    let wrong = |why: String| raised(Error::usage(format!("cannot listen at {at}: {why}")));
+    let found = look_up_place(&at.parse().map_err(wrong)?).map_err(wrong)?;
+    let first = found.first().ok_or_else(|| wrong("nothing has that name".into()))?;
+    Ok(Peer::Link { address: *first, key: None })
+}

@@ -1,0 +1,308 @@
+"""Python on one side and the command on the other; what either says of the other's bytes."""
+
+import io
+import logging
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from pathlib import Path
+
+import numpy
+import pytest
+import xylem
+from conftest import World, noise
+
+
+def test_what_python_shares_the_command_gets(world: World) -> None:
+    source = world.file("source", noise(3_000_001, 1))
+    with xylem.share(source, store=world.store, listen=["127.0.0.1:0"]) as share:
+        assert share.ticket.startswith("xylem:") and share.bytes == 3_000_001 and share.files == 1
+        assert not share.wait(0.2)
+        got = world.get(share.ticket, world.at / "copy")
+        assert got.returncode == 0, got.stderr
+        assert got.stdout.split()[0] == share.root
+    assert (world.at / "copy").read_bytes() == source.read_bytes()
+    assert share.wait(0)
+    share.close()
+    # Its ticket is good again, and nobody answers meanwhile.
+    with pytest.raises(xylem.UnreachableError):
+        xylem.get(share.ticket, world.at / "other", store=world.at / "s", timeout=1)
+    again = xylem.share(source, store=world.store)
+    assert xylem.verify(world.at / "copy", again.ticket).bytes == 3_000_001
+    ends = threading.Timer(0.3, again.close)
+    ends.start()
+    assert again.wait(30)
+
+
+def test_what_the_command_shares_python_gets(world: World) -> None:
+    source = world.file("source", noise(20_000_000, 2))
+    share = world.share(source)
+    told: list[tuple[int, int]] = []
+    got = xylem.get(
+        share.ticket,
+        f"{world.at}/new/",
+        store=world.store,
+        limit=20_000_000,
+        progress=lambda done, total: told.append((done, total)),
+    )
+    assert got.path == world.at / "new" / "source" and got.root == share.root
+    assert got.path.read_bytes() == source.read_bytes()
+    assert got.bytes == got.fetched == 20_000_000 and got.files == 1 and not got.already_complete
+    assert told[-1] == (20_000_000, 20_000_000) and len(told) > 3
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert xylem.get(share.ticket, got.path, store=world.store).already_complete
+    # Something else has the name.
+    other = world.file("other", b"precious")
+    with pytest.raises(xylem.UsageError, match="exists and is something else"):
+        xylem.get(share.ticket, other, store=world.store)
+    assert other.read_bytes() == b"precious"
+    xylem.get(share.ticket, other, store=world.store, existing="overwrite")
+    assert other.read_bytes() == source.read_bytes()
+
+
+def test_a_get_is_gone_on_with_where_its_progress_ended_it(world: World) -> None:
+    source = world.file("source", noise(20_000_000, 3))
+    share = world.share(source)
+
+    def enough(done: int, total: int) -> None:
+        if done > total // 3:
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        xylem.get(
+            share.ticket, world.at / "copy", store=world.store, limit=10_000_000, progress=enough
+        )
+    assert not (world.at / "copy").exists()
+    got = xylem.get(share.ticket, world.at / "copy", store=world.store)
+    assert got.resumed >= 5_000_000 and got.resumed + got.fetched == 20_000_000
+    assert (world.at / "copy").read_bytes() == source.read_bytes()
+
+
+def test_a_file_is_read_anywhere(world: World) -> None:
+    content = noise(8_000_001, 4)
+    share = world.share(world.file("source", content))
+    chance = random.Random(5)
+    with xylem.open(share.ticket, store=world.store) as file:
+        assert isinstance(file, io.BufferedReader) and isinstance(file.raw, xylem.File)
+        assert (file.raw.size, file.raw.name) == (len(content), "source")
+        assert file.readable() and file.seekable() and not file.writable()
+        for _ in range(200):
+            at, size = chance.randrange(len(content)), chance.randrange(1, 40_000)
+            assert file.seek(at) == file.tell() == at
+            assert file.read(size) == content[at : at + size]
+        assert file.seek(-10, os.SEEK_END) == len(content) - 10
+        assert file.read() == content[-10:] and file.read() == b""
+        room = bytearray(2_500_000)
+        file.seek(1_000)
+        assert file.readinto(room) == len(room) and room == content[1_000:2_501_000]
+        floats = numpy.zeros(1_000, "<f4")
+        file.seek(4)
+        assert file.readinto(floats.data) == 4_000
+        assert floats.tobytes() == content[4:4_004]
+    assert file.closed and file.raw.closed
+    with pytest.raises(ValueError, match="closed"):
+        file.read(1)
+    with xylem.open(share.ticket, store=world.store, buffering=0) as raw:
+        # A read of one that is not buffered is not short, either.
+        assert raw.read(5_000_000) == content[:5_000_000]
+        assert raw.seek(10, os.SEEK_CUR) == 5_000_010
+        with pytest.raises(ValueError):
+            raw.seek(-1)
+        with pytest.raises(TypeError):
+            raw.readinto(b"not writable")
+        assert raw.readall() == content[5_000_010:]
+
+
+def test_other_libraries_read_it(world: World) -> None:
+    folder = world.at / "folder"
+    array = numpy.random.default_rng(6).random((300, 400))
+    folder.mkdir()
+    numpy.save(folder / "array.npy", array)
+    with zipfile.ZipFile(folder / "archive.zip", "w") as archive:
+        archive.writestr("large", noise(2_000_000, 7))
+        archive.writestr("small", b"found")
+    (folder / "object.pickle").write_bytes(pickle.dumps({"weights": array, "step": 7}, protocol=5))
+    share = world.share(folder)
+    with xylem.Reader(share.ticket, store=world.store) as reader:
+        assert reader.is_directory
+        names = [(str(path), size) for path, size in reader.files()]
+        assert names == [(p.name, p.stat().st_size) for p in sorted(folder.iterdir())]
+        assert (numpy.load(reader.open("array.npy")) == array).all()
+        for buffering in (0, -1):
+            with reader.open("archive.zip", buffering=buffering) as file:
+                assert zipfile.ZipFile(file).read("small") == b"found"
+            loaded = pickle.load(reader.open("object.pickle", buffering=buffering))
+            assert loaded["step"] == 7 and (loaded["weights"] == array).all()
+        with pytest.raises(xylem.UsageError, match="no such file"):
+            reader.open("nothing")
+        left = reader.open(Path("archive.zip"))
+    with pytest.raises(ValueError):
+        reader.files()
+    # What was open stays so.
+    assert zipfile.ZipFile(left).read("large") == noise(2_000_000, 7)
+    with pytest.raises(xylem.UsageError, match="say which file"):
+        xylem.open(share.ticket, store=world.store)
+    with xylem.open(share.ticket, "array.npy", store=world.store) as file:
+        assert (numpy.load(file) == array).all()
+
+
+def test_a_model_is_loaded_where_it_is(world: World) -> None:
+    torch = pytest.importorskip("torch", reason="SKIPPED: torch.load, as there is no torch")
+    model = world.at / "model.pt"
+    torch.save({"a": torch.arange(10)}, model)
+    share = world.share(model)
+    assert torch.load(xylem.open(share.ticket, store=world.store))["a"].sum() == 45
+
+
+def tamper(path: Path, at: int) -> None:
+    """Change a byte behind a program's back: size and time stay."""
+    before = path.stat()
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    with path.open("r+b") as file:
+        file.write(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_a_tampering_peer_is_never_seen(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    content = noise(8_000_000, 8)
+    source = world.file("source", content)
+    share = world.share(source)
+    tamper(source, 4_000_000)
+    with xylem.open(share.ticket, store=world.store, timeout=2) as file:
+        assert file.read(100_000) == content[:100_000]
+        file.seek(3_999_900)
+        with pytest.raises(xylem.UnreachableError) as caught:
+            file.read(200)
+        assert str(caught.value).startswith("source: ") and "\n" not in str(caught.value)
+        assert caught.value.exit_code == 3
+    with caplog.at_level(logging.WARNING, "xylem"), pytest.raises(xylem.Error) as failed:
+        xylem.get(share.ticket, world.at / "copy", store=world.at / "other", timeout=2)
+    assert failed.value.exit_code in (1, 3) and not (world.at / "copy").exists()
+    assert "misbehaved" in caplog.text
+
+
+def test_damage_is_told(world: World) -> None:
+    source = world.file("source", noise(1_000_000, 9))
+    share = world.share(source)
+    copy = world.file("copy", noise(1_000_000, 9))
+    verified = xylem.verify(copy, share.ticket, store=world.store)
+    assert (verified.root, verified.bytes, verified.files) == (share.root, 1_000_000, 1)
+    tamper(copy, 500_000)
+    with pytest.raises(xylem.DamagedError, match="1 place is not what") as caught:
+        xylem.verify(copy, share.ticket, store=world.store)
+    assert caught.value.exit_code == 1
+    [damage] = caught.value.damage
+    assert damage.start <= 500_000 < damage.end <= damage.start + 65_536 and damage.what
+
+
+def test_wrong_input_is_one_line(world: World) -> None:
+    source = world.file("source", b"x")
+    for call in (
+        lambda: xylem.get("xylem:nonsense", store=world.store),
+        lambda: xylem.open("no ticket", store=world.store),
+        lambda: xylem.verify(source, "", store=world.store),
+        lambda: xylem.share(world.at / "nothing", store=world.store),
+        lambda: xylem.share(source, store=world.store, listen=["nowhere"]),
+        lambda: xylem.get("xylem:x", store=world.store, existing="other"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(xylem.UsageError) as caught:
+            call()
+        assert str(caught.value) and "\n" not in str(caught.value)
+        assert isinstance(caught.value, ValueError) and isinstance(caught.value, OSError)
+    store = world.file("taken", b"a file where the store would be")
+    with pytest.raises(xylem.LocalError):
+        xylem.share(source, store=store)
+
+
+PROGRAM = """
+import sys, xylem
+what, ticket, at = sys.argv[1:]
+here = {"store": at + "/s"}
+try:
+    file = xylem.open(ticket, timeout=60, **here) if what == "read" else None
+    print("begun", flush=True)
+    input()
+    if what == "read":
+        file.read()
+    elif what == "open":
+        xylem.open(ticket, timeout=60, **here)
+    elif what == "share":
+        with xylem.share(at + "/source", listen=["127.0.0.1:0"], **here) as share:
+            share.wait()
+    else:
+        xylem.get(ticket, at + "/copy", timeout=60, limit=1_000_000, **here)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("what", ["get", "get from nobody", "open", "read", "share"])
+def test_ctrl_c_ends_it_within_a_second(world: World, what: str) -> None:
+    share = world.share(world.file("source", noise(20_000_000, 10)))
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, what, share.ticket, str(world.at)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdin and program.stdout and program.stdout.readline() == "begun\n"
+    if what not in ("get", "share"):
+        # It goes on to say nothing.
+        share.run.send_signal(signal.SIGSTOP)
+    program.stdin.write("\n")
+    program.stdin.flush()
+    time.sleep(1)
+    began = time.monotonic()
+    program.send_signal(signal.SIGINT)
+    rest, _ = program.communicate(timeout=30)
+    took = time.monotonic() - began
+    assert rest == "interrupted\n"
+    # With what the interpreter takes for its own end.
+    assert took < 1.5, f"{took:.2f} s"
+
+
+def test_other_threads_run_meanwhile(world: World) -> None:
+    share = world.share(world.file("source", noise(10_000_000, 11)))
+    ticks, ended = 0, threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not ended.wait(0.01):
+            ticks += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    xylem.get(share.ticket, world.at / "copy", store=world.store, limit=5_000_000)
+    ended.set()
+    thread.join()
+    assert ticks > 50, ticks
+
+
+def threads() -> int:
+    """Of this process, Rust's too."""
+    return len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 0
+
+
+def test_nothing_is_left_running(world: World) -> None:
+    share = world.share(world.file("source", noise(1_000_000, 12)))
+    before = threads()
+    with xylem.open(share.ticket, store=world.store) as file:
+        file.read(1)
+        assert threads() > before or sys.platform != "linux"
+    # What nobody closed, and nobody has any more.
+    xylem.open(share.ticket, store=world.store)
+    xylem.Reader(share.ticket, store=world.store)
+    xylem.share(world.at / "source", store=world.store, listen=["127.0.0.1:0"])
+    with pytest.raises(xylem.UsageError):
+        xylem.share(world.at / "nothing", store=world.store)
+    deadline = time.monotonic() + 10
+    while threads() > before:
+        assert time.monotonic() < deadline, f"{threads()} threads, {before} before"
+        time.sleep(0.05)

@@ -1,0 +1,27 @@
+//! Fetches what a ticket names; run again after an interruption, it goes on.
+//!
+//! `cargo run -p xylem-reader --example get -- TICKET OUTPUT [STORE]`
+
+use std::env;
+use std::path::PathBuf;
+use xylem_library::{Existing, Output, SaveOptions, Stop};
+use xylem_node::{Event, GetOptions, get};
+use xylem_object::Ticket;
+use xylem_reader::usual_store;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = env::args().skip(1);
+    let ticket: Ticket = arguments.next().ok_or("give TICKET")?.parse()?;
+    let output = Output::to(arguments.next().ok_or("give OUTPUT")?.into());
+    let store = arguments.next().map(PathBuf::from);
+    let store = store.or_else(usual_store).ok_or("give STORE: there is no home")?;
+    let save = SaveOptions::to(output, Existing::Refuse);
+    let summary = get(&GetOptions::new(ticket, save, store), &Stop::new(), &mut |event| {
+        if let Event::Progress { verified, total, .. } = event {
+            eprintln!("{verified} of {total} bytes");
+        }
+    })?;
+    let path = summary.path.unwrap_or_default();
+    println!("{}  {}", summary.root, path.display());
+    Ok(())
+}

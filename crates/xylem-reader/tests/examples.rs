@@ -1,0 +1,54 @@
+//! The examples, as a reader of the documentation runs them: one shares, another fetches, a third looks into it.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use xylem_sim::noise;
+
+/// `cargo test` builds them beside the tests; for this test alone, `cargo build -p xylem-reader --examples` does.
+fn example(name: &str) -> Command {
+    let tests = std::env::current_exe().unwrap();
+    let built: PathBuf = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
+    let program = built.join(name);
+    assert!(program.exists(), "{}: build the examples first", program.display());
+    Command::new(program)
+}
+
+#[test]
+fn what_one_shares_the_others_get_and_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    let content = noise(300_000, 1);
+    std::fs::write(folder.join("a"), &content).unwrap();
+    std::fs::write(folder.join("b"), b"the end of b").unwrap();
+    let store = |name: &str| dir.path().join(name);
+
+    let mut share = example("share")
+        .arg(&folder)
+        .arg(store("publisher"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ticket = String::new();
+    BufReader::new(share.stdout.take().unwrap()).read_line(&mut ticket).unwrap();
+    let ticket = ticket.trim_end();
+
+    let said = |command: &mut Command| {
+        let output = command.stderr(Stdio::inherit()).output().unwrap();
+        assert!(output.status.success());
+        output.stdout
+    };
+    let list = said(example("read").arg(ticket).env("XDG_DATA_HOME", store("reader")));
+    assert_eq!(String::from_utf8(list).unwrap(), "      300000  a\n          12  b\n");
+    let end = said(example("read").args([ticket, "a"]).arg(store("reader")));
+    assert!(end == content[299_000..]);
+    let got = said(example("get").arg(ticket).arg(dir.path().join("copy")).arg(store("getter")));
+    assert!(String::from_utf8(got).unwrap().ends_with("copy\n"));
+    assert!(std::fs::read(dir.path().join("copy/a")).unwrap() == content);
+
+    // The end of its input ends it.
+    drop(share.stdin.take());
+    assert!(share.wait().unwrap().success());
+}
