@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Folders in step: `xylem sync` beside Syncthing, two members on loopback, and ten members of xylem.
 
-    bench/sync.py [--xylem PATH] [--runs N] [--files N] [--mib N] [--only CASE,...] [--members N] [--rest SECONDS] [--large N]
+    bench/sync.py [--xylem PATH] [--runs N] [--files N] [--mib N] [--only CASE,...] [--members N] [--rest SECONDS] [--large N] [--cut SECONDS]
 
 Cases, one after the other in the same folders: `join` (N files of 4 KiB are there, from the start of both programs), `file`
 (a file of M MiB comes), `block` (4 KiB in its middle change), `rename` (the folder of N files gets another name), `apart` (one
-member is away while both change 100 files each, of which ten are the same; from its start), `rest` (nothing happens). Then `ten`: so many members of xylem
+member is away while both change 100 files each, of which ten are the same; from its start), `partition` (for CUT seconds nothing passes
+between them, and both change as much; from its end; needs root and nft), `rest` (nothing happens). Then `ten`: so many members of xylem
 begin with 100 files each, and `large`: N files, at rest (processor share of a member, memory of each member with all its processes,
 after both have joined and after both have begun again), and processor seconds of each member for one changed file. A row a program: wall
 seconds until both folders hold the same, processor seconds of all members, the largest of their resident memories. Medians over runs that are interleaved; everything on /dev/shm. Syncthing finds and watches as it does by default,
@@ -85,6 +86,8 @@ class Xylem:
 
     def __init__(self, program, base, count):
         self.program, self.sides = program, []
+        # The same when it begins again, as where it listens at one port for good.
+        self.protocol, self.ports = "udp", [free_port() for _ in range(count)]
         self.folders = [base / f"folder-{n}" for n in range(count)]
         self.ticket = None
         for n, folder in enumerate(self.folders):
@@ -96,7 +99,7 @@ class Xylem:
     def start(self, n):
         first = self.ticket is None
         command = [self.program, "sync", self.folders[n], *([] if first else [self.ticket])]
-        command += ["--as", f"m{n}", "--listen", "127.0.0.1:0"]
+        command += ["--as", f"m{n}", "--listen", f"127.0.0.1:{self.ports[n]}"]
         process = self.sides[n].start(command, stdout=subprocess.PIPE if first else subprocess.DEVNULL)
         if first:
             self.ticket = line_with(process, process.stdout, b"xylem-sync:").strip()
@@ -106,7 +109,8 @@ class Xylem:
 
     def again(self, n):
         # The group is known from before.
-        self.sides[n].start([self.program, "sync", self.folders[n], "--as", f"m{n}", "--listen", "127.0.0.1:0"])
+        at = f"127.0.0.1:{self.ports[n]}"
+        self.sides[n].start([self.program, "sync", self.folders[n], "--as", f"m{n}", "--listen", at])
 
 
 class Syncthing:
@@ -115,6 +119,7 @@ class Syncthing:
     def __init__(self, base, count):
         self.sides, self.folders, self.homes = [], [], []
         ids, ports = [], [free_port() for _ in range(count)]
+        self.protocol, self.ports = "tcp", ports
         for n in range(count):
             folder, home = base / f"folder-{n}", base / f"home-{n}"
             folder.mkdir(parents=True)
@@ -170,6 +175,31 @@ def timed(group, what, change):
     if any(other != seen[0] for other in seen[1:]):
         raise Failed(f"{what}: the folders differ")
     return {"seconds": took, "cpu": cpu}
+
+
+class Cut:
+    """While it lasts nothing goes to or comes from the ports at which members listen."""
+
+    def __init__(self, group):
+        ports = ", ".join(map(str, group.ports))
+        drop = "".join(f"{group.protocol} {which} {{ {ports} }} drop\n" for which in ("dport", "sport"))
+        self.rules = f"table inet xylem_sync {{\nchain cut {{\ntype filter hook input priority 0;\n{drop}}}\n}}\n"
+
+    def __enter__(self):
+        subprocess.run(["nft", "-f", "-"], input=self.rules.encode(), check=True)
+
+    def __exit__(self, *_):
+        subprocess.run(["nft", "delete", "table", "inet", "xylem_sync"], check=True)
+
+
+def both_change(group, where):
+    """100 files each, of which ten have the same names."""
+    a, b = group.folders[0], group.folders[1]
+    many(a / where, 100, 1)
+    time.sleep(2)
+    many(b / where, 10, 2)
+    for n in range(90):
+        (b / where / f"b{n}.bin").write_bytes(b"x" * 4096)
 
 
 def resident(side):
@@ -259,12 +289,13 @@ def run(group, options, wanted):
         rows["rename"] = timed(group, "rename", lambda: os.rename(a / "many", a / "many-renamed"))
     if "apart" in wanted:
         group.stop(1)
-        many(a / "apart", 100, 1)
-        time.sleep(2)
-        many(b / "apart", 10, 2)
-        for n in range(90):
-            (b / "apart" / f"b{n}.bin").write_bytes(b"x" * 4096)
-        rows["apart"] = timed(group, "join", lambda: group.again(1))
+        both_change(group, "apart")
+        rows["apart"] = timed(group, "apart", lambda: group.again(1))
+    if "partition" in wanted:
+        with Cut(group):
+            both_change(group, "cut")
+            time.sleep(options.cut)
+        rows["partition"] = timed(group, "partition", lambda: None)
     if "rest" in wanted:
         time.sleep(5)
         before = sum(side.cpu() for side in group.sides)
@@ -318,14 +349,18 @@ def main():
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--rest", type=int, default=30)
+    parser.add_argument("--cut", type=int, default=60)
     parser.add_argument("--large", type=int, default=100_000)
-    parser.add_argument("--only", default="join,file,block,rename,apart,rest,ten")
+    parser.add_argument("--only", default="join,file,block,rename,apart,partition,rest,ten")
     parser.add_argument("--alone", action="store_true", help="`large` without Syncthing")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     options.xylem = options.xylem.resolve()
     wanted = options.only.split(",")
     found = {}
+    # What is left of a run that was ended.
+    if "partition" in wanted:
+        subprocess.run(["nft", "delete", "table", "inet", "xylem_sync"], capture_output=True)
     if "large" in wanted:
         return print_large(options)
     for _ in range(options.runs):

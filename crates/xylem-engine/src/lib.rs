@@ -8,6 +8,7 @@
 mod error;
 mod faces;
 
+mod addresses;
 mod admitting;
 mod beside;
 mod carrying;
@@ -38,6 +39,7 @@ use xylem_link::{Endpoint as LinkEndpoint, LinkId};
 use xylem_mgmt::{FaceUri, UriAuthority};
 use xylem_packet::NackReason;
 
+pub use crate::addresses::{advertised, offered, routed};
 pub use crate::clock::{now_ms, wall_clock};
 pub use crate::error::{EngineError, certificate};
 use crate::faces::Faces;

@@ -1,9 +1,9 @@
-//! Which addresses of this machine others are told of: the interfaces' where it listens on all of them.
+//! Which addresses of this machine others are told of.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 
-use if_addrs::get_if_addrs;
-use xylem_library::reachable::{Choice, OwnAddress, choose};
+use xylem_engine::offered;
+use xylem_library::reachable::Choice;
 use xylem_object::ticket::{Address, MAX_ADDRESSES};
 
 use crate::event::Event;
@@ -15,64 +15,4 @@ pub(crate) fn of_tickets(announce: &[Address], bound: &[SocketAddr]) -> (Vec<Add
     addresses.extend(own.into_iter().map(Address::Ip).filter(|own| !announce.contains(own)));
     addresses.truncate(MAX_ADDRESSES);
     (addresses.clone(), Event::Reachable { addresses, left_out })
-}
-
-/// As [`offered`], the addresses alone.
-pub(crate) fn advertised(bound: &[SocketAddr]) -> Vec<SocketAddr> {
-    offered(bound).0
-}
-
-/// Expands wildcard addresses into those of the interfaces, the ones most likely to be reached from
-/// elsewhere first; also says which interfaces they are of, and which are left out. Addresses that
-/// were asked for stay as they are.
-pub fn offered(bound: &[SocketAddr]) -> (Vec<SocketAddr>, Choice) {
-    let (all, named): (Vec<SocketAddr>, Vec<SocketAddr>) =
-        bound.iter().partition(|address| address.ip().is_unspecified());
-    let listens = |ip: &IpAddr| all.iter().any(|address| address.is_ipv4() == ip.is_ipv4());
-    let mut choice = Choice::default();
-    if !all.is_empty() {
-        let interfaces = get_if_addrs().unwrap_or_default().into_iter().map(|of| {
-            let (ip, up) = (of.ip(), of.is_oper_up());
-            OwnAddress { interface: of.name, ip, up }
-        });
-        choice = choose(interfaces.filter(|own| listens(&own.ip)).collect(), &routed());
-    }
-    let mut addresses = named;
-    for own in &choice.named {
-        let ports = all.iter().filter(|address| address.is_ipv4() == own.ip.is_ipv4());
-        addresses.extend(ports.map(|address| SocketAddr::new(own.ip, address.port())));
-    }
-    (addresses, choice)
-}
-
-/// Where packets to the whole network would leave from. The addresses are of documentation (RFC 5737,
-/// RFC 3849), which only a default route leads to, and a socket that is connected sends nothing.
-pub fn routed() -> Vec<IpAddr> {
-    let source = |any: IpAddr, to: IpAddr| {
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        socket.connect((to, 9)).ok()?;
-        Some(socket.local_addr().ok()?.ip())
-    };
-    let v4 = source(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(203, 0, 113, 1).into());
-    let documentation = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
-    let v6 = source(Ipv6Addr::UNSPECIFIED.into(), documentation.into());
-    [v4, v6].into_iter().flatten().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn named_addresses_stay_as_they_are() {
-        let bound = ["127.0.0.1:4000".parse().unwrap(), "192.0.2.7:4000".parse().unwrap()];
-        assert_eq!(advertised(&bound), bound);
-    }
-
-    #[test]
-    fn a_wildcard_becomes_interfaces_with_the_port() {
-        let named = advertised(&["0.0.0.0:4001".parse().unwrap()]);
-        assert!(!named.is_empty());
-        assert!(named.iter().all(|a| a.port() == 4001 && a.is_ipv4() && !a.ip().is_unspecified()));
-    }
 }

@@ -32,7 +32,6 @@ mod scrub;
 mod share;
 mod verify;
 
-pub use addresses::{offered, routed};
 pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
 pub use event::{Event, Fetched, Standpoint};
 pub use fetch::{Fetch, FetchError, Look, Next, Tried};
@@ -49,7 +48,7 @@ pub use share::{
 };
 pub use verify::{VerifyOptions, verify};
 pub use xylem_app::RegisterError;
-pub use xylem_engine::{EngineError, look_up_place, resolve, wall_clock};
+pub use xylem_engine::{EngineError, look_up_place, offered, resolve, routed, wall_clock};
 pub use xylem_forward::Strategy;
 pub use xylem_library::admission::Prove;
 pub use xylem_library::folder::{MeshNews, MeshStart};

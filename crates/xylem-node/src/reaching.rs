@@ -2,12 +2,11 @@
 
 use std::net::SocketAddr;
 
-use xylem_engine::{Engine, RelayNews, RelayUse};
+use xylem_engine::{Engine, RelayNews, RelayUse, advertised};
 use xylem_library::reachable::{Peer, Relay, RelayWays};
 use xylem_reach::kind::News;
 use xylem_reach::relay::{Name, Target};
 
-use crate::addresses::advertised;
 use crate::event::Event;
 use xylem_engine::look_up;
 

@@ -14,6 +14,8 @@ use super::stored::Paths;
 
 /// Bytes of a file name at most.
 const MAX_COMPONENT: usize = 255;
+/// What comes or is noted at once, as far as nothing goes: who joins a large folder needs no memory for all of it.
+const PORTION: usize = 10_000;
 
 /// Before the name of whoever's version a copy is.
 const MARK: &str = ".conflict-";
@@ -42,6 +44,8 @@ pub struct Plan {
     pub put: Vec<Place>,
     /// What both have changed, and of which both are kept from now on.
     pub met: Vec<Vec<u8>>,
+    /// More is to be done after this.
+    pub rest: bool,
 }
 
 impl Plan {
@@ -85,7 +89,8 @@ impl Plan {
 }
 
 /// Holds another member's index against ours. `leaves_out` says which paths are none of this folder's (its second
-/// argument: whether that is a directory).
+/// argument: whether that is a directory). Where nothing goes and nothing is in the way, what comes may be the first of several
+/// [portions](Plan::rest): what goes needs a whole plan, since it may be the copy of what comes.
 ///
 /// # Errors
 /// One of them can't be read.
@@ -94,6 +99,28 @@ pub fn merge(
     theirs: &dyn Paths,
     leaves_out: &dyn Fn(&[u8], bool) -> bool,
 ) -> Result<Plan, FolderError> {
+    in_portions(ours, theirs, leaves_out, PORTION)
+}
+
+fn in_portions(
+    ours: &dyn Paths,
+    theirs: &dyn Paths,
+    leaves_out: &dyn Fn(&[u8], bool) -> bool,
+    portion: usize,
+) -> Result<Plan, FolderError> {
+    match compared(ours, theirs, leaves_out, portion)? {
+        Some(plan) => Ok(plan),
+        None => Ok(compared(ours, theirs, leaves_out, usize::MAX)?.unwrap_or_default()),
+    }
+}
+
+/// See [`merge`]; `None` if it has to be done at once and is more than `portion`.
+fn compared(
+    ours: &dyn Paths,
+    theirs: &dyn Paths,
+    leaves_out: &dyn Fn(&[u8], bool) -> bool,
+    portion: usize,
+) -> Result<Option<Plan>, FolderError> {
     let (mut plan, mut beside) = (Plan::default(), Vec::new());
     let mut our_entries = ours.entries()?;
     let mut next = our_entries.next().transpose()?;
@@ -105,34 +132,16 @@ pub fn merge(
         if their.absent || leaves_out(&path, their.kind.is_directory()) {
             continue;
         }
-        let Some((_, our)) = next.as_ref().filter(|(ours, _)| *ours == path) else {
-            if their.kind.is_gone() {
-                plan.known.push((path, their));
-            } else {
-                plan.put(&path, their, ItemKind::Gone);
-            }
-            continue;
-        };
-        if our.absent {
-            continue;
+        let our = next.as_ref().filter(|(ours, _)| *ours == path).map(|(_, our)| our);
+        beside.extend(plan.take(path, their, our, (ours.names(), theirs.names())));
+        if plan.put.len().max(plan.known.len()) > portion {
+            plan.rest = true;
+            plan.put.truncate(portion);
+            plan.known.truncate(portion);
         }
-        match their.version.order(&our.version) {
-            Some(Ordering::Less) => {}
-            Some(Ordering::Equal) if our.kind.is_same(&their.kind) => {}
-            Some(Ordering::Greater) if our.kind.is_same(&their.kind) => {
-                plan.known.push((path, Item { kind: our.kind.clone(), ..their }));
-            }
-            Some(Ordering::Greater) if their.kind.is_gone() => {
-                let before = our.kind.clone();
-                plan.gone.push(Place { path, item: their, before });
-            }
-            Some(Ordering::Greater) => plan.put(&path, their, our.kind.clone()),
-            // One version is one content, unless somebody lies: it is as good as a conflict.
-            None | Some(Ordering::Equal) => {
-                let names = (ours.names(), theirs.names());
-                let theirs = plan.meet(&path, names, (our, &their));
-                beside.extend(theirs.map(|(to, item)| (to, item, path)));
-            }
+        let alone = plan.gone.is_empty() && plan.met.is_empty() && beside.is_empty();
+        if plan.rest && !alone {
+            return Ok(None);
         }
     }
     plan.gone.reverse();
@@ -147,10 +156,50 @@ pub fn merge(
             plan.met.push(path);
         }
     }
-    Ok(plan)
+    Ok(Some(plan))
 }
 
 impl Plan {
+    /// What is to be done for what they have at a path; returns what of it is to be put beside ours, as [`Plan::meet`] does, and
+    /// the path.
+    fn take(
+        &mut self,
+        path: Vec<u8>,
+        their: Item,
+        our: Option<&Item>,
+        names: (&Names, &Names),
+    ) -> Option<(Vec<u8>, Item, Vec<u8>)> {
+        let Some(our) = our else {
+            if their.kind.is_gone() {
+                self.known.push((path, their));
+            } else {
+                self.put(&path, their, ItemKind::Gone);
+            }
+            return None;
+        };
+        if our.absent {
+            return None;
+        }
+        match their.version.order(&our.version) {
+            Some(Ordering::Less) => {}
+            Some(Ordering::Equal) if our.kind.is_same(&their.kind) => {}
+            Some(Ordering::Greater) if our.kind.is_same(&their.kind) => {
+                self.known.push((path, Item { kind: our.kind.clone(), ..their }));
+            }
+            Some(Ordering::Greater) if their.kind.is_gone() => {
+                let before = our.kind.clone();
+                self.gone.push(Place { path, item: their, before });
+            }
+            Some(Ordering::Greater) => self.put(&path, their, our.kind.clone()),
+            // One version is one content, unless somebody lies: it is as good as a conflict.
+            None | Some(Ordering::Equal) => {
+                let theirs = self.meet(&path, names, (our, &their));
+                return theirs.map(|(to, item)| (to, item, path));
+            }
+        }
+        None
+    }
+
     fn put(&mut self, path: &[u8], item: Item, before: ItemKind) {
         self.put.push(Place { path: path.to_vec(), item, before });
     }
@@ -276,14 +325,24 @@ mod tests {
 
         /// Takes over what another has, as the folder would.
         fn hear(&mut self, other: &Self) -> Plan {
-            let plan = merge(&self.index, &other.index, &|_, _| false).unwrap();
-            for (to, place) in plan.aside.clone() {
-                self.index.items.insert(to, place.item);
+            self.hear_by(other, PORTION).pop().unwrap()
+        }
+
+        fn hear_by(&mut self, other: &Self, portion: usize) -> Vec<Plan> {
+            let mut plans = Vec::new();
+            loop {
+                let plan = in_portions(&self.index, &other.index, &|_, _| false, portion).unwrap();
+                for (to, place) in plan.aside.clone() {
+                    self.index.items.insert(to, place.item);
+                }
+                let places = plan.gone.iter().chain(&plan.put);
+                let puts = places.map(|place| (place.path.clone(), place.item.clone()));
+                self.index.items.extend(plan.known.iter().cloned().chain(puts));
+                plans.push(plan);
+                if !plans.last().is_some_and(|plan| plan.rest) {
+                    return plans;
+                }
             }
-            let places = plan.gone.iter().chain(&plan.put);
-            let puts = places.map(|place| (place.path.clone(), place.item.clone()));
-            self.index.items.extend(plan.known.iter().cloned().chain(puts));
-            plan
         }
 
         fn files(&self) -> Vec<String> {
@@ -330,6 +389,23 @@ mod tests {
     }
 
     #[test]
+    fn what_only_comes_does_in_portions_and_what_is_renamed_at_once() {
+        let (mut alice, mut bob) = two();
+        let names = |dir: &str| -> Vec<String> { (0..5).map(|n| format!("{dir}/{n}")).collect() };
+        names("old").iter().for_each(|path| alice.set(path, file(path), 1));
+        let sizes = |plans: &[Plan]| -> Vec<usize> { plans.iter().map(|p| p.put.len()).collect() };
+        let plans = bob.hear_by(&alice, 2);
+        assert_eq!((sizes(&plans), bob.index.state()), (vec![2, 2, 1], alice.index.state()));
+        for (old, new) in names("old").iter().zip(names("new")) {
+            alice.set(old, ItemKind::Gone, 2);
+            alice.set(&new, file(old), 2);
+        }
+        let plans = bob.hear_by(&alice, 2);
+        assert_eq!((sizes(&plans), plans[0].gone.len()), (vec![5], 5));
+        assert_eq!(bob.index.state(), alice.index.state());
+    }
+
+    #[test]
     fn what_was_changed_outlives_what_was_removed() {
         let (mut alice, mut bob) = two();
         alice.set("a", ItemKind::Gone, 10);
@@ -367,7 +443,7 @@ mod tests {
                     3 => members[who].set(path, ItemKind::Gone, now as u64),
                     _ => {
                         let other = members[(who + usize::from(what) - 3) % 3].clone();
-                        members[who].hear(&other);
+                        members[who].hear_by(&other, 1);
                     }
                 }
             }

@@ -40,6 +40,7 @@ mod imp {
     pub(super) struct Watcher {
         inotify: OwnedFd,
         folders: HashMap<i32, PathBuf>,
+        root: PathBuf,
         not: PathBuf,
         buffer: Box<[MaybeUninit<u8>]>,
     }
@@ -49,7 +50,7 @@ mod imp {
             let inotify = inotify::init(CreateFlags::CLOEXEC)?;
             let (folders, not) = (HashMap::new(), root.join(not));
             let buffer = vec![MaybeUninit::uninit(); 16 * 1024].into();
-            let mut watcher = Self { inotify, folders, not, buffer };
+            let mut watcher = Self { inotify, folders, root: root.to_path_buf(), not, buffer };
             watcher.add(beside)?;
             watcher.add_all(root)?;
             Ok(watcher)
@@ -103,6 +104,10 @@ mod imp {
                         (self.folders.get(&event.wd()), event.file_name())
                 {
                     new.push(folder.join(OsStr::from_bytes(name.to_bytes())));
+                }
+                if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                    // Which folders have come meanwhile nobody tells.
+                    new.push(self.root.clone());
                 }
                 if event.events().contains(ReadFlags::IGNORED) {
                     self.folders.remove(&event.wd());
@@ -161,5 +166,29 @@ mod tests {
         watcher.wait().unwrap();
         fs::write(beside.path().join("file"), "x").unwrap();
         watcher.wait().unwrap();
+    }
+
+    /// Linux keeps so many changes for who does not read them, and then says only that there were more.
+    #[test]
+    fn a_folder_that_came_among_too_many_changes_is_watched() {
+        let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let most: usize = most.trim().parse().unwrap();
+        let (dir, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut watcher = Watcher::new(dir.path(), "not", beside.path()).unwrap();
+        let (one, other) = (dir.path().join("one"), dir.path().join("other"));
+        fs::write(&one, "x").unwrap();
+        for _ in 0..most / 4 + 1 {
+            // Two changes each.
+            fs::rename(&one, &other).unwrap();
+            fs::rename(&other, &one).unwrap();
+        }
+        fs::create_dir_all(dir.path().join("late/d")).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let wait = move || while watcher.wait().is_ok() && tell.send(()).is_ok() {};
+        std::thread::Builder::new().spawn(wait).unwrap();
+        let quiet = std::time::Duration::from_millis(500);
+        while told.recv_timeout(quiet).is_ok() {}
+        fs::write(dir.path().join("late/d/file"), "x").unwrap();
+        told.recv_timeout(quiet * 20).expect("a change in a folder that is watched");
     }
 }

@@ -19,9 +19,8 @@ use xylem_object::{PublisherId, PublisherKey, naming};
 use xylem_reach::names::{LanTag, Newest, TAG_LIFE, dht_key, item_salt};
 
 use super::{AnnounceOptions, label, nodes};
-use crate::addresses::routed;
 use crate::event::Event;
-use xylem_engine::wall_clock;
+use xylem_engine::{routed, wall_clock};
 
 /// Nodes of the DHT forget who does not say again that it is there.
 const AGAIN: Duration = Duration::from_secs(15 * 60);

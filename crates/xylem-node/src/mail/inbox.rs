@@ -9,10 +9,9 @@ use xylem_object::PublisherId;
 
 use super::delivery;
 use super::error::InboxError;
-use crate::addresses::advertised;
 use crate::event::Event;
 use crate::look_up::resolved;
-use xylem_engine::{now_ms, wall_clock};
+use xylem_engine::{advertised, now_ms, wall_clock};
 use xylem_library::Stop;
 use xylem_library::keys;
 use xylem_library::mail::report::{message, stored};

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use xylem_engine::Engine;
+use xylem_engine::{Engine, offered};
 use xylem_library::reachable::{LINK_PORT, PeerUri};
 use xylem_object::ticket::Address;
 use xylem_reach::relay::Config;
 
-use crate::addresses::offered;
 use crate::event::Event;
 use xylem_engine::resolve;
 

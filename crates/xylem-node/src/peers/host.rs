@@ -18,11 +18,10 @@ use xylem_packet::{Name, Packet};
 use xylem_reach::names::dht_knock;
 
 use super::linked_at;
-use crate::addresses::advertised;
 use crate::discovery::{AnnounceOptions, Beside};
 use crate::reaching;
 use xylem_engine::EngineError;
-use xylem_engine::{Engine, EngineEvent, Limits, Program, RelayHandle, RelayUse};
+use xylem_engine::{Engine, EngineEvent, Limits, Program, RelayHandle, RelayUse, advertised};
 use xylem_library::announcers::Announcers;
 use xylem_library::disk;
 use xylem_library::held::Answers;

@@ -1,7 +1,7 @@
 //! [`Mesh`]: the members of a group (docs/spec/sync.md, "Folders") over links: each has a stream to each other, on which
 //! everybody's newest statements travel. Who they are is theirs to say; what they have is fetched elsewhere.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -11,28 +11,19 @@ use xylem_library::folder::{
     Group, Heard, Histories, MAX_MEMBERS, Membership, MeshNews, MeshStart, NotAdmitted, Question,
     Roles, Statement, StatementError,
 };
-use xylem_library::reachable::Peer;
 use xylem_link::{StreamId, purpose};
-use xylem_mgmt::Persistency;
-use xylem_object::{PublisherId, Ticket};
-use xylem_reach::relay::Target;
+use xylem_object::PublisherId;
 
-use crate::look_up::resolved;
-use crate::reaching;
-
+mod dial;
 mod stream;
 
+use dial::Dial;
 use stream::Stream;
 
 /// Streams at most.
 const MAX_STREAMS: usize = 2 * MAX_MEMBERS;
 /// What is too much for a while waits in the stream's window.
 const A_WHILE: Duration = Duration::from_secs(1);
-/// Pause before a member that is away is dialled again: this part of the time since it was last heard, so that a cut of a
-/// minute is over two seconds after the network is, and who is away for days costs a few datagrams a minute.
-const REDIAL_PART: u32 = 30;
-const REDIAL: Duration = Duration::from_secs(1);
-const LONGEST_REDIAL: Duration = Duration::from_secs(60);
 /// Bytes that may wait for a link before it is given up: more than all statements of all members.
 const MAX_WAITING: usize = 8 << 20;
 /// What a stream that is not understood is reset with.
@@ -56,26 +47,6 @@ pub(super) struct Mesh {
 
 fn now_ms() -> u64 {
     wall_clock().milliseconds()
-}
-
-struct Dial {
-    peers: Vec<Peer>,
-    faces: HashSet<FaceId>,
-    again: Option<Duration>,
-    /// When it was last heard, or heard of at a new place.
-    heard: Duration,
-    /// It has spoken on the stream that is open; whoever is refused hears nothing.
-    speaks: bool,
-}
-
-impl Dial {
-    /// It is dialled again after a while, unless it is being dialled.
-    fn put_off(&mut self, now: Duration) {
-        if self.faces.is_empty() && self.again.is_none() {
-            let away = now.saturating_sub(self.heard);
-            self.again = Some(now + (away / REDIAL_PART).clamp(REDIAL, LONGEST_REDIAL));
-        }
-    }
 }
 
 impl Mesh {
@@ -139,38 +110,6 @@ impl Mesh {
             let of = |(face, stream): (&FaceId, &Stream)| (stream.key == key).then_some(*face);
             let faces: Vec<FaceId> = self.streams.iter().filter_map(of).collect();
             faces.into_iter().for_each(|face| self.give_up(engine, face));
-        }
-    }
-
-    /// Dials whoever has this link key, where the ticket says that it is.
-    fn dial_at(&mut self, engine: &mut Engine, key: [u8; 32], ticket: &Ticket) {
-        if key == engine.link_key().0 {
-            return;
-        }
-        let mut peers: Vec<Peer> = resolved(&ticket.addresses)
-            .0
-            .into_iter()
-            .map(|address| Peer::Link { address, key: Some(key) })
-            .collect();
-        if let Some(relay) = ticket.relay.clone()
-            && let Ok(relay) = reaching::to_dial(&relay.into())
-            && engine.use_relay(relay.clone()).is_ok()
-        {
-            peers.extend(reaching::through(&relay, Some(key), Target::Key(key)));
-        }
-        let now = engine.now();
-        let dial = self.dials.entry(key).or_insert_with(|| Dial {
-            peers: Vec::new(),
-            faces: HashSet::new(),
-            again: Some(now),
-            heard: now,
-            speaks: false,
-        });
-        if dial.peers != peers {
-            // It is somewhere else now.
-            dial.heard = now;
-            dial.again = dial.again.map(|_| now);
-            dial.peers = peers;
         }
     }
 
@@ -442,44 +381,9 @@ impl Mesh {
         keys.into_iter().for_each(|key| self.lost(now, key, false));
     }
 
-    /// A way to a member is gone: where it was the last one another is looked for.
-    fn lost(&mut self, now: Duration, key: [u8; 32], was_up: bool) {
-        if self.is_up(&key) {
-            return;
-        }
-        if was_up {
-            let _ = self.news.send(MeshNews::Up(key, false));
-        }
-        if let Some(dial) = self.dials.get_mut(&key) {
-            // Up to now it was there, however long it had nothing to say.
-            if std::mem::take(&mut dial.speaks) {
-                dial.heard = now;
-            }
-            dial.put_off(now);
-        }
-    }
-
     /// Does what is due.
     pub(super) fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) {
-        let up: HashSet<[u8; 32]> =
-            self.streams.values().filter(|s| s.admitted).map(|s| s.key).collect();
-        // Whoever dials begins with its own statement, or is refused.
-        let speaks = self.said.is_some();
-        for (key, dial) in self.dials.iter_mut().filter(|_| speaks) {
-            if dial.again.is_none_or(|again| again > now) {
-                continue;
-            }
-            dial.again = None;
-            if up.contains(key) {
-                continue;
-            }
-            let dialled = dial
-                .peers
-                .iter()
-                .filter_map(|peer| engine.dial(peer, Persistency::Persistent).ok());
-            dial.faces.extend(dialled);
-            dial.put_off(now);
-        }
+        self.dial_who_is_away(engine, now);
         if now < self.refill {
             return;
         }

@@ -9,6 +9,12 @@ use xylem_object::PublisherId;
 
 /// A member is asked for so long if others wait; twice as long each time that this was not enough.
 const TURN: Duration = Duration::from_secs(10);
+/// Who refuses a part of what it said before it said more is asked for the rest until nothing has come for so long.
+const REST: Duration = Duration::from_millis(300);
+/// While somebody is asked the clock is looked at so often,
+const LOOK: Duration = Duration::from_millis(100);
+/// and so often at rest.
+const LOOK_AT_REST: Duration = Duration::from_secs(1);
 
 /// What is asked of whom, for who hears what members say meanwhile: a member serves what it said last and what it
 /// said before that, so that whatever is older need not be waited for.
@@ -26,17 +32,31 @@ struct Heard {
 
 struct Turn {
     who: PublisherId,
+    /// The key of its links.
+    link: [u8; 32],
     number: u64,
     stop: Stop,
     until: Instant,
     /// Somebody else is to be asked.
     others_wait: bool,
+    /// How much has come, and when that was less.
+    came: u64,
+    moved: Instant,
+    /// It does not have a part any more: its folder has changed since.
+    refused: bool,
 }
 
 impl Heard {
     fn stop_what_is_gone(&self) {
         if let Some(now) = &self.now
             && self.last.get(&now.who).is_some_and(|[_, before]| *before > now.number)
+        {
+            now.stop.raise();
+        }
+        if let Some(now) = &self.now
+            && now.refused
+            && now.moved.elapsed() >= REST
+            && self.last.get(&now.who).is_some_and(|[newest, _]| *newest > now.number)
         {
             now.stop.raise();
         }
@@ -62,18 +82,51 @@ impl Asking {
         held.stop_what_is_gone();
     }
 
-    /// What a member said under this number is asked for; `stop` ends that.
-    pub(super) fn begin(&self, who: PublisherId, number: u64, others_wait: bool, stop: &Stop) {
+    /// There is no link to a member any more: what it said last is asked for when it is back, where it may say something else.
+    pub(super) fn away(&self, link: &[u8; 32]) {
+        let held = self.held();
+        held.now.iter().filter(|now| now.link == *link).for_each(|now| now.stop.raise());
+    }
+
+    /// What a member with this key of its links said under this number is asked for; `stop` ends that.
+    pub(super) fn begin(
+        &self,
+        (who, link): (PublisherId, [u8; 32]),
+        number: u64,
+        others_wait: bool,
+        stop: &Stop,
+    ) {
         let mut held = self.held();
         let cut = held.cut.get(&who).copied().unwrap_or(0);
         let until = Instant::now() + TURN * 2_u32.saturating_pow(cut.min(12));
-        held.now = Some(Turn { who, number, stop: stop.clone(), until, others_wait });
+        let (stop, moved) = (stop.clone(), Instant::now());
+        let (came, refused) = (0, false);
+        let turn = Turn { who, link, number, stop, until, others_wait, came, moved, refused };
+        held.now = Some(turn);
         held.stop_what_is_gone();
+    }
+
+    /// So many bytes of what is asked for have come.
+    pub(super) fn came(&self, bytes: u64) {
+        if let Some(now) = self.held().now.as_mut().filter(|now| now.came != bytes) {
+            (now.came, now.moved) = (bytes, Instant::now());
+        }
+    }
+
+    /// A part of what is asked for was refused.
+    pub(super) fn refused(&self) {
+        self.held().now.iter_mut().for_each(|now| now.refused = true);
+    }
+
+    /// After what time [`Asking::look_at_the_clock`] is due.
+    pub(super) fn looks_after(&self) -> Duration {
+        if self.held().now.is_some() { LOOK } else { LOOK_AT_REST }
     }
 
     /// Time passes: who is slow does not keep others waiting for ever.
     pub(super) fn look_at_the_clock(&self) {
         let mut held = self.held();
+        held.stop_what_is_gone();
         if let Some(now) = &held.now
             && now.others_wait
             && !now.stop.raised()
@@ -104,15 +157,58 @@ mod tests {
     fn what_a_member_does_not_serve_any_more_is_not_waited_for() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
         asking.heard(member, 5);
-        asking.begin(member, 5, false, &stop);
+        asking.begin((member, [1; 32]), 5, false, &stop);
         asking.heard(member, 6);
         asking.heard(PublisherId([2; 32]), 9);
         assert!(!stop.raised(), "the one before the last is there still");
         asking.heard(member, 7);
         assert!(stop.raised());
         let late = Stop::new();
-        asking.begin(member, 5, false, &late);
+        asking.begin((member, [1; 32]), 5, false, &late);
         assert!(late.raised(), "it is gone before it is asked for");
+    }
+
+    /// The folder of a member has changed since it said what is asked for: what it says now is to be had.
+    #[test]
+    fn what_is_refused_is_not_waited_for_once_there_is_something_newer() {
+        let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
+        let later = || {
+            let mut held = asking.held();
+            held.now.as_mut().unwrap().moved -= REST;
+            drop(held);
+            asking.look_at_the_clock();
+            stop.raised()
+        };
+        asking.heard(member, 5);
+        asking.begin((member, [1; 32]), 5, false, &stop);
+        asking.refused();
+        assert!(!later(), "it says nothing else");
+        asking.came(7);
+        asking.heard(member, 6);
+        assert!(!stop.raised(), "the rest comes");
+        asking.came(7);
+        assert!(later());
+    }
+
+    #[test]
+    fn what_is_not_refused_is_waited_for() {
+        let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
+        asking.begin((member, [1; 32]), 5, false, &stop);
+        asking.heard(member, 6);
+        asking.held().now.as_mut().unwrap().moved -= REST;
+        asking.look_at_the_clock();
+        assert!(!stop.raised(), "it may be far away");
+    }
+
+    /// Who comes back has begun anew, and serves what it says then.
+    #[test]
+    fn who_is_away_is_not_waited_for() {
+        let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
+        asking.begin((member, [2; 32]), 5, false, &stop);
+        asking.away(&[3; 32]);
+        assert!(!stop.raised(), "that was somebody else");
+        asking.away(&[2; 32]);
+        assert!(stop.raised());
     }
 
     #[test]
@@ -120,7 +216,7 @@ mod tests {
         let (asking, slow) = (Asking::default(), PublisherId([1; 32]));
         let turn = |others_wait| {
             let stop = Stop::new();
-            asking.begin(slow, 1, others_wait, &stop);
+            asking.begin((slow, [1; 32]), 1, others_wait, &stop);
             let given = asking.held().now.as_ref().unwrap().until - Instant::now();
             // Its time is over now.
             asking.held().now.as_mut().unwrap().until = Instant::now();

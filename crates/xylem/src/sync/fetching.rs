@@ -4,10 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use xylem_library::folder::{FolderError, MAX_INDEX, Statement, Stored};
-use xylem_library::{Blame, Error, Existing, Only, Output, SaveOptions, Stop};
+use xylem_library::peers::LOST;
+use xylem_library::{Blame, Error, Existing, LibraryEvent, Only, Output, SaveOptions, Stop};
 use xylem_node::{Event, GetOptions, get};
 use xylem_object::Ticket;
 
+use super::asking::Asking;
 use super::keeping::SyncOptions;
 
 /// A member that brings nothing for so long is asked another time.
@@ -55,7 +57,7 @@ pub(super) fn index(
 
 /// Fetches these paths of a member's folder to `at`; older versions of files are those in ours.
 pub(super) fn content(
-    options: &SyncOptions,
+    (options, asking): (&SyncOptions, &Asking),
     ticket: Ticket,
     only: Only,
     (ours, at): (&Path, &Path),
@@ -66,7 +68,11 @@ pub(super) fn content(
         only: Some(only),
         ..SaveOptions::to(Output::At(at.to_path_buf()), Existing::Refuse)
     };
-    fetch(options, ticket, save, stop, &mut |_| {})
+    fetch(options, ticket, save, stop, &mut |event| match event {
+        Event::Progress { verified, .. } => asking.came(*verified),
+        Event::Library(LibraryEvent::Warning { what }) if what.contains(LOST) => asking.refused(),
+        _ => {}
+    })
 }
 
 fn fetch(

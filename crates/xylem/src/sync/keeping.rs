@@ -3,9 +3,9 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use xylem_library::folder::{Folder, Home, HomeError, Invitation, OWN, RoleSchema, Watcher, shown};
 use xylem_library::keys::Keyring;
@@ -143,7 +143,8 @@ pub(super) enum SyncEvent {
 pub(super) enum News {
     Ready(Box<ServiceHandle>, Option<u16>),
     Mesh(MeshNews),
-    Changed,
+    /// What changes until the flag is cleared is not told once more: a folder that is being filled would be a message a file.
+    Changed(Arc<AtomicBool>),
     Watch(io::Error),
     Serving(Event),
     Ended(Result<(), ShareError>),
@@ -223,7 +224,7 @@ pub(super) fn sync(
         let (passed, asking) = (tell.clone(), member.asking());
         let pass = move || {
             loop {
-                let said = match mesh_news.recv_timeout(Duration::from_secs(1)) {
+                let said = match mesh_news.recv_timeout(asking.looks_after()) {
                     Ok(said) => said,
                     Err(mpsc::RecvTimeoutError::Timeout) => {
                         asking.look_at_the_clock();
@@ -232,8 +233,10 @@ pub(super) fn sync(
                     Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 };
                 asking.look_at_the_clock();
-                if let MeshNews::Said(said, _) = &said {
-                    asking.heard(said.member, said.number);
+                match &said {
+                    MeshNews::Said(said, _) => asking.heard(said.member, said.number),
+                    MeshNews::Up(link, false) => asking.away(link),
+                    _ => {}
                 }
                 if passed.send(News::Mesh(said)).is_err() {
                     return;
@@ -277,10 +280,12 @@ fn keep_shown(options: &SyncOptions, home: &Home, key: &PublisherKey) -> Result<
 fn watch(path: &Path, home: &Home, tell: mpsc::Sender<News>) -> Result<(), Error> {
     let failed = |e| unwatched(path, &e);
     let mut watcher = Watcher::new(path, OWN, &home.roles_dir()).map_err(failed)?;
+    let unheard = Arc::new(AtomicBool::new(false));
     let watch = move || {
         loop {
             let said = match watcher.wait() {
-                Ok(()) => News::Changed,
+                Ok(()) if unheard.swap(true, Ordering::SeqCst) => continue,
+                Ok(()) => News::Changed(unheard.clone()),
                 Err(e) => News::Watch(e),
             };
             let over = matches!(said, News::Watch(_));

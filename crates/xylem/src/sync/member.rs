@@ -1,17 +1,16 @@
 //! [`Member`]: one thread that looks at the folder when it has changed, tells the others, and takes over what they have.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use xylem_library::folder::{
-    Folder, Home, IGNORE_FILE, Invitation, Log, Membership, Past, Statement, copy_of,
+    Folder, Home, IGNORE_FILE, Invitation, Log, Membership, Past, Statement,
 };
 use xylem_library::publications::PublicationId;
-use xylem_library::{Blame, Error, LibraryEvent, Only, Selection, SkipReason, Stop, os_path};
+use xylem_library::{Blame, Error, LibraryEvent, Selection, SkipReason, Stop};
 use xylem_node::{Event, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
@@ -21,6 +20,7 @@ use super::fetching;
 use super::keeping::{News, SyncEvent, SyncOptions, unwatched};
 
 mod hearing;
+mod taking;
 
 /// The folder is looked at when nothing has changed for so long,
 const QUIET: Duration = Duration::from_millis(50);
@@ -85,6 +85,8 @@ struct Other {
     done: bool,
     again: Option<Instant>,
     failures: u32,
+    /// Why it is not followed, as it was told last.
+    told: String,
 }
 
 fn pause(failures: u32) -> Duration {
@@ -192,7 +194,8 @@ impl<'a> Member<'a> {
                 self.serving = Some(*handle);
                 self.look = Some(Instant::now());
             }
-            News::Changed => {
+            News::Changed(unheard) => {
+                unheard.store(false, Ordering::SeqCst);
                 if let Some(roles) =
                     self.home.roles().filter(|r| r.number > self.roles.roles().number)
                 {
@@ -367,88 +370,6 @@ impl<'a> Member<'a> {
             }
             _ => Err(Error { blame: Blame::Local, message: "nothing was shared".to_owned() }),
         }
-    }
-
-    /// Takes over what a member has and we have not.
-    fn take_over(
-        &mut self,
-        member: &PublisherId,
-        tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), Error> {
-        let Some(other) = self.others.get(member) else { return Ok(()) };
-        if other.said.state == self.folder.state() {
-            self.settled(member, true);
-            return Ok(());
-        }
-        let said = other.said.clone();
-        let stop = self.stop.part();
-        let waits = |(who, other): (&PublisherId, &Other)| who != member && self.wants(other);
-        self.asking.begin(*member, said.number, self.others.iter().any(waits), &stop);
-        let merged = self.merge(&said, &stop, tell);
-        self.asking.end(merged.is_ok());
-        match merged {
-            Ok(whole) => {
-                self.settled(member, whole);
-                // Others hear of it from us, too; and what stood in the way is looked at.
-                self.look = Some(Instant::now());
-            }
-            Err(e) if e.blame == Blame::Interrupted => {}
-            Err(e) => {
-                tracing::debug!(%e, name = said.name, "nothing was taken over");
-                self.settled(member, false);
-                let failures = self.others.get(member).map_or(0, |other| other.failures);
-                if failures == 4 {
-                    tell(warning(format!("{} is not followed: {e}; trying again", said.name)));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn settled(&mut self, member: &PublisherId, whole: bool) {
-        self.moved = true;
-        let Some(other) = self.others.get_mut(member) else { return };
-        other.done = whole;
-        other.again = (!whole).then(|| Instant::now() + pause(other.failures));
-        other.failures = if whole { 0 } else { other.failures + 1 };
-    }
-
-    fn merge(
-        &mut self,
-        said: &Statement,
-        stop: &Stop,
-        tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<bool, Error> {
-        let at = self.folder.own(&format!("of-{}", said.member.key_id()));
-        let (theirs, content) = fetching::index(self.options, said, &at, stop)?;
-        let plan = self.folder.plan(&theirs)?;
-        if plan.is_empty() {
-            return Ok(true);
-        }
-        if plan.newest() > wall_clock().milliseconds().saturating_add(MAX_AHEAD_MS) {
-            return Err(fetching::odd(said, "it has changes of a time more than a day ahead"));
-        }
-        let staged = self.folder.own("incoming");
-        let _ = fs::remove_dir_all(&staged);
-        let wanted = plan.wanted(&theirs)?;
-        if !wanted.is_empty() {
-            let paths = Arc::new(wanted.values().cloned().collect());
-            let only = Only { paths, copies: Arc::new(self.folder.copies(&wanted)?) };
-            fetching::content(self.options, content, only, (&self.path, &staged), stop)?;
-        }
-        let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
-        let conflicts = plan.met.iter().take(MAX_NAMED).map(|path| os_path(path)).collect();
-        let places = plan.put.iter().map(|place| &place.path);
-        let copies = plan.aside.iter().map(|(to, _)| to).chain(places);
-        let copies = copies.filter_map(|path| Some((os_path(path), copy_of(path)?.to_owned())));
-        let copies = copies.take(MAX_NAMED).collect();
-        let whole = self.folder.apply(plan, &staged, &wanted, wall_clock().milliseconds())?;
-        let _ = fs::remove_dir_all(&staged);
-        if put + gone > 0 {
-            let (name, kept) = (said.name.clone(), self.folder.removed());
-            tell(SyncEvent::Took { name, put, gone, kept, conflicts, copies });
-        }
-        Ok(whole)
     }
 
     /// Says so when all who are there have the same.

@@ -4,6 +4,7 @@ mod asking;
 mod fetching;
 mod history;
 mod keeping;
+mod lean;
 mod member;
 
 use crate::cli::Common;
@@ -181,6 +182,7 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
             return Ok(Exit::Done);
         }
     }
+    lean::begin();
     let joins: Option<Invitation> = match &args.ticket {
         None => None,
         Some(text) => {

@@ -76,10 +76,12 @@ impl Member<'_> {
                 == (&said.link_key, &said.index.addresses, &said.name)
         });
         let is_new = before.is_none();
-        let (again, failures) = before.map_or((None, 0), |before| (before.again, before.failures));
+        let (again, failures, told) = before.map_or((None, 0, String::new()), |before| {
+            (before.again, before.failures, before.told.clone())
+        });
         // Who fails again and again is not asked sooner for saying more.
         let again = if failures > 3 { again } else { None };
-        self.others.insert(member, Other { said, bytes, done: false, again, failures });
+        self.others.insert(member, Other { said, bytes, done: false, again, failures, told });
         if same_place {
             self.keep.get_or_insert_with(|| Instant::now() + KEEP);
         } else {
