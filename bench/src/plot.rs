@@ -160,7 +160,7 @@ fn short(value: f64) -> String {
     match value {
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 1.0 => format!("{v:.1}").trim_end_matches(".0").to_owned(),
-        v if v == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         v => format!("{v:.3}").trim_end_matches('0').to_owned(),
     }
 }

@@ -43,16 +43,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The number of an open file and that of a chunk of it.
+type ChunkOf = (u64, u64);
+
 /// The chunks of all open objects; the one that was used longest ago goes first.
 #[derive(Default)]
 pub(crate) struct Cache {
-    /// By the number of the open file and that of the chunk, in the order of their use.
-    chunks: Mutex<Vec<((u64, u64), Arc<Chunk>)>>,
+    /// In the order of their use.
+    chunks: Mutex<Vec<(ChunkOf, Arc<Chunk>)>>,
 }
 
 impl Cache {
     /// A chunk that is there or on its way.
-    pub(crate) fn get(&self, id: (u64, u64)) -> Option<Arc<Chunk>> {
+    pub(crate) fn get(&self, id: ChunkOf) -> Option<Arc<Chunk>> {
         let mut chunks = lock(&self.chunks);
         let at = chunks.iter().position(|(known, _)| *known == id)?;
         let found = chunks.remove(at);
@@ -62,7 +65,7 @@ impl Cache {
     }
 
     /// A place for a chunk that is neither: whoever is given one fetches it.
-    pub(crate) fn put(&self, id: (u64, u64)) -> Option<Arc<Chunk>> {
+    pub(crate) fn put(&self, id: ChunkOf) -> Option<Arc<Chunk>> {
         let mut chunks = lock(&self.chunks);
         if chunks.iter().any(|(known, _)| *known == id) {
             return None;
@@ -76,7 +79,7 @@ impl Cache {
     }
 
     /// Forgets a chunk that did not come.
-    pub(crate) fn forget(&self, id: (u64, u64)) {
+    pub(crate) fn forget(&self, id: ChunkOf) {
         lock(&self.chunks).retain(|(known, _)| *known != id);
     }
 

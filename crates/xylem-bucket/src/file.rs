@@ -72,7 +72,8 @@ impl Object {
         if known.is_none() && !goes_on && offset != 0 {
             return None;
         }
-        let chunk = known.or_else(|| self.ask(number)).or_else(|| self.cache.get((self.number, number)));
+        let chunk =
+            known.or_else(|| self.ask(number)).or_else(|| self.cache.get((self.number, number)));
         let ahead = if goes_on { AHEAD } else { 1 };
         for next in (number + 1..).take(ahead as usize) {
             self.ask(next);

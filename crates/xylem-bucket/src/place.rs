@@ -62,7 +62,8 @@ impl FromStr for Place {
     /// underscores); of keys, that they are paths: no component is empty, `.` or `..`.
     fn from_str(text: &str) -> Result<Self, BucketError> {
         let wrong = |why| BucketError::NoPlace { name: text.escape_debug().to_string(), why };
-        let rest = text.strip_prefix(SCHEME).ok_or_else(|| wrong("it does not begin with s3://"))?;
+        let rest =
+            text.strip_prefix(SCHEME).ok_or_else(|| wrong("it does not begin with s3://"))?;
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
         if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(plain) {
@@ -111,8 +112,21 @@ mod tests {
     fn what_is_no_place_is_refused() {
         let long = format!("s3://abc/{}", "x".repeat(1025));
         for text in [
-            "", "s3:", "s3://", "s3://a", "s3://a/b", "s3:///b", "s3://a b c/d", "s3://abc//d", "s3://abc/../d",
-            "s3://abc/d/.", "s3://abc/a\nb", "S3://abc/d", "http://abc/d", "s3://ab\u{e9}/d", &long,
+            "",
+            "s3:",
+            "s3://",
+            "s3://a",
+            "s3://a/b",
+            "s3:///b",
+            "s3://a b c/d",
+            "s3://abc//d",
+            "s3://abc/../d",
+            "s3://abc/d/.",
+            "s3://abc/a\nb",
+            "S3://abc/d",
+            "http://abc/d",
+            "s3://ab\u{e9}/d",
+            &long,
         ] {
             assert!(text.parse::<Place>().is_err(), "{text:?}");
         }

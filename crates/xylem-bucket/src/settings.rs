@@ -70,19 +70,18 @@ impl Settings {
         let named = settings.variables.get("AWS_PROFILE").cloned();
         let profile = named.as_deref().unwrap_or("default");
         let mut found = BTreeMap::new();
-        for path in [
-            file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
-            file("AWS_CONFIG_FILE", "config"),
-        ]
-        .into_iter()
-        .flatten()
+        for path in
+            [file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), file("AWS_CONFIG_FILE", "config")]
+                .into_iter()
+                .flatten()
         {
             if let Ok(text) = std::fs::read_to_string(&path) {
                 found.extend(read_profile(&text, profile));
             }
         }
         if let (true, Some(named)) = (found.is_empty(), named) {
-            let what = format!("there is no profile {named:?} in ~/.aws/credentials or ~/.aws/config");
+            let what =
+                format!("there is no profile {named:?} in ~/.aws/credentials or ~/.aws/config");
             return Err(BucketError::Settings(what));
         }
         // Half of a key in the environment and half in a file is no key.
@@ -107,7 +106,9 @@ impl Settings {
         for (name, value) in &self.variables {
             // The service's own endpoint goes before that of all services.
             let key = match name.as_str() {
-                "AWS_ENDPOINT_URL" if self.variables.contains_key("AWS_ENDPOINT_URL_S3") => continue,
+                "AWS_ENDPOINT_URL" if self.variables.contains_key("AWS_ENDPOINT_URL_S3") => {
+                    continue;
+                }
                 "AWS_ENDPOINT_URL_S3" => Ok(AmazonS3ConfigKey::Endpoint),
                 name => name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>(),
             };

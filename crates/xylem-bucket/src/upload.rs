@@ -124,8 +124,7 @@ impl Buckets {
             match kept.and_then(|kept| read_kept(kept, size, root, count)) {
                 Some((known, there)) => (id, parts) = (Some(known), there),
                 None => {
-                    let (bucket, key, attributes) =
-                        (bucket.clone(), key.clone(), attributes(root));
+                    let (bucket, key, attributes) = (bucket.clone(), key.clone(), attributes(root));
                     let options = PutMultipartOptions { attributes, ..Default::default() };
                     id = Some(client.wait(async move {
                         Ok(bucket.create_multipart_opts(&key, options).await?)

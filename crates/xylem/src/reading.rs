@@ -18,7 +18,11 @@ pub(crate) enum News {
 }
 
 /// Opens what `options` name; what happens from then on comes with it.
-pub(crate) fn open(options: Options, stop: &Stop, out: &mut Out) -> Result<(Reader, Receiver<News>), Failure> {
+pub(crate) fn open(
+    options: Options,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<(Reader, Receiver<News>), Failure> {
     let (sender, news) = mpsc::channel();
     let (told, until) = (sender.clone(), stop.clone());
     let opening = thread::Builder::new().spawn(move || {

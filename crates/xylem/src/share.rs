@@ -58,6 +58,7 @@ use xylem_object::ticket::Address;
   xylem share film.mkv > ticket.txt         the ticket alone in a file
   xylem share site/ --exclude '*.tmp' --exclude /drafts
   xylem share src/ --ignore-file src/.gitignore
+  xylem share s3://models/llama/            what lies in an S3 bucket, as whom the AWS_... variables say
   xylem share --public film.mkv             for everybody: get b3:HASH finds it
   xylem share --follow app.log              a file that another program appends to, as it grows
   producer | xylem share --follow -         what comes over standard input, as it comes
@@ -66,7 +67,8 @@ use xylem_object::ticket::Address;
     exit_help!()
 ))]
 pub(crate) struct ShareArgs {
-    /// Files and directories, each a publication of its own; with --follow also -, for standard input
+    /// Files and directories, each a publication of its own, and s3://BUCKET/KEY, what lies in an S3
+    /// bucket; with --follow also -, for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 

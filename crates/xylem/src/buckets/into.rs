@@ -48,17 +48,20 @@ pub(crate) fn into_bucket(
     let state = what.options.store.join("uploads");
     let mut asked = Asked { buckets: buckets()?, existing: what.existing, state };
     // Whoever may not look at it is told so before anybody is asked for anything.
-    let looked = asked.buckets.stands_at(&Place { key: format!("{}.", place.key), ..place.clone() });
+    let looked =
+        asked.buckets.stands_at(&Place { key: format!("{}.", place.key), ..place.clone() });
     looked.map_err(|e| super::at(&what.output, &e))?;
     let (reader, news) = reading::open(Options { keep: false, ..what.options }, stop, out)?;
     let manifest = reader.manifest().clone();
-    let top = match place.key.is_empty() || what.output.as_os_str().as_encoded_bytes().ends_with(b"/") {
-        true => below(&place, &String::from_utf8_lossy(&manifest.file_name))?,
-        false => place,
-    };
+    let top =
+        match place.key.is_empty() || what.output.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            true => below(&place, &String::from_utf8_lossy(&manifest.file_name))?,
+            false => place,
+        };
     let mut summary = GetSummary::new(manifest.root);
     summary.path = Some(top.path());
-    let mut transfer = Transfer { reader: &reader, news, stop, out, summary, total: manifest.total_size };
+    let mut transfer =
+        Transfer { reader: &reader, news, stop, out, summary, total: manifest.total_size };
     let copied = transfer.all(&mut asked, &top);
     let mut summary = transfer.summary;
     out.take_broken()?;
@@ -104,7 +107,9 @@ impl Transfer<'_> {
                 // A bucket has neither; folders are in the names of what lies in them.
                 EntryKind::Symlink { .. } => {
                     let path = os_path(&item.entry.path);
-                    let why = SkipReason::CannotRead("a symbolic link, which a bucket cannot have".into());
+                    let why = SkipReason::CannotRead(
+                        "a symbolic link, which a bucket cannot have".into(),
+                    );
                     self.out.event(Event::Library(LibraryEvent::Skipped { path, why }));
                 }
                 EntryKind::Directory => {}
@@ -125,14 +130,14 @@ impl Transfer<'_> {
                 return Ok(());
             }
             if to.existing != Existing::Overwrite {
-                let what = format!("{place}: there is something else already; --overwrite replaces it");
+                let what =
+                    format!("{place}: there is something else already; --overwrite replaces it");
                 return Err(Failure::new(Exit::Usage, what));
             }
         }
         let kept = to.state.join(name_of(place));
         let earlier = fs::read_to_string(&kept).ok();
-        let mut upload =
-            to.buckets.upload(place, size, &root, earlier.as_deref()).map_err(at)?;
+        let mut upload = to.buckets.upload(place, size, &root, earlier.as_deref()).map_err(at)?;
         let mut result = self.parts(&file, &mut upload, &kept);
         if earlier.is_some() && matches!(&result, Err(Ended::Bucket(BucketError::NotThere))) {
             // The store has thrown away what an earlier run had uploaded.

@@ -30,7 +30,8 @@ fn failed(error: &BucketError) -> Failure {
 /// Buckets beside this machine's files, asked as whom the environment says.
 pub(crate) fn buckets() -> Result<Buckets, Failure> {
     let environment = std::env::vars_os();
-    let text = environment.filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+    let text =
+        environment.filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
     let settings = Settings::new(text).map_err(|e| failed(&e))?;
     Buckets::over(disk(), settings).map_err(|e| failed(&e))
 }
