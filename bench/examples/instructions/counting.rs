@@ -1,39 +1,39 @@
 //! One path in a process under callgrind.
 
-use std::hint::black_box;
 use std::io::Error;
 use std::process::{Command, Stdio};
 
-use xylem_bench::paths::{Operation, Path, all};
+use xylem_bench::paths::{Path, all};
 
 /// The argument of the process that is counted.
 pub(crate) const INSIDE: &str = "--inside";
 
-/// The only place where instructions are counted: callgrind is told its name.
-#[inline(never)]
-fn counted(operation: &mut Operation, times: u32) {
-    for _ in 0..times {
-        black_box(&mut *operation)();
-    }
-}
-
-/// Runs a path, twice of it beforehand: what is made at its first use is no part of it.
-pub(crate) fn inside(name: &str) -> Result<(), Error> {
+/// Runs a path so many times, and twice beforehand: what is made at its first use is no part of it.
+pub(crate) fn inside(name: &str, times: &str) -> Result<(), Error> {
     let path = all().find(|path| path.name == name);
     let path = path.ok_or_else(|| Error::other(format!("there is no path {name:?}")))?;
+    let times: u32 = times.parse().map_err(Error::other)?;
     let mut operation = (path.prepare)();
-    (0..2).for_each(|_| operation());
-    counted(&mut operation, path.times);
+    (0..2 + times).for_each(|_| operation());
     Ok(())
 }
 
-/// Instructions of one operation.
+/// Instructions of one operation: what a process takes that does it so often, without what it takes to do none. The
+/// program needs no symbols for that, which a release has not.
 pub(crate) fn count(path: &Path) -> Result<u64, Error> {
+    let with = collected(path, path.times)?;
+    let without = collected(path, 0)?;
+    let of_these = with.checked_sub(without).filter(|of_these| *of_these > 0);
+    let of_these =
+        of_these.ok_or_else(|| Error::other(format!("{}: nothing is done", path.name)))?;
+    Ok(of_these / u64::from(path.times))
+}
+
+fn collected(path: &Path, times: u32) -> Result<u64, Error> {
     let ran = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"])
-        .arg("--toggle-collect=*instructions*counting*counted*")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(std::env::current_exe()?)
-        .args([INSIDE, path.name])
+        .args([INSIDE, path.name, &times.to_string()])
         .stdout(Stdio::null())
         .output()?;
     // "==PID== Collected : N" at the end of what it says.
@@ -41,7 +41,7 @@ pub(crate) fn count(path: &Path) -> Result<u64, Error> {
     let collected = said.lines().find_map(|line| line.split_once("Collected : "));
     let count = collected.and_then(|(_, count)| count.trim().parse::<u64>().ok());
     match count {
-        Some(count) if ran.status.success() && count > 0 => Ok(count / u64::from(path.times)),
+        Some(count) if ran.status.success() => Ok(count),
         _ => Err(Error::other(format!("{}: {}: {said}", path.name, ran.status))),
     }
 }

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments[..] {
-        [INSIDE, name] => inside(name).map(|()| true),
+        [INSIDE, name, times] => inside(name, times).map(|()| true),
         ["--check"] => table::check(),
         ["--write", why] => table::write(why, "").map(|()| true),
         ["--write", why, part] => table::write(why, part).map(|()| true),
