@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use super::{Operation, Path, path};
+use super::path::{Operation, Path, path};
 use crate::input;
 
 pub(super) const PATHS: &[Path] = &[

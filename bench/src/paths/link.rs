@@ -10,7 +10,7 @@ use xylem_link_internals::internals::{Frame, Frames, OVERHEAD, seal_pair};
 use xylem_link_internals::{Cipher, Config, Endpoint, LinkEvent, LinkId, RekeyLimits, StaticKey};
 use xylem_mail_internals::internals::Ratchet;
 
-use super::{Operation, Path, path};
+use super::path::{Operation, Path, path};
 
 pub(super) const PATHS: &[Path] = &[
     path("link: 11 frames of 100 B built", 1_000, frames_built),

@@ -7,26 +7,12 @@
 mod hash;
 mod link;
 mod packets;
+mod path;
 mod publications;
 mod tree;
 mod trust;
 
-/// One operation, ready to be done again and again.
-pub struct Path {
-    /// What is done: the key of docs/instructions.md.
-    pub name: &'static str,
-    /// How often it is done in one count, so that what goes to waste around it is little.
-    pub times: u32,
-    /// Makes all that it needs beforehand.
-    pub prepare: fn() -> Operation,
-}
-
-/// One operation with what it needs.
-pub type Operation = Box<dyn FnMut()>;
-
-const fn path(name: &'static str, times: u32, prepare: fn() -> Operation) -> Path {
-    Path { name, times, prepare }
-}
+pub use path::{Operation, Path};
 
 /// All of them, in the order in which a byte meets them.
 pub fn all() -> impl Iterator<Item = &'static Path> {

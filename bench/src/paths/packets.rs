@@ -10,7 +10,7 @@ use xylem_packet::{
     SignatureType,
 };
 
-use super::{Operation, Path, path};
+use super::path::{Operation, Path, path};
 
 pub(super) const PATHS: &[Path] = &[
     path("packet: an Interest encoded", 1_000, interest_encoded),

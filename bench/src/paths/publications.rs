@@ -15,7 +15,7 @@ use xylem_packet::{Data, Interest, Name};
 use xylem_sync::{Member, StateVector, Version};
 use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
 
-use super::{Operation, Path, path};
+use super::path::{Operation, Path, path};
 use crate::input;
 
 pub(super) const PATHS: &[Path] = &[
@@ -99,15 +99,22 @@ fn ticket_read() -> Operation {
     })
 }
 
+/// In two folders, one in the other.
 fn files() -> Vec<Entry> {
-    let file = |n: u64| Entry {
-        path: format!("a folder of some depth/with files/number {n:06}.bin").into_bytes(),
-        kind: EntryKind::File { size: n, root: Hash::from_bytes([7; 32]) },
+    let entry = |path: String, kind| Entry {
+        path: path.into_bytes(),
+        kind,
         mode: 0o644,
         mtime_s: 1_700_000_000,
         mtime_ns: 0,
     };
-    (0..1_000).map(file).collect()
+    let folders = ["a folder", "a folder/of files"];
+    let folders = folders.map(|path| entry(path.to_owned(), EntryKind::Directory));
+    let file = |n: u64| {
+        let kind = EntryKind::File { size: n, root: Hash::from_bytes([7; 32]) };
+        entry(format!("a folder/of files/number {n:06}, with a name.bin"), kind)
+    };
+    folders.into_iter().chain((0..1_000).map(file)).collect()
 }
 
 fn listing_of(files: &[Entry]) -> Vec<u8> {

@@ -7,7 +7,7 @@ use xylem_tree::{
     tile_signature,
 };
 
-use super::{Operation, Path, path};
+use super::path::{Operation, Path, path};
 use crate::input;
 
 pub(super) const PATHS: &[Path] = &[

@@ -8,7 +8,7 @@ use xylem_trust::{
     Certificate, Chain, Issue, Signer, Step, TrustStore, ValidityPeriod, self_signed,
 };
 
-use super::{Operation, Path, path};
+use super::path::{Operation, Path, path};
 
 pub(super) const PATHS: &[Path] = &[
     path("trust: a packet below three certificates, from packet to anchor and down", 4, chain),
