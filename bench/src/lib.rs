@@ -25,6 +25,7 @@ pub mod input;
 pub mod link;
 pub mod machine;
 pub mod ndn;
+pub mod paths;
 pub mod peers;
 pub mod plot;
 pub mod race;

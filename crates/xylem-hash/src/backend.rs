@@ -56,10 +56,17 @@ pub(crate) struct Kernels {
     pub chunk: unsafe fn(&Mode, &[u8], u64, u32) -> Cv,
     /// What takes this many lanes, or fewer, some blocks further; narrowest first.
     pub widths: &'static [(usize, Run)],
+    /// What takes exactly this many whole chunks that follow each other, if there is something
+    /// wider for those.
+    pub whole: Option<(usize, Whole)>,
     /// Extendable output: writes as many compressions of a node, that differ in the counter only,
     /// from its own on. The place must be valid for them.
     pub root_blocks: (usize, unsafe fn(&Node, *mut [u8; BLOCK_LEN])),
 }
+
+/// Writes the values of whole chunks that follow each other, the first of them with this index.
+/// Both places must be valid for as many as it takes.
+pub(crate) type Whole = unsafe fn(&Mode, *const [u8; CHUNK_LEN], u64, *mut Cv);
 
 /// A backend that this processor can run: values come only from [`Backend::detect`] and
 /// [`Backend::available`], which check.
@@ -171,6 +178,16 @@ impl Backend {
         mut out: &mut [Cv],
     ) {
         assert_eq!(chunks.len(), out.len());
+        if let Some((width, whole)) = self.0.whole {
+            while chunks.len() >= width {
+                let (now, later) = chunks.split_at(width);
+                let (values, places) = out.split_at_mut(width);
+                // SAFETY: the kernel is of a supported backend and takes `width` chunks.
+                unsafe { whole(mode, now.as_ptr(), first, values.as_mut_ptr()) };
+                first = first.wrapping_add(width as u64);
+                (chunks, out) = (later, places);
+            }
+        }
         while !chunks.is_empty() {
             let (width, run) = fitting(self.0.widths, chunks.len());
             let (now, later) = chunks.split_at(width.min(chunks.len()));

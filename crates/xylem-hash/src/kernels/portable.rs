@@ -12,6 +12,7 @@ pub(crate) static KERNELS: Kernels = Kernels {
     chunk_start,
     chunk,
     widths: &[(1, run)],
+    whole: None,
     root_blocks: (1, root_blocks),
 };
 

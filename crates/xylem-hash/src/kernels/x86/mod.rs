@@ -1,5 +1,6 @@
-//! Kernels for x86-64, in intrinsics.
+//! Kernels for x86-64: in intrinsics, and the widest as assembly text.
 
+mod asm512;
 mod rows;
 mod words128;
 mod words256;
@@ -28,6 +29,7 @@ pub(crate) static SSE41: Kernels = Kernels {
     chunk_start: sse41_one::chunk_start,
     chunk: sse41_one::chunk,
     widths: &[(4, sse41_lanes::run)],
+    whole: None,
     root_blocks: (4, sse41_lanes::root_blocks),
 };
 
@@ -47,6 +49,7 @@ pub(crate) static AVX2: Kernels = Kernels {
     chunk_start: avx2_one::chunk_start,
     chunk: avx2_one::chunk,
     widths: &[(2, avx2_two::run), (4, avx2_four::run), (8, avx2_lanes::run)],
+    whole: None,
     root_blocks: (8, avx2_lanes::root_blocks),
 };
 
@@ -79,6 +82,7 @@ pub(crate) static AVX512: Kernels = Kernels {
         (8, avx512_eight::run),
         (16, avx512_lanes::run),
     ],
+    whole: Some((asm512::LANES, asm512::chunks)),
     root_blocks: (16, avx512_lanes::root_blocks),
 };
 
