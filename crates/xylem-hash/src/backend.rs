@@ -59,10 +59,13 @@ pub(crate) struct Kernels {
     /// What takes exactly this many whole chunks that follow each other, if there is something
     /// wider for those.
     pub whole: Option<(usize, Whole)>,
-    /// Extendable output: writes as many compressions of a node, that differ in the counter only,
-    /// from its own on. The place must be valid for them.
-    pub root_blocks: (usize, unsafe fn(&Node, *mut [u8; BLOCK_LEN])),
+    /// What makes this many blocks of extendable output; narrowest first.
+    pub root_blocks: &'static [(usize, Output)],
 }
+
+/// Extendable output: writes as many compressions of a node, that differ in the counter only, from
+/// its own on. The place must be valid for them.
+pub(crate) type Output = unsafe fn(&Node, *mut [u8; BLOCK_LEN]);
 
 /// Writes the values of whole chunks that follow each other, the first of them with this index.
 /// Both places must be valid for as many as it takes.
@@ -256,9 +259,9 @@ impl Backend {
 
     /// Extendable output: compressions of `node` that differ in the counter only, from its own on.
     pub(crate) fn root_blocks(self, node: &Node, mut out: &mut [[u8; BLOCK_LEN]]) {
-        let (lanes, run) = self.0.root_blocks;
         let mut node = node.clone();
         while !out.is_empty() {
+            let (lanes, run) = fitting(self.0.root_blocks, out.len());
             let (now, later) = out.split_at_mut(lanes.min(out.len()));
             if let [block] = now {
                 *block = all_bytes(&self.compress(&node));
@@ -266,7 +269,8 @@ impl Backend {
                 // SAFETY: the kernel is of a supported backend; there are as many places.
                 unsafe { run(&node, now.as_mut_ptr()) };
             } else {
-                let mut blocks = [[0; BLOCK_LEN]; MAX_LANES];
+                let mut blocks = [[0; BLOCK_LEN]; 2 * MAX_LANES];
+                debug_assert!(lanes <= blocks.len());
                 // SAFETY: the kernel is of a supported backend; there are as many places.
                 unsafe { run(&node, blocks.as_mut_ptr()) };
                 now.copy_from_slice(&blocks[..now.len()]);
@@ -291,7 +295,7 @@ impl fmt::Debug for Backend {
 }
 
 /// The narrowest kernel for that many lanes, or the widest there is.
-fn fitting(widths: &[(usize, Run)], lanes: usize) -> (usize, Run) {
+fn fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
     let mut i = 0;
     while i + 1 < widths.len() && widths[i].0 < lanes {
         i += 1;

@@ -13,7 +13,7 @@ pub(crate) static KERNELS: Kernels = Kernels {
     chunk,
     widths: &[(1, run)],
     whole: None,
-    root_blocks: (1, root_blocks),
+    root_blocks: &[(1, root_blocks)],
 };
 
 fn compress(node: &Node) -> [u32; 16] {

@@ -23,7 +23,7 @@ pub(crate) static NEON: Kernels = Kernels {
     chunk: portable::KERNELS.chunk,
     widths: &[(4, four_lanes::run), (8, eight_lanes::run)],
     whole: None,
-    root_blocks: (8, eight_lanes::root_blocks),
+    root_blocks: &[(8, eight_lanes::root_blocks)],
 };
 
 mod four_lanes {

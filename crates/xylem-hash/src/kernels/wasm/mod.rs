@@ -19,7 +19,7 @@ pub(crate) static SIMD128: Kernels = Kernels {
     chunk: one::chunk,
     widths: &[(2, two::run), (4, four_lanes::run)],
     whole: None,
-    root_blocks: (4, four_lanes::root_blocks),
+    root_blocks: &[(4, four_lanes::root_blocks)],
 };
 
 mod one {

@@ -6,7 +6,7 @@ mod words128;
 mod words256;
 mod words512;
 
-use super::lanes::{lane_kernel, lane_rounds, output_kernel};
+use super::lanes::{lane_kernel, output_kernel};
 use super::rows::{row_kernel, single_kernel};
 use crate::backend::Kernels;
 
@@ -30,7 +30,7 @@ pub(crate) static SSE41: Kernels = Kernels {
     chunk: sse41_one::chunk,
     widths: &[(4, sse41_lanes::run)],
     whole: None,
-    root_blocks: (4, sse41_lanes::root_blocks),
+    root_blocks: &[(4, sse41_lanes::root_blocks)],
 };
 
 mod sse41_one {
@@ -50,7 +50,7 @@ pub(crate) static AVX2: Kernels = Kernels {
     chunk: avx2_one::chunk,
     widths: &[(2, avx2_two::run), (4, avx2_four::run), (8, avx2_lanes::run)],
     whole: None,
-    root_blocks: (8, avx2_lanes::root_blocks),
+    root_blocks: &[(8, avx2_lanes::root_blocks)],
 };
 
 mod avx2_one {
@@ -78,7 +78,7 @@ pub(crate) static AVX512: Kernels = Kernels {
     chunk: avx512_one::chunk,
     widths: &[(2, avx512_two::run), (4, avx512_four::run), (8, text::eight), (16, text::sixteen)],
     whole: Some((text::CHUNKS, text::chunks)),
-    root_blocks: (16, avx512_lanes::root_blocks),
+    root_blocks: &[(16, text::sixteen_blocks), (32, text::thirty_two_blocks)],
 };
 
 mod avx512_one {
@@ -91,9 +91,4 @@ mod avx512_two {
 
 mod avx512_four {
     super::row_kernel!("avx2,avx512f,avx512vl", super::rows::two_and_two_rotated);
-}
-
-mod avx512_lanes {
-    super::lane_rounds!("avx512f", super::words512);
-    super::output_kernel!("avx512f", super::words512);
 }

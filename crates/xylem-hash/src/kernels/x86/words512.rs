@@ -1,4 +1,4 @@
-//! Sixteen words side by side (AVX-512F), with 32 registers and rotations in one instruction.
+//! Sixteen words side by side (AVX-512F): the ways in and out of what `text` computes.
 
 use core::arch::x86_64::*;
 
@@ -6,9 +6,7 @@ use super::words128;
 use crate::backend::MAX_LANES;
 use crate::constants::BLOCK_LEN;
 
-pub(super) use core::arch::x86_64::{
-    __m512i as V, _mm512_add_epi32 as add, _mm512_xor_si512 as xor,
-};
+pub(super) use core::arch::x86_64::__m512i as V;
 
 pub(super) const LANES: usize = 16;
 
@@ -18,55 +16,15 @@ pub(super) fn splat(word: u32) -> V {
     _mm512_set1_epi32(word as i32)
 }
 
-/// The words of `words`.
+/// The counters from `first` on: lower halves, and upper ones.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn load(words: &[u32; LANES]) -> V {
-    // SAFETY: the reference is valid for 64 bytes, and the load needs no alignment.
-    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
-}
-
-/// As [`super::words128::by_shift::held`].
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn held(mut a: V) -> V {
-    // SAFETY: no instruction, no effect.
-    unsafe {
-        core::arch::asm!("/* {0} */", inout(zmm_reg) a, options(pure, nomem, nostack, preserves_flags));
-    }
-    a
-}
-
-pub(super) fn to_memory(place: &mut V, a: V) {
-    *place = a;
-}
-
-pub(super) fn left_in_memory(place: &V) -> V {
-    *place
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn right_16(a: V) -> V {
-    _mm512_ror_epi32::<16>(a)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn right_8(a: V) -> V {
-    _mm512_ror_epi32::<8>(a)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn right_12(a: V) -> V {
-    _mm512_ror_epi32::<12>(a)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn right_7(a: V) -> V {
-    _mm512_ror_epi32::<7>(a)
+pub(super) fn counters(first: u64) -> [V; 2] {
+    let (low, high) = (splat(first as u32), splat((first >> 32) as u32));
+    let steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    let sums = _mm512_add_epi32(low, steps);
+    let carry = _mm512_cmplt_epu32_mask(sums, low);
+    [sums, _mm512_mask_add_epi32(high, carry, high, splat(1))]
 }
 
 /// Transposes the 4 by 4 matrix in each quarter.

@@ -11,6 +11,7 @@
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
+use super::super::words512::{V, counters};
 use crate::backend::Cv;
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, IV};
 use crate::mode::Mode;
@@ -23,8 +24,8 @@ const BLOCKS: usize = CHUNK_LEN / BLOCK_LEN;
 /// What the text reads beside the chunks, and writes last.
 #[repr(C, align(64))]
 struct Frame {
-    /// Lower halves of the counters, then upper ones.
-    counters: [[u32; LANES]; 2],
+    /// Lower and upper halves of the counters of each state.
+    counters: [[V; 2]; 2],
     /// `IV`, of which four words are used, and the length of a block.
     constants: [u32; 8],
     key: [u32; 8],
@@ -141,8 +142,8 @@ macro_rules! between {
                 "vpbroadcastd zmm", $r2, ", [{frame} + {CONSTANTS} + 8]\n",
                 "vpbroadcastd zmm", $r3, ", [{frame} + {CONSTANTS} + 12]\n"),
              concat!(
-                "vmovdqa32 zmm", $r4, ", [{frame} + {COUNTERS} + 4*", $lane, "]\n",
-                "vmovdqa32 zmm", $r5, ", [{frame} + {COUNTERS} + 128 + 4*", $lane, "]\n"),
+                "vmovdqa32 zmm", $r4, ", [{frame} + {COUNTERS} + 8*", $lane, "]\n",
+                "vmovdqa32 zmm", $r5, ", [{frame} + {COUNTERS} + 64 + 8*", $lane, "]\n"),
              concat!(
                 "vpbroadcastd zmm", $r6, ", [{frame} + {CONSTANTS} + 16]\n",
                 "vpbroadcastd zmm", $r7, ", [{frame} + {FLAGS} + 4*{block}]\n")])
@@ -183,7 +184,7 @@ macro_rules! key {
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
 pub(crate) unsafe fn chunks(mode: &Mode, chunks: *const [u8; CHUNK_LEN], first: u64, out: *mut Cv) {
     let mut frame = Frame {
-        counters: [[0; LANES]; 2],
+        counters: [counters(first), counters(first.wrapping_add(16))],
         constants: [IV[0], IV[1], IV[2], IV[3], BLOCK_LEN as u32, 0, 0, 0],
         key: *mode.key(),
         flags: [mode.flags(); BLOCKS],
@@ -191,10 +192,6 @@ pub(crate) unsafe fn chunks(mode: &Mode, chunks: *const [u8; CHUNK_LEN], first: 
     };
     frame.flags[0] |= CHUNK_START;
     frame.flags[BLOCKS - 1] |= CHUNK_END;
-    for i in 0..LANES {
-        let counter = first.wrapping_add(i as u64);
-        (frame.counters[0][i], frame.counters[1][i]) = (counter as u32, (counter >> 32) as u32);
-    }
     // SAFETY: it reads the 32 KiB at `chunks` (block after block, `chunks` moves on by one sixteen
     // times and is not read from after that), writes the 1,024 bytes at `out`, reads `frame` and writes its
     // `words`, and names every register that it changes. What it prefetches need not be valid.

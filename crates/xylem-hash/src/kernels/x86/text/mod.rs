@@ -29,8 +29,12 @@ macro_rules! right {
     };
 }
 
-/// Adds words of a block, transposed, that begins at `$m`.
+/// Adds words of a block, transposed, that begins at `$m`; or where all lanes have the same block, of
+/// that.
 macro_rules! add_words {
+    ("zmm" (same $m:tt) [$($r:tt)*] [$($x:tt)*]) => {
+        concat!($("vpaddd zmm", $r, ", zmm", $r, ", dword ptr [", $m, " + 4*", $x, "]{{1to16}}\n"),*)
+    };
     ("zmm" $m:tt [$($r:tt)*] [$($x:tt)*]) => {
         concat!($("vpaddd zmm", $r, ", zmm", $r, ", [", $m, " + 64*", $x, "]\n"),*)
     };
@@ -123,6 +127,8 @@ macro_rules! put {
 
 mod batch;
 mod chunks;
+mod output;
 
 pub(super) use batch::{eight, sixteen};
 pub(super) use chunks::{LANES as CHUNKS, chunks};
+pub(super) use output::{sixteen_blocks, thirty_two_blocks};
