@@ -5,11 +5,61 @@
 macro_rules! lane_kernel {
     ($features:literal, $($words:ident)::+, rounds: $rounds:ident) => {
         use $crate::batch::Batch;
-        use $crate::constants::{BLOCK_LEN, CHUNK_LEN, IV, ROUNDS, SCHEDULE};
+        use $crate::constants::CHUNK_LEN;
         use $crate::kernels::prefetch;
+        use $($words)::+::{load_blocks, load_cvs, store_cvs};
+
+        $crate::kernels::lanes::lane_rounds!($features, $($words)::+);
+        $crate::kernels::lanes::$rounds!($features);
+
+        /// Takes the first `LANES` lanes of `batch` that many blocks further.
+        ///
+        /// # Safety
+        /// The processor has the instruction set, and the pointers of `batch` are to what its
+        /// documentation says.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
+            let mut cv = match batch.key {
+                Some(key) => splats(key),
+                // SAFETY: the caller's promise: without a key, all lanes have a value.
+                None => load_cvs(unsafe { batch.cvs.assume_init_ref() }),
+            };
+            let full = splat(BLOCK_LEN as u32);
+            let rows = [
+                [full, splat(batch.flags[0])],
+                [full, splat(batch.flags[1])],
+                [load(&batch.ends[0]), load(&batch.ends[1])],
+            ];
+            for i in 0..blocks {
+                let is_last = i + 1 == blocks;
+                let (at, offset) = if is_last { (&batch.last, 0) } else { (&batch.at, i) };
+                // Hidden from the optimizer, which would make a copy of the loop for each case.
+                let at = core::hint::black_box(at);
+                // SAFETY: the caller's promise: there is a block at each of these places.
+                let m = unsafe { load_blocks(at, offset * BLOCK_LEN) };
+                for lane in 0..LANES {
+                    prefetch(at[lane].wrapping_add(offset * BLOCK_LEN + LANES * CHUNK_LEN));
+                }
+                let [low, high] = &batch.counters;
+                let [len, flags] = rows[if is_last { 2 } else { usize::from(i != 0) }];
+                let [a, b, c, d] = compress(&cv, [load(low), load(high), len, flags], &m);
+                for i in 0..4 {
+                    (cv[i], cv[4 + i]) = (xor(a[i], c[i]), xor(b[i], d[i]));
+                }
+            }
+            // SAFETY: arrays of words have no invalid values; the first `LANES` are written.
+            store_cvs(&cv, unsafe { &mut *batch.cvs.as_mut_ptr() });
+        }
+    };
+}
+
+/// Makes `looped` of [`lane_kernel`], and what it and the others are made of.
+macro_rules! lane_rounds {
+    ($features:literal, $($words:ident)::+) => {
+        use $crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
         use $($words)::+::{
-            LANES, V, add, held, left_in_memory, load, load_blocks, load_cvs, right_7, right_8,
-            right_12, right_16, splat, store_cvs, to_memory, xor,
+            LANES, V, add, held, left_in_memory, load, right_7, right_8, right_12, right_16, splat,
+            to_memory, xor,
         };
 
         /// Where the words of the schedule lie in an array of vectors, in bytes.
@@ -88,53 +138,12 @@ macro_rules! lane_kernel {
             [a, b, c, d]
         }
 
-        $crate::kernels::lanes::$rounds!($features);
-
         /// The rows of the state before the first round.
         #[inline]
         #[target_feature(enable = $features)]
         fn start(cv: &[V; 8], last_row: [V; 4]) -> [[V; 4]; 4] {
             let iv = [splat(IV[0]), splat(IV[1]), splat(IV[2]), splat(IV[3])];
             [[cv[0], cv[1], cv[2], cv[3]], [cv[4], cv[5], cv[6], cv[7]], iv, last_row]
-        }
-
-        /// Takes the first `LANES` lanes of `batch` that many blocks further.
-        ///
-        /// # Safety
-        /// The processor has the instruction set, and the pointers of `batch` are to what its
-        /// documentation says.
-        #[target_feature(enable = $features)]
-        pub(crate) unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
-            let mut cv = match batch.key {
-                Some(key) => splats(key),
-                // SAFETY: the caller's promise: without a key, all lanes have a value.
-                None => load_cvs(unsafe { batch.cvs.assume_init_ref() }),
-            };
-            let full = splat(BLOCK_LEN as u32);
-            let rows = [
-                [full, splat(batch.flags[0])],
-                [full, splat(batch.flags[1])],
-                [load(&batch.ends[0]), load(&batch.ends[1])],
-            ];
-            for i in 0..blocks {
-                let is_last = i + 1 == blocks;
-                let (at, offset) = if is_last { (&batch.last, 0) } else { (&batch.at, i) };
-                // Hidden from the optimizer, which would make a copy of the loop for each case.
-                let at = core::hint::black_box(at);
-                // SAFETY: the caller's promise: there is a block at each of these places.
-                let m = unsafe { load_blocks(at, offset * BLOCK_LEN) };
-                for lane in 0..LANES {
-                    prefetch(at[lane].wrapping_add(offset * BLOCK_LEN + LANES * CHUNK_LEN));
-                }
-                let [low, high] = &batch.counters;
-                let [len, flags] = rows[if is_last { 2 } else { usize::from(i != 0) }];
-                let [a, b, c, d] = compress(&cv, [load(low), load(high), len, flags], &m);
-                for i in 0..4 {
-                    (cv[i], cv[4 + i]) = (xor(a[i], c[i]), xor(b[i], d[i]));
-                }
-            }
-            // SAFETY: arrays of words have no invalid values; the first `LANES` are written.
-            store_cvs(&cv, unsafe { &mut *batch.cvs.as_mut_ptr() });
         }
 
         #[inline]
@@ -180,7 +189,7 @@ macro_rules! in_a_row {
     };
 }
 
-/// Makes `root_blocks` (see [`crate::backend::Kernels`]), in a module that has [`lane_kernel`].
+/// Makes `root_blocks` (see [`crate::backend::Kernels`]), in a module that has [`lane_rounds`].
 macro_rules! output_kernel {
     ($features:literal, $($words:ident)::+) => {
         use $crate::backend::{MAX_LANES, Node};
@@ -218,4 +227,4 @@ macro_rules! output_kernel {
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use in_a_row;
-pub(super) use {lane_kernel, looped, output_kernel};
+pub(super) use {lane_kernel, lane_rounds, looped, output_kernel};

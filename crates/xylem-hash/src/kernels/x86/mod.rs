@@ -1,12 +1,12 @@
 //! Kernels for x86-64: in intrinsics, and the widest as assembly text.
 
-mod asm512;
 mod rows;
+mod text;
 mod words128;
 mod words256;
 mod words512;
 
-use super::lanes::{lane_kernel, output_kernel};
+use super::lanes::{lane_kernel, lane_rounds, output_kernel};
 use super::rows::{row_kernel, single_kernel};
 use crate::backend::Kernels;
 
@@ -76,13 +76,8 @@ pub(crate) static AVX512: Kernels = Kernels {
     compress: avx512_one::compress,
     chunk_start: avx512_one::chunk_start,
     chunk: avx512_one::chunk,
-    widths: &[
-        (2, avx512_two::run),
-        (4, avx512_four::run),
-        (8, avx512_eight::run),
-        (16, avx512_lanes::run),
-    ],
-    whole: Some((asm512::LANES, asm512::chunks)),
+    widths: &[(2, avx512_two::run), (4, avx512_four::run), (8, text::eight), (16, text::sixteen)],
+    whole: Some((text::CHUNKS, text::chunks)),
     root_blocks: (16, avx512_lanes::root_blocks),
 };
 
@@ -98,11 +93,7 @@ mod avx512_four {
     super::row_kernel!("avx2,avx512f,avx512vl", super::rows::two_and_two_rotated);
 }
 
-mod avx512_eight {
-    super::lane_kernel!("avx2,avx512f,avx512vl", super::words256::by_rotate, rounds: looped);
-}
-
 mod avx512_lanes {
-    super::lane_kernel!("avx512f", super::words512, rounds: looped);
+    super::lane_rounds!("avx512f", super::words512);
     super::output_kernel!("avx512f", super::words512);
 }

@@ -106,21 +106,6 @@ fn exchange(mut rows: [V; 16]) -> [V; 16] {
     rows
 }
 
-/// Vector i of the result has word i of the block at `offset` from each pointer.
-///
-/// # Safety
-/// The pointers are to blocks.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
-    let mut rows = [_mm512_setzero_si512(); 16];
-    for i in 0..LANES {
-        // SAFETY: the caller's promise; the load needs no alignment.
-        rows[i] = unsafe { _mm512_loadu_si512(at[i].wrapping_add(offset).cast()) };
-    }
-    exchange(rows)
-}
-
 /// Vector i of the result has word i of each value.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -137,30 +122,7 @@ pub(super) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
     v
 }
 
-/// The inverse of [`load_cvs`].
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
-    for half in 0..2 {
-        let words = v.as_chunks::<4>().0[half];
-        let words = transpose(words);
-        for i in 0..4 {
-            let four = words[i];
-            let parts = [
-                _mm512_castsi512_si128(four),
-                _mm512_extracti32x4_epi32::<1>(four),
-                _mm512_extracti32x4_epi32::<2>(four),
-                _mm512_extracti32x4_epi32::<3>(four),
-            ];
-            for quarter in 0..4 {
-                let cv = &mut cvs[i + 4 * quarter];
-                words128::store(parts[quarter], &mut cv.as_chunks_mut::<4>().0[half]);
-            }
-        }
-    }
-}
-
-/// All sixteen words, lane by lane: the inverse of [`load_blocks`].
+/// All sixteen words, lane by lane.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; LANES]) {

@@ -15,7 +15,7 @@ use crate::backend::Cv;
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, IV};
 use crate::mode::Mode;
 
-pub(super) const LANES: usize = 32;
+pub(crate) const LANES: usize = 32;
 
 /// Blocks of a chunk.
 const BLOCKS: usize = CHUNK_LEN / BLOCK_LEN;
@@ -34,84 +34,6 @@ struct Frame {
     words: MaybeUninit<[[[u32; 16]; 16]; 2]>,
 }
 
-/// One instruction of three registers.
-macro_rules! op {
-    ($op:literal $to:tt $a:tt $b:tt) => {
-        concat!($op, " zmm", $to, ", zmm", $a, ", zmm", $b, "\n")
-    };
-}
-
-/// The same instruction for the four columns: `$to` becomes what it makes of `$to` and `$with`.
-macro_rules! four {
-    ($op:literal [$t0:tt $t1:tt $t2:tt $t3:tt] [$w0:tt $w1:tt $w2:tt $w3:tt]) => {
-        concat!(
-            op!($op $t0 $t0 $w0),
-            op!($op $t1 $t1 $w1),
-            op!($op $t2 $t2 $w2),
-            op!($op $t3 $t3 $w3)
-        )
-    };
-}
-
-macro_rules! right {
-    ($count:literal [$($r:tt)*]) => {
-        concat!($("vprord zmm", $r, ", zmm", $r, ", ", $count, "\n"),*)
-    };
-}
-
-/// Adds words of the state's block, which begin at `$words`.
-macro_rules! add_words {
-    ($words:literal [$($r:tt)*] [$($x:tt)*]) => {
-        concat!($("vpaddd zmm", $r, ", zmm", $r, ", [{frame} + {WORDS} + ", $words, " + 64*", $x, "]\n"),*)
-    };
-}
-
-/// `in_round!(round f! arguments)` is `f!([words of the round in order] arguments)`.
-macro_rules! in_round {
-    (0 $f:ident! $($more:tt)*) => { $f!([0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15] $($more)*) };
-    (1 $f:ident! $($more:tt)*) => { $f!([2 6 3 10 7 0 4 13 1 11 12 5 9 14 15 8] $($more)*) };
-    (2 $f:ident! $($more:tt)*) => { $f!([3 4 10 12 13 2 7 14 6 5 9 0 11 15 8 1] $($more)*) };
-    (3 $f:ident! $($more:tt)*) => { $f!([10 7 12 9 14 3 13 15 4 0 11 2 5 8 1 6] $($more)*) };
-    (4 $f:ident! $($more:tt)*) => { $f!([12 13 9 11 15 10 14 8 7 2 5 3 0 1 6 4] $($more)*) };
-    (5 $f:ident! $($more:tt)*) => { $f!([9 14 11 5 8 12 15 1 13 3 0 10 2 6 4 7] $($more)*) };
-    (6 $f:ident! $($more:tt)*) => { $f!([11 15 5 0 1 9 8 6 14 10 2 12 3 4 7 13] $($more)*) };
-}
-
-/// One of the fourteen steps of a half round, for its four columns at once. The sum of `a` and the
-/// word comes first, because `b` is what everybody waits for.
-macro_rules! step {
-    (0 [$m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { add_words!($m $a $x) };
-    (1 [$m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpaddd" $a $b) };
-    (2 [$m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpxord" $d $a) };
-    (3 [$m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(16 $d) };
-    (4 [$m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpaddd" $c $d) };
-    (5 [$m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpxord" $b $c) };
-    (6 [$m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(12 $b) };
-    (7 [$m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { add_words!($m $a $y) };
-    (8 $half:tt) => { step!(1 $half) };
-    (9 $half:tt) => { step!(2 $half) };
-    (10 [$m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(8 $d) };
-    (11 $half:tt) => { step!(4 $half) };
-    (12 $half:tt) => { step!(5 $half) };
-    (13 [$m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(7 $b) };
-}
-
-/// A half round, and another text after each of its steps.
-macro_rules! half_round {
-    ($half:tt; $e0:expr, $e1:expr, $e2:expr, $e3:expr, $e4:expr, $e5:expr, $e6:expr,
-     $e7:expr, $e8:expr, $e9:expr, $e10:expr, $e11:expr, $e12:expr, $e13:expr) => { concat!(
-        step!(0 $half), $e0, step!(1 $half), $e1, step!(2 $half), $e2, step!(3 $half), $e3,
-        step!(4 $half), $e4, step!(5 $half), $e5, step!(6 $half), $e6, step!(7 $half), $e7,
-        step!(8 $half), $e8, step!(9 $half), $e9, step!(10 $half), $e10, step!(11 $half), $e11,
-        step!(12 $half), $e12, step!(13 $half), $e13
-    ) };
-    ($half:tt beside $other:tt) => { half_round!($half;
-        step!(0 $other), step!(1 $other), step!(2 $other), step!(3 $other), step!(4 $other),
-        step!(5 $other), step!(6 $other), step!(7 $other), step!(8 $other), step!(9 $other),
-        step!(10 $other), step!(11 $other), step!(12 $other), step!(13 $other)
-    ) };
-}
-
 /// A round of the first state beside one of the second, or of one of them beside other texts.
 macro_rules! round {
     (first $a:tt, second $b:tt) => { in_round!($a round! @one $b) };
@@ -121,12 +43,12 @@ macro_rules! round {
      [$x0:tt $y0:tt $x1:tt $y1:tt $x2:tt $y2:tt $x3:tt $y3:tt
       $x4:tt $y4:tt $x5:tt $y5:tt $x6:tt $y6:tt $x7:tt $y7:tt]) => { concat!(
         half_round!(
-            [0 [0 1 2 3] [4 5 6 7] [8 9 10 11] [12 13 14 15] [$x0 $x1 $x2 $x3] [$y0 $y1 $y2 $y3]]
-            beside [1024 [16 17 18 19] [20 21 22 23] [24 25 26 27] [28 29 30 31]
+            ["zmm" "{frame} + {WORDS}" [0 1 2 3] [4 5 6 7] [8 9 10 11] [12 13 14 15] [$x0 $x1 $x2 $x3] [$y0 $y1 $y2 $y3]]
+            beside ["zmm" "{frame} + {WORDS} + 1024" [16 17 18 19] [20 21 22 23] [24 25 26 27] [28 29 30 31]
                 [$u0 $u1 $u2 $u3] [$v0 $v1 $v2 $v3]]),
         half_round!(
-            [0 [0 1 2 3] [5 6 7 4] [10 11 8 9] [15 12 13 14] [$x4 $x5 $x6 $x7] [$y4 $y5 $y6 $y7]]
-            beside [1024 [16 17 18 19] [21 22 23 20] [26 27 24 25] [31 28 29 30]
+            ["zmm" "{frame} + {WORDS}" [0 1 2 3] [5 6 7 4] [10 11 8 9] [15 12 13 14] [$x4 $x5 $x6 $x7] [$y4 $y5 $y6 $y7]]
+            beside ["zmm" "{frame} + {WORDS} + 1024" [16 17 18 19] [21 22 23 20] [26 27 24 25] [31 28 29 30]
                 [$u4 $u5 $u6 $u7] [$v4 $v5 $v6 $v7]])
     ) };
     (first $a:tt; $($beside:tt)*) => { in_round!($a round! @first $($beside)*) };
@@ -134,17 +56,17 @@ macro_rules! round {
     ([$x0:tt $y0:tt $x1:tt $y1:tt $x2:tt $y2:tt $x3:tt $y3:tt
       $x4:tt $y4:tt $x5:tt $y5:tt $x6:tt $y6:tt $x7:tt $y7:tt] @first
      [$($columns:expr),*] [$($diagonals:expr),*]) => { concat!(
-        half_round!([0 [0 1 2 3] [4 5 6 7] [8 9 10 11] [12 13 14 15]
+        half_round!(["zmm" "{frame} + {WORDS}" [0 1 2 3] [4 5 6 7] [8 9 10 11] [12 13 14 15]
             [$x0 $x1 $x2 $x3] [$y0 $y1 $y2 $y3]]; $($columns),*),
-        half_round!([0 [0 1 2 3] [5 6 7 4] [10 11 8 9] [15 12 13 14]
+        half_round!(["zmm" "{frame} + {WORDS}" [0 1 2 3] [5 6 7 4] [10 11 8 9] [15 12 13 14]
             [$x4 $x5 $x6 $x7] [$y4 $y5 $y6 $y7]]; $($diagonals),*)
     ) };
     ([$x0:tt $y0:tt $x1:tt $y1:tt $x2:tt $y2:tt $x3:tt $y3:tt
       $x4:tt $y4:tt $x5:tt $y5:tt $x6:tt $y6:tt $x7:tt $y7:tt] @second
      [$($columns:expr),*] [$($diagonals:expr),*]) => { concat!(
-        half_round!([1024 [16 17 18 19] [20 21 22 23] [24 25 26 27] [28 29 30 31]
+        half_round!(["zmm" "{frame} + {WORDS} + 1024" [16 17 18 19] [20 21 22 23] [24 25 26 27] [28 29 30 31]
             [$x0 $x1 $x2 $x3] [$y0 $y1 $y2 $y3]]; $($columns),*),
-        half_round!([1024 [16 17 18 19] [21 22 23 20] [26 27 24 25] [31 28 29 30]
+        half_round!(["zmm" "{frame} + {WORDS} + 1024" [16 17 18 19] [21 22 23 20] [26 27 24 25] [31 28 29 30]
             [$x4 $x5 $x6 $x7] [$y4 $y5 $y6 $y7]]; $($diagonals),*)
     ) };
 }
@@ -196,21 +118,21 @@ macro_rules! between {
     (@ $m:tt $lane:tt [$h0:tt $h1:tt $h2:tt $h3:tt $h4:tt $h5:tt $h6:tt $h7:tt]
      [$r0:tt $r1:tt $r2:tt $r3:tt $r4:tt $r5:tt $r6:tt $r7:tt] $beside:ident! $($more:tt)*) => {
         $beside!($($more)*
-            [four!("vpxord" [$h0 $h1 $h2 $h3] [$r0 $r1 $r2 $r3]),
-             four!("vpxord" [$h4 $h5 $h6 $h7] [$r4 $r5 $r6 $r7]),
+            [four!("vpxord" "zmm" [$h0 $h1 $h2 $h3] [$r0 $r1 $r2 $r3]),
+             four!("vpxord" "zmm" [$h4 $h5 $h6 $h7] [$r4 $r5 $r6 $r7]),
              between!(@load $m $lane 0 8 $r0 $r1), between!(@load $m $lane 0 10 $r2 $r3),
-             between!(@words $r0 $r1 $r2 $r3 $r4), between!(@pairs $r0 $r1 $r2 $r3 $r4),
+             words!("zmm" $r4 $r0 $r1 $r2, $r0 $r1 $r2 $r3), pairs!("zmm" $r3 $r4 $r1 $r0, $r4 $r0 $r1 $r2),
              concat!(keep!($m 4 0 $r3), keep!($m 5 0 $r4), keep!($m 6 0 $r1), keep!($m 7 0 $r0)),
              between!(@load $m $lane 0 0 $r0 $r1), between!(@load $m $lane 0 2 $r2 $r3),
-             between!(@words $r0 $r1 $r2 $r3 $r4), between!(@pairs $r0 $r1 $r2 $r3 $r4),
+             words!("zmm" $r4 $r0 $r1 $r2, $r0 $r1 $r2 $r3), pairs!("zmm" $r3 $r4 $r1 $r0, $r4 $r0 $r1 $r2),
              concat!(finish!($m 0 0 $r3 $r2), finish!($m 1 0 $r4 $r3)),
              concat!(finish!($m 2 0 $r1 $r4), finish!($m 3 0 $r0 $r1)),
              ""]
             [between!(@load $m $lane 1 8 $r0 $r1), between!(@load $m $lane 1 10 $r2 $r3),
-             between!(@words $r0 $r1 $r2 $r3 $r4), between!(@pairs $r0 $r1 $r2 $r3 $r4),
+             words!("zmm" $r4 $r0 $r1 $r2, $r0 $r1 $r2 $r3), pairs!("zmm" $r3 $r4 $r1 $r0, $r4 $r0 $r1 $r2),
              concat!(keep!($m 4 1 $r3), keep!($m 5 1 $r4), keep!($m 6 1 $r1), keep!($m 7 1 $r0)),
              between!(@load $m $lane 1 0 $r0 $r1), between!(@load $m $lane 1 2 $r2 $r3),
-             between!(@words $r0 $r1 $r2 $r3 $r4), between!(@pairs $r0 $r1 $r2 $r3 $r4),
+             words!("zmm" $r4 $r0 $r1 $r2, $r0 $r1 $r2 $r3), pairs!("zmm" $r3 $r4 $r1 $r0, $r4 $r0 $r1 $r2),
              concat!(finish!($m 0 1 $r3 $r2), finish!($m 1 1 $r4 $r3)),
              concat!(finish!($m 2 1 $r1 $r4), finish!($m 3 1 $r0 $r1)),
              concat!(
@@ -232,16 +154,6 @@ macro_rules! between {
     (@next $lane:tt $half:tt 2 $r:tt) => { join!($lane $half $r 3) };
     (@next $lane:tt $half:tt 8 $r:tt) => { join!($lane $half $r 9) };
     (@next $lane:tt $half:tt 10 $r:tt) => { join!($lane $half $r 11) };
-    // In each quarter the 4 by 4 matrix of words, rows and columns exchanged: out of 0 1 2 3 come,
-    // in order, 3 4 1 0.
-    (@words $r0:tt $r1:tt $r2:tt $r3:tt $r4:tt) => { concat!(
-        op!("vpunpckldq" $r4 $r0 $r1), op!("vpunpckhdq" $r0 $r0 $r1),
-        op!("vpunpckldq" $r1 $r2 $r3), op!("vpunpckhdq" $r2 $r2 $r3)
-    ) };
-    (@pairs $r0:tt $r1:tt $r2:tt $r3:tt $r4:tt) => { concat!(
-        op!("vpunpcklqdq" $r3 $r4 $r1), op!("vpunpckhqdq" $r4 $r4 $r1),
-        op!("vpunpcklqdq" $r1 $r0 $r2), op!("vpunpckhqdq" $r0 $r0 $r2)
-    ) };
 }
 
 /// The texts of [`between`] in a row, less the first two: before the first block there is no value.
@@ -258,23 +170,6 @@ macro_rules! without_value {
     };
 }
 
-/// The values of a state's lanes, four words of four lanes at a time.
-macro_rules! put {
-    ($lane:literal $half:literal [$a:tt $b:tt $c:tt $d:tt] [$t0:tt $t1:tt $t2:tt $t3:tt]) => { concat!(
-        op!("vpunpckldq" $t0 $a $b), op!("vpunpckhdq" $t1 $a $b),
-        op!("vpunpckldq" $t2 $c $d), op!("vpunpckhdq" $t3 $c $d),
-        op!("vpunpcklqdq" $a $t0 $t2), op!("vpunpckhqdq" $b $t0 $t2),
-        op!("vpunpcklqdq" $c $t1 $t3), op!("vpunpckhqdq" $d $t1 $t3),
-        put!(@ $lane $half 0 $a), put!(@ $lane $half 1 $b), put!(@ $lane $half 2 $c), put!(@ $lane $half 3 $d)
-    ) };
-    (@ $lane:literal $half:literal $row:literal $r:tt) => { concat!(
-        "vextracti32x4 [{out} + 32*", $lane, " + 32*", $row, " + 16*", $half, "], zmm", $r, ", 0\n",
-        "vextracti32x4 [{out} + 32*", $lane, " + 32*", $row, " + 16*", $half, " + 128], zmm", $r, ", 1\n",
-        "vextracti32x4 [{out} + 32*", $lane, " + 32*", $row, " + 16*", $half, " + 256], zmm", $r, ", 2\n",
-        "vextracti32x4 [{out} + 32*", $lane, " + 32*", $row, " + 16*", $half, " + 384], zmm", $r, ", 3\n"
-    ) };
-}
-
 macro_rules! key {
     ($($r:tt $i:tt),*) => { concat!($("vpbroadcastd zmm", $r, ", [{frame} + {KEY} + 4*", $i, "]\n"),*) };
 }
@@ -286,7 +181,7 @@ macro_rules! key {
 /// The processor has the instruction set; `chunks` is valid for 32 chunks, and `out` for writing 32
 /// values.
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
-pub(super) unsafe fn chunks(mode: &Mode, chunks: *const [u8; CHUNK_LEN], first: u64, out: *mut Cv) {
+pub(crate) unsafe fn chunks(mode: &Mode, chunks: *const [u8; CHUNK_LEN], first: u64, out: *mut Cv) {
     let mut frame = Frame {
         counters: [[0; LANES]; 2],
         constants: [IV[0], IV[1], IV[2], IV[3], BLOCK_LEN as u32, 0, 0, 0],
@@ -328,15 +223,15 @@ pub(super) unsafe fn chunks(mode: &Mode, chunks: *const [u8; CHUNK_LEN], first: 
             "jmp 2b",
             "3:",
             round!(second 6;
-                [four!("vpxord" [0 1 2 3] [8 9 10 11]), four!("vpxord" [4 5 6 7] [12 13 14 15]),
+                [four!("vpxord" "zmm" [0 1 2 3] [8 9 10 11]), four!("vpxord" "zmm" [4 5 6 7] [12 13 14 15]),
                  "", "", "", "", "", "", "", "", "", "", "", ""]
                 ["", "", "", "", "", "", "", "", "", "", "", "", "", ""]),
-            four!("vpxord" [16 17 18 19] [24 25 26 27]),
-            four!("vpxord" [20 21 22 23] [28 29 30 31]),
-            put!(0 0 [0 1 2 3] [8 9 10 11]),
-            put!(0 1 [4 5 6 7] [12 13 14 15]),
-            put!(16 0 [16 17 18 19] [24 25 26 27]),
-            put!(16 1 [20 21 22 23] [28 29 30 31]),
+            four!("vpxord" "zmm" [16 17 18 19] [24 25 26 27]),
+            four!("vpxord" "zmm" [20 21 22 23] [28 29 30 31]),
+            put!("zmm" "{out}" 0 [0 1 2 3] [8 9 10 11]),
+            put!("zmm" "{out}" 1 [4 5 6 7] [12 13 14 15]),
+            put!("zmm" "{out} + 512" 0 [16 17 18 19] [24 25 26 27]),
+            put!("zmm" "{out} + 512" 1 [20 21 22 23] [28 29 30 31]),
             // The compiler writes none for registers of text.
             "vzeroupper",
             chunks = inout(reg) chunks => _,
