@@ -74,6 +74,10 @@ ffi:
 python XYLEM="target/debug/xylem":
     crates/xylem-python/run {{XYLEM}}
 
+# The npm package of the hash, in target/npm: builds it, and tests it in Node and in Chromium.
+npm *ARGS:
+    crates/xylem-hash/npm/run {{ARGS}}
+
 # Installs the C library: header, static and shared library, pkg-config file.
 install-c PREFIX="/usr/local":
     PREFIX={{PREFIX}} crates/xylem-ffi/install

@@ -13,8 +13,11 @@
 //! (see [`peers`]) are this library again, in programs of their own, which race them against ours
 //! in *their* process and report here.
 //!
+//! [`plot`] draws the tables, [`against`] compares two runs.
+//!
 //! What it does not do: it prints nothing, and it tells the truth about one machine and one hour.
 
+pub mod against;
 pub mod busy;
 pub mod clock;
 pub mod hash;
@@ -22,7 +25,9 @@ pub mod input;
 pub mod link;
 pub mod machine;
 pub mod ndn;
+pub mod paths;
 pub mod peers;
+pub mod plot;
 pub mod race;
 pub mod report;
 mod series;

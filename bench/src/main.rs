@@ -1,52 +1,130 @@
-//! `xylem-bench SUBJECT [TABLE]... [--quick] [--json]`: writes the tables as Markdown, or as one JSON
-//! event a report. `xylem bench` checks what was typed, has the help, and runs this.
+//! `xylem-bench SUBJECT [TABLE]... [--quick] [--json] [--plot F.svg] [--save F] [--against F]`: writes the
+//! tables as Markdown, or as one JSON event a report. `xylem bench` checks what was typed, has the help, and
+//! runs this.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use xylem_bench::against::{self, Line};
 use xylem_bench::peers::QUICK;
 use xylem_bench::text::Text;
-use xylem_bench::{Effort, Error, Report};
+use xylem_bench::{Effort, Error, Report, plot};
 
-/// One piece of news; its own fields, `report` first, stand beside `event`.
-#[derive(serde::Serialize)]
-#[serde(tag = "event", rename = "bench")]
-struct Row<'a> {
-    #[serde(flatten)]
-    report: &'a Report,
+const USAGE: &str = "usage: xylem-bench hash|ndn|link|transfer [TABLE]... [--quick] [--json] \
+                     [--plot FILE] [--save FILE] [--against FILE]";
+
+/// What was typed.
+#[derive(Default)]
+struct Typed {
+    subject: String,
+    tables: Vec<String>,
+    quick: bool,
+    json: bool,
+    plot: Option<PathBuf>,
+    save: Option<PathBuf>,
+    against: Option<PathBuf>,
+}
+
+impl Typed {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let mut typed = Self::default();
+        while let Some(argument) = arguments.next() {
+            let file = match &*argument {
+                "--json" => {
+                    typed.json = true;
+                    continue;
+                }
+                QUICK => {
+                    typed.quick = true;
+                    continue;
+                }
+                "--plot" => &mut typed.plot,
+                "--save" => &mut typed.save,
+                "--against" => &mut typed.against,
+                flag if flag.starts_with("--") => return None,
+                _ if typed.subject.is_empty() => {
+                    typed.subject = argument;
+                    continue;
+                }
+                _ => {
+                    typed.tables.push(argument);
+                    continue;
+                }
+            };
+            *file = Some(arguments.next()?.into());
+        }
+        Some(typed)
+    }
+}
+
+/// Says what is wrong with a file.
+fn failed(path: &std::path::Path, error: &io::Error) -> ExitCode {
+    eprintln!("xylem: {}: {error}", path.display());
+    ExitCode::from(4)
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (flags, mut tables): (Vec<_>, Vec<_>) =
-        arguments.into_iter().partition(|argument| argument.starts_with("--"));
-    let json = flags.iter().any(|flag| flag == "--json");
-    let effort = if flags.iter().any(|flag| flag == QUICK) { Effort::QUICK } else { Effort::FULL };
-    let subject = if tables.is_empty() { String::new() } else { tables.remove(0) };
-    let (mut out, mut text) = (io::stdout().lock(), Text::default());
+    let Some(typed) = Typed::read(std::env::args().skip(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    // Read before anything is measured: a name that is mistyped costs no minutes.
+    let before = match typed.against.as_deref().map(|path| (path, against::read(path))) {
+        None => None,
+        Some((_, Ok(reports))) => Some(reports),
+        Some((path, Err(error))) => {
+            eprintln!("xylem: {}: {error}", path.display());
+            return ExitCode::from(2);
+        }
+    };
+    let Typed { json, ref tables, .. } = typed;
+    let effort = if typed.quick { Effort::QUICK } else { Effort::FULL };
+    let (mut out, mut text, mut reports) = (io::stdout().lock(), Text::default(), Vec::new());
     let mut emit = |report: Report| -> io::Result<()> {
         if json {
-            serde_json::to_writer(&mut out, &Row { report: &report })?;
+            serde_json::to_writer(&mut out, &Line { report: &report })?;
             out.write_all(b"\n")?;
         } else {
             out.write_all(text.render(&report).as_bytes())?;
         }
+        reports.push(report);
         out.flush()
     };
-    let measured = match subject.as_str() {
-        "hash" => xylem_bench::hash::run(&tables, effort, &mut emit),
-        "ndn" => xylem_bench::ndn::run(&tables, effort, &mut emit),
-        "link" => xylem_bench::link::run(&tables, effort, &mut emit),
-        "transfer" => xylem_bench::transfer::run(&tables, effort, &mut emit),
+    let measured = match typed.subject.as_str() {
+        "hash" => xylem_bench::hash::run(tables, effort, &mut emit),
+        "ndn" => xylem_bench::ndn::run(tables, effort, &mut emit),
+        "link" => xylem_bench::link::run(tables, effort, &mut emit),
+        "transfer" => xylem_bench::transfer::run(tables, effort, &mut emit),
         _ => {
-            eprintln!("usage: xylem-bench hash|ndn|link|transfer [TABLE]... [{QUICK}] [--json]");
+            eprintln!("{USAGE}");
             return ExitCode::from(2);
         }
     };
     let measured = match measured {
-        Ok(()) if !json => out.write_all(text.summary().as_bytes()).map_err(Error::Refused),
+        Ok(()) if !json => {
+            let compared = before.map(|before| against::compare(&before, &reports));
+            let last = text.summary() + &compared.unwrap_or_default();
+            out.write_all(last.as_bytes()).map_err(Error::Refused)
+        }
         other => other,
     };
+    // What was measured until something went wrong is worth keeping too.
+    if let Some(path) = &typed.save {
+        let line = |report| serde_json::to_string(&Line { report }).map(|line| line + "\n");
+        let lines: Result<String, _> = reports.iter().map(line).collect();
+        let written = lines.map_err(io::Error::from).and_then(|text| std::fs::write(path, text));
+        if let Err(error) = written {
+            return failed(path, &error);
+        }
+    }
+    if let Some(path) = &typed.plot {
+        let drawn = plot::svg(&reports)
+            .ok_or_else(|| io::Error::other("nothing was measured that could be drawn"));
+        if let Err(error) = drawn.and_then(|picture| std::fs::write(path, picture)) {
+            return failed(path, &error);
+        }
+    }
     let code = match &measured {
         Ok(()) => return ExitCode::SUCCESS,
         // A reader that went away (`| head`) is not worth a line.

@@ -56,10 +56,20 @@ pub(crate) struct Kernels {
     pub chunk: unsafe fn(&Mode, &[u8], u64, u32) -> Cv,
     /// What takes this many lanes, or fewer, some blocks further; narrowest first.
     pub widths: &'static [(usize, Run)],
-    /// Extendable output: writes as many compressions of a node, that differ in the counter only,
-    /// from its own on. The place must be valid for them.
-    pub root_blocks: (usize, unsafe fn(&Node, *mut [u8; BLOCK_LEN])),
+    /// What takes exactly this many whole chunks that follow each other, if there is something
+    /// wider for those.
+    pub whole: Option<(usize, Whole)>,
+    /// What makes this many blocks of extendable output; narrowest first.
+    pub root_blocks: &'static [(usize, Output)],
 }
+
+/// Extendable output: writes as many compressions of a node, that differ in the counter only, from
+/// its own on. The place must be valid for them.
+pub(crate) type Output = unsafe fn(&Node, *mut [u8; BLOCK_LEN]);
+
+/// Writes the values of whole chunks that follow each other, the first of them with this index.
+/// Both places must be valid for as many as it takes.
+pub(crate) type Whole = unsafe fn(&Mode, *const [u8; CHUNK_LEN], u64, *mut Cv);
 
 /// A backend that this processor can run: values come only from [`Backend::detect`] and
 /// [`Backend::available`], which check.
@@ -171,6 +181,16 @@ impl Backend {
         mut out: &mut [Cv],
     ) {
         assert_eq!(chunks.len(), out.len());
+        if let Some((width, whole)) = self.0.whole {
+            while chunks.len() >= width {
+                let (now, later) = chunks.split_at(width);
+                let (values, places) = out.split_at_mut(width);
+                // SAFETY: the kernel is of a supported backend and takes `width` chunks.
+                unsafe { whole(mode, now.as_ptr(), first, values.as_mut_ptr()) };
+                first = first.wrapping_add(width as u64);
+                (chunks, out) = (later, places);
+            }
+        }
         while !chunks.is_empty() {
             let (width, run) = fitting(self.0.widths, chunks.len());
             let (now, later) = chunks.split_at(width.min(chunks.len()));
@@ -239,9 +259,9 @@ impl Backend {
 
     /// Extendable output: compressions of `node` that differ in the counter only, from its own on.
     pub(crate) fn root_blocks(self, node: &Node, mut out: &mut [[u8; BLOCK_LEN]]) {
-        let (lanes, run) = self.0.root_blocks;
         let mut node = node.clone();
         while !out.is_empty() {
+            let (lanes, run) = fitting(self.0.root_blocks, out.len());
             let (now, later) = out.split_at_mut(lanes.min(out.len()));
             if let [block] = now {
                 *block = all_bytes(&self.compress(&node));
@@ -249,7 +269,8 @@ impl Backend {
                 // SAFETY: the kernel is of a supported backend; there are as many places.
                 unsafe { run(&node, now.as_mut_ptr()) };
             } else {
-                let mut blocks = [[0; BLOCK_LEN]; MAX_LANES];
+                let mut blocks = [[0; BLOCK_LEN]; 2 * MAX_LANES];
+                debug_assert!(lanes <= blocks.len());
                 // SAFETY: the kernel is of a supported backend; there are as many places.
                 unsafe { run(&node, blocks.as_mut_ptr()) };
                 now.copy_from_slice(&blocks[..now.len()]);
@@ -274,7 +295,7 @@ impl fmt::Debug for Backend {
 }
 
 /// The narrowest kernel for that many lanes, or the widest there is.
-fn fitting(widths: &[(usize, Run)], lanes: usize) -> (usize, Run) {
+fn fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
     let mut i = 0;
     while i + 1 < widths.len() && widths[i].0 < lanes {
         i += 1;

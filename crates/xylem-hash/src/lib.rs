@@ -11,7 +11,7 @@
 //! Where the speed comes from: a processor compresses eight independent blocks ("lanes") in the
 //! time of little more than one. Chunks of one message are independent, and so are the parents of
 //! one level of its tree, and so are unrelated messages ([`hash_many`]). [`Hasher`] therefore
-//! gathers up to eight chunks before it compresses any, and keeps up to 128 chunk values before it
+//! gathers up to sixteen chunks before it compresses any, and keeps up to 128 chunk values before it
 //! merges any; neither needs the caller's slices to be aligned or large.
 //!
 //! ```

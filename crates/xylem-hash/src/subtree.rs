@@ -36,29 +36,30 @@ pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
 /// As [`root_hash_of`], for more than a chunk.
 #[inline(never)]
 fn long_root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
-    if input.len() <= BATCH_LEN {
-        small_output(backend, mode, input, 0).root_hash()
-    } else {
-        let mut subtree = Subtree::new(backend, mode.clone(), 0);
-        let tail = subtree.absorb(input);
-        subtree.finish(tail).root_hash()
-    }
+    long_output(backend, mode, input, 0).root_hash()
 }
 
 /// The value of a part of a message that is a subtree of it, and not all of it.
 #[inline]
 pub(crate) fn subtree_cv(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Cv {
-    if input.len() <= BATCH_LEN {
-        small_output(backend, mode, input, first_chunk).chaining_value()
-    } else {
-        let mut subtree = Subtree::new(backend, mode.clone(), first_chunk);
-        let tail = subtree.absorb(input);
-        subtree.finish(tail).chaining_value()
-    }
+    long_output(backend, mode, input, first_chunk).chaining_value()
 }
 
-/// The values of all chunks of `input` (at most [`BATCH_LEN`] bytes, not empty), side by side, to
-/// the front of `out`. Returns how many they are.
+/// The top of a subtree whose bytes are all at hand.
+fn long_output(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Output {
+    if input.len() <= BATCH_LEN {
+        return small_output(backend, mode, input, first_chunk);
+    }
+    if input.len() <= PENDING * CHUNK_LEN {
+        return pending_output(backend, mode, &[], input, first_chunk);
+    }
+    let mut subtree = Subtree::new(backend, mode.clone(), first_chunk);
+    let tail = subtree.absorb_groups(input);
+    subtree.finish(tail)
+}
+
+/// The values of all chunks of `input`, side by side, to the front of `out`. Returns how many they
+/// are.
 pub(crate) fn chunk_cvs(
     backend: Backend,
     mode: &Mode,
@@ -66,19 +67,24 @@ pub(crate) fn chunk_cvs(
     first: u64,
     out: &mut [Cv],
 ) -> usize {
-    let (whole, rest) = input.as_chunks();
+    let (mut whole, rest) = input.as_chunks();
+    if !rest.is_empty() {
+        // Those that fill all lanes; the others share them with the last one.
+        whole = &whole[..whole.len() / MAX_LANES * MAX_LANES];
+    }
+    let done = whole.len();
+    backend.whole_chunks(mode, whole, first, &mut out[..done]);
     if rest.is_empty() {
-        backend.whole_chunks(mode, whole, first, &mut out[..whole.len()]);
-        return whole.len();
+        return done;
     }
     let mut lanes = [Lane { bytes: &[], counter: 0, end: 0 }; MAX_LANES];
     let mut count = 0;
-    for (lane, bytes) in lanes.iter_mut().zip(input.chunks(CHUNK_LEN)) {
-        *lane = Lane { bytes, counter: first.wrapping_add(count as u64), end: 0 };
+    for (lane, bytes) in lanes.iter_mut().zip(input[done * CHUNK_LEN..].chunks(CHUNK_LEN)) {
+        *lane = Lane { bytes, counter: first.wrapping_add((done + count) as u64), end: 0 };
         count += 1;
     }
-    backend.chunks(mode, &lanes[..count], &mut out[..count]);
-    count
+    backend.chunks(mode, &lanes[..count], &mut out[done..done + count]);
+    done + count
 }
 
 /// The node over `left` and `right`, not yet compressed.
@@ -114,6 +120,21 @@ fn small_output(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -
     let mut cvs = [[0; OUT_LEN]; MAX_LANES];
     let count = chunk_cvs(backend, mode, input, first_chunk, &mut cvs);
     top_output(backend, mode, &mut cvs[..count])
+}
+
+/// The top of a subtree of which the values of the first chunks are known, and the others' bytes,
+/// from the chunk with this index on: two to [`PENDING`] chunks together.
+fn pending_output(
+    backend: Backend,
+    mode: &Mode,
+    pending: &[Cv],
+    tail: &[u8],
+    next_chunk: u64,
+) -> Output {
+    let mut cvs = [[0; OUT_LEN]; PENDING];
+    cvs[..pending.len()].copy_from_slice(pending);
+    let count = chunk_cvs(backend, mode, tail, next_chunk, &mut cvs[pending.len()..]);
+    top_output(backend, mode, &mut cvs[..pending.len() + count])
 }
 
 /// The top of the tree over two or more nodes of one level (which are overwritten).
@@ -199,18 +220,32 @@ impl Subtree {
         self.stack.truncate(0);
     }
 
-    /// Takes whole batches from the front of `input` as long as something follows them; returns
-    /// the rest: at most [`BATCH_LEN`] bytes, and at least one if `input` was not empty.
-    pub(crate) fn absorb<'a>(&mut self, mut input: &'a [u8]) -> &'a [u8] {
-        while input.len() > BATCH_LEN {
-            let (batch, rest) = input.split_at(BATCH_LEN);
-            self.absorb_batch(batch);
+    /// Takes groups of [`PENDING`] chunks from the front of `input`, while none is pending, as long
+    /// as something follows them; returns the rest: at most a group.
+    fn absorb_groups<'a>(&mut self, mut input: &'a [u8]) -> &'a [u8] {
+        while input.len() > PENDING * CHUNK_LEN {
+            let (group, rest) = input.split_at(PENDING * CHUNK_LEN);
+            self.absorb_batch(group);
             input = rest;
         }
         input
     }
 
-    /// Takes whole chunks, at least one and at most a batch, that more of the message follows.
+    /// Takes whole batches from the front of `input` as long as something follows them; returns
+    /// the rest: at most [`BATCH_LEN`] bytes, and at least one if `input` was not empty.
+    pub(crate) fn absorb<'a>(&mut self, mut input: &'a [u8]) -> &'a [u8] {
+        while input.len() > BATCH_LEN {
+            let batches = (input.len() - 1) / BATCH_LEN;
+            let room = (self.pending.room() / MAX_LANES).max(1);
+            let (now, rest) = input.split_at(batches.min(room) * BATCH_LEN);
+            self.absorb_batch(now);
+            input = rest;
+        }
+        input
+    }
+
+    /// Takes whole chunks, at least one, that more of the message follows: as many as there is room
+    /// for, or a batch.
     pub(crate) fn absorb_batch(&mut self, batch: &[u8]) {
         let counter = self.first_chunk.wrapping_add(self.chunks);
         let count = batch.len() / CHUNK_LEN;
@@ -280,22 +315,19 @@ impl Subtree {
         self.pending.extend(pending);
     }
 
-    /// The top node, given the `tail` of the message: at most [`BATCH_LEN`] bytes, and not empty
-    /// unless the message is.
+    /// The top node, given the `tail` of the message: at most [`BATCH_LEN`] bytes, or a group of
+    /// [`PENDING`] chunks if none is pending, and not empty unless the message is.
     pub(crate) fn finish(&self, tail: &[u8]) -> Output {
         let Self { backend, mode, .. } = self;
         let next = self.first_chunk.wrapping_add(self.chunks);
         let (pending, tail_count) = (self.pending.as_slice(), tail.len().div_ceil(CHUNK_LEN));
         let count = pending.len() + tail_count;
-        let mut output = if pending.is_empty() {
+        let mut output = if pending.is_empty() && count <= MAX_LANES {
             small_output(*backend, mode, tail, next)
         } else if count > PENDING {
             return self.finish_over_full(tail);
         } else {
-            let mut cvs = [[0; OUT_LEN]; PENDING];
-            cvs[..pending.len()].copy_from_slice(pending);
-            chunk_cvs(*backend, mode, tail, next, &mut cvs[pending.len()..]);
-            top_output(*backend, mode, &mut cvs[..count])
+            pending_output(*backend, mode, pending, tail, next)
         };
         for left in self.stack.as_slice().iter().rev() {
             output = parent_output(*backend, mode, left, &output.chaining_value());

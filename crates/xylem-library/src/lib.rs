@@ -69,7 +69,7 @@ pub mod command_times;
 pub mod disk_cache;
 pub mod mail;
 
-pub use disk::disk;
+pub use disk::{disk, use_medium};
 pub use error::{Blame, Error, Failure, advised, blame_of};
 pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
 pub use exclude::ExcludeError;

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use xylem_store::StoreError;
 
+use crate::disk::disk;
+
 /// Bytes of a path, a path component or a link's target.
 pub fn os_bytes(text: &OsStr) -> Vec<u8> {
     #[cfg(unix)]
@@ -35,5 +37,5 @@ pub fn os_path(bytes: &[u8]) -> PathBuf {
 /// # Errors
 /// The system's, such as [`StoreError::NotFound`].
 pub fn canonical(path: &Path) -> Result<PathBuf, StoreError> {
-    path.canonicalize().map_err(|e| StoreError::from_io("find", path, None, e))
+    disk().canonical(path).map_err(|e| StoreError::from_io("find", path, None, e))
 }

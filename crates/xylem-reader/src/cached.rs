@@ -141,18 +141,18 @@ fn short(value: &ChainingValue) -> Check {
 }
 
 impl Cached {
-    /// A file of which pieces may be kept in `store`. Where that can't be, it is read all the same: why not comes
-    /// along.
+    /// A file of which pieces may be kept in `store`, if there is one. Where that can't be, it is read all the same: why
+    /// not comes along.
     pub(crate) fn open(
-        store: &Store,
+        store: Option<&Store>,
         id: ObjectId,
         root: Hash,
         geometry: Geometry,
         name: String,
         recent: Arc<Recent>,
     ) -> (Self, Option<StoreError>) {
-        let (kept, why) = match Kept::open(store, root, geometry) {
-            Ok(kept) => (Some(kept), None),
+        let (kept, why) = match store.map(|store| Kept::open(store, root, geometry)).transpose() {
+            Ok(kept) => (kept, None),
             Err(why) => (None, Some(why)),
         };
         let regions = kept.as_ref().map_or(0, |kept| kept.scan.region_count());

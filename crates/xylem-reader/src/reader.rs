@@ -32,6 +32,8 @@ pub struct Options {
     pub ticket: Ticket,
     /// The store that keeps what was read.
     pub store: PathBuf,
+    /// Whether what is read of files is kept: of who reads each once, it need not be. A listing is, in any case.
+    pub keep: bool,
     /// Peers to ask besides the ticket's own addresses (if any is given, only these are asked).
     pub from: Vec<Peer>,
     /// Relays to meet a sharer at, besides the ticket's.
@@ -54,6 +56,7 @@ impl Options {
         Self {
             ticket,
             store,
+            keep: true,
             from: Vec::new(),
             relays: Vec::new(),
             limit_rate: None,
@@ -79,6 +82,7 @@ pub struct Item {
 /// A publication that can be read. Clones of nothing: share it behind an `Arc`.
 pub struct Reader {
     store: Store,
+    keep: bool,
     queue: Arc<Queue>,
     stop: Stop,
     signed: Signed,
@@ -116,7 +120,7 @@ impl Reader {
         on_event: Box<dyn FnMut(Event) + Send>,
     ) -> Result<Self, OpenError> {
         let store = Store::open(disk(), &options.store)?;
-        let (queue, stop) = (Arc::new(Queue::default()), stop.part());
+        let (queue, stop, keep) = (Arc::new(Queue::default()), stop.part(), options.keep);
         let worker = Worker {
             options,
             store: store.clone(),
@@ -132,6 +136,7 @@ impl Reader {
         let signed = when_opened.recv().unwrap_or(Err(OpenError::Ended))?;
         let mut reader = Self {
             store,
+            keep,
             queue,
             stop,
             signed,
@@ -324,8 +329,9 @@ impl Reader {
         if let Some(cached) = files.get(&id).and_then(Weak::upgrade) {
             return Ok(File::new(self.queue.clone(), Some(cached)));
         }
-        let (cached, why) =
-            Cached::open(&self.store, id, root, geometry, name, self.recent.clone());
+        let is_listing = self.manifest().kind == Kind::Directory && id == ObjectId::Root;
+        let store = Some(&self.store).filter(|_| self.keep || is_listing);
+        let (cached, why) = Cached::open(store, id, root, geometry, name, self.recent.clone());
         if let Some(why) = why {
             tracing::warn!(%why, "what is read of this file is not kept");
         }

@@ -151,6 +151,10 @@ pub trait Medium: Send + Sync {
     }
     /// Itself, for [`Medium::hard_link`] and [`Medium::move_to`] of another place.
     fn as_any(&self) -> &dyn Any;
+    /// The one path of something that is there: absolute, without links.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        path.canonicalize()
+    }
     /// What a symbolic link says.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
     /// Sets permission bits of a file or directory, links refused.

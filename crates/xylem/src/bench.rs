@@ -5,6 +5,7 @@
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use clap::{Args, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -74,12 +75,14 @@ Examples:
   xylem bench ndn                    everything, in about half a minute
   xylem bench link seal              one table of the link
   xylem bench transfer pieces        one table of the transfer
+  xylem bench hash --save before     and after a change:
+  xylem bench hash --against before --plot now.svg
 
 Exit status:
   0  measured
   1  two implementations of one function gave different results
   2  wrong usage, or no xylem-bench
-  4  standard output could not be written"
+  4  standard output or a file could not be written"
 )]
 pub(crate) struct BenchArgs {
     /// What to measure
@@ -92,6 +95,18 @@ pub(crate) struct BenchArgs {
     /// Measure for a tenth of the time: the same rows, more noise
     #[arg(long)]
     quick: bool,
+
+    /// Draw the tables into this file, an SVG picture
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+
+    /// Keep what was measured in this file, for --against
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    /// Say what is faster and what slower than what this file holds, which --save wrote
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
 }
 
 /// Runs `xylem bench`: the program `xylem-bench` does, whose exit status is ours.
@@ -107,6 +122,12 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
     let subject = args.subject.to_possible_value().expect("no subject is skipped");
     command.arg(subject.get_name()).args(&args.tables);
     command.args(args.quick.then_some("--quick")).args(out.is_json().then_some("--json"));
+    let files = [("--plot", args.plot), ("--save", args.save), ("--against", args.against)];
+    for (flag, file) in files {
+        command.args(
+            file.map(|file| [OsString::from(flag), file.into_os_string()]).into_iter().flatten(),
+        );
+    }
     let status = command.status().map_err(|error| {
         Failure::new(Exit::Local, format!("cannot run {}: {error}", program.display()))
     })?;

@@ -1,12 +1,13 @@
 //! `xylem get TICKET`: fetch, verified piece by piece.
 
+use crate::buckets::{IntoBucket, into_bucket};
 use crate::cli::Common;
 use crate::code::Whom;
 use crate::demand::{self, DemandArgs};
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::FindArgs;
-use crate::output::text::{bytes, count, duration, rate};
-use crate::output::{Out, not_with_json};
+use crate::output::text::bytes;
+use crate::output::{Out, not_with_json, report, report_object};
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::resolve;
@@ -16,14 +17,14 @@ use crate::trusting::TrustArgs;
 pub(crate) use crate::values::peers;
 use crate::values::{ByteRange, ListenAt, joined, output, parse_rate, parse_seconds};
 use clap::Args;
-use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_app::Believe;
-use xylem_app::object::{Fetched, ObjectOptions, ObjectSummary, get_object};
+use xylem_app::object::{Fetched, ObjectOptions, get_object};
+use xylem_bucket::is_in_bucket;
 use xylem_library::witness::{Dial, Versions, witnessed};
 use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
-use xylem_node::{Dialling, Event, GetOptions, GetSummary, Peer, PeerUri, ServeOptions};
+use xylem_node::{Dialling, Event, GetOptions, Peer, PeerUri, ServeOptions};
 use xylem_object::Ticket;
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
@@ -47,6 +48,7 @@ use xylem_object::Ticket;
   xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
   xylem get xylem:... --overwrite              a newer version: moves only what changed
   xylem get xylem:... --like old.iso           the same from a copy of another name
+  xylem get xylem:... -o s3://models/a.bin     into an S3 bucket, as whom the AWS_... variables say
   xylem get xylem:... --seed                   and serve it to others until Ctrl-C
   xylem get xylem:... --no-serve               fetch only, tell nobody an address
   xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
@@ -75,7 +77,8 @@ pub(crate) struct GetArgs {
     ticket: Vec<String>,
 
     /// Where the result goes: a file; a directory that exists or ends in / (made if it is missing),
-    /// under the name that its publisher gave it; or - for standard output [default: this directory]
+    /// under the name that its publisher gave it; s3://BUCKET/KEY, an object of a bucket; or - for
+    /// standard output [default: this directory]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -233,6 +236,9 @@ fn by_ticket(
     out: &mut Out,
 ) -> Result<Exit, Failure> {
     let whole = args.range.is_none() && args.exclude.is_empty();
+    if let Some(output) = args.output.as_ref().filter(|output| is_in_bucket(output)) {
+        return by_ticket_into(ticket, from, args, output, stop, common, out);
+    }
     let options = GetOptions {
         ticket,
         save: SaveOptions {
@@ -286,6 +292,48 @@ fn by_ticket(
         return Err(Failure::new(Exit::Usage, "--seed needs a file; leave `-o -` away"));
     }
     fetch(&options, whole, stop, out)?;
+    Ok(Exit::Done)
+}
+
+/// The same into a bucket.
+fn by_ticket_into(
+    ticket: Ticket,
+    from: Vec<Peer>,
+    args: &GetArgs,
+    output: &Path,
+    stop: &Stop,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let asked = [
+        (args.range.is_some(), "--range"),
+        (!args.exclude.is_empty(), "--exclude"),
+        (args.follow, "--follow"),
+        (args.seed, "--seed"),
+        (args.delete, "--delete"),
+        (args.rename, "--rename"),
+        (!args.like.is_empty(), "--like"),
+        (args.ciphertext, "--ciphertext"),
+        (args.demand.demand()?.is_some(), "--witness"),
+    ];
+    if let Some((_, flag)) = asked.into_iter().find(|(given, _)| *given) {
+        let what =
+            format!("{flag} is not for buckets: -o s3://... takes what a ticket names, whole");
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let options = xylem_reader::Options {
+        from,
+        relays: args.relay.relays(common)?,
+        limit_rate: args.limit,
+        links: args.shape.links(),
+        ask_who_answers: args.ask.ask_who_answers,
+        timeout: args.timeout,
+        lan: args.find.lan(common)?,
+        ..xylem_reader::Options::new(ticket, common.store()?)
+    };
+    let what = IntoBucket { options, output: output.to_path_buf(), existing: existing(args) };
+    let summary = into_bucket(what, stop, out)?;
+    report(&summary, true, out)?;
     Ok(Exit::Done)
 }
 
@@ -393,99 +441,4 @@ pub(crate) fn ended(error: impl Into<Error>, stop: &Stop) -> Failure {
     let error = error.into();
     let by_reader = error.blame == Blame::Interrupted && !stop.raised();
     if by_reader { Failure::closed_pipe() } else { Failure::from(error) }
-}
-
-fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<(), Failure> {
-    if !summary.proven {
-        out.warn("not verified: nobody vouches for these bytes (--insecure)");
-    }
-    if out.is_json() {
-        return out.json(&ObjectRow {
-            name: &summary.name,
-            root: &summary.root,
-            path: summary.path.as_deref().map(|p| p.to_string_lossy().into_owned()),
-            bytes: summary.bytes,
-            segments: summary.segments,
-            proven: summary.proven,
-            seconds: summary.elapsed.as_secs_f64(),
-        });
-    }
-    if let Some(path) = &summary.path {
-        out.sum_line(&summary.root.to_string(), path)?;
-    }
-    let done = if summary.proven { out.paint("32", "Verified") } else { "Fetched".to_owned() };
-    out.note(&format!(
-        "{done} {} in {} in {} ({})",
-        bytes(summary.bytes),
-        count(summary.segments, "segment"),
-        duration(summary.elapsed),
-        rate(summary.bytes, summary.elapsed)
-    ));
-    Ok(())
-}
-
-fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failure> {
-    if out.is_json() {
-        return out.json(summary);
-    }
-    // The root is that of the whole: `sum` would print another for a part of it.
-    if let Some(path) = summary.path.as_ref().filter(|_| whole) {
-        out.sum_line(&summary.root.to_string(), path)?;
-    }
-    summary.ways.iter().for_each(|way| out.detail(&format!("Way to {way}")));
-    let what = format!("{} in {}", bytes(summary.bytes), count(summary.files, "file"));
-    let done = out.paint("32", "Verified");
-    if summary.already_complete {
-        out.note(&format!("{done} {what}; all of it was there already"));
-        return Ok(());
-    }
-    let mut line = format!(
-        "{done} {what}: fetched {} in {} ({})",
-        bytes(summary.fetched),
-        duration(summary.elapsed),
-        rate(summary.fetched, summary.elapsed)
-    );
-    if summary.resumed > 0 {
-        line.push_str(&format!(", kept {} that was there", bytes(summary.resumed)));
-    }
-    if summary.reused > 0 {
-        line.push_str(&format!(", took {} from old copies", bytes(summary.reused)));
-    }
-    if summary.served > 0 {
-        line.push_str(&format!("; sent {} to others", bytes(summary.served)));
-    }
-    out.note(&line);
-    Ok(())
-}
-
-/// An object that `get NAME` fetched.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "object")]
-struct ObjectRow<'a> {
-    name: &'a str,
-    root: &'a str,
-    path: Option<String>,
-    bytes: u64,
-    segments: u64,
-    proven: bool,
-    seconds: f64,
-}
-
-#[cfg(test)]
-mod row_tests {
-    use super::*;
-    use crate::output::assert_documented;
-
-    #[test]
-    fn rows_are_documented() {
-        assert_documented(&ObjectRow {
-            name: "/a",
-            root: "00",
-            path: None,
-            bytes: 1,
-            segments: 1,
-            proven: true,
-            seconds: 0.5,
-        });
-    }
 }

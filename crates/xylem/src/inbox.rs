@@ -12,7 +12,7 @@ use crate::relays::RelayArgs;
 use crate::share::resolve;
 use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
-use crate::values::{ListenAt, parse_seconds};
+use crate::values::{ListenAt, parse_seconds, read_text};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -115,7 +115,7 @@ enum InboxCommand {
     Trust {
         /// The name
         name: String,
-        /// Their card, the code that they show for it, or a message's number
+        /// Their card, or @FILE with it, the code that they show for it, or a message's number
         #[arg(value_name = "CARD|CODE|NUMBER")]
         card: String,
         /// Where a code is shown: [KEY@]HOST:PORT; can be repeated
@@ -205,7 +205,7 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         }
         Some(InboxCommand::Trust { name, card, .. }) => {
             let bad = |e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string());
-            inbox.trust(&name, &card.parse().map_err(bad)?)?;
+            inbox.trust(&name, &read_text(&card)?.trim().parse().map_err(bad)?)?;
         }
         Some(InboxCommand::Forget { name }) => inbox.forget(&name)?,
         Some(InboxCommand::People) => {

@@ -9,6 +9,7 @@
 
 mod accept;
 mod bench;
+mod buckets;
 mod ca;
 mod cli;
 mod code;
@@ -31,6 +32,7 @@ mod process_usage;
 mod publisher;
 mod put;
 mod reach;
+mod reading;
 mod relays;
 mod request;
 mod schema;

@@ -1,5 +1,6 @@
 //! `xylem share PATH...`: serve files and directories from where they are.
 
+use crate::buckets;
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::AnnounceArgs;
@@ -21,6 +22,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use xylem_bucket::is_in_bucket;
 use xylem_library::follow::{FollowOptions, Input};
 use xylem_library::keys::Sign;
 use xylem_library::{LibraryEvent, Selection};
@@ -56,6 +58,7 @@ use xylem_object::ticket::Address;
   xylem share film.mkv > ticket.txt         the ticket alone in a file
   xylem share site/ --exclude '*.tmp' --exclude /drafts
   xylem share src/ --ignore-file src/.gitignore
+  xylem share s3://models/llama/            what lies in an S3 bucket, as whom the AWS_... variables say
   xylem share --public film.mkv             for everybody: get b3:HASH finds it
   xylem share --follow app.log              a file that another program appends to, as it grows
   producer | xylem share --follow -         what comes over standard input, as it comes
@@ -64,7 +67,8 @@ use xylem_object::ticket::Address;
     exit_help!()
 ))]
 pub(crate) struct ShareArgs {
-    /// Files and directories, each a publication of its own; with --follow also -, for standard input
+    /// Files and directories, each a publication of its own, and s3://BUCKET/KEY, what lies in an S3
+    /// bucket; with --follow also -, for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 
@@ -246,6 +250,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         return Err(Failure::new(Exit::Usage, what));
     }
     let selection = selection(&args)?;
+    buckets::for_paths(args.paths.iter().map(PathBuf::as_path))?;
     if let Some(key) = &args.key {
         require_outside(key, &args.paths)?;
     }
@@ -361,6 +366,7 @@ pub(crate) fn parse_identity(text: &str) -> Result<String, String> {
 fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
     let asked = [
         (args.foreground, "--foreground"),
+        (args.paths.iter().any(|path| is_in_bucket(path)), "s3://, whose credentials it has not"),
         (args.follow, "--follow"),
         (args.code, "--code"),
         (!args.recipients.is_empty(), "--for"),

@@ -112,7 +112,7 @@ pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Failure> {
     text.parse().map_err(|e: TicketError| Failure::new(Exit::Usage, e.to_string()))
 }
 
-/// What was pasted; or what is in a file, `@FILE`; or on standard input, `-`: a ticket or a code.
+/// What was pasted; or what is in a file, `@FILE`; or on standard input, `-`: a ticket, a code, a card.
 pub(crate) fn read_text(text: &str) -> Result<Cow<'_, str>, Failure> {
     let from = match text.trim().strip_prefix('@') {
         Some(path) => Some((File::open(path).map(|file| Box::new(file) as Box<dyn Read>), path)),
@@ -123,7 +123,7 @@ pub(crate) fn read_text(text: &str) -> Result<Cow<'_, str>, Failure> {
         let mut text = Vec::new();
         // One byte more than is looked at tells that there is more.
         let read = opened.and_then(|file| file.take(MAX_TEXT as u64 + 1).read_to_end(&mut text));
-        let wrong = |e| format!("cannot read a ticket from {what}: {e}");
+        let wrong = |e| format!("cannot read {what}: {e}");
         read.map(|_| String::from_utf8_lossy(&text).into_owned())
             .map_err(|e| Failure::new(Exit::Usage, wrong(e)))
     });

@@ -324,7 +324,7 @@ fn what_changes_under_its_share_is_not_encrypted_with_the_old_key() {
     until("a warning of the file", || {
         !share.told("unreadable").is_empty()
             || !share.told("skipped").is_empty()
-            || !share.told("warning").is_empty()
+            || !share.told("trouble").is_empty()
     });
     drop(share);
 }

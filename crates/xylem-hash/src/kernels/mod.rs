@@ -7,7 +7,8 @@
 //!
 //! Rows need fewer instructions for few messages, lanes for many. Both go round by round in a loop,
 //! a seventh of the code of rounds in a row; only the eight lanes of AVX2 have them in a row, because
-//! there it is faster on a busy core (docs/hash-engine.md has the figures).
+//! there it is faster on a busy core (docs/hash-engine.md has the figures). What the compiler can't
+//! be brought to write is assembly text: `x86/asm512.rs`.
 
 #[cfg(any(
     target_arch = "x86_64",

@@ -12,7 +12,8 @@ pub(crate) static KERNELS: Kernels = Kernels {
     chunk_start,
     chunk,
     widths: &[(1, run)],
-    root_blocks: (1, root_blocks),
+    whole: None,
+    root_blocks: &[(1, root_blocks)],
 };
 
 fn compress(node: &Node) -> [u32; 16] {

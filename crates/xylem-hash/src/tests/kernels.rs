@@ -45,6 +45,45 @@ proptest! {
         }
     }
 
+    /// What takes more whole chunks than there are lanes, wherever the counter is.
+    #[test]
+    fn whole_chunks(
+        key: [u8; 32],
+        count in prop_oneof![1..=100usize, Just(32), Just(64)],
+        first in counters(),
+        seed: u64,
+    ) {
+        let count = if cfg!(miri) { count % 3 + 1 } else { count };
+        let bytes = noise(count * CHUNK_LEN, seed);
+        let (chunks, _) = bytes.as_chunks::<CHUNK_LEN>();
+        let mode = Mode::keyed(&key);
+        let lane = |i: usize| Lane { bytes: &chunks[i], counter: first.wrapping_add(i as u64), end: 0 };
+        let want: Vec<_> = (0..count).map(|i| slow_chunk(&mode, &lane(i))).collect();
+        for backend in Backend::available() {
+            // One place more, that has to stay as it is.
+            let mut got = vec![[7; 32]; count + 1];
+            backend.whole_chunks(&mode, chunks, first, &mut got[..count]);
+            prop_assert_eq!(got.pop(), Some([7; 32]), "{:?}", backend);
+            prop_assert_eq!(&got, &want, "{:?}", backend);
+        }
+    }
+
+    /// Extendable output: any number of blocks, wherever the counter is.
+    #[test]
+    fn output(cv: [u32; 8], seed: u64, counter in counters(), len in 0..=64u32, count in 0..=70usize) {
+        let node = Node { cv, block: noise(64, seed).try_into().unwrap(), len, counter, flags: ROOT };
+        let want: Vec<[u8; 64]> = (0..count as u64)
+            .map(|i| reference::compress(&cv, &node.block, counter.wrapping_add(i), len, ROOT))
+            .map(|words| words.map(u32::to_le_bytes).as_flattened().try_into().unwrap())
+            .collect();
+        for backend in Backend::available() {
+            let mut got = vec![[7; 64]; count + 1];
+            backend.root_blocks(&node, &mut got[..count]);
+            prop_assert_eq!(got.pop(), Some([7; 64]), "{:?}", backend);
+            prop_assert_eq!(&got, &want, "{:?}", backend);
+        }
+    }
+
     #[test]
     fn parents(key: [u8; 32], seed: u64, count in 1..=MAX_LANES, root: bool) {
         let bytes = noise(64 * count, seed);
@@ -63,6 +102,15 @@ proptest! {
             }
         }
     }
+}
+
+/// Any, and those after which a half of it begins anew.
+fn counters() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        (0..99u64).prop_map(|i| (1 << 32) - i),
+        (0..99u64).prop_map(|i| 0u64.wrapping_sub(i)),
+    ]
 }
 
 fn first_half(words: &[u32; 16]) -> [u8; 32] {

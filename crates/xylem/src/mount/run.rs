@@ -6,28 +6,23 @@ use super::{MountArgs, MountedRow};
 use crate::cli::Common;
 use crate::code::Whom;
 use crate::exit::{Exit, Failure};
-use crate::get::{ended, peers};
+use crate::get::peers;
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
+use crate::reading::{self, News};
 use crate::stop;
 use fuser::{BackgroundSession, Session};
 use std::io;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
 use std::time::Duration;
 use xylem_library::Stop;
 use xylem_node::{Event, Peer};
 use xylem_object::Ticket;
-use xylem_reader::{OpenError, Options, Reader};
+use xylem_reader::Options;
 
 /// How often signals and the mount itself are looked at.
 const GLANCE: Duration = Duration::from_millis(100);
-
-/// What other threads tell the one that prints.
-enum News {
-    Event(Event),
-    Opened(Box<Result<Reader, OpenError>>),
-}
 
 pub(super) fn run(args: &MountArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let stop = stop::on_signals()?;
@@ -61,7 +56,7 @@ fn by_ticket(
         lan: args.find.lan(common)?,
         ..Options::new(ticket, common.store()?)
     };
-    let (reader, news) = open(options, stop, out)?;
+    let (reader, news) = reading::open(options, stop, out)?;
     let (manifest, root) = (reader.manifest().clone(), reader.manifest().root.to_hex().to_string());
     let session =
         Session::new(Tree::new(reader), point.path(), &self::options(&root, args.allow_other))
@@ -88,28 +83,6 @@ fn by_ticket(
     let ended = end(session, point, out);
     out.take_broken()?;
     ended
-}
-
-/// Opens what is to be mounted, while what happens meanwhile is shown.
-fn open(options: Options, stop: &Stop, out: &mut Out) -> Result<(Reader, Receiver<News>), Failure> {
-    let (sender, news) = mpsc::channel();
-    let (told, until) = (sender.clone(), stop.clone());
-    let opening = thread::Builder::new().spawn(move || {
-        let on_event = Box::new(move |event| drop(told.send(News::Event(event))));
-        let opened = Reader::open(options, &until, on_event);
-        drop(sender.send(News::Opened(Box::new(opened))));
-    });
-    opening.map_err(|error| Failure::no_thread(&error))?;
-    loop {
-        match news.recv() {
-            Ok(News::Event(event)) => out.event(event),
-            Ok(News::Opened(opened)) => {
-                out.take_broken()?;
-                return Ok((opened.map_err(|error| ended(error, stop))?, news));
-            }
-            Err(_) => return Err(Failure::new(Exit::Local, "the thread that reads has ended")),
-        }
-    }
 }
 
 /// Takes the mount away; programs that still read are told apart from it first.

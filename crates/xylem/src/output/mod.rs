@@ -7,6 +7,7 @@
 mod codes;
 #[cfg(test)]
 mod documented;
+mod fetched;
 pub(crate) mod log;
 mod progress;
 mod qr;
@@ -17,6 +18,7 @@ pub(crate) mod witnesses;
 
 #[cfg(test)]
 pub(crate) use documented::assert_documented;
+pub(crate) use fetched::{report, report_object};
 pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};

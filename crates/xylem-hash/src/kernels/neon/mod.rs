@@ -22,7 +22,8 @@ pub(crate) static NEON: Kernels = Kernels {
     chunk_start: portable::KERNELS.chunk_start,
     chunk: portable::KERNELS.chunk,
     widths: &[(4, four_lanes::run), (8, eight_lanes::run)],
-    root_blocks: (8, eight_lanes::root_blocks),
+    whole: None,
+    root_blocks: &[(8, eight_lanes::root_blocks)],
 };
 
 mod four_lanes {

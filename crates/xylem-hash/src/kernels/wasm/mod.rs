@@ -18,7 +18,8 @@ pub(crate) static SIMD128: Kernels = Kernels {
     chunk_start: one::chunk_start,
     chunk: one::chunk,
     widths: &[(2, two::run), (4, four_lanes::run)],
-    root_blocks: (4, four_lanes::root_blocks),
+    whole: None,
+    root_blocks: &[(4, four_lanes::root_blocks)],
 };
 
 mod one {

@@ -1,6 +1,7 @@
-//! Kernels for x86-64, in intrinsics.
+//! Kernels for x86-64: in intrinsics, and the widest as assembly text.
 
 mod rows;
+mod text;
 mod words128;
 mod words256;
 mod words512;
@@ -28,7 +29,8 @@ pub(crate) static SSE41: Kernels = Kernels {
     chunk_start: sse41_one::chunk_start,
     chunk: sse41_one::chunk,
     widths: &[(4, sse41_lanes::run)],
-    root_blocks: (4, sse41_lanes::root_blocks),
+    whole: None,
+    root_blocks: &[(4, sse41_lanes::root_blocks)],
 };
 
 mod sse41_one {
@@ -47,7 +49,8 @@ pub(crate) static AVX2: Kernels = Kernels {
     chunk_start: avx2_one::chunk_start,
     chunk: avx2_one::chunk,
     widths: &[(2, avx2_two::run), (4, avx2_four::run), (8, avx2_lanes::run)],
-    root_blocks: (8, avx2_lanes::root_blocks),
+    whole: None,
+    root_blocks: &[(8, avx2_lanes::root_blocks)],
 };
 
 mod avx2_one {
@@ -73,13 +76,9 @@ pub(crate) static AVX512: Kernels = Kernels {
     compress: avx512_one::compress,
     chunk_start: avx512_one::chunk_start,
     chunk: avx512_one::chunk,
-    widths: &[
-        (2, avx512_two::run),
-        (4, avx512_four::run),
-        (8, avx512_eight::run),
-        (16, avx512_lanes::run),
-    ],
-    root_blocks: (16, avx512_lanes::root_blocks),
+    widths: &[(2, avx512_two::run), (4, avx512_four::run), (8, text::eight), (16, text::sixteen)],
+    whole: Some((text::CHUNKS, text::chunks)),
+    root_blocks: &[(16, text::sixteen_blocks), (32, text::thirty_two_blocks)],
 };
 
 mod avx512_one {
@@ -92,13 +91,4 @@ mod avx512_two {
 
 mod avx512_four {
     super::row_kernel!("avx2,avx512f,avx512vl", super::rows::two_and_two_rotated);
-}
-
-mod avx512_eight {
-    super::lane_kernel!("avx2,avx512f,avx512vl", super::words256::by_rotate, rounds: looped);
-}
-
-mod avx512_lanes {
-    super::lane_kernel!("avx512f", super::words512, rounds: looped);
-    super::output_kernel!("avx512f", super::words512);
 }

@@ -92,18 +92,6 @@ pub(super) mod by_shift {
 pub(super) mod by_rotate {
     use super::*;
 
-    pub(in super::super) use super::{
-        LANES, V, add, held, load, load_blocks, load_cvs, splat, store_cvs, xor,
-    };
-
-    pub(crate) fn to_memory(place: &mut V, a: V) {
-        *place = a;
-    }
-
-    pub(crate) fn left_in_memory(place: &V) -> V {
-        *place
-    }
-
     #[inline]
     #[target_feature(enable = "avx2,avx512f,avx512vl")]
     pub(crate) fn right_16(a: V) -> V {

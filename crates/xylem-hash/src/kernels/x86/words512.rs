@@ -1,4 +1,4 @@
-//! Sixteen words side by side (AVX-512F), with 32 registers and rotations in one instruction.
+//! Sixteen words side by side (AVX-512F): the ways in and out of what `text` computes.
 
 use core::arch::x86_64::*;
 
@@ -6,9 +6,7 @@ use super::words128;
 use crate::backend::MAX_LANES;
 use crate::constants::BLOCK_LEN;
 
-pub(super) use core::arch::x86_64::{
-    __m512i as V, _mm512_add_epi32 as add, _mm512_xor_si512 as xor,
-};
+pub(super) use core::arch::x86_64::__m512i as V;
 
 pub(super) const LANES: usize = 16;
 
@@ -18,55 +16,15 @@ pub(super) fn splat(word: u32) -> V {
     _mm512_set1_epi32(word as i32)
 }
 
-/// The words of `words`.
+/// The counters from `first` on: lower halves, and upper ones.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn load(words: &[u32; LANES]) -> V {
-    // SAFETY: the reference is valid for 64 bytes, and the load needs no alignment.
-    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
-}
-
-/// As [`super::words128::by_shift::held`].
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn held(mut a: V) -> V {
-    // SAFETY: no instruction, no effect.
-    unsafe {
-        core::arch::asm!("/* {0} */", inout(zmm_reg) a, options(pure, nomem, nostack, preserves_flags));
-    }
-    a
-}
-
-pub(super) fn to_memory(place: &mut V, a: V) {
-    *place = a;
-}
-
-pub(super) fn left_in_memory(place: &V) -> V {
-    *place
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn right_16(a: V) -> V {
-    _mm512_ror_epi32::<16>(a)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn right_8(a: V) -> V {
-    _mm512_ror_epi32::<8>(a)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn right_12(a: V) -> V {
-    _mm512_ror_epi32::<12>(a)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn right_7(a: V) -> V {
-    _mm512_ror_epi32::<7>(a)
+pub(super) fn counters(first: u64) -> [V; 2] {
+    let (low, high) = (splat(first as u32), splat((first >> 32) as u32));
+    let steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    let sums = _mm512_add_epi32(low, steps);
+    let carry = _mm512_cmplt_epu32_mask(sums, low);
+    [sums, _mm512_mask_add_epi32(high, carry, high, splat(1))]
 }
 
 /// Transposes the 4 by 4 matrix in each quarter.
@@ -106,21 +64,6 @@ fn exchange(mut rows: [V; 16]) -> [V; 16] {
     rows
 }
 
-/// Vector i of the result has word i of the block at `offset` from each pointer.
-///
-/// # Safety
-/// The pointers are to blocks.
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
-    let mut rows = [_mm512_setzero_si512(); 16];
-    for i in 0..LANES {
-        // SAFETY: the caller's promise; the load needs no alignment.
-        rows[i] = unsafe { _mm512_loadu_si512(at[i].wrapping_add(offset).cast()) };
-    }
-    exchange(rows)
-}
-
 /// Vector i of the result has word i of each value.
 #[inline]
 #[target_feature(enable = "avx512f")]
@@ -137,30 +80,7 @@ pub(super) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
     v
 }
 
-/// The inverse of [`load_cvs`].
-#[inline]
-#[target_feature(enable = "avx512f")]
-pub(super) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
-    for half in 0..2 {
-        let words = v.as_chunks::<4>().0[half];
-        let words = transpose(words);
-        for i in 0..4 {
-            let four = words[i];
-            let parts = [
-                _mm512_castsi512_si128(four),
-                _mm512_extracti32x4_epi32::<1>(four),
-                _mm512_extracti32x4_epi32::<2>(four),
-                _mm512_extracti32x4_epi32::<3>(four),
-            ];
-            for quarter in 0..4 {
-                let cv = &mut cvs[i + 4 * quarter];
-                words128::store(parts[quarter], &mut cv.as_chunks_mut::<4>().0[half]);
-            }
-        }
-    }
-}
-
-/// All sixteen words, lane by lane: the inverse of [`load_blocks`].
+/// All sixteen words, lane by lane.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn store_blocks(v: [V; 16], out: &mut [[u8; BLOCK_LEN]; LANES]) {

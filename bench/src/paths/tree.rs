@@ -1,0 +1,78 @@
+//! The tree: an outboard, a proof out of it, segments proven.
+
+use std::hint::black_box;
+
+use xylem_tree::{
+    Outboard, SegmentIndex, SegmentSize, Tile, Verifier, segment_signature, tile_content,
+    tile_signature,
+};
+
+use super::path::{Operation, Path, path};
+use crate::input;
+
+pub(super) const PATHS: &[Path] = &[
+    path("tree: an outboard of 1 MiB", 1, outboard),
+    path("tree: a segment's proof", 1_000, proof),
+    path("tree: 1 MiB in segments of 8 KiB, proven in order", 1, || proven(1)),
+    path("tree: 1 MiB in segments of 8 KiB, proven out of order", 1, || proven(37)),
+];
+
+const BYTES: usize = 1 << 20;
+
+fn outboard() -> Operation {
+    let content = input::bytes(BYTES);
+    Box::new(move || {
+        black_box(Outboard::of(black_box(&content), SegmentSize::DEFAULT));
+    })
+}
+
+fn proof() -> Operation {
+    let outboard = Outboard::of(&input::bytes(BYTES), SegmentSize::DEFAULT);
+    let (geometry, mut out, mut index) = (*outboard.geometry(), Vec::with_capacity(1 << 10), 0);
+    Box::new(move || {
+        out.clear();
+        index = (index + 1) % geometry.segments();
+        let stored = &mut outboard.as_bytes();
+        segment_signature(&geometry, SegmentIndex(index), stored, &mut out).expect("an outboard");
+        black_box(&out);
+    })
+}
+
+/// Every `step`th segment, until each has come.
+fn proven(step: u64) -> Operation {
+    let content = input::bytes(BYTES);
+    let outboard = Outboard::of(&content, SegmentSize::DEFAULT);
+    let geometry = *outboard.geometry();
+    let segments = geometry.segments();
+    let proof = |index| {
+        let mut out = Vec::new();
+        let stored = &mut outboard.as_bytes();
+        segment_signature(&geometry, SegmentIndex(index), stored, &mut out).expect("an outboard");
+        out
+    };
+    let proofs: Vec<Vec<u8>> = (0..segments).map(proof).collect();
+    let tiles: Vec<(Tile, Vec<u8>, Vec<u8>)> = (0..geometry.tiles(0))
+        .map(|index| {
+            let (tile, mut content, mut signature) = (Tile { tier: 0, index }, vec![], vec![]);
+            let stored = &mut outboard.as_bytes();
+            tile_content(&geometry, tile, stored, &mut content).expect("an outboard");
+            tile_signature(&geometry, tile, stored, &mut signature).expect("an outboard");
+            (tile, content, signature)
+        })
+        .collect();
+    let root = outboard.root();
+    Box::new(move || {
+        let mut verifier = Verifier::new(geometry, root);
+        for (tile, content, signature) in &tiles {
+            verifier.tile(*tile, content, signature).expect("of this tree");
+        }
+        for index in (0..segments).map(|n| n * step % segments) {
+            let at = index as usize * SegmentSize::DEFAULT.bytes();
+            let segment = &content[at..at + SegmentSize::DEFAULT.bytes()];
+            let proof = &proofs[index as usize];
+            black_box(verifier.segment(SegmentIndex(index), segment, proof).expect("of this tree"));
+            verifier.forget_complete(index..index + 1);
+        }
+        black_box(verifier.take_proven());
+    })
+}

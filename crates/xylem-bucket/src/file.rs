@@ -1,0 +1,141 @@
+//! [`Object`]: one version of an object, as a file that is read.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use object_store::aws::AmazonS3;
+use object_store::path::Path as Key;
+use xylem_store::{FileTime, MediumFile, Meta};
+
+use crate::cache::{AHEAD, CHUNK, Cache, Chunk};
+use crate::client::{Client, range};
+
+/// Numbers of open files.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// See the module's text.
+pub(crate) struct Object {
+    pub(crate) client: Arc<Client>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) bucket: Arc<AmazonS3>,
+    pub(crate) key: Key,
+    pub(crate) meta: Meta,
+    /// The version's `ETag`: each answer is of this one.
+    pub(crate) tag: Option<String>,
+    number: u64,
+    /// Where the last read ended that was not of a chunk.
+    ended: AtomicU64,
+}
+
+impl Object {
+    pub(crate) fn new(
+        client: Arc<Client>,
+        cache: Arc<Cache>,
+        (bucket, key): (Arc<AmazonS3>, Key),
+        meta: Meta,
+        tag: Option<String>,
+    ) -> Self {
+        let (number, ended) = (NEXT.fetch_add(1, Relaxed), AtomicU64::new(u64::MAX));
+        Self { client, cache, bucket, key, meta, tag, number, ended }
+    }
+
+    fn bytes_of(&self, chunk: u64) -> Option<Range<u64>> {
+        let start = chunk.checked_mul(CHUNK).filter(|start| *start < self.meta.size)?;
+        Some(start..start.saturating_add(CHUNK).min(self.meta.size))
+    }
+
+    /// Asks for a chunk that nobody has asked for.
+    fn ask(&self, number: u64) -> Option<Arc<Chunk>> {
+        let wanted = self.bytes_of(number)?;
+        let id = (self.number, number);
+        let chunk = self.cache.put(id)?;
+        let fetched = range(self.bucket.clone(), self.key.clone(), self.tag.clone(), wanted);
+        let (settled, cache) = (chunk.clone(), self.cache.clone());
+        drop(self.client.start(async move {
+            let bytes = fetched.await;
+            if bytes.is_err() {
+                cache.forget(id);
+            }
+            settled.settle(bytes.ok());
+        }));
+        Some(chunk)
+    }
+
+    /// The chunk, if whoever reads there reads in order: from the beginning, on from the chunk before, or
+    /// from where the last read ended.
+    fn in_order(&self, number: u64, offset: u64) -> Option<Arc<Chunk>> {
+        let before = number.checked_sub(1).and_then(|n| self.cache.get((self.number, n)));
+        let known = self.cache.get((self.number, number));
+        let goes_on = before.is_some() || self.ended.load(Relaxed) == offset;
+        if known.is_none() && !goes_on && offset != 0 {
+            return None;
+        }
+        let chunk =
+            known.or_else(|| self.ask(number)).or_else(|| self.cache.get((self.number, number)));
+        let ahead = if goes_on { AHEAD } else { 1 };
+        for next in (number + 1..).take(ahead as usize) {
+            self.ask(next);
+        }
+        chunk
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.cache.close(self.number);
+    }
+}
+
+impl MediumFile for Object {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let end = offset.saturating_add(buf.len() as u64).min(self.meta.size);
+        if offset >= end {
+            return Ok(0);
+        }
+        let number = offset / CHUNK;
+        // One that did not come is asked for once more, to be told why.
+        if let Some(bytes) = self.in_order(number, offset).and_then(|chunk| chunk.wait()) {
+            let from = (offset % CHUNK) as usize;
+            let there = bytes.get(from..).unwrap_or_default();
+            let len = there.len().min((end - offset) as usize);
+            buf[..len].copy_from_slice(&there[..len]);
+            return Ok(len);
+        }
+        let (bucket, key, tag) = (self.bucket.clone(), self.key.clone(), self.tag.clone());
+        let bytes = self.client.wait(range(bucket, key, tag, offset..end))?;
+        let len = bytes.len().min(buf.len());
+        buf[..len].copy_from_slice(&bytes[..len]);
+        self.ended.store(end, Relaxed);
+        Ok(len)
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn metadata(&self) -> io::Result<Meta> {
+        Ok(self.meta)
+    }
+
+    fn set_mode(&self, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn set_mtime(&self, _: FileTime) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

@@ -1,0 +1,230 @@
+//! [`Buckets`]: a medium that has the objects of buckets beside the files of a disk.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use object_store::ObjectMeta;
+use xylem_store::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+
+use crate::cache::Cache;
+use crate::client::{Client, key};
+use crate::error::BucketError;
+use crate::file::Object;
+use crate::place::{Place, is_in_bucket};
+use crate::settings::Settings;
+
+/// Objects whose sizes and versions are kept from a listing, so that each need not be asked for.
+const MOST_LISTED: usize = 200_000;
+
+/// What a listing said of an object.
+#[derive(Clone)]
+struct Said {
+    meta: Meta,
+    tag: Option<String>,
+}
+
+impl Said {
+    fn of(object: &ObjectMeta) -> Self {
+        let time = object.last_modified;
+        let mtime = FileTime { secs: time.timestamp(), nanos: time.timestamp_subsec_nanos() };
+        let tag = object.e_tag.clone();
+        // In place of an inode's number: the version.
+        let hash = xylem_hash::hash(tag.as_deref().unwrap_or_default().as_bytes());
+        let ino = hash.as_bytes().first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
+        let meta = Meta { mtime, ino, ..meta(FileKind::File, object.size, 0o644) };
+        Self { meta, tag }
+    }
+}
+
+fn meta(kind: FileKind, size: u64, mode: u32) -> Meta {
+    Meta { kind, size, mode, mtime: FileTime::default(), ino: 0, dev: 0, links: 1, owner: 0 }
+}
+
+/// The files of a disk, and below `s3://BUCKET` the objects of buckets, which can be read only.
+pub struct Buckets {
+    disk: Arc<dyn Medium>,
+    client: Arc<Client>,
+    cache: Arc<Cache>,
+    /// What was listed last, by `s3://BUCKET/KEY`. It may be out of date: whoever reads names the version.
+    listed: Mutex<HashMap<PathBuf, Said>>,
+}
+
+impl Buckets {
+    /// Everything outside of buckets is the disk's.
+    ///
+    /// # Errors
+    /// [`BucketError::Settings`]: no thread, or no sockets.
+    pub fn over(disk: Arc<dyn Medium>, settings: Settings) -> Result<Self, BucketError> {
+        let client = Arc::new(Client::new(settings)?);
+        Ok(Self { disk, client, cache: Arc::default(), listed: Mutex::default() })
+    }
+
+    pub(crate) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    fn listed(&self) -> MutexGuard<'_, HashMap<PathBuf, Said>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses to change what is in a bucket.
+    fn disk_for(&self, path: &Path) -> io::Result<&dyn Medium> {
+        match is_in_bucket(path) {
+            true => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
+            false => Ok(&*self.disk),
+        }
+    }
+
+    /// An object; [`BucketError::NotThere`] for what is a folder.
+    fn said(&self, path: &Path) -> Result<Said, BucketError> {
+        let place = Place::of(path)?;
+        if let Some(said) = self.listed().get(path) {
+            return Ok(said.clone());
+        }
+        if place.key.is_empty() {
+            return Err(BucketError::NotThere);
+        }
+        Ok(Said::of(&self.client.head(&place)?))
+    }
+}
+
+impl Medium for Buckets {
+    fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
+        if !is_in_bucket(path) {
+            return self.disk.open(path, how);
+        }
+        if !matches!(how, OpenHow::Read | OpenHow::ReadNoFollow) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        let said = self.said(path)?;
+        let place = Place::of(path)?;
+        let at = (self.client.bucket(&place.bucket)?, key(&place)?);
+        let (client, cache) = (self.client.clone(), self.cache.clone());
+        Ok(Arc::new(Object::new(client, cache, at, said.meta, said.tag)))
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        self.disk_for(path)?.open_dir(path)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Meta> {
+        if !is_in_bucket(path) {
+            return self.disk.metadata(path);
+        }
+        match self.said(path) {
+            Ok(said) => return Ok(said.meta),
+            Err(BucketError::NotThere) => {}
+            Err(e) => return Err(e.into()),
+        }
+        // A folder is what has something below it; an empty bucket is one, too.
+        let place = Place::of(path)?;
+        let below = self.client.list(&place)?;
+        let is_empty = below.objects.is_empty() && below.common_prefixes.is_empty();
+        match is_empty && !place.key.is_empty() {
+            true => Err(BucketError::NotThere.into()),
+            false => Ok(meta(FileKind::Directory, 0, 0o755)),
+        }
+    }
+
+    fn owns(&self, meta: &Meta) -> bool {
+        self.disk.owns(meta)
+    }
+
+    fn umask(&self) -> u32 {
+        self.disk.umask()
+    }
+
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.disk_for(path)?.create_dir(path, mode)
+    }
+
+    /// A key that ends with `/` is a folder's mark, which other programs leave, and no file. Where a key is an
+    /// object and a folder, it is the folder that is seen.
+    fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
+        if !is_in_bucket(path) {
+            return self.disk.for_each_name(path, take);
+        }
+        let place = Place::of(path)?;
+        let below = self.client.list(&place)?;
+        let name = |key: &object_store::path::Path| key.filename().map(str::to_owned);
+        let mut folders: Vec<String> = below.common_prefixes.iter().filter_map(name).collect();
+        folders.sort_unstable();
+        let mut listed = self.listed();
+        if listed.len().saturating_add(below.objects.len()) > MOST_LISTED {
+            listed.clear();
+        }
+        for object in &below.objects {
+            let key = object.location.as_ref();
+            let is_mark = key == place.key;
+            if let (Some(name), false) = (name(&object.location), is_mark)
+                && folders.binary_search(&name).is_err()
+            {
+                listed.insert(path.join(&name), Said::of(object));
+                take(OsStr::new(&name), FileKind::File);
+            }
+        }
+        drop(listed);
+        folders.iter().for_each(|name| take(OsStr::new(name), FileKind::Directory));
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
+        self.disk_for(from)?;
+        self.disk_for(to)?.rename(from, to, clobber)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.disk_for(path)?.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk_for(path)?.remove_dir(path)
+    }
+
+    fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
+        self.disk_for(link)?.symlink(target, link)
+    }
+
+    fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        self.disk_for(name)?.hard_link(name, to, new)
+    }
+
+    fn move_to(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        self.disk_for(name)?.move_to(name, to, new)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.disk.as_any()
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        match is_in_bucket(path) {
+            true => Err(io::ErrorKind::InvalidInput.into()),
+            false => self.disk.read_link(path),
+        }
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        match is_in_bucket(path) {
+            // Its name is its own, without the slash at the end that a folder may have been given.
+            true => self.metadata(path).and_then(|_| Ok(Place::of(path)?.path())),
+            false => self.disk.canonical(path),
+        }
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.disk_for(path)?.set_mode(path, mode)
+    }
+
+    fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()> {
+        self.disk_for(path)?.set_mtime(path, mtime)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.disk_for(path)?.sync_dir(path)
+    }
+}

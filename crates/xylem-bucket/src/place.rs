@@ -1,0 +1,141 @@
+//! [`Place`]: a bucket and a key in it, as `s3://BUCKET/KEY`.
+
+use std::fmt;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+use crate::error::BucketError;
+
+/// How the name of a place begins.
+const SCHEME: &str = "s3://";
+/// What the first component of such a path is.
+const FIRST: &str = "s3:";
+/// Longest key that S3 has, bytes.
+const MAX_KEY: usize = 1024;
+
+/// Whether a path names something in a bucket: `s3://` and anything.
+#[must_use]
+pub fn is_in_bucket(path: &Path) -> bool {
+    path.components().next() == Some(Component::Normal(FIRST.as_ref()))
+        && path.as_os_str().to_str().is_none_or(|text| text.starts_with(SCHEME))
+}
+
+/// A bucket and a key in it; no key: the whole bucket.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The bucket's name.
+    pub bucket: String,
+    /// Components of the key, `/` between them; empty: none.
+    pub key: String,
+}
+
+impl Place {
+    /// As files are named.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.to_string().into()
+    }
+
+    /// What has `name` below it.
+    ///
+    /// # Errors
+    /// [`BucketError::NoPlace`]: together they are no key.
+    pub fn below(&self, name: &str) -> Result<Self, BucketError> {
+        format!("{self}/{name}").parse()
+    }
+
+    /// The place that a path names.
+    ///
+    /// # Errors
+    /// [`BucketError::NoPlace`].
+    pub fn of(path: &Path) -> Result<Self, BucketError> {
+        let name = || path.to_string_lossy().into_owned();
+        let why = "it is not text";
+        path.to_str().ok_or_else(|| BucketError::NoPlace { name: name(), why })?.parse()
+    }
+}
+
+impl FromStr for Place {
+    type Err = BucketError;
+
+    /// The rules for buckets are those of S3 as old buckets have them (3 to 63 letters, digits, dots, hyphens and
+    /// underscores); of keys, that they are paths: no component is empty, `.` or `..`.
+    fn from_str(text: &str) -> Result<Self, BucketError> {
+        let wrong = |why| BucketError::NoPlace { name: text.escape_debug().to_string(), why };
+        let rest =
+            text.strip_prefix(SCHEME).ok_or_else(|| wrong("it does not begin with s3://"))?;
+        let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(plain) {
+            return Err(wrong("a bucket's name is 3 to 63 letters, digits, dots and hyphens"));
+        }
+        let key = key.strip_suffix('/').unwrap_or(key);
+        if key.len() > MAX_KEY {
+            return Err(wrong("a key has at most 1024 bytes"));
+        }
+        if key.chars().any(char::is_control) {
+            return Err(wrong("the key has control characters"));
+        }
+        let odd = |part: &str| part.is_empty() || part == "." || part == "..";
+        if !key.is_empty() && key.split('/').any(odd) {
+            return Err(wrong("the key is no path: a component is empty, . or .."));
+        }
+        Ok(Self { bucket: bucket.to_owned(), key: key.to_owned() })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bucket, key } = self;
+        let slash = if key.is_empty() { "" } else { "/" };
+        write!(f, "{SCHEME}{bucket}{slash}{key}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_as_they_are_written() {
+        for text in ["s3://abc", "s3://a.b-c/x", "s3://abc/x y/ü/=+&%", "s3://abc/a:b"] {
+            let place: Place = text.parse().expect(text);
+            assert_eq!(place.to_string(), text);
+            assert_eq!(Place::of(&place.path()).expect(text), place);
+            assert!(is_in_bucket(&place.path()), "{text}");
+        }
+        assert_eq!("s3://abc/".parse::<Place>().expect("a bucket").key, "");
+        assert_eq!("s3://abc/x/".parse::<Place>().expect("a folder").key, "x");
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        let long = format!("s3://abc/{}", "x".repeat(1025));
+        for text in [
+            "",
+            "s3:",
+            "s3://",
+            "s3://a",
+            "s3://a/b",
+            "s3:///b",
+            "s3://a b c/d",
+            "s3://abc//d",
+            "s3://abc/../d",
+            "s3://abc/d/.",
+            "s3://abc/a\nb",
+            "S3://abc/d",
+            "http://abc/d",
+            "s3://ab\u{e9}/d",
+            &long,
+        ] {
+            assert!(text.parse::<Place>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn paths_of_a_disk_are_in_no_bucket() {
+        for path in ["s3", "s3:", "s3:/x", "./s3://abc", "/s3://abc", "a/s3://b", ""] {
+            assert!(!is_in_bucket(Path::new(path)), "{path}");
+        }
+    }
+}

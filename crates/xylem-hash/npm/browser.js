@@ -1,0 +1,15 @@
+// What `import` means in a browser: the module is fetched from beside this file.
+// Under a Content-Security-Policy, `script-src` needs 'wasm-unsafe-eval'.
+import { name } from "./module.js";
+import { start } from "./blake3.js";
+
+// Written out twice, as bundlers look for this form.
+const url =
+  name === "simd128.wasm"
+    ? new URL("./simd128.wasm", import.meta.url)
+    : new URL("./portable.wasm", import.meta.url);
+const answer = await fetch(url);
+if (!answer.ok) throw new Error(`${url}: ${answer.status}`);
+start(await WebAssembly.compile(await answer.arrayBuffer()));
+
+export * from "./blake3.js";

@@ -1,0 +1,281 @@
+//! `get -o s3://BUCKET/KEY`: what a ticket names, proven and then written by parts; nothing of it lies on this
+//! machine's disk.
+
+use super::buckets;
+use crate::exit::{Exit, Failure};
+use crate::get::ended;
+use crate::output::Out;
+use crate::reading;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+use xylem_bucket::{BucketError, Buckets, Place, Upload};
+use xylem_library::{Existing, GetSummary, LibraryEvent, SkipReason, Stop, disk, os_path};
+use xylem_node::Event;
+use xylem_object::listing::EntryKind;
+use xylem_reader::{File, Item, Options, Reader};
+use xylem_store::{Clobber, create_dirs, write_atomically};
+
+/// Bytes that are asked of the peers in one read, and reads that are under way at once.
+const READ: u64 = 4 << 20;
+const AT_ONCE: usize = 4;
+/// How often what happens is looked at while a read is waited for.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Where it goes, and how it is read.
+pub(crate) struct IntoBucket {
+    /// The ticket, peers and limits; nothing is kept.
+    pub(crate) options: Options,
+    /// As it was typed: with a slash at the end, a folder.
+    pub(crate) output: PathBuf,
+    /// What happens to what stands there.
+    pub(crate) existing: Existing,
+}
+
+/// Fetches it; the summary is as that of a fetch to a disk.
+pub(crate) fn into_bucket(
+    what: IntoBucket,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<GetSummary, Failure> {
+    let place = Place::of(&what.output).map_err(|e| super::failed(&e))?;
+    let started = Instant::now();
+    let state = what.options.store.join("uploads");
+    let mut asked = Asked { buckets: buckets()?, existing: what.existing, state };
+    // Whoever may not look at it is told so before anybody is asked for anything.
+    let looked =
+        asked.buckets.stands_at(&Place { key: format!("{}.", place.key), ..place.clone() });
+    looked.map_err(|e| super::at(&what.output, &e))?;
+    let (reader, news) = reading::open(Options { keep: false, ..what.options }, stop, out)?;
+    let manifest = reader.manifest().clone();
+    let top =
+        match place.key.is_empty() || what.output.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            true => below(&place, &String::from_utf8_lossy(&manifest.file_name))?,
+            false => place,
+        };
+    let mut summary = GetSummary::new(manifest.root);
+    summary.path = Some(top.path());
+    let mut transfer =
+        Transfer { reader: &reader, news, stop, out, summary, total: manifest.total_size };
+    let copied = transfer.all(&mut asked, &top);
+    let mut summary = transfer.summary;
+    out.take_broken()?;
+    copied?;
+    summary.elapsed = started.elapsed();
+    summary.already_complete = summary.fetched == 0 && summary.bytes > 0;
+    Ok(summary)
+}
+
+struct Asked {
+    buckets: Buckets,
+    existing: Existing,
+    /// Where what is under way is written down.
+    state: PathBuf,
+}
+
+struct Transfer<'a> {
+    reader: &'a Reader,
+    news: Receiver<reading::News>,
+    stop: &'a Stop,
+    out: &'a mut Out,
+    summary: GetSummary,
+    total: u64,
+}
+
+impl Transfer<'_> {
+    fn all(&mut self, to: &mut Asked, top: &Place) -> Result<(), Failure> {
+        let mut number = 0;
+        while let Some(item) = self.reader.item(number).map_err(|e| ended(e, self.stop))? {
+            number += 1;
+            let place = match self.reader.is_directory() {
+                true => {
+                    let path = String::from_utf8(item.entry.path.clone());
+                    let why = "a name of it is not text, which a key has to be";
+                    below(top, &path.map_err(|_| Failure::new(Exit::Usage, why))?)?
+                }
+                false => top.clone(),
+            };
+            match &item.entry.kind {
+                EntryKind::File { .. } | EntryKind::HardLink { .. } => {
+                    self.file(to, &item, &place)?;
+                }
+                // A bucket has neither; folders are in the names of what lies in them.
+                EntryKind::Symlink { .. } => {
+                    let path = os_path(&item.entry.path);
+                    let why = SkipReason::CannotRead(
+                        "a symbolic link, which a bucket cannot have".into(),
+                    );
+                    self.out.event(Event::Library(LibraryEvent::Skipped { path, why }));
+                }
+                EntryKind::Directory => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// One object.
+    fn file(&mut self, to: &mut Asked, item: &Item, place: &Place) -> Result<(), Failure> {
+        let file = self.reader.open_item(item).map_err(|e| ended(e, self.stop))?;
+        let (size, root) = (file.size(), self.root_of(item)?);
+        let at = |e: BucketError| super::at(&place.path(), &e);
+        if let Some(there) = to.buckets.stands_at(place).map_err(at)? {
+            if there.size == size && there.root.as_ref() == Some(&root) {
+                self.summary.resumed += size;
+                self.done(size);
+                return Ok(());
+            }
+            if to.existing != Existing::Overwrite {
+                let what =
+                    format!("{place}: there is something else already; --overwrite replaces it");
+                return Err(Failure::new(Exit::Usage, what));
+            }
+        }
+        let kept = to.state.join(name_of(place));
+        let earlier = fs::read_to_string(&kept).ok();
+        let mut upload = to.buckets.upload(place, size, &root, earlier.as_deref()).map_err(at)?;
+        let mut result = self.parts(&file, &mut upload, &kept);
+        if earlier.is_some() && matches!(&result, Err(Ended::Bucket(BucketError::NotThere))) {
+            // The store has thrown away what an earlier run had uploaded.
+            upload = to.buckets.upload(place, size, &root, None).map_err(at)?;
+            result = self.parts(&file, &mut upload, &kept);
+        }
+        match result.and_then(|()| upload.finish().map_err(Ended::Bucket)) {
+            Ok(()) => {
+                drop(fs::remove_file(&kept));
+                self.summary.files += 1;
+                Ok(())
+            }
+            Err(Ended::Bucket(e)) => Err(at(e)),
+            Err(Ended::Failure(failure)) => Err(failure),
+        }
+    }
+
+    fn root_of(&self, item: &Item) -> Result<String, Failure> {
+        Ok(match &item.entry.kind {
+            EntryKind::HardLink { target } => {
+                let of = self.reader.find(target).map_err(|e| ended(e, self.stop))?;
+                of.map_or_else(String::new, |of| match of.entry.kind {
+                    EntryKind::File { root, .. } => root.to_string(),
+                    _ => String::new(),
+                })
+            }
+            EntryKind::File { root, .. } => root.to_string(),
+            _ => String::new(),
+        })
+    }
+
+    /// All parts that are missing, in order, each read while those before it are sent.
+    fn parts(&mut self, file: &File, upload: &mut Upload, kept: &Path) -> Result<(), Ended> {
+        let missing: Vec<_> = upload.missing().collect();
+        let there = upload.done();
+        self.summary.resumed += there;
+        self.done(there);
+        if there > 0 {
+            self.out.event(Event::Library(LibraryEvent::Resumed { bytes: there }));
+        }
+        let mut reads = missing.iter().flat_map(|part| pieces(&part.bytes));
+        let mut under_way = VecDeque::new();
+        let mut kept_at = Instant::now();
+        for part in &missing {
+            let mut content = Vec::with_capacity((part.bytes.end - part.bytes.start) as usize);
+            while (content.len() as u64) < part.bytes.end - part.bytes.start {
+                while under_way.len() < AT_ONCE
+                    && let Some(piece) = reads.next()
+                {
+                    under_way.push_back(begin(file, &piece));
+                }
+                let Some(read) = under_way.pop_front() else { break };
+                let bytes = self.wait(&read)?;
+                self.summary.fetched += bytes.len() as u64;
+                self.done(bytes.len() as u64);
+                content.extend_from_slice(&bytes);
+            }
+            upload.put(part, Bytes::from(content)).map_err(Ended::Bucket)?;
+            if kept_at.elapsed() > Duration::from_secs(1) {
+                keep(kept, upload);
+                kept_at = Instant::now();
+            }
+        }
+        let settled = upload.settle().map_err(Ended::Bucket);
+        keep(kept, upload);
+        settled
+    }
+
+    /// What a read brings; what happens meanwhile is shown.
+    fn wait(&mut self, read: &Receiver<io::Result<Vec<u8>>>) -> Result<Vec<u8>, Ended> {
+        loop {
+            while let Ok(news) = self.news.try_recv() {
+                if let reading::News::Event(event) = news {
+                    self.out.event(event);
+                }
+            }
+            if self.stop.raised() {
+                let what = "interrupted; the same command goes on with what was uploaded";
+                return Err(Ended::Failure(Failure::new(Exit::Interrupted, what)));
+            }
+            match read.recv_timeout(GLANCE) {
+                Ok(Ok(bytes)) => return Ok(bytes),
+                Ok(Err(e)) => {
+                    let what = format!("{e}; the same command goes on with what was uploaded");
+                    return Err(Ended::Failure(Failure::new(Exit::Unreachable, what)));
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    let what = "the reader has ended";
+                    return Err(Ended::Failure(Failure::new(Exit::Local, what)));
+                }
+            }
+        }
+    }
+
+    fn done(&mut self, bytes: u64) {
+        self.summary.bytes += bytes;
+        let (verified, total) = (self.summary.bytes, self.total);
+        self.out.event(Event::Progress { verified, total, peers: 1, relayed: 0 });
+    }
+}
+
+/// Why a file was not written.
+enum Ended {
+    Bucket(BucketError),
+    Failure(Failure),
+}
+
+fn below(place: &Place, name: &str) -> Result<Place, Failure> {
+    place.below(name).map_err(|e| super::failed(&e))
+}
+
+/// What is read at once.
+fn pieces(bytes: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let end = bytes.end;
+    (bytes.start..end).step_by(READ as usize).map(move |at| at..(at + READ).min(end))
+}
+
+fn begin(file: &File, bytes: &Range<u64>) -> Receiver<io::Result<Vec<u8>>> {
+    let (done, read) = mpsc::channel();
+    let len = (bytes.end - bytes.start) as usize;
+    file.read_then(bytes.start, len, move |bytes| drop(done.send(bytes.map(<[u8]>::to_vec))));
+    read
+}
+
+/// A file's name for what is under way to a place.
+fn name_of(place: &Place) -> String {
+    xylem_hash::hash(place.to_string().as_bytes()).to_hex().to_string()
+}
+
+/// Writes down what is there. Where that fails, a later run begins again: nothing is lost but time.
+fn keep(path: &Path, upload: &Upload) {
+    let Some(text) = upload.kept() else { return };
+    let medium = disk();
+    let folder = path.parent().unwrap_or(path);
+    if let Err(error) = create_dirs(&*medium, folder)
+        .and_then(|_| write_atomically(&*medium, path, text.as_bytes(), 0o600, Clobber::Replace))
+    {
+        tracing::warn!(%error, "what was uploaded is not remembered");
+    }
+}

@@ -1,0 +1,44 @@
+//! A [`Reader`] that is opened while what happens meanwhile is shown.
+
+use crate::exit::{Exit, Failure};
+use crate::get::ended;
+use crate::output::Out;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use xylem_library::Stop;
+use xylem_node::Event;
+use xylem_reader::{OpenError, Options, Reader};
+
+/// What other threads tell the one that prints.
+pub(crate) enum News {
+    /// Something happened.
+    Event(Event),
+    /// It is open, or can't be.
+    Opened(Box<Result<Reader, OpenError>>),
+}
+
+/// Opens what `options` name; what happens from then on comes with it.
+pub(crate) fn open(
+    options: Options,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<(Reader, Receiver<News>), Failure> {
+    let (sender, news) = mpsc::channel();
+    let (told, until) = (sender.clone(), stop.clone());
+    let opening = thread::Builder::new().spawn(move || {
+        let on_event = Box::new(move |event| drop(told.send(News::Event(event))));
+        let opened = Reader::open(options, &until, on_event);
+        drop(sender.send(News::Opened(Box::new(opened))));
+    });
+    opening.map_err(|error| Failure::no_thread(&error))?;
+    loop {
+        match news.recv() {
+            Ok(News::Event(event)) => out.event(event),
+            Ok(News::Opened(opened)) => {
+                out.take_broken()?;
+                return Ok((opened.map_err(|error| ended(error, stop))?, news));
+            }
+            Err(_) => return Err(Failure::new(Exit::Local, "the thread that reads has ended")),
+        }
+    }
+}

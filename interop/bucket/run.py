@@ -1,0 +1,354 @@
+#!/usr/bin/env python3
+"""xylem and the buckets of a real Ceph (one monitor, three OSDs, an S3 gateway): run.py XYLEM [--bench] [--keep DIR]
+
+What is shared out of a bucket, what is written into one, and what happens when an OSD is killed, the gateway begins again, answers
+are 500s, late or cut short, a byte of an object flips, an object is replaced, and names or credentials are wrong. One
+line a check; ends with 1 if one failed. `--bench`: rates beside rclone, too. Needs ceph-mon, ceph-mgr, ceph-osd, ceph-common, radosgw and
+rclone; says what is missing and ends with 77.
+"""
+
+import argparse
+import filecmp
+import os
+import pathlib
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+from faults import Faults  # noqa: E402
+
+SECRET = "not-a-secret"
+failed = []
+
+
+def check(what, holds, more=""):
+    print(f"bucket: {what}: {'passed' if holds else 'FAILED ' + str(more)}", flush=True)
+    if not holds:
+        failed.append(what)
+
+
+class World:
+    def __init__(self, xylem, base):
+        self.xylem, self.base = str(pathlib.Path(xylem).resolve()), base
+        self.port = 7000 + os.getpid() % 20000
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "XYLEM_", "RCLONE_"))}
+        self.ceph("start", str(self.port), str(2 << 30))
+        self.env |= {
+            "AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_REGION": "default",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+        }
+        self.rclone_env = self.env | {
+            "RCLONE_CONFIG_CEPH_TYPE": "s3", "RCLONE_CONFIG_CEPH_PROVIDER": "Ceph", "RCLONE_CONFIG_CEPH_ENV_AUTH": "true",
+            "RCLONE_CONFIG_CEPH_ENDPOINT": self.env["AWS_ENDPOINT_URL"], "RCLONE_CONFIG": str(base / "none"),
+        }
+
+    def ceph(self, verb, *arguments):
+        return subprocess.run([HERE / "ceph", verb, self.base / "ceph", *arguments], check=True, env=self.env, text=True, capture_output=True).stdout
+
+    def pid(self, name):
+        return int(self.ceph("pid", name))
+
+    def rclone(self, *arguments, **more):
+        return subprocess.run(["rclone", "-q", *arguments], check=True, env=self.rclone_env, stdout=subprocess.PIPE, **more).stdout
+
+    def run(self, *arguments, store="getter", env=None, timeout=120):
+        command = [self.xylem, "--store", self.base / store, *arguments]
+        return subprocess.run(command, env=env or self.env, text=True, capture_output=True, timeout=timeout)
+
+    def share(self, *paths, env=None, store="sharer"):
+        return Share(self, paths, env or self.env, store)
+
+
+class Share:
+    """`xylem share` until it is closed."""
+
+    def __init__(self, world, paths, env, store):
+        self.errors = world.base / f"share-{random.random()}.err"
+        command = [world.xylem, "--store", world.base / store, "share", "--listen", "127.0.0.1:0", "--foreground", *paths]
+        self.process = subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=open(self.errors, "w"))
+        self.tickets = []
+        for _ in paths:
+            line = self.process.stdout.readline()
+            if not line:
+                raise RuntimeError(self.said())
+            self.tickets.append(line.split()[0])
+
+    def said(self):
+        return self.errors.read_text()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(20)
+
+
+def shared(world, local):
+    """Objects of a bucket, served where they lie."""
+    with world.share("s3://models/blob.bin", "s3://models/tree") as share:
+        got = world.run("get", share.tickets[0], "-o", world.base / "blob")
+        check("a shared object is what lies there", got.returncode == 0 and filecmp.cmp(local / "blob.bin", world.base / "blob", False), got.stderr)
+        root = got.stdout.split()[0]
+        again = world.run("sum", local / "blob.bin").stdout.split()[0]
+        check("its root is the hash of the file", root == again)
+        got = world.run("get", share.tickets[1], "-o", world.base / "tree")
+        both = subprocess.run(["diff", "-r", local / "tree", world.base / "tree"], capture_output=True, text=True)
+        check("a shared prefix is the folder", got.returncode == 0 and both.returncode == 0, got.stderr + both.stdout)
+        part = world.run("get", share.tickets[0], "--range", "50M..50000100", "-o", world.base / "part")
+        with open(local / "blob.bin", "rb") as file:
+            file.seek(50_000_000)
+            wanted = file.read(100)
+        check("a range of it", part.returncode == 0 and (world.base / "part").read_bytes() == wanted, part.stderr)
+    started = time.monotonic()
+    with world.share("s3://models/blob.bin") as share:
+        check("and is not read again for the next share", share.tickets and time.monotonic() - started < 5)
+    copies = sum(f.stat().st_size for f in (world.base / "sharer").rglob("*") if f.is_file())
+    check("nothing of it is copied", copies < (local / "blob.bin").stat().st_size // 10, copies)
+
+
+def written(world, local):
+    """What a ticket names, into a bucket."""
+    with world.share(local / "blob.bin", local / "tree") as share:
+        file, tree = share.tickets
+        got = world.run("get", file, "-o", "s3://out/blob.bin")
+        there = world.rclone("cat", "ceph:out/blob.bin")
+        check("a file into a bucket", got.returncode == 0 and there == (local / "blob.bin").read_bytes(), got.stderr)
+        check("its line names the object", got.stdout.split()[1:] == ["s3://out/blob.bin"], got.stdout)
+        again = world.run("get", file, "-o", "s3://out/blob.bin")
+        check("again: it is there already", again.returncode == 0 and "there already" in again.stderr, again.stderr)
+        other = world.run("get", tree, "-o", "s3://out/copy/")
+        world.rclone("copy", "ceph:out/copy/tree", str(world.base / "copied"))
+        both = subprocess.run(["diff", "-r", local / "tree", world.base / "copied"], capture_output=True, text=True)
+        check("a folder into a bucket", other.returncode == 0 and both.returncode == 0, other.stderr + both.stdout)
+        world.rclone("rcat", "ceph:out/taken", input=b"of somebody else")
+        refused = world.run("get", file, "-o", "s3://out/taken")
+        check("what stands there is not replaced", refused.returncode == 2 and world.rclone("cat", "ceph:out/taken") == b"of somebody else", refused)
+        asked = world.run("get", file, "-o", "s3://out/taken", "--overwrite")
+        check("but for --overwrite", asked.returncode == 0 and world.rclone("cat", "ceph:out/taken") == there, asked.stderr)
+        copies = sum(f.stat().st_size for f in (world.base / "getter").rglob("*") if f.is_file())
+        check("nothing of it stays on this disk", copies < len(there) // 10, copies)
+        # Killed in the middle: the parts that were uploaded are not sent again.
+        gateway = Faults(world.port)
+        env = world.env | {"AWS_ENDPOINT_URL": gateway.url}
+        command = [world.xylem, "--store", world.base / "killed", "get", file, "-o", "s3://out/resumed", "--limit", "20M"]
+        process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(lambda: gateway.count("PUT", "partNumber") >= 4)
+        time.sleep(1.5)
+        process.kill()
+        process.wait()
+        before = gateway.count("PUT", "partNumber")
+        got = world.run("get", file, "-o", "s3://out/resumed", store="killed", env=env)
+        parts = -(-len(there) // (8 << 20))
+        sent = gateway.count("PUT", "partNumber")
+        whole = got.returncode == 0 and world.rclone("cat", "ceph:out/resumed") == there
+        check("killed, the next run goes on", whole and sent <= parts + 4 and before >= 4, (got.stderr, before, sent, parts))
+
+
+def wait_for(ready, seconds=60):
+    until = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > until:
+            raise TimeoutError
+        time.sleep(0.05)
+
+
+def faulty(world, local):
+    """Stores that fail."""
+    gateway = Faults(world.port)
+    env = world.env | {"AWS_ENDPOINT_URL": gateway.url}
+    blob = local / "blob.bin"
+
+    def both_ways(what, name):
+        with world.share("s3://models/blob.bin", env=env, store=f"sharer-{name}") as share:
+            got = world.run("get", share.tickets[0], "-o", world.base / name)
+            fine = got.returncode == 0 and filecmp.cmp(blob, world.base / name, False)
+            check(f"{what}: shared", fine, got.stderr + share.said())
+        with world.share(blob) as share:
+            got = world.run("get", share.tickets[0], "-o", f"s3://out/{name}", env=env)
+            fine = got.returncode == 0 and world.rclone("cat", f"ceph:out/{name}") == blob.read_bytes()
+            check(f"{what}: written", fine, got.stderr)
+
+    gateway.how = lambda method, path, number: "error" if number % 3 == 0 else None
+    both_ways("every third answer is a 500", "errors")
+    gateway.how = lambda method, path, number: "slow" if number % 5 == 0 else None
+    both_ways("every fifth answer is late", "slow")
+    gateway.how = lambda method, path, number: "short" if method == "GET" and number % 3 == 0 else None
+    both_ways("every third answer is cut short", "short")
+    gateway.how = lambda *_: None
+    # The gateway ends in the middle, and begins again.
+    with world.share("s3://models/blob.bin", store="sharer-restart") as share:
+        target = world.base / "restart"
+        command = [world.xylem, "--store", world.base / "getter", "get", share.tickets[0], "-o", target, "--limit", "20M"]
+        process = subprocess.Popen(command, env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        time.sleep(2)
+        os.kill(world.pid("gateway"), signal.SIGKILL)
+        time.sleep(1)
+        world.ceph("gateway")
+        _, said = process.communicate(timeout=120)
+        check("the gateway is killed and begins again: shared", process.returncode == 0 and filecmp.cmp(blob, target, False), said + share.said())
+    with world.share(blob) as share:
+        command = [world.xylem, "--store", world.base / "getter", "get", share.tickets[0], "-o", "s3://out/restart", "--limit", "20M"]
+        process = subprocess.Popen(command, env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        time.sleep(2)
+        os.kill(world.pid("gateway"), signal.SIGKILL)
+        time.sleep(1)
+        world.ceph("gateway")
+        _, said = process.communicate(timeout=120)
+        if process.returncode:
+            said = world.run("get", share.tickets[0], "-o", "s3://out/restart").stderr
+        check("the gateway is killed and begins again: written", world.rclone("cat", "ceph:out/restart") == blob.read_bytes(), said)
+    # One of three OSDs dies.
+    os.kill(world.pid("osd.2"), signal.SIGKILL)
+    both_ways("an OSD is killed", "osd")
+
+
+def changed(world, local):
+    """What changes in the bucket while it is shared."""
+    content = bytearray((local / "blob.bin").read_bytes())
+    content[100_000_000 % len(content)] ^= 1
+    # Replaced by somebody else: another version.
+    world.rclone("copyto", str(local / "blob.bin"), "ceph:models/changing")
+    with world.share("s3://models/changing") as share:
+        world.rclone("rcat", "ceph:models/changing", input=bytes(content))
+        got = world.run("get", share.tickets[0], "-o", world.base / "changing", "--timeout", "8")
+        fine = got.returncode != 0 and not (world.base / "changing").exists()
+        check("a replaced object is not handed out", fine, got)
+        said = share.said()
+        check("and its sharer says which", "s3://models/changing" in said and "replaced" in said, said)
+    # A byte flips where the store does not see it: in its answers.
+    gateway = Faults(world.port)
+    env = world.env | {"AWS_ENDPOINT_URL": gateway.url}
+    with world.share("s3://models/blob.bin", env=env) as share:
+        flipped = world.base / "flipped"
+        gateway.flip = 40_000_000
+        got = world.run("get", share.tickets[0], "-o", flipped, "--timeout", "8")
+        fine = got.returncode != 0 and not flipped.exists()
+        check("a flipped byte is not handed out", fine, got)
+        check("and whose it is, is said", "did not verify" in got.stderr or "damaged" in got.stderr or "wrong" in got.stderr, got.stderr)
+        gateway.flip = None
+        got = world.run("get", share.tickets[0], "-o", flipped)
+        check("once it is right again, the rest comes", got.returncode == 0 and filecmp.cmp(local / "blob.bin", flipped, False), got.stderr)
+
+
+def refused(world, local):
+    """Bad input: one line, the right exit code, no secret in it."""
+    def one(what, code, arguments, env=None, word=""):
+        got = world.run(*arguments, env=env, timeout=60)
+        lines = [line for line in got.stderr.splitlines() if line.startswith("xylem:")]
+        fine = got.returncode == code and len(lines) == 1 and word in got.stderr and SECRET not in got.stderr + got.stdout
+        check(f"refused: {what}", fine, got)
+
+    nobody = {k: v for k, v in world.env.items() if not k.startswith("AWS_")} | {"HOME": str(world.base)}
+    one("an odd bucket", 2, ["share", "--foreground", "s3://a b/c"], word="s3://BUCKET/KEY")
+    one("a key with dots", 2, ["share", "--foreground", "s3://models/../x"], word="..")
+    one("nothing there", 2, ["share", "--foreground", "s3://models/nothing"], word="s3://models/nothing")
+    one("no such bucket", 2, ["share", "--foreground", "s3://nobucket/x"], word="s3://nobucket/x")
+    one("no credentials", 2, ["share", "--foreground", "s3://models/blob.bin"], env=nobody, word="AWS_ACCESS_KEY_ID")
+    wrong = world.env | {"AWS_SECRET_ACCESS_KEY": SECRET + "x"}
+    one("a wrong secret", 4, ["share", "--foreground", "s3://models/blob.bin"], env=wrong, word="credentials")
+    away = world.env | {"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    one("nobody there", 3, ["share", "--foreground", "s3://models/blob.bin"], env=away)
+    with world.share(local / "small") as share:
+        one("an odd place", 2, ["get", share.tickets[0], "-o", "s3://a b/c"], word="s3://BUCKET/KEY")
+        one("no bucket to write to", 3, ["get", share.tickets[0], "-o", "s3://nobucket/x"], word="s3://nobucket/x")
+        one("a part of it", 2, ["get", share.tickets[0], "-o", "s3://out/x", "--range", "0..1"], word="--range")
+        process = subprocess.run(["ps", "axww", "-o", "args"], text=True, capture_output=True)
+        check("no secret in the list of processes", SECRET not in process.stdout)
+        check("none in a ticket", SECRET not in share.tickets[0])
+        secret = subprocess.run(["grep", "-r", "-l", SECRET, world.base / "getter", world.base / "sharer"], capture_output=True, text=True)
+        check("none in a store", not secret.stdout, secret.stdout)
+
+
+def bench(world, local):
+    """Rates beside rclone, in turn."""
+    size = (local / "blob.bin").stat().st_size
+
+    def timed(work):
+        started = time.monotonic()
+        work()
+        return size / (time.monotonic() - started) / 1e6
+
+    def theirs_out():
+        with open(world.base / "bench", "wb") as out:
+            subprocess.run(["rclone", "-q", "cat", "ceph:models/blob.bin"], check=True, env=world.rclone_env, stdout=out)
+
+    def theirs_in():
+        with open(local / "blob.bin", "rb") as content:
+            subprocess.run(["rclone", "-q", "rcat", "ceph:out/bench"], check=True, env=world.rclone_env, stdin=content)
+
+    rates = {"rclone cat": [], "hashed for sharing": [], "share to get": [], "rclone rcat": [], "get into a bucket": []}
+    with world.share("s3://models/blob.bin") as out, world.share(local / "blob.bin") as into:
+        for turn in range(5):
+            def ours_out():
+                (world.base / "bench").unlink(missing_ok=True)
+                assert world.run("get", out.tickets[0], "-o", world.base / "bench").returncode == 0
+
+            def ours_in():
+                assert world.run("get", into.tickets[0], "-o", "s3://out/bench", "--overwrite").returncode == 0
+
+            def hashed():
+                with world.share("s3://models/blob.bin", store=f"fresh-{turn}"):
+                    pass
+
+            for name, work in [("rclone cat", theirs_out), ("share to get", ours_out), ("rclone rcat", theirs_in),
+                               ("get into a bucket", ours_in), ("hashed for sharing", hashed)]:
+                if name == "get into a bucket":
+                    world.rclone("deletefile", "ceph:out/bench")
+                rates[name].append(timed(work))
+    print(f"\n| {size / 1e6:.0f} MB | MB/s, median of 5 | of rclone's |\n|---|--:|--:|")
+    for name, all_of_them in rates.items():
+        base = "rclone rcat" if name in ("rclone rcat", "get into a bucket") else "rclone cat"
+        rate, of = statistics.median(all_of_them), statistics.median(rates[base])
+        print(f"| {name} | {rate:.0f} | {rate / of:.2f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("xylem")
+    parser.add_argument("--bench", action="store_true")
+    parser.add_argument("--mb", type=int, default=100)
+    parser.add_argument("--only", default="shared,written,refused,changed,faulty")
+    options = parser.parse_args()
+    missing = [p for p in ("ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "radosgw-admin", "rclone", "curl") if not shutil.which(p)]
+    if missing:
+        print(f"bucket: SKIPPED: no {', '.join(missing)}")
+        return 77
+    place = "/dev/shm" if shutil.disk_usage("/dev/shm").free > 4 << 30 else None
+    base = pathlib.Path(tempfile.mkdtemp(prefix="bucket-", dir=place))
+    world = None
+    try:
+        world = World(options.xylem, base)
+        local = base / "local"
+        (local / "tree" / "deep" / "er").mkdir(parents=True)
+        chance = random.Random(7)
+        (local / "blob.bin").write_bytes(chance.randbytes(options.mb * 1_000_000 + 12345))
+        (local / "small").write_bytes(b"small")
+        for n, name in enumerate(["a", "deep/b.txt", "deep/er/c c", "ü+&=%20.bin", "empty", "deep/er/d#'\"e"]):
+            (local / "tree" / name).write_bytes(chance.randbytes([10, 0, 5_000_000, 65536, 0, 1][n]))
+        for bucket in ("models", "out"):
+            world.rclone("mkdir", f"ceph:{bucket}")
+        world.rclone("copyto", str(local / "blob.bin"), "ceph:models/blob.bin")
+        world.rclone("copy", str(local / "tree"), "ceph:models/tree")
+        for part in options.only.split(","):
+            {"shared": shared, "written": written, "refused": refused, "changed": changed, "faulty": faulty}[part](world, local)
+        if options.bench:
+            bench(world, local)
+    finally:
+        if world:
+            world.ceph("stop")
+        shutil.rmtree(base, ignore_errors=True)
+    print(f"bucket: {'all passed' if not failed else 'FAILED: ' + ', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
