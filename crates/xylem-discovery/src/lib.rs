@@ -11,6 +11,7 @@
 mod dht;
 mod gateway;
 mod lan;
+mod nodes;
 mod portmap;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub use dht::{Dht, DhtEvent, DhtOptions, MAX_QUESTIONS, Question, SignedItem};
 pub use gateway::default_gateway;
 pub use lan::{Lan, LanFound};
+pub use nodes::{is_local, keep_nodes, known_nodes};
 pub use portmap::{MapEvent, Mapped, PortMap, PortMapOptions, Protocol};
 
 /// Called, on any thread, when there is something to take from a handle.

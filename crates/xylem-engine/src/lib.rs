@@ -11,6 +11,7 @@ mod faces;
 mod addresses;
 mod admitting;
 mod beside;
+mod binding;
 mod carrying;
 mod clock;
 mod dialling;
@@ -40,6 +41,7 @@ use xylem_mgmt::{FaceUri, UriAuthority};
 use xylem_packet::NackReason;
 
 pub use crate::addresses::{advertised, offered, routed};
+pub use crate::binding::{bind_links, bind_plain};
 pub use crate::clock::{now_ms, wall_clock};
 pub use crate::error::{EngineError, certificate};
 use crate::faces::Faces;
@@ -54,10 +56,7 @@ pub use reaching::{RelayHandle, RelayNews, RelayUse};
 use xylem_library::admission::Admission;
 use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, Peer, endpoint};
-use xylem_sockets::Multicast;
-use xylem_sockets::ReadBuffer;
-use xylem_sockets::{CarrierId, Carriers};
-use xylem_sockets::{Ecn, Received, Udp};
+use xylem_sockets::{CarrierId, Carriers, Ecn, Multicast, ReadBuffer, Received, Udp};
 
 /// Longest sleep, so that a raised stop flag is seen.
 const MAX_SLEEP: Duration = Duration::from_millis(100);

@@ -44,11 +44,13 @@ pub use reaching::{news, to_dial};
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{
-    ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, bind_links, serve, serve_group, share,
+    ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, serve_group, share,
 };
 pub use verify::{VerifyOptions, verify};
 pub use xylem_app::RegisterError;
-pub use xylem_engine::{EngineError, look_up_place, offered, resolve, routed, wall_clock};
+pub use xylem_engine::{
+    EngineError, bind_links, look_up_place, offered, resolve, routed, wall_clock,
+};
 pub use xylem_forward::Strategy;
 pub use xylem_library::admission::Prove;
 pub use xylem_library::folder::{MeshNews, MeshStart};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use xylem_discovery::{
     Dht, DhtEvent, Lan, MapEvent, Mapped, PortMap, PortMapOptions, Question, SignedItem,
-    default_gateway,
+    default_gateway, keep_nodes, known_nodes,
 };
 use xylem_hash::Hash;
 use xylem_library::keys;
@@ -18,7 +18,7 @@ use xylem_library::publications::{Content, PublicationId};
 use xylem_object::{PublisherId, PublisherKey, naming};
 use xylem_reach::names::{LanTag, Newest, TAG_LIFE, dht_key, item_salt};
 
-use super::{AnnounceOptions, label, nodes};
+use super::{AnnounceOptions, label};
 use crate::event::Event;
 use xylem_engine::{routed, wall_clock};
 
@@ -79,7 +79,7 @@ impl Beside {
         let dht = options
             .public
             .as_ref()
-            .map(|start| Dht::new(nodes::options(store, start), Arc::new(|| {})));
+            .map(|start| Dht::new(known_nodes(store, start.bootstrap.clone()), Arc::new(|| {})));
         let mut made = Self {
             options: options.clone(),
             store: store.to_path_buf(),
@@ -257,7 +257,7 @@ impl Beside {
 
     fn heard(&mut self, now: Duration, event: DhtEvent, on_event: &mut dyn FnMut(Event)) {
         match event {
-            DhtEvent::Nodes(nodes) => nodes::keep(&self.store, &nodes),
+            DhtEvent::Nodes(nodes) => keep_nodes(&self.store, &nodes),
             DhtEvent::Done(Question::Announce(key, _), failed) => {
                 let mut first = false;
                 let same = |shared: &&mut Shared| dht_key(&shared.root) == key;

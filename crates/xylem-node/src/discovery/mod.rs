@@ -6,7 +6,6 @@
 
 mod beside;
 mod nearby;
-mod nodes;
 mod public;
 
 use std::net::IpAddr;

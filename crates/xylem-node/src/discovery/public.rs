@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use xylem_discovery::{Dht, DhtEvent, Question};
+use xylem_discovery::{Dht, DhtEvent, Question, is_local, keep_nodes, known_nodes};
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_hash::Hash;
@@ -24,7 +24,7 @@ use xylem_object::{PublisherId, Ticket, verify_manifest};
 use xylem_packet::{Data, InterestBuilder};
 use xylem_reach::names::{dht_key, dht_knock, item_salt};
 
-use super::{DhtStart, nodes};
+use super::DhtStart;
 use crate::fetch::FetchError;
 use crate::shaping::LinkOptions;
 
@@ -79,10 +79,10 @@ pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, Fetch
     let endpoint = Endpoint::new(config, link_key, keys::random()?);
     let seed = Seed::from_random(keys::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
-    let start = nodes::options(&options.store, &options.dht);
+    let start = known_nodes(&options.store, options.dht.bootstrap.clone());
     let mut search = Search {
         options,
-        near: nodes::is_local(&start),
+        near: is_local(&start),
         dht: Dht::new(start, Arc::new(|| {})),
         root: None,
         newest: None,
@@ -170,7 +170,7 @@ impl Search<'_> {
             }
             DhtEvent::Nodes(nodes) => {
                 self.kept = true;
-                nodes::keep(&self.options.store, &nodes);
+                keep_nodes(&self.options.store, &nodes);
             }
             DhtEvent::Done(over, failed) if over == self.question() => {
                 if let Some(why) = failed {

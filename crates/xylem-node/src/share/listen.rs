@@ -1,42 +1,8 @@
-//! Binding the sockets of a share.
-
-use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+//! Binding the carriers of a share.
 
 use super::ShareError;
-use xylem_engine::Engine;
-use xylem_engine::EngineError;
-use xylem_library::reachable::{FaceAddress, LINK_PORT, Peer};
-
-/// Where encrypted links come in: as `asked`, or else on all interfaces at the `known` port, the usual
-/// one, or a free one, whichever can be had first.
-pub fn bind_links(
-    engine: &mut Engine,
-    asked: &[Peer],
-    known: Option<u16>,
-) -> Result<Vec<SocketAddr>, EngineError> {
-    if !asked.is_empty() {
-        let link = |peer: &Peer| match peer {
-            Peer::Link { address, .. } => Some(*address),
-            _ => None,
-        };
-        return (asked.iter().filter_map(link))
-            .map(|a| engine.bind_link(a).map_err(EngineError::listen(a)))
-            .collect();
-    }
-    let any = Ipv4Addr::UNSPECIFIED;
-    let mut ports = known.into_iter().chain([LINK_PORT, 0]);
-    let first = loop {
-        let v4 = SocketAddr::from((any, ports.next().unwrap_or(0)));
-        match engine.bind_link(v4) {
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse && v4.port() != 0 => {}
-            bound => break bound.map_err(EngineError::listen(v4))?,
-        }
-    };
-    // A machine without IPv6 serves over IPv4 alone.
-    let second = engine.bind_link(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
-    Ok([Some(first), second.ok()].into_iter().flatten().collect())
-}
+use xylem_engine::{Engine, EngineError};
+use xylem_library::reachable::{FaceAddress, Peer};
 
 /// Face URIs of the carriers among `asked`, once they are bound.
 pub(super) fn bind_carriers(
@@ -54,18 +20,4 @@ pub(super) fn bind_carriers(
             other => Err(ShareError::NotEncrypted(other.into())),
         })
         .collect()
-}
-
-/// Each address serves plain NDN over UDP and over TCP, on the same port.
-pub(super) fn bind_plain(
-    engine: &mut Engine,
-    asked: &[SocketAddr],
-) -> Result<Vec<SocketAddr>, EngineError> {
-    let mut bound = Vec::new();
-    for &address in asked {
-        let tcp = engine.bind_tcp(address).map_err(EngineError::listen(address))?;
-        engine.bind_udp(tcp).map_err(EngineError::listen(tcp))?;
-        bound.push(tcp);
-    }
-    Ok(bound)
 }

@@ -4,31 +4,29 @@ use std::fs;
 use std::net::SocketAddrV4;
 use std::path::Path;
 
-use xylem_discovery::DhtOptions;
-
-use super::DhtStart;
+use crate::DhtOptions;
 
 /// Longest file that is read: 32 nodes take a fifth of it.
 const MAX_FILE: usize = 4096;
 
-/// How to get into the DHT from this store.
-pub(super) fn options(store: &Path, start: &DhtStart) -> DhtOptions {
+/// How to get into the DHT from this store; `bootstrap` as in [`DhtOptions`].
+pub fn known_nodes(store: &Path, bootstrap: Option<Vec<String>>) -> DhtOptions {
     let text = fs::read(store.join("dht/nodes")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text[..text.len().min(MAX_FILE)]).into_owned();
     let remembered = text.lines().filter_map(|line| line.parse().ok()).collect();
-    DhtOptions { bootstrap: start.bootstrap.clone(), remembered, bind: None }
+    DhtOptions { bootstrap, remembered, bind: None }
 }
 
 /// Whether all nodes that it begins with are of this machine: a network of tests, of which addresses on loopback may be
 /// dialled.
-pub(super) fn is_local(options: &DhtOptions) -> bool {
+pub fn is_local(options: &DhtOptions) -> bool {
     let named = options.bootstrap.iter().flatten().map(|node| node.parse::<SocketAddrV4>().ok());
     let mut all = named.chain(options.remembered.iter().copied().map(Some)).peekable();
     all.peek().is_some() && all.all(|node| node.is_some_and(|node| node.ip().is_loopback()))
 }
 
 /// Keeps them for the next run. What goes wrong costs a slower start.
-pub(super) fn keep(store: &Path, nodes: &[SocketAddrV4]) {
+pub fn keep_nodes(store: &Path, nodes: &[SocketAddrV4]) {
     if nodes.is_empty() {
         return;
     }
@@ -50,12 +48,12 @@ mod tests {
     fn nodes_are_kept_and_rubbish_is_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let nodes = ["192.0.2.1:6881".parse().unwrap(), "192.0.2.2:1".parse().unwrap()];
-        keep(dir.path(), &nodes);
-        assert_eq!(options(dir.path(), &DhtStart::default()).remembered, nodes);
+        keep_nodes(dir.path(), &nodes);
+        assert_eq!(known_nodes(dir.path(), None).remembered, nodes);
         fs::write(dir.path().join("dht/nodes"), b"\xff\n192.0.2.1:6881\nnobody:1\n[::1]:5\n")
             .unwrap();
-        assert_eq!(options(dir.path(), &DhtStart::default()).remembered, nodes[..1]);
-        assert!(!is_local(&options(dir.path(), &DhtStart::default())));
+        assert_eq!(known_nodes(dir.path(), None).remembered, nodes[..1]);
+        assert!(!is_local(&known_nodes(dir.path(), None)));
         assert!(!is_local(&DhtOptions::default()));
         let local =
             DhtOptions { bootstrap: Some(vec!["127.0.0.1:9".into()]), ..Default::default() };
