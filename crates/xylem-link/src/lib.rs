@@ -110,7 +110,7 @@ pub use rekey::RatchetLimits;
 pub use seal::RekeyLimits;
 pub use shape::{Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
 pub use source::source;
-pub use stats::{EndpointStats, LinkStats};
+pub use stats::{EndpointStats, LinkStats, Traffic};
 pub use stream::{
     INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamRead,
     purpose,

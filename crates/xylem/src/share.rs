@@ -289,6 +289,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     }
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
+    out.runs_as("share", &options.store);
     let mut to_come = options.paths.len();
     let shared = xylem_node::share(&options, &stop, &mut |event| {
         let ready = matches!(event, Event::Shared { .. });

@@ -37,6 +37,7 @@ impl Link {
         };
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
+        self.stats.received.see(now, datagram.len(), datagram.len());
         // Padding alone does not put off the idle timeout: it shows that the peer's timer runs, not that
         // its program uses the link.
         if !Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]).is_empty() {

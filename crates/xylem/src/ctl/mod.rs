@@ -10,9 +10,12 @@ use crate::peek::AtArgs;
 use crate::stop;
 use crate::values::parse_seconds;
 use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
 use std::str::FromStr;
 use std::time::Duration;
 use xylem_app::{Client, Sign};
+use xylem_library::Stop;
+use xylem_node::PeerUri;
 use xylem_packet::Name;
 
 type Manager<'a> = xylem_client::Manager<'a, Client>;
@@ -294,4 +297,12 @@ pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit,
         What::Strategy(Strategy::Unset { prefix }) => change::unset_strategy(manager, prefix, out),
     }?;
     Ok(Exit::Done)
+}
+
+/// Everything that a forwarder tells of itself; an error where none is there.
+pub(crate) fn everything(at: Option<&PeerUri>, stop: &Stop) -> Result<Value, Failure> {
+    // Datasets are asked for by plain Interests: nothing is signed.
+    let signer = Sign::DigestSha256.signer(std::path::Path::new(""))?;
+    let mut client = Client::connect(at, stop)?;
+    show::everything(&mut Manager::new(&mut client, &signer))
 }
