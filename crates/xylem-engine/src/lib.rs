@@ -226,11 +226,6 @@ impl Engine {
         self.net.faces.get_mut(face)
     }
 
-    /// The shaping level in force on a face's encrypted link; `None`: it has none that is up.
-    pub fn shaping_of(&self, face: FaceId) -> Option<xylem_link::Level> {
-        Some(self.link_stats(face)?.shaping)
-    }
-
     /// Counters of a face's encrypted link; `None`: it has none that is up.
     pub fn link_stats(&self, face: FaceId) -> Option<xylem_link::LinkStats> {
         match self.face(face)?.transport {

@@ -7,8 +7,10 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 const $ = (id) => document.getElementById(id);
 const sections = [...document.querySelectorAll("section")];
 const seen = { runs: null, service: null, node: null };
-// Of each run, what was done when: for rates.
-const past = new Map();
+// Of each run, what was done when: for rates. Fetches that ran when this page last looked, and those that have
+// ended since.
+const past = new Map(), ran = new Map(), ended = [];
+const keyOf = (run) => `${run.pid}-${run.since_ms}`;
 let held = false;
 
 // ---- Words
@@ -22,7 +24,8 @@ const bytes = (n) => {
   return `${u && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[u]}`;
 };
 const number = (n) => Number(n).toLocaleString("en").replaceAll(",", "\u2009");
-const count = (n, what) => `${number(n)} ${what}${n === 1 ? "" : "s"}`;
+// What is not known is a dash.
+const some = (value, how) => (value === undefined || value === null ? "–" : how(value));
 const time = (s) => {
   if (!Number.isFinite(s)) return "–";
   s = Math.round(s);
@@ -137,9 +140,8 @@ const gapName = (i) => (i === 0 ? "less than 2 µs" : `${micros(2 ** i)} to ${mi
 // ---- Rates: differences of what is told, over the last seconds
 
 function track(run) {
-  const key = `${run.pid}-${run.since_ms}`;
-  const samples = past.get(key) ?? [];
-  past.set(key, samples);
+  const samples = past.get(keyOf(run)) ?? [];
+  past.set(keyOf(run), samples);
   const now = performance.now() / 1000;
   if (!samples.length || now - samples.at(-1).now > 0.4) samples.push({ now, done: run.done });
   while (samples.length > 2 && now - samples[0].now > 60) samples.shift();
@@ -169,20 +171,30 @@ function fetchCard(run) {
     el("div", { class: "split" },
       facts(["verified", `${bytes(run.done)} of ${bytes(run.total)}`], ["rate", Number.isFinite(rate) ? `${bytes(rate)}/s` : "–"],
         running ? ["left", time(left)] : null, ["peers", number(run.peers.length)],
-        run.directory ? ["files", number(run.files)] : null, ["since", time(Date.now() / 1000 - run.since_ms / 1000)]),
+        run.directory ? ["files", number(run.files)] : null, ["running for", time(Date.now() / 1000 - run.since_ms / 1000)]),
       samples.length > 2 ? rateLine(ratesOf(samples).slice(-60)) : null),
     trouble);
 }
 function drawFetches(runs) {
   const fetching = runs.filter((run) => run.verb === "get" || run.verb === "sync" && run.total);
-  const keys = new Set(runs.map((run) => `${run.pid}-${run.since_ms}`));
+  const keys = new Set(runs.map(keyOf));
   [...past.keys()].filter((key) => !keys.has(key)).forEach((key) => past.delete(key));
-  show("fetches", ...(fetching.length ? fetching.map(fetchCard) : [none("Nothing is being fetched: xylem get TICKET")]));
+  for (const [key, run] of ran) {
+    if (!keys.has(key)) {
+      ended.unshift(run);
+      ran.delete(key);
+    }
+  }
+  ended.splice(5);
+  fetching.forEach((run) => ran.set(keyOf(run), run));
+  const last = ended.map((run) => none(`Ended: ${run.name || "a fetch"}, last seen with ${bytes(run.done)} of ${bytes(run.total)} verified`));
+  show("fetches", ...(fetching.length ? fetching.map(fetchCard) : [none("Nothing is being fetched: xylem get TICKET")]), ...last);
 }
 function drawShares(runs, service) {
   const rows = runs.flatMap((run) => run.shares.map((share) => ({
-    name: last(share.name), by: `share, process ${run.pid}`, ...share,
-    peers: run.peers.length, since: run.since_ms / 1000,
+    ...share, name: last(share.name), by: `share, process ${run.pid}`,
+    // What goes to whom is told when somebody has all of it.
+    sent: share.fetched ? share.sent : undefined, peers: run.peers.length, since: run.since_ms / 1000,
   })));
   const hashing = runs.filter((run) => run.phase === "hashing");
   rows.push(...(service ?? []).map((row) => ({
@@ -194,7 +206,7 @@ function drawShares(runs, service) {
       ["Name", (row) => row.name, "wide"],
       ["Size", (row) => bytes(row.bytes), "n"],
       ["Files", (row) => number(row.files), "n"],
-      ["Sent", (row) => bytes(row.sent), "n"],
+      ["Sent", (row) => some(row.sent, bytes), "n"],
       ["Peers", (row) => number(row.peers), "n"],
       ["Fetched", (row) => number(row.fetched), "n"],
       ["For", (row) => time(Date.now() / 1000 - row.since), "n"],
@@ -206,17 +218,19 @@ function drawShares(runs, service) {
   show("shares", ...parts);
 }
 function drawPeers(runs) {
-  const rows = runs.flatMap((run) => run.peers.map((peer) => ({ ...peer, run })));
+  // A share tells who is there, a fetch what it asks them.
+  const rows = runs.flatMap((run) => run.peers.map((peer) => (run.verb === "get" ? { ...peer, run }
+    : { peer: peer.peer, relayed: peer.relayed, standing: peer.standing, run })));
   show("peers", rows.length ? el("div", { class: "card" }, table([
     ["Peer", (row) => row.peer],
     ["Way", (row) => (row.relayed ? "relayed" : "direct")],
     ["Of", (row) => `${row.run.verb} ${row.run.name || row.run.pid}`, "wide"],
-    ["Brought", (row) => bytes(row.bytes), "n"],
-    ["Round trip", (row) => (row.rtt_ms === null ? "–" : `${row.rtt_ms.toFixed(1)} ms`), "n"],
-    ["Asked", (row) => number(row.interests), "n"],
-    ["Lost", (row) => number(row.lost), "n"],
-    ["Refused", (row) => number(row.refused), "n"],
-    ["Wrong", (row) => el("span", { class: row.wrong ? "bad" : undefined }, number(row.wrong)), "n"],
+    ["Brought", (row) => some(row.bytes, bytes), "n"],
+    ["Round trip", (row) => some(row.rtt_ms, (ms) => `${ms.toFixed(1)} ms`), "n"],
+    ["Asked", (row) => some(row.interests, number), "n"],
+    ["Lost", (row) => some(row.lost, number), "n"],
+    ["Refused", (row) => some(row.refused, number), "n"],
+    ["Wrong", (row) => el("span", { class: row.wrong ? "bad" : undefined }, some(row.wrong, number)), "n"],
     ["State", (row) => el("span", { class: row.standing === "active" ? "dim" : "warn" }, row.standing)],
   ], rows, "Peers")) : none("No peers."));
 }
