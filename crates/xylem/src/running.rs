@@ -46,7 +46,8 @@ impl Running {
         let note = Arc::new(Mutex::new(note));
         let (changed, changes) = sync_channel(1);
         let of = note.clone();
-        let writer = thread::Builder::new().name("note".into());
+        // It writes one small file: where address space is scarce, others need it more.
+        let writer = thread::Builder::new().name("note".into()).stack_size(256 * 1024);
         let writer = writer.spawn(move || write_all(&files, &of, &changes)).ok()?;
         Some(Self { note, changed: Some(changed), writer: Some(writer) })
     }

@@ -299,10 +299,28 @@ pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-/// Everything that a forwarder tells of itself; an error where none is there.
-pub(crate) fn everything(at: Option<&PeerUri>, stop: &Stop) -> Result<Value, Failure> {
-    // Datasets are asked for by plain Interests: nothing is signed.
-    let signer = Sign::DigestSha256.signer(std::path::Path::new(""))?;
-    let mut client = Client::connect(at, stop)?;
-    show::everything(&mut Manager::new(&mut client, &signer))
+/// Asks a forwarder for everything that it tells of itself, again and again over one connection.
+pub(crate) struct Watcher {
+    at: Option<PeerUri>,
+    stop: Stop,
+    client: Option<Client>,
+}
+
+impl Watcher {
+    pub(crate) fn new(at: Option<PeerUri>, stop: &Stop) -> Self {
+        Self { at, stop: stop.clone(), client: None }
+    }
+
+    /// An error where no forwarder is there; it is looked for again the next time.
+    pub(crate) fn look(&mut self) -> Result<Value, Failure> {
+        // Datasets are asked for by plain Interests: nothing is signed.
+        let signer = Sign::DigestSha256.signer(std::path::Path::new(""))?;
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => Client::connect(self.at.as_ref(), &self.stop)?,
+        };
+        let seen = show::everything(&mut Manager::new(&mut client, &signer))?;
+        self.client = Some(client);
+        Ok(seen)
+    }
 }

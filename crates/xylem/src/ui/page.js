@@ -21,9 +21,9 @@ const bytes = (n) => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let u = 0;
   while (n >= 1024 && u < units.length - 1) { n /= 1024; u += 1; }
-  return `${u && n < 100 ? n.toFixed(1) : Math.round(n)} ${units[u]}`;
+  return `${u && n < 100 ? n.toFixed(1) : Math.round(n)}\u00a0${units[u]}`;
 };
-const number = (n) => Number(n).toLocaleString("en").replaceAll(",", "\u2009");
+const number = (n) => Number(n).toLocaleString("en").replaceAll(",", "\u202f");
 // What is not known is a dash.
 const some = (value, how) => (value === undefined || value === null ? "–" : how(value));
 const time = (s) => {
@@ -259,11 +259,11 @@ function drawNode(node) {
 }
 function drawLinks(runs) {
   const links = runs.flatMap((run) => run.peers.filter((peer) => peer.link?.sent.sizes.length).map((peer) => ({ run, peer, link: peer.link })));
-  const share = (part, all) => (all ? `${bytes(part)} (${Math.round((part / all) * 100)} %)` : bytes(part));
+  const share = (part, all) => (all ? `${bytes(part)} (${Math.round((part / all) * 100)}\u00a0%)` : bytes(part));
   show("links", ...(links.length ? links.map(({ run, peer, link }) => el("article", { class: "card" },
     el("div", { class: "row" }, el("h3", {}, peer.peer), el("span", { class: "tag" }, `shaping ${link.shaping}`),
       el("span", { class: "dim" }, `${run.verb} ${run.name}`)),
-    facts(["sent", `${bytes(link.sent.bytes)} in ${number(link.sent.datagrams)}`], ["received", `${bytes(link.received.bytes)} in ${number(link.received.datagrams)}`],
+    facts(["sent in datagrams", `${bytes(link.sent.bytes)} in ${number(link.sent.datagrams)}`], ["received", `${bytes(link.received.bytes)} in ${number(link.received.datagrams)}`],
       ["padding sent", share(link.padding, link.sent.bytes)], ["cover sent", share(link.cover, link.sent.bytes)],
       ["datagram", bytes(link.datagram)], ["keys", link.post_quantum ? "X25519 + ML-KEM-768" : "X25519"]),
     el("div", { class: "four" },

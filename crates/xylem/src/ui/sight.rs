@@ -4,7 +4,7 @@
 //! Nothing is looked at while nobody looks. The background node and the forwarder are asked by threads of
 //! their own, so that one that hangs keeps nobody waiting.
 
-use crate::ctl;
+use crate::ctl::Watcher;
 use crate::exit::Failure;
 use crate::running;
 use crate::service::control;
@@ -34,14 +34,12 @@ pub(super) struct Sight {
 impl Sight {
     /// Of the processes on `store`, and of the forwarder at `at` (`None`: the usual one).
     pub(super) fn new(store: PathBuf, at: Option<PeerUri>, stop: &Stop) -> Result<Self, Failure> {
-        let (of, stop) = (store.clone(), stop.clone());
+        let (of, mut node) = (store.clone(), Watcher::new(at, stop));
         Ok(Self {
             store,
             runs: Mutex::default(),
             service: Asked::begin("service", move || service(&of))?,
-            node: Asked::begin("node", move || {
-                ctl::everything(at.as_ref(), &stop).unwrap_or(Value::Null)
-            })?,
+            node: Asked::begin("node", move || node.look().unwrap_or(Value::Null))?,
         })
     }
 
@@ -70,7 +68,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn begin(name: &str, ask: impl Fn() -> Value + Send + 'static) -> Result<Self, Failure> {
+    fn begin(name: &str, mut ask: impl FnMut() -> Value + Send + 'static) -> Result<Self, Failure> {
         let (last, wanted) =
             (Arc::new(Mutex::new("null".to_owned())), Arc::new(AtomicBool::new(true)));
         let (into, is_wanted) = (last.clone(), wanted.clone());
