@@ -19,6 +19,8 @@ mod exit;
 mod extras;
 mod finding;
 mod get;
+#[allow(dead_code, reason = "pages use it")]
+mod http;
 mod inbox;
 mod key;
 mod metrics;
