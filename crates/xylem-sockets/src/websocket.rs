@@ -4,6 +4,7 @@
 //! is not binary is ignored, as NFD does.
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use mio::net::TcpStream;
@@ -11,9 +12,11 @@ use mio::{Interest, Poll, Token};
 use tungstenite::handshake::client::ClientHandshake;
 use tungstenite::handshake::server::{NoCallback, ServerHandshake};
 use tungstenite::handshake::{HandshakeError, HandshakeRole, MidHandshake};
-use tungstenite::protocol::{Message, WebSocketConfig};
+use tungstenite::protocol::{Message, Role, WebSocketConfig};
 use tungstenite::{Error, WebSocket};
 use xylem_packet::MAX_FRAME;
+
+use crate::site::{Site, Visit, Visited};
 
 /// Bytes that may wait for a slow reader before packets to it are dropped.
 const MAX_UNSENT: usize = 4 << 20;
@@ -25,6 +28,8 @@ enum State {
     Connecting(TcpStream, String),
     Dialling(MidHandshake<ClientHandshake<TcpStream>>),
     Accepting(MidHandshake<ServerHandshake<TcpStream, NoCallback>>),
+    /// Somebody who may want a page.
+    Visiting(Box<Visit>),
     Open(Box<WebSocket<TcpStream>>),
     Broken,
 }
@@ -52,6 +57,17 @@ impl WebSocketFace {
         Ok(Self { state: State::Accepting(handshake), token })
     }
 
+    /// A connection that came in at a site: it becomes a WebSocket, or is over when a page was served.
+    pub fn visiting(
+        mut socket: TcpStream,
+        site: Arc<Site>,
+        token: Token,
+        poll: &Poll,
+    ) -> io::Result<Self> {
+        register(&mut socket, token, poll)?;
+        Ok(Self { state: State::Visiting(Box::new(Visit::new(socket, site))), token })
+    }
+
     /// A connection that is being dialled to `ws://` followed by `authority` and `/`.
     pub fn dialled(
         mut socket: TcpStream,
@@ -77,6 +93,14 @@ impl WebSocketFace {
             State::Connecting(socket, authority) => connecting(socket, authority)?,
             State::Dialling(handshake) => shake(handshake, |(ws, _)| ws, State::Dialling)?,
             State::Accepting(handshake) => shake(handshake, |ws| ws, State::Accepting)?,
+            State::Visiting(visit) => match visit.go_on()? {
+                Visited::Waits(visit) => (State::Visiting(Box::new(visit)), false),
+                Visited::Upgraded(socket, read) => {
+                    let config = Some(settings());
+                    let socket = WebSocket::from_partially_read(socket, read, Role::Server, config);
+                    (State::Open(Box::new(socket)), true)
+                }
+            },
             open @ (State::Open(_) | State::Broken) => (open, false),
         };
         self.state = state;
