@@ -17,7 +17,10 @@ const now = () => performance.now();
 
 // ---- into and out of the module ----------------------------------------------------------------
 
-function room(length) { return new Uint8Array(w.memory.buffer, w.input(length), length); }
+function room(length) {
+  const at = w.input(length); // may move all memory
+  return new Uint8Array(w.memory.buffer, at, length);
+}
 function give(bytes) { room(bytes.length).set(bytes); }
 function giveText(text) { give(new TextEncoder().encode(text)); }
 function taken() { return new Uint8Array(w.memory.buffer, w.output(), w.output_len()); }
@@ -28,7 +31,6 @@ function fail(why) {
   over = true;
   for (const peer of peers) peer.socket?.close();
   store?.close();
-  tellState();
   postMessage({ is: "failed", why });
 }
 
