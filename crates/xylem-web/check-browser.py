@@ -310,6 +310,11 @@ def failure(browser) -> str:
     return until("a line that says what is wrong", lambda: browser.run(FAILED))
 
 
+def forget(browser):
+    browser.run('document.getElementById("forget").click()')
+    until("nothing kept", lambda: browser.run('document.getElementById("forget").hidden'))
+
+
 def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -334,8 +339,8 @@ def check(xylem: str, browser, home: str, work: pathlib.Path):
         assert saved(home, "film.bin") == data, "other bytes were saved"
         print("  a file: exact, kept and saved")
 
-        browser.run('document.getElementById("forget").click()')
-        until("nothing kept", lambda: browser.run(DIGESTS) == [])
+        forget(browser)
+        assert browser.run(DIGESTS) == [], "something is kept still"
         liar = Between(film.host, tamper=True)
         browser.open(film.link(None, liar.at))
         finish(browser)
@@ -473,8 +478,7 @@ def rate(xylem: str, browser, work: pathlib.Path, mib: int, rounds: int = 5):
             finish(browser)
             found["proven"].append(mib / (time.monotonic() - began))
             assert not browser.run(FAILED)
-            browser.run('document.getElementById("forget").click()')
-            until("nothing kept", lambda: browser.run(DIGESTS) == [])
+            forget(browser)
     finally:
         share.close()
     medians = {key: statistics.median(values) for key, values in found.items()}

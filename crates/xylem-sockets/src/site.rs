@@ -62,8 +62,8 @@ impl Site {
         let known = self.passes.iter().any(|known| known == pass);
         if let Some(key) = &request.web_socket_key {
             return match request.origin {
-                _ if known => Answered::Upgrade(key.clone()),
-                None if target == "/" => Answered::Upgrade(key.clone()),
+                _ if known => Answered::Upgrade(key.clone(), true),
+                None if target == "/" => Answered::Upgrade(key.clone(), false),
                 Some(_) if target == "/" => {
                     Answered::Page(text(FORBIDDEN, "a page has to show that it has the ticket"))
                 }
@@ -99,7 +99,8 @@ const NOT_FOUND: &str = "404 Not Found";
 const NOT_ALLOWED: &str = "405 Method Not Allowed";
 
 enum Answered {
-    Upgrade(String),
+    /// With this key; messages hold trains, or single packets.
+    Upgrade(String, bool),
     Page(Reply),
 }
 
@@ -137,7 +138,8 @@ enum State {
     Answering(Vec<Bytes>),
     /// All is said; the other end has to read it.
     Leaving(usize),
-    Upgrading(Bytes),
+    /// The head of the answer, and whether messages will hold trains.
+    Upgrading(Bytes, bool),
 }
 
 /// One connection to a site.
@@ -152,8 +154,15 @@ pub(crate) struct Visit {
 pub(crate) enum Visited {
     /// It goes on when the socket is ready.
     Waits(Visit),
-    /// It is a WebSocket now; these bytes came behind the request.
-    Upgraded(TcpStream, Vec<u8>),
+    /// It is a WebSocket now.
+    Upgraded {
+        /// Its connection.
+        socket: TcpStream,
+        /// What came behind the request.
+        read: Vec<u8>,
+        /// Messages hold trains of packets.
+        trains: bool,
+    },
 }
 
 impl Visit {
@@ -172,7 +181,9 @@ impl Visit {
                     Ok(Some((request, len))) => {
                         self.read.drain(..len);
                         match self.site.answer(&request) {
-                            Answered::Upgrade(key) => State::Upgrading(switch(&key)),
+                            Answered::Upgrade(key, trains) => {
+                                State::Upgrading(switch(&key), trains)
+                            }
                             Answered::Page(reply) => reply.answering(),
                         }
                     }
@@ -208,12 +219,13 @@ impl Visit {
                     }
                     State::Leaving(seen)
                 }
-                State::Upgrading(mut head) => {
+                State::Upgrading(mut head, trains) => {
                     if !write(&mut self.socket, &mut head)? {
-                        self.state = State::Upgrading(head);
+                        self.state = State::Upgrading(head, trains);
                         return Ok(Visited::Waits(self));
                     }
-                    return Ok(Visited::Upgraded(self.socket, self.read));
+                    let Self { socket, read, .. } = self;
+                    return Ok(Visited::Upgraded { socket, read, trains });
                 }
             };
         }

@@ -2,6 +2,7 @@
 "use strict";
 
 const RECORD = 40; // bytes of a record of nodes
+const TRAIN = 8000; // bytes of Interests in one message at most; sharers take a packet's length
 const STATE_MS = 200; // how often the page is told
 const FLUSH_MS = 500; // how often open runs are written
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
@@ -153,7 +154,7 @@ function connect(peer) {
   socket.onmessage = ({ data }) => {
     if (over || typeof data === "string" || peer.id === undefined) return;
     give(new Uint8Array(data));
-    w.packet(peer.id, now());
+    w.message(peer.id, now());
     schedule();
   };
   socket.onclose = () => {
@@ -195,10 +196,23 @@ turn.port1.onmessage = () => {
 
 function ask() {
   if (over) return;
-  for (let id; (id = w.transmit(now())) >= 0; ) byId.get(id)?.socket.send(taken());
+  for (let id; (id = w.transmit(now())) >= 0; ) {
+    const peer = byId.get(id), interest = taken();
+    if (!peer) continue;
+    if (peer.filled + interest.length > peer.train.length) leave(peer);
+    peer.train.set(interest, peer.filled);
+    peer.filled += interest.length;
+  }
+  for (const peer of byId.values()) leave(peer);
   clearTimeout(timer);
   const due = w.due(now());
   if (due >= 0) timer = setTimeout(schedule, Math.max(1, due));
+}
+
+// A message costs more than a packet: what is asked of a peer in one turn goes in one.
+function leave(peer) {
+  if (peer.filled > 0) peer.socket.send(peer.train.subarray(0, peer.filled));
+  peer.filled = 0;
 }
 
 function drain() {
@@ -290,7 +304,7 @@ async function run(data) {
   if (w.start(Math.random()) !== 0) return fail(takenText());
   const home = await fetch(`/${pass}`, { method: "HEAD" }).catch(() => undefined);
   for (const peer of data.peers) {
-    Object.assign(peer, { pass, before: 0, bytes: 0, bad: 0, tries: 0, state: "connecting" });
+    Object.assign(peer, { pass, train: new Uint8Array(TRAIN), filled: 0, before: 0, bytes: 0, bad: 0, tries: 0, state: "connecting" });
     peers.push(peer);
   }
   if (home?.status === 404) {

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use xylem_object::{Kind, Manifest, ObjectId, Ticket};
-use xylem_packet::Packet;
+use xylem_packet::{Packet, frame_len};
 use xylem_transfer::{Config, FailReason, PeerId, Spec, Transfer, TransferEvent};
 use xylem_tree::Geometry;
 
@@ -18,8 +18,10 @@ use crate::told::{self, Told};
 /// Interests that may be unanswered for one peer: what their answers take stays below what a sharer keeps
 /// for a slow reader (docs/spec/faces.md), who loses the rest.
 const MAX_WINDOW: u32 = 448;
-/// Interests that are asked for in one turn, so that what has come is not kept waiting.
+/// Peers at most.
 const MAX_PEERS: usize = 16;
+/// Segments that may wait for the nodes that prove them; each holds the message that it came in.
+const MAX_HELD: usize = 512;
 /// Without progress for this long the fetch fails; what is kept is there for the next try.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
@@ -47,7 +49,7 @@ enum Phase {
 }
 
 /// One fetch. Order of calls: [`new`](Self::new), [`add_peer`](Self::add_peer); whenever packets have come or
-/// the time of [`poll_timeout`](Self::poll_timeout): [`handle_packet`](Self::handle_packet) with each, then
+/// the time of [`poll_timeout`](Self::poll_timeout): [`handle_message`](Self::handle_message) with each, then
 /// [`handle_timeout`](Self::handle_timeout), [`poll_told`](Self::poll_told) and
 /// [`poll_transmit`](Self::poll_transmit) until `None`. After the layout was told: [`recall`](Self::recall),
 /// [`next_check`](Self::next_check) and [`check`](Self::check) until `None`, then [`begin`](Self::begin).
@@ -84,6 +86,7 @@ impl Download {
         let config = Config {
             max_window: MAX_WINDOW,
             max_peers: MAX_PEERS,
+            max_held: MAX_HELD,
             give_up: GIVE_UP,
             ..Config::default()
         };
@@ -112,8 +115,14 @@ impl Download {
         self.transfer.remove_peer(now, PeerId(peer));
     }
 
-    /// Takes a packet of a peer, whatever it is.
-    pub fn handle_packet(&mut self, now: Duration, peer: u32, packet: Bytes) {
+    /// Takes a message of a peer, whatever it is: packets, one behind the other.
+    pub fn handle_message(&mut self, now: Duration, peer: u32, mut message: Bytes) {
+        while let Ok(Some(len @ 1..)) = frame_len(&message) {
+            self.handle_packet(now, peer, message.split_to(len));
+        }
+    }
+
+    fn handle_packet(&mut self, now: Duration, peer: u32, packet: Bytes) {
         // Sharers ask whether somebody is there, which only datagrams have to answer; transfers are told of Data.
         if !matches!(Packet::decode(&packet), Ok(Packet::Interest(_))) {
             self.transfer.handle_data(now, PeerId(peer), packet);

@@ -91,11 +91,11 @@ exports! {
     }
     add_peer(peer: u32, now: f64) -> u32 { |s| u32::from(s.download().add_peer(time(now), peer)) }
     remove_peer(peer: u32, now: f64) { |s| s.download().remove_peer(time(now), peer) }
-    /// The input is a packet of this peer.
-    packet(peer: u32, now: f64) {
+    /// The input is a message of this peer.
+    message(peer: u32, now: f64) {
         |s| {
-            let packet = Bytes::from(core::mem::take(&mut s.input));
-            s.download().handle_packet(time(now), peer, packet);
+            let message = Bytes::from(core::mem::take(&mut s.input));
+            s.download().handle_message(time(now), peer, message);
         }
     }
     tick(now: f64) { |s| s.download().handle_timeout(time(now)) }

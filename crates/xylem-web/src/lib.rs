@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 mod download;
+#[cfg(target_arch = "wasm32")]
 mod exports;
 mod kept;
 mod layout;
