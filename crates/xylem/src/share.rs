@@ -262,6 +262,10 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         at_web.push(web::default_address());
     }
     let follow = follow(&args)?;
+    if follow.is_some() && !at_web.is_empty() {
+        let what = "a page does not follow a file that grows: leave out --web, or share it once it is done";
+        return Err(Failure::new(Exit::Usage, what));
+    }
     if args.name.is_some() && args.paths.len() > 1 {
         let what = "--as names one PATH; share the others in a run of their own";
         return Err(Failure::new(Exit::Usage, what));
