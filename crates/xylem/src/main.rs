@@ -19,6 +19,8 @@ mod exit;
 mod extras;
 mod finding;
 mod get;
+#[allow(dead_code, reason = "pages use it")]
+mod http;
 mod inbox;
 mod key;
 mod metrics;
@@ -58,6 +60,7 @@ mod usage;
 mod values;
 mod verbs;
 mod verify;
+mod web;
 mod witness;
 
 use output::Out;
