@@ -61,6 +61,7 @@ mod usage;
 mod values;
 mod verbs;
 mod verify;
+mod web;
 mod witness;
 
 use output::Out;
