@@ -52,8 +52,7 @@ fn losses_that_are_chance_do_not_slow_bbr_down() {
     }
 }
 
-/// One lost datagram of six costs the whole packet: 1 % of loss is 6 % of the packets. Without a queue it is chance
-/// all the same, whether that is known or not.
+/// One lost datagram of six costs the whole packet: 1 % of loss is 6 % of the packets.
 #[test]
 fn packets_of_several_datagrams_are_judged_by_the_datagram() {
     for rtt in [20, 100] {
@@ -61,7 +60,7 @@ fn packets_of_several_datagrams_are_judged_by_the_datagram() {
         let (told, queue) = alone(path.clone().in_six(true), Bbr, ms(rtt));
         let (untold, _) = alone(path.in_six(false), Bbr, ms(rtt));
         println!("1 %, {rtt} ms: {told:.1} Mbit/s, {untold:.1} where it is not known");
-        assert!(told > 75.0 && untold > 75.0, "{rtt} ms: {told:.1}, {untold:.1}");
+        assert!(told > 75.0 && told > 1.3 * untold, "{rtt} ms: {told:.1}, {untold:.1}");
         assert!(queue < ms(rtt) / 2, "{rtt} ms: {queue:?} of queue");
     }
 }

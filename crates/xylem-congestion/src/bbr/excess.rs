@@ -1,8 +1,8 @@
-//! What of the losses is chance, told from a queue's by the round trip: a queue that overflows has made it longer
-//! before, chance strikes without one.
+//! What of a path's losses is chance, where the path counts them: a queue that overflows has made the round trip longer
+//! before, and its losses come and go with it; chance strikes without one, round after round.
 //!
-//! The share that is lost in rounds without a queue is the path's; only what rounds with a queue lose beyond it
-//! speaks of congestion.
+//! The least share that a round has lost of late is the path's; only what is lost beyond it, in a queue, speaks of
+//! congestion.
 
 use core::time::Duration;
 
@@ -11,58 +11,65 @@ const SHORT_QUEUE: u32 = 16;
 /// So many round trips tell whether there is one: where a fifth is lost, of units in six datagrams one in four is
 /// not repaired.
 const MIN_SAMPLES: u32 = 24;
-/// How much of a round's share goes into the mean.
-const GAIN: f64 = 0.25;
+/// Rounds over which the least share is sought: of a queue that flows keep full, some lose nothing.
+const ROUNDS: usize = 16;
 /// What is lost by chance varies: so much more is chance still.
 const SPREAD: f64 = 1.5;
 /// Above this a path is useless, whatever the reason.
 const MAX_SHARE: f64 = 0.3;
-/// Bytes that tell a share, at least.
-const MIN_BYTES: u64 = 128 << 10;
-/// Rounds after a queue that say nothing of chance: what it lost is told later.
-const SETTLED: u32 = 2;
+/// Bytes that tell a share, at least, in one round or several: of 5 % a third more or less.
+const MIN_BYTES: u64 = 512 << 10;
 /// Less than this is no path that loses by chance.
 const MIN_CHANCE: f64 = 0.005;
 
 #[derive(Clone, Debug)]
 pub(super) struct Excess {
+    /// The path counts: of packets that are lost, a queue's cannot be told.
+    on: bool,
     /// The smallest of the latest round trips, and of as many before them: of what was not repaired.
     now: Option<Duration>,
     last: Option<Duration>,
     samples: u32,
     /// From here on there is a queue.
     limit: Duration,
-    /// There has been one in this round.
-    queued: bool,
     /// Bytes delivered and lost when the round began.
     delivered: u64,
     lost: u64,
-    /// The share that was lost in the last round.
+    /// The shares that were lost in the last rounds, of which this is the place of the next.
+    shares: [f64; ROUNDS],
+    place: usize,
     share: f64,
-    /// Rounds in a row without a queue, and the mean share in such.
-    clear: u32,
     chance: f64,
 }
 
 impl Default for Excess {
     fn default() -> Self {
         Self {
+            on: false,
             now: None,
             last: None,
             samples: 0,
             limit: Duration::MAX,
-            queued: false,
             delivered: 0,
             lost: 0,
+            shares: [MAX_SHARE; ROUNDS],
+            place: 0,
             share: 0.0,
-            // There was no queue before the first packet.
-            clear: SETTLED,
             chance: 0.0,
         }
     }
 }
 
 impl Excess {
+    /// The path counts what it loses.
+    pub(super) fn turn_on(&mut self) {
+        self.on = true;
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.on
+    }
+
     pub(super) fn on_round_trip(&mut self, rtt: Duration, min: Duration) {
         self.now = Some(self.now.map_or(rtt, |now| now.min(rtt)));
         self.limit = min + min / SHORT_QUEUE;
@@ -70,23 +77,20 @@ impl Excess {
         if self.samples == MIN_SAMPLES {
             (self.last, self.now, self.samples) = (self.now, None, 0);
         }
-        self.queued |= self.has_queue();
     }
 
-    /// A round is over: so many bytes were delivered and lost until now.
+    /// A round is over, or several short ones: so many bytes were delivered and lost until now.
     pub(super) fn end_round(&mut self, delivered: u64, lost: u64) {
         let came = delivered.saturating_sub(self.delivered);
         let went = lost.saturating_sub(self.lost);
-        if came + went < MIN_BYTES {
+        if !self.on || came + went < MIN_BYTES {
             return;
         }
-        self.share = (went as f64 / (came + went) as f64).min(MAX_SHARE);
         (self.delivered, self.lost) = (delivered, lost);
-        self.clear = if self.queued { 0 } else { self.clear.saturating_add(1) };
-        self.queued = self.has_queue();
-        if self.clear > SETTLED {
-            self.chance += GAIN * (self.share - self.chance);
-        }
+        self.share = (went as f64 / (came + went) as f64).min(MAX_SHARE);
+        self.shares[self.place] = self.share;
+        self.place = (self.place + 1) % ROUNDS;
+        self.chance = self.shares.iter().fold(MAX_SHARE, |least, share| least.min(*share));
     }
 
     /// Whether all of the latest round trips found a queue.
@@ -124,37 +128,39 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    /// Rounds of 100 units each, every fourth of which took so long.
-    fn rounds(excess: &mut Excess, count: u64, rtt: u64, share: f64) {
-        for _ in 0..count {
-            for unit in 0..100 {
-                excess.on_round_trip(ms(if unit % 4 == 0 { rtt } else { 200 }), ms(100));
-            }
-            let lost = excess.lost + (1e6 * share) as u64;
-            excess.end_round(excess.delivered + 1_000_000 - (1e6 * share) as u64, lost);
+    /// A round of 100 units, every fourth of which took so long.
+    fn round(excess: &mut Excess, rtt: u64, share: f64) {
+        for unit in 0..100 {
+            excess.on_round_trip(ms(if unit % 4 == 0 { rtt } else { 200 }), ms(100));
         }
+        let lost = (1e6 * share) as u64;
+        excess.end_round(excess.delivered + 1_000_000 - lost, excess.lost + lost);
     }
 
     #[test]
-    fn what_is_lost_without_a_queue_is_chance() {
+    fn what_every_round_loses_is_chance() {
         let mut excess = Excess::default();
-        rounds(&mut excess, 40, 105, 0.2);
+        round(&mut excess, 105, 0.2);
+        assert!(!excess.is_chance() && excess.chance() == 0.0, "nobody counts");
+        excess.turn_on();
+        (0..5).for_each(|_| round(&mut excess, 105, 0.2));
         assert!(!excess.has_queue() && excess.is_chance() && !excess.is_more_than_chance());
-        assert!((excess.chance() - 0.3).abs() < 0.01, "{}", excess.chance());
-        rounds(&mut excess, 5, 150, 0.25);
+        assert!((excess.chance() - 0.3).abs() < 0.01 && excess.stretch() > 1.3);
+        round(&mut excess, 150, 0.28);
         assert!(excess.has_queue() && !excess.is_more_than_chance(), "not much more than before");
-        rounds(&mut excess, 5, 150, 0.5);
-        assert!(excess.is_more_than_chance() || excess.share == MAX_SHARE);
-        assert!((excess.chance() - 0.3).abs() < 0.01, "a queue's losses are not learnt");
     }
 
     #[test]
-    fn what_a_queue_loses_is_more_than_chance() {
+    fn what_some_rounds_lose_is_not() {
         let mut excess = Excess::default();
-        rounds(&mut excess, 10, 100, 0.0);
-        rounds(&mut excess, 1, 140, 0.05);
-        assert!(excess.has_queue() && excess.is_more_than_chance());
-        rounds(&mut excess, 2, 100, 0.05);
-        assert!(!excess.has_queue() && excess.chance() == 0.0, "told late");
+        excess.turn_on();
+        for _ in 0..40 {
+            (0..3).for_each(|_| round(&mut excess, 140, 0.1));
+            assert!(excess.has_queue() && excess.is_more_than_chance());
+            round(&mut excess, 100, 0.0);
+            assert!(!excess.is_chance() && !excess.has_queue());
+        }
+        (0..ROUNDS).for_each(|_| round(&mut excess, 100, 0.1));
+        assert!(excess.is_chance(), "now every round");
     }
 }

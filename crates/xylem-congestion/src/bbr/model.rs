@@ -165,6 +165,7 @@ impl Bbr {
 
     /// The path has lost pieces of packets, whichever; or fewer than it was said to.
     pub(crate) fn on_path_loss(&mut self, pieces: i64) {
+        self.excess.turn_on();
         let more = i32::try_from(pieces).unwrap_or(i32::MAX);
         self.bounds.losses = self.bounds.losses.saturating_add_signed(more);
         if pieces > 0 {
@@ -174,7 +175,7 @@ impl Bbr {
 
     /// What the path lost is known by its amount alone: a probe is judged by that as well.
     pub(super) fn judge_probe(&mut self, now: Duration, sample: &Sample) {
-        if self.bounds.judging_probe && self.is_too_high(sample) {
+        if self.excess.is_on() && self.bounds.judging_probe && self.is_too_high(sample) {
             self.probe_was_too_high(now, sample.in_flight_at_sending, sample.app_limited);
         }
     }
@@ -186,7 +187,8 @@ impl Bbr {
     /// Whether more is lost than chance explains. In startup, when chance is not known yet, and on a path that loses
     /// by chance there has to be a queue as well that it may have been lost in.
     fn exceeds_threshold(&self, lost: u64, in_flight: u64) -> bool {
-        let by_chance = self.phase == Phase::Startup || self.excess.is_chance();
+        let starts = self.phase == Phase::Startup && self.excess.is_on();
+        let by_chance = starts || self.excess.is_chance();
         lost as f64 > in_flight as f64 * self.threshold() && (!by_chance || self.excess.has_queue())
     }
 
