@@ -109,6 +109,10 @@ impl Repair {
 
     /// A datagram of this content leaves, some of it pieces.
     pub(crate) fn on_sent(&mut self, now: Duration, number: u64, content: &[u8]) {
+        // The oldest stay until the peer has shown what it does: their acknowledgements are the first to come.
+        if !self.is_shown && self.ledger.bytes() + content.len() + COST > MAX_BYTES_UNSHOWN {
+            return;
+        }
         let mut frames = Vec::with_capacity(content.len());
         for frame in Frames::new(content).flatten() {
             if let Frame::Fragment(_) = frame {
@@ -122,10 +126,6 @@ impl Repair {
 
     fn keep(&mut self, now: Duration, number: u64, kept: Kept) {
         let held = kept.bytes() + self.lost_bytes;
-        // The oldest stay until the peer has shown what it does: their acknowledgements are the first to come.
-        if !self.is_shown && self.ledger.bytes() + held > MAX_BYTES_UNSHOWN {
-            return;
-        }
         while self.ledger.bytes() + held > MAX_BYTES && self.ledger.take_oldest().is_some() {}
         self.probe.restart(now);
         self.ledger.on_sent(number, kept);
