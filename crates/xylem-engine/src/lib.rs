@@ -41,7 +41,7 @@ use xylem_mgmt::{FaceUri, UriAuthority};
 use xylem_packet::NackReason;
 
 pub use crate::addresses::{advertised, offered, routed};
-pub use crate::binding::{bind_links, bind_plain};
+pub use crate::binding::{bind_carriers, bind_links, bind_plain, bind_sites};
 pub use crate::clock::{now_ms, wall_clock};
 pub use crate::error::{EngineError, certificate};
 use crate::faces::Faces;

@@ -51,6 +51,8 @@ pub enum Event {
         listen: Vec<SocketAddr>,
         /// Plain NDN addresses.
         plain: Vec<SocketAddr>,
+        /// Where browsers find its page.
+        web: Vec<SocketAddr>,
         /// Face URIs of carriers for the encrypted link; a ticket does not name them.
         carriers: Vec<FaceAddress>,
     },

@@ -19,6 +19,8 @@ mod exit;
 mod extras;
 mod finding;
 mod get;
+#[allow(dead_code, reason = "pages use it")]
+mod http;
 mod inbox;
 mod key;
 mod metrics;
@@ -58,6 +60,7 @@ mod usage;
 mod values;
 mod verbs;
 mod verify;
+mod web;
 mod witness;
 
 use output::Out;
@@ -65,6 +68,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     exit::report_bugs_in_one_line();
+    exit::on_a_whole_stack(run)
+}
+
+fn run() -> ExitCode {
     // Before anything that takes memory: reading the arguments does, too.
     let outlives = exit::outlive_limits();
     let (common, task) = match usage::parse() {

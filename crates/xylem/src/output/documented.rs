@@ -149,6 +149,7 @@ fn events() -> Vec<Event> {
             signed_by: None,
             listen: vec![address],
             plain: vec![],
+            web: vec![],
             carriers: vec![peer()],
         },
         Event::Reachable {

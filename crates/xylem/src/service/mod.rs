@@ -252,7 +252,7 @@ mod running {
             }));
             if let Some(shown) = shown {
                 let keeper = keeper.clone();
-                let show = Box::new(move || metrics::answer_all(&shown, || page(&keeper)));
+                let show = Box::new(move || metrics::answer_all(&shown, move || page(&keeper)));
                 started = started.and_then(|()| start(show));
             }
             match started.and_then(|()| start(Box::new(move || keeper.keep(&ended)))) {
