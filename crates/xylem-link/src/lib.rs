@@ -71,10 +71,13 @@ mod kem;
 mod message;
 mod noise;
 
+mod acks;
+mod ledger;
 mod link;
 mod mtu;
 mod queue;
 mod reassembly;
+mod repair;
 mod shape;
 mod source;
 mod stream;

@@ -11,10 +11,17 @@ pub struct LinkStats {
     pub datagrams_sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,
+    /// Datagrams of pieces of packets that were sent again; counted with those sent.
+    pub datagrams_repeated: u64,
     /// Authentic, first-seen datagrams.
     pub datagrams_received: u64,
     /// Their bytes.
     pub bytes_received: u64,
+    /// Datagrams of the peer that have not come although later ones have; what is late comes off again.
+    pub datagrams_missing: u64,
+    /// Bytes of packets in them, and of pieces of packets whether those became whole or not, with what a
+    /// datagram needs beside a piece.
+    pub content_received: u64,
     /// Packets taken by `send`.
     pub packets_sent: u64,
     /// Packets reported by `LinkEvent::Packet`.

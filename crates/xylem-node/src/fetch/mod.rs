@@ -464,7 +464,7 @@ impl<L: FnMut(&mut Look<'_>) -> Result<Next, FetchError>> Program for Running<'_
     }
 
     fn before_wait(&mut self, engine: &mut Engine) {
-        self.work.note_datagram_sizes(engine);
+        self.work.note_paths(engine);
         self.work.ask(engine);
     }
 
