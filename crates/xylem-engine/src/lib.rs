@@ -226,22 +226,8 @@ impl Engine {
         self.net.faces.get_mut(face)
     }
 
-<<<<<<< HEAD
-    /// Counters of a face's encrypted link; `None`: it has none that is up.
-    pub fn link_stats(&self, face: FaceId) -> Option<xylem_link::LinkStats> {
-        match self.face(face)?.transport {
-            Transport::Link(link) => self.net.endpoint.stats(link),
-            _ => None,
-        }
-=======
-    /// The shaping level in force on a face's encrypted link; `None`: it has none that is up.
-    pub fn shaping_of(&self, face: FaceId) -> Option<xylem_link::Level> {
-        self.link_stats_of(face).map(|stats| stats.shaping)
->>>>>>> loss
-    }
-
     /// What a face's encrypted link has counted; `None`: it has none that is up.
-    pub fn link_stats_of(&self, face: FaceId) -> Option<LinkStats> {
+    pub fn link_stats(&self, face: FaceId) -> Option<LinkStats> {
         match self.face(face)?.transport {
             Transport::Link(link) => self.net.endpoint.stats(link),
             _ => None,

@@ -214,7 +214,7 @@ impl Work {
     pub(super) fn note_paths(&mut self, engine: &Engine) {
         let now = engine.now();
         for face in self.dialler.links() {
-            if let Some(path) = engine.link_stats_of(face) {
+            if let Some(path) = engine.link_stats(face) {
                 let (brought, missing) = (path.content_received, path.datagrams_missing);
                 self.transfer.set_datagram_size(peer_of(face), path.datagram_size);
                 self.transfer.note_path(now, peer_of(face), PathReport { brought, missing });
