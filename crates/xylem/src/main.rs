@@ -22,6 +22,7 @@ mod get;
 mod inbox;
 mod key;
 mod metrics;
+mod mirror;
 mod mount;
 mod node;
 mod output;
