@@ -2,8 +2,8 @@
 """xylem and the buckets of a real Ceph (one monitor, three OSDs, an S3 gateway): run.py XYLEM [--bench] [--keep DIR]
 
 What is shared out of a bucket, what is written into one, and what happens when an OSD is killed, the gateway begins again, answers
-are 500s, late or cut short, a byte of an object flips, an object is replaced, and names or credentials are wrong. One
-line a check; ends with 1 if one failed. `--bench`: rates beside rclone, too. Needs ceph-mon, ceph-mgr, ceph-osd, ceph-common, radosgw and
+are 500s, late or cut short, a byte of an object flips, an object is replaced, and names or credentials are wrong; and what `xylem mirror`
+keeps there. One line a check; ends with 1 if one failed. `--bench`: rates beside rclone, too. Needs ceph-mon, ceph-mgr, ceph-osd, ceph-common, radosgw and
 rclone; says what is missing and ends with 77.
 """
 
@@ -12,6 +12,7 @@ import filecmp
 import json
 import os
 import pathlib
+import re
 import random
 import shutil
 import signal
@@ -177,9 +178,10 @@ def mirrored(world, local):
     def served(what, ticket, wanted, store):
         """`ticket` names it, with its publisher's signature, served out of the bucket by a machine that has nothing."""
         with world.share(there, store=store) as share:
-            got = world.run("get", share.tickets[0], "-o", world.base / store / "out", store=f"{store}-getter")
-            both = subprocess.run(["diff", "-r", "--no-dereference", wanted, world.base / store / "out"], capture_output=True, text=True)
-            listed = world.run("sum", "--tree", world.base / store / "out").stdout.split()[:1] == world.run("sum", "--tree", wanted).stdout.split()[:1]
+            to = world.base / f"{store} out"
+            got = world.run("get", share.tickets[0], "-o", to, store=f"{store}-getter")
+            both = subprocess.run(["diff", "-r", "--no-dereference", wanted, to], capture_output=True, text=True)
+            listed = world.run("sum", "--tree", to).stdout.split()[:1] == world.run("sum", "--tree", wanted).stdout.split()[:1]
             signed = says(world, share.tickets[0]) == says(world, ticket)
             check(what, got.returncode == 0 and both.returncode == 0 and listed and signed, got.stderr + both.stdout + share.said())
             return share.said()
@@ -282,6 +284,38 @@ def mirrored(world, local):
         got = world.run("get", share.tickets[0], "-o", world.base / "one out")
         check("and served as it was signed", got.returncode == 0 and says(world, share.tickets[0]) == says(world, ticket) and filecmp.cmp(local / "blob.bin", world.base / "one out", False), got.stderr + share.said())
         check("without being read first", "Hashing" not in share.said() and took < 20, share.said())
+
+
+def guide(world, local):
+    """What docs/guide.md types, as it stands there."""
+    text = (HERE.parents[1] / "docs" / "guide.md").read_text()
+    section = text.split("\n## In a bucket\n")[1].split("\n## ")[0]
+    typed = [line[2:] for line in section.splitlines() if line.startswith("$ ")]
+    home = world.base / "guide"
+    (home / "climate").mkdir(parents=True)
+    (home / "climate" / "2021.csv").write_bytes(b"1,2\n" * 100_000)
+    os.symlink(world.xylem, home / "xylem")
+    env = world.env | {"PATH": f"{home}:{os.environ['PATH']}", "HOME": str(home), "XYLEM_LISTEN": "127.0.0.1:0", "XYLEM_NO_MAP": "1", "XYLEM_NO_LAN": "1"}
+    world.rclone("mkdir", "ceph:lab")
+    world.rclone("copyto", str(home / "climate" / "2021.csv"), "ceph:lab/raw/2021.csv")
+    tickets, running = {}, []
+    for command in typed:
+        words = command.split("   #")[0]
+        for word, ticket in tickets.items():
+            words = words.replace(word, ticket)
+        shares = re.match(r"(xylem share \S+) > (\S+) &$", words)
+        if shares:
+            process = subprocess.Popen(shares[1].split(), env=env, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            running.append(process)
+            (home / shares[2]).write_text(process.stdout.readline())
+            check(f"guide: {command}", (home / shares[2]).read_text().startswith("xylem:"))
+        else:
+            done = subprocess.run(words, shell=True, env=env, cwd=home, text=True, capture_output=True, timeout=120)
+            check(f"guide: {command}", done.returncode == 0, done.stderr)
+    for process in running:
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    check("guide: commands were typed", len(typed) >= 5, typed)
 
 
 def says(world, ticket):
@@ -430,7 +464,8 @@ def bench(world, local):
                 assert world.run("get", out.tickets[0], "-o", world.base / "bench").returncode == 0
 
             def ours_in():
-                assert world.run("get", into.tickets[0], "-o", "s3://out/bench", "--overwrite").returncode == 0
+                got = world.run("get", into.tickets[0], "-o", "s3://out/bench", "--overwrite")
+                assert got.returncode == 0, got.stderr
 
             def hashed():
                 with world.share("s3://models/blob.bin", store=f"fresh-{turn}"):
@@ -453,7 +488,7 @@ def main():
     parser.add_argument("xylem")
     parser.add_argument("--bench", action="store_true")
     parser.add_argument("--mb", type=int, default=100)
-    parser.add_argument("--only", default="shared,written,refused,mirrored,changed,faulty")
+    parser.add_argument("--only", default="shared,written,refused,mirrored,changed,guide,faulty")
     options = parser.parse_args()
     missing = [p for p in ("ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "radosgw-admin", "rclone", "curl") if not shutil.which(p)]
     if missing:
@@ -463,11 +498,18 @@ def main():
     base = pathlib.Path(tempfile.mkdtemp(prefix="bucket-", dir=place))
     world = None
     try:
-        world = World(options.xylem, base)
+        try:
+            world = World(options.xylem, base)
+        except subprocess.CalledProcessError as error:
+            print(f"bucket: SKIPPED: the store does not start: {error.stderr.strip().splitlines()[-1:]}")
+            return 77
         local = base / "local"
         (local / "tree" / "deep" / "er").mkdir(parents=True)
         chance = random.Random(7)
-        (local / "blob.bin").write_bytes(chance.randbytes(options.mb * 1_000_000 + 12345))
+        with open(local / "blob.bin", "wb") as blob:
+            for _ in range(options.mb):
+                blob.write(chance.randbytes(1_000_000))
+            blob.write(chance.randbytes(12345))
         (local / "small").write_bytes(b"small")
         for n, name in enumerate(["a", "deep/b.txt", "deep/er/c c", "ü+&=%20.bin", "empty", "deep/er/d#'\"e"]):
             (local / "tree" / name).write_bytes(chance.randbytes([10, 0, 5_000_000, 65536, 0, 1][n]))
@@ -476,12 +518,11 @@ def main():
         world.rclone("copyto", str(local / "blob.bin"), "ceph:models/blob.bin")
         world.rclone("copy", str(local / "tree"), "ceph:models/tree")
         for part in options.only.split(","):
-            {"shared": shared, "written": written, "refused": refused, "mirrored": mirrored, "changed": changed, "faulty": faulty}[part](world, local)
+            {"shared": shared, "written": written, "refused": refused, "mirrored": mirrored, "guide": guide, "changed": changed, "faulty": faulty}[part](world, local)
         if options.bench:
             bench(world, local)
     finally:
-        if world:
-            world.ceph("stop")
+        subprocess.run([HERE / "ceph", "stop", base / "ceph"], check=False)
         shutil.rmtree(base, ignore_errors=True)
     print(f"bucket: {'all passed' if not failed else 'FAILED: ' + ', '.join(failed)}")
     return 1 if failed else 0

@@ -9,7 +9,7 @@
 //! from where other S3 programs take them ([`Settings`]). No request is made conditional on what
 //! it would replace: not every store can do that.
 //!
-//! A publication that is kept in a bucket ([`Versions`], docs/spec/mirror.md) is shown as its listing has it ([`Buckets::show`]).
+//! A publication that is kept in a bucket (docs/spec/mirror.md) is shown as its listing has it ([`Buckets::show`]).
 //!
 //! Nothing of a bucket can be locked, linked or written in place, and what is in it is not believed: whoever reads
 //! a publication proves each piece of it.
@@ -33,12 +33,10 @@ mod upload;
 
 // Publications that are kept in a bucket.
 mod shown;
-mod versions;
 
 pub use error::BucketError;
 pub use medium::Buckets;
 pub use objects::Below;
-pub use place::{Place, is_in_bucket};
+pub use place::{PARTS, Place, is_in_bucket};
 pub use settings::Settings;
 pub use upload::{Part, Upload, Uploaded};
-pub use versions::{MAX_LIST, MAX_VERSIONS, Versions};

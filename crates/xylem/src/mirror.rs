@@ -14,8 +14,9 @@ use crate::stop;
 use crate::values::{parse_rate, parse_seconds};
 use clap::Args;
 use std::time::Duration;
-use xylem_bucket::{MAX_VERSIONS, Place};
+use xylem_bucket::Place;
 use xylem_node::PeerUri;
+use xylem_object::ticket::MAX_VERSIONS;
 use xylem_reader::Options;
 
 /// Keeps a publication and its newer versions in an S3 bucket

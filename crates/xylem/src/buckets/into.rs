@@ -26,6 +26,8 @@ use xylem_store::{Clobber, create_dirs, write_atomically};
 /// Bytes that are asked of the peers in one read, and reads that are under way at once.
 const READ: u64 = 4 << 20;
 const AT_ONCE: usize = 4;
+/// How often what was uploaded is written down.
+const KEEP_EVERY: Duration = Duration::from_millis(250);
 /// How often what happens is looked at while a read is waited for.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -238,7 +240,7 @@ impl Transfer<'_> {
                 content.extend_from_slice(&bytes);
             }
             upload.put(part, Bytes::from(content)).map_err(Ended::Bucket)?;
-            if kept_at.elapsed() > Duration::from_secs(1) {
+            if kept_at.elapsed() > KEEP_EVERY {
                 keep(kept, upload);
                 kept_at = Instant::now();
             }

@@ -14,13 +14,14 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
-use xylem_bucket::{Below, Buckets, Place, Versions};
+use xylem_bucket::{Below, Buckets, PARTS, Place};
 use xylem_library::adopt::{part_name, parts};
 use xylem_library::publish::rebuild;
 use xylem_library::signed::Signed;
 use xylem_library::{Error, Existing, GetSummary, LibraryEvent, Stop, use_medium};
 use xylem_node::{Event, VerifyOptions};
 use xylem_object::listing::EntryKind;
+use xylem_object::ticket::Versions;
 use xylem_object::{Ticket, naming};
 use xylem_reader::{Options, Reader};
 use xylem_store::{FileRef, Part, Store};
@@ -132,7 +133,7 @@ impl Mirror {
     fn older(&self, before: Option<&Kept>, below: &[Below]) -> Result<Older, Failure> {
         let root = self.signed.manifest.root.to_hex().to_string();
         let there = mirrored::sizes(below, &root);
-        let parts = mirrored::sizes(below, ".xylem");
+        let parts = mirrored::sizes(below, PARTS);
         let mut files = HashMap::new();
         let Some(before) = before else { return Ok(Older { there, parts, files }) };
         let top = mirrored::content_of(&self.place, &before.signed)?;
@@ -267,7 +268,7 @@ impl Mirror {
     }
 
     fn put_list(&self, versions: &Versions) -> Result<(), Failure> {
-        let list = Versions::list_of(&self.place).map_err(|e| failed(&e))?;
+        let list = self.place.versions().map_err(|e| failed(&e))?;
         let put = self.buckets.put(&list, versions.write().into());
         put.map_err(|e| super::at(&list.path(), &e))
     }
@@ -279,7 +280,7 @@ impl Mirror {
             for object in self.buckets.below(&content)? {
                 self.buckets.remove(&content.below(&object.name)?)?;
             }
-            let folder = Versions::parts_of(&self.place)?;
+            let folder = self.place.parts()?;
             for part in Part::ALL {
                 let name = part_name(&self.store, &ticket.root, part);
                 self.buckets.remove(&folder.below(&name.to_string_lossy())?)?;

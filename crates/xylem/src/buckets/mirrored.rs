@@ -3,13 +3,14 @@
 use crate::exit::{Exit, Failure};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xylem_bucket::{Below, BucketError, Buckets, MAX_LIST, Place, Versions};
+use xylem_bucket::{Below, BucketError, Buckets, Place};
 use xylem_engine::wall_clock;
 use xylem_library::adopt::{adopt, part_name};
 use xylem_library::signed::{self, Signed};
 use xylem_library::{Existing, LibraryEvent, ListedFiles, Output, SaveOptions, record};
 use xylem_node::Event;
 use xylem_object::listing::Entry;
+use xylem_object::ticket::{MAX_LIST, Versions};
 use xylem_object::{Kind, Ticket};
 use xylem_packet::MAX_PACKET;
 use xylem_store::{Part, Store};
@@ -23,12 +24,10 @@ pub(super) struct Kept {
 
 /// The versions that are kept at `place`; `None`: it is no mirror.
 pub(super) fn versions(buckets: &Buckets, place: &Place) -> Result<Option<Versions>, Failure> {
-    let list = Versions::list_of(place).map_err(|e| super::failed(&e))?;
-    let read = || match buckets.whole(&list, MAX_LIST)? {
-        Some(bytes) => Versions::read(&bytes).map(Some),
-        None => Ok(None),
-    };
-    read().map_err(|e| super::at(&list.path(), &e))
+    let list = place.versions().map_err(|e| super::failed(&e))?;
+    let read = buckets.whole(&list, MAX_LIST).map_err(|e| super::at(&list.path(), &e))?;
+    let read = read.map(|bytes| Versions::read(&bytes)).transpose();
+    read.map_err(|e| Failure::new(Exit::Damaged, format!("{list}: {e}")))
 }
 
 /// Where a version's content lies: below a name of its root, so that no other version is touched by it.
@@ -48,7 +47,7 @@ pub(super) fn content_of(place: &Place, signed: &Signed) -> Result<Place, Failur
 
 /// The folder of parts.
 pub(super) fn parts_of(place: &Place) -> Result<Place, Failure> {
-    Versions::parts_of(place).map_err(|e| super::failed(&e))
+    place.parts().map_err(|e| super::failed(&e))
 }
 
 /// A version's manifest, its signature checked, and its listing, trees and lists, proven and taken into the store.
