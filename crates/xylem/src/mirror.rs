@@ -29,7 +29,7 @@ use xylem_reader::Options;
 ///
 /// Run again with the ticket of a newer version, it sends what is new, has the store copy what is not, reads all of
 /// it back, and only then makes it the newest: until that, and if it is killed, readers have the one before. Run
-/// again with the same ticket, it goes on, or puts right what is missing.
+/// again with the same ticket, it goes on, or puts right what is missing; with --check also what is damaged.
 ///
 /// Credentials come from where other S3 programs have them: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile
 /// of ~/.aws; AWS_ENDPOINT_URL names a store that is not Amazon's.
@@ -58,6 +58,10 @@ pub(crate) struct MirrorArgs {
     #[arg(long, value_name = "N", default_value = "2",
           value_parser = clap::value_parser!(u8).range(1..=MAX_VERSIONS as i64))]
     keep: u8,
+
+    /// Read all of it back, even where nothing is new, and write anew what is damaged
+    #[arg(long)]
+    check: bool,
 
     /// Ask this peer instead of the ticket's, as `xylem get --from` has it; can be repeated
     #[arg(
@@ -114,7 +118,8 @@ pub(crate) fn run(args: MirrorArgs, common: &Common, out: &mut Out) -> Result<Ex
             lan: args.find.lan(common)?,
             ..Options::new(ticket, common.store()?)
         };
-        let what = ToMirror { options, place: place.clone(), keep: args.keep.into() };
+        let what =
+            ToMirror { options, place: place.clone(), keep: args.keep.into(), check: args.check };
         let summary = buckets::mirror(what, &stop, out)?;
         report(&summary, true, out)?;
         Ok(Exit::Done)

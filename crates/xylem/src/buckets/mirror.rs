@@ -34,6 +34,8 @@ pub(crate) struct ToMirror {
     pub(crate) place: Place,
     /// So many versions stay.
     pub(crate) keep: usize,
+    /// All of it is read back, even where nothing is new.
+    pub(crate) check: bool,
 }
 
 /// Keeps it; the summary is as that of a fetch.
@@ -78,7 +80,7 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
     let Transfer { mut summary, news, .. } = transfer;
     out.take_broken()?;
     copied?;
-    if summary.files == 0 && is_newest && mirror.has_all_parts(&asking)? {
+    if summary.files == 0 && is_newest && !what.check && mirror.has_all_parts(&asking)? {
         (summary.already_complete, summary.elapsed) = (true, started.elapsed());
         return Ok(summary);
     }
