@@ -66,6 +66,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     exit::report_bugs_in_one_line();
+    exit::on_a_whole_stack(run)
+}
+
+fn run() -> ExitCode {
     // Before anything that takes memory: reading the arguments does, too.
     let outlives = exit::outlive_limits();
     let (common, task) = match usage::parse() {
