@@ -469,7 +469,7 @@ def bench(world, local):
                 assert world.run("get", out.tickets[0], "-o", world.base / "bench").returncode == 0
 
             def ours_in():
-                got = world.run("get", into.tickets[0], "-o", "s3://out/bench", "--overwrite")
+                got = world.run("get", into.tickets[0], "-o", "s3://out/bench", "--overwrite", store="into")
                 assert got.returncode == 0, got.stderr
 
             def hashed():
