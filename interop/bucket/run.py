@@ -461,12 +461,16 @@ def bench(world, local):
         with open(local / "blob.bin", "rb") as content:
             subprocess.run(["rclone", "-q", "rcat", "ceph:out/bench"], check=True, env=world.rclone_env, stdin=content)
 
-    rates = {"rclone cat": [], "hashed for sharing": [], "share to get": [], "rclone rcat": [], "get into a bucket": []}
+    rates = {"rclone cat": [], "hashed for sharing": [], "share to get": [], "share of a local file to get": [], "rclone rcat": [], "get into a bucket": []}
     with world.share("s3://models/blob.bin") as out, world.share(local / "blob.bin") as into:
         for turn in range(5):
             def ours_out():
                 (world.base / "bench").unlink(missing_ok=True)
                 assert world.run("get", out.tickets[0], "-o", world.base / "bench").returncode == 0
+
+            def from_disk():
+                (world.base / "bench").unlink(missing_ok=True)
+                assert world.run("get", into.tickets[0], "-o", world.base / "bench", store="from disk").returncode == 0
 
             def ours_in():
                 got = world.run("get", into.tickets[0], "-o", "s3://out/bench", "--overwrite", store="into")
@@ -476,7 +480,7 @@ def bench(world, local):
                 with world.share("s3://models/blob.bin", store=f"fresh-{turn}"):
                     pass
 
-            for name, work in [("rclone cat", theirs_out), ("share to get", ours_out), ("rclone rcat", theirs_in),
+            for name, work in [("rclone cat", theirs_out), ("share to get", ours_out), ("share of a local file to get", from_disk), ("rclone rcat", theirs_in),
                                ("get into a bucket", ours_in), ("hashed for sharing", hashed)]:
                 if name == "get into a bucket":
                     world.rclone("deletefile", "ceph:out/bench")
