@@ -226,7 +226,7 @@ impl ListedFiles {
     }
 
     /// All entries in order. Ends after the first error.
-    pub(crate) fn entries(&self) -> Entries {
+    pub fn entries(&self) -> Entries {
         Entries { listed: self.clone(), next: 0, block: Vec::new().into_iter() }
     }
 
@@ -295,7 +295,7 @@ impl ListedFiles {
 
 /// Entries in order; see [`ListedFiles::entries`].
 #[derive(Debug)]
-pub(crate) struct Entries {
+pub struct Entries {
     listed: ListedFiles,
     next: usize,
     block: std::vec::IntoIter<Listed>,

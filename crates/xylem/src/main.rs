@@ -23,6 +23,7 @@ mod http;
 mod inbox;
 mod key;
 mod metrics;
+mod mirror;
 mod mount;
 mod node;
 mod output;
