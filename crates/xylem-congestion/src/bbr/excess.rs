@@ -154,6 +154,7 @@ mod tests {
     fn what_some_rounds_lose_is_not() {
         let mut excess = Excess::default();
         excess.turn_on();
+        round(&mut excess, 100, 0.0);
         for _ in 0..40 {
             (0..3).for_each(|_| round(&mut excess, 140, 0.1));
             assert!(excess.has_queue() && excess.is_more_than_chance());
