@@ -227,6 +227,19 @@ class Between:
             if not self.rate:
                 far.close()
 
+    def change(self, train: bytearray):
+        """One bit of each segment: packets lie one behind the other, each a type and a length (NDN's TLV)."""
+        at = 0
+        while at < len(train):
+            if train[at + 1] == 253:
+                length = 4 + struct.unpack_from(">H", train, at + 2)[0]
+            else:
+                length = 2 + train[at + 1]
+            if length > 8000:
+                train[at + length // 2] ^= 1
+                self.changed += 1
+            at += length
+
     def down(self, far, near):
         try:
             file = far.makefile("rb")
@@ -250,9 +263,8 @@ class Between:
                     more = file.read(8)
                     length = struct.unpack(">Q", more)[0]
                 body = bytearray(file.read(length))
-                if self.tamper and length > 8000:
-                    body[length // 2] ^= 1
-                    self.changed += 1
+                if self.tamper:
+                    self.change(body)
                 near.sendall(first + more + body)
                 self.passed += length
                 if self.rate:
