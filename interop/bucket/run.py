@@ -2,15 +2,17 @@
 """xylem and the buckets of a real Ceph (one monitor, three OSDs, an S3 gateway): run.py XYLEM [--bench] [--keep DIR]
 
 What is shared out of a bucket, what is written into one, and what happens when an OSD is killed, the gateway begins again, answers
-are 500s, late or cut short, a byte of an object flips, an object is replaced, and names or credentials are wrong. One
-line a check; ends with 1 if one failed. `--bench`: rates beside rclone, too. Needs ceph-mon, ceph-mgr, ceph-osd, ceph-common, radosgw and
+are 500s, late or cut short, a byte of an object flips, an object is replaced, and names or credentials are wrong; and what `xylem mirror`
+keeps there. One line a check; ends with 1 if one failed. `--bench`: rates beside rclone, too. Needs ceph-mon, ceph-mgr, ceph-osd, ceph-common, radosgw and
 rclone; says what is missing and ends with 77.
 """
 
 import argparse
 import filecmp
+import json
 import os
 import pathlib
+import re
 import random
 import shutil
 import signal
@@ -103,9 +105,10 @@ def shared(world, local):
         got = world.run("get", share.tickets[1], "-o", world.base / "tree")
         both = subprocess.run(["diff", "-r", local / "tree", world.base / "tree"], capture_output=True, text=True)
         check("a shared prefix is the folder", got.returncode == 0 and both.returncode == 0, got.stderr + both.stdout)
-        part = world.run("get", share.tickets[0], "--range", "50M..50000100", "-o", world.base / "part")
+        middle = (local / "blob.bin").stat().st_size // 2
+        part = world.run("get", share.tickets[0], "--range", f"{middle}..{middle + 100}", "-o", world.base / "part")
         with open(local / "blob.bin", "rb") as file:
-            file.seek(50_000_000)
+            file.seek(middle)
             wanted = file.read(100)
         check("a range of it", part.returncode == 0 and (world.base / "part").read_bytes() == wanted, part.stderr)
     started = time.monotonic()
@@ -141,7 +144,8 @@ def written(world, local):
         env = world.env | {"AWS_ENDPOINT_URL": gateway.url}
         command = [world.xylem, "--store", world.base / "killed", "get", file, "-o", "s3://out/resumed", "--limit", "20M"]
         process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(lambda: gateway.count("PUT", "partNumber") >= 4)
+        some = -(-len(there) // (8 << 20)) // 3
+        wait_for(lambda: gateway.count("PUT", "partNumber") >= some)
         time.sleep(1.5)
         process.kill()
         process.wait()
@@ -150,7 +154,179 @@ def written(world, local):
         parts = -(-len(there) // (8 << 20))
         sent = gateway.count("PUT", "partNumber")
         whole = got.returncode == 0 and world.rclone("cat", "ceph:out/resumed") == there
-        check("killed, the next run goes on", whole and sent <= parts + 4 and before >= 4, (got.stderr, before, sent, parts))
+        check("killed, the next run goes on", whole and sent <= parts + 4 and before >= some, (got.stderr, before, sent, parts))
+
+
+def mirrored(world, local):
+    """A publication and its newer versions, kept in a bucket."""
+    tree = world.base / "versions"
+    shutil.copytree(local / "tree", tree)
+    (tree / "large").write_bytes((local / "blob.bin").read_bytes()[:20_000_000])
+    os.symlink("a", tree / "link")
+    os.link(tree / "a", tree / "second name")
+    (tree / "nothing in it").mkdir()
+    os.chmod(tree / "a", 0o751)
+    os.utime(tree / "a", (1_000_000_000, 1_000_000_000))
+    there = "s3://out/mirror"
+
+    def files_of(place):
+        """Of a version, as any S3 client reads it."""
+        to = world.base / f"client-{random.random()}"
+        world.rclone("copy", f"ceph:{place.removeprefix('s3://')}", str(to))
+        return to
+
+    def served(what, ticket, wanted, store):
+        """`ticket` names it, with its publisher's signature, served out of the bucket by a machine that has nothing."""
+        with world.share(there, store=store) as share:
+            to = world.base / f"{store} out"
+            got = world.run("get", share.tickets[0], "-o", to, store=f"{store}-getter")
+            both = subprocess.run(["diff", "-r", "--no-dereference", wanted, to], capture_output=True, text=True)
+            listed = world.run("sum", "--tree", to).stdout.split()[:1] == world.run("sum", "--tree", wanted).stdout.split()[:1]
+            signed = says(world, share.tickets[0]) == says(world, ticket)
+            check(what, got.returncode == 0 and both.returncode == 0 and listed and signed, got.stderr + both.stdout + share.said())
+            return share.said()
+
+    with world.share(tree) as share:
+        first = share.tickets[0]
+        kept = world.run("mirror", first, there, store="mirror")
+        root, place = (kept.stdout.split() + ["", ""])[:2]
+        check("a publication is kept in a bucket", kept.returncode == 0 and place == f"{there}/{root}", kept)
+        read = files_of(place)
+        same = all((read / name).read_bytes() == (tree / name).read_bytes() for name in ["a", "second name", "large", "deep/b.txt", "deep/er/c c", "ü+&=%20.bin", "empty"])
+        check("any S3 client reads it whole", same)
+        again = world.run("mirror", first, there, store="mirror")
+        check("again: all of it is there", again.returncode == 0 and "there already" in again.stderr, again.stderr)
+        other = world.run("mirror", first, there, store="another mirror")
+        check("and from another machine", other.returncode == 0 and "there already" in other.stderr, other.stderr)
+        copies = sum(f.stat().st_size for f in (world.base / "mirror").rglob("*") if f.is_file())
+        check("nothing of it is copied here", copies < 20_000_000 // 10, copies)
+    served("it is served as its publisher signed it, who is gone", first, tree, "away")
+
+    # A newer version: what is the same is not sent.
+    old = world.base / "old version"
+    shutil.copytree(tree, old, symlinks=True)
+    (old / "second name").unlink()
+    os.link(old / "a", old / "second name")
+    (tree / "deep" / "new").write_bytes(b"new")
+    (tree / "empty").write_bytes(b"not any more")
+    (tree / "deep" / "b.txt").unlink()
+    gateway = Faults(world.port)
+    env = world.env | {"AWS_ENDPOINT_URL": gateway.url}
+    with world.share(tree) as share:
+        newer = share.tickets[0]
+        # Killed before the list of versions is written: the old one is what there is.
+        process = subprocess.Popen([world.xylem, "--store", world.base / "mirror", "mirror", newer, there], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_for(lambda: gateway.count("PUT", ".outboard") + gateway.count("PUT", ".listing") + gateway.count("PUT", "deep/new") >= 1)
+        process.kill()
+        process.wait()
+        served("killed in the middle of a newer one: the older one is served", first, old, "between")
+        kept = world.run("mirror", newer, there, store="mirror", env=env)
+        _, place = (kept.stdout.split() + ["", ""])[:2]
+        large = sum(1 for m, path, _ in gateway.seen if m == "PUT" and path.split("?")[-1].startswith("partNumber") and "/large" in path)
+        check("a newer one is kept; what is the same is not sent", kept.returncode == 0 and large == 0, (kept, large))
+        read = files_of(place)
+        check("and read whole", (read / "deep" / "new").read_bytes() == b"new" and not (read / "deep" / "b.txt").exists())
+        served("and served", newer, tree, "newer")
+        held = world.run("verify", there, first, store="checker")
+        check("the version before is kept, too", held.returncode == 0, held)
+        held = world.run("verify", there, newer, store="checker")
+        check("verify reads it in the bucket", held.returncode == 0, held)
+        # Another publication does not fit there.
+        with world.share(local / "small", store="somebody") as somebody:
+            refused = world.run("mirror", somebody.tickets[0], there, store="mirror")
+            check("a mirror is for one publication", refused.returncode == 2 and refused.stderr.count("\n") == 1, refused)
+        # A byte flips in the bucket.
+        content = bytearray((tree / "large").read_bytes())
+        content[12_345_678] ^= 4
+        world.rclone("rcat", f"ceph:{place.removeprefix('s3://')}/large", input=bytes(content))
+        held = world.run("verify", there, newer, store="checker")
+        check("a flipped byte in the bucket is found and named", held.returncode == 1 and "large" in held.stdout and "12345344" in held.stdout.replace(",", ""), held)
+        with world.share(there, store="flipped share") as flipped:
+            got = world.run("get", flipped.tickets[0], "-o", world.base / "flipped out", "--timeout", "5", "--no-serve")
+            check("and not served", got.returncode == 3 and not (world.base / "flipped out").exists(), got.stderr)
+        scrubbed = world.run("scrub", there, store="checker")
+        check("scrub names it, too", scrubbed.returncode == 1 and "large" in scrubbed.stdout, scrubbed)
+        mended = world.run("mirror", newer, there, "--check", store="mirror")
+        held = world.run("verify", there, newer, store="checker")
+        check("mirror --check puts it right", mended.returncode == 0 and held.returncode == 0 and "large" in mended.stderr, (mended, held))
+        # An object is missing: said, and put right.
+        world.rclone("deletefile", f"ceph:{place.removeprefix('s3://')}/a")
+        share_now = world.run("share", "--foreground", there, store="checker")
+        check("a missing object is named", share_now.returncode == 1 and "/a: missing" in share_now.stderr, share_now.stderr)
+        mended = world.run("mirror", newer, there, store="mirror")
+        held = world.run("verify", there, newer, store="checker")
+        check("the same command puts it right", mended.returncode == 0 and held.returncode == 0, (mended, held))
+        # Whoever can write to the bucket can't have anything else served.
+        folder = "ceph:out/mirror/.xylem"
+        names = world.rclone("lsf", folder).decode().split()
+        manifest = next(n for n in names if n.startswith(place.split("/")[-1]) and n.endswith(".manifest"))
+        whole = world.rclone("cat", f"{folder}/{manifest}")
+        bad = bytearray(whole)
+        bad[len(bad) // 2] ^= 1
+        world.rclone("rcat", f"{folder}/{manifest}", input=bytes(bad))
+        refused = world.run("share", "--foreground", there, store="fresh checker")
+        check("a manifest that nobody signed is refused and named", refused.returncode == 1 and manifest in refused.stderr, refused.stderr)
+        world.rclone("rcat", f"{folder}/{manifest}", input=whole)
+        trees = next(n for n in names if n.startswith(place.split("/")[-1]) and n.endswith(".files"))
+        bad = bytearray(world.rclone("cat", f"{folder}/{trees}"))
+        bad[40] ^= 1
+        world.rclone("rcat", f"{folder}/{trees}", input=bytes(bad))
+        said = served("damaged trees are made anew", newer, tree, "without trees")
+        check("and named", trees in said, said)
+        world.rclone("rcat", f"{folder}/versions", input=b"xylem mirror 1\nxylem:nonsense\n")
+        refused = world.run("share", "--foreground", there, store="fresh checker")
+        check("a list that is none is refused and named", refused.returncode == 1 and "/versions" in refused.stderr, refused.stderr)
+    # One file.
+    with world.share(local / "blob.bin") as share:
+        kept = world.run("mirror", share.tickets[0], "s3://out/one", store="mirror")
+        place = (kept.stdout.split() + ["", ""])[1]
+        there_now = world.rclone("cat", f"ceph:{place.removeprefix('s3://')}") if place else b""
+        check("one file is kept under its name", place.endswith("/blob.bin") and there_now == (local / "blob.bin").read_bytes(), kept)
+        ticket = share.tickets[0]
+    started = time.monotonic()
+    with world.share("s3://out/one", store="one away") as share:
+        took = time.monotonic() - started
+        got = world.run("get", share.tickets[0], "-o", world.base / "one out")
+        check("and served as it was signed", got.returncode == 0 and says(world, share.tickets[0]) == says(world, ticket) and filecmp.cmp(local / "blob.bin", world.base / "one out", False), got.stderr + share.said())
+        check("without being read first", "Hashing" not in share.said() and took < 20, share.said())
+
+
+def guide(world, local):
+    """What docs/guide.md types, as it stands there."""
+    text = (HERE.parents[1] / "docs" / "guide.md").read_text()
+    section = text.split("\n## In a bucket\n")[1].split("\n## ")[0]
+    typed = [line[2:] for line in section.splitlines() if line.startswith("$ ")]
+    home = world.base / "guide"
+    (home / "climate").mkdir(parents=True)
+    (home / "climate" / "2021.csv").write_bytes(b"1,2\n" * 100_000)
+    os.symlink(world.xylem, home / "xylem")
+    env = world.env | {"PATH": f"{home}:{os.environ['PATH']}", "HOME": str(home), "XYLEM_LISTEN": "127.0.0.1:0", "XYLEM_NO_MAP": "1", "XYLEM_NO_LAN": "1"}
+    world.rclone("mkdir", "ceph:lab")
+    world.rclone("copyto", str(home / "climate" / "2021.csv"), "ceph:lab/raw/2021.csv")
+    tickets, running = {}, []
+    for command in typed:
+        words = command.split("   #")[0]
+        for word, ticket in tickets.items():
+            words = words.replace(word, ticket)
+        shares = re.match(r"(xylem share \S+) > (\S+) &$", words)
+        if shares:
+            process = subprocess.Popen(shares[1].split(), env=env, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            running.append(process)
+            (home / shares[2]).write_text(process.stdout.readline())
+            check(f"guide: {command}", (home / shares[2]).read_text().startswith("xylem:"))
+        else:
+            done = subprocess.run(words, shell=True, env=env, cwd=home, text=True, capture_output=True, timeout=120)
+            check(f"guide: {command}", done.returncode == 0, done.stderr)
+    for process in running:
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    check("guide: commands were typed", len(typed) >= 5, typed)
+
+
+def says(world, ticket):
+    """Who has published what, by a ticket."""
+    said = json.loads(world.run("--json", "ticket", ticket).stdout.splitlines()[0])
+    return said["publisher"], said["root"]
 
 
 def wait_for(ready, seconds=60):
@@ -223,13 +399,13 @@ def changed(world, local):
         fine = got.returncode != 0 and not (world.base / "changing").exists()
         check("a replaced object is not handed out", fine, got)
         said = share.said()
-        check("and its sharer says which", "s3://models/changing" in said and "replaced" in said, said)
+        check("and its sharer says which", "s3://models/changing" in said and "changed since it was hashed" in said, said)
     # A byte flips where the store does not see it: in its answers.
     gateway = Faults(world.port)
     env = world.env | {"AWS_ENDPOINT_URL": gateway.url}
     with world.share("s3://models/blob.bin", env=env) as share:
         flipped = world.base / "flipped"
-        gateway.flip = 40_000_000
+        gateway.flip = (local / "blob.bin").stat().st_size * 2 // 5
         got = world.run("get", share.tickets[0], "-o", flipped, "--timeout", "8")
         fine = got.returncode != 0 and not flipped.exists()
         check("a flipped byte is not handed out", fine, got)
@@ -259,7 +435,7 @@ def refused(world, local):
     one("nobody there", 3, ["share", "--foreground", "s3://models/blob.bin"], env=away)
     with world.share(local / "small") as share:
         one("an odd place", 2, ["get", share.tickets[0], "-o", "s3://a b/c"], word="s3://BUCKET/KEY")
-        one("no bucket to write to", 3, ["get", share.tickets[0], "-o", "s3://nobucket/x"], word="s3://nobucket/x")
+        one("no bucket to write to", 2, ["get", share.tickets[0], "-o", "s3://nobucket/x"], word="s3://nobucket/x")
         one("a part of it", 2, ["get", share.tickets[0], "-o", "s3://out/x", "--range", "0..1"], word="--range")
         process = subprocess.run(["ps", "axww", "-o", "args"], text=True, capture_output=True)
         check("no secret in the list of processes", SECRET not in process.stdout)
@@ -285,21 +461,26 @@ def bench(world, local):
         with open(local / "blob.bin", "rb") as content:
             subprocess.run(["rclone", "-q", "rcat", "ceph:out/bench"], check=True, env=world.rclone_env, stdin=content)
 
-    rates = {"rclone cat": [], "hashed for sharing": [], "share to get": [], "rclone rcat": [], "get into a bucket": []}
+    rates = {"rclone cat": [], "hashed for sharing": [], "share to get": [], "share of a local file to get": [], "rclone rcat": [], "get into a bucket": []}
     with world.share("s3://models/blob.bin") as out, world.share(local / "blob.bin") as into:
         for turn in range(5):
             def ours_out():
                 (world.base / "bench").unlink(missing_ok=True)
                 assert world.run("get", out.tickets[0], "-o", world.base / "bench").returncode == 0
 
+            def from_disk():
+                (world.base / "bench").unlink(missing_ok=True)
+                assert world.run("get", into.tickets[0], "-o", world.base / "bench", store="from disk").returncode == 0
+
             def ours_in():
-                assert world.run("get", into.tickets[0], "-o", "s3://out/bench", "--overwrite").returncode == 0
+                got = world.run("get", into.tickets[0], "-o", "s3://out/bench", "--overwrite", store="into")
+                assert got.returncode == 0, got.stderr
 
             def hashed():
                 with world.share("s3://models/blob.bin", store=f"fresh-{turn}"):
                     pass
 
-            for name, work in [("rclone cat", theirs_out), ("share to get", ours_out), ("rclone rcat", theirs_in),
+            for name, work in [("rclone cat", theirs_out), ("share to get", ours_out), ("share of a local file to get", from_disk), ("rclone rcat", theirs_in),
                                ("get into a bucket", ours_in), ("hashed for sharing", hashed)]:
                 if name == "get into a bucket":
                     world.rclone("deletefile", "ceph:out/bench")
@@ -316,7 +497,7 @@ def main():
     parser.add_argument("xylem")
     parser.add_argument("--bench", action="store_true")
     parser.add_argument("--mb", type=int, default=100)
-    parser.add_argument("--only", default="shared,written,refused,changed,faulty")
+    parser.add_argument("--only", default="shared,written,refused,mirrored,changed,guide,faulty")
     options = parser.parse_args()
     missing = [p for p in ("ceph-mon", "ceph-mgr", "ceph-osd", "radosgw", "radosgw-admin", "rclone", "curl") if not shutil.which(p)]
     if missing:
@@ -326,11 +507,18 @@ def main():
     base = pathlib.Path(tempfile.mkdtemp(prefix="bucket-", dir=place))
     world = None
     try:
-        world = World(options.xylem, base)
+        try:
+            world = World(options.xylem, base)
+        except subprocess.CalledProcessError as error:
+            print(f"bucket: SKIPPED: the store does not start: {error.stderr.strip().splitlines()[-1:]}")
+            return 77
         local = base / "local"
         (local / "tree" / "deep" / "er").mkdir(parents=True)
         chance = random.Random(7)
-        (local / "blob.bin").write_bytes(chance.randbytes(options.mb * 1_000_000 + 12345))
+        with open(local / "blob.bin", "wb") as blob:
+            for _ in range(options.mb):
+                blob.write(chance.randbytes(1_000_000))
+            blob.write(chance.randbytes(12345))
         (local / "small").write_bytes(b"small")
         for n, name in enumerate(["a", "deep/b.txt", "deep/er/c c", "ü+&=%20.bin", "empty", "deep/er/d#'\"e"]):
             (local / "tree" / name).write_bytes(chance.randbytes([10, 0, 5_000_000, 65536, 0, 1][n]))
@@ -339,12 +527,11 @@ def main():
         world.rclone("copyto", str(local / "blob.bin"), "ceph:models/blob.bin")
         world.rclone("copy", str(local / "tree"), "ceph:models/tree")
         for part in options.only.split(","):
-            {"shared": shared, "written": written, "refused": refused, "changed": changed, "faulty": faulty}[part](world, local)
+            {"shared": shared, "written": written, "refused": refused, "mirrored": mirrored, "guide": guide, "changed": changed, "faulty": faulty}[part](world, local)
         if options.bench:
             bench(world, local)
     finally:
-        if world:
-            world.ceph("stop")
+        subprocess.run([HERE / "ceph", "stop", base / "ceph"], check=False)
         shutil.rmtree(base, ignore_errors=True)
     print(f"bucket: {'all passed' if not failed else 'FAILED: ' + ', '.join(failed)}")
     return 1 if failed else 0

@@ -87,8 +87,28 @@ impl Client {
 
     /// What is below a key, one level.
     pub(crate) fn list(&self, place: &Place) -> Result<ListResult, BucketError> {
+        self.again(place, |bucket, key| async move { bucket.list_with_delimiter(Some(&key)).await })
+    }
+
+    /// As [`Client::wait`] for what may be asked several times: an answer that breaks off is none that the library repeats.
+    pub(crate) fn again<T, F>(
+        &self,
+        place: &Place,
+        ask: impl Fn(Arc<AmazonS3>, Key) -> F,
+    ) -> Result<T, BucketError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, object_store::Error>> + Send + 'static,
+    {
         let (bucket, key) = (self.bucket(&place.bucket)?, key(place)?);
-        self.wait(async move { Ok(bucket.list_with_delimiter(Some(&key)).await?) })
+        let mut tries = 1;
+        loop {
+            let asked = ask(bucket.clone(), key.clone());
+            match self.wait(async move { Ok(asked.await?) }) {
+                Err(BucketError::Failed(_)) if tries < TRIES => tries += 1,
+                answered => return answered,
+            }
+        }
     }
 }
 

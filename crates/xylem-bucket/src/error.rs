@@ -35,6 +35,12 @@ pub enum BucketError {
     /// It is not what it was when it was looked at first.
     #[error("it is not what it was: the object was replaced meanwhile")]
     Changed,
+    /// A publication is kept at this place, and not all of it is there.
+    #[error("{0}")]
+    Incomplete(String),
+    /// What is at this place is larger than anything that it can be.
+    #[error("it is larger than anything that can stand there")]
+    TooLarge,
     /// Fewer bytes came than were asked for, several times.
     #[error("answers were cut short")]
     Short,
@@ -50,6 +56,8 @@ impl From<object_store::Error> for BucketError {
             Error::NotFound { .. } => Self::NotThere,
             Error::Precondition { .. } | Error::NotModified { .. } => Self::Changed,
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Self::Refused,
+            // Said of a list, where the library looks at no code.
+            other if other.to_string().contains("<Code>NoSuchBucket</Code>") => Self::NotThere,
             other => Self::Failed(line(&other)),
         }
     }
@@ -79,6 +87,7 @@ impl From<BucketError> for io::Error {
             BucketError::Refused | BucketError::NoCredentials => io::ErrorKind::PermissionDenied,
             BucketError::NoPlace { .. } => io::ErrorKind::InvalidInput,
             BucketError::Short => io::ErrorKind::UnexpectedEof,
+            BucketError::Incomplete(_) | BucketError::TooLarge => io::ErrorKind::InvalidData,
             BucketError::Settings(_) | BucketError::Changed | BucketError::Failed(_) => {
                 io::ErrorKind::Other
             }

@@ -96,7 +96,8 @@ impl MediumFile for Object {
         }
         let number = offset / CHUNK;
         // One that did not come is asked for once more, to be told why.
-        if let Some(bytes) = self.in_order(number, offset).and_then(|chunk| chunk.wait()) {
+        let chunk = self.in_order(number, offset).filter(|c| !c.is_doubtful(offset % CHUNK));
+        if let Some(bytes) = chunk.and_then(|chunk| chunk.wait()) {
             let from = (offset % CHUNK) as usize;
             let there = bytes.get(from..).unwrap_or_default();
             let len = there.len().min((end - offset) as usize);

@@ -9,6 +9,8 @@
 //! from where other S3 programs take them ([`Settings`]). No request is made conditional on what
 //! it would replace: not every store can do that.
 //!
+//! A publication that is kept in a bucket (docs/spec/mirror.md) is shown as its listing has it ([`Buckets::show`]).
+//!
 //! Nothing of a bucket can be locked, linked or written in place, and what is in it is not believed: whoever reads
 //! a publication proves each piece of it.
 
@@ -24,12 +26,17 @@ mod client;
 mod cache;
 mod file;
 mod medium;
+mod objects;
 
 // Writing.
 mod upload;
 
+// Publications that are kept in a bucket.
+mod shown;
+
 pub use error::BucketError;
 pub use medium::Buckets;
-pub use place::{Place, is_in_bucket};
+pub use objects::Below;
+pub use place::{PARTS, Place, is_in_bucket};
 pub use settings::Settings;
 pub use upload::{Part, Upload, Uploaded};

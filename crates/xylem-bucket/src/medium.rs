@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use object_store::ObjectMeta;
+use xylem_object::listing::Entry;
 use xylem_store::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
 use crate::cache::Cache;
@@ -16,6 +17,7 @@ use crate::error::BucketError;
 use crate::file::Object;
 use crate::place::{Place, is_in_bucket};
 use crate::settings::Settings;
+use crate::shown::{Shown, number};
 
 /// Objects whose sizes and versions are kept from a listing, so that each need not be asked for.
 const MOST_LISTED: usize = 200_000;
@@ -32,15 +34,12 @@ impl Said {
         let time = object.last_modified;
         let mtime = FileTime { secs: time.timestamp(), nanos: time.timestamp_subsec_nanos() };
         let tag = object.e_tag.clone();
-        // In place of an inode's number: the version.
-        let hash = xylem_hash::hash(tag.as_deref().unwrap_or_default().as_bytes());
-        let ino = hash.as_bytes().first_chunk().map_or(0, |first| u64::from_le_bytes(*first));
-        let meta = Meta { mtime, ino, ..meta(FileKind::File, object.size, 0o644) };
+        let meta = Meta { mtime, ino: number(&tag), ..meta(FileKind::File, object.size, 0o644) };
         Self { meta, tag }
     }
 }
 
-fn meta(kind: FileKind, size: u64, mode: u32) -> Meta {
+pub(crate) fn meta(kind: FileKind, size: u64, mode: u32) -> Meta {
     Meta { kind, size, mode, mtime: FileTime::default(), ino: 0, dev: 0, links: 1, owner: 0 }
 }
 
@@ -51,6 +50,8 @@ pub struct Buckets {
     cache: Arc<Cache>,
     /// What was listed last, by `s3://BUCKET/KEY`. It may be out of date: whoever reads names the version.
     listed: Mutex<HashMap<PathBuf, Said>>,
+    /// Publications that are kept in buckets, by where their content lies.
+    shown: Mutex<Vec<(PathBuf, Arc<Shown>)>>,
 }
 
 impl Buckets {
@@ -60,7 +61,31 @@ impl Buckets {
     /// [`BucketError::Settings`]: no thread, or no sockets.
     pub fn over(disk: Arc<dyn Medium>, settings: Settings) -> Result<Self, BucketError> {
         let client = Arc::new(Client::new(settings)?);
-        Ok(Self { disk, client, cache: Arc::default(), listed: Mutex::default() })
+        let (listed, shown) = (Mutex::default(), Mutex::default());
+        Ok(Self { disk, client, cache: Arc::default(), listed, shown })
+    }
+
+    /// From now on what is below `top`, or `top` itself, is what `entries` say, which were proven; its bytes are those of the
+    /// objects there.
+    ///
+    /// # Errors
+    /// [`BucketError::Incomplete`]: an object is missing, or not as long as listed.
+    pub fn show(
+        &self,
+        top: &Place,
+        entries: impl Iterator<Item = Entry>,
+    ) -> Result<(), BucketError> {
+        let shown = Arc::new(Shown::new(top, entries, self.below(top)?)?);
+        let mut all = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(place, _)| *place != top.path());
+        all.push((top.path(), shown));
+        Ok(())
+    }
+
+    /// The publication that has `path`.
+    fn shown(&self, path: &Path) -> Option<Arc<Shown>> {
+        let all = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().find(|(top, _)| path.starts_with(top)).map(|(_, shown)| shown.clone())
     }
 
     pub(crate) fn client(&self) -> &Arc<Client> {
@@ -82,6 +107,10 @@ impl Buckets {
     /// An object; [`BucketError::NotThere`] for what is a folder.
     fn said(&self, path: &Path) -> Result<Said, BucketError> {
         let place = Place::of(path)?;
+        if let Some(shown) = self.shown(path) {
+            let name = shown.name(path).ok_or(BucketError::NotThere)?;
+            return Ok(Said { meta: name.meta, tag: name.tag.clone() });
+        }
         if let Some(said) = self.listed().get(path) {
             return Ok(said.clone());
         }
@@ -101,6 +130,9 @@ impl Medium for Buckets {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
         let said = self.said(path)?;
+        if said.meta.kind != FileKind::File {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
         let place = Place::of(path)?;
         let at = (self.client.bucket(&place.bucket)?, key(&place)?);
         let (client, cache) = (self.client.clone(), self.cache.clone());
@@ -117,7 +149,7 @@ impl Medium for Buckets {
         }
         match self.said(path) {
             Ok(said) => return Ok(said.meta),
-            Err(BucketError::NotThere) => {}
+            Err(BucketError::NotThere) if self.shown(path).is_none() => {}
             Err(e) => return Err(e.into()),
         }
         // A folder is what has something below it; an empty bucket is one, too.
@@ -147,6 +179,10 @@ impl Medium for Buckets {
     fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
         if !is_in_bucket(path) {
             return self.disk.for_each_name(path, take);
+        }
+        if let Some(shown) = self.shown(path) {
+            let known = shown.for_each_name(path, take);
+            return if known { Ok(()) } else { Err(BucketError::NotThere.into()) };
         }
         let place = Place::of(path)?;
         let below = self.client.list(&place)?;
@@ -203,7 +239,11 @@ impl Medium for Buckets {
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
         match is_in_bucket(path) {
-            true => Err(io::ErrorKind::InvalidInput.into()),
+            true => {
+                let shown = self.shown(path);
+                let target = shown.and_then(|shown| shown.name(path)?.target.clone());
+                target.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+            }
             false => self.disk.read_link(path),
         }
     }

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use crate::error::BucketError;
 
+/// The folder of what belongs to a publication that is kept and is no content.
+pub const PARTS: &str = ".xylem";
 /// How the name of a place begins.
 const SCHEME: &str = "s3://";
 /// What the first component of such a path is.
@@ -42,6 +44,22 @@ impl Place {
     /// [`BucketError::NoPlace`]: together they are no key.
     pub fn below(&self, name: &str) -> Result<Self, BucketError> {
         format!("{self}/{name}").parse()
+    }
+
+    /// Where the list of versions is of a publication that is kept here.
+    ///
+    /// # Errors
+    /// [`BucketError::NoPlace`]: the key would be too long.
+    pub fn versions(&self) -> Result<Self, BucketError> {
+        self.parts()?.below("versions")
+    }
+
+    /// Where signatures and trees are of all its versions.
+    ///
+    /// # Errors
+    /// As [`Place::versions`].
+    pub fn parts(&self) -> Result<Self, BucketError> {
+        self.below(PARTS)
     }
 
     /// The place that a path names.

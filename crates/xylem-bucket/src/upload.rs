@@ -184,7 +184,8 @@ impl Upload {
     /// # Errors
     /// Of this part or an earlier one. [`BucketError::NotThere`]: the store knows of no such upload any more.
     pub fn put(&mut self, part: &Part, content: Bytes) -> Result<(), BucketError> {
-        while self.under_way.len() >= AT_ONCE {
+        // What has arrived is known as soon as that.
+        while self.under_way.len() >= AT_ONCE || self.first_is_there() {
             self.settle_one()?;
         }
         let number = usize::try_from(part.number).unwrap_or(usize::MAX);
@@ -203,6 +204,10 @@ impl Upload {
         });
         self.under_way.push((number, sent));
         Ok(())
+    }
+
+    fn first_is_there(&self) -> bool {
+        self.under_way.first().is_some_and(|(_, sent)| !sent.is_empty())
     }
 
     fn settle_one(&mut self) -> Result<(), BucketError> {

@@ -51,12 +51,14 @@ mod update;
 
 pub mod held;
 pub mod peers;
+pub mod pieces;
 pub mod sink;
 
 pub mod follow;
 
 pub mod folder;
 
+pub mod adopt;
 mod opening;
 pub mod sealed;
 
@@ -75,7 +77,7 @@ pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipR
 pub use exclude::ExcludeError;
 pub use hashing::HashError;
 pub use hex::hex;
-pub use listed::{Listed, ListedError, ListedFiles};
+pub use listed::{Entries, Listed, ListedError, ListedFiles};
 pub use opening::{Opening, open};
 pub use ordered::WriteError;
 pub use ours::OwnError;

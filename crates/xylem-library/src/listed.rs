@@ -191,7 +191,7 @@ impl ListedFiles {
     /// The entry at `path`; `None` if there is none.
     ///
     /// # Errors
-    /// As [`ListedFiles::file`].
+    /// Those of reading; [`StoreError::Corrupt`] if the listing is not what it was.
     pub fn find(&mut self, path: &[u8]) -> Result<Option<&Listed>, StoreError> {
         let at = self.at_or_after(path)?;
         Ok(self.entry(at)?.filter(|listed| listed.entry.path == path))
@@ -200,7 +200,7 @@ impl ListedFiles {
     /// The entry of this number among all entries, from 0; `None` if there are not so many.
     ///
     /// # Errors
-    /// As [`ListedFiles::file`].
+    /// Those of reading; [`StoreError::Corrupt`] if the listing is not what it was.
     pub fn entry(&mut self, number: u64) -> Result<Option<&Listed>, StoreError> {
         let (block, at) = (number / BLOCK as u64, (number % BLOCK as u64) as usize);
         let block = usize::try_from(block).unwrap_or(usize::MAX);
@@ -210,7 +210,7 @@ impl ListedFiles {
     /// The number of the first entry at or behind `path`; that of entries in all if there is none.
     ///
     /// # Errors
-    /// As [`ListedFiles::file`].
+    /// Those of reading; [`StoreError::Corrupt`] if the listing is not what it was.
     pub fn at_or_after(&mut self, path: &[u8]) -> Result<u64, StoreError> {
         // The last block whose first path is not behind `path`.
         let (mut low, mut high) = (0, self.marks.len());
@@ -226,7 +226,7 @@ impl ListedFiles {
     }
 
     /// All entries in order. Ends after the first error.
-    pub(crate) fn entries(&self) -> Entries {
+    pub fn entries(&self) -> Entries {
         Entries { listed: self.clone(), next: 0, block: Vec::new().into_iter() }
     }
 
@@ -295,7 +295,7 @@ impl ListedFiles {
 
 /// Entries in order; see [`ListedFiles::entries`].
 #[derive(Debug)]
-pub(crate) struct Entries {
+pub struct Entries {
     listed: ListedFiles,
     next: usize,
     block: std::vec::IntoIter<Listed>,

@@ -188,7 +188,10 @@ fn describe(manifest: &mut Manifest, meta: &Meta) {
 
 /// Hashes `path` as if nothing were known of it and keeps its trees, as [`publish`] would; returns
 /// its root.
-pub(crate) fn rebuild(
+///
+/// # Errors
+/// See [`PublishError`].
+pub fn rebuild(
     store: &Store,
     path: &Path,
     stop: &Stop,

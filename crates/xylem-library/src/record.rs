@@ -9,7 +9,7 @@ use xylem_object::{Kind, Manifest, Ticket};
 use xylem_store::{FileState, Known, Origin, Store, StoreError};
 
 use crate::event::LibraryEvent;
-use crate::path::os_bytes;
+use crate::path::{canonical, os_bytes};
 use crate::save::SaveOptions;
 use crate::signed;
 use crate::time::UnixTime;
@@ -169,15 +169,15 @@ pub(crate) fn sealed(store: &Store, key: &[u8], sealed: (Hash, u64)) -> Result<(
 
 /// The UDP port at which what is at `path` was shared last.
 pub fn port(store: &Store, path: &Path) -> Option<u16> {
-    let key = os_bytes(path.canonicalize().ok()?.as_os_str());
+    let key = os_bytes(canonical(path).ok()?.as_os_str());
     Record::recall(store, &key)?.note.port
 }
 
 /// Adds our own ticket to the record of something shared, where it has none, and the port where it is
 /// shared now. Not being able to costs nothing but the convenience. `None`: the ticket is for something else.
 pub fn keep_ticket(store: &Store, path: &Path, ticket: Option<&Ticket>, port: Option<u16>) {
-    let Ok(canonical) = path.canonicalize() else { return };
-    let key = os_bytes(canonical.as_os_str());
+    let Ok(path) = canonical(path) else { return };
+    let key = os_bytes(path.as_os_str());
     if let Ok(Some(mut known)) = store.known_at(&key) {
         let mut note = Note::decode(&known.note);
         note.ticket = note.ticket.take().or_else(|| ticket.map(ToString::to_string));
@@ -204,9 +204,9 @@ pub fn keep_fetched(
     let Some(path) = path.filter(|_| options.range.is_none()) else { return };
     let remember = || -> Result<(), StoreError> {
         let at = |e| StoreError::from_io("remember", path, None, e);
-        let canonical = path.canonicalize().map_err(at)?;
-        let key = os_bytes(canonical.as_os_str());
-        let state = FileState::of(&store.medium().metadata(&canonical).map_err(at)?);
+        let place = canonical(path)?;
+        let key = os_bytes(place.as_os_str());
+        let state = FileState::of(&store.medium().metadata(&place).map_err(at)?);
         let note = Note {
             ticket: Some(ticket.to_string()),
             excluded: options.exclude.clone(),

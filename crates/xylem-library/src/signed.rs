@@ -53,7 +53,17 @@ pub fn find(
     name: Option<&Name>,
 ) -> Option<Signed> {
     let bytes = store.object_bytes(root, Part::Manifest, MAX_BYTES).ok().flatten()?;
-    packets(&bytes).find_map(|packet| {
+    find_in(&bytes, root, publisher, name)
+}
+
+/// As [`find`], in the bytes of a file that is kept somewhere else.
+pub fn find_in(
+    bytes: &[u8],
+    root: &Hash,
+    publisher: &PublisherId,
+    name: Option<&Name>,
+) -> Option<Signed> {
+    packets(bytes).find_map(|packet| {
         let data = Data::decode(packet).ok()?;
         let prefix = data.name().parent();
         if name.is_some_and(|name| name.as_ref() != prefix) {

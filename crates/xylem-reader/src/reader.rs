@@ -160,6 +160,11 @@ impl Reader {
         &self.signed.manifest
     }
 
+    /// The same, with the signature.
+    pub fn signed(&self) -> &Signed {
+        &self.signed
+    }
+
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.listing.is_some()

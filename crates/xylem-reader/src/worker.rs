@@ -90,7 +90,10 @@ impl Worker {
     /// The signed manifest, kept or fetched.
     fn start(&mut self) -> Result<(Signed, Option<Fetch>), OpenError> {
         let ticket = &self.options.ticket;
-        let kept = signed::find(&self.store, &ticket.root, &ticket.publisher, ticket.name.as_ref());
+        // Who reads all of it once asks for the publication that is served now: one that is kept may be an earlier
+        // one of the same content, which its peers do not have any more.
+        let kept = signed::find(&self.store, &ticket.root, &ticket.publisher, ticket.name.as_ref())
+            .filter(|_| self.options.keep);
         if let Some(kept) = kept {
             if kept.manifest.tree != TreeKind::Blake3 {
                 return Err(FetchError::OtherTree.into());

@@ -159,3 +159,33 @@ pub(crate) fn outlive_limits() -> Result<(), Failure> {
 pub(crate) fn outlive_limits() -> Result<(), Failure> {
     Ok(())
 }
+
+/// Bytes of the stack that a limited address space keeps for the command: what a main thread usually has.
+#[cfg(unix)]
+const STACK: usize = 8 << 20;
+
+/// Does `run`, and where address space is limited (`ulimit -v`) on a thread whose stack is mapped whole, or
+/// not at all, which is a line and 4: the main thread's grows as it is used, and ends the process by a
+/// signal where there is no room.
+#[cfg(unix)]
+pub(crate) fn on_a_whole_stack(run: fn() -> ExitCode) -> ExitCode {
+    use rustix::process::{Resource, getrlimit};
+    if getrlimit(Resource::As).current.is_none() {
+        return run();
+    }
+    let started = std::thread::Builder::new().stack_size(STACK).spawn(run);
+    match started.map(std::thread::JoinHandle::join) {
+        // A panic has ended the process before (`report_bugs_in_one_line`).
+        Ok(ended) => ended.unwrap_or(Exit::Local.into()),
+        Err(error) => {
+            crate::output::error_line(&format!("no memory for a stack: {error}"));
+            Exit::Local.into()
+        }
+    }
+}
+
+/// No such limit here.
+#[cfg(not(unix))]
+pub(crate) fn on_a_whole_stack(run: fn() -> ExitCode) -> ExitCode {
+    run()
+}

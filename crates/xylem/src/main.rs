@@ -19,11 +19,11 @@ mod exit;
 mod extras;
 mod finding;
 mod get;
-#[allow(dead_code, reason = "pages use it")]
 mod http;
 mod inbox;
 mod key;
 mod metrics;
+mod mirror;
 mod mount;
 mod node;
 mod output;
@@ -37,6 +37,7 @@ mod reach;
 mod reading;
 mod relays;
 mod request;
+mod running;
 mod schema;
 mod scrub;
 mod send;
@@ -56,6 +57,7 @@ mod ticket;
 mod traffic;
 mod trial;
 mod trusting;
+mod ui;
 mod usage;
 mod values;
 mod verbs;
@@ -68,6 +70,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     exit::report_bugs_in_one_line();
+    exit::on_a_whole_stack(run)
+}
+
+fn run() -> ExitCode {
     // Before anything that takes memory: reading the arguments does, too.
     let outlives = exit::outlive_limits();
     let (common, task) = match usage::parse() {

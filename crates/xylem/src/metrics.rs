@@ -9,16 +9,17 @@ use xylem_node::look_up_place;
 
 /// Listens where `--metrics` says.
 pub(crate) fn listen(text: &str) -> Result<TcpListener, Failure> {
-    let at = place(text)?;
+    let at = place("--metrics", text)?;
     TcpListener::bind(at)
         .map_err(|e| Failure::new(Exit::Local, format!("cannot show metrics at {at}: {e}")))
 }
 
-fn place(text: &str) -> Result<SocketAddr, Failure> {
+/// Where a page is shown that `flag` asks for: PORT, on loopback, or HOST:PORT.
+pub(crate) fn place(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    let wrong = |why: String| Failure::new(Exit::Usage, format!("--metrics {text}: {why}"));
+    let wrong = |why: String| Failure::new(Exit::Usage, format!("{flag} {text}: {why}"));
     let place: HostPort = text.parse().map_err(wrong)?;
     Ok(look_up_place(&place).map_err(wrong)?[0])
 }

@@ -1,5 +1,6 @@
 //! `xylem scrub [PATH]...`: re-reads what was shared or fetched, and mends it.
 
+use crate::buckets;
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::get::peers;
@@ -72,7 +73,9 @@ pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exi
     let parsed = addresses.iter().map(|from| from.parse::<PeerUri>());
     let parsed = parsed.collect::<Result<Vec<_>, _>>();
     let parsed = parsed.map_err(|e| Failure::new(Exit::Usage, format!("--from: {e}")))?;
-    let options = ScrubOptions { paths: args.path, repair: args.repair, tickets };
+    let mut paths = args.path;
+    buckets::for_paths(&mut paths, None, common, out)?;
+    let options = ScrubOptions { paths, repair: args.repair, tickets };
     let repair =
         RepairOptions { peers: peers(&parsed)?, give_up: args.timeout, limit_rate: args.limit };
     let stop = stop::on_signals()?;

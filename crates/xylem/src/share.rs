@@ -252,7 +252,7 @@ pub(crate) struct ShareArgs {
 const MAX_PATTERNS: usize = 32 * 1024;
 
 /// Runs `xylem share`.
-pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let mut plain = resolve(&args.plain_listen)?;
     if args.plain && plain.is_empty() {
         plain.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, NDN_PORT)));
@@ -276,7 +276,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
         return Err(Failure::new(Exit::Usage, what));
     }
     let selection = selection(&args)?;
-    buckets::for_paths(args.paths.iter().map(PathBuf::as_path))?;
+    buckets::for_paths(&mut args.paths, None, common, out)?;
     if let Some(key) = &args.key {
         require_outside(key, &args.paths)?;
     }
@@ -317,6 +317,7 @@ pub(crate) fn run(args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exi
     }
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
+    out.runs_as("share", &options.store);
     let mut to_come = options.paths.len();
     let shared = xylem_node::share(&options, &stop, &mut |event| {
         let ready = matches!(event, Event::Shared { .. });

@@ -9,8 +9,9 @@ use crate::cli::{Cli, Common};
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::{
-    bench, ca, ctl, extras, get, inbox, key, mount, node, peek, ping, put, reach, schema, scrub,
-    send, service, share, shares, store, sum, svs, sync, ticket, traffic, trial, verify, witness,
+    bench, ca, ctl, extras, get, inbox, key, mirror, mount, node, peek, ping, put, reach, schema,
+    scrub, send, service, share, shares, store, sum, svs, sync, ticket, traffic, trial, ui, verify,
+    witness,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
@@ -48,9 +49,11 @@ const VERBS: &[Verb] = &[
     verb!("service", service::ServiceArgs, service::run),
     verb!("get", get::GetArgs, get::run),
     verb!("mount", mount::MountArgs, mount::run),
+    verb!("mirror", mirror::MirrorArgs, mirror::run),
     verb!("ticket", ticket::TicketArgs, ticket::run),
     verb!("send", send::SendArgs, send::run),
     verb!("inbox", inbox::InboxArgs, inbox::run),
+    verb!("ui", ui::UiArgs, ui::run),
     verb!("reach", reach::ReachArgs, reach::run),
     verb!("node", node::NodeArgs, node::run),
     verb!("ctl", ctl::CtlArgs, ctl::run),

@@ -1,5 +1,6 @@
 //! `xylem verify PATH TICKET`: does what is on disk match?
 
+use crate::buckets;
 use crate::cli::Common;
 use crate::demand::{self, DemandArgs};
 use crate::exit::{Exit, Failure, exit_help};
@@ -27,6 +28,7 @@ use xylem_object::Kind;
 #[command(after_help = concat!(
     "Examples:
   xylem verify film.mkv xylem:...
+  xylem verify s3://models/llama xylem:...       what lies in a bucket
   xylem verify photos/ \"$(cat ticket.txt)\" && echo good
   xylem verify --extends OLD_TICKET NEW_TICKET   is the old checkpoint the new one's beginning?
   xylem verify --extends OLD_TICKET NEW_TICKET --witness w.cert   and has this witness seen it?
@@ -88,9 +90,14 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
         let what = "--witness goes with --extends; `xylem get --witness` asks for what it fetches";
         return Err(Failure::new(Exit::Usage, what));
     }
+    // The parser wants one without --extends.
+    let ticket = parse_ticket(&args.ticket.unwrap_or_default())?;
+    let mut path = [path];
+    buckets::for_paths(&mut path, Some(&ticket), common, out)?;
+    let [path] = path;
     let options = VerifyOptions {
         path,
-        ticket: parse_ticket(&args.ticket.unwrap_or_default())?, // the parser wants one without --extends
+        ticket,
         from: peers(&args.from)?,
         give_up: args.timeout,
         store: common.store()?,

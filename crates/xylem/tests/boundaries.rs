@@ -56,7 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("xylem-sockets", &["xylem-packet", "xylem-mgmt", "xylem-link", "xylem-carriers"]),
     ("xylem-discovery", &["xylem-hash", "xylem-object", "xylem-reach"]),
-    ("xylem-bucket", &["xylem-hash", "xylem-store"]),
+    ("xylem-bucket", &["xylem-hash", "xylem-object", "xylem-store"]),
     (
         "xylem-engine",
         &[

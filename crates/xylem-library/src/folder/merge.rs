@@ -273,7 +273,7 @@ pub(super) fn aside(path: &[u8], whose: &str, content: &[u8; 32]) -> Vec<u8> {
     [folder, &stem[..keep], mark.as_bytes(), ending].concat()
 }
 
-/// Whose version a file is the copy of that lost against another's: what stands between the marks of [`aside`].
+/// Whose version a file is the copy of that lost against another's: what stands after the mark in its name.
 pub fn copy_of(path: &[u8]) -> Option<&str> {
     let name = std::str::from_utf8(path).ok()?.rsplit('/').next()?;
     let (_, marked) = name.split_once(MARK)?;

@@ -9,7 +9,7 @@ use xylem_store::{FileRef, NewFile, Part, Store, StoreError};
 use xylem_tree::{Geometry, NODE_LEN, OutboardBuilder, SegmentSize};
 
 /// The hash after the list.
-const TRAILER: u64 = 32;
+pub(crate) const TRAILER: u64 = 32;
 /// Bytes read at once.
 const PIECE: usize = 256 * 1024;
 

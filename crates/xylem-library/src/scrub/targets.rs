@@ -64,7 +64,7 @@ pub(super) fn targets(options: &ScrubOptions, store: &Store) -> Result<Vec<Targe
 /// A path that somebody named.
 fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, ScrubError> {
     // What is gone may still be known.
-    let canonical = path.canonicalize().or_else(|_| std::path::absolute(path));
+    let canonical = crate::path::canonical(path).or_else(|_| std::path::absolute(path));
     let canonical =
         canonical.map_err(|source| ScrubError::Path { path: path.to_path_buf(), source })?;
     let key = os_bytes(canonical.as_os_str());

@@ -32,11 +32,13 @@
 
 mod address;
 pub mod base32;
+mod versions;
 
 pub use address::{
     Address, AddressError, HostName, LINK_PORT, MAX_ADDRESSES, MAX_RELAY_ADDRESSES, read_addresses,
     write_addresses,
 };
+pub use versions::{MAX_LIST, MAX_VERSIONS, Versions, VersionsError};
 
 use core::fmt;
 use core::str::FromStr;

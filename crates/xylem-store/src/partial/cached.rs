@@ -113,6 +113,7 @@ mod tests {
         std::fs::write(&path, kept).unwrap();
         let (partial, _) =
             Partial::open_cached(&store, root, geometry).unwrap().finish([]).unwrap();
-        assert_eq!(scan(&partial), [3..4]);
+        let is_left = 3..4;
+        assert_eq!(scan(&partial), [is_left]);
     }
 }

@@ -7,14 +7,16 @@ use crate::get::ended;
 use crate::output::Out;
 use crate::reading;
 use bytes::Bytes;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use xylem_bucket::{BucketError, Buckets, Place, Upload};
+use xylem_hash::Hash;
 use xylem_library::{Existing, GetSummary, LibraryEvent, SkipReason, Stop, disk, os_path};
 use xylem_node::Event;
 use xylem_object::listing::EntryKind;
@@ -24,6 +26,8 @@ use xylem_store::{Clobber, create_dirs, write_atomically};
 /// Bytes that are asked of the peers in one read, and reads that are under way at once.
 const READ: u64 = 4 << 20;
 const AT_ONCE: usize = 4;
+/// How often what was uploaded is written down.
+const KEEP_EVERY: Duration = Duration::from_millis(250);
 /// How often what happens is looked at while a read is waited for.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -46,7 +50,8 @@ pub(crate) fn into_bucket(
     let place = Place::of(&what.output).map_err(|e| super::failed(&e))?;
     let started = Instant::now();
     let state = what.options.store.join("uploads");
-    let mut asked = Asked { buckets: buckets()?, existing: what.existing, state };
+    let buckets = Arc::new(buckets()?);
+    let mut asked = Asked { buckets, existing: what.existing, state, older: None };
     // Whoever may not look at it is told so before anybody is asked for anything.
     let looked =
         asked.buckets.stands_at(&Place { key: format!("{}.", place.key), ..place.clone() });
@@ -71,24 +76,52 @@ pub(crate) fn into_bucket(
     Ok(summary)
 }
 
-struct Asked {
-    buckets: Buckets,
-    existing: Existing,
+/// Where objects go, and what is there.
+pub(super) struct Asked {
+    pub(super) buckets: Arc<Buckets>,
+    pub(super) existing: Existing,
     /// Where what is under way is written down.
-    state: PathBuf,
+    pub(super) state: PathBuf,
+    /// Of a mirror: what need not be sent.
+    pub(super) older: Option<Older>,
 }
 
-struct Transfer<'a> {
-    reader: &'a Reader,
-    news: Receiver<reading::News>,
-    stop: &'a Stop,
-    out: &'a mut Out,
-    summary: GetSummary,
-    total: u64,
+/// What is in a mirror already.
+pub(super) struct Older {
+    /// Bytes of each object below the content of this version; what has a name of the root is of no other.
+    pub(super) there: HashMap<String, u64>,
+    /// Bytes of each part.
+    pub(super) parts: HashMap<String, u64>,
+    /// Files of the version before, by their roots.
+    pub(super) files: HashMap<Hash, Place>,
+}
+
+impl Asked {
+    /// An object was removed; its name is that below the content (none: the content is one file).
+    pub(super) fn forget(&mut self, name: &str) {
+        if let Some(older) = &mut self.older {
+            older.files.clear();
+            match name {
+                "" => older.there.clear(),
+                name => drop(older.there.remove(name)),
+            }
+        }
+    }
+}
+
+/// Objects that are read from peers and written.
+pub(super) struct Transfer<'a> {
+    pub(super) reader: &'a Reader,
+    pub(super) news: Receiver<reading::News>,
+    pub(super) stop: &'a Stop,
+    pub(super) out: &'a mut Out,
+    pub(super) summary: GetSummary,
+    pub(super) total: u64,
 }
 
 impl Transfer<'_> {
-    fn all(&mut self, to: &mut Asked, top: &Place) -> Result<(), Failure> {
+    /// Everything, below `top` or as `top` itself.
+    pub(super) fn all(&mut self, to: &mut Asked, top: &Place) -> Result<(), Failure> {
         let mut number = 0;
         while let Some(item) = self.reader.item(number).map_err(|e| ended(e, self.stop))? {
             number += 1;
@@ -123,7 +156,18 @@ impl Transfer<'_> {
         let file = self.reader.open_item(item).map_err(|e| ended(e, self.stop))?;
         let (size, root) = (file.size(), self.root_of(item)?);
         let at = |e: BucketError| super::at(&place.path(), &e);
-        if let Some(there) = to.buckets.stands_at(place).map_err(at)? {
+        if let Some(older) = &to.older {
+            let name = String::from_utf8_lossy(&item.entry.path);
+            let is_there = older.there.get(name.as_ref()) == Some(&size);
+            // The store may refuse to copy what is large; then it is sent.
+            let same = root.parse().ok().and_then(|root: Hash| older.files.get(&root));
+            if is_there || same.is_some_and(|from| to.buckets.copy(from, place).is_ok()) {
+                self.summary.files += u64::from(!is_there);
+                self.summary.resumed += size;
+                self.done(size);
+                return Ok(());
+            }
+        } else if let Some(there) = to.buckets.stands_at(place).map_err(at)? {
             if there.size == size && there.root.as_ref() == Some(&root) {
                 self.summary.resumed += size;
                 self.done(size);
@@ -196,7 +240,7 @@ impl Transfer<'_> {
                 content.extend_from_slice(&bytes);
             }
             upload.put(part, Bytes::from(content)).map_err(Ended::Bucket)?;
-            if kept_at.elapsed() > Duration::from_secs(1) {
+            if kept_at.elapsed() > KEEP_EVERY {
                 keep(kept, upload);
                 kept_at = Instant::now();
             }
@@ -236,7 +280,7 @@ impl Transfer<'_> {
     fn done(&mut self, bytes: u64) {
         self.summary.bytes += bytes;
         let (verified, total) = (self.summary.bytes, self.total);
-        self.out.event(Event::Progress { verified, total, peers: 1, relayed: 0 });
+        self.out.event(Event::Progress { verified, total, peers: 1, relayed: 0, picture: None });
     }
 }
 

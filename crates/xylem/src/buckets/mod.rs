@@ -1,14 +1,20 @@
-//! `s3://BUCKET/KEY` where paths are named: shared in place, and written by `get -o`.
+//! `s3://BUCKET/KEY` where paths are named: shared in place, written by `get -o`, kept by `mirror`.
 
 mod into;
+mod mirror;
+mod mirrored;
 
+use crate::cli::Common;
 use crate::exit::{Exit, Failure};
-use std::path::Path;
+use crate::output::Out;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xylem_bucket::{BucketError, Buckets, Settings, is_in_bucket};
 use xylem_library::{disk, use_medium};
+use xylem_object::Ticket;
 
 pub(crate) use into::{IntoBucket, into_bucket};
+pub(crate) use mirror::{ToMirror, mirror};
 
 /// Who has to act.
 fn exit_of(error: &BucketError) -> Exit {
@@ -18,7 +24,7 @@ fn exit_of(error: &BucketError) -> Exit {
         | BucketError::NotThere
         | BucketError::Settings(_) => Exit::Usage,
         BucketError::Short | BucketError::Failed(_) => Exit::Unreachable,
-        BucketError::Changed => Exit::Damaged,
+        BucketError::Changed | BucketError::Incomplete(_) | BucketError::TooLarge => Exit::Damaged,
         _ => Exit::Local,
     }
 }
@@ -36,14 +42,20 @@ pub(crate) fn buckets() -> Result<Buckets, Failure> {
     Buckets::over(disk(), settings).map_err(|e| failed(&e))
 }
 
-/// If any of the paths is in a bucket, whatever reads files reads those of buckets too, from now on.
-pub(crate) fn for_paths<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Result<(), Failure> {
-    let mut named = paths.into_iter().filter(|path| is_in_bucket(path)).peekable();
-    if named.peek().is_none() {
+/// If any of the paths is in a bucket, whatever reads files reads those of buckets too, from now on. A path at which
+/// `mirror` keeps a publication becomes that of its content: of the version that `wanted` names, or of the newest.
+pub(crate) fn for_paths(
+    paths: &mut [PathBuf],
+    wanted: Option<&Ticket>,
+    common: &Common,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    if !paths.iter().any(|path| is_in_bucket(path)) {
         return Ok(());
     }
-    let buckets = Arc::new(buckets()?);
-    for path in named {
+    let (buckets, store) = (Arc::new(buckets()?), common.store()?);
+    use_medium(buckets.clone());
+    for path in paths.iter_mut().filter(|path| is_in_bucket(path)) {
         // Whoever has no right to it, or mistyped it, is told so before anything else.
         let medium: &dyn xylem_store::Medium = &*buckets;
         if let Err(error) = medium.metadata(path) {
@@ -53,8 +65,9 @@ pub(crate) fn for_paths<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Result
                 |inner| at(path, inner),
             ));
         }
+        let opened = mirrored::open(&buckets, &store, path, wanted, &mut |e| out.event(e))?;
+        *path = opened.unwrap_or_else(|| path.clone());
     }
-    use_medium(buckets);
     Ok(())
 }
 

@@ -235,6 +235,7 @@ mod running {
         };
         let stop = stop::on_signals()?;
         out.ends_with(&stop);
+        out.runs_as("service", &store);
         let listener = control::listen(&store)?;
         let shown_at = shown.as_ref().and_then(|shown| shown.local_addr().ok());
         let (end, ended) = mpsc::channel();

@@ -1,0 +1,101 @@
+//! Whole objects: read, put, copied where they are, removed, and all that is below a key.
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use object_store::{
+    CopyOptions, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutOptions, PutPayload,
+};
+
+use crate::client::key;
+use crate::error::BucketError;
+use crate::medium::Buckets;
+use crate::place::Place;
+
+/// An object below a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Below {
+    /// Its key after that of the place and the slash.
+    pub name: String,
+    /// Bytes of it.
+    pub size: u64,
+    /// Its version.
+    pub tag: Option<String>,
+}
+
+impl Buckets {
+    /// All of an object that has at most `limit` bytes; `None`: nothing is there.
+    ///
+    /// # Errors
+    /// [`BucketError::TooLarge`]; see [`BucketError`].
+    pub fn whole(&self, place: &Place, limit: u64) -> Result<Option<Bytes>, BucketError> {
+        let asked = self.client().again(place, move |bucket, key| async move {
+            let found = bucket.get_opts(&key, GetOptions::default()).await?;
+            match found.meta.size <= limit {
+                true => found.bytes().await.map(Some),
+                false => Ok(None),
+            }
+        });
+        match asked {
+            Ok(Some(bytes)) => Ok(Some(bytes)),
+            Ok(None) => Err(BucketError::TooLarge),
+            Err(BucketError::NotThere) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Puts a small object, whatever stands there.
+    ///
+    /// # Errors
+    /// See [`BucketError`].
+    pub fn put(&self, place: &Place, content: Bytes) -> Result<(), BucketError> {
+        self.client().again(place, move |bucket, key| {
+            let payload = PutPayload::from_bytes(content.clone());
+            async move { bucket.put_opts(&key, payload, PutOptions::default()).await.map(drop) }
+        })
+    }
+
+    /// Copies an object within its bucket; the store does it.
+    ///
+    /// # Errors
+    /// See [`BucketError`]; stores have a limit, 5 GiB of Amazon.
+    pub fn copy(&self, from: &Place, to: &Place) -> Result<(), BucketError> {
+        let to = key(to)?;
+        self.client().again(from, move |bucket, from| {
+            let to = to.clone();
+            async move { bucket.copy_opts(&from, &to, CopyOptions::default()).await }
+        })
+    }
+
+    /// Removes an object; it is no error if there is none.
+    ///
+    /// # Errors
+    /// See [`BucketError`].
+    pub fn remove(&self, place: &Place) -> Result<(), BucketError> {
+        let removed = self.client().again(place, |bucket, key| async move {
+            ObjectStoreExt::delete(&*bucket, &key).await
+        });
+        match removed {
+            Err(BucketError::NotThere) => Ok(()),
+            removed => removed,
+        }
+    }
+
+    /// All objects below a place, in the store's order.
+    ///
+    /// # Errors
+    /// [`BucketError::NotThere`]: there is no such bucket; see [`BucketError`].
+    pub fn below(&self, place: &Place) -> Result<Vec<Below>, BucketError> {
+        let found: Vec<ObjectMeta> = self.client().again(place, |bucket, key| async move {
+            bucket.list(Some(&key)).try_collect().await
+        })?;
+        let prefix = match place.key.as_str() {
+            "" => String::new(),
+            key => format!("{key}/"),
+        };
+        let below = |object: ObjectMeta| {
+            let name = object.location.as_ref().strip_prefix(&prefix)?.to_owned();
+            Some(Below { name, size: object.size, tag: object.e_tag })
+        };
+        Ok(found.into_iter().filter_map(below).collect())
+    }
+}

@@ -1,0 +1,195 @@
+//! [`Shown`]: a publication whose content lies in a bucket, as the files that its listing names.
+//!
+//! Objects have no modes, times of their publisher's, links or empty folders; a listing has. So names and attributes
+//! are the listing's, and bytes the bucket's, as long as each object is there and as long as is listed. Whoever
+//! shows it has proven the listing; what the bytes are is for whoever reads them to prove.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use xylem_object::listing::{Entry, EntryKind};
+use xylem_store::{FileKind, FileTime, Meta};
+
+use crate::error::BucketError;
+use crate::medium::meta;
+use crate::objects::Below;
+use crate::place::Place;
+
+/// One name.
+#[derive(Debug, Clone)]
+pub(crate) struct Name {
+    pub(crate) meta: Meta,
+    pub(crate) tag: Option<String>,
+    /// What a symbolic link says.
+    pub(crate) target: Option<PathBuf>,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    names: HashMap<PathBuf, Name>,
+    folders: HashMap<PathBuf, Vec<(String, FileKind)>>,
+}
+
+impl Shown {
+    /// `entries` as they were published below `top`, whose objects are `there`.
+    pub(crate) fn new(
+        top: &Place,
+        entries: impl Iterator<Item = Entry>,
+        there: Vec<Below>,
+    ) -> Result<Self, BucketError> {
+        let there: HashMap<String, Below> =
+            there.into_iter().map(|object| (object.name.clone(), object)).collect();
+        let mut shown = Self::default();
+        let mut links: HashMap<PathBuf, u64> = HashMap::new();
+        let mut linked: Vec<(PathBuf, PathBuf)> = Vec::new();
+        let place = top.path();
+        let directory = |mode| meta(FileKind::Directory, 0, mode);
+        shown.add(place.clone(), directory(0o755), None, None);
+        for entry in entries {
+            let name = String::from_utf8(entry.path.clone())
+                .map_err(|_| BucketError::Incomplete("a name of it is not text".into()))?;
+            let path = place.join(&name);
+            let mtime = FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns };
+            match entry.kind {
+                EntryKind::Directory => {
+                    let meta = Meta { mtime, ..directory(entry.mode) };
+                    shown.add(path, meta, None, None);
+                }
+                EntryKind::Symlink { target } => {
+                    let target = String::from_utf8_lossy(&target).into_owned();
+                    let meta = meta(FileKind::Symlink, target.len() as u64, 0o777);
+                    shown.add(path, meta, None, Some(target.into()));
+                }
+                EntryKind::File { size, .. } => {
+                    let tag = object(&there, &name, &path, size)?;
+                    let meta =
+                        Meta { mtime, ino: number(&tag), ..meta(FileKind::File, size, entry.mode) };
+                    shown.add(path, meta, tag, None);
+                }
+                EntryKind::HardLink { target } => {
+                    let target = place.join(String::from_utf8_lossy(&target).as_ref());
+                    *links.entry(target.clone()).or_insert(1) += 1;
+                    linked.push((path, target));
+                }
+            }
+        }
+        // A file with several names is one file.
+        for (target, count) in &links {
+            if let Some(name) = shown.names.get_mut(target) {
+                name.meta.links = *count;
+            }
+        }
+        for (path, target) in linked {
+            let Some(first) = shown.names.get(&target).map(|name| name.meta) else { continue };
+            let name = path.strip_prefix(&place).unwrap_or(&path).to_string_lossy().into_owned();
+            let tag = object(&there, &name, &path, first.size)?;
+            shown.add(path, first, tag, None);
+        }
+        Ok(shown)
+    }
+
+    fn add(&mut self, path: PathBuf, meta: Meta, tag: Option<String>, target: Option<PathBuf>) {
+        if let (Some(folder), Some(name)) = (path.parent(), path.file_name()) {
+            let name = name.to_string_lossy().into_owned();
+            self.folders.entry(folder.to_path_buf()).or_default().push((name, meta.kind));
+        }
+        self.names.insert(path, Name { meta, tag, target });
+    }
+
+    pub(crate) fn name(&self, path: &Path) -> Option<&Name> {
+        self.names.get(path)
+    }
+
+    /// The names in a folder; `false`: it is none of these.
+    pub(crate) fn for_each_name(
+        &self,
+        path: &Path,
+        take: &mut dyn FnMut(&OsStr, FileKind),
+    ) -> bool {
+        match self.names.get(path) {
+            Some(name) if name.meta.kind == FileKind::Directory => {
+                let names = self.folders.get(path).map(Vec::as_slice).unwrap_or_default();
+                names.iter().for_each(|(name, kind)| take(OsStr::new(name), *kind));
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The version of an object, if it is there and as long as listed.
+fn object(
+    there: &HashMap<String, Below>,
+    name: &str,
+    path: &Path,
+    size: u64,
+) -> Result<Option<String>, BucketError> {
+    let path = path.display();
+    let what = match there.get(name) {
+        None => format!("{path}: missing"),
+        Some(object) if object.size != size => {
+            format!("{path}: it has {} bytes, and {size} were published", object.size)
+        }
+        Some(object) => return Ok(object.tag.clone()),
+    };
+    Err(BucketError::Incomplete(format!(
+        "{what}; `xylem mirror` with the same ticket puts it right"
+    )))
+}
+
+/// In place of an inode's number: the version.
+pub(crate) fn number(tag: &Option<String>) -> u64 {
+    let hash = xylem_hash::hash(tag.as_deref().unwrap_or_default().as_bytes());
+    hash.as_bytes().first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str, kind: EntryKind) -> Entry {
+        Entry { path: path.into(), kind, mode: 0o640, mtime_s: 5, mtime_ns: 6 }
+    }
+
+    fn there(name: &str, size: u64) -> Below {
+        Below { name: name.into(), size, tag: Some(format!("tag of {name}")) }
+    }
+
+    #[test]
+    fn names_are_the_listings_and_sizes_must_be_the_buckets() {
+        let top: Place = "s3://abc/x".parse().expect("a place");
+        let file = || entry("a", EntryKind::File { size: 3, root: xylem_hash::hash(b"abc") });
+        let entries = || {
+            [
+                file(),
+                entry("b", EntryKind::HardLink { target: b"a".to_vec() }),
+                entry("d", EntryKind::Directory),
+                entry("l", EntryKind::Symlink { target: b"a".to_vec() }),
+            ]
+            .into_iter()
+        };
+        let shown = Shown::new(&top, entries(), vec![there("a", 3), there("b", 3), there("z", 9)]);
+        let shown = shown.expect("all there");
+        let mut names = Vec::new();
+        assert!(
+            shown.for_each_name(&top.path(), &mut |name, kind| names.push((name.to_owned(), kind)))
+        );
+        names.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let kinds: Vec<FileKind> = names.iter().map(|(_, kind)| *kind).collect();
+        use FileKind::{Directory, File, Symlink};
+        assert_eq!(kinds, [File, File, Directory, Symlink], "what is not listed is not shown");
+        let meta = |name: &str| shown.name(&top.path().join(name)).expect(name).meta;
+        assert_eq!((meta("a").links, meta("a").ino), (2, meta("b").ino));
+        assert_eq!((meta("a").mode, meta("a").mtime.secs), (0o640, 5));
+        assert!(shown.for_each_name(&top.path().join("d"), &mut |_, _| panic!("it is empty")));
+        assert!(!shown.for_each_name(&top.path().join("a"), &mut |_, _| ()));
+        for (objects, word) in
+            [(vec![there("b", 3)], "missing"), (vec![there("a", 4), there("b", 3)], "4 bytes")]
+        {
+            let said = Shown::new(&top, entries(), objects).expect_err("not all there").to_string();
+            assert!(said.contains(word) && said.contains("s3://abc/x/a"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! [`adopt`]: trees, lists and the listing of a publication, kept somewhere else under the names that they have in a
+//! store, taken into this one. Each is proven first, from what the publisher has signed; what is not right is left out, and
+//! made anew where it is needed. [`parts`] is the other way round.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use xylem_hash::Hash;
+use xylem_object::Kind;
+use xylem_object::listing::EntryKind;
+use xylem_store::{FileRef, NewFile, OpenHow, Part, Store, StoreError};
+use xylem_tree::NODE_LEN;
+
+use crate::hashing::packed_slots;
+use crate::listed::{ListedError, ListedFiles};
+use crate::publish::sums;
+use crate::signed::Signed;
+use crate::trees;
+
+/// Bytes copied at once.
+const PIECE: usize = 1 << 20;
+/// What belongs to a publication beside its manifest and its content.
+const PARTS: [Part; 4] = [Part::Listing, Part::Outboard, Part::FileOutboards, Part::Sums];
+
+/// What there was of a publication.
+#[derive(Debug)]
+pub struct Adopted {
+    /// A directory's listing.
+    pub listing: Option<ListedFiles>,
+    /// What is there and is not what it should be.
+    pub flawed: Vec<PathBuf>,
+}
+
+/// The name of a part, wherever it is kept.
+pub fn part_name(store: &Store, root: &Hash, part: Part) -> OsString {
+    store.object_path(root, part).file_name().unwrap_or_default().to_owned()
+}
+
+/// What a store has of a publication, but for its manifest.
+///
+/// # Errors
+/// The store's.
+pub fn parts(store: &Store, root: &Hash) -> Result<Vec<(OsString, FileRef)>, StoreError> {
+    let mut parts = Vec::new();
+    for part in PARTS {
+        if let Some(file) = store.object(root, part)? {
+            parts.push((part_name(store, root, part), file));
+        }
+    }
+    Ok(parts)
+}
+
+/// Takes what lies below `from`, which the store's medium can read, and belongs to `signed`, into the store.
+///
+/// # Errors
+/// The listing of a directory is not there or not what was signed: nothing can be said of it without. What fails
+/// of the rest is an error of the medium.
+pub fn adopt(store: &Store, signed: &Signed, from: &Path) -> Result<Adopted, ListedError> {
+    let manifest = &signed.manifest;
+    let (root, segment, geometry) = (manifest.root, manifest.segment, manifest.geometry());
+    let from = |part| from.join(part_name(store, &root, part));
+    let (mut listing, mut flawed) = (None, Vec::new());
+    let (mut slots, mut list) = (0, manifest.sums.map_or(0, |sums| sums.size));
+    if manifest.kind == Kind::Directory {
+        let open = |file| ListedFiles::open(file, manifest.size, &root, segment);
+        let kept = store.object(&root, Part::Listing)?.and_then(|file| open(file).ok());
+        let listed = match kept {
+            Some(listed) => listed,
+            None => {
+                let from = from(Part::Listing);
+                let new =
+                    copy(store, &from, manifest.size)?.ok_or(ListedError::NotTheRoot(from))?;
+                open(new.file().clone())?;
+                open(store.keep(new, &root, Part::Listing)?)?
+            }
+        };
+        for found in listed.entries() {
+            if let EntryKind::File { size, .. } = found?.entry.kind {
+                slots += packed_slots(size, segment);
+            }
+        }
+        listing = Some(listed);
+    } else if packed_slots(manifest.size, segment) == 0 {
+        list = 0;
+    }
+    let outboard = match listing.is_some() || geometry.segments() > 1 {
+        true => geometry.slots().saturating_mul(NODE_LEN as u64),
+        false => 0,
+    };
+    let wanted = [
+        (Part::Outboard, outboard),
+        (Part::FileOutboards, slots.saturating_mul(NODE_LEN as u64)),
+        (Part::Sums, if list == 0 { 0 } else { list.saturating_add(sums::TRAILER) }),
+    ];
+    for (part, size) in wanted.into_iter().filter(|(_, size)| *size > 0) {
+        if store.object(&root, part)?.is_some() {
+            continue;
+        }
+        let from = from(part);
+        let Some(new) = copy(store, &from, size)? else {
+            flawed.push(from);
+            continue;
+        };
+        let file = new.file();
+        let is_right = match (part, &listing) {
+            (Part::Outboard, _) => trees::is_whole(file, geometry, &root)?,
+            (Part::FileOutboards, Some(listed)) => {
+                trees::packed(file, listed, segment, true)?.0.is_none()
+            }
+            _ => sums::check(file)?.is_none(),
+        };
+        if is_right {
+            store.keep(new, &root, part)?;
+        } else {
+            flawed.push(from);
+        }
+    }
+    Ok(Adopted { listing, flawed })
+}
+
+/// A copy of what lies at `path`, if it is there and has this size.
+fn copy(store: &Store, path: &Path, size: u64) -> Result<Option<NewFile>, StoreError> {
+    let from = match FileRef::open(&**store.medium(), path, OpenHow::ReadNoFollow) {
+        Ok(from) => from,
+        Err(StoreError::NotFound { .. }) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    if from.metadata()?.size != size {
+        return Ok(None);
+    }
+    let new = store.new_file()?;
+    let (mut buffer, mut at) = (vec![0; PIECE], 0);
+    while at < size {
+        let piece = &mut buffer[..(size - at).min(PIECE as u64) as usize];
+        if from.read_full(piece, at)? < piece.len() {
+            return Ok(None);
+        }
+        new.file().write_all(piece, at)?;
+        at += piece.len() as u64;
+    }
+    Ok(Some(new))
+}

@@ -1,0 +1,94 @@
+//! [`Versions`]: which versions of a publication are kept at a place, by their tickets.
+//!
+//! It is text: the line `xylem mirror 1`, then a ticket for each version, the newest first
+//! (docs/spec/mirror.md). Anybody who may write there can write
+//! it: nothing that it says is believed before the publisher's signature was checked.
+
+use std::fmt::Write;
+
+use super::{Ticket, TicketError};
+
+/// First line of the list.
+const HEAD: &str = "xylem mirror 1";
+/// Most versions that a list has.
+pub const MAX_VERSIONS: usize = 64;
+/// Longest list.
+pub const MAX_LIST: u64 = 256 << 10;
+
+/// Why something is no list of versions.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum VersionsError {
+    /// It does not begin as one.
+    #[error("no list of versions: it does not begin with the line {HEAD:?}")]
+    NoList,
+    /// More than [`MAX_VERSIONS`] lines, or [`MAX_LIST`] bytes.
+    #[error("no list of versions: it is too long")]
+    TooMany,
+    /// A line is no ticket.
+    #[error("no list of versions: {0}")]
+    Ticket(#[from] TicketError),
+}
+
+/// See the module's text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Versions {
+    /// The newest first.
+    pub tickets: Vec<Ticket>,
+}
+
+impl Versions {
+    /// Reads a list.
+    ///
+    /// # Errors
+    /// See [`VersionsError`].
+    pub fn read(bytes: &[u8]) -> Result<Self, VersionsError> {
+        if bytes.len() as u64 > MAX_LIST {
+            return Err(VersionsError::TooMany);
+        }
+        let text = std::str::from_utf8(bytes).map_err(|_| VersionsError::NoList)?;
+        let mut lines = text.lines();
+        if lines.next() != Some(HEAD) {
+            return Err(VersionsError::NoList);
+        }
+        let tickets = lines.by_ref().take(MAX_VERSIONS).map(str::parse);
+        let tickets = tickets.collect::<Result<Vec<Ticket>, TicketError>>()?;
+        match lines.next() {
+            Some(_) => Err(VersionsError::TooMany),
+            None => Ok(Self { tickets }),
+        }
+    }
+
+    /// As it is kept.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let mut text = format!("{HEAD}\n");
+        for ticket in self.tickets.iter().take(MAX_VERSIONS) {
+            // A string takes everything.
+            let _ = writeln!(text, "{ticket}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        assert_eq!(Versions::read(b"xylem mirror 1\n").expect("an empty one"), Versions::default());
+        assert_eq!(Versions::default().write(), "xylem mirror 1\n");
+        let many = format!("{HEAD}\n{}", "x\n".repeat(MAX_VERSIONS + 1));
+        let long = vec![b'x'; MAX_LIST as usize + 1];
+        for text in [
+            &b""[..],
+            b"xylem mirror 2\n",
+            b"xylem mirror 1\nxylem:nothing\n",
+            b"\xff",
+            many.as_bytes(),
+            &long,
+        ] {
+            assert!(Versions::read(text).is_err());
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! `xylem mirror`: a publication and its newer versions, kept in a bucket.
+//!
+//! What is written, in this order: content below a name of its root; trees, lists and listing, made from the
+//! content as it lies in the bucket and compared with what was signed; the manifest; last the list of versions, which is
+//! what readers begin with. So whoever reads has the old version until the new one is whole.
+
+use super::into::{Asked, Older, Transfer};
+use super::mirrored::{self, Kept};
+use super::{buckets, failed};
+use crate::exit::{Exit, Failure};
+use crate::output::Out;
+use crate::reading;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+use xylem_bucket::{Below, Buckets, PARTS, Place};
+use xylem_library::adopt::{part_name, parts};
+use xylem_library::publish::rebuild;
+use xylem_library::signed::Signed;
+use xylem_library::{Error, Existing, GetSummary, LibraryEvent, Stop, use_medium};
+use xylem_node::{Event, VerifyOptions};
+use xylem_object::listing::EntryKind;
+use xylem_object::ticket::Versions;
+use xylem_object::{Ticket, naming};
+use xylem_reader::{Options, Reader};
+use xylem_store::{FileRef, Part, Store};
+
+/// What is kept where.
+pub(crate) struct ToMirror {
+    /// The ticket, peers and limits; nothing is kept here.
+    pub(crate) options: Options,
+    /// Where.
+    pub(crate) place: Place,
+    /// So many versions stay.
+    pub(crate) keep: usize,
+    /// All of it is read back, even where nothing is new.
+    pub(crate) check: bool,
+}
+
+/// Keeps it; the summary is as that of a fetch.
+pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSummary, Failure> {
+    let (place, started) = (what.place, Instant::now());
+    let buckets = Arc::new(buckets()?);
+    use_medium(buckets.clone());
+    let at = |place: &Place, e: &_| super::at(&place.path(), e);
+    // Whoever may not look at it is told so before anybody is asked for anything.
+    let below = buckets.below(&place).map_err(|e| at(&place, &e))?;
+    let known = mirrored::versions(&buckets, &place)?.unwrap_or_default();
+    let store = Store::open(buckets.clone(), &what.options.store).map_err(Error::from)?;
+    let asked = (what.options.from.clone(), what.options.timeout);
+    let ticket = what.options.ticket.clone();
+    let (reader, news) = reading::open(Options { keep: false, ..what.options }, stop, out)?;
+    let signed = reader.signed().clone();
+    let before = match known.tickets.first() {
+        Some(newest) => {
+            let before = mirrored::kept(&buckets, &store, &place, newest, &mut |e| out.event(e))?;
+            goes_on(&place, &before.signed, &signed)?;
+            Some(before)
+        }
+        None => None,
+    };
+    let content = mirrored::content_of(&place, &signed)?;
+    let mirror = Mirror { buckets, store, place, signed, content };
+    let older = mirror.older(before.as_ref(), &below)?;
+    let is_newest = before.is_some_and(|before| before.signed.packet == mirror.signed.packet);
+    let manifest = mirror.signed.manifest.clone();
+    let mut summary = GetSummary::new(manifest.root);
+    summary.path = Some(mirror.content.path());
+    let state = mirror.store.dir().join("uploads");
+    let mut asking = Asked {
+        buckets: mirror.buckets.clone(),
+        existing: Existing::Refuse,
+        state,
+        older: Some(older),
+    };
+    let total = manifest.total_size;
+    let mut transfer = Transfer { reader: &reader, news, stop, out, summary, total };
+    let copied = transfer.all(&mut asking, &mirror.content);
+    let Transfer { mut summary, news, .. } = transfer;
+    out.take_broken()?;
+    copied?;
+    if summary.files == 0 && is_newest && !what.check && mirror.has_all_parts(&asking)? {
+        (summary.already_complete, summary.elapsed) = (true, started.elapsed());
+        return Ok(summary);
+    }
+    if !mirror.is_right(&reader, stop, out)? {
+        let damaged = mirror.remove_damaged(&ticket, asked, stop, out)?;
+        damaged.iter().for_each(|name| asking.forget(name));
+        let mut transfer = Transfer { reader: &reader, news, stop, out, summary, total };
+        let copied = transfer.all(&mut asking, &mirror.content);
+        summary = transfer.summary;
+        copied?;
+        if !mirror.is_right(&reader, stop, out)? {
+            let what = format!("{}: what is read back is not what was written", mirror.content);
+            return Err(Failure::new(Exit::Damaged, what));
+        }
+    }
+    mirror.write_parts()?;
+    mirror.write_list(&known, what.keep)?;
+    summary.elapsed = started.elapsed();
+    Ok(summary)
+}
+
+/// Refuses what is no newer version of what is kept.
+fn goes_on(place: &Place, before: &Signed, now: &Signed) -> Result<(), Failure> {
+    let object = |signed: &Signed| (signed.publisher, signed.prefix.as_ref().parent().to_name());
+    let (was, is) = (object(before), object(now));
+    if was != is {
+        let what = format!(
+            "{place}: {} of another publisher or name is kept there; a mirror is for one publication",
+            was.1
+        );
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let version = |signed: &Signed| naming::version(signed.prefix.as_ref()).unwrap_or(0);
+    if version(now) < version(before) {
+        let what = format!("{place}: a newer version is kept there, {}", before.prefix);
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    Ok(())
+}
+
+struct Mirror {
+    buckets: Arc<Buckets>,
+    store: Store,
+    place: Place,
+    signed: Signed,
+    /// Where its content goes.
+    content: Place,
+}
+
+impl Mirror {
+    /// What need not be sent: objects that are there, below a name of this root, and files of the version before.
+    fn older(&self, before: Option<&Kept>, below: &[Below]) -> Result<Older, Failure> {
+        let root = self.signed.manifest.root.to_hex().to_string();
+        let there = mirrored::sizes(below, &root);
+        let parts = mirrored::sizes(below, PARTS);
+        let mut files = HashMap::new();
+        let Some(before) = before else { return Ok(Older { there, parts, files }) };
+        let top = mirrored::content_of(&self.place, &before.signed)?;
+        match &before.listing {
+            None => drop(files.insert(before.signed.manifest.root, top)),
+            Some(listing) => {
+                for found in listing.entries() {
+                    let entry = found.map_err(Error::from)?.entry;
+                    if let EntryKind::File { root, .. } = entry.kind
+                        && let Ok(name) = String::from_utf8(entry.path)
+                        && let Ok(place) = top.below(&name)
+                    {
+                        files.insert(root, place);
+                    }
+                }
+            }
+        }
+        Ok(Older { there, parts, files })
+    }
+
+    /// Whether every part that this version has is there.
+    fn has_all_parts(&self, asked: &Asked) -> Result<bool, Failure> {
+        let Some(older) = &asked.older else { return Ok(false) };
+        let root = &self.signed.manifest.root;
+        let all = parts(&self.store, root).map_err(Error::from)?;
+        for (name, file) in &all {
+            let size = file.metadata().map_err(Error::from)?.size;
+            if older.parts.get(name.to_string_lossy().as_ref()) != Some(&size) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads all of it back and makes its trees; whether it is what was signed.
+    fn is_right(&self, reader: &Reader, stop: &Stop, out: &mut Out) -> Result<bool, Failure> {
+        if reader.is_directory() {
+            let mut entries = Vec::new();
+            let mut number = 0;
+            while let Some(item) = reader.item(number).map_err(|e| crate::get::ended(e, stop))? {
+                number += 1;
+                entries.push(item.entry);
+            }
+            let shown = self.buckets.show(&self.content, entries.into_iter());
+            shown.map_err(|e| super::at(&self.content.path(), &e))?;
+        }
+        let path = self.content.path();
+        let read = rebuild(&self.store, &path, stop, &mut |event| {
+            if let LibraryEvent::Hashing { .. } = event {
+                out.event(Event::Library(event));
+            }
+        });
+        out.take_broken()?;
+        Ok(read.map_err(|e| crate::get::ended(e, stop))? == self.signed.manifest.root)
+    }
+
+    /// Names what is not what was signed and removes it, so that it is written anew: its names below the content.
+    fn remove_damaged(
+        &self,
+        ticket: &Ticket,
+        (from, give_up): (Vec<xylem_node::Peer>, std::time::Duration),
+        stop: &Stop,
+        out: &mut Out,
+    ) -> Result<Vec<String>, Failure> {
+        let (path, store) = (self.content.path(), self.store.dir().to_path_buf());
+        let options = VerifyOptions { path, ticket: ticket.clone(), from, give_up, store };
+        let found = xylem_node::verify(&options, stop, &mut |_| {})?;
+        let mut names = Vec::new();
+        for damage in found.damage {
+            let name = damage.path.to_string_lossy().into_owned();
+            let place = match name.as_str() {
+                "" => self.content.clone(),
+                name => self.content.below(name).map_err(|e| failed(&e))?,
+            };
+            let (start, end, what) = (damage.start, damage.end, damage.what);
+            out.warn(&format!("{place}: bytes {start}..{end}: {what}; written anew"));
+            self.buckets.remove(&place).map_err(|e| super::at(&place.path(), &e))?;
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    /// Trees, lists and listing, then the manifest.
+    fn write_parts(&self) -> Result<(), Failure> {
+        let (root, folder) = (self.signed.manifest.root, mirrored::parts_of(&self.place)?);
+        for (name, file) in parts(&self.store, &root).map_err(Error::from)? {
+            let place = folder.below(&name.to_string_lossy()).map_err(|e| failed(&e))?;
+            self.write_part(&place, &file)?;
+        }
+        let name = part_name(&self.store, &root, Part::Manifest);
+        let place = folder.below(&name.to_string_lossy()).map_err(|e| failed(&e))?;
+        let packet = Bytes::from(self.signed.packet.clone());
+        self.buckets.put(&place, packet).map_err(|e| super::at(&place.path(), &e))
+    }
+
+    fn write_part(&self, place: &Place, file: &FileRef) -> Result<(), Failure> {
+        let size = file.metadata().map_err(Error::from)?.size;
+        let root = self.signed.manifest.root.to_hex().to_string();
+        let at = |e| super::at(&place.path(), &e);
+        let mut upload = self.buckets.upload(place, size, &root, None).map_err(at)?;
+        let missing: Vec<_> = upload.missing().collect();
+        for part in missing {
+            let mut content = vec![0; (part.bytes.end - part.bytes.start) as usize];
+            file.read_full(&mut content, part.bytes.start).map_err(Error::from)?;
+            upload.put(&part, content.into()).map_err(at)?;
+        }
+        upload.finish().map_err(at)
+    }
+
+    /// The list of versions with this one first. Those that are too many are removed then, and last from the list.
+    fn write_list(&self, known: &Versions, keep: usize) -> Result<(), Failure> {
+        let manifest = &self.signed.manifest;
+        // Without addresses: where it came from is nobody's business who reads the bucket.
+        let ticket = Ticket {
+            publisher: self.signed.publisher,
+            root: manifest.root,
+            name: Some(self.signed.prefix.clone()),
+            link_key: None,
+            size: Some(manifest.size),
+            kind: Some(manifest.kind),
+            addresses: Vec::new(),
+            relay: None,
+        };
+        let mut tickets = vec![ticket];
+        tickets.extend(known.tickets.iter().filter(|t| t.root != manifest.root).cloned());
+        self.put_list(&Versions { tickets: tickets.clone() })?;
+        let gone = tickets.split_off(keep.max(1).min(tickets.len()));
+        for ticket in &gone {
+            self.remove_version(ticket)?;
+        }
+        if gone.is_empty() { Ok(()) } else { self.put_list(&Versions { tickets }) }
+    }
+
+    fn put_list(&self, versions: &Versions) -> Result<(), Failure> {
+        let list = self.place.versions().map_err(|e| failed(&e))?;
+        let put = self.buckets.put(&list, versions.write().into());
+        put.map_err(|e| super::at(&list.path(), &e))
+    }
+
+    fn remove_version(&self, ticket: &Ticket) -> Result<(), Failure> {
+        let root = ticket.root.to_hex().to_string();
+        let removed = || {
+            let content = self.place.below(&root)?;
+            for object in self.buckets.below(&content)? {
+                self.buckets.remove(&content.below(&object.name)?)?;
+            }
+            let folder = self.place.parts()?;
+            for part in Part::ALL {
+                let name = part_name(&self.store, &ticket.root, part);
+                self.buckets.remove(&folder.below(&name.to_string_lossy())?)?;
+            }
+            Ok(())
+        };
+        removed().map_err(|e| super::at(&self.place.path(), &e))
+    }
+}

@@ -1,0 +1,151 @@
+//! What `xylem mirror` keeps in a bucket, opened: to be served as its publisher signed it, compared, or gone on with.
+
+use crate::exit::{Exit, Failure};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xylem_bucket::{Below, BucketError, Buckets, Place};
+use xylem_engine::wall_clock;
+use xylem_library::adopt::{adopt, part_name};
+use xylem_library::signed::{self, Signed};
+use xylem_library::{Existing, LibraryEvent, ListedFiles, Output, SaveOptions, record};
+use xylem_node::Event;
+use xylem_object::listing::Entry;
+use xylem_object::ticket::{MAX_LIST, Versions};
+use xylem_object::{Kind, Ticket};
+use xylem_packet::MAX_PACKET;
+use xylem_store::{Part, Store};
+
+/// A version in a bucket.
+pub(super) struct Kept {
+    pub(super) signed: Signed,
+    /// A directory's listing, proven.
+    pub(super) listing: Option<ListedFiles>,
+}
+
+/// The versions that are kept at `place`; `None`: it is no mirror.
+pub(super) fn versions(buckets: &Buckets, place: &Place) -> Result<Option<Versions>, Failure> {
+    let list = place.versions().map_err(|e| super::failed(&e))?;
+    let read = buckets.whole(&list, MAX_LIST).map_err(|e| super::at(&list.path(), &e))?;
+    let read = read.map(|bytes| Versions::read(&bytes)).transpose();
+    read.map_err(|e| Failure::new(Exit::Damaged, format!("{list}: {e}")))
+}
+
+/// Where a version's content lies: below a name of its root, so that no other version is touched by it.
+pub(super) fn content_of(place: &Place, signed: &Signed) -> Result<Place, Failure> {
+    let manifest = &signed.manifest;
+    let root = manifest.root.to_hex().to_string();
+    let named = || {
+        let top = place.below(&root)?;
+        match manifest.kind {
+            Kind::Directory => Ok(top),
+            Kind::File if manifest.file_name.is_empty() => top.below(&root),
+            Kind::File => top.below(&String::from_utf8_lossy(&manifest.file_name)),
+        }
+    };
+    named().map_err(|e: BucketError| super::failed(&e))
+}
+
+/// The folder of parts.
+pub(super) fn parts_of(place: &Place) -> Result<Place, Failure> {
+    place.parts().map_err(|e| super::failed(&e))
+}
+
+/// A version's manifest, its signature checked, and its listing, trees and lists, proven and taken into the store.
+pub(super) fn kept(
+    buckets: &Buckets,
+    store: &Store,
+    place: &Place,
+    ticket: &Ticket,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Kept, Failure> {
+    let parts = parts_of(place)?;
+    let name = part_name(store, &ticket.root, Part::Manifest);
+    let manifest = parts.below(&name.to_string_lossy()).map_err(|e| super::failed(&e))?;
+    let bytes = buckets.whole(&manifest, MAX_PACKET as u64);
+    let bytes = bytes.map_err(|e| super::at(&manifest.path(), &e))?.unwrap_or_default();
+    let found = signed::find_in(&bytes, &ticket.root, &ticket.publisher, ticket.name.as_ref());
+    let Some(signed) = found else {
+        let by = ticket.publisher.key_id();
+        let what = format!("{manifest}: it is not the manifest that {by} has signed");
+        return Err(Failure::new(Exit::Damaged, what));
+    };
+    let adopted = adopt(store, &signed, &parts.path()).map_err(|e| {
+        let Failure { message, .. } = Failure::from(e);
+        let listing = part_name(store, &ticket.root, Part::Listing);
+        let place = parts.path().join(listing);
+        Failure::new(Exit::Damaged, format!("{}: {message}", place.display()))
+    })?;
+    for flawed in adopted.flawed {
+        let what = format!("{}: missing, or not what was signed; made anew", flawed.display());
+        on_event(Event::Library(LibraryEvent::Warning { what }));
+    }
+    Ok(Kept { signed, listing: adopted.listing })
+}
+
+/// Has a version's content be read as it was published.
+pub(super) fn show(
+    buckets: &Buckets,
+    content: &Place,
+    listing: Option<&ListedFiles>,
+) -> Result<(), Failure> {
+    let shown = match listing {
+        None => {
+            let there = buckets.stands_at(content);
+            there.and_then(|there| there.map(drop).ok_or(BucketError::NotThere))
+        }
+        Some(listing) => {
+            let mut failed = None;
+            let entries = listing.entries().map_while(|found| match found {
+                Ok(found) => Some(found.entry),
+                Err(e) => {
+                    failed = Some(e);
+                    None
+                }
+            });
+            let entries: Vec<Entry> = entries.collect();
+            if let Some(e) = failed {
+                return Err(xylem_library::Error::from(e).into());
+            }
+            buckets.show(content, entries.into_iter())
+        }
+    };
+    shown.map_err(|e| super::at(&content.path(), &e))
+}
+
+/// If a publication is kept at `path`, the path of its content: of the version that `wanted` names, if it is there, else of
+/// the newest. What the store is told of it is what lets it be served with its publisher's signature.
+pub(super) fn open(
+    buckets: &Arc<Buckets>,
+    store: &Path,
+    path: &Path,
+    wanted: Option<&Ticket>,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Option<PathBuf>, Failure> {
+    let place = Place::of(path).map_err(|e| super::failed(&e))?;
+    let Some(versions) = versions(buckets, &place)? else { return Ok(None) };
+    let is_wanted = |ticket: &&Ticket| wanted.is_some_and(|wanted| wanted.root == ticket.root);
+    let found = versions.tickets.iter().find(is_wanted).or(versions.tickets.first());
+    let Some(ticket) = found else {
+        let what = format!("{place}: a mirror that keeps nothing yet");
+        return Err(Failure::new(Exit::Usage, what));
+    };
+    let store = Store::open(buckets.clone(), store).map_err(xylem_library::Error::from)?;
+    let kept = kept(buckets, &store, &place, ticket, on_event)?;
+    let content = content_of(&place, &kept.signed)?;
+    show(buckets, &content, kept.listing.as_ref())?;
+    let save = SaveOptions::to(Output::At(content.path()), Existing::Refuse);
+    let signed = (&kept.signed.manifest, &kept.signed.packet[..]);
+    let mut told = |event| on_event(Event::Library(event));
+    let path = content.path();
+    record::keep_fetched(&store, &save, ticket, signed, Some(&path), wall_clock(), &mut told);
+    Ok(Some(path))
+}
+
+/// Bytes of each object that is there, by its name below a place.
+pub(super) fn sizes(below: &[Below], under: &str) -> std::collections::HashMap<String, u64> {
+    let named = |object: &Below| {
+        let name = object.name.strip_prefix(under)?.strip_prefix('/')?;
+        Some((name.to_owned(), object.size))
+    };
+    below.iter().filter_map(named).collect()
+}

@@ -1,0 +1,128 @@
+//! `xylem mirror TICKET s3://BUCKET/PREFIX`: a publication, kept in a bucket.
+
+use crate::buckets::{self, ToMirror};
+use crate::cli::Common;
+use crate::code::Whom;
+use crate::exit::{Exit, Failure, exit_help};
+use crate::finding::FindArgs;
+use crate::get::peers;
+use crate::output::{Out, report};
+use crate::relays::RelayArgs;
+use crate::shaping::ShapeArgs;
+use crate::showing::AskArgs;
+use crate::stop;
+use crate::values::{parse_rate, parse_seconds};
+use clap::Args;
+use std::time::Duration;
+use xylem_bucket::Place;
+use xylem_node::PeerUri;
+use xylem_object::ticket::MAX_VERSIONS;
+use xylem_reader::Options;
+
+/// Keeps a publication and its newer versions in an S3 bucket
+///
+/// What the ticket names is fetched, proven and written to s3://BUCKET/PREFIX/ROOT/, as objects with the names that the
+/// publisher gave, which any S3 client reads whole; nothing of it lies on this machine's disk. Beside them, in
+/// PREFIX/.xylem/, are the publisher's signature and the trees: `xylem share s3://BUCKET/PREFIX` on any machine serves
+/// the newest version as its publisher signed it, without hashing it first, and `xylem verify s3://BUCKET/PREFIX
+/// TICKET` names damaged bytes.
+///
+/// Run again with the ticket of a newer version, it sends what is new, has the store copy what is not, reads all of
+/// it back, and only then makes it the newest: until that, and if it is killed, readers have the one before. Run
+/// again with the same ticket, it goes on, or puts right what is missing; with --check also what is damaged.
+///
+/// Credentials come from where other S3 programs have them: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile
+/// of ~/.aws; AWS_ENDPOINT_URL names a store that is not Amazon's.
+#[derive(Debug, Args)]
+#[command(after_help = concat!(
+    "Examples:
+  xylem mirror xylem:... s3://models/llama     keeps it
+  xylem mirror xylem:newer... s3://models/llama --keep 3   and the newer version, with two before
+  xylem share s3://models/llama                serves the newest, from any machine
+  xylem verify s3://models/llama xylem:...     reads all of it, names each damaged byte range
+
+",
+    exit_help!()
+))]
+pub(crate) struct MirrorArgs {
+    /// What `xylem share` printed (xylem:...), and whatever else `xylem get` takes but a name: @FILE or - for
+    /// one in a file or on standard input, a code, b3:HASH, @PUBLISHER/NAME
+    #[arg(value_name = "TICKET")]
+    ticket: String,
+
+    /// Where in which bucket; a place for this publication alone
+    #[arg(value_name = "s3://BUCKET/PREFIX")]
+    place: String,
+
+    /// So many versions stay; older ones are removed when a newer one is whole
+    #[arg(long, value_name = "N", default_value = "2",
+          value_parser = clap::value_parser!(u8).range(1..=MAX_VERSIONS as i64))]
+    keep: u8,
+
+    /// Read all of it back, even where nothing is new, and write anew what is damaged
+    #[arg(long)]
+    check: bool,
+
+    /// Ask this peer instead of the ticket's, as `xylem get --from` has it; can be repeated
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "XYLEM_FROM",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    from: Vec<PeerUri>,
+
+    #[command(flatten)]
+    relay: RelayArgs,
+
+    /// Fetch at most this many bytes a second, such as 500K or 10M
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
+          hide_env_values = true)]
+    limit: Option<u64>,
+
+    /// Give up after this long without progress
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
+          allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
+    timeout: Duration,
+
+    #[command(flatten)]
+    find: FindArgs,
+
+    #[command(flatten)]
+    ask: AskArgs,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
+}
+
+/// Runs `xylem mirror`.
+pub(crate) fn run(args: MirrorArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let place: Place = args
+        .place
+        .parse()
+        .map_err(|e: xylem_bucket::BucketError| Failure::new(Exit::Usage, e.to_string()))?;
+    let stop = stop::on_signals()?;
+    out.ends_with(&stop);
+    common.store()?;
+    let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
+    let whom = Whom { from: peers(&args.from)?, relays: args.relay.relays(common)?, lan };
+    let mirror = |ticket, from, out: &mut Out| {
+        let options = Options {
+            from,
+            relays: args.relay.relays(common)?,
+            limit_rate: args.limit,
+            links: args.shape.links(),
+            ask_who_answers: args.ask.ask_who_answers,
+            timeout: args.timeout,
+            lan: args.find.lan(common)?,
+            ..Options::new(ticket, common.store()?)
+        };
+        let what =
+            ToMirror { options, place: place.clone(), keep: args.keep.into(), check: args.check };
+        let summary = buckets::mirror(what, &stop, out)?;
+        report(&summary, true, out)?;
+        Ok(Exit::Done)
+    };
+    args.find.each_found(&args.ticket, whom, how, true, common, out, mirror)
+}
