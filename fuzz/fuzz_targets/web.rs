@@ -35,7 +35,8 @@ static FILE: LazyLock<(String, Vec<Vec<u8>>)> = LazyLock::new(|| {
 fuzz_target!(|input: &[u8]| {
     let (ticket, packets) = &*FILE;
     let mut download = Download::new(ticket, 1).unwrap();
-    let (mut now, mut asked, mut packet) = (Duration::ZERO, Vec::new(), Vec::new());
+    let mut asked: Vec<(u32, Vec<u8>)> = Vec::new();
+    let (mut now, mut packet) = (Duration::ZERO, Vec::new());
     download.add_peer(now, 0);
     let mut rest = input;
     while let Some((&op, after)) = rest.split_first() {

@@ -10,8 +10,6 @@
 //!
 //! It does not open connections, decide where bytes are kept, or decrypt.
 
-#![deny(unsafe_code)]
-
 mod download;
 #[cfg(target_arch = "wasm32")]
 mod exports;

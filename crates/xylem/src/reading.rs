@@ -12,7 +12,7 @@ use xylem_reader::{OpenError, Options, Reader};
 /// What other threads tell the one that prints.
 pub(crate) enum News {
     /// Something happened.
-    Event(Event),
+    Event(Box<Event>),
     /// It is open, or can't be.
     Opened(Box<Result<Reader, OpenError>>),
 }
@@ -26,14 +26,14 @@ pub(crate) fn open(
     let (sender, news) = mpsc::channel();
     let (told, until) = (sender.clone(), stop.clone());
     let opening = thread::Builder::new().spawn(move || {
-        let on_event = Box::new(move |event| drop(told.send(News::Event(event))));
+        let on_event = Box::new(move |event| drop(told.send(News::Event(Box::new(event)))));
         let opened = Reader::open(options, &until, on_event);
         drop(sender.send(News::Opened(Box::new(opened))));
     });
     opening.map_err(|error| Failure::no_thread(&error))?;
     loop {
         match news.recv() {
-            Ok(News::Event(event)) => out.event(event),
+            Ok(News::Event(event)) => out.event(*event),
             Ok(News::Opened(opened)) => {
                 out.take_broken()?;
                 return Ok((opened.map_err(|error| ended(error, stop))?, news));
