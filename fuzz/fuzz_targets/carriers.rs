@@ -24,8 +24,10 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         1 => {
-            if let Ok(Some((_, len))) = http::read_request(rest) {
+            if let Ok(Some((request, len))) = http::read_request(rest) {
                 assert!(len <= http::MAX_HEAD && len <= rest.len());
+                let told = request.host + &request.origin.unwrap_or_default();
+                assert!(!told.contains(['\r', '\n', '\0']));
             }
             let _ = http::read_answer(rest);
         }

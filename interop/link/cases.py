@@ -287,10 +287,6 @@ BREAKS: dict[str, Callable[[Session], bytes]] = {
     "a second key for a round": second_key,
     "an answer of the dialer": lambda _: frames.Rekey(1, frames.ANSWER, bytes(range(32))).encode(),
     "a key with which X25519 gives zeros": lambda _: frames.Rekey(1, frames.OFFER, bytes(32)).encode(),
-    "fragments that overlap": lambda _: frames.encode(
-        [frames.Fragment(1, 0, 100, bytes(50)), frames.Fragment(1, 40, 100, bytes(50))]
-    ),
-    "a fragment that comes twice": lambda _: frames.Fragment(1, 0, 100, bytes(50)).encode() * 2,
     "fragments of two totals": lambda _: frames.encode(
         [frames.Fragment(1, 0, 100, bytes(50)), frames.Fragment(1, 50, 101, bytes(50))]
     ),

@@ -51,19 +51,20 @@ class Assembly:
     """A packet that comes in fragments."""
 
     total: int
-    pieces: dict[int, bytes] = field(default_factory=dict)
+    bytes: bytearray = field(init=False)
+    there: bytearray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bytes, self.there = bytearray(self.total), bytearray(self.total)
 
     def add(self, fragment: frames.Fragment) -> bytes | None:
         """The whole packet, if this was the last piece of it."""
         begin, end = fragment.offset, fragment.offset + len(fragment.piece)
         if fragment.total != self.total or end > self.total or not self.total <= LARGEST_PACKET:
             raise Broken("a fragment that contradicts its packet")
-        if any(begin < at + len(piece) and at < end for at, piece in self.pieces.items()):
-            raise Broken("fragments that overlap")
-        self.pieces[begin] = fragment.piece
-        if sum(map(len, self.pieces.values())) < self.total:
-            return None
-        return b"".join(self.pieces[at] for at in sorted(self.pieces))
+        self.bytes[begin:end] = fragment.piece
+        self.there[begin:end] = b"\1" * (end - begin)
+        return None if 0 in self.there else bytes(self.bytes)
 
 
 class Session:
@@ -82,8 +83,10 @@ class Session:
         self.waiting: list[Frame] = []
         self.next_message = 0
         self.assemblies: dict[int, Assembly] = {}
-        # Numbers of the datagrams that asked for an acknowledgement.
-        self.largest_asked = -1
+        # Packets that came in fragments and are whole: a late repetition of one is nothing new.
+        self.whole: set[int] = set()
+        # Numbers of the datagrams that asked for an acknowledgement, and of those with fragments.
+        self.largest_asked = self.largest_in_pieces = -1
         self.asked_at = 0.0
         # Whole packets that came, and all frames, for whoever looks at them.
         self.packets: deque[bytes] = deque()
@@ -232,14 +235,18 @@ class Session:
         if self.ended is not None:
             return True
         try:
-            asks = False
+            asks = in_pieces = False
             for frame in frames.decode(plain):
                 self.seen.append(frame)
                 asks = asks or frame.asks
+                in_pieces = in_pieces or isinstance(frame, frames.Fragment)
                 self.take(frame, len(datagram))
             if asks:
                 self.largest_asked = max(number, self.largest_asked)
-                self.waiting.append(self.acknowledgement())
+                self.waiting.append(self.acknowledgement(self.largest_asked))
+            if in_pieces:
+                self.largest_in_pieces = max(number, self.largest_in_pieces)
+                self.waiting.append(self.acknowledgement(self.largest_in_pieces))
         except Broken as broken:
             self.close(BROKEN, str(broken))
         return True
@@ -272,11 +279,12 @@ class Session:
                 self.waiting.append(frames.PathResponse(frame.token))
             case frames.Packet():
                 self.packets.append(frame.packet)
-            case frames.Fragment():
+            case frames.Fragment() if frame.message not in self.whole:
                 assembly = self.assemblies.setdefault(frame.message, Assembly(frame.total))
                 packet = assembly.add(frame)
                 if packet is not None:
                     del self.assemblies[frame.message]
+                    self.whole.add(frame.message)
                     self.packets.append(packet)
             case frames.Probe():
                 if frame.size != size:
@@ -314,10 +322,10 @@ class Session:
             token = self.token_of(self.receiving.id)
             self.waiting.append(frames.ResetToken(frame.number, token))
 
-    def acknowledgement(self) -> frames.Ack:
-        """Counts down from the largest that asked: so many missing, so many there, and so on."""
+    def acknowledgement(self, largest: int) -> frames.Ack:
+        """Counts down from the largest: so many missing, so many there, and so on."""
         ranges: list[tuple[int, int]] = []
-        at = self.largest_asked
+        at = largest
         lowest = min(self.received.numbers)
         while at >= lowest and len(ranges) < 32:
             gap, there = 0, 0
@@ -327,7 +335,7 @@ class Session:
                 there += 1
             ranges.append((gap, there))
             at -= gap + there
-        return frames.Ack(self.largest_asked, 0, 0, tuple(ranges))
+        return frames.Ack(largest, 0, 0, tuple(ranges))
 
     def close(self, code: int = NORMAL, why: str = "closed here") -> None:
         self.waiting = [frames.Close(code)]

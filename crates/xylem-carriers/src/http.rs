@@ -31,6 +31,10 @@ pub struct Request {
     pub web_socket_key: Option<String>,
     /// Neither HTTP/1.0 nor `Connection: close`.
     pub keep_alive: bool,
+    /// `Host`: whom the asker means; empty where it is not told, as HTTP/1.0 may.
+    pub host: String,
+    /// `Origin`: whose page asks, where a browser says so.
+    pub origin: Option<String>,
 }
 
 /// What counts of an answer's head.
@@ -49,7 +53,9 @@ pub struct Answer {
 struct Fields {
     length: Option<usize>,
     is_dns: bool,
+    host: Option<String>,
     hosts: usize,
+    origin: Option<String>,
     upgrade: bool,
     version_13: bool,
     key: Option<String>,
@@ -81,6 +87,8 @@ pub fn read_request(input: &[u8]) -> Result<Option<(Request, usize)>, Malformed>
         is_dns: found.is_dns,
         web_socket_key: found.key.filter(|_| one_one && upgrades),
         keep_alive: one_one && !found.close,
+        host: found.host.filter(|_| found.hosts == 1).unwrap_or_default(),
+        origin: found.origin,
     };
     Ok(Some((request, len)))
 }
@@ -139,6 +147,11 @@ impl Fields {
                 found.is_dns = value.eq_ignore_ascii_case(DNS_MESSAGE);
             } else if is("host") {
                 found.hosts += 1;
+                found.host = Some(value.to_owned());
+            } else if is("origin") {
+                if found.origin.replace(value.to_owned()).is_some() {
+                    return Err(Malformed("a second Origin"));
+                }
             } else if is("connection") {
                 found.close |= has("close");
                 found.connection_upgrade |= has("upgrade");
@@ -300,6 +313,24 @@ mod tests {
         for (i, field) in fields.iter().enumerate() {
             assert_eq!(of(i), None, "without {field}");
         }
+    }
+
+    #[test]
+    fn who_is_asked_and_by_whose_page() {
+        let of = |fields: &str| {
+            let text = format!("GET /a?b=c HTTP/1.1\r\n{fields}\r\n\r\n");
+            read_request(text.as_bytes()).map(|read| {
+                let (request, _) = read.unwrap();
+                (request.host, request.origin)
+            })
+        };
+        let both = of("Host:  127.0.0.1:80 \r\norigin: http://evil.example");
+        let (host, origin) = ("127.0.0.1:80".to_owned(), "http://evil.example".to_owned());
+        assert_eq!(both, Ok((host.clone(), Some(origin))));
+        assert_eq!(of("Host: 127.0.0.1:80"), Ok((host, None)));
+        assert!(of("Host: h\r\nOrigin: http://h\r\nOrigin: http://i").is_err());
+        let old = b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n";
+        assert_eq!(read_request(old).unwrap().unwrap().0.host, "", "one of two would be a guess");
     }
 
     #[test]

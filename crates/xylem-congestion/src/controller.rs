@@ -58,6 +58,8 @@ pub struct Controller {
     /// The mean round trip, once known.
     smoothed: Option<Duration>,
     reduction: Option<Reduction>,
+    /// What arrives and is lost is told by [`Controller::on_path`].
+    path_tells: bool,
 }
 
 impl Controller {
@@ -69,7 +71,13 @@ impl Controller {
             Algorithm::Cubic => State::Cubic(Cubic::new(packet)),
             Algorithm::Bbr => State::Bbr(Bbr::new(now, packet)),
         };
-        Self { state, delivery: Delivery::default(), smoothed: None, reduction: None }
+        Self {
+            state,
+            delivery: Delivery::default(),
+            smoothed: None,
+            reduction: None,
+            path_tells: false,
+        }
     }
 
     /// CUBIC from here on, in slow start from the window that there is. What is under way counts on.
@@ -91,7 +99,7 @@ impl Controller {
 
     /// A packet arrived that had not counted as lost.
     pub fn on_ack(&mut self, now: Duration, sent: &Sent, rtt: &Rtt) {
-        self.delivery.on_ack(now, sent);
+        self.delivery.on_ack(now, sent, !self.is_told_by_path());
         match &mut self.state {
             State::Cubic(cubic) => {
                 let smoothed = rtt.smoothed().unwrap_or(rtt.latest());
@@ -113,8 +121,30 @@ impl Controller {
         }
     }
 
+    /// Whether packets tell round trips alone ([`Self::on_path`]).
+    fn is_told_by_path(&self) -> bool {
+        self.path_tells && matches!(self.state, State::Bbr(_))
+    }
+
+    /// What carries the packets here does so in pieces, and repairs them: since the last call so many bytes came of
+    /// them, and so many pieces of `piece` bytes were missed more than before; fewer, where some came after all. From
+    /// the first call on BBR takes rates and losses from this: a packet comes when its last piece does, some at
+    /// once and some late, which says as much of repairs as of the path. CUBIC goes by packets, on paths so
+    /// short that chance takes little from it.
+    pub fn on_path(&mut self, now: Duration, brought: u64, missed: i64, piece: u64) {
+        self.path_tells = true;
+        if let State::Bbr(bbr) = &mut self.state {
+            let lost = missed.saturating_mul(piece.min(1 << 20) as i64);
+            self.delivery.on_path(now, brought, lost);
+            bbr.on_path_loss(missed);
+        }
+    }
+
     /// A packet is lost.
     pub fn on_loss(&mut self, now: Duration, sent: &Sent) {
+        if self.is_told_by_path() {
+            return;
+        }
         self.delivery.on_loss(sent);
         match &mut self.reduction {
             Some(reduction) if sent.sent_at() <= reduction.at => reduction.lost += 1,
@@ -134,6 +164,9 @@ impl Controller {
     /// A packet that [`Self::on_loss`] was told of arrived after all. Once all that the last reduction
     /// was made for did, it is taken back.
     pub fn on_late(&mut self, now: Duration, sent: &Sent) {
+        if self.is_told_by_path() {
+            return;
+        }
         self.delivery.on_late(sent);
         if let State::Bbr(bbr) = &mut self.state {
             bbr.on_late();

@@ -67,8 +67,9 @@ pub(crate) struct Sample {
     /// Bytes delivered during the interval, and just now.
     pub delivered: u64,
     pub newly_delivered: u64,
-    /// Bytes lost since the newest of the packets left, and under way when it did.
+    /// Bytes lost since the newest of the packets left, and in all; bytes under way when it did.
     pub lost: u64,
+    pub lost_in_all: u64,
     pub in_flight_at_sending: u64,
     /// Bytes delivered when it left.
     pub prior_delivered: u64,
@@ -107,10 +108,11 @@ impl Delivery {
         }
     }
 
-    pub(crate) fn on_ack(&mut self, now: Duration, sent: &Sent) {
-        self.delivered += sent.bytes();
-        self.newly_delivered += sent.bytes();
-        self.delivered_at = now.into();
+    /// A packet has arrived; `counted`: its bytes are not told by [`Self::on_path`].
+    pub(crate) fn on_ack(&mut self, now: Duration, sent: &Sent, counted: bool) {
+        if counted {
+            self.deliver(now, sent.bytes());
+        }
         let key = |s: &Sent| (s.sent_at, s.delivered);
         if self.newest.is_none_or(|newest| key(sent) >= key(&newest)) {
             self.newest = Some(*sent);
@@ -120,6 +122,20 @@ impl Delivery {
 
     pub(crate) fn on_loss(&mut self, sent: &Sent) {
         self.lost += sent.bytes();
+    }
+
+    fn deliver(&mut self, now: Duration, bytes: u64) {
+        self.delivered += bytes;
+        self.newly_delivered += bytes;
+        self.delivered_at = now.into();
+    }
+
+    /// The path has brought so many bytes, of whichever packets, and lost so many more, or fewer, than was known.
+    pub(crate) fn on_path(&mut self, now: Duration, brought: u64, lost: i64) {
+        if brought > 0 {
+            self.deliver(now, brought);
+        }
+        self.lost = self.lost.saturating_add_signed(lost);
     }
 
     /// What counted as lost has arrived.
@@ -153,6 +169,7 @@ impl Delivery {
             delivered,
             newly_delivered,
             lost: self.lost.saturating_sub(newest.lost),
+            lost_in_all: self.lost,
             in_flight_at_sending: newest.in_flight,
             prior_delivered: newest.delivered,
         })
@@ -177,7 +194,7 @@ mod tests {
         for i in 0..200 {
             let now = ms(10 + i);
             let sent = window.pop_front().unwrap();
-            d.on_ack(now, &sent);
+            d.on_ack(now, &sent, true);
             rates.extend(d.sample(ms(10)).and_then(|s| s.rate));
             window.push_back(d.on_sent(now, 1_000, 19_000));
         }
@@ -194,10 +211,10 @@ mod tests {
         let b = d.on_sent(ms(1), 500, 500);
         let c = d.on_sent(ms(1), 500, 1_000);
         assert_eq!([a.app_limited, b.app_limited, c.app_limited], [false, true, true]);
-        d.on_ack(ms(10), &a);
+        d.on_ack(ms(10), &a, true);
         assert!(d.sample(ms(1)).is_some_and(|s| !s.app_limited));
         assert!(d.on_sent(ms(10), 500, 1_000).app_limited, "500 of 500: not past it");
-        d.on_ack(ms(11), &b);
+        d.on_ack(ms(11), &b, true);
         assert!(d.sample(ms(1)).is_some_and(|s| s.app_limited && s.newly_delivered == 500));
         assert!(!d.on_sent(ms(11), 500, 1_000).app_limited);
     }
@@ -207,7 +224,7 @@ mod tests {
         let mut d = Delivery::default();
         assert_eq!(d.sample(ms(0)), None);
         let a = d.on_sent(ms(5), 500, 0);
-        d.on_ack(ms(5), &a);
+        d.on_ack(ms(5), &a, true);
         assert!(d.sample(ms(0)).is_some_and(|s| s.rate.is_none()));
         let lost = d.on_sent(ms(6), 500, 0);
         d.on_loss(&lost);

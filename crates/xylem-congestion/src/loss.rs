@@ -13,7 +13,7 @@ use crate::{Rtt, Sent};
 /// RFC 9002 section 6.1.1: so many later arrivals prove a loss, before the path has reordered more.
 const PACKET_THRESHOLD: u64 = 3;
 /// A path that reorders lets the packet threshold grow up to here.
-const MAX_PACKET_THRESHOLD: u64 = 256;
+const MAX_PACKET_THRESHOLD: u64 = 4_096;
 /// RFC 8985 section 6.2: reordering widens the time threshold by a quarter round trip, up to four.
 const MAX_QUARTERS: u32 = 4;
 
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn what_comes_late_widens_both_thresholds() {
-        let mut detector = sent(LossRule::PacketsOrTime, [0; 300]);
+        let mut detector = sent(LossRule::PacketsOrTime, [0; 5_000]);
         arrive(&mut detector, 10);
         assert_eq!(lost(&mut detector, 50), (0..8).collect::<Vec<_>>());
         detector.on_late(ms(60), 0, ms(0));
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(lost(&mut detector, 70), [], "11 later ones, where 10 came in between");
         detector.on_late(ms(80), 1, ms(0));
         assert_eq!(detector.loss_due(&known()), Some(ms(175)));
-        detector.on_arrival(299);
+        detector.on_arrival(4_999);
         detector.on_late(ms(90), 2, ms(0));
         assert_eq!(detector.packet_threshold, MAX_PACKET_THRESHOLD);
         detector.on_late(ms(90), 3, ms(0));

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
-use xylem_library::reachable::{LINK_PORT, Peer};
+use xylem_library::reachable::{FaceAddress, LINK_PORT, Peer};
+use xylem_sockets::Site;
 
 use crate::{Engine, EngineError};
 
@@ -49,4 +51,26 @@ pub fn bind_plain(
         bound.push(tcp);
     }
     Ok(bound)
+}
+
+/// Face URIs of the carriers among `asked`, once they are bound.
+pub fn bind_carriers(engine: &mut Engine, asked: &[Peer]) -> Result<Vec<FaceAddress>, EngineError> {
+    let carried = |peer: &&Peer| !matches!(peer, Peer::Link { .. });
+    let bind = |peer: &Peer| match peer {
+        Peer::Carried { address, .. } => engine.listen(peer).map_err(EngineError::listen(*address)),
+        other => Err(EngineError::NotEncrypted(other.into())),
+    };
+    asked.iter().filter(carried).map(bind).collect()
+}
+
+/// Each address serves a site's pages to browsers, and plain NDN to those of them that it lets in.
+pub fn bind_sites(
+    engine: &mut Engine,
+    asked: &[SocketAddr],
+    site: &Arc<Site>,
+) -> Result<Vec<SocketAddr>, EngineError> {
+    let bind = |&address: &SocketAddr| {
+        engine.bind_site(address, Arc::clone(site)).map_err(EngineError::listen(address))
+    };
+    asked.iter().map(bind).collect()
 }

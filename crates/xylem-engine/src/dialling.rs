@@ -202,6 +202,10 @@ impl Engine {
         if let Some(seat) = face.seat {
             self.net.admission.leave(seat);
         }
+        let came_by = matches!(face.transport, Transport::WebSocket(_)) && face.peer.is_none();
+        if came_by && !face.came_up {
+            return; // nobody has heard of it: who looked at a page, say
+        }
         tracing::info!(face = %id, peer = %face.address, why, "face is gone");
         let (peer, why) = (face.address, why.to_owned());
         self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: true });

@@ -31,6 +31,9 @@ pub enum EngineError {
         /// What the system says.
         why: io::Error,
     },
+    /// The encrypted link does not listen there.
+    #[error("{0} is not encrypted; see --plain-listen")]
+    NotEncrypted(FaceAddress),
     /// A forwarder to which no face can be made.
     #[error("cannot reach {at}: {why}")]
     Dial {
@@ -53,7 +56,7 @@ impl Failure for EngineError {
             Self::Listen { why, .. } if why.kind() == io::ErrorKind::AddrNotAvailable => {
                 Blame::Usage
             }
-            Self::Certificate(_) => Blame::Usage,
+            Self::Certificate(_) | Self::NotEncrypted(_) => Blame::Usage,
             Self::Start(_)
             | Self::Thread(_)
             | Self::Sockets(_)

@@ -36,12 +36,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mio::{Events, Poll, Token, Waker};
 use xylem_forward::{FaceId, FaceScope, Forwarder, Incoming};
-use xylem_link::{Endpoint as LinkEndpoint, LinkId};
+use xylem_link::{Endpoint as LinkEndpoint, LinkId, LinkStats};
 use xylem_mgmt::{FaceUri, UriAuthority};
 use xylem_packet::NackReason;
 
 pub use crate::addresses::{advertised, offered, routed};
-pub use crate::binding::{bind_links, bind_plain};
+pub use crate::binding::{bind_carriers, bind_links, bind_plain, bind_sites};
 pub use crate::clock::{now_ms, wall_clock};
 pub use crate::error::{EngineError, certificate};
 use crate::faces::Faces;
@@ -226,23 +226,10 @@ impl Engine {
         self.net.faces.get_mut(face)
     }
 
-    /// The shaping level in force on a face's encrypted link; `None`: it has none that is up.
-    pub fn shaping_of(&self, face: FaceId) -> Option<xylem_link::Level> {
+    /// What a face's encrypted link has counted; `None`: it has none that is up.
+    pub fn link_stats(&self, face: FaceId) -> Option<LinkStats> {
         match self.face(face)?.transport {
-            Transport::Link(link) => Some(self.net.endpoint.stats(link)?.shaping),
-            _ => None,
-        }
-    }
-
-    /// Bytes of one datagram of a face's encrypted link; `None`: it has none that is up, or what carries
-    /// it loses nothing.
-    pub fn datagram_of(&self, face: FaceId) -> Option<usize> {
-        match self.face(face)?.transport {
-            Transport::Link(link) => {
-                let up = self.net.endpoint.link(link)?;
-                let lossy = self.net.carriers.of_address(up.remote()).is_none();
-                lossy.then(|| up.stats().datagram_size)
-            }
+            Transport::Link(link) => self.net.endpoint.stats(link),
             _ => None,
         }
     }

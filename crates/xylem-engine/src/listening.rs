@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::Interest;
@@ -17,16 +18,24 @@ use crate::faces::{Face, Transport};
 use xylem_library::admission::{self, Kind};
 use xylem_library::reachable::{FaceAddress, Peer, endpoint};
 use xylem_sockets::Multicast;
-use xylem_sockets::WebSocketFace;
 #[cfg(unix)]
 use xylem_sockets::unix;
 use xylem_sockets::{Oversize, Received, Udp};
+use xylem_sockets::{Site, WebSocketFace};
 use xylem_sockets::{Socket, Stream, listen_tcp};
+
+/// What a connection that came in over TCP begins with.
+enum Speaks {
+    Packets,
+    WebSocket,
+    Http(Arc<Site>),
+}
 
 /// What a listening socket makes of a connection.
 pub(super) enum Listener {
     Tcp(TcpListener),
     WebSocket(TcpListener),
+    Site(Arc<Site>, TcpListener),
     Carrier(Carrier, TcpListener),
     #[cfg(unix)]
     Unix(unix::Listener),
@@ -37,7 +46,7 @@ impl Listener {
     pub(super) fn uri(&self) -> Option<FaceUri> {
         match self {
             Self::Tcp(listener) => Some(FaceUri::Tcp(endpoint(listener.local_addr().ok()?))),
-            Self::WebSocket(listener) => {
+            Self::WebSocket(listener) | Self::Site(_, listener) => {
                 Some(FaceUri::WebSocket(endpoint(listener.local_addr().ok()?)))
             }
             Self::Carrier(carrier, listener) => {
@@ -121,6 +130,11 @@ impl Engine {
     /// Listens for NDN over WebSocket.
     pub fn bind_web_socket(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         self.bind_stream(address, Listener::WebSocket)
+    }
+
+    /// Serves a site's pages, and NDN over WebSocket at the same port.
+    pub fn bind_site(&mut self, address: SocketAddr, site: Arc<Site>) -> io::Result<SocketAddr> {
+        self.bind_stream(address, |listener| Listener::Site(site, listener))
     }
 
     pub(super) fn bind_stream(
@@ -218,8 +232,16 @@ impl Engine {
     pub(super) fn accept(&mut self, i: usize) {
         loop {
             let accepted = match &mut self.net.listeners[i] {
-                Listener::Tcp(listener) => listener.accept().map(|(s, from)| (s, from, false)),
-                Listener::WebSocket(listener) => listener.accept().map(|(s, from)| (s, from, true)),
+                Listener::Tcp(listener) => {
+                    listener.accept().map(|(s, from)| (s, from, Speaks::Packets))
+                }
+                Listener::WebSocket(listener) => {
+                    listener.accept().map(|(s, from)| (s, from, Speaks::WebSocket))
+                }
+                Listener::Site(site, listener) => {
+                    let site = Arc::clone(site);
+                    listener.accept().map(|(s, from)| (s, from, Speaks::Http(site)))
+                }
                 Listener::Carrier(carrier, listener) => {
                     let carrier = *carrier;
                     match listener.accept() {
@@ -240,14 +262,14 @@ impl Engine {
                 }
             };
             match accepted {
-                Ok((stream, from, web)) => self.accept_tcp(stream, from, web),
+                Ok((stream, from, speaks)) => self.accept_tcp(stream, from, speaks),
                 Err(e) if self.may_go_on(&e) => {}
                 Err(_) => return,
             }
         }
     }
 
-    fn accept_tcp(&mut self, stream: TcpStream, from: SocketAddr, web: bool) {
+    fn accept_tcp(&mut self, stream: TcpStream, from: SocketAddr, speaks: Speaks) {
         let scope = scope_of(from);
         let kind = if scope == FaceScope::Local { Kind::Local } else { Kind::Connection };
         if !self.lets_in(kind, from.ip()) {
@@ -256,22 +278,30 @@ impl Engine {
         let ip = from.ip();
         let Ok(local) = stream.local_addr() else { return };
         let (from, local) = (endpoint(from), endpoint(local));
-        let ends = match web {
-            true => (FaceUri::WebSocketClient(from), FaceUri::WebSocket(local)),
-            false => (FaceUri::Tcp(from), FaceUri::Tcp(local)),
+        let comes_up = matches!(speaks, Speaks::Packets);
+        let ends = match speaks {
+            Speaks::Packets => (FaceUri::Tcp(from), FaceUri::Tcp(local)),
+            Speaks::WebSocket | Speaks::Http(_) => {
+                (FaceUri::WebSocketClient(from), FaceUri::WebSocket(local))
+            }
         };
         let face = self.add_accepted(scope, ends, |token, poll| {
-            Ok(if web {
-                Transport::WebSocket(Box::new(WebSocketFace::accepted(stream, token, poll)?))
-            } else {
-                let socket = Socket::Tcp(stream);
-                Transport::Stream(Box::new(Stream::new(socket, token, true, poll)?))
-            })
+            let web = match speaks {
+                Speaks::Packets => {
+                    let socket = Socket::Tcp(stream);
+                    return Ok(Transport::Stream(Box::new(Stream::new(
+                        socket, token, true, poll,
+                    )?)));
+                }
+                Speaks::WebSocket => WebSocketFace::accepted(stream, token, poll)?,
+                Speaks::Http(site) => WebSocketFace::visiting(stream, site, token, poll)?,
+            };
+            Ok(Transport::WebSocket(Box::new(web)))
         });
         let Some(face) = face else { return };
         self.seat(face, kind, ip);
         // A WebSocket comes up with its handshake.
-        if !web {
+        if comes_up {
             self.came_up(face);
         }
     }

@@ -51,6 +51,7 @@ mod update;
 
 pub mod held;
 pub mod peers;
+pub mod pieces;
 pub mod sink;
 
 pub mod follow;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use xylem_forward::FaceId;
+use xylem_packet::{InterestBuilder, NameRef};
 
+use crate::keys;
 use crate::publications::PublicationId;
 
 /// What was served of one publication.
@@ -30,6 +32,16 @@ impl Counts {
             fetched: self.fetched.saturating_add(other.fetched),
         }
     }
+}
+
+/// The Interest by which whoever has fetched all of the publication at `prefix`, `bytes` of it in this run,
+/// says so; `None` where the system gives no randomness.
+pub fn fetched_interest(prefix: NameRef<'_>, bytes: u64) -> Option<Vec<u8>> {
+    let (nonce, once) = (keys::random::<4>().ok()?, keys::random::<8>().ok()?);
+    let mut interest = Vec::new();
+    let name = xylem_object::fetched::notice(prefix, once, bytes);
+    let written = InterestBuilder::new(name.as_ref()).nonce(nonce).encode(&mut interest);
+    written.ok().map(|()| interest)
 }
 
 /// What one face was sent of one publication.

@@ -81,7 +81,11 @@ pub fn deliver(
     cx: &mut Context<'_>,
 ) -> Result<(), SaveError> {
     match event {
-        TransferEvent::Segment { object, segment } => sink.segment(object, segment, cx),
+        TransferEvent::Segment { object, segment } => {
+            let Tally { total, pieces, .. } = &mut *cx.tally;
+            pieces.add(*total, object, segment.offset, segment.content.len() as u64);
+            sink.segment(object, segment, cx)
+        }
         TransferEvent::Nodes { object, nodes } => sink.nodes(object, nodes),
         TransferEvent::ObjectComplete(object) => sink.complete(object, cx),
         _ => Ok(()),

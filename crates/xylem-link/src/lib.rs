@@ -71,10 +71,13 @@ mod kem;
 mod message;
 mod noise;
 
+mod acks;
+mod ledger;
 mod link;
 mod mtu;
 mod queue;
 mod reassembly;
+mod repair;
 mod shape;
 mod source;
 mod stream;
@@ -110,7 +113,7 @@ pub use rekey::RatchetLimits;
 pub use seal::RekeyLimits;
 pub use shape::{Cover, Level, NoSuchLevel, Padding, Profile, Shaping, Timing};
 pub use source::source;
-pub use stats::{EndpointStats, LinkStats};
+pub use stats::{EndpointStats, LinkStats, Traffic};
 pub use stream::{
     INITIAL_LINK_WINDOW, INITIAL_STREAM_WINDOW, MAX_STREAMS, REFUSED, StreamError, StreamRead,
     purpose,

@@ -20,6 +20,7 @@ use crate::mtu::{BASE_DATAGRAM, PathMtu};
 use crate::queue::{SendQueue, Spare};
 use crate::reassembly::Reassembly;
 use crate::rekey::{Carried, Rekey};
+use crate::repair::Repair;
 use crate::reset::{PeerToken, ResetKey, Token};
 use crate::seal::{Opener, Sealer};
 use crate::shape::{Level, Shaper};
@@ -131,6 +132,9 @@ pub struct Link {
     routes_changed: bool,
     queue: SendQueue,
     reassembly: Reassembly,
+    repair: Repair,
+    /// Datagrams that a router has marked, modulo 2^32.
+    marked: u32,
     mtu: PathMtu,
     rng: Rng,
     idle_timeout: Duration,
@@ -203,6 +207,8 @@ impl Link {
             routes_changed: false,
             queue,
             reassembly: Reassembly::default(),
+            repair: Repair::new(now),
+            marked: 0,
             mtu: PathMtu::new(BASE_DATAGRAM, limit, now),
             rng: new.rng,
             idle_timeout: config.idle_timeout.min(new.theirs.idle_timeout).max(second),
@@ -252,7 +258,13 @@ impl Link {
     #[must_use]
     pub fn stats(&self) -> LinkStats {
         let shaping = self.shaper.as_ref().map_or(Level::Off, |shaper| shaper.level());
-        LinkStats { datagram_size: self.mtu.current(), rtt: self.rtt, shaping, ..self.stats }
+        LinkStats {
+            datagram_size: self.mtu.current(),
+            rtt: self.rtt,
+            shaping,
+            datagrams_missing: self.opener.window().end() - self.stats.datagrams_received,
+            ..self.stats
+        }
     }
 
     /// Authentic datagrams so far.
@@ -272,7 +284,10 @@ impl Link {
         if self.closing.is_some() {
             return Err(SendError::NoLink);
         }
-        self.queue.push(packet, self.mtu.current(), spare).map_err(|_| SendError::Full)?;
+        // The time that is known here: when something last arrived.
+        let as_pieces = self.repair.is_lossy(self.last_received);
+        let datagram = self.mtu.current();
+        self.queue.push(packet, datagram, as_pieces, spare).map_err(|_| SendError::Full)?;
         self.stats.packets_sent += 1;
         self.quick_pings = QUICK_PINGS;
         Ok(())
@@ -349,6 +364,7 @@ impl Link {
             self.candidates.next_timeout(),
             self.mtu.next_timeout(self.wait()),
             self.reassembly.expires_at(),
+            self.repair.next_timeout(),
             self.rekey.next_timeout(self.carried()),
             self.opener.forget_at(),
             self.streams.as_ref().and_then(|streams| streams.next_timeout()),
@@ -373,6 +389,7 @@ impl Link {
             self.ended = Some(CloseReason::IdleTimeout);
         }
         self.reassembly.expire(now);
+        self.repair.on_timeout(now);
         self.on_stream_timeout(now);
         if self.ping_at().is_some_and(|at| now >= at) {
             self.owed.ping = true;

@@ -52,6 +52,8 @@ struct Batch {
     datagram: usize,
     /// Bytes of padding in closed datagrams.
     padding: usize,
+    /// Some datagram holds a fragment.
+    pieces: bool,
 }
 
 /// A batch ready to be sealed.
@@ -62,6 +64,8 @@ pub(crate) struct Ready {
     pub segment: usize,
     /// Bytes of padding in it.
     pub padding: usize,
+    /// There are fragments in it.
+    pub pieces: bool,
 }
 
 #[derive(Debug)]
@@ -114,18 +118,25 @@ impl SendQueue {
         self.padder = Some(Box::new(padder));
     }
 
-    /// Queues a packet into datagrams of at most `datagram` bytes, in buffers from `spare`.
+    /// Queues a packet into datagrams of at most `datagram` bytes, in buffers from `spare`. `as_pieces`: as one
+    /// fragment at least, which has a number.
     pub(crate) fn push(
         &mut self,
         packet: &[u8],
         datagram: usize,
+        as_pieces: bool,
         spare: &mut Spare,
     ) -> Result<(), Full> {
         if self.bytes != 0 && self.bytes + packet.len() > self.max_bytes {
             return Err(Full);
         }
-        let frame = packet.len() + PACKET_OVERHEAD;
-        if self.fits_whole(frame, datagram, spare) {
+        let frame = packet.len() + if as_pieces { FRAGMENT_OVERHEAD } else { PACKET_OVERHEAD };
+        let whole = self.fits_whole(frame, datagram, spare);
+        if whole && as_pieces {
+            // So that it is not cut for what room the open datagram has.
+            self.batch_with_room(frame, datagram, spare);
+        }
+        if whole && !as_pieces {
             let batch = self.batch_with_room(frame, datagram, spare);
             let before = batch.buf.len();
             Frame::Packet(packet).write(&mut batch.buf);
@@ -173,6 +184,7 @@ impl SendQueue {
                 piece: &piece[offset..offset + len],
             })
             .write(&mut batch.buf);
+            batch.pieces = true;
             self.bytes += self.back_len() - before;
             offset += len;
         }
@@ -241,7 +253,7 @@ impl SendQueue {
         self.used = used;
         batch.close(false, self.padder.as_deref().map(Padder::padding));
         let segment = batch.segment.unwrap_or(batch.buf.len());
-        Ok(Ready { buf: batch.buf, segment, padding: batch.padding })
+        Ok(Ready { buf: batch.buf, segment, padding: batch.padding, pieces: batch.pieces })
     }
 
     /// The buffer that the last batch was exchanged for.
@@ -359,7 +371,7 @@ mod tests {
     }
 
     fn push(queue: &mut SendQueue, packet: &[u8], datagram: usize) -> Result<(), Full> {
-        queue.push(packet, datagram, &mut Spare::default())
+        queue.push(packet, datagram, false, &mut Spare::default())
     }
 
     fn frames(datagram: &[u8]) -> Vec<Frame<'_>> {
@@ -415,7 +427,7 @@ mod tests {
                 .collect();
             packets.iter().for_each(|packet| push(&mut queue, packet, before).unwrap());
             queue.refit(after);
-            queue.push(&[9; 300], after, &mut Spare::default()).unwrap();
+            queue.push(&[9; 300], after, false, &mut Spare::default()).unwrap();
             let mut reassembly = crate::reassembly::Reassembly::default();
             let mut got = vec![];
             for (_, datagrams) in drain(&mut queue) {
@@ -444,7 +456,7 @@ mod tests {
         let mut buf = vec![0; 70_000];
         for round in 0..20 {
             let queue = &mut queues[round % 4];
-            queue.push(&[1; 1_000], 65_507, &mut spare).unwrap();
+            queue.push(&[1; 1_000], 65_507, false, &mut spare).unwrap();
             buf = queue.pop(buf).unwrap().buf;
             spare.keep(queue.take_used_buffer());
             assert_eq!((queue.used.capacity(), spare.0.len()), (0, 1), "two take turns");

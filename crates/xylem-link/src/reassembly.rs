@@ -1,5 +1,6 @@
 //! Packets that came in pieces. Bounded in number, bytes and time: whatever a peer sends, the
-//! oldest incomplete packets go first.
+//! oldest incomplete packets go first. Pieces may come again, in other bounds, also of what is whole by now
+//! (`crate::repair`): each packet comes out once.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -9,18 +10,22 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use crate::frame::{Fragment, MAX_PACKET};
+use crate::replay::ReplayWindow;
+use crate::seal::expand;
 
-/// Incomplete packets of one link.
-const MAX_PACKETS: usize = 64;
+/// Incomplete packets of one link: those of some long round trips, in which what was lost comes again.
+const MAX_PACKETS: usize = 1_024;
 /// Bytes that they may hold.
-const MAX_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 8 << 20;
+/// Beyond so many a quarter of them must have come: memory that a peer has us hold costs it as much.
+const MAX_HOLLOW: usize = 1 << 20;
 /// Age at which one is forgotten.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Separate runs of bytes that an incomplete packet may consist of.
 const MAX_RUNS: usize = 128;
 /// Bookkeeping that counts against the byte limit for each incomplete packet.
 const COST: usize = 64;
-const _: () = assert!(MAX_PACKET + COST <= MAX_BYTES, "every packet fits alone");
+const _: () = assert!(MAX_PACKET + COST <= MAX_HOLLOW, "every packet fits alone");
 
 /// The peer's pieces contradict each other.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +46,10 @@ struct Partial {
 pub(crate) struct Reassembly {
     partial: VecDeque<Partial>,
     bytes: usize,
+    /// How many of them have come.
+    received: usize,
+    /// Packets that were whole, by their numbers in full.
+    whole: ReplayWindow,
 }
 
 impl Reassembly {
@@ -54,33 +63,24 @@ impl Reassembly {
         if total > MAX_PACKET {
             return Err(Contradiction);
         }
-        let cost = total.saturating_add(COST);
-        let found = self.partial.iter().position(|p| p.message == fragment.message);
-        let index = match found {
-            Some(index) => index,
-            None => {
-                while self.partial.len() >= MAX_PACKETS
-                    || self.bytes.saturating_add(cost) > MAX_BYTES
-                {
-                    self.remove(0);
-                }
-                self.bytes = self.bytes.saturating_add(cost);
-                let index = self.partial.len();
-                self.partial.push_back(Partial {
-                    message: fragment.message,
-                    since: now,
-                    bytes: vec![0; total],
-                    received: 0,
-                    runs: Vec::new(),
-                });
-                index
-            }
-        };
+        let number = expand(fragment.message, self.whole.end());
+        if !self.whole.is_fresh(number) {
+            return Ok(None);
+        }
+        // What was sent last is most often what comes.
+        let found = self.partial.iter().rposition(|p| p.message == fragment.message);
+        if found.is_none() && fragment.piece.len() == total {
+            self.whole.insert(number);
+            return Ok(Some(Bytes::copy_from_slice(fragment.piece)));
+        }
+        let index = found.unwrap_or_else(|| self.begin(now, fragment.message, total));
         let partial = &mut self.partial[index];
         if partial.bytes.len() != total {
             return Err(Contradiction);
         }
+        let before = partial.received;
         partial.add(&fragment)?;
+        self.received = self.received.saturating_add(partial.received.saturating_sub(before));
         if partial.runs.len() > MAX_RUNS {
             self.remove(index);
             return Ok(None);
@@ -88,7 +88,32 @@ impl Reassembly {
         if partial.received < total {
             return Ok(None);
         }
+        self.whole.insert(number);
         Ok(self.remove(index).map(|p| Bytes::from(p.bytes)))
+    }
+
+    /// Makes room for a packet of `total` bytes; where it is.
+    fn begin(&mut self, now: Duration, message: u32, total: usize) -> usize {
+        let cost = total.saturating_add(COST);
+        while self.partial.len() >= MAX_PACKETS || self.bytes.saturating_add(cost) > self.most() {
+            if self.remove(0).is_none() {
+                break;
+            }
+        }
+        self.bytes = self.bytes.saturating_add(cost);
+        self.partial.push_back(Partial {
+            message,
+            since: now,
+            bytes: vec![0; total],
+            received: 0,
+            runs: Vec::new(),
+        });
+        self.partial.len().saturating_sub(1)
+    }
+
+    /// Bytes that may be held, by how many have come.
+    fn most(&self) -> usize {
+        self.received.saturating_mul(4).clamp(MAX_HOLLOW, MAX_BYTES)
     }
 
     /// When [`Reassembly::expire`] has something to do.
@@ -106,6 +131,7 @@ impl Reassembly {
     fn remove(&mut self, index: usize) -> Option<Partial> {
         let partial = self.partial.remove(index)?;
         self.bytes = self.bytes.saturating_sub(partial.bytes.len().saturating_add(COST));
+        self.received = self.received.saturating_sub(partial.received);
         Some(partial)
     }
 }
@@ -117,24 +143,23 @@ impl Partial {
         let len = u32::try_from(fragment.piece.len()).map_err(|_| Contradiction)?;
         let end =
             start.checked_add(len).filter(|end| *end <= fragment.total).ok_or(Contradiction)?;
-        let at = self.runs.partition_point(|run| run.0 < start);
-        let before = at.checked_sub(1);
-        let after = self.runs.get(at).copied();
-        // Datagrams are delivered once and senders cut packets without overlap.
-        if before.is_some_and(|i| self.runs[i].1 > start) || after.is_some_and(|run| run.0 < end) {
-            return Err(Contradiction);
-        }
+        // The runs that it touches become one with it: what comes again may be cut in another way.
+        let from = self.runs.partition_point(|run| run.1 < start);
+        let to = self.runs.partition_point(|run| run.0 <= end);
+        let touched = self.runs.get(from..to).ok_or(Contradiction)?;
+        let known: usize =
+            touched.iter().map(|(start, end)| end.saturating_sub(*start) as usize).sum();
+        let (first, last) = (touched.first(), touched.last());
+        let run =
+            (first.map_or(start, |run| run.0.min(start)), last.map_or(end, |run| run.1.max(end)));
         self.bytes[start as usize..end as usize].copy_from_slice(fragment.piece);
-        self.received = self.received.saturating_add(fragment.piece.len());
-        let adjoins_after = after.is_some_and(|run| run.0 == end);
-        match (before.filter(|i| self.runs[*i].1 == start), adjoins_after) {
-            (Some(before), true) => {
-                self.runs[before].1 = self.runs[at].1;
-                self.runs.remove(at);
-            }
-            (Some(before), false) => self.runs[before].1 = end,
-            (None, true) => self.runs[at].0 = start,
-            (None, false) => self.runs.insert(at, (start, end)),
+        let all = run.1.saturating_sub(run.0) as usize;
+        self.received = self.received.saturating_add(all.saturating_sub(known));
+        // Most often a piece follows the one before.
+        if to == from.saturating_add(1) {
+            self.runs[from] = run;
+        } else {
+            self.runs.splice(from..to, [run]);
         }
         Ok(())
     }
@@ -179,41 +204,80 @@ mod tests {
         }
     }
 
+    /// Whatever comes twice, in whatever bounds, before and after the packet is whole.
     #[test]
-    fn contradictions_are_the_peers_fault() {
+    fn pieces_that_come_again_change_nothing_and_the_packet_comes_once() {
+        let mut rng = Rng::new(&[2; 32]);
+        let mut reassembly = Reassembly::default();
+        for round in 0..300u32 {
+            let mut packet = vec![0; 1 + rng.below(5_000)];
+            rng.fill(&mut packet);
+            let (mut whole, mut after) = (0, 0);
+            let mut there = vec![false; packet.len()];
+            while after < 20 {
+                let start = rng.below(packet.len());
+                let end = packet.len().min(start + 1 + rng.below(1_500));
+                let fragment = piece(round, start as u32, packet.len() as u32, &packet[start..end]);
+                let out = reassembly.insert(S, fragment).unwrap();
+                there[start..end].fill(true);
+                let complete = there.iter().all(|byte| *byte);
+                assert_eq!(out.is_some(), complete && whole == 0, "round {round}");
+                if let Some(out) = out {
+                    assert_eq!(out, packet);
+                    whole += 1;
+                }
+                after += usize::from(complete);
+            }
+            assert_eq!((reassembly.bytes, reassembly.received), (0, 0));
+        }
+    }
+
+    #[test]
+    fn two_totals_are_the_peers_fault() {
         let mut r = Reassembly::default();
         assert_eq!(r.insert(S, piece(1, 10, 100, &[0; 10])), Ok(None));
-        for (offset, total, len) in
-            [(10, 100, 10), (5, 100, 6), (19, 100, 2), (0, 100, 50), (30, 99, 1)]
-        {
-            assert_eq!(r.insert(S, piece(1, offset, total, &vec![0; len])), Err(Contradiction));
+        assert_eq!(r.insert(S, piece(1, 30, 99, &[0; 1])), Err(Contradiction));
+    }
+
+    /// Numbers begin anew after 2^32 packets.
+    #[test]
+    fn numbers_wrap() {
+        let mut r = Reassembly::default();
+        let start = u32::MAX - 3_000;
+        for step in (0..start).step_by(1 << 30).chain(start..=u32::MAX).chain(0..3_000) {
+            assert!(r.insert(S, piece(step, 0, 3, b"abc")).unwrap().is_some(), "{step}");
+            assert!(r.insert(S, piece(step, 0, 3, b"abc")).unwrap().is_none(), "{step}");
         }
     }
 
     #[test]
     fn count_bytes_runs_and_time_are_bounded() {
         let mut r = Reassembly::default();
-        for message in 0..1_000 {
+        for message in 0..3_000 {
             assert_eq!(r.insert(S, piece(message, 0, 4_000, b"x")), Ok(None));
+            assert!(r.partial.len() <= MAX_PACKETS && r.bytes <= MAX_HOLLOW);
+        }
+        for message in 3_000..6_000 {
+            assert_eq!(r.insert(S, piece(message, 0, 9_000, &[0; 6_000])), Ok(None));
             assert!(r.partial.len() <= MAX_PACKETS && r.bytes <= MAX_BYTES);
         }
-        assert_eq!(r.partial.len(), MAX_PACKETS);
-        for message in 1_000..2_000 {
+        assert!(r.bytes > MAX_BYTES - 10_000, "{} bytes", r.bytes);
+        for message in 6_000..7_000 {
             assert_eq!(r.insert(S, piece(message, 0, MAX_PACKET as u32, b"x")), Ok(None));
-            assert!(r.partial.len() <= MAX_PACKETS && r.bytes <= MAX_BYTES);
+            assert!(r.partial.len() <= MAX_PACKETS && r.bytes <= r.most());
         }
-        assert_eq!(r.partial.len(), MAX_BYTES / (MAX_PACKET + COST));
-        let too_long = piece(2_000, 0, MAX_PACKET as u32 + 1, b"x");
+        assert_eq!(r.partial.len(), MAX_HOLLOW / (MAX_PACKET + COST));
+        let too_long = piece(8_000, 0, MAX_PACKET as u32 + 1, b"x");
         assert_eq!(r.insert(S, too_long), Err(Contradiction));
         r.expire(S + TIMEOUT / 2);
-        assert_eq!(r.partial.len(), MAX_BYTES / (MAX_PACKET + COST));
+        assert_eq!(r.partial.len(), MAX_HOLLOW / (MAX_PACKET + COST));
         r.expire(S + TIMEOUT);
         assert_eq!((r.partial.len(), r.bytes), (0, 0));
         for i in 0..MAX_RUNS as u32 {
-            r.insert(S, piece(1, i * 2, 1_000, b"x")).unwrap();
+            r.insert(S, piece(9_000, i * 2, 1_000, b"x")).unwrap();
         }
         assert_eq!(r.partial.len(), 1);
-        r.insert(S, piece(1, 900, 1_000, b"x")).unwrap();
+        r.insert(S, piece(9_000, 900, 1_000, b"x")).unwrap();
         assert_eq!(r.partial.len(), 0, "crumbs are given up");
     }
 }

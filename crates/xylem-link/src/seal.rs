@@ -418,7 +418,7 @@ impl Opener {
 
 /// The full packet number that is nearest to the expected one (RFC 9000 appendix A.3).
 /// `expected`: one above the highest seen, at most 2^62, so that no sum here overflows.
-fn expand(truncated: u32, expected: u64) -> u64 {
+pub(crate) fn expand(truncated: u32, expected: u64) -> u64 {
     const WIN: u64 = 1 << 32;
     let candidate = (expected & !(WIN - 1)) | u64::from(truncated);
     if candidate + WIN / 2 <= expected {

@@ -11,10 +11,17 @@ pub struct LinkStats {
     pub datagrams_sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,
+    /// Datagrams of pieces of packets that were sent again; counted with those sent.
+    pub datagrams_repeated: u64,
     /// Authentic, first-seen datagrams.
     pub datagrams_received: u64,
     /// Their bytes.
     pub bytes_received: u64,
+    /// Datagrams of the peer that have not come although later ones have; what is late comes off again.
+    pub datagrams_missing: u64,
+    /// Bytes of packets in them, and of pieces of packets whether those became whole or not, with what a
+    /// datagram needs beside a piece.
+    pub content_received: u64,
     /// Packets taken by `send`.
     pub packets_sent: u64,
     /// Packets reported by `LinkEvent::Packet`.
@@ -39,6 +46,41 @@ pub struct LinkStats {
     pub datagram_size: usize,
     /// Smoothed round-trip time; `None` until measured.
     pub rtt: Option<Duration>,
+    /// What an observer sees of `datagrams_sent`.
+    pub sent: Traffic,
+    /// What an observer sees of `datagrams_received`.
+    pub received: Traffic,
+}
+
+/// Sizes of the datagrams of one direction, and the times between them, counted in bars: what traffic
+/// analysis works with, and what shaping changes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Traffic {
+    /// By size, in bars of [`Traffic::BAR`] bytes; the last one has all that are larger.
+    pub sizes: [u64; 13],
+    /// By the time since the one before: bar 0 has those of less than 2 µs, bar `i` those from 2^i µs, the
+    /// last one all that are longer. Datagrams of one train are at no distance.
+    pub gaps: [u64; 24],
+    last: Option<Duration>,
+}
+
+impl Traffic {
+    /// Bytes of a bar of [`Traffic::sizes`].
+    pub const BAR: usize = 128;
+
+    /// `bytes` go by at once, in datagrams of `segment` and a rest.
+    pub(crate) fn see(&mut self, now: Duration, bytes: usize, segment: usize) {
+        let segment = segment.max(1);
+        let (whole, rest) = (bytes / segment, bytes % segment);
+        let bar = |size: usize| (size / Self::BAR).min(12);
+        self.sizes[bar(segment)] += whole as u64;
+        self.sizes[bar(rest)] += u64::from(rest > 0);
+        if let Some(last) = self.last.replace(now) {
+            let gap = now.saturating_sub(last).as_micros() as u64;
+            self.gaps[(gap | 1).ilog2().min(23) as usize] += 1;
+        }
+        self.gaps[0] += (bytes.div_ceil(segment) as u64).saturating_sub(1);
+    }
 }
 
 /// Counters of an endpoint.
@@ -58,4 +100,25 @@ pub struct EndpointStats {
     pub resets_sent: u64,
     /// Incoming handshakes dropped because a limit was reached.
     pub refused: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic_is_counted_by_size_and_gap() {
+        let mut seen = Traffic::default();
+        let at = Duration::from_micros;
+        seen.see(at(100), 3 * 1200 + 90, 1200);
+        assert_eq!((seen.sizes[9], seen.sizes[0], seen.gaps[0]), (3, 1, 3));
+        seen.see(at(100 + 1500), 65_000, 65_000);
+        assert_eq!((seen.sizes[12], seen.gaps[10]), (1, 1));
+        // Time that went back, and a pause of a day.
+        seen.see(at(0), 128, 128);
+        seen.see(at(86_400_000_000), 128, 128);
+        assert_eq!((seen.sizes[1], seen.gaps[0], seen.gaps[23]), (2, 4, 1));
+        let (sizes, gaps) = (seen.sizes.iter().sum::<u64>(), seen.gaps.iter().sum::<u64>());
+        assert_eq!((sizes, gaps), (7, 6), "a gap between any two");
+    }
 }

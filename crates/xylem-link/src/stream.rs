@@ -3,7 +3,7 @@
 //!
 //! `Streams` is made when the first stream is opened, by either side. Bytes out: `write` → chunks
 //! ([`buffer`]) → frames in a datagram ([`transmit`]) → sealed by the link. Bytes in: frames →
-//! order ([`incoming`]) → `read`. What was lost is found in [`recovery`]; [`acks`] says what arrived.
+//! order ([`incoming`]) → `read`. What was lost is found in [`recovery`]; [`Acks`] says what arrived.
 //! It knows nothing of what streams are for, seals nothing and reads no clock.
 //!
 //! Who uses them: the delivery of mail (xylem-node), and next the control channel of relays and
@@ -20,9 +20,9 @@ use bytes::Bytes;
 use thiserror::Error;
 use xylem_congestion::Algorithm;
 
+use crate::acks::Acks;
 use crate::event::{LinkEvent, LinkId, StreamId};
 
-mod acks;
 mod buffer;
 mod flow;
 mod incoming;
@@ -34,7 +34,6 @@ mod transmit;
 
 pub(crate) use transmit::{Laid, Layout};
 
-use acks::Acks;
 use flow::Window;
 use incoming::{Reading, RecvHalf};
 use outgoing::{End, FrameState, SendHalf};
@@ -65,6 +64,8 @@ const MAX_STREAM_WINDOW: u64 = 16 << 20;
 const MAX_LINK_WINDOW: u64 = 24 << 20;
 /// Written bytes of a stream that may wait to be sent for the first time.
 const MAX_UNSENT: u64 = 1 << 20;
+/// Datagrams that ask for an acknowledgement, one after the other, before one is sent.
+const ACK_EVERY: u32 = 2;
 /// Pieces that one link may hold for reading: one for every 512 bytes of its largest window, and some.
 const MAX_PIECES: usize = (MAX_LINK_WINDOW / 512) as usize + 4_096;
 
@@ -217,7 +218,7 @@ impl Streams {
             rtt: Duration::from_millis(100),
             now,
             recovery: Recovery::new(settings.algorithm, now, datagram),
-            acks: Acks::default(),
+            acks: Acks::new(ACK_EVERY),
         }
     }
 

@@ -10,6 +10,7 @@ use xylem_app::object::ObjectNews;
 use xylem_engine::RelayNews;
 use xylem_hash::Hash;
 use xylem_library::mail::MailEvent;
+use xylem_library::pieces::Picture;
 use xylem_library::reachable::{FaceAddress, LeftOut};
 use xylem_library::{LibraryEvent, json};
 use xylem_link::Level;
@@ -51,6 +52,8 @@ pub enum Event {
         listen: Vec<SocketAddr>,
         /// Plain NDN addresses.
         plain: Vec<SocketAddr>,
+        /// Where browsers find its page.
+        web: Vec<SocketAddr>,
         /// Face URIs of carriers for the encrypted link; a ticket does not name them.
         carriers: Vec<FaceAddress>,
     },
@@ -196,6 +199,9 @@ pub enum Event {
         peers: usize,
         /// Of these, reached through a relay.
         relayed: usize,
+        /// For people to look at.
+        #[serde(skip)]
+        picture: Option<Box<Picture>>,
     },
     /// What a fetch has verified is served to others from now on.
     Offering {
@@ -230,7 +236,7 @@ impl From<ObjectNews> for Event {
         match news {
             ObjectNews::Connected { peer } => Self::PeerConnected { peer },
             ObjectNews::Progress { verified, total } => {
-                Self::Progress { verified, total, peers: 1, relayed: 0 }
+                Self::Progress { verified, total, peers: 1, relayed: 0, picture: None }
             }
             ObjectNews::Refused { peer, what } => Self::PeerMisbehaved { peer, what },
         }

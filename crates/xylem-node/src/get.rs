@@ -331,7 +331,7 @@ fn fill(
         if sink.is_done() {
             return Ok(Next::Done);
         }
-        look.report((tally.resumed + tally.reused + tally.fetched).min(tally.total), tally.total);
+        look.report(tally);
         Ok(Next::Wait(again))
     })?;
     Ok(())

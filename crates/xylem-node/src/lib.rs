@@ -62,3 +62,4 @@ pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
 pub use xylem_mgmt::Carrier;
 pub use xylem_reach::kind::{Nat, Way};
 pub use xylem_reach::relay::Metrics as RelayMetrics;
+pub use xylem_sockets::Page;

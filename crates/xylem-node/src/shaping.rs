@@ -37,7 +37,7 @@ pub(crate) fn report(
     peer: &FaceAddress,
     on_event: &mut dyn FnMut(Event),
 ) {
-    if let Some(level) = engine.shaping_of(face)
+    if let Some(level) = engine.link_stats(face).map(|stats| stats.shaping)
         && level.max(wanted) > Level::Off
     {
         on_event(Event::Shaped { peer: peer.clone(), level, wanted });

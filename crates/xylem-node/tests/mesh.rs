@@ -114,6 +114,8 @@ impl Member {
             relays: Vec::new(),
             certificate: None,
             plain: Vec::new(),
+            web: Vec::new(),
+            pages: Vec::new(),
             prove: Prove::default(),
             via: Vec::new(),
             links: LinkOptions::default(),

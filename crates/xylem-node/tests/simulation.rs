@@ -3,7 +3,6 @@
 //! doubles datagrams. Virtual time, one seed, the same run every time.
 
 use std::ops::ControlFlow;
-use std::panic::catch_unwind;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use xylem_object::naming::{self, ObjectId};
 use xylem_object::{Answer, Manifest, Publication, PublisherKey, sign_manifest};
 use xylem_packet::{LpPacket, Name, Packet};
 use xylem_sim::{Conditions, EventQueue, Path, Simulation, ms};
-use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{Config, PathReport, PeerId, Spec, Transfer, TransferEvent};
 
 mod in_memory;
 
@@ -144,15 +143,15 @@ struct World {
     transfer: Transfer,
     /// The transfer has its peer.
     is_asked: bool,
-    /// The transfer is told how large the link's datagrams are.
-    tells: bool,
     fetched: Vec<u8>,
+    /// Bytes of it.
+    got: usize,
     /// When everything was there.
     took: Option<Duration>,
 }
 
 impl World {
-    fn new(size: usize, path: Conditions, tells: bool, seed: u64) -> Self {
+    fn new(size: usize, path: Conditions, seed: u64) -> Self {
         let stored = Stored::new((0..size).map(|i| (i * 7 + i / 251) as u8).collect());
         let publisher = PublisherKey::from_bytes(&[7; 32]);
         let object = Name::from_uri("/simulated/file").unwrap();
@@ -180,8 +179,8 @@ impl World {
             stored,
             transfer: Transfer::new(spec, Config::default(), seed),
             is_asked: false,
-            tells,
             fetched: vec![0; size],
+            got: 0,
             took: None,
         }
     }
@@ -207,10 +206,10 @@ impl World {
             if !self.is_asked {
                 self.is_asked = self.transfer.add_peer(now, peer);
             }
-            if self.tells {
-                let size = client.endpoint.stats(link).expect("it is up").datagram_size;
-                self.transfer.set_datagram_size(peer, size);
-            }
+            let stats = client.endpoint.stats(link).expect("it is up");
+            self.transfer.set_datagram_size(peer, stats.datagram_size);
+            let (brought, missing) = (stats.content_received, stats.datagrams_missing);
+            self.transfer.note_path(now, peer, PathReport { brought, missing });
             for (packet, marked) in client.inbox.drain(..) {
                 match marked {
                     false => self.transfer.handle_data(now, peer, packet),
@@ -245,6 +244,7 @@ impl World {
                 TransferEvent::Segment { segment, .. } => {
                     let at = segment.offset as usize;
                     self.fetched[at..at + segment.content.len()].copy_from_slice(&segment.content);
+                    self.got += segment.content.len();
                 }
                 TransferEvent::ObjectComplete(_) => {
                     assert!(self.fetched == self.stored.content, "what was fetched differs");
@@ -296,12 +296,7 @@ impl Simulation for World {
 
 /// Fetches `size` bytes over `path`; everything hangs on `seed`.
 fn fetch(size: usize, path: Conditions, seed: u64) -> Outcome {
-    fetch_and_tell(size, path, true, seed)
-}
-
-/// The same; the transfer is told how large the link's datagrams are, or is not.
-fn fetch_and_tell(size: usize, path: Conditions, tells: bool, seed: u64) -> Outcome {
-    let mut world = World::new(size, path, tells, seed);
+    let mut world = World::new(size, path, seed);
     world.run_until(Duration::from_secs(600));
     let [up, down] = [SERVER, CLIENT].map(|node| world.paths[node].counts);
     Outcome {
@@ -327,6 +322,58 @@ fn path(lost: u64, delay: u64, jitter: u64, doubled: u64, mtu: usize) -> Conditi
     }
 }
 
+/// Mbit/s of content over 100 Mbit/s, and datagrams that the server sent against what (1 - loss) makes
+/// necessary. The queue is that of bench/networks.py.
+fn cell(loss: f64, rtt: u64, uneven: bool, seed: u64) -> (f64, f64) {
+    let size = 40_000_000;
+    let queue = 12_500 * (rtt / 2).max(40);
+    let late = if uneven { 0.2 } else { 0.0 };
+    let conditions = Conditions { loss, ..path(0, 0, 0, if uneven { 10 } else { 0 }, 1_472) };
+    let conditions = Conditions { delay: Duration::from_micros(rtt * 500), ..conditions }
+        .late(late, Duration::from_micros(rtt * 500))
+        .bottleneck(100.0, queue);
+    let mut world = World::new(size, conditions, seed);
+    world.run_until(Duration::from_secs(if rtt < 100 { 10 } else { 20 }));
+    let took = world.took.unwrap_or(world.queue.now());
+    let necessary = world.got as f64 * 1.045 / (1.0 - loss);
+    (
+        world.got as f64 * 8e-6 / took.as_secs_f64(),
+        world.paths[CLIENT].counts.bytes as f64 / necessary,
+    )
+}
+
+/// Share of datagrams lost each way, round trip, and Mbit/s of 100 that are the least.
+const FLOORS: [(f64, u64, f64); 6] = [
+    (0.01, 20, 75.0),
+    (0.01, 100, 60.0),
+    (0.05, 20, 40.0),
+    (0.05, 100, 40.0),
+    (0.2, 20, 20.0),
+    (0.2, 100, 20.0),
+];
+
+/// The table of docs/benchmarks.md, "Bad networks", under virtual time.
+#[test]
+#[ignore = "prints a table"]
+fn grid() {
+    let seeds: u64 = std::env::var("SEEDS").map_or(1, |n| n.parse().unwrap());
+    for uneven in [false, true] {
+        println!(
+            "\nuneven: {uneven}; Mbit/s (bytes sent over what is necessary) at 1, 20, 100, 300 ms"
+        );
+        for loss in [0.0, 0.001, 0.01, 0.05, 0.2] {
+            print!("{:4} % |", loss * 100.0);
+            for rtt in [1, 20, 100, 300] {
+                let cells: Vec<_> = (0..seeds).map(|seed| cell(loss, rtt, uneven, seed)).collect();
+                let mean =
+                    |of: fn(&(f64, f64)) -> f64| cells.iter().map(of).sum::<f64>() / seeds as f64;
+                print!(" {:5.1} ({:.2}) |", mean(|c| c.0), mean(|c| c.1));
+            }
+            println!();
+        }
+    }
+}
+
 #[test]
 fn a_file_arrives_over_every_kind_of_path() {
     println!("loss ‰, delay ms, jitter ms, doubled ‰, MTU → time, datagrams");
@@ -345,13 +392,12 @@ fn a_file_arrives_over_every_kind_of_path() {
     }
 }
 
-/// Of a Data in six datagrams one in four arrives where a fifth of all are lost. Whether 30 s go by without one,
-/// which ends a transfer, is luck: so they did for 11 of 180 seeds. What arrives is right.
+/// Of a Data in six datagrams one in four is whole at once where a fifth of all are lost.
 #[test]
 fn a_file_arrives_where_a_fifth_of_all_datagrams_is_lost() {
-    let arrives =
-        |seed: &u64| catch_unwind(|| fetch(300_000, path(200, 1, 1, 200, 1_472), *seed)).is_ok();
-    assert!((42..54).filter(arrives).count() >= 9);
+    for seed in 42..54 {
+        fetch(300_000, path(200, 1, 1, 200, 1_472), seed);
+    }
 }
 
 #[test]
@@ -386,22 +432,14 @@ fn marks_of_the_network_slow_a_transfer_down_before_anything_is_lost() {
     assert!(marked.took < Duration::from_secs(2), "{marked:?}");
 }
 
-/// A Data takes six datagrams of 1,472 bytes, so that 1 % of lost datagrams are 6 % of lost Data. Known,
-/// that is no load. One run says little, since a few losses early on decide how soon a path is filled:
-/// four are taken together.
+/// A Data takes six datagrams of 1,472 bytes; what is lost of it comes again within a round trip or two, and is no
+/// load where there is no queue. Bytes sent twice are few.
 #[test]
 fn chance_losses_of_datagrams_do_not_slow_a_transfer_down() {
-    // 100 Mbit/s, 100 ms there and back, a queue of one bandwidth-delay product.
-    let narrow = path(10, 50, 0, 0, 1_472).bottleneck(100.0, 1_250_000);
-    let mbit = |told| {
-        let runs = (4..8).map(|seed| fetch_and_tell(40_000_000, narrow, told, seed));
-        let seconds = runs.map(|outcome| {
-            println!("told: {told}, {outcome:?}");
-            outcome.took.as_secs_f64()
-        });
-        4.0 * 40.0 * 8.0 / seconds.sum::<f64>()
-    };
-    let (told, untold) = (mbit(true), mbit(false));
-    println!("{told:.1} Mbit/s, {untold:.1} where it is not known");
-    assert!(told > 1.2 * untold && told > 40.0, "{told:.1}, {untold:.1}");
+    for (loss, rtt, least) in FLOORS {
+        let cells: Vec<_> = (0..3).map(|seed| cell(loss, rtt, false, seed)).collect();
+        println!("{loss}, {rtt} ms: {cells:.2?}");
+        let mbit = cells.iter().map(|(mbit, _)| mbit).sum::<f64>() / 3.0;
+        assert!(mbit > least, "{loss}, {rtt} ms: {mbit:.1} of 100 Mbit/s");
+    }
 }

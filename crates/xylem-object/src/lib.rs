@@ -35,6 +35,7 @@ pub mod listing;
 pub mod manifest;
 pub mod naming;
 pub mod packets;
+pub mod pass;
 pub mod peers;
 pub mod produce;
 pub mod publication;

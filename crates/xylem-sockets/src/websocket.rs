@@ -1,22 +1,28 @@
-//! One WebSocket connection (RFC 6455): each binary message is one NDN packet.
+//! One WebSocket connection (RFC 6455): each binary message is one NDN packet; of the pages of a [`Site`] a train
+//! of them, one behind the other, since a message costs a browser more than a packet.
 //!
 //! The framing and the opening handshake are `tungstenite`'s, over a socket that never blocks. What
 //! is not binary is ignored, as NFD does.
 
 use std::io;
+use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use mio::{Interest, Poll, Token};
 use tungstenite::handshake::client::ClientHandshake;
 use tungstenite::handshake::server::{NoCallback, ServerHandshake};
 use tungstenite::handshake::{HandshakeError, HandshakeRole, MidHandshake};
-use tungstenite::protocol::{Message, WebSocketConfig};
+use tungstenite::protocol::{Message, Role, WebSocketConfig};
 use tungstenite::{Error, WebSocket};
-use xylem_packet::MAX_FRAME;
+use xylem_packet::{MAX_FRAME, frame_len};
+
+use crate::site::{Site, Visit, Visited};
 
 /// Bytes that may wait for a slow reader before packets to it are dropped.
 const MAX_UNSENT: usize = 4 << 20;
+/// Bytes of a train after which it leaves.
+const TRAIN: usize = 64 * 1024;
 /// Messages taken in one turn, so that one face does not keep the others waiting.
 const BATCH: usize = 256;
 
@@ -25,6 +31,8 @@ enum State {
     Connecting(TcpStream, String),
     Dialling(MidHandshake<ClientHandshake<TcpStream>>),
     Accepting(MidHandshake<ServerHandshake<TcpStream, NoCallback>>),
+    /// Somebody who may want a page.
+    Visiting(Box<Visit>),
     Open(Box<WebSocket<TcpStream>>),
     Broken,
 }
@@ -33,6 +41,8 @@ enum State {
 pub struct WebSocketFace {
     state: State,
     token: Token,
+    /// The train that is being made up, where messages hold trains.
+    train: Option<BytesMut>,
 }
 
 fn settings() -> WebSocketConfig {
@@ -49,7 +59,18 @@ impl WebSocketFace {
     pub fn accepted(mut socket: TcpStream, token: Token, poll: &Poll) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
         let handshake = ServerHandshake::start(socket, NoCallback, Some(settings()));
-        Ok(Self { state: State::Accepting(handshake), token })
+        Ok(Self { state: State::Accepting(handshake), token, train: None })
+    }
+
+    /// A connection that came in at a site: it becomes a WebSocket, or is over when a page was served.
+    pub fn visiting(
+        mut socket: TcpStream,
+        site: Arc<Site>,
+        token: Token,
+        poll: &Poll,
+    ) -> io::Result<Self> {
+        register(&mut socket, token, poll)?;
+        Ok(Self { state: State::Visiting(Box::new(Visit::new(socket, site))), token, train: None })
     }
 
     /// A connection that is being dialled to `ws://` followed by `authority` and `/`.
@@ -60,7 +81,7 @@ impl WebSocketFace {
         poll: &Poll,
     ) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
-        Ok(Self { state: State::Connecting(socket, authority), token })
+        Ok(Self { state: State::Connecting(socket, authority), token, train: None })
     }
 
     /// The token that its readiness comes under.
@@ -77,6 +98,15 @@ impl WebSocketFace {
             State::Connecting(socket, authority) => connecting(socket, authority)?,
             State::Dialling(handshake) => shake(handshake, |(ws, _)| ws, State::Dialling)?,
             State::Accepting(handshake) => shake(handshake, |ws| ws, State::Accepting)?,
+            State::Visiting(visit) => match visit.go_on()? {
+                Visited::Waits(visit) => (State::Visiting(Box::new(visit)), false),
+                Visited::Upgraded { socket, read, trains } => {
+                    self.train = trains.then(BytesMut::new);
+                    let config = Some(settings());
+                    let socket = WebSocket::from_partially_read(socket, read, Role::Server, config);
+                    (State::Open(Box::new(socket)), true)
+                }
+            },
             open @ (State::Open(_) | State::Broken) => (open, false),
         };
         self.state = state;
@@ -91,7 +121,8 @@ impl WebSocketFace {
         let State::Open(socket) = &mut self.state else { return Ok(false) };
         for _ in 0..BATCH {
             match socket.read() {
-                Ok(Message::Binary(packet)) => into.push(packet),
+                Ok(Message::Binary(packet)) if self.train.is_none() => into.push(packet),
+                Ok(Message::Binary(train)) => take_apart(train, into)?,
                 Ok(_) => {}
                 Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) => return Err(ended(e)),
@@ -103,13 +134,11 @@ impl WebSocketFace {
     /// Queues a packet; a reader that does not keep up loses it, as on a datagram face.
     pub fn queue(&mut self, packet: &[u8]) -> bool {
         let State::Open(socket) = &mut self.state else { return false };
-        match socket.write(Message::Binary(Bytes::copy_from_slice(packet))) {
-            Ok(()) => true,
-            // It is queued all the same, and the socket is full.
-            Err(Error::Io(e)) => e.kind() == io::ErrorKind::WouldBlock,
-            // Others come again when the turn's end flushes.
-            Err(_) => false,
-        }
+        let Some(train) = &mut self.train else {
+            return write(socket, Bytes::copy_from_slice(packet));
+        };
+        train.extend_from_slice(packet);
+        train.len() < TRAIN || write(socket, train.split().freeze())
     }
 
     /// Writes what the socket takes; the rest follows when it is writable again.
@@ -118,12 +147,37 @@ impl WebSocketFace {
     /// The connection ended.
     pub fn flush(&mut self) -> io::Result<()> {
         let State::Open(socket) = &mut self.state else { return Ok(()) };
+        if let Some(train) = self.train.as_mut().filter(|train| !train.is_empty()) {
+            write(socket, train.split().freeze());
+        }
         match socket.flush() {
             Ok(()) => Ok(()),
             Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(e) => Err(ended(e)),
         }
     }
+}
+
+/// False: the reader does not keep up, and has lost it.
+fn write(socket: &mut WebSocket<TcpStream>, message: Bytes) -> bool {
+    match socket.write(Message::Binary(message)) {
+        Ok(()) => true,
+        // It is queued all the same, and the socket is full.
+        Err(Error::Io(e)) => e.kind() == io::ErrorKind::WouldBlock,
+        // Others come again when the turn's end flushes.
+        Err(_) => false,
+    }
+}
+
+/// The packets of a train.
+fn take_apart(mut train: Bytes, into: &mut Vec<Bytes>) -> io::Result<()> {
+    while !train.is_empty() {
+        match frame_len(&train) {
+            Ok(Some(len)) => into.push(train.split_to(len)),
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "no packets")),
+        }
+    }
+    Ok(())
 }
 
 fn register(socket: &mut TcpStream, token: Token, poll: &Poll) -> io::Result<()> {

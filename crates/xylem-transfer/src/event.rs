@@ -185,6 +185,15 @@ pub enum AddError {
     Over,
 }
 
+/// What the link of a peer counts of what the peer sends, since the link was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathReport {
+    /// Bytes of packets and of pieces of packets that have come.
+    pub brought: u64,
+    /// Datagrams that have not come although later ones have: what is late comes off again.
+    pub missing: u64,
+}
+
 /// How far a transfer is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {

@@ -10,7 +10,7 @@ use core::time::Duration;
 use xylem_congestion::{Algorithm, Controller, Pacer, ProbeTimer, Rtt, TimeoutLimits};
 use xylem_packet::MAX_PACKET;
 
-use crate::event::Config;
+use crate::event::{Config, PathReport};
 use crate::flight::{Answer, Flight, Late, LossCause};
 use crate::key::Key;
 
@@ -55,6 +55,8 @@ pub(crate) struct Flow {
 struct Pieces {
     /// What the path carries in one piece, if that is known.
     datagram: Option<u64>,
+    /// What has come of them, where that is known.
+    path: Option<PathReport>,
     /// Pieces of a Data, as the controller was told.
     reported: u64,
 }
@@ -109,7 +111,7 @@ impl Flow {
             pacer: Pacer::default(),
             flight: Flight::default(),
             max_requests: config.max_window as usize,
-            pieces: Pieces { datagram: None, reported: 1 },
+            pieces: Pieces { datagram: None, path: None, reported: 1 },
             silence: Silence {
                 probe: ProbeTimer::new(TIMEOUT, now),
                 waiting_since: now,
@@ -195,6 +197,21 @@ impl Flow {
     /// The path carries datagrams of so many bytes.
     pub(crate) fn set_datagram(&mut self, bytes: u64) {
         self.pieces.datagram = Some(bytes.max(1));
+    }
+
+    /// What the source's link has brought and missed until now.
+    pub(crate) fn note_path(&mut self, now: Duration, report: PathReport) {
+        let before = self.pieces.path.replace(report).unwrap_or(report);
+        if before == report && self.pieces.reported == 1 {
+            return;
+        }
+        if self.pieces.reported != 1 {
+            self.pieces.reported = 1;
+            self.controller.set_packets_per_unit(1);
+        }
+        let brought = report.brought.saturating_sub(before.brought);
+        let missed = report.missing.wrapping_sub(before.missing).cast_signed();
+        self.controller.on_path(now, brought, missed, self.pieces.datagram.unwrap_or(DATA_BYTES));
     }
 
     fn has_window(&self) -> bool {
@@ -350,6 +367,10 @@ impl Flow {
         let Some(datagram) = self.pieces.datagram.filter(|_| self.flight.outstanding() > 0) else {
             return;
         };
+        // Where datagrams are counted, their losses count one by one.
+        if self.pieces.path.is_some() {
+            return;
+        }
         let pieces = self.usual_bytes().div_ceil(datagram);
         if pieces != self.pieces.reported {
             self.pieces.reported = pieces;

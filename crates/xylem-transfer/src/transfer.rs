@@ -18,7 +18,8 @@ use xylem_packet::{Data, NameRef};
 use xylem_tree::{Geometry, Verifier};
 
 use crate::event::{
-    AddError, Config, FailReason, Misbehaviour, PeerId, PeerStats, Progress, Spec, TransferEvent,
+    AddError, Config, FailReason, Misbehaviour, PathReport, PeerId, PeerStats, Progress, Spec,
+    TransferEvent,
 };
 use crate::key::Key;
 use crate::limits::{Patience, RateLimit};
@@ -149,6 +150,14 @@ impl Transfer {
     pub fn set_datagram_size(&mut self, peer: PeerId, bytes: usize) {
         if let Some(p) = self.peers.place(peer) {
             self.peers[p].flow_mut().set_datagram(bytes as u64);
+        }
+    }
+
+    /// What `peer`'s link has brought and missed until now. Told whenever something came, before it is handed in:
+    /// congestion control takes rates and losses from this, as the link repairs what it loses.
+    pub fn note_path(&mut self, now: Duration, peer: PeerId, report: PathReport) {
+        if let Some(p) = self.peers.place(peer) {
+            self.peers[p].flow_mut().note_path(now, report);
         }
     }
 

@@ -5,6 +5,7 @@ use crate::KeyError;
 
 pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const BIT_STRING: u8 = 0x03;
+#[cfg(feature = "ring")]
 pub(crate) const OCTET_STRING: u8 = 0x04;
 pub(crate) const NULL: u8 = 0x05;
 pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;

@@ -69,6 +69,7 @@ pub enum KeyError {
     /// A key under a passphrase in a way that is not supported.
     #[error("encrypted in another way than PBES2 with PBKDF2 and AES-256-CBC, as OpenSSL 3 does")]
     Encryption,
+    #[cfg(feature = "ring")]
     /// Our own limit, so that a file cannot keep its reader busy.
     #[error("its passphrase takes {0} rounds to try: more than {max} are refused",
             max = crate::encrypted::MAX_ROUNDS)]

@@ -8,7 +8,8 @@
 //!
 //! Not here: types 8 and 9 (xylem-object and xylem-tree), fetching certificates, reading files.
 //! Without the feature `std` there are the digests and the keyed hash alone: types 0, 6 and 7 in
-//! [`digest`] and [`Verifier`].
+//! [`digest`] and [`Verifier`]. Without the feature `ring`, as in a browser, whose compiler has no C, there is
+//! Ed25519 besides (type 5), and no private key in a file.
 //!
 //! ```
 //! # #[cfg(feature = "std")] {
@@ -36,9 +37,9 @@ pub mod digest;
 mod der;
 mod error;
 
-#[cfg(feature = "std")]
+#[cfg(feature = "ring")]
 mod encrypted;
-#[cfg(feature = "std")]
+#[cfg(feature = "ring")]
 mod private_key;
 #[cfg(feature = "std")]
 mod public_key;
@@ -61,7 +62,7 @@ mod validity;
 
 #[cfg(feature = "std")]
 mod armor;
-#[cfg(feature = "std")]
+#[cfg(feature = "ring")]
 mod safebag;
 
 #[cfg(feature = "std")]
@@ -91,7 +92,7 @@ pub use error::{CertificateError, KeyError};
 pub use issue::{Issue, self_signed};
 #[cfg(feature = "std")]
 pub use policy::{TrustPolicy, Verdict};
-#[cfg(feature = "std")]
+#[cfg(feature = "ring")]
 pub use private_key::{PrivateKey, is_key_packet};
 #[cfg(feature = "std")]
 pub use public_key::PublicKey;
@@ -99,12 +100,14 @@ pub use public_key::PublicKey;
 pub use replay::{ReplayError, ReplayGuard, Stamp};
 #[cfg(feature = "std")]
 pub use rules::{Below, Hierarchy, Refused, Rules};
-#[cfg(feature = "std")]
+#[cfg(feature = "ring")]
 pub use safebag::{SafeBag, SafeBagError};
 #[cfg(feature = "std")]
 pub use signature::Signature;
 #[cfg(feature = "std")]
-pub use signer::{Signer, generate_ecdsa_p256};
+pub use signer::Signer;
+#[cfg(feature = "ring")]
+pub use signer::generate_ecdsa_p256;
 #[cfg(feature = "std")]
 pub use store::{MAX_CERTIFICATES, TrustStore};
 #[cfg(feature = "std")]

@@ -3,7 +3,9 @@
 use core::fmt;
 
 use ed25519_dalek::Signer as _;
+#[cfg(feature = "ring")]
 use ring::rand::SystemRandom;
+#[cfg(feature = "ring")]
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use xylem_packet::{
     DataBuilder, EncodeError, InterestBuilder, KeyLocator, Name, NameRef, SignatureInfo,
@@ -11,7 +13,9 @@ use xylem_packet::{
 };
 use zeroize::Zeroizing;
 
-use crate::{KeyError, PublicKey, Signature, Stamp, digest};
+#[cfg(feature = "ring")]
+use crate::KeyError;
+use crate::{PublicKey, Signature, Stamp, digest};
 
 /// One way of signing: an algorithm, its key, and the name under which verifiers know the key.
 ///
@@ -26,9 +30,11 @@ enum Secret {
     DigestSha256,
     DigestBlake3,
     Blake3Keyed(Zeroizing<[u8; 32]>),
+    #[cfg(feature = "ring")]
     Hmac(ring::hmac::Key),
     // Boxed, being several times the size of the others.
     Ed25519(Box<ed25519_dalek::SigningKey>),
+    #[cfg(feature = "ring")]
     EcdsaP256(Box<EcdsaKeyPair>),
 }
 
@@ -49,6 +55,7 @@ impl Signer {
         Signer { secret: Secret::Blake3Keyed(key), locator: Some(locator) }
     }
 
+    #[cfg(feature = "ring")]
     /// Type 4 under a key of any length, which `locator` names.
     pub fn hmac(key: &[u8], locator: Name) -> Self {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key);
@@ -61,6 +68,7 @@ impl Signer {
         Signer { secret: Secret::Ed25519(key), locator: Some(locator) }
     }
 
+    #[cfg(feature = "ring")]
     /// Type 3: a private key in PKCS#8 (RFC 5208), its public half included, as
     /// [`generate_ecdsa_p256`] makes it. `locator` names the key or its certificate.
     ///
@@ -79,8 +87,10 @@ impl Signer {
             Secret::DigestSha256 => SignatureType::DIGEST_SHA256,
             Secret::DigestBlake3 => SignatureType::DIGEST_BLAKE3,
             Secret::Blake3Keyed(_) => SignatureType::BLAKE3_KEYED,
+            #[cfg(feature = "ring")]
             Secret::Hmac(_) => SignatureType::HMAC,
             Secret::Ed25519(_) => SignatureType::ED25519,
+            #[cfg(feature = "ring")]
             Secret::EcdsaP256(_) => SignatureType::ECDSA,
         }
     }
@@ -94,6 +104,7 @@ impl Signer {
     pub fn public(&self) -> Option<PublicKey> {
         match &self.secret {
             Secret::Ed25519(key) => Some(PublicKey::Ed25519(key.verifying_key().to_bytes())),
+            #[cfg(feature = "ring")]
             Secret::EcdsaP256(key) => {
                 key.public_key().as_ref().try_into().ok().map(PublicKey::EcdsaP256)
             }
@@ -107,6 +118,7 @@ impl Signer {
             Secret::DigestSha256 => Signature::new(&digest::sha256(portions)),
             Secret::DigestBlake3 => Signature::new(&digest::blake3(portions)),
             Secret::Blake3Keyed(key) => Signature::new(&digest::blake3_keyed(key, portions)),
+            #[cfg(feature = "ring")]
             Secret::Hmac(key) => {
                 let mut context = ring::hmac::Context::with_key(key);
                 portions.iter().for_each(|portion| context.update(portion));
@@ -115,6 +127,7 @@ impl Signer {
             Secret::Ed25519(key) => {
                 in_one_piece(portions, |message| Signature::new(&key.sign(message).to_bytes()))
             }
+            #[cfg(feature = "ring")]
             Secret::EcdsaP256(key) => in_one_piece(portions, |message| {
                 let signature = key.sign(&SystemRandom::new(), message).expect(
                     "ring fails only without the system's randomness, which it had when it took \
@@ -198,6 +211,7 @@ impl fmt::Debug for Signer {
     }
 }
 
+#[cfg(feature = "ring")]
 /// A new private key for [`Signer::ecdsa_p256`], in PKCS#8; ring asks the system for randomness.
 ///
 /// # Errors

@@ -21,13 +21,13 @@ enum Key {
     DigestSha256,
     DigestBlake3,
     Blake3Keyed([u8; 32]),
-    #[cfg(feature = "std")]
+    #[cfg(feature = "ring")]
     Hmac(ring::hmac::Key),
     #[cfg(feature = "std")]
     Ed25519(Box<ed25519_dalek::VerifyingKey>),
-    #[cfg(feature = "std")]
+    #[cfg(feature = "ring")]
     EcdsaP256([u8; 65]),
-    #[cfg(feature = "std")]
+    #[cfg(feature = "ring")]
     Rsa(Vec<u8>),
 }
 
@@ -57,7 +57,7 @@ impl Verifier {
     }
 
     /// Type 4 under this key.
-    #[cfg(feature = "std")]
+    #[cfg(feature = "ring")]
     pub fn hmac(key: &[u8]) -> Self {
         Self::with(Key::Hmac(ring::hmac::Key::new(ring::hmac::HMAC_SHA256, key)))
     }
@@ -66,7 +66,8 @@ impl Verifier {
     ///
     /// # Errors
     /// `Invalid` if the 32 octets are no Ed25519 key, or one of small order, under which a
-    /// signature of anything could be made. Other keys show only when they are used.
+    /// signature of anything could be made. Other keys show only when they are used, and are `Unsupported`
+    /// without the feature `ring`.
     #[cfg(feature = "std")]
     pub fn of(key: &PublicKey) -> Result<Self, KeyError> {
         Ok(Self::with(match key {
@@ -77,8 +78,12 @@ impl Verifier {
                     .ok_or(KeyError::Invalid)?;
                 Key::Ed25519(Box::new(key))
             }
+            #[cfg(feature = "ring")]
             PublicKey::EcdsaP256(point) => Key::EcdsaP256(*point),
+            #[cfg(feature = "ring")]
             PublicKey::Rsa(key) => Key::Rsa(key.clone()),
+            #[cfg(not(feature = "ring"))]
+            PublicKey::EcdsaP256(_) | PublicKey::Rsa(_) => return Err(KeyError::Unsupported),
         }))
     }
 
@@ -96,13 +101,13 @@ impl Verifier {
             Key::DigestSha256 => SignatureType::DIGEST_SHA256,
             Key::DigestBlake3 => SignatureType::DIGEST_BLAKE3,
             Key::Blake3Keyed(_) => SignatureType::BLAKE3_KEYED,
-            #[cfg(feature = "std")]
+            #[cfg(feature = "ring")]
             Key::Hmac(_) => SignatureType::HMAC,
             #[cfg(feature = "std")]
             Key::Ed25519(_) => SignatureType::ED25519,
-            #[cfg(feature = "std")]
+            #[cfg(feature = "ring")]
             Key::EcdsaP256(_) => SignatureType::ECDSA,
-            #[cfg(feature = "std")]
+            #[cfg(feature = "ring")]
             Key::Rsa(_) => SignatureType::RSA,
         }
     }
@@ -165,7 +170,7 @@ impl Verifier {
             Key::DigestSha256 => digest::equal(digest::sha256(portions), value),
             Key::DigestBlake3 => digest::equal(digest::blake3(portions), value),
             Key::Blake3Keyed(key) => digest::equal(digest::blake3_keyed(key, portions), value),
-            #[cfg(feature = "std")]
+            #[cfg(feature = "ring")]
             Key::Hmac(key) => {
                 let mut context = ring::hmac::Context::with_key(key);
                 portions.iter().for_each(|portion| context.update(portion));
@@ -181,11 +186,11 @@ impl Verifier {
                     key.verify_strict(message, &signature).is_ok()
                 })
             }
-            #[cfg(feature = "std")]
+            #[cfg(feature = "ring")]
             Key::EcdsaP256(point) => {
                 by_ring(&ring::signature::ECDSA_P256_SHA256_ASN1, point, portions, value)
             }
-            #[cfg(feature = "std")]
+            #[cfg(feature = "ring")]
             Key::Rsa(key) => {
                 by_ring(&ring::signature::RSA_PKCS1_2048_8192_SHA256, key, portions, value)
             }
@@ -193,7 +198,7 @@ impl Verifier {
     }
 }
 
-#[cfg(feature = "std")]
+#[cfg(feature = "ring")]
 fn by_ring(
     algorithm: &'static dyn ring::signature::VerificationAlgorithm,
     key: &[u8],

@@ -214,7 +214,7 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
         return Err(Failure::new(Exit::Usage, what));
     }
     // Whoever has no place for anything is told so first, whatever the ticket says.
-    common.store()?;
+    out.runs_as("get", &common.store()?);
     let from = peers(&args.from)?;
     let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
     let whom = Whom { from, relays: args.relay.relays(common)?, lan };
@@ -347,6 +347,7 @@ pub(crate) fn fetch(
     let fetched = xylem_node::get(options, stop, &mut |event| match event {
         // It goes on for as long as anybody likes: the result is told now.
         Event::Seeding(summary) => {
+            out.seen(&Event::Seeding(summary.clone()));
             reported = Some(report(&summary, whole, out));
             if reported.as_ref().is_some_and(Result::is_err) {
                 stop.raise();

@@ -91,6 +91,7 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     }
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
+    out.runs_as("node", &config.store);
     let ran = xylem_node::run_node(config, &stop, &mut |event| {
         if let Event::Relayed { counts: told } = &event {
             counts.lock().unwrap_or_else(PoisonError::into_inner).clone_from(told);

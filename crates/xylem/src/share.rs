@@ -15,6 +15,7 @@ use crate::showing::AnswerArgs;
 use crate::stop;
 use crate::values::{LinkAt, ListenAt, parse_bytes, parse_name, parse_seconds};
 pub(crate) use crate::values::{links, resolve};
+use crate::web;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::fmt::Display;
@@ -53,6 +54,7 @@ use xylem_object::ticket::Address;
   xylem share film.mkv --listen 7000        on a port of your own, all interfaces
   xylem share film.mkv --announce me.example.org:7000   that a router forwards to this machine
   xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets nobody in
+  xylem share film.mkv --web                and a link for browsers, which prove what they fetch
   xylem share film.mkv --plain              for NDN software too, unencrypted, on port 6363
   xylem share film.mkv --via unix:///run/nfd/nfd.sock   through an NDN forwarder
   xylem share film.mkv > ticket.txt         the ticket alone in a file
@@ -204,6 +206,22 @@ pub(crate) struct ShareArgs {
     )]
     plain_listen: Vec<ListenAt>,
 
+    /// Serve a page for browsers too, on port 7380 of all interfaces (a free one if that is taken), and print its
+    /// link. Whoever opens the link fetches over WebSocket, unencrypted, and the page proves every piece; what stands
+    /// behind the # of the link never leaves the browser
+    #[arg(long)]
+    web: bool,
+
+    /// Serve the page there instead: HOST:PORT, PORT, or an address; can be repeated
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "XYLEM_WEB_LISTEN",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    web_listen: Vec<ListenAt>,
+
     /// Over plain UDP, send all of an answer to an address that has not shown that it is there; for
     /// networks where nobody forges addresses
     #[arg(long)]
@@ -239,7 +257,15 @@ pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result
     if args.plain && plain.is_empty() {
         plain.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, NDN_PORT)));
     }
+    let mut at_web = resolve(&args.web_listen)?;
+    if args.web && at_web.is_empty() {
+        at_web.push(web::default_address());
+    }
     let follow = follow(&args)?;
+    if follow.is_some() && !at_web.is_empty() {
+        let what = "a page does not follow a file that grows: leave out --web, or share it once it is done";
+        return Err(Failure::new(Exit::Usage, what));
+    }
     if args.name.is_some() && args.paths.len() > 1 {
         let what = "--as names one PATH; share the others in a run of their own";
         return Err(Failure::new(Exit::Usage, what));
@@ -275,6 +301,8 @@ pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result
         relays: args.relay.relays(common)?,
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
+        pages: if at_web.is_empty() { Vec::new() } else { web::pages() },
+        web: at_web,
         prove: if args.answer_unproven { Prove::Nobody } else { Prove::default() },
         via: peers(&args.via)?,
         links: args.shape.links(),
@@ -289,6 +317,7 @@ pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result
     }
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
+    out.runs_as("share", &options.store);
     let mut to_come = options.paths.len();
     let shared = xylem_node::share(&options, &stop, &mut |event| {
         let ready = matches!(event, Event::Shared { .. });
@@ -382,6 +411,7 @@ fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
         (args.relay.given(), "--relay"),
         (args.tls_cert.is_some(), "--tls-cert"),
         (args.plain || !args.plain_listen.is_empty(), "--plain"),
+        (args.web || !args.web_listen.is_empty(), "--web"),
         (args.answer_unproven, "--answer-unproven"),
         (!args.via.is_empty(), "--via"),
         (args.answer.accept_open, "--accept-open"),

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::{
     bench, ca, ctl, extras, get, inbox, key, mirror, mount, node, peek, ping, put, reach, schema,
-    scrub, send, service, share, shares, store, sum, svs, sync, ticket, traffic, trial, verify,
+    scrub, send, service, share, shares, store, sum, svs, sync, ticket, traffic, trial, ui, verify,
     witness,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
@@ -53,6 +53,7 @@ const VERBS: &[Verb] = &[
     verb!("ticket", ticket::TicketArgs, ticket::run),
     verb!("send", send::SendArgs, send::run),
     verb!("inbox", inbox::InboxArgs, inbox::run),
+    verb!("ui", ui::UiArgs, ui::run),
     verb!("reach", reach::ReachArgs, reach::run),
     verb!("node", node::NodeArgs, node::run),
     verb!("ctl", ctl::CtlArgs, ctl::run),

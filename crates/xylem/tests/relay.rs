@@ -142,7 +142,7 @@ fn prometheus_sees_what_a_relay_does() {
     let at = page.strip_suffix("/metrics").unwrap();
     let shows = |wanted: &[&str]| {
         let mut connection = std::net::TcpStream::connect(at).unwrap();
-        connection.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         let mut text = String::new();
         connection.read_to_string(&mut text).unwrap();
         wanted.iter().all(|wanted| text.lines().any(|line| line == *wanted))

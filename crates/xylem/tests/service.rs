@@ -410,8 +410,8 @@ fn metrics_are_shown_on_loopback() {
     let sent = page.lines().find(|l| l.starts_with("xylem_share_sent_bytes_total{")).unwrap();
     assert!(sent.contains("/da\\\"ta\"}"), "{sent}");
     assert!(sent.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap() > 100_000, "{sent}");
-    assert!(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
-    assert!(ask("POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    assert!(ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    assert!(ask("POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 405 "));
 }
 
 /// While a large path is hashed, others fetch.

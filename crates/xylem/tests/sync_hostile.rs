@@ -60,6 +60,8 @@ impl Mallory {
             relays: Vec::new(),
             certificate: None,
             plain: Vec::new(),
+            web: Vec::new(),
+            pages: Vec::new(),
             prove: Prove::default(),
             via: Vec::new(),
             links: LinkOptions::default(),

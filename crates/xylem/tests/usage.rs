@@ -70,6 +70,8 @@ fn wrong_usage_is_one_line_and_2() {
         (&["get", "xylem:a", "--overwrite", "--rename"], "cannot be used with"),
         (&["share", "x", "--listen", "nowhere"], "HOST:PORT"),
         (&["share", "x", "--plain-listen", "1:2:3"], "HOST:PORT"),
+        (&["share", "x", "--web-listen", "1:2:3"], "HOST:PORT"),
+        (&["share", "x", "--follow", "--web"], "does not follow"),
         (&["sum", "--color", "pink"], "always"),
         (&["sum", "--tree"], "<FILE>"),
         (&["sum", "--tree", "--check", "x"], "cannot be used with"),

@@ -14,6 +14,7 @@
 //! counts Reno's packets, not ours, which may be larger; and a round trip near the smallest renews it.
 
 mod cycle;
+mod excess;
 mod filter;
 mod min_rtt;
 mod model;
@@ -23,6 +24,7 @@ use core::time::Duration;
 use crate::cubic::Cubic;
 use crate::delivery::Sample;
 use crate::rtt::Rtt;
+use excess::Excess;
 use filter::MaxFilter;
 use min_rtt::MinRtt;
 use model::{Bounds, Saved};
@@ -40,6 +42,8 @@ const MIN_WINDOW: u64 = 4;
 const INITIAL_WINDOW: u64 = 16;
 /// Section 5.3.1.2: startup ends after so many rounds with less than a quarter more bandwidth.
 const FULL_BW_ROUNDS: u32 = 3;
+/// Or after so many without a queue: then what kept the bandwidth from growing was chance.
+const FULL_BW_ROUNDS_CLEAR: u32 = 10;
 const FULL_BW_GROWTH: f64 = 1.25;
 /// Section 5.3.1.3: startup ends at a round with so many losses, if they are more than the threshold.
 const STARTUP_LOSSES: u32 = 6;
@@ -134,6 +138,7 @@ pub(crate) struct Bbr {
     /// Probing cycles, the clock of `max_bw`.
     cycles: u64,
     bounds: Bounds,
+    excess: Excess,
     cycle: cycle::Cycle,
     min_rtt: MinRtt,
     aggregation: Aggregation,
@@ -157,6 +162,7 @@ impl Bbr {
             max_bw: MaxFilter::new(),
             cycles: 0,
             bounds: Bounds::default(),
+            excess: Excess::default(),
             cycle: cycle::Cycle::new(now),
             min_rtt: MinRtt::new(now),
             aggregation: Aggregation { since: now, delivered: 0.0, extra: MaxFilter::new() },
@@ -231,8 +237,17 @@ impl Bbr {
     ) {
         self.delivered = delivered;
         self.note_rounds(sample);
+        // There may be no round trip yet, where the first packet was sent twice.
+        let latest = rtt.smoothed().map(|_| rtt.latest());
+        if let (Some(latest), Some(min)) = (latest, self.min_rtt.get()) {
+            self.excess.on_round_trip(latest, min);
+        }
+        if self.round.started {
+            self.excess.end_round(delivered, sample.lost_in_all);
+        }
         self.note_bandwidth(sample);
         self.adapt_short_term(sample, rtt.latest());
+        self.judge_probe(now, sample);
         self.note_aggregation(now, sample);
         self.check_full_bw(sample);
         self.check_startup_loss(sample);
@@ -246,7 +261,9 @@ impl Bbr {
             self.adapt_long_term(sample);
             self.advance_cycle(now, sample, in_flight);
         }
-        self.update_min_rtt(now, rtt.latest(), in_flight);
+        if let Some(latest) = latest {
+            self.update_min_rtt(now, latest, in_flight);
+        }
         self.bounds.advance(sample);
         if self.pacing_rate.is_infinite() {
             self.first_pacing_rate(rtt);
@@ -329,7 +346,8 @@ impl Bbr {
             return;
         }
         full.rounds += 1;
-        full.now = full.rounds >= FULL_BW_ROUNDS;
+        let clear = self.excess.is_chance() && !self.excess.has_queue();
+        full.now = full.rounds >= if clear { FULL_BW_ROUNDS_CLEAR } else { FULL_BW_ROUNDS };
         full.reached |= full.now;
     }
 
@@ -337,8 +355,7 @@ impl Bbr {
         if self.phase != Phase::Startup || !self.bounds.round_started {
             return;
         }
-        let too_many =
-            self.bounds.losses_last_round >= STARTUP_LOSSES && self.bounds.is_too_high(sample);
+        let too_many = self.bounds.losses_last_round >= STARTUP_LOSSES && self.is_too_high(sample);
         if too_many || self.bounds.marked_last_round {
             self.full_bw.reached = true;
             self.bounds.inflight_long = self.bdp(1.0).max(self.bounds.inflight_latest);
@@ -361,7 +378,8 @@ impl Bbr {
 
     /// Section 5.6.4.
     fn set_window(&mut self, sample: &Sample) {
-        let inflight = self.bdp(self.phase.window_gain());
+        // What is repaired, or asked for again, is under way for longer.
+        let inflight = self.bdp(self.phase.window_gain() * self.excess.stretch());
         let most = self.quantized(inflight + self.aggregation.extra.get() as u64);
         let grown = self.window + sample.newly_delivered;
         if self.full_bw.reached {

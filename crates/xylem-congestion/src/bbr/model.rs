@@ -85,22 +85,6 @@ pub(super) struct Saved {
 }
 
 impl Bounds {
-    pub(super) fn is_too_high(&self, sample: &Sample) -> bool {
-        self.exceeds_threshold(sample.lost, sample.in_flight_at_sending)
-    }
-
-    fn exceeds_threshold(&self, lost: u64, in_flight: u64) -> bool {
-        lost as f64 > in_flight as f64 * self.threshold
-    }
-
-    /// How much was under way when the loss since then passed the threshold (section 5.5.10.2).
-    fn inflight_before_threshold(&self, sent: &Sent, lost: u64) -> u64 {
-        let before = sent.in_flight.saturating_sub(sent.bytes()) as f64;
-        let lost_before = lost.saturating_sub(sent.bytes()) as f64;
-        let more = (self.threshold * before - lost_before) / (1.0 - self.threshold);
-        (before + more.max(0.0)) as u64
-    }
-
     /// A unit arrives if `datagrams` of them do: at a loss of p of each, 1-(1-p)^n of all are lost.
     pub(super) fn set_datagrams(&mut self, datagrams: u32) {
         let arrive =
@@ -134,7 +118,12 @@ impl Bbr {
     /// nothing, and nothing stays bound. Marks are never chance.
     pub(super) fn adapt_short_term(&mut self, sample: &Sample, latest: Duration) {
         let phase = self.phase;
-        let empty = self.min_rtt.get().is_some_and(|min| latest <= min + min / SHORT_QUEUE);
+        // Of what is repaired the latest round trip says nothing.
+        let empty = match self.excess.is_chance() {
+            true => !self.excess.has_queue(),
+            false => self.min_rtt.get().is_some_and(|min| latest <= min + min / SHORT_QUEUE),
+        };
+        let is_chance = !self.excess.is_more_than_chance();
         let (bw, window) = (self.max_bw.get(), self.window);
         let b = &mut self.bounds;
         b.bw_latest = b.bw_latest.max(sample.rate.unwrap_or(0.0));
@@ -146,7 +135,7 @@ impl Bbr {
         b.round_end = self.delivered;
         if empty && !b.marked {
             b.forget_short_term();
-        } else if b.congested && !phase.is_probing() {
+        } else if b.congested && !phase.is_probing() && (b.marked || !is_chance) {
             if b.bw_short.is_infinite() {
                 b.bw_short = bw;
             }
@@ -168,10 +157,52 @@ impl Bbr {
             return;
         }
         let lost_since = lost.saturating_sub(sent.lost);
-        if self.bounds.exceeds_threshold(lost_since, sent.in_flight) {
-            let fits = self.bounds.inflight_before_threshold(sent, lost_since);
+        if self.exceeds_threshold(lost_since, sent.in_flight) {
+            let fits = self.inflight_before_threshold(sent, lost_since);
             self.probe_was_too_high(now, fits, sent.app_limited);
         }
+    }
+
+    /// The path has lost pieces of packets, whichever; or fewer than it was said to.
+    pub(crate) fn on_path_loss(&mut self, pieces: i64) {
+        self.excess.turn_on();
+        let more = i32::try_from(pieces).unwrap_or(i32::MAX);
+        self.bounds.losses = self.bounds.losses.saturating_add_signed(more);
+        if pieces > 0 {
+            self.note_congestion();
+        }
+    }
+
+    /// What the path lost is known by its amount alone: a probe is judged by that as well.
+    pub(super) fn judge_probe(&mut self, now: Duration, sample: &Sample) {
+        if self.excess.is_on() && self.bounds.judging_probe && self.is_too_high(sample) {
+            self.probe_was_too_high(now, sample.in_flight_at_sending, sample.app_limited);
+        }
+    }
+
+    pub(super) fn is_too_high(&self, sample: &Sample) -> bool {
+        self.exceeds_threshold(sample.lost, sample.in_flight_at_sending)
+    }
+
+    /// Whether more is lost than chance explains. In startup, when chance is not known yet, and on a path that loses
+    /// by chance there has to be a queue as well that it may have been lost in.
+    fn exceeds_threshold(&self, lost: u64, in_flight: u64) -> bool {
+        let starts = self.phase == Phase::Startup && self.excess.is_on();
+        let by_chance = starts || self.excess.is_chance();
+        lost as f64 > in_flight as f64 * self.threshold() && (!by_chance || self.excess.has_queue())
+    }
+
+    fn threshold(&self) -> f64 {
+        self.bounds.threshold + self.excess.chance()
+    }
+
+    /// How much was under way when the loss since then passed the threshold (section 5.5.10.2).
+    fn inflight_before_threshold(&self, sent: &Sent, lost: u64) -> u64 {
+        let threshold = self.threshold();
+        let before = sent.in_flight.saturating_sub(sent.bytes()) as f64;
+        let lost_before = lost.saturating_sub(sent.bytes()) as f64;
+        let more = (threshold * before - lost_before) / (1.0 - threshold);
+        (before + more.max(0.0)) as u64
     }
 
     /// A packet came back marked.
@@ -265,7 +296,7 @@ impl Bbr {
                 self.cycles += 1;
             }
         }
-        if self.bounds.is_too_high(sample) || self.bounds.inflight_long == u64::MAX {
+        if self.is_too_high(sample) || self.bounds.inflight_long == u64::MAX {
             return;
         }
         let sending = sample.in_flight_at_sending;

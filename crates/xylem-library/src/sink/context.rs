@@ -4,13 +4,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_link::LinkStats;
 use xylem_object::{Manifest, ObjectId};
-use xylem_transfer::Transfer;
+use xylem_transfer::{PeerStats, Transfer};
 use xylem_tree::{Node, NodeValue, Recording, Segment, Verified, Verifier};
 
 use super::error::SaveError;
 use crate::event::LibraryEvent;
 use crate::held::Holdings;
+use crate::pieces::{PeerPicture, Picture, Pieces};
+use crate::reachable::FaceAddress;
 
 /// What was verified lies on disk after this long even if nothing more comes: a kill during a stall
 /// costs next to nothing.
@@ -34,7 +37,7 @@ pub struct Context<'a> {
 }
 
 /// Bytes of content by where they came from.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Over the network, in this run.
     pub fetched: u64,
@@ -46,6 +49,25 @@ pub struct Tally {
     pub total: u64,
     /// Files in the result.
     pub files: u64,
+    /// Where in the result what was proven lies.
+    pub pieces: Pieces,
+}
+
+impl Tally {
+    /// Bytes of the result that are here and proven.
+    pub fn verified(&self) -> u64 {
+        (self.resumed + self.reused + self.fetched).min(self.total)
+    }
+
+    /// What that looks like, with those whom it comes from.
+    pub fn picture(
+        &self,
+        peers: impl Iterator<Item = (FaceAddress, PeerStats, Option<LinkStats>)>,
+    ) -> Option<Box<Picture>> {
+        let pieces = self.pieces.digits(self.total, self.verified());
+        let peers = peers.map(|(peer, stats, link)| PeerPicture { peer, stats, link }).collect();
+        Some(Box::new(Picture { pieces, peers }))
+    }
 }
 
 /// One way to keep what was fetched. Called in this order: `begin`, then `segment`, `nodes`,

@@ -122,13 +122,14 @@ impl DirectorySink {
         self.manifest.check_totals(listed.totals())?;
         let mut contents = Vec::new();
         for found in listed.entries() {
-            let Listed { entry, .. } = found?;
+            let Listed { entry, number, .. } = found?;
             if self.exclude.leaves_out(&entry) {
                 continue;
             }
             check_name_here(&entry.path)?;
             match &entry.kind {
                 EntryKind::File { size, .. } => {
+                    cx.tally.pieces.file(number, cx.tally.total);
                     cx.tally.total += size;
                     cx.tally.files += 1;
                     if contents.len() < MAX_NAMED {

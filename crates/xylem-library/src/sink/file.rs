@@ -8,7 +8,7 @@ use bytes::Bytes;
 use xylem_hash::Hash;
 use xylem_object::{Manifest, ObjectId};
 use xylem_store::{Attributes, FileRef, Partial, Resumed, Resuming, Store, StoreError};
-use xylem_tree::{Geometry, Segment, Verified};
+use xylem_tree::{Geometry, Segment, SegmentIndex, Verified};
 
 use super::attributes::{attributes_of, warnings};
 use super::context::{Context, FLUSH_EVERY, Nodes, Sink};
@@ -75,6 +75,11 @@ pub(super) fn take_up(
     let regions: Vec<u64> = resuming.regions().collect();
     let scans = rescan(resuming.scan(), &regions, &AtomicU64::new(0))?;
     let (mut partial, resumed) = resuming.finish(scans)?;
+    for there in resumed.have.ranges() {
+        let bytes = |index| partial.geometry().segment_range(SegmentIndex(index));
+        let (start, end) = (bytes(there.start).start, bytes(there.end - 1).end);
+        cx.tally.pieces.add(cx.tally.total, id, start, end - start);
+    }
     if let Some(holdings) = cx.holdings {
         holdings.watch(id, &mut partial)?;
     }

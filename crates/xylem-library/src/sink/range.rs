@@ -36,6 +36,7 @@ impl RangeSink {
 impl Sink for RangeSink {
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         (cx.tally.total, cx.tally.files) = (self.range.end - self.range.start, 1);
+        cx.tally.pieces.begin_at(self.range.start);
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         let (range, part) = (self.range.clone(), &self.to.part);
         self.file = Some(RangeFile::open(&self.store, root, geometry, range, part)?);

@@ -37,6 +37,7 @@ impl StreamSink {
 impl Sink for StreamSink {
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         (cx.tally.total, cx.tally.files) = (self.range.end - self.range.start, 1);
+        cx.tally.pieces.begin_at(self.range.start);
         cx.transfer.in_order_window(Some(WINDOW_SEGMENTS));
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         // An empty file is one empty segment: proven like any other.

@@ -407,7 +407,7 @@ impl LooseStreams {
     /// The number and the frames of each datagram that may leave now.
     pub fn fill(&mut self, now: Duration, datagram: usize) -> Vec<(u64, Vec<u8>)> {
         let mut buf = Vec::new();
-        let layout = Layout { datagram, segments: 8, padding: None, number: self.sent };
+        let layout = Layout { datagram, segments: 8, padding: None, number: self.sent, marked: 0 };
         let Some(laid) = self.streams.fill(now, layout, &self.window, &mut buf) else {
             return Vec::new();
         };

@@ -10,9 +10,9 @@ use constant_time_eq::constant_time_eq_n;
 use super::{Link, MAX_ANSWERS, QUICK_PINGS};
 use crate::aead::TAG_LEN;
 use crate::event::{CloseReason, LinkEvent};
-use crate::frame::{Frame, Frames};
+use crate::frame::{FRAGMENT_OVERHEAD, Frame, Frames, PACKET_OVERHEAD};
 use crate::header::HEADER_LEN;
-use crate::seal::OpenError;
+use crate::seal::{OVERHEAD, OpenError};
 
 /// The peer broke the protocol in a datagram that it sealed.
 pub(super) struct Misbehaved;
@@ -37,6 +37,7 @@ impl Link {
         };
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
+        self.stats.received.see(now, datagram.len(), datagram.len());
         // Padding alone does not put off the idle timeout: it shows that the peer's timer runs, not that
         // its program uses the link.
         if !Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]).is_empty() {
@@ -58,11 +59,13 @@ impl Link {
         }
         let challenged = self.owed.responses.len();
         let datagram = &*used.insert(datagram.freeze());
-        let mut asks = false;
+        let (mut asks, mut pieces) = (false, false);
+        self.marked = self.marked.wrapping_add(marked.into());
         for frame in Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]) {
             let done = match frame {
                 Ok(frame) => {
                     asks |= frame.asks_for_ack();
+                    pieces |= matches!(frame, Frame::Fragment(_));
                     self.on_frame(now, frame, (marked, datagram), events)
                 }
                 Err(_) => Err(Misbehaved),
@@ -73,6 +76,9 @@ impl Link {
             if self.ended.is_some() {
                 break;
             }
+        }
+        if pieces {
+            self.repair.on_datagram(now, opened.number, self.opener.window());
         }
         self.on_stream_datagram(now, opened.number, (asks, marked));
         if let Some(from) = elsewhere
@@ -102,8 +108,13 @@ impl Link {
         events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Misbehaved> {
         match frame {
-            Frame::Packet(packet) => self.deliver(datagram.slice_ref(packet), marked, events),
+            Frame::Packet(packet) => {
+                self.stats.content_received += (packet.len() + PACKET_OVERHEAD) as u64;
+                self.deliver(datagram.slice_ref(packet), marked, events);
+            }
             Frame::Fragment(fragment) => {
+                let len = fragment.piece.len() + FRAGMENT_OVERHEAD + OVERHEAD;
+                self.stats.content_received += len as u64;
                 if let Some(packet) =
                     self.reassembly.insert(now, fragment).map_err(|_| Misbehaved)?
                 {
@@ -138,7 +149,10 @@ impl Link {
                     self.owed.announce = None;
                 }
             }
-            Frame::Ack(ack) => self.on_stream_ack(now, &ack, events)?,
+            Frame::Ack(ack) => {
+                self.repair.on_ack(now, &ack);
+                self.on_stream_ack(now, &ack, events)?;
+            }
             Frame::StreamOpen { .. }
             | Frame::StreamData { .. }
             | Frame::StreamClose { .. }

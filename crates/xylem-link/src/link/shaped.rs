@@ -39,6 +39,13 @@ impl Link {
     /// at a time. The handshake's last message does not wait, and neither does a close: that the
     /// link ends shows anyhow.
     pub(crate) fn transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let transmit = self.transmit_when_due(now, buf)?;
+        let Transmit { len, segment_size, .. } = transmit;
+        self.stats.sent.see(now, len, segment_size.unwrap_or(len));
+        Some(transmit)
+    }
+
+    fn transmit_when_due(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         let Some(shaper) = self.shaper.as_mut().filter(|shaper| !shaper.is_only_padding()) else {
             return self.poll_transmit(now, buf);
         };

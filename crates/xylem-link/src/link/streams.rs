@@ -79,6 +79,7 @@ impl Link {
     /// The peer is at another address: nothing is known of the way there.
     pub(super) fn on_new_path(&mut self, now: Duration) {
         self.owed.ping |= self.ecn.on_new_path();
+        self.repair.on_new_path(now);
         if let Some(streams) = &mut self.streams {
             streams.on_new_path(now);
         }
@@ -87,13 +88,13 @@ impl Link {
     /// Streams and packets are sent alternately, so that neither starves the other.
     pub(super) fn transmit_data(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         if self.streams.is_none() {
-            return self.transmit_queue(buf);
+            return self.transmit_queue(now, buf);
         }
         self.packets_next = !self.packets_next;
         if self.packets_next {
-            self.transmit_queue(buf).or_else(|| self.transmit_streams(now, buf))
+            self.transmit_queue(now, buf).or_else(|| self.transmit_streams(now, buf))
         } else {
-            self.transmit_streams(now, buf).or_else(|| self.transmit_queue(buf))
+            self.transmit_streams(now, buf).or_else(|| self.transmit_queue(now, buf))
         }
     }
 
@@ -104,7 +105,7 @@ impl Link {
         }
         let (datagram, segments, padding) = self.queue.layout(self.mtu.current());
         let number = self.sealer.next_number();
-        let layout = Layout { datagram, segments, padding, number };
+        let layout = Layout { datagram, segments, padding, number, marked: self.marked };
         buf.clear();
         let Laid { mut segment, padding, is_ack } =
             streams.fill(now, layout, self.opener.window(), buf)?;

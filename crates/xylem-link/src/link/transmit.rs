@@ -35,6 +35,7 @@ impl Link {
             .or_else(|| self.transmit_elsewhere(now, buf))
             .or_else(|| self.transmit_owed(now, buf))
             .or_else(|| self.transmit_probe(now, buf))
+            .or_else(|| self.transmit_repair(now, buf))
             .or_else(|| self.transmit_data(now, buf))
     }
 
@@ -91,6 +92,7 @@ impl Link {
             Frame::Epoch { number, commitment }.write(out);
         }
         self.write_keys(now, out);
+        self.repair.write_ack(now, self.opener.window(), self.marked, out);
         self.owed.observed |= !self.owed.pongs.is_empty();
         self.write_candidates(now, out);
         self.owed.pongs.drain(..).for_each(|token| Frame::Pong(token).write(out));
@@ -111,12 +113,26 @@ impl Link {
         Some(self.datagram(buf, self.remote, size, |out| probe.write(out)))
     }
 
+    /// Pieces that were lost, in a datagram of their own.
+    fn transmit_repair(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let room = self.mtu.current() - OVERHEAD;
+        let kept = self.repair.next_lost(now, room)?;
+        let number = self.sealer.next_number();
+        let len = kept.frames.len() + OVERHEAD;
+        let size = if self.shaper.is_some() { self.padded(len) } else { len };
+        let transmit =
+            self.datagram(buf, self.remote, size, |out| out.extend_from_slice(&kept.frames));
+        self.repair.on_sent_again(now, number, kept);
+        self.stats.datagrams_repeated += 1;
+        Some(transmit)
+    }
+
     /// A buffer that the caller has given for what it has just been given.
     pub(crate) fn take_used_buffer(&mut self) -> Vec<u8> {
         self.queue.take_used_buffer()
     }
 
-    pub(super) fn transmit_queue(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+    pub(super) fn transmit_queue(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         match self.queue.pop(core::mem::take(buf)) {
             Err(unused) => {
                 *buf = unused;
@@ -124,6 +140,10 @@ impl Link {
             }
             Ok(mut ready) => {
                 for datagram in ready.buf.chunks_mut(ready.segment) {
+                    if ready.pieces {
+                        let content = &datagram[HEADER_LEN..datagram.len() - TAG_LEN];
+                        self.repair.on_sent(now, self.sealer.next_number(), content);
+                    }
                     self.sealer.seal(datagram);
                 }
                 *buf = ready.buf;

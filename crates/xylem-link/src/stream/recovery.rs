@@ -4,25 +4,22 @@
 //! Only datagrams that ask for an acknowledgement are in the ledger; they alone count against the
 //! window. Packets of the program pass by all of this.
 
-use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use xylem_congestion::{
-    Algorithm, Controller, LossDetector, LossRule, Pacer, ProbeTimer, Rtt, SendRecord, Sent,
-    TimeoutLimits,
+    Algorithm, Controller, Pacer, ProbeTimer, Rtt, SendRecord, Sent, TimeoutLimits,
 };
 
-use super::acks::MAX_ACK_DELAY;
+use crate::acks::MAX_ACK_DELAY;
 use crate::frame::Ack;
+use crate::ledger::{Ledger, Overtaken};
 
 const TIMEOUT: TimeoutLimits = TimeoutLimits { ack_delay: MAX_ACK_DELAY, ..TimeoutLimits::PROBE };
 /// Losses that are remembered in case they arrive after all.
 const MAX_LOST: usize = 256;
 /// Datagrams under way; more are not sent, however wide the window is.
 const MAX_LEDGER: usize = 1 << 16;
-/// Room that is kept for those of a flow that rests.
-const LEDGER_AT_REST: usize = 8;
 /// Datagrams that a probe timeout sends beyond the window.
 const PROBES: u8 = 2;
 
@@ -115,10 +112,7 @@ pub(super) struct Outcome {
 
 #[derive(Debug)]
 pub(super) struct Recovery {
-    /// Datagrams by their serial, which counts those that ask for an acknowledgement alone.
-    flight: LossDetector<Entry>,
-    /// Their numbers: one for each place of the detector's queue, which also have gaps.
-    numbers: VecDeque<u64>,
+    flight: Ledger<Entry>,
     lost: VecDeque<Lost>,
     controller: Controller,
     rtt: Rtt,
@@ -136,8 +130,7 @@ pub(super) struct Recovery {
 impl Recovery {
     pub(super) fn new(algorithm: Algorithm, now: Duration, datagram: usize) -> Self {
         Self {
-            flight: LossDetector::new(LossRule::PacketsOrTime),
-            numbers: VecDeque::new(),
+            flight: Ledger::default(),
             lost: VecDeque::new(),
             controller: Controller::new(algorithm, now, datagram as u64),
             rtt: Rtt::default(),
@@ -201,13 +194,11 @@ impl Recovery {
 
     /// A datagram of these frames leaves. Numbers grow.
     pub(super) fn on_sent(&mut self, now: Duration, number: u64, bytes: usize, frames: SentFrames) {
-        debug_assert!(self.numbers.back().is_none_or(|last| *last < number));
         let sent = self.controller.on_sent(now, bytes as u64, self.in_flight());
         self.pacer.spend(bytes as u64);
         self.probes = self.probes.saturating_sub(1);
         self.probe.restart(now);
-        self.numbers.push_back(number);
-        self.flight.on_sent(Entry { sent, frames });
+        self.flight.on_sent(number, Entry { sent, frames });
     }
 
     /// When [`Recovery::on_timeout`] is due.
@@ -241,14 +232,7 @@ impl Recovery {
         self.probe.restart(now);
         self.probes = PROBES;
         let oldest = self.flight.iter().take(usize::from(PROBES));
-        outcome.lost.extend(oldest.map(|(_, entry)| entry.frames.clone()));
-    }
-
-    /// The serials of the datagrams whose numbers are in `numbers`, as far as they may be under way.
-    fn serials(&self, numbers: &RangeInclusive<u64>) -> Range<u64> {
-        let from = self.numbers.partition_point(|number| number < numbers.start());
-        let end = self.numbers.partition_point(|number| number <= numbers.end());
-        self.flight.first() + from as u64..self.flight.first() + end as u64
+        outcome.lost.extend(oldest.map(|entry| entry.frames.clone()));
     }
 
     /// Takes an acknowledgement. Returns a sample of the round trip if it holds one.
@@ -262,12 +246,7 @@ impl Recovery {
         let sampled = self.sample(now, ack);
         let mut newest: Option<Sent> = None;
         for range in ack.ranges() {
-            if self.numbers.front().is_none_or(|first| range.end() < first) {
-                break;
-            }
-            for serial in self.serials(&range) {
-                let Some(entry) = self.flight.remove(serial) else { continue };
-                self.flight.on_arrival(serial);
+            let more = self.flight.acknowledge(&range, |entry| {
                 out.acked.push(entry.frames);
                 if newest.is_none_or(|newest| newest.sent_at() <= entry.sent.sent_at()) {
                     newest = Some(entry.sent);
@@ -275,8 +254,10 @@ impl Recovery {
                 if entry.sent.sent_at() >= self.path_since {
                     self.controller.on_ack(now, &entry.sent, &self.rtt);
                 }
+            });
+            if !more {
+                break;
             }
-            self.drop_numbers();
         }
         if newest.is_some() {
             // What a probe would ask for is here.
@@ -294,8 +275,7 @@ impl Recovery {
     /// Measures the round trip by the newest datagram, if this is the first that says it arrived.
     /// Before the controller is told of anything, so that it knows of this round trip.
     fn sample(&mut self, now: Duration, ack: &Ack<'_>) -> bool {
-        let newest = self.numbers.binary_search(&ack.largest).ok();
-        let newest = newest.and_then(|place| self.flight.get(self.flight.first() + place as u64));
+        let newest = self.flight.get(ack.largest);
         let Some(at) = newest.map(Entry::sent_at).filter(|at| *at >= self.path_since) else {
             return false;
         };
@@ -346,14 +326,12 @@ impl Recovery {
     /// Declares lost what the detector finds.
     fn detect(&mut self, now: Duration, out: &mut Outcome) {
         let mut stretch = LostStretch::default();
-        while let Some((serial, entry)) = self.flight.take_lost(now, &self.rtt) {
-            let sent = entry.sent;
-            out.lost.push(entry.frames);
-            let number = self.numbers.front().copied();
-            self.drop_numbers();
-            let Some(number) = number.filter(|_| sent.sent_at() >= self.path_since) else {
+        while let Some(overtaken) = self.flight.take_lost(now, &self.rtt) {
+            let Overtaken { number, serial, record: Entry { sent, frames } } = overtaken;
+            out.lost.push(frames);
+            if sent.sent_at() < self.path_since {
                 continue;
-            };
+            }
             self.controller.on_loss(now, &sent);
             if self.lost.len() == MAX_LOST {
                 self.lost.pop_front();
@@ -362,18 +340,9 @@ impl Recovery {
             stretch.add(serial, sent.sent_at());
         }
         // A flow that rests keeps no room for many.
-        if self.numbers.is_empty() {
-            self.flight.shrink(LEDGER_AT_REST);
-            self.numbers.shrink_to(LEDGER_AT_REST);
-        }
+        self.flight.shrink();
         if self.rtt.smoothed().is_some() && stretch.longest > self.persistence() {
             self.controller.on_persistent_congestion(now);
         }
-    }
-
-    /// Keeps to the detector's queue, whose front is the oldest datagram under way.
-    fn drop_numbers(&mut self) {
-        let left = self.numbers.len() - self.flight.span();
-        self.numbers.drain(..left);
     }
 }

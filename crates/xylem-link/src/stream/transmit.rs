@@ -27,6 +27,8 @@ pub(crate) struct Layout<'a> {
     pub padding: Option<&'a Padding>,
     /// The first one's number.
     pub number: u64,
+    /// Datagrams so far that came marked, modulo 2^32.
+    pub marked: u32,
 }
 
 /// Datagrams that have been written.
@@ -66,7 +68,7 @@ impl Streams {
         while count < layout.segments && buf.len() + segment <= MAX_DATAGRAM {
             let start = buf.len();
             let end = start + segment - TAG_LEN;
-            let filled = self.datagram(now, window, buf, end);
+            let filled = self.datagram(now, (window, layout.marked), buf, end);
             if matches!(filled, Filled::Empty) {
                 break;
             }
@@ -101,7 +103,7 @@ impl Streams {
     fn datagram(
         &mut self,
         now: Duration,
-        window: &ReplayWindow,
+        (window, marked): (&ReplayWindow, u32),
         buf: &mut Vec<u8>,
         end: usize,
     ) -> Filled {
@@ -117,7 +119,7 @@ impl Streams {
         }
         buf.resize(start + HEADER_LEN, 0);
         if self.acks.is_waiting() {
-            self.acks.write(now, window, buf);
+            self.acks.write(now, window, marked, buf);
         }
         let acks_end = buf.len();
         let mut frames = SentFrames::default();

@@ -20,7 +20,7 @@ use mio::Waker;
 use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::{Manifest, Ticket};
-use xylem_packet::{InterestBuilder, Name};
+use xylem_packet::Name;
 use xylem_transfer::{Misbehaviour, PeerId, Spec, Transfer, TransferEvent};
 
 use crate::dial::Dialler;
@@ -34,7 +34,9 @@ use xylem_library::held::Holdings;
 use xylem_library::keys;
 use xylem_library::reachable::PeerWay;
 use xylem_library::reachable::{Peer, Relay};
+use xylem_library::served::fetched_interest;
 use xylem_library::signed::Signed;
+use xylem_library::sink::Tally;
 use xylem_library::{Error, Stop};
 
 /// How often progress is reported, and links are asked for their datagrams' size.
@@ -87,12 +89,18 @@ impl Look<'_> {
     }
 
     /// Reports progress, ten times a second at most.
-    pub(crate) fn report(&mut self, verified: u64, total: u64) {
+    pub(crate) fn report(&mut self, tally: &Tally) {
         let now = self.engine.now();
         if now >= self.work.last_reported + TICK {
             self.work.last_reported = now;
-            let (peers, relayed) = (self.work.dialler.count(), self.work.dialler.relayed());
-            (self.on_event)(Event::Progress { verified, total, peers, relayed });
+            let Work { dialler, transfer, .. } = &*self.work;
+            let picture = tally.picture(transfer.peers(now).map(|stats| {
+                let face = face_of(stats.peer);
+                (dialler.address(face), stats, self.engine.link_stats(face))
+            }));
+            let (peers, relayed) = (dialler.count(), dialler.relayed());
+            let (verified, total) = (tally.verified(), tally.total);
+            (self.on_event)(Event::Progress { verified, total, peers, relayed, picture });
         }
     }
 }
@@ -294,16 +302,9 @@ impl Fetch {
     /// Tells those it came from that all of it is here now, `bytes` of it fetched in this run. What the
     /// network loses is not repeated: nothing depends on it.
     pub(crate) fn tell_fetched(&mut self, bytes: u64) {
-        let Ok(random) = keys::random::<12>() else { return };
-        let (nonce, once) = random.split_at(4);
-        let (Ok(nonce), Ok(once)) = (nonce.try_into(), once.try_into()) else { return };
-        let mut interest = Vec::new();
-        let name = xylem_object::fetched::notice(self.name().as_ref(), once, bytes);
-        let written = InterestBuilder::new(name.as_ref()).nonce(nonce).encode(&mut interest);
-        if written.is_ok() {
-            let links: Vec<FaceId> = self.work.dialler.links().collect();
-            links.into_iter().for_each(|face| self.engine.ask(face, &interest));
-        }
+        let Some(interest) = fetched_interest(self.name().as_ref(), bytes) else { return };
+        let links: Vec<FaceId> = self.work.dialler.links().collect();
+        links.into_iter().for_each(|face| self.engine.ask(face, &interest));
     }
 
     /// Peers that are here.
@@ -463,7 +464,7 @@ impl<L: FnMut(&mut Look<'_>) -> Result<Next, FetchError>> Program for Running<'_
     }
 
     fn before_wait(&mut self, engine: &mut Engine) {
-        self.work.note_datagram_sizes(engine);
+        self.work.note_paths(engine);
         self.work.ask(engine);
     }
 

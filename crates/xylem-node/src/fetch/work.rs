@@ -11,10 +11,10 @@ use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::naming::Request;
 use xylem_packet::{Data, Interest, NackReason, Name};
-use xylem_transfer::{FailReason, Spec, Transfer, TransferEvent};
+use xylem_transfer::{FailReason, PathReport, Spec, Transfer, TransferEvent};
 
 use super::waiting::Waiting;
-use super::{FetchError, TICK, face_of, peer_of};
+use super::{FetchError, face_of, peer_of};
 use crate::dial::Dialler;
 use crate::event::Event;
 use crate::peers::Swarm;
@@ -59,8 +59,6 @@ pub(super) struct Work {
     interest: Vec<u8>,
     /// When progress was last reported.
     pub(super) last_reported: Duration,
-    /// When links were last asked for their datagrams' size.
-    last_probed: Duration,
 }
 
 impl Work {
@@ -105,7 +103,6 @@ impl Work {
             limit_rate,
             interest: Vec::new(),
             last_reported: Duration::ZERO,
-            last_probed: Duration::ZERO,
         })
     }
 
@@ -212,17 +209,15 @@ impl Work {
         self.introduced.extract_if(.., met).count() > 0
     }
 
-    /// What a link has found out of its path says how much one lost datagram costs. Ours stands for the
-    /// peer's, which sends the Data: both look for the same path's.
-    pub(super) fn note_datagram_sizes(&mut self, engine: &Engine) {
+    /// What a link has found out of its path: how large datagrams are, ours standing for the peer's, which sends
+    /// the Data; and what came of the peer's, by which congestion control goes.
+    pub(super) fn note_paths(&mut self, engine: &Engine) {
         let now = engine.now();
-        if now < self.last_probed + TICK {
-            return;
-        }
-        self.last_probed = now;
         for face in self.dialler.links() {
-            if let Some(bytes) = engine.datagram_of(face) {
-                self.transfer.set_datagram_size(peer_of(face), bytes);
+            if let Some(path) = engine.link_stats(face) {
+                let (brought, missing) = (path.content_received, path.datagrams_missing);
+                self.transfer.set_datagram_size(peer_of(face), path.datagram_size);
+                self.transfer.note_path(now, peer_of(face), PathReport { brought, missing });
             }
         }
     }

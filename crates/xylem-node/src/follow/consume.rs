@@ -463,7 +463,8 @@ impl Follower<'_> {
         if now >= self.last_reported + TICK {
             self.last_reported = now;
             let verified = self.here.size();
-            on_event(Event::Progress { verified, total, peers: self.fetch.peers(), relayed: 0 });
+            let (peers, relayed, picture) = (self.fetch.peers(), 0, None);
+            on_event(Event::Progress { verified, total, peers, relayed, picture });
         }
     }
 

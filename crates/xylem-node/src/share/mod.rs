@@ -1,22 +1,21 @@
 //! [`share`]: publish paths and answer Interests for them until asked to stop.
 
-mod listen;
 mod mesh;
 mod server;
 mod service;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_forward::{Config, Forwarder, Seed};
 use xylem_link::{Endpoint, PeerKey, StaticKey};
 use xylem_object::find::{self, VOUCH_LEN};
-use xylem_object::naming;
 use xylem_object::ticket::{Address, RelayAt};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
+use xylem_object::{naming, pass};
 use xylem_packet::Name;
 use xylem_store::Store;
 
@@ -26,12 +25,11 @@ use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::reaching::tell_own_addresses;
-use listen::bind_carriers;
 use server::Server;
 pub use service::{ServiceHandle, ServiceSnapshot, serve, serve_group};
 use xylem_app::{RegisterError, Registrar};
 use xylem_engine::wall_clock;
-use xylem_engine::{Engine, Limits, bind_links, bind_plain};
+use xylem_engine::{Engine, Limits, bind_carriers, bind_links, bind_plain, bind_sites};
 use xylem_engine::{EngineError, certificate};
 use xylem_library::admission::Prove;
 use xylem_library::follow::FollowOptions;
@@ -42,6 +40,7 @@ use xylem_library::publish::Sealing;
 use xylem_library::reachable::{FaceAddress, Peer, Relay};
 use xylem_library::{Blame, Error, Failure, Opening, Selection, Stop, disk};
 use xylem_library::{keys, record};
+use xylem_sockets::{Page, Site};
 
 /// So long a ticket waits for the router's answer; one that speaks PCP or NAT-PMP needs milliseconds.
 const MAPPED_WITHIN: Duration = Duration::from_millis(100);
@@ -50,9 +49,6 @@ const MAPPED_WITHIN: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShareError {
-    /// The encrypted link does not listen there.
-    #[error("{0} is not encrypted; see --plain-listen")]
-    NotEncrypted(FaceAddress),
     /// The service has ended meanwhile.
     #[error("the service has ended")]
     Ended,
@@ -70,7 +66,6 @@ pub enum ShareError {
 impl Failure for ShareError {
     fn blame(&self) -> Blame {
         match self {
-            Self::NotEncrypted(_) => Blame::Usage,
             Self::Ended => Blame::Interrupted,
             Self::Register(e) => e.blame(),
             Self::Engine(e) => e.blame(),
@@ -111,6 +106,10 @@ pub struct ShareOptions {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Also serve unencrypted NDN over UDP and TCP at these addresses.
     pub plain: Vec<SocketAddr>,
+    /// Also serve `pages` to browsers at these addresses, and NDN over WebSocket to pages that have a ticket.
+    pub web: Vec<SocketAddr>,
+    /// What browsers are served.
+    pub pages: Vec<Page>,
     /// Which peers over plain UDP have to show that they are there.
     pub prove: Prove,
     /// NDN forwarders through which to serve as well: the name is registered with each.
@@ -162,7 +161,7 @@ pub(crate) fn share_with(
     // The port that an earlier ticket names keeps that ticket good.
     let store = Store::open(disk(), &options.store)?;
     let port = options.paths.iter().find_map(|path| record::port(&store, path));
-    let (mut engine, at) = bind(options, port, &publisher)?;
+    let (mut engine, at) = bind(options, &contents, port, &publisher)?;
     let mut server = Server::new(at, options, ends, events, on_event)?;
     let reachable = server.wait_for_router(MAPPED_WITHIN);
     server.register(&mut engine, &options.relays, options.code);
@@ -260,6 +259,7 @@ struct At {
     mapped: Option<SocketAddr>,
     relay: Option<RelayAt>,
     plain: Vec<SocketAddr>,
+    web: Vec<SocketAddr>,
     carriers: Vec<FaceAddress>,
     store: Store,
 }
@@ -267,6 +267,7 @@ struct At {
 /// An engine with the sockets that are asked for; `port` is tried first where none is.
 fn bind(
     options: &ShareOptions,
+    contents: &[Content],
     port: Option<u16>,
     publisher: &PublisherKey,
 ) -> Result<(Engine, At), ShareError> {
@@ -286,11 +287,17 @@ fn bind(
     let listen = bind_links(&mut engine, &options.listen, port)?;
     let carriers = bind_carriers(&mut engine, &options.listen)?;
     let plain = bind_plain(&mut engine, &options.plain)?;
+    let mut site = Site::new(options.pages.clone());
+    for content in contents {
+        let publisher = content.signed_by().unwrap_or(publisher.public());
+        site.let_in(pass::of(&publisher, &content.newest().1.root));
+    }
+    let web = bind_sites(&mut engine, &options.web, &Arc::new(site))?;
     engine.serve(find::prefix().as_ref())?;
     let (announce, link_key) = (options.announce.clone(), link_public);
     let (vouch, publisher) = (publisher.vouch(&link_key), publisher.public());
     let given = options.name.is_some() || options.identity.is_some();
-    let named = given || !plain.is_empty() || !options.via.is_empty();
+    let named = given || !(plain.is_empty() && web.is_empty()) || !options.via.is_empty();
     let relay = options.relays.first().map(|relay| relay.at.clone());
     let at = At {
         publisher,
@@ -302,6 +309,7 @@ fn bind(
         mapped: None,
         relay,
         plain,
+        web,
         carriers,
         store,
     };
@@ -359,6 +367,7 @@ impl At {
             signed_by: content.signed_by(),
             listen: self.listen.clone(),
             plain: self.plain.clone(),
+            web: self.web.clone(),
             carriers: self.carriers.clone(),
         }
     }

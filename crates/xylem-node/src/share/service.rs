@@ -156,7 +156,7 @@ pub fn serve_group(
 ) -> Result<ServiceSnapshot, ShareError> {
     let mail = MailStore::open_existing(&options.store)?;
     while_delivering(mail.as_ref(), &options.relays, |events, ends| {
-        let (mut engine, at) = bind(options, port, &publisher_of(options)?)?;
+        let (mut engine, at) = bind(options, &[], port, &publisher_of(options)?)?;
         let port = at.listen.first().map(std::net::SocketAddr::port);
         for address in &at.listen {
             let uri = FaceAddress::Uri(FaceUri::Xylem(endpoint(*address)));

@@ -280,7 +280,7 @@ impl Transfer<'_> {
     fn done(&mut self, bytes: u64) {
         self.summary.bytes += bytes;
         let (verified, total) = (self.summary.bytes, self.total);
-        self.out.event(Event::Progress { verified, total, peers: 1, relayed: 0 });
+        self.out.event(Event::Progress { verified, total, peers: 1, relayed: 0, picture: None });
     }
 }
 

@@ -10,9 +10,12 @@ use crate::peek::AtArgs;
 use crate::stop;
 use crate::values::parse_seconds;
 use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
 use std::str::FromStr;
 use std::time::Duration;
 use xylem_app::{Client, Sign};
+use xylem_library::Stop;
+use xylem_node::PeerUri;
 use xylem_packet::Name;
 
 type Manager<'a> = xylem_client::Manager<'a, Client>;
@@ -294,4 +297,30 @@ pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit,
         What::Strategy(Strategy::Unset { prefix }) => change::unset_strategy(manager, prefix, out),
     }?;
     Ok(Exit::Done)
+}
+
+/// Asks a forwarder for everything that it tells of itself, again and again over one connection.
+pub(crate) struct Watcher {
+    at: Option<PeerUri>,
+    stop: Stop,
+    client: Option<Client>,
+}
+
+impl Watcher {
+    pub(crate) fn new(at: Option<PeerUri>, stop: &Stop) -> Self {
+        Self { at, stop: stop.clone(), client: None }
+    }
+
+    /// An error where no forwarder is there; it is looked for again the next time.
+    pub(crate) fn look(&mut self) -> Result<Value, Failure> {
+        // Datasets are asked for by plain Interests: nothing is signed.
+        let signer = Sign::DigestSha256.signer(std::path::Path::new(""))?;
+        let mut client = match self.client.take() {
+            Some(client) => client,
+            None => Client::connect(self.at.as_ref(), &self.stop)?,
+        };
+        let seen = show::everything(&mut Manager::new(&mut client, &signer))?;
+        self.client = Some(client);
+        Ok(seen)
+    }
 }

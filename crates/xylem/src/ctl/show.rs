@@ -5,34 +5,26 @@ use crate::exit::Failure;
 use crate::output::Out;
 use crate::output::text::{bytes, duration};
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::time::Duration;
 use xylem_mgmt::types::{CS_ADMIT, CS_SERVE, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
 use xylem_mgmt::types::{FLAG_CONGESTION_MARKING, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY};
-use xylem_mgmt::{FaceQueryFilter, FaceStatus};
+use xylem_mgmt::{
+    CsStatus, FaceQueryFilter, FaceStatus, GeneralStatus, NextHopRecord, RibRoute, StrategyChoice,
+};
 use xylem_packet::Name;
 
 type Shown = Result<(), Failure>;
 
+/// Rows of a table that a page shows at most.
+const MAX_ROWS: usize = 256;
+
 pub(super) fn status(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
     let found = manager.status()?;
-    let uptime = Duration::from_millis(found.current_ms.saturating_sub(found.start_ms));
     if out.is_json() {
-        return out.json(&StatusRow {
-            version: &found.version,
-            uptime_seconds: uptime.as_secs_f64(),
-            fib_entries: found.fib_entries,
-            pit_entries: found.pit_entries,
-            cs_entries: found.cs_entries,
-            in_interests: found.in_interests,
-            in_data: found.in_data,
-            in_nacks: found.in_nacks,
-            out_interests: found.out_interests,
-            out_data: found.out_data,
-            out_nacks: found.out_nacks,
-            satisfied: found.satisfied,
-            unsatisfied: found.unsatisfied,
-        });
+        return out.json(&StatusRow::of(&found));
     }
+    let uptime = uptime(&found);
     out.line(&format!("version     {}", found.version))?;
     out.line(&format!("uptime      {}", duration(uptime)))?;
     out.line(&format!(
@@ -49,6 +41,10 @@ pub(super) fn status(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
     out.line(&format!("Interests   {} satisfied, {} not", found.satisfied, found.unsatisfied))
 }
 
+fn uptime(found: &GeneralStatus) -> Duration {
+    Duration::from_millis(found.current_ms.saturating_sub(found.start_ms))
+}
+
 pub(super) fn faces(manager: &mut Manager<'_>, uri: Option<String>, out: &mut Out) -> Shown {
     let filter = uri.map(|uri| FaceQueryFilter { uri: Some(uri), ..FaceQueryFilter::default() });
     let found = manager.faces(filter.as_ref())?;
@@ -56,38 +52,12 @@ pub(super) fn faces(manager: &mut Manager<'_>, uri: Option<String>, out: &mut Ou
 }
 
 fn face(face: &FaceStatus, out: &mut Out) -> Shown {
-    let scope = if face.scope == 1 { "local" } else { "non-local" };
-    let persistency = persistency(face.persistency);
-    let link = match face.link_type {
-        0 => "point-to-point",
-        1 => "multi-access",
-        _ => "ad-hoc",
-    };
-    let flag = |bit: u64| face.flags & bit != 0;
+    let row = FaceRow::of(face);
     if out.is_json() {
-        return out.json(&FaceRow {
-            face: face.face_id,
-            remote: &face.uri,
-            local: &face.local_uri,
-            scope,
-            persistency,
-            link,
-            mtu: face.mtu,
-            expires_seconds: face.expiration_ms.map(|ms| ms as f64 / 1e3),
-            reliability: flag(FLAG_LP_RELIABILITY),
-            congestion_marking: flag(FLAG_CONGESTION_MARKING),
-            local_fields: flag(FLAG_LOCAL_FIELDS),
-            in_interests: face.in_interests,
-            in_data: face.in_data,
-            in_nacks: face.in_nacks,
-            in_bytes: face.in_bytes,
-            out_interests: face.out_interests,
-            out_data: face.out_data,
-            out_nacks: face.out_nacks,
-            out_bytes: face.out_bytes,
-        });
+        return out.json(&row);
     }
-    let mut notes = vec![scope.to_owned(), persistency.to_owned(), link.to_owned()];
+    let flag = |bit: u64| face.flags & bit != 0;
+    let mut notes = vec![row.scope.to_owned(), row.persistency.to_owned(), row.link.to_owned()];
     notes.extend(face.mtu.map(|mtu| format!("mtu {mtu}")));
     let flags = [
         (FLAG_LP_RELIABILITY, "reliable"),
@@ -128,25 +98,18 @@ pub(super) fn routes(manager: &mut Manager<'_>, prefix: Option<&Name>, out: &mut
     for entry in found.iter().filter(|entry| prefix.is_none_or(|p| *p == entry.name)) {
         let name = entry.name.to_string();
         for route in &entry.routes {
-            let inherit = route.flags & ROUTE_CHILD_INHERIT != 0;
-            let capture = route.flags & ROUTE_CAPTURE != 0;
+            let row = RouteRow::of(&name, route);
             if out.is_json() {
-                out.json(&RouteRow {
-                    prefix: &name,
-                    face: route.face_id,
-                    origin: route.origin,
-                    cost: route.cost,
-                    inherit,
-                    capture,
-                    expires_seconds: route.expiration_ms.map(|ms| ms as f64 / 1e3),
-                })?;
+                out.json(&row)?;
                 continue;
             }
             let ends = route.expiration_ms.map_or("never".to_owned(), |ms| {
                 format!("in {}", duration(Duration::from_millis(ms)))
             });
-            let (inherit, capture) =
-                (if inherit { ", inherited" } else { "" }, if capture { ", captures" } else { "" });
+            let (inherit, capture) = (
+                if row.inherit { ", inherited" } else { "" },
+                if row.capture { ", captures" } else { "" },
+            );
             out.line(&format!(
                 "{name} → face {} cost {} origin {} ends {ends}{inherit}{capture}",
                 route.face_id, route.cost, route.origin
@@ -171,24 +134,16 @@ pub(super) fn fib(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
 }
 
 pub(super) fn cs(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
-    let found = manager.cs()?;
-    let (admit, serve) = (found.flags & CS_ADMIT != 0, found.flags & CS_SERVE != 0);
+    let found = CsRow::of(&manager.cs()?);
     if out.is_json() {
-        return out.json(&CsRow {
-            capacity: found.capacity,
-            entries: found.entries,
-            hits: found.hits,
-            misses: found.misses,
-            admit,
-            serve,
-        });
+        return out.json(&found);
     }
     let on = |yes| if yes { "on" } else { "off" };
     out.line(&format!("capacity    {} packets", found.capacity))?;
     out.line(&format!("holds       {} packets", found.entries))?;
     out.line(&format!("answered    {}, could not {}", found.hits, found.misses))?;
-    out.line(&format!("admit       {}", on(admit)))?;
-    out.line(&format!("serve       {}", on(serve)))
+    out.line(&format!("admit       {}", on(found.admit)))?;
+    out.line(&format!("serve       {}", on(found.serve)))
 }
 
 pub(super) fn strategies(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
@@ -221,6 +176,26 @@ struct StatusRow<'a> {
     unsatisfied: u64,
 }
 
+impl<'a> StatusRow<'a> {
+    fn of(found: &'a GeneralStatus) -> Self {
+        Self {
+            version: &found.version,
+            uptime_seconds: uptime(found).as_secs_f64(),
+            fib_entries: found.fib_entries,
+            pit_entries: found.pit_entries,
+            cs_entries: found.cs_entries,
+            in_interests: found.in_interests,
+            in_data: found.in_data,
+            in_nacks: found.in_nacks,
+            out_interests: found.out_interests,
+            out_data: found.out_data,
+            out_nacks: found.out_nacks,
+            satisfied: found.satisfied,
+            unsatisfied: found.unsatisfied,
+        }
+    }
+}
+
 /// A row of `ctl face list`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "face")]
@@ -246,6 +221,37 @@ struct FaceRow<'a> {
     out_bytes: u64,
 }
 
+impl<'a> FaceRow<'a> {
+    fn of(face: &'a FaceStatus) -> Self {
+        let flag = |bit: u64| face.flags & bit != 0;
+        Self {
+            face: face.face_id,
+            remote: &face.uri,
+            local: &face.local_uri,
+            scope: if face.scope == 1 { "local" } else { "non-local" },
+            persistency: persistency(face.persistency),
+            link: match face.link_type {
+                0 => "point-to-point",
+                1 => "multi-access",
+                _ => "ad-hoc",
+            },
+            mtu: face.mtu,
+            expires_seconds: face.expiration_ms.map(|ms| ms as f64 / 1e3),
+            reliability: flag(FLAG_LP_RELIABILITY),
+            congestion_marking: flag(FLAG_CONGESTION_MARKING),
+            local_fields: flag(FLAG_LOCAL_FIELDS),
+            in_interests: face.in_interests,
+            in_data: face.in_data,
+            in_nacks: face.in_nacks,
+            in_bytes: face.in_bytes,
+            out_interests: face.out_interests,
+            out_data: face.out_data,
+            out_nacks: face.out_nacks,
+            out_bytes: face.out_bytes,
+        }
+    }
+}
+
 /// A row of `ctl route list`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "route")]
@@ -257,6 +263,20 @@ struct RouteRow<'a> {
     inherit: bool,
     capture: bool,
     expires_seconds: Option<f64>,
+}
+
+impl<'a> RouteRow<'a> {
+    fn of(prefix: &'a str, route: &RibRoute) -> Self {
+        Self {
+            prefix,
+            face: route.face_id,
+            origin: route.origin,
+            cost: route.cost,
+            inherit: route.flags & ROUTE_CHILD_INHERIT != 0,
+            capture: route.flags & ROUTE_CAPTURE != 0,
+            expires_seconds: route.expiration_ms.map(|ms| ms as f64 / 1e3),
+        }
+    }
 }
 
 /// A row of `ctl fib list`.
@@ -280,12 +300,51 @@ struct CsRow {
     serve: bool,
 }
 
+impl CsRow {
+    fn of(found: &CsStatus) -> Self {
+        Self {
+            capacity: found.capacity,
+            entries: found.entries,
+            hits: found.hits,
+            misses: found.misses,
+            admit: found.flags & CS_ADMIT != 0,
+            serve: found.flags & CS_SERVE != 0,
+        }
+    }
+}
+
 /// A row of `ctl strategy list`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "strategy")]
 struct StrategyRow<'a> {
     prefix: &'a str,
     strategy: &'a str,
+}
+
+/// All of that, as `xylem ui` shows it.
+pub(super) fn everything(manager: &mut Manager<'_>) -> Result<Value, Failure> {
+    let (status, faces, cs) = (manager.status()?, manager.faces(None)?, manager.cs()?);
+    let faces: Vec<FaceRow<'_>> = faces.iter().take(MAX_ROWS).map(FaceRow::of).collect();
+    let rib = manager.rib()?;
+    let names: Vec<String> = rib.iter().map(|entry| entry.name.to_string()).collect();
+    let routes = rib
+        .iter()
+        .zip(&names)
+        .flat_map(|(entry, name)| entry.routes.iter().map(move |route| RouteRow::of(name, route)));
+    let routes: Vec<RouteRow<'_>> = routes.take(MAX_ROWS).collect();
+    let fib = manager.fib()?;
+    let hops = fib.iter().flat_map(|entry| {
+        let hop = |hop: &NextHopRecord| json!({ "prefix": entry.name.to_string(), "face": hop.face_id, "cost": hop.cost });
+        entry.next_hops.iter().map(hop)
+    });
+    let fib: Vec<Value> = hops.take(MAX_ROWS).collect();
+    let strategies = manager.strategies()?;
+    let strategy = |choice: &StrategyChoice| json!({ "prefix": choice.name.to_string(), "strategy": choice.strategy.to_string() });
+    let strategies: Vec<Value> = strategies.iter().take(MAX_ROWS).map(strategy).collect();
+    Ok(json!({
+        "status": StatusRow::of(&status), "faces": faces, "cs": CsRow::of(&cs),
+        "routes": routes, "fib": fib, "strategies": strategies,
+    }))
 }
 
 #[cfg(test)]

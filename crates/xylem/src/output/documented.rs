@@ -149,6 +149,7 @@ fn events() -> Vec<Event> {
             signed_by: None,
             listen: vec![address],
             plain: vec![],
+            web: vec![],
             carriers: vec![peer()],
         },
         Event::Reachable {
@@ -177,7 +178,7 @@ fn events() -> Vec<Event> {
         Event::PeerGone { peer: peer(), why: "w".into() },
         Event::PeerMisbehaved { peer: peer(), what: "w".into() },
         Event::Found { name: "n".into(), directory: true, root, bytes: 1, files: 1 },
-        Event::Progress { verified: 1, total: 2, peers: 3, relayed: 1 },
+        Event::Progress { verified: 1, total: 2, peers: 3, relayed: 1, picture: None },
         Event::Reach(Standpoint {
             way: Way::Direct,
             at: Some(address),

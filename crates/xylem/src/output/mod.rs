@@ -23,6 +23,7 @@ pub(crate) use progress::{Phase, Progress};
 
 use crate::cli::{Color, Common};
 use crate::exit::{Exit, Failure};
+use crate::running::Running;
 use reaching::Said;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -75,6 +76,8 @@ pub(crate) struct Out {
     /// Whether a ticket's QR code was asked for.
     qr: bool,
     progress: Progress,
+    /// Is told what happens, for `xylem ui`.
+    running: Option<Running>,
     /// Raised when standard output is gone, so that a long run ends.
     stop: Option<Stop>,
     /// The first failed write to standard output, kept until the run can return it.
@@ -100,6 +103,7 @@ impl Out {
             color,
             qr: false,
             progress: Progress::new(shown, terminal),
+            running: None,
             stop: None,
             broken: None,
         }
@@ -130,6 +134,18 @@ impl Out {
     /// Ends the run through `stop` when standard output is gone.
     pub(crate) fn ends_with(&mut self, stop: &Stop) {
         self.stop = Some(stop.clone());
+    }
+
+    /// Has `xylem ui` see, from now on, that this process does `verb`.
+    pub(crate) fn runs_as(&mut self, verb: &str, store: &Path) {
+        self.running = Running::begin(verb, store);
+    }
+
+    /// Has `xylem ui` see an event that is told in another way.
+    pub(crate) fn seen(&self, event: &Event) {
+        if let Some(running) = &self.running {
+            running.see(event);
+        }
     }
 
     /// Writes bytes to standard output and flushes.
@@ -216,6 +232,7 @@ impl Out {
 
     /// Shows an event. A failed write raises the stop flag and is kept for [`Self::take_broken`].
     pub(crate) fn event(&mut self, event: Event) {
+        self.seen(&event);
         if let Err(failure) = self.try_event(event) {
             if let Some(stop) = &self.stop {
                 stop.raise();
@@ -232,7 +249,7 @@ impl Out {
             Event::Library(LibraryEvent::Hashing { done, total }) => {
                 self.progress.update(Phase::Hashing, done, total, 0);
             }
-            Event::Progress { verified, total, peers, relayed } => {
+            Event::Progress { verified, total, peers, relayed, .. } => {
                 self.progress.update_from(verified, total, peers, relayed);
             }
             event @ Event::Shared { .. } => self.shared(event)?,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::text::{bytes, clean, count};
 use super::{Out, reaching};
 use crate::exit::Failure;
+use crate::web::link;
 use xylem_node::Event;
 
 impl Out {
@@ -18,6 +19,7 @@ impl Out {
             signed_by,
             listen,
             plain,
+            web,
             carriers,
         } = event
         else {
@@ -27,6 +29,7 @@ impl Out {
         let at_home = reaching::is_here_alone(&ticket.addresses);
         let publisher = ticket.publisher;
         let reachable = reaching::list(&ticket.addresses);
+        let addresses = ticket.addresses.clone();
         let ticket = ticket.to_string();
         self.line(&ticket)?;
         let what = format!("{}, {}", bytes(size), count(files, "file"));
@@ -61,6 +64,10 @@ impl Out {
         let place = if at_home { "this machine" } else { "any machine that reaches this one" };
         self.note(&format!("\nTo fetch it, on {place}:\n"));
         self.note(&format!("  xylem get {ticket}{from}\n"));
+        if let Some(at) = web.first() {
+            self.note("In a browser (not encrypted; every piece is proven):\n");
+            self.note(&format!("  {}\n", link(*at, &addresses, &ticket)));
+        }
         self.show_qr(&ticket);
         Ok(())
     }

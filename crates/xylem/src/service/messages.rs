@@ -109,6 +109,7 @@ impl Shared {
             files: self.files,
             listen: self.listen,
             plain: Vec::new(),
+            web: Vec::new(),
             carriers: Vec::new(),
         })
     }

@@ -235,6 +235,7 @@ mod running {
         };
         let stop = stop::on_signals()?;
         out.ends_with(&stop);
+        out.runs_as("service", &store);
         let listener = control::listen(&store)?;
         let shown_at = shown.as_ref().and_then(|shown| shown.local_addr().ok());
         let (end, ended) = mpsc::channel();
@@ -252,7 +253,7 @@ mod running {
             }));
             if let Some(shown) = shown {
                 let keeper = keeper.clone();
-                let show = Box::new(move || metrics::answer_all(&shown, || page(&keeper)));
+                let show = Box::new(move || metrics::answer_all(&shown, move || page(&keeper)));
                 started = started.and_then(|()| start(show));
             }
             match started.and_then(|()| start(Box::new(move || keeper.keep(&ended)))) {

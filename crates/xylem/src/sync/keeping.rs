@@ -191,6 +191,8 @@ pub(super) fn sync(
         relays: options.relays.clone(),
         certificate: None,
         plain: Vec::new(),
+        web: Vec::new(),
+        pages: Vec::new(),
         prove: Prove::default(),
         via: Vec::new(),
         links: options.links.clone(),

@@ -1,0 +1,166 @@
+//! What of a path's losses is chance, where the path counts them: a queue that overflows has made the round trip longer
+//! before, and its losses come and go with it; chance strikes without one, round after round.
+//!
+//! The least share that a round has lost of late is the path's; only what is lost beyond it, in a queue, speaks of
+//! congestion.
+
+use core::time::Duration;
+
+/// A queue that makes the round trip longer by less than this share counts as none.
+const SHORT_QUEUE: u32 = 16;
+/// So many round trips tell whether there is one: where a fifth is lost, of units in six datagrams one in four is
+/// not repaired.
+const MIN_SAMPLES: u32 = 24;
+/// Rounds over which the least share is sought: of a queue that flows keep full, some lose nothing.
+const ROUNDS: usize = 16;
+/// What is lost by chance varies: so much more is chance still.
+const SPREAD: f64 = 1.5;
+/// Above this a path is useless, whatever the reason.
+const MAX_SHARE: f64 = 0.3;
+/// Bytes that tell a share, at least, in one round or several: of 5 % a third more or less.
+const MIN_BYTES: u64 = 512 << 10;
+/// Less than this is no path that loses by chance.
+const MIN_CHANCE: f64 = 0.005;
+
+#[derive(Clone, Debug)]
+pub(super) struct Excess {
+    /// The path counts: of packets that are lost, a queue's cannot be told.
+    on: bool,
+    /// The smallest of the latest round trips, and of as many before them: of what was not repaired.
+    now: Option<Duration>,
+    last: Option<Duration>,
+    samples: u32,
+    /// From here on there is a queue.
+    limit: Duration,
+    /// Bytes delivered and lost when the round began.
+    delivered: u64,
+    lost: u64,
+    /// The shares that were lost in the last rounds, of which this is the place of the next.
+    shares: [f64; ROUNDS],
+    place: usize,
+    share: f64,
+    chance: f64,
+}
+
+impl Default for Excess {
+    fn default() -> Self {
+        Self {
+            on: false,
+            now: None,
+            last: None,
+            samples: 0,
+            limit: Duration::MAX,
+            delivered: 0,
+            lost: 0,
+            shares: [MAX_SHARE; ROUNDS],
+            place: 0,
+            share: 0.0,
+            chance: 0.0,
+        }
+    }
+}
+
+impl Excess {
+    /// The path counts what it loses.
+    pub(super) fn turn_on(&mut self) {
+        self.on = true;
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    pub(super) fn on_round_trip(&mut self, rtt: Duration, min: Duration) {
+        self.now = Some(self.now.map_or(rtt, |now| now.min(rtt)));
+        self.limit = min + min / SHORT_QUEUE;
+        self.samples += 1;
+        if self.samples == MIN_SAMPLES {
+            (self.last, self.now, self.samples) = (self.now, None, 0);
+        }
+    }
+
+    /// A round is over, or several short ones: so many bytes were delivered and lost until now.
+    pub(super) fn end_round(&mut self, delivered: u64, lost: u64) {
+        let came = delivered.saturating_sub(self.delivered);
+        let went = lost.saturating_sub(self.lost);
+        if !self.on || came + went < MIN_BYTES {
+            return;
+        }
+        (self.delivered, self.lost) = (delivered, lost);
+        self.share = (went as f64 / (came + went) as f64).min(MAX_SHARE);
+        self.shares[self.place] = self.share;
+        self.place = (self.place + 1) % ROUNDS;
+        self.chance = self.shares.iter().fold(MAX_SHARE, |least, share| least.min(*share));
+    }
+
+    /// Whether all of the latest round trips found a queue.
+    pub(super) fn has_queue(&self) -> bool {
+        let long = |rtt: Duration| rtt > self.limit;
+        self.last.is_some_and(long) && self.now.is_none_or(long)
+    }
+
+    /// The share of losses that chance explains.
+    pub(super) fn chance(&self) -> f64 {
+        SPREAD * self.chance
+    }
+
+    /// Whether the path loses by chance.
+    pub(super) fn is_chance(&self) -> bool {
+        self.chance > MIN_CHANCE
+    }
+
+    /// Whether the last round lost more than chance explains.
+    pub(super) fn is_more_than_chance(&self) -> bool {
+        !self.is_chance() || self.share > self.chance()
+    }
+
+    /// How much longer than a round trip a packet is under way on average: one in so many has to be sent again.
+    pub(super) fn stretch(&self) -> f64 {
+        1.0 + 2.0 * self.chance
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    /// A round of 100 units, every fourth of which took so long.
+    fn round(excess: &mut Excess, rtt: u64, share: f64) {
+        for unit in 0..100 {
+            excess.on_round_trip(ms(if unit % 4 == 0 { rtt } else { 200 }), ms(100));
+        }
+        let lost = (1e6 * share) as u64;
+        excess.end_round(excess.delivered + 1_000_000 - lost, excess.lost + lost);
+    }
+
+    #[test]
+    fn what_every_round_loses_is_chance() {
+        let mut excess = Excess::default();
+        round(&mut excess, 105, 0.2);
+        assert!(!excess.is_chance() && excess.chance() == 0.0, "nobody counts");
+        excess.turn_on();
+        (0..5).for_each(|_| round(&mut excess, 105, 0.2));
+        assert!(!excess.has_queue() && excess.is_chance() && !excess.is_more_than_chance());
+        assert!((excess.chance() - 0.3).abs() < 0.01 && excess.stretch() > 1.3);
+        round(&mut excess, 150, 0.28);
+        assert!(excess.has_queue() && !excess.is_more_than_chance(), "not much more than before");
+    }
+
+    #[test]
+    fn what_some_rounds_lose_is_not() {
+        let mut excess = Excess::default();
+        excess.turn_on();
+        for _ in 0..40 {
+            (0..3).for_each(|_| round(&mut excess, 140, 0.1));
+            assert!(excess.has_queue() && excess.is_more_than_chance());
+            round(&mut excess, 100, 0.0);
+            assert!(!excess.is_chance() && !excess.has_queue());
+        }
+        (0..ROUNDS).for_each(|_| round(&mut excess, 100, 0.1));
+        assert!(excess.is_chance(), "now every round");
+    }
+}

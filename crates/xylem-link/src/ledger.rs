@@ -1,0 +1,136 @@
+//! What is under way of one kind, found by the numbers of its datagrams. Only some of a link's datagrams are of a
+//! kind, so that a loss detector counts them by serials of its own.
+
+use core::ops::{Range, RangeInclusive};
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use xylem_congestion::{LossDetector, LossRule, Rtt, SendRecord};
+
+/// Room that is kept for those of a flow that rests.
+const AT_REST: usize = 8;
+
+/// Datagrams that have neither been acknowledged nor given up, each with a record of the caller's.
+#[derive(Debug)]
+pub(crate) struct Ledger<T> {
+    flight: LossDetector<T>,
+    /// Their numbers: one for each place of the detector's queue, which also have gaps.
+    numbers: VecDeque<u64>,
+}
+
+/// One that counts as lost.
+#[derive(Debug)]
+pub(crate) struct Overtaken<T> {
+    pub number: u64,
+    pub serial: u64,
+    pub record: T,
+}
+
+impl<T: SendRecord> Default for Ledger<T> {
+    fn default() -> Self {
+        Self { flight: LossDetector::new(LossRule::PacketsOrTime), numbers: VecDeque::new() }
+    }
+}
+
+impl<T: SendRecord> Ledger<T> {
+    /// What those under way weigh.
+    pub(crate) fn bytes(&self) -> usize {
+        self.flight.bytes()
+    }
+
+    /// Those under way, and places between them.
+    pub(crate) fn span(&self) -> usize {
+        self.flight.span()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    pub(crate) fn oldest(&self) -> Option<&T> {
+        self.flight.oldest()
+    }
+
+    /// Those under way, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.flight.iter().map(|(_, record)| record)
+    }
+
+    /// A datagram leaves. Numbers grow.
+    pub(crate) fn on_sent(&mut self, number: u64, record: T) {
+        debug_assert!(self.numbers.back().is_none_or(|last| *last < number));
+        self.numbers.push_back(number);
+        self.flight.on_sent(record);
+    }
+
+    /// The one of this number, if it is under way.
+    pub(crate) fn get(&self, number: u64) -> Option<&T> {
+        let place = self.numbers.binary_search(&number).ok()?;
+        self.flight.get(self.flight.first() + place as u64)
+    }
+
+    /// These numbers were acknowledged: hands on what was under way of them. Returns whether what has lower
+    /// numbers may still be.
+    pub(crate) fn acknowledge(
+        &mut self,
+        range: &RangeInclusive<u64>,
+        mut arrived: impl FnMut(T),
+    ) -> bool {
+        if self.numbers.front().is_none_or(|first| range.end() < first) {
+            return false;
+        }
+        for serial in self.serials(range) {
+            let Some(record) = self.flight.remove(serial) else { continue };
+            self.flight.on_arrival(serial);
+            arrived(record);
+        }
+        self.drop_numbers();
+        true
+    }
+
+    /// The serials of the datagrams whose numbers are in `numbers`, as far as they may be under way.
+    fn serials(&self, numbers: &RangeInclusive<u64>) -> Range<u64> {
+        let from = self.numbers.partition_point(|number| number < numbers.start());
+        let end = self.numbers.partition_point(|number| number <= numbers.end());
+        self.flight.first() + from as u64..self.flight.first() + end as u64
+    }
+
+    /// As [`LossDetector::loss_due`].
+    pub(crate) fn loss_due(&self, rtt: &Rtt) -> Option<Duration> {
+        self.flight.loss_due(rtt)
+    }
+
+    /// As [`LossDetector::take_lost`].
+    pub(crate) fn take_lost(&mut self, now: Duration, rtt: &Rtt) -> Option<Overtaken<T>> {
+        let number = *self.numbers.front()?;
+        let (serial, record) = self.flight.take_lost(now, rtt)?;
+        self.drop_numbers();
+        Some(Overtaken { number, serial, record })
+    }
+
+    /// Takes the oldest out, whatever became of it.
+    pub(crate) fn take_oldest(&mut self) -> Option<T> {
+        let (_, record) = self.flight.take_oldest()?;
+        self.drop_numbers();
+        Some(record)
+    }
+
+    /// As [`LossDetector::on_late`].
+    pub(crate) fn on_late(&mut self, now: Duration, serial: u64, sent_at: Duration) {
+        self.flight.on_late(now, serial, sent_at);
+    }
+
+    /// Gives memory back if nothing is under way.
+    pub(crate) fn shrink(&mut self) {
+        if self.numbers.is_empty() {
+            self.flight.shrink(AT_REST);
+            self.numbers.shrink_to(AT_REST);
+        }
+    }
+
+    /// Keeps to the detector's queue, whose front is the oldest datagram under way.
+    fn drop_numbers(&mut self) {
+        let left = self.numbers.len() - self.flight.span();
+        self.numbers.drain(..left);
+    }
+}

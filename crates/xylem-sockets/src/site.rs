@@ -1,0 +1,274 @@
+//! [`Site`]: a few pages, and a WebSocket for pages that have a ticket, on one port.
+//!
+//! A [`Visit`] is one connection: a request's head is read by [`xylem_carriers::http`], and is answered with a
+//! page, or becomes a WebSocket. One request a connection. Whoever asks slowly is given up with other
+//! connections that do not come up. What a browser may do with a page is said in its head: no script, style or
+//! picture but the site's own, no frame around it.
+//!
+//! A browser says which page opens a WebSocket (`Origin`). Such a page has to ask for a pass that the site
+//! knows ([`Site::let_in`]), wherever it was loaded from; programs that are no browsers need none.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use mio::net::TcpStream;
+use tungstenite::handshake::derive_accept_key;
+use xylem_carriers::http::{MAX_HEAD, Request, read_request};
+
+/// What follows a head that was refused is read up to here, so that the answer is not lost with it.
+const MAX_REST: usize = 64 * 1024;
+
+/// What pages may do. Scripts open connections to other sharers, whose addresses nobody knows beforehand.
+const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; \
+    worker-src 'self'; connect-src 'self' ws: wss:; img-src 'self'; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'none'";
+
+/// One thing that a site serves.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Its path, from `/` on.
+    pub path: &'static str,
+    /// Its media type.
+    pub media_type: &'static str,
+    /// Whether the body is compressed with gzip, which every browser takes.
+    pub gzip: bool,
+    /// What is served.
+    pub body: &'static [u8],
+}
+
+/// Pages, and who may open a WebSocket. See the module's documentation.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    pages: Vec<Page>,
+    passes: Vec<String>,
+}
+
+impl Site {
+    /// A site with these pages, which lets no page open a WebSocket yet.
+    pub fn new(pages: Vec<Page>) -> Self {
+        Self { pages, passes: Vec::new() }
+    }
+
+    /// A page that asks for `/PASS` may open a WebSocket.
+    pub fn let_in(&mut self, pass: String) {
+        self.passes.push(pass);
+    }
+
+    fn answer(&self, request: &Request) -> Answered {
+        let target = request.target.split('?').next().unwrap_or_default();
+        let pass = target.strip_prefix('/').unwrap_or_default();
+        let known = self.passes.iter().any(|known| known == pass);
+        if let Some(key) = &request.web_socket_key {
+            return match request.origin {
+                _ if known => Answered::Upgrade(key.clone(), true),
+                None if target == "/" => Answered::Upgrade(key.clone(), false),
+                Some(_) if target == "/" => {
+                    Answered::Page(text(FORBIDDEN, "a page has to show that it has the ticket"))
+                }
+                _ => Answered::Page(text(NOT_FOUND, "nothing of that ticket is shared here")),
+            };
+        }
+        let mut reply = match self.pages.iter().find(|page| page.path == target) {
+            _ if !matches!(request.method.as_str(), "GET" | "HEAD") => {
+                text(NOT_ALLOWED, "GET and HEAD are all there is")
+            }
+            _ if known => text(FOUND, "shared here"),
+            Some(page) => page.reply(),
+            None => text(NOT_FOUND, "no such page"),
+        };
+        if request.method == "HEAD" {
+            reply.body = Bytes::new();
+        }
+        Answered::Page(reply)
+    }
+}
+
+impl Page {
+    fn reply(&self) -> Reply {
+        let coding = if self.gzip { "Content-Encoding: gzip\r\n" } else { "" };
+        Reply::new(FOUND, self.media_type, coding, Bytes::from_static(self.body))
+    }
+}
+
+const FOUND: &str = "200 OK";
+const BAD: &str = "400 Bad Request";
+const FORBIDDEN: &str = "403 Forbidden";
+const NOT_FOUND: &str = "404 Not Found";
+const NOT_ALLOWED: &str = "405 Method Not Allowed";
+
+enum Answered {
+    /// With this key; messages hold trains, or single packets.
+    Upgrade(String, bool),
+    Page(Reply),
+}
+
+struct Reply {
+    head: String,
+    body: Bytes,
+}
+
+impl Reply {
+    fn new(status: &str, media_type: &str, coding: &str, body: Bytes) -> Self {
+        let allow = if status == NOT_ALLOWED { "Allow: GET, HEAD\r\n" } else { "" };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\n{coding}{allow}\
+             Content-Security-Policy: {POLICY}\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+             Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Embedder-Policy: require-corp\r\n\
+             Cross-Origin-Resource-Policy: same-origin\r\nCache-Control: no-cache\r\nConnection: close\r\n\r\n",
+            body.len()
+        );
+        Self { head, body }
+    }
+
+    /// What is written last stands first.
+    fn answering(self) -> State {
+        State::Answering(vec![self.body, self.head.into()])
+    }
+}
+
+fn text(status: &str, line: &str) -> Reply {
+    Reply::new(status, "text/plain; charset=utf-8", "", Bytes::from(format!("{line}\n")))
+}
+
+enum State {
+    Asking,
+    /// These are to be written.
+    Answering(Vec<Bytes>),
+    /// All is said; the other end has to read it.
+    Leaving(usize),
+    /// The head of the answer, and whether messages will hold trains.
+    Upgrading(Bytes, bool),
+}
+
+/// One connection to a site.
+pub(crate) struct Visit {
+    site: Arc<Site>,
+    socket: TcpStream,
+    read: Vec<u8>,
+    state: State,
+}
+
+/// What became of a visit.
+pub(crate) enum Visited {
+    /// It goes on when the socket is ready.
+    Waits(Visit),
+    /// It is a WebSocket now.
+    Upgraded {
+        /// Its connection.
+        socket: TcpStream,
+        /// What came behind the request.
+        read: Vec<u8>,
+        /// Messages hold trains of packets.
+        trains: bool,
+    },
+}
+
+impl Visit {
+    pub(crate) fn new(socket: TcpStream, site: Arc<Site>) -> Self {
+        Self { site, socket, read: Vec::new(), state: State::Asking }
+    }
+
+    /// Goes on as far as the socket lets it.
+    ///
+    /// # Errors
+    /// The visit is over, well or not.
+    pub(crate) fn go_on(mut self) -> io::Result<Visited> {
+        loop {
+            self.state = match std::mem::replace(&mut self.state, State::Asking) {
+                State::Asking => match read_request(&self.read) {
+                    Ok(Some((request, len))) => {
+                        self.read.drain(..len);
+                        match self.site.answer(&request) {
+                            Answered::Upgrade(key, trains) => {
+                                State::Upgrading(switch(&key), trains)
+                            }
+                            Answered::Page(reply) => reply.answering(),
+                        }
+                    }
+                    Ok(None) => {
+                        if !self.fill(MAX_HEAD)? {
+                            return Ok(Visited::Waits(self));
+                        }
+                        State::Asking
+                    }
+                    Err(_) => text(BAD, "that is no request that this server takes").answering(),
+                },
+                State::Answering(mut parts) => {
+                    while let Some(part) = parts.last_mut() {
+                        if !write(&mut self.socket, part)? {
+                            self.state = State::Answering(parts);
+                            return Ok(Visited::Waits(self));
+                        }
+                        parts.pop();
+                    }
+                    self.socket.shutdown(Shutdown::Write)?;
+                    State::Leaving(0)
+                }
+                State::Leaving(seen) => {
+                    self.read.clear();
+                    let more = self.fill(MAX_HEAD)?;
+                    let seen = seen + self.read.len();
+                    self.state = State::Leaving(seen);
+                    if seen > MAX_REST {
+                        return Err(io::ErrorKind::InvalidData.into());
+                    }
+                    if !more {
+                        return Ok(Visited::Waits(self));
+                    }
+                    State::Leaving(seen)
+                }
+                State::Upgrading(mut head, trains) => {
+                    if !write(&mut self.socket, &mut head)? {
+                        self.state = State::Upgrading(head, trains);
+                        return Ok(Visited::Waits(self));
+                    }
+                    let Self { socket, read, .. } = self;
+                    return Ok(Visited::Upgraded { socket, read, trains });
+                }
+            };
+        }
+    }
+
+    /// Reads up to `most` bytes in all; false: none have come. The other end's end is an error.
+    fn fill(&mut self, most: usize) -> io::Result<bool> {
+        let had = self.read.len();
+        self.read.resize(most.max(had), 0);
+        let got = loop {
+            match self.socket.read(&mut self.read[had..]) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.read.truncate(had + *got.as_ref().unwrap_or(&0));
+        match got {
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed")),
+            Ok(_) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// The answer with which a WebSocket begins (RFC 6455 section 4.2.2).
+fn switch(key: &str) -> Bytes {
+    let accept = derive_accept_key(key.as_bytes());
+    Bytes::from(format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    ))
+}
+
+/// True: all of it is written.
+fn write(socket: &mut TcpStream, part: &mut Bytes) -> io::Result<bool> {
+    while part.has_remaining() {
+        match socket.write(part) {
+            Ok(n) => part.advance(n),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,357 @@
+//! [`Download`]: the transfer of one ticket, its listing, and what of it is kept.
+
+use core::ops::Range;
+use core::time::Duration;
+use std::collections::{HashMap, VecDeque};
+
+use bytes::Bytes;
+use xylem_object::{Kind, Manifest, ObjectId, Ticket};
+use xylem_packet::{Packet, frame_len};
+use xylem_transfer::{Config, FailReason, PeerId, Spec, Transfer, TransferEvent};
+use xylem_tree::Geometry;
+
+use crate::kept::{self, Found, Kept};
+use crate::layout::{Layout, LayoutError, MAX_LISTING};
+use crate::runs::Runs;
+use crate::told::{self, Told};
+
+/// Interests that may be unanswered for one peer: what their answers take stays below what a sharer keeps
+/// for a slow reader (docs/spec/faces.md), who loses the rest.
+const MAX_WINDOW: u32 = 448;
+/// Peers at most.
+const MAX_PEERS: usize = 16;
+/// Segments that may wait for the nodes that prove them; each holds the message that it came in.
+const MAX_HELD: usize = 512;
+/// Without progress for this long the fetch fails; what is kept is there for the next try.
+const GIVE_UP: Duration = Duration::from_secs(60);
+
+/// Why a ticket cannot be fetched by a page.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// Not a ticket.
+    #[error(transparent)]
+    Ticket(#[from] xylem_object::TicketError),
+    /// Without the name nothing can be asked for over plain NDN.
+    #[error("this ticket is for `xylem get`; a page needs one that `xylem share --web` printed")]
+    NoName,
+}
+
+enum Phase {
+    /// Until the manifest, or a directory's listing, is here.
+    Opening {
+        listing: Vec<u8>,
+    },
+    /// The page has been told what there is, and looks for what it has of it.
+    Looking,
+    /// What is missing is fetched.
+    Fetching,
+    Over,
+}
+
+/// One fetch. Order of calls: [`new`](Self::new), [`add_peer`](Self::add_peer); whenever packets have come or
+/// the time of [`poll_timeout`](Self::poll_timeout): [`handle_message`](Self::handle_message) with each, then
+/// [`handle_timeout`](Self::handle_timeout), [`poll_told`](Self::poll_told) and
+/// [`poll_transmit`](Self::poll_transmit) until `None`. After the layout was told: [`recall`](Self::recall),
+/// [`next_check`](Self::next_check) and [`check`](Self::check) until `None`, then [`begin`](Self::begin).
+/// Called in another order it does nothing.
+pub struct Download {
+    transfer: Transfer,
+    phase: Phase,
+    manifest: Option<Manifest>,
+    layout: Layout,
+    kept: Kept,
+    found: HashMap<usize, Found>,
+    /// The first file that was not handed to the transfer.
+    next_file: usize,
+    complete: usize,
+    runs: Runs,
+    told: VecDeque<Told>,
+    verified: u64,
+}
+
+impl Download {
+    /// A fetch of what a ticket names, which has asked nobody yet.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn new(ticket: &str, seed: u64) -> Result<Self, StartError> {
+        let ticket: Ticket = ticket.trim().parse()?;
+        let prefix = ticket.name.ok_or(StartError::NoName)?;
+        let spec = Spec {
+            prefix,
+            publisher: ticket.publisher,
+            root: Some(ticket.root),
+            size: ticket.size,
+        };
+        let config = Config {
+            max_window: MAX_WINDOW,
+            max_peers: MAX_PEERS,
+            max_held: MAX_HELD,
+            give_up: GIVE_UP,
+            ..Config::default()
+        };
+        Ok(Self {
+            transfer: Transfer::new(spec, config, seed),
+            phase: Phase::Opening { listing: Vec::new() },
+            manifest: None,
+            layout: Layout::default(),
+            kept: Kept::default(),
+            found: HashMap::new(),
+            next_file: 0,
+            complete: 0,
+            runs: Runs::default(),
+            told: VecDeque::new(),
+            verified: 0,
+        })
+    }
+
+    /// Somebody to ask; a number is used once. False: there are too many.
+    pub fn add_peer(&mut self, now: Duration, peer: u32) -> bool {
+        self.transfer.add_peer(now, PeerId(peer))
+    }
+
+    /// Whose connection has ended.
+    pub fn remove_peer(&mut self, now: Duration, peer: u32) {
+        self.transfer.remove_peer(now, PeerId(peer));
+    }
+
+    /// Takes a message of a peer, whatever it is: packets, one behind the other.
+    pub fn handle_message(&mut self, now: Duration, peer: u32, mut message: Bytes) {
+        while let Ok(Some(len @ 1..)) = frame_len(&message) {
+            self.handle_packet(now, peer, message.split_to(len));
+        }
+    }
+
+    fn handle_packet(&mut self, now: Duration, peer: u32, packet: Bytes) {
+        // Sharers ask whether somebody is there, which only datagrams have to answer; transfers are told of Data.
+        if !matches!(Packet::decode(&packet), Ok(Packet::Interest(_))) {
+            self.transfer.handle_data(now, PeerId(peer), packet);
+        }
+    }
+
+    /// Looks what is lost and what has come.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        self.transfer.handle_timeout(now);
+        self.take_events();
+        if matches!(self.phase, Phase::Fetching) {
+            self.add_files();
+            self.end();
+        }
+    }
+
+    /// The next Interest, which replaces what `packet` holds, and whom to send it.
+    pub fn poll_transmit(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<u32> {
+        self.transfer.poll_transmit(now, packet).map(|peer| peer.0)
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due at the latest.
+    pub fn poll_timeout(&self, now: Duration) -> Option<Duration> {
+        self.transfer.poll_timeout(now)
+    }
+
+    /// What happened, oldest first.
+    pub fn poll_told(&mut self) -> Option<Told> {
+        self.told.pop_front()
+    }
+
+    /// Gives out what waits to become a longer run, and the nodes that prove it, so that an end loses little.
+    pub fn flush(&mut self) {
+        self.transfer.flush_nodes();
+        self.take_events();
+        while let Some(run) = self.runs.take() {
+            self.told.push_back(Told::Run(run));
+        }
+    }
+
+    /// Takes records of nodes that an earlier visit has kept ([`Told::Nodes`]).
+    pub fn recall(&mut self, records: &[u8]) {
+        if matches!(self.phase, Phase::Looking) {
+            self.kept.recall(&self.layout, records);
+        }
+    }
+
+    /// What to read back of what an earlier visit has kept; `None`: nothing more.
+    pub fn next_check(&mut self) -> Option<Range<u64>> {
+        if !matches!(self.phase, Phase::Looking) {
+            return None;
+        }
+        let found = &mut self.found;
+        self.kept.next(&self.layout, &mut |file, what| {
+            if !what.have.is_empty() && what.have.count() > 0 {
+                found.insert(file, what);
+            }
+        })
+    }
+
+    /// Takes what was read back, which counts as far as it is proven: how many bytes of it are.
+    pub fn check(&mut self, bytes: &[u8]) -> u64 {
+        let proven = self.kept.check(&self.layout, bytes);
+        self.verified += proven;
+        proven
+    }
+
+    /// Fetches what is missing.
+    pub fn begin(&mut self) {
+        if matches!(self.phase, Phase::Looking) {
+            self.phase = Phase::Fetching;
+            self.transfer_goes_on();
+        }
+    }
+
+    /// Where it stands, as JSON.
+    pub fn state(&self, now: Duration) -> String {
+        told::state(self.verified, self.layout.bytes, self.transfer.peers(now))
+    }
+
+    fn transfer_goes_on(&mut self) {
+        self.kept = Kept::default();
+        self.add_files();
+        self.take_events();
+        self.end();
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.transfer.poll_event() {
+            match event {
+                TransferEvent::Manifest { manifest, .. } => self.opened(manifest),
+                TransferEvent::Segment { object, segment } => {
+                    let segment = segment.get();
+                    match (&mut self.phase, self.layout.file(object)) {
+                        (Phase::Opening { listing }, _) => {
+                            let at = segment.offset as usize; // below MAX_LISTING
+                            listing[at..at + segment.content.len()]
+                                .copy_from_slice(&segment.content);
+                        }
+                        (_, Some(file)) => {
+                            let at = file.base + segment.offset;
+                            self.verified += segment.content.len() as u64;
+                            self.told.extend(self.runs.add(at, &segment.content).map(Told::Run));
+                        }
+                        (_, None) => {}
+                    }
+                }
+                TransferEvent::Nodes { object, nodes } => {
+                    if let Some(file) = self.layout.file(object) {
+                        let mut records = Vec::new();
+                        kept::write(file, &nodes, &mut records);
+                        self.told.push_back(Told::Nodes(records));
+                    }
+                }
+                TransferEvent::ObjectComplete(object) => self.completed(object),
+                TransferEvent::PeerMisbehaved { peer, what } => {
+                    self.told.push_back(Told::bad(peer.0, &what.to_string()));
+                }
+                TransferEvent::PeerDropped { peer } => self.told.push_back(Told::dropped(peer.0)),
+                TransferEvent::Failed(why) => {
+                    let why = match why {
+                        FailReason::NobodyHasIt { .. } => "nobody reachable has it".to_owned(),
+                        why => why.to_string(),
+                    };
+                    self.fail(&why);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, why: &str) {
+        if !matches!(self.phase, Phase::Over) {
+            while let Some(run) = self.runs.take() {
+                self.told.push_back(Told::Run(run));
+            }
+            self.phase = Phase::Over;
+            self.told.push_back(Told::failed(why));
+        }
+    }
+
+    fn opened(&mut self, manifest: Manifest) {
+        self.told.push_back(Told::manifest(&manifest));
+        if manifest.sealed {
+            return self.fail("it is encrypted for people whom its publisher named: xylem get reads it, with their key");
+        }
+        match manifest.kind {
+            Kind::File => self.laid_out(Layout::of_file(&manifest)),
+            Kind::Directory if manifest.size > MAX_LISTING => {
+                self.laid_out(Err(LayoutError::TooLong(manifest.size)));
+            }
+            Kind::Directory => {
+                self.phase = Phase::Opening { listing: vec![0; manifest.size as usize] };
+                let geometry =
+                    Geometry::new(manifest.size, manifest.segment).with_kind(manifest.tree);
+                let wanted = 0..geometry.segments();
+                let added = self.transfer.add_object(
+                    ObjectId::Root,
+                    manifest.root,
+                    geometry,
+                    [wanted],
+                    [],
+                    None,
+                );
+                if let Err(e) = added {
+                    self.fail(&e.to_string());
+                }
+            }
+        }
+        self.manifest = Some(manifest);
+    }
+
+    fn completed(&mut self, object: ObjectId) {
+        if let Phase::Opening { listing } = &mut self.phase {
+            let listing = std::mem::take(listing);
+            if let Some(manifest) = &self.manifest {
+                let layout = Layout::of_listing(manifest, &listing);
+                self.laid_out(layout);
+            }
+            return;
+        }
+        let number = match object {
+            ObjectId::File(number) => number as usize,
+            _ => 0,
+        };
+        self.complete += 1;
+        self.told.push_back(Told::file(number));
+    }
+
+    fn laid_out(&mut self, layout: Result<Layout, LayoutError>) {
+        match layout {
+            Ok(layout) => {
+                self.told.push_back(Told::layout(&layout));
+                self.layout = layout;
+                self.phase = Phase::Looking;
+                // Nobody has to hurry while the page looks.
+            }
+            Err(why) => self.fail(&why.to_string()),
+        }
+    }
+
+    fn add_files(&mut self) {
+        while self.next_file < self.layout.files.len() && self.transfer.wants_objects() {
+            let file = &self.layout.files[self.next_file];
+            let wanted = 0..file.geometry.segments();
+            let found = self.found.remove(&self.next_file);
+            let (have, verifier): (Vec<Range<u64>>, _) = match found {
+                Some(Found { verifier, have }) => (have.ranges().collect(), Some(verifier)),
+                None => (Vec::new(), None),
+            };
+            self.next_file += 1;
+            let added = self.transfer.add_object(
+                file.id,
+                file.root,
+                file.geometry,
+                [wanted],
+                have,
+                verifier,
+            );
+            if let Err(e) = added {
+                return self.fail(&e.to_string());
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if matches!(self.phase, Phase::Fetching) && self.complete == self.layout.files.len() {
+            self.flush();
+            self.phase = Phase::Over;
+            self.told.push_back(Told::done());
+        }
+    }
+}

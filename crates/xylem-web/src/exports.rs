@@ -1,0 +1,166 @@
+//! What the page's script calls, which is the only caller.
+//!
+//! Bytes come in by one place that [`input`] makes room for, and go out by another, [`output`], whose length is
+//! [`output_len`]; both move with each call. Time is milliseconds since the script began. Numbers come from the
+//! script and are checked: a wrong one traps.
+#![allow(unsafe_code)]
+
+use core::time::Duration;
+use std::cell::RefCell;
+
+use bytes::Bytes;
+
+use crate::{Download, Told};
+
+#[derive(Default)]
+struct State {
+    download: Option<Download>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Where the run in `output` belongs.
+    offset: u64,
+}
+
+impl State {
+    fn download(&mut self) -> &mut Download {
+        self.download.as_mut().expect("the script has begun one")
+    }
+}
+
+thread_local! {
+    static STATE: RefCell<State> = RefCell::default();
+}
+
+fn time(ms: f64) -> Duration {
+    Duration::from_secs_f64(ms.max(0.0) / 1e3)
+}
+
+/// A count that a script can hold; all are below 2^53.
+fn number(n: u64) -> f64 {
+    n as f64
+}
+
+/// Exports functions on the state. No name is one of C's library, which the compiler may call.
+macro_rules! exports {
+    ($($(#[$about:meta])* $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? { |$state:ident| $body:expr })*) => {
+        $(
+            $(#[$about])*
+            #[unsafe(no_mangle)]
+            extern "C" fn $name($($argument: $type),*) $(-> $result)? {
+                STATE.with_borrow_mut(|$state| $body)
+            }
+        )*
+    };
+}
+
+exports! {
+    /// Room for so many bytes.
+    input(len: usize) -> *mut u8 {
+        |s| {
+            s.input.clear();
+            s.input.resize(len, 0);
+            s.input.as_mut_ptr()
+        }
+    }
+    output() -> *const u8 { |s| s.output.as_ptr() }
+    output_len() -> usize { |s| s.output.len() }
+    offset() -> f64 { |s| number(s.offset) }
+    /// Begins with the ticket in the input; 0, or 1 with the reason in the output.
+    start(seed: f64) -> u32 {
+        |s| {
+            let ticket = String::from_utf8_lossy(&s.input).into_owned();
+            match Download::new(&ticket, seed.to_bits()) {
+                Ok(download) => {
+                    s.download = Some(download);
+                    0
+                }
+                Err(e) => {
+                    s.output = e.to_string().into_bytes();
+                    1
+                }
+            }
+        }
+    }
+    /// What shows a sharer that this page has the ticket in the input: 64 digits in the output, or none.
+    pass() {
+        |s| {
+            let ticket = String::from_utf8_lossy(&s.input).into_owned();
+            let pass = ticket.trim().parse().map(|ticket| xylem_object::pass::of_ticket(&ticket));
+            s.output = pass.map(String::into_bytes).unwrap_or_default();
+        }
+    }
+    add_peer(peer: u32, now: f64) -> u32 { |s| u32::from(s.download().add_peer(time(now), peer)) }
+    remove_peer(peer: u32, now: f64) { |s| s.download().remove_peer(time(now), peer) }
+    /// The input is a message of this peer.
+    message(peer: u32, now: f64) {
+        |s| {
+            let message = Bytes::from(core::mem::take(&mut s.input));
+            s.download().handle_message(time(now), peer, message);
+        }
+    }
+    tick(now: f64) { |s| s.download().handle_timeout(time(now)) }
+    /// Whom to send the output; -1: nobody.
+    transmit(now: f64) -> i32 {
+        |s| {
+            let mut packet = core::mem::take(&mut s.output);
+            let peer = s.download().poll_transmit(time(now), &mut packet);
+            s.output = packet;
+            peer.map_or(-1, |peer| peer as i32)
+        }
+    }
+    /// Milliseconds until `tick` is due; -1: not before something comes.
+    due(now: f64) -> f64 {
+        |s| {
+            let now = time(now);
+            let at = s.download().poll_timeout(now);
+            at.map_or(-1.0, |at| at.saturating_sub(now).as_secs_f64() * 1e3)
+        }
+    }
+    /// What happened, in the output: 0 nothing, 1 a text, 2 bytes that belong at `offset`, 3 records of nodes.
+    told() -> u32 {
+        |s| match s.download().poll_told() {
+            None => 0,
+            Some(Told::Text(text)) => {
+                s.output = text.into_bytes();
+                1
+            }
+            Some(Told::Run(run)) => {
+                (s.output, s.offset) = (run.bytes, run.offset);
+                2
+            }
+            Some(Told::Nodes(records)) => {
+                s.output = records;
+                3
+            }
+        }
+    }
+    flush() { |s| s.download().flush() }
+    /// The input is records of nodes.
+    recall() {
+        |s| {
+            let records = core::mem::take(&mut s.input);
+            s.download().recall(&records);
+        }
+    }
+    /// How many bytes to read back from `offset`; 0: no more.
+    next_check() -> f64 {
+        |s| match s.download().next_check() {
+            Some(range) => {
+                s.offset = range.start;
+                number(range.end - range.start)
+            }
+            None => 0.0,
+        }
+    }
+    /// The input is what was read back; how much of it is proven.
+    check() -> f64 {
+        |s| {
+            let bytes = core::mem::take(&mut s.input);
+            number(s.download().check(&bytes))
+        }
+    }
+    begin() { |s| s.download().begin() }
+    state(now: f64) {
+        |s| s.output = s.download().state(time(now)).into_bytes()
+    }
+}

@@ -1,0 +1,153 @@
+//! [`Kept`]: what an earlier visit left in the browser, believed where it proves itself.
+//!
+//! Beside the data a visit keeps the nodes that it has proven, as records of a slot and a value in the order
+//! in which they came. Neither is trusted: nodes are adopted from the signed root downwards, and each segment
+//! is hashed again and held against them, by the verifier that judges packets. A record that is damaged, or
+//! of something else, is as if it were not there.
+
+use core::ops::Range;
+
+use xylem_tree::{
+    NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSet, Verified, Verifier, segment_signature,
+};
+
+use crate::layout::{File, Layout};
+
+/// Bytes of a record: the slot, little-endian, and the value.
+pub const RECORD: usize = 8 + NODE_LEN;
+/// Slots that are held at most, 32 bytes each: those of 32 GiB. What is larger begins anew.
+const MAX_SLOTS: u64 = 8 << 20;
+/// Bytes that are asked back at a time.
+const STEP: u64 = 1 << 20;
+
+/// Nodes of an earlier visit, and how far its data were looked at.
+#[derive(Default)]
+pub struct Kept {
+    nodes: Vec<u8>,
+    /// The file that is looked at, with what is proven of it.
+    at: usize,
+    now: Option<Found>,
+    next: u64,
+    /// What was asked for last: segments of the file.
+    asked: Range<u64>,
+}
+
+/// What of a file is there.
+pub struct Found {
+    /// Knows the nodes above it.
+    pub verifier: Verifier,
+    /// Its segments.
+    pub have: SegmentSet,
+}
+
+impl Kept {
+    /// Takes records, any number of whole ones; what is left of them is ignored.
+    pub fn recall(&mut self, layout: &Layout, records: &[u8]) {
+        if layout.slots > MAX_SLOTS || records.len() < RECORD {
+            return;
+        }
+        // At most 256 MiB, by the limit above.
+        self.nodes.resize(layout.slots as usize * NODE_LEN, 0);
+        for record in records.chunks_exact(RECORD) {
+            let (slot, value) = record.split_at(8);
+            let slot = u64::from_le_bytes(slot.try_into().expect("8 bytes"));
+            if slot < layout.slots {
+                self.nodes[slot as usize * NODE_LEN..][..NODE_LEN].copy_from_slice(value);
+            }
+        }
+    }
+
+    /// The next bytes to be read back, by their place among all; `None`: all were looked at. `done` takes
+    /// what is there of each file, by its number.
+    pub fn next(
+        &mut self,
+        layout: &Layout,
+        done: &mut dyn FnMut(usize, Found),
+    ) -> Option<Range<u64>> {
+        if self.nodes.is_empty() {
+            return None;
+        }
+        while let Some(file) = layout.files.get(self.at) {
+            let found = self.now.get_or_insert_with(|| Found {
+                verifier: adopted(file, nodes_of(&self.nodes, file)),
+                have: SegmentSet::new(file.geometry.segments()),
+            });
+            let leaf = |i: u64| found.verifier.value(Node::leaf(SegmentIndex(i))).is_some();
+            let segments = file.geometry.segments();
+            let first = (self.next..segments).find(|i| leaf(*i));
+            if let Some(first) = first {
+                let most = (STEP / file.geometry.segment_size().bytes() as u64).max(1);
+                let end = (first..segments.min(first + most)).find(|i| !leaf(*i));
+                self.asked = first..end.unwrap_or(segments.min(first + most));
+                self.next = self.asked.end;
+                let start = file.geometry.segment_range(SegmentIndex(first)).start;
+                let last = file.geometry.segment_range(SegmentIndex(self.asked.end - 1)).end;
+                return Some(file.base + start..file.base + last);
+            }
+            if let Some(found) = self.now.take() {
+                done(self.at, found);
+            }
+            (self.at, self.next) = (self.at + 1, 0);
+        }
+        *self = Self::default();
+        None
+    }
+
+    /// Takes the bytes that were asked for, or as many as there are: how many of them are what they were.
+    pub fn check(&mut self, layout: &Layout, mut bytes: &[u8]) -> u64 {
+        let Some((file, found)) = layout.files.get(self.at).zip(self.now.as_mut()) else {
+            return 0;
+        };
+        let (mut signature, mut proven) = (Vec::new(), 0);
+        for i in std::mem::take(&mut self.asked) {
+            let len = file.geometry.segment_len(SegmentIndex(i));
+            let Some((content, rest)) = bytes.split_at_checked(len) else { break };
+            bytes = rest;
+            signature.clear();
+            let mut nodes = nodes_of(&self.nodes, file);
+            let signed =
+                segment_signature(&file.geometry, SegmentIndex(i), &mut nodes, &mut signature);
+            if signed.is_ok()
+                && found.verifier.segment(SegmentIndex(i), content, &signature).is_ok()
+            {
+                found.have.insert(i);
+                proven += len as u64;
+            }
+        }
+        proven
+    }
+}
+
+fn nodes_of<'a>(nodes: &'a [u8], file: &File) -> &'a [u8] {
+    let first = file.first_slot as usize * NODE_LEN;
+    &nodes[first..][..file.geometry.slots() as usize * NODE_LEN]
+}
+
+/// A verifier that knows what follows from the root of what is there.
+fn adopted(file: &File, nodes: &[u8]) -> Verifier {
+    let value = |node: Node| {
+        let at = usize::try_from(node.slot()).ok()?.checked_mul(NODE_LEN)?;
+        NodeValue::from_slice(nodes.get(at..at.checked_add(NODE_LEN)?)?)
+    };
+    let mut verifier = Verifier::new(file.geometry, file.root);
+    let mut parents = vec![file.geometry.root()];
+    while let Some(parent) = parents.pop() {
+        let Some((left, right)) = file.geometry.children(parent) else { continue };
+        if let (Some(l), Some(r)) = (value(left), value(right))
+            && verifier.adopt_children(parent, l, r).is_ok()
+        {
+            parents.extend([left, right]);
+        }
+    }
+    verifier
+}
+
+/// Writes what was proven of a file as records.
+pub fn write(file: &File, nodes: &Verified<Vec<(Node, NodeValue)>>, out: &mut Vec<u8>) {
+    for (node, value) in nodes.get() {
+        if let Some(slot) = file.first_slot.checked_add(node.slot()) {
+            out.extend_from_slice(&slot.to_le_bytes());
+            out.extend_from_slice(&value.0);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! [`Layout`]: every file of a publication in one run of bytes, one behind the other.
+//!
+//! The browser keeps one file for all of them, and hands each out as a slice of it.
+
+use xylem_hash::Hash;
+use xylem_object::listing::{self, EntryKind};
+use xylem_object::{Manifest, ObjectId};
+use xylem_tree::Geometry;
+
+/// Longest listing that is taken: some hundred thousand names.
+pub const MAX_LISTING: u64 = 64 << 20;
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Which object of the publication.
+    pub id: ObjectId,
+    /// Its path, for people; what is not UTF-8 is replaced.
+    pub path: String,
+    /// Its tree's root.
+    pub root: Hash,
+    /// Its tree's shape.
+    pub geometry: Geometry,
+    /// Where it begins in the run of all.
+    pub base: u64,
+    /// Where its tree's nodes begin among those of all.
+    pub first_slot: u64,
+}
+
+/// All files of a publication, in the order of its listing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// The files.
+    pub files: Vec<File>,
+    /// Bytes of all.
+    pub bytes: u64,
+    /// Slots of all their trees.
+    pub slots: u64,
+}
+
+/// A listing that cannot be used, although its publisher has signed it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// It is not a listing, or not one of ours.
+    #[error("the list of files is not one: {0}")]
+    Listing(#[from] listing::ListingError),
+    /// Above [`MAX_LISTING`].
+    #[error("its list of files takes {0} bytes, more than a page holds: fetch it with xylem get")]
+    TooLong(u64),
+    /// Its files are more than 2^53 bytes, which scripts cannot count.
+    #[error("its files are more than a browser can count: fetch it with xylem get")]
+    TooLarge,
+    /// It says something else of files and bytes than the manifest.
+    #[error("the list of files disagrees with the manifest")]
+    Totals,
+}
+
+impl Layout {
+    /// That of a publication which is one file.
+    pub fn of_file(manifest: &Manifest) -> Result<Self, LayoutError> {
+        let name = String::from_utf8_lossy(&manifest.file_name).into_owned();
+        let path = if name.is_empty() { "file".to_owned() } else { name };
+        let mut layout = Self::default();
+        layout.push(ObjectId::Root, path, manifest.root, manifest.size, manifest)?;
+        Ok(layout)
+    }
+
+    /// That of a directory, of its listing. Links are left out: a browser keeps files.
+    pub fn of_listing(manifest: &Manifest, bytes: &[u8]) -> Result<Self, LayoutError> {
+        let mut layout = Self::default();
+        for entry in listing::entries(bytes) {
+            let entry = entry?;
+            if let EntryKind::File { size, root } = entry.kind {
+                let id = ObjectId::File(layout.files.len() as u64);
+                let path = String::from_utf8_lossy(&entry.path).into_owned();
+                layout.push(id, path, root, size, manifest)?;
+            }
+        }
+        let said = (manifest.file_count, manifest.total_size);
+        match (layout.files.len() as u64, layout.bytes) == said {
+            true => Ok(layout),
+            false => Err(LayoutError::Totals),
+        }
+    }
+
+    fn push(
+        &mut self,
+        id: ObjectId,
+        path: String,
+        root: Hash,
+        size: u64,
+        manifest: &Manifest,
+    ) -> Result<(), LayoutError> {
+        if size > xylem_object::MAX_SIZE {
+            return Err(LayoutError::TooLarge);
+        }
+        let geometry = Geometry::new(size, manifest.segment).with_kind(manifest.tree);
+        let (base, first_slot) = (self.bytes, self.slots);
+        self.bytes =
+            base.checked_add(size).filter(|all| *all < 1 << 53).ok_or(LayoutError::TooLarge)?;
+        self.slots = first_slot.checked_add(geometry.slots()).ok_or(LayoutError::TooLarge)?;
+        self.files.push(File { id, path, root, geometry, base, first_slot });
+        Ok(())
+    }
+
+    /// The file of an object.
+    pub fn file(&self, id: ObjectId) -> Option<&File> {
+        let at = match id {
+            ObjectId::File(n) => usize::try_from(n).ok()?,
+            ObjectId::Root => 0,
+            ObjectId::Sums => return None,
+        };
+        self.files.get(at).filter(|file| file.id == id)
+    }
+}

@@ -1,0 +1,75 @@
+//! [`Runs`]: segments that follow each other become one write.
+
+/// Bytes of one write at most: large enough that a call into the browser costs little beside it.
+const MAX_RUN: usize = 256 << 10;
+/// Runs that are open at once. Several peers bring several parts of a file.
+const OPEN: usize = 8;
+
+/// Proven bytes at their place.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Where the first stands among all files' bytes.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Runs that may still grow, the one that grew last at the end.
+#[derive(Debug, Default)]
+pub struct Runs {
+    open: Vec<Run>,
+}
+
+impl Runs {
+    /// Takes a segment; gives a run that will grow no more.
+    pub fn add(&mut self, offset: u64, bytes: &[u8]) -> Option<Run> {
+        let follows = |run: &Run| run.offset + run.bytes.len() as u64 == offset;
+        let mut run = match self.open.iter().position(follows) {
+            Some(at) => self.open.remove(at),
+            None => Run { offset, bytes: Vec::with_capacity(MAX_RUN) },
+        };
+        run.bytes.extend_from_slice(bytes);
+        if run.bytes.len() >= MAX_RUN {
+            return Some(run);
+        }
+        self.open.push(run);
+        (self.open.len() > OPEN).then(|| self.open.remove(0))
+    }
+
+    /// The oldest that is open.
+    pub fn take(&mut self) -> Option<Run> {
+        (!self.open.is_empty()).then(|| self.open.remove(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_parts_grow_side_by_side_and_nothing_is_lost() {
+        let mut runs = Runs::default();
+        let mut out = vec![0u8; 2 << 20];
+        let mut put =
+            |run: Run| out[run.offset as usize..][..run.bytes.len()].copy_from_slice(&run.bytes);
+        let mut writes = 0;
+        for i in 0..128u64 {
+            for at in [i * 8192, (1 << 20) + i * 8192] {
+                if let Some(run) = runs.add(at, &[i as u8 + 1; 8192]) {
+                    writes += 1;
+                    put(run);
+                }
+            }
+        }
+        std::iter::from_fn(|| runs.take()).for_each(&mut put);
+        assert_eq!(writes, 2 * (1 << 20) / MAX_RUN);
+        assert!(out.chunks(8192).enumerate().all(|(i, c)| c == [(i % 128) as u8 + 1; 8192]));
+    }
+
+    #[test]
+    fn scattered_segments_are_bounded() {
+        let mut runs = Runs::default();
+        let given = (0..100u64).filter_map(|i| runs.add(i * 100_000, b"x")).count();
+        assert_eq!(given, 100 - OPEN);
+    }
+}

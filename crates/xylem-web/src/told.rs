@@ -1,0 +1,96 @@
+//! [`Told`]: what the page is told, as JSON objects, or as bytes that it keeps.
+
+use std::fmt::Write as _;
+
+use crate::layout::Layout;
+use crate::runs::Run;
+use xylem_object::Manifest;
+use xylem_transfer::{PeerStats, Standing};
+
+/// What happened.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A JSON object with the field `is`.
+    Text(String),
+    /// Proven bytes, to be kept at their place.
+    Run(Run),
+    /// Records of proven nodes, to be kept behind those before.
+    Nodes(Vec<u8>),
+}
+
+/// Text within quotes.
+struct Quoted<'a>(&'a str);
+
+impl std::fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}")?,
+                c if c < ' ' || c == '\u{7f}' => write!(f, "\\u{:04x}", c as u32)?,
+                c => f.write_char(c)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+impl Told {
+    pub(crate) fn failed(why: &str) -> Self {
+        Self::Text(format!("{{\"is\":\"failed\",\"why\":{}}}", Quoted(why)))
+    }
+
+    pub(crate) fn manifest(manifest: &Manifest) -> Self {
+        let name = String::from_utf8_lossy(&manifest.file_name);
+        let (name, bytes, files) = (Quoted(&name), manifest.total_size, manifest.file_count);
+        let directory = manifest.kind == xylem_object::Kind::Directory;
+        Self::Text(format!(
+            "{{\"is\":\"manifest\",\"name\":{name},\"bytes\":{bytes},\"files\":{files},\"directory\":{directory}}}"
+        ))
+    }
+
+    pub(crate) fn layout(layout: &Layout) -> Self {
+        let mut text = format!("{{\"is\":\"layout\",\"bytes\":{},\"files\":[", layout.bytes);
+        for (i, file) in layout.files.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            let (path, size) = (Quoted(&file.path), file.geometry.size());
+            let _ = write!(text, "{comma}[{path},{size},{}]", file.base);
+        }
+        text.push_str("]}");
+        Self::Text(text)
+    }
+
+    pub(crate) fn file(number: usize) -> Self {
+        Self::Text(format!("{{\"is\":\"file\",\"number\":{number}}}"))
+    }
+
+    pub(crate) fn bad(peer: u32, what: &str) -> Self {
+        Self::Text(format!("{{\"is\":\"bad\",\"peer\":{peer},\"what\":{}}}", Quoted(what)))
+    }
+
+    pub(crate) fn dropped(peer: u32) -> Self {
+        Self::Text(format!("{{\"is\":\"dropped\",\"peer\":{peer}}}"))
+    }
+
+    pub(crate) fn done() -> Self {
+        Self::Text("{\"is\":\"done\"}".to_owned())
+    }
+}
+
+/// Where the fetch stands.
+pub(crate) fn state(verified: u64, total: u64, peers: impl Iterator<Item = PeerStats>) -> String {
+    let mut text = format!("{{\"verified\":{verified},\"total\":{total},\"peers\":[");
+    for (i, peer) in peers.enumerate() {
+        let comma = if i == 0 { "" } else { "," };
+        let standing = match peer.standing {
+            Standing::Active => "active",
+            Standing::Stalled => "stalled",
+            Standing::Dropped => "dropped",
+        };
+        let ms = peer.round_trip.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3);
+        let (id, bytes, bad) = (peer.peer.0, peer.bytes, peer.misbehaviour);
+        let _ = write!(text, "{comma}[{id},\"{standing}\",{bytes},{bad},{ms:.1}]");
+    }
+    text.push_str("]}");
+    text
+}

@@ -1,0 +1,159 @@
+//! Fetches without a browser: peers are packets in memory, time is made up.
+
+use core::time::Duration;
+use std::collections::HashMap;
+
+use xylem_object::{Manifest, Packets, PublisherKey, Ticket, naming, produce};
+use xylem_packet::{Data, Packet};
+use xylem_web::{Download, Told};
+
+/// A published file: its ticket, its bytes, and its packets by name.
+struct Published {
+    ticket: String,
+    content: Vec<u8>,
+    packets: HashMap<String, Vec<u8>>,
+}
+
+fn published(len: usize, named: bool) -> Published {
+    let key = PublisherKey::from_bytes(&[7; 32]);
+    let prefix = naming::versioned(naming::default_name(&key.public(), b"f").as_ref(), 1).unwrap();
+    let content: Vec<u8> = (0..len).map(|i| (i * 31 + i / 8192) as u8).collect();
+    let mut packets = Packets::default();
+    let like = Manifest::file(xylem_hash::hash(b""), 0, b"f");
+    let manifest = produce(&like, prefix.as_ref(), &content, key.signer(), &mut packets).unwrap();
+    let ticket = Ticket {
+        publisher: key.public(),
+        root: manifest.root,
+        name: named.then_some(prefix),
+        link_key: None,
+        size: None,
+        kind: None,
+        addresses: Vec::new(),
+        relay: None,
+    };
+    let by_name =
+        |packet: &[u8]| (Data::decode(packet).unwrap().name().to_string(), packet.to_vec());
+    Published {
+        ticket: ticket.to_string(),
+        content,
+        packets: packets.iter().map(by_name).collect(),
+    }
+}
+
+/// What a browser would have kept.
+#[derive(Default)]
+struct Kept {
+    data: Vec<u8>,
+    nodes: Vec<u8>,
+    said: Vec<String>,
+    /// Segments and tiles that were answered.
+    answers: usize,
+}
+
+/// Fetches with what is kept until it is done, or so many packets have come; peer 1 tampers if it is there.
+fn fetch(of: &Published, kept: &mut Kept, liar: bool, most: usize) {
+    let mut download = Download::new(&of.ticket, 1).unwrap();
+    let (mut now, mut interest) = (Duration::ZERO, Vec::new());
+    download.add_peer(now, 0);
+    if liar {
+        download.add_peer(now, 1);
+    }
+    let mut looked = false;
+    for _ in 0..10_000 {
+        now += Duration::from_millis(1);
+        let mut answers = Vec::new();
+        while let Some(peer) = download.poll_transmit(now, &mut interest) {
+            let Ok(Packet::Interest(asked)) = Packet::decode(&interest) else {
+                panic!("an Interest")
+            };
+            let mut packet = of.packets[&asked.name().to_string()].clone();
+            if peer == 1 {
+                let middle = packet.len() / 2;
+                packet[middle] ^= 1;
+            }
+            answers.push((peer, packet));
+        }
+        for (peer, packet) in answers {
+            kept.answers += 1;
+            download.handle_message(now, peer, packet.into());
+        }
+        download.handle_timeout(now);
+        if kept.answers >= most {
+            download.flush();
+        }
+        while let Some(told) = download.poll_told() {
+            match told {
+                Told::Run(run) => {
+                    let end = run.offset as usize + run.bytes.len();
+                    kept.data.resize(kept.data.len().max(end), 0);
+                    kept.data[run.offset as usize..end].copy_from_slice(&run.bytes);
+                }
+                Told::Nodes(records) => kept.nodes.extend(records),
+                Told::Text(text) => kept.said.push(text),
+            }
+        }
+        let says =
+            |what: &str| kept.said.iter().any(|text| text.contains(&format!("\"is\":\"{what}\"")));
+        if says("done") || says("failed") || kept.answers >= most {
+            return;
+        }
+        if says("layout") && !looked {
+            looked = true;
+            download.recall(&kept.nodes);
+            while let Some(range) = download.next_check() {
+                let end = (range.end as usize).min(kept.data.len());
+                download.check(&kept.data[(range.start as usize).min(end)..end]);
+            }
+            download.begin();
+        }
+    }
+    panic!("no end: {:?}", kept.said);
+}
+
+#[test]
+fn bytes_are_exact_whatever_the_length() {
+    for len in [0, 1, 8191, 8192, 8193, 70_000, 3_000_000] {
+        let file = published(len, true);
+        let mut kept = Kept::default();
+        fetch(&file, &mut kept, false, usize::MAX);
+        assert!(kept.data == file.content, "{len} bytes");
+    }
+}
+
+#[test]
+fn what_is_changed_on_the_way_is_told_and_asked_of_another() {
+    let file = published(3_000_000, true);
+    let mut kept = Kept::default();
+    fetch(&file, &mut kept, true, usize::MAX);
+    assert!(kept.data == file.content);
+    assert!(
+        kept.said.iter().any(|text| text.contains("\"is\":\"bad\",\"peer\":1")),
+        "{:?}",
+        kept.said
+    );
+    assert!(kept.said.iter().any(|text| text.contains("\"is\":\"dropped\",\"peer\":1")));
+}
+
+#[test]
+fn what_is_kept_is_not_fetched_again_unless_it_was_changed() {
+    let file = published(3_000_000, true);
+    let mut kept = Kept::default();
+    fetch(&file, &mut kept, false, 200);
+    let before = std::mem::take(&mut kept.answers);
+    assert!((200..250).contains(&before), "{before}");
+    kept.said.clear();
+    kept.data[50_000] ^= 1; // the data of a segment
+    let last = kept.nodes.len() - 1;
+    kept.nodes[last] ^= 1; // the value of a node
+    kept.nodes.extend([0xff; 40]); // and a record of no node
+    fetch(&file, &mut kept, false, usize::MAX);
+    assert!(kept.data == file.content);
+    assert!(kept.answers < 367 - 190 + 20, "{} answers once more", kept.answers);
+}
+
+#[test]
+fn what_is_no_ticket_for_a_page_is_said() {
+    let why = |ticket: &str| Download::new(ticket, 1).err().unwrap().to_string();
+    assert_eq!(why("hello"), "not a ticket: a ticket begins with \"xylem:\"");
+    assert!(why(&published(1, false).ticket).contains("xylem share --web"));
+}

@@ -1,0 +1,1 @@
+../../../xylem-web/page/worker.js

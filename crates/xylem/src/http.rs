@@ -1,0 +1,359 @@
+//! [`serve`]: a small HTTP/1.1 server for the pages that this program shows: metrics, `xylem ui`.
+//!
+//! `GET` and `HEAD`, one request a connection, each on a thread of its own. Heads are read by
+//! [`xylem_carriers::http`], which refuses what could be read in two ways. Whoever asks slowly, reads
+//! slowly or comes too often costs the others nothing: times and connections are bounded, those from
+//! one address too. Who may see what is decided by the page, which is told `Host` and `Origin`.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use xylem_carriers::http::{MAX_HEAD, Refusal, read_request};
+
+/// Connections at once; more are closed.
+const MAX_CONNECTIONS: usize = 128;
+/// Of them from one address (IPv6: one /64).
+const MAX_OF_ONE: usize = 32;
+/// Whoever connects has asked within this.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+/// Whoever reads nothing for so long is hung up on.
+const WRITE_TIME: Duration = Duration::from_secs(10);
+/// How long an asker whose request had more than a head may take to notice the answer.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What is asked for.
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// Before the `?`, as it was sent: percent signs stay as they are.
+    pub(crate) path: String,
+    /// After it; empty without one.
+    pub(crate) query: String,
+    /// `Host`; empty where HTTP/1.0 does not tell.
+    pub(crate) host: String,
+    /// `Origin`, where a browser tells whose page asks.
+    pub(crate) origin: Option<String>,
+}
+
+impl Request {
+    /// The value of a parameter of the query, as it was sent.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let mut pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+}
+
+/// What is answered.
+pub(crate) struct Response {
+    /// `200 OK`
+    pub(crate) status: &'static str,
+    /// `Content-Type`.
+    pub(crate) kind: &'static str,
+    /// Further fields of the head; values are of one line.
+    pub(crate) fields: Vec<(&'static str, String)>,
+    pub(crate) body: Body,
+}
+
+/// What follows the head.
+pub(crate) enum Body {
+    Whole(Cow<'static, [u8]>),
+    /// Written bit by bit until the connection is closed; of this length, where that is known. An error
+    /// of the writer (whoever asked is gone) ends it.
+    Written(Option<u64>, Writer),
+}
+
+/// Writes a body.
+pub(crate) type Writer = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()>>;
+
+impl Response {
+    /// `200 OK`
+    pub(crate) fn ok(kind: &'static str, body: impl Into<Cow<'static, [u8]>>) -> Self {
+        Self { status: "200 OK", kind, fields: Vec::new(), body: Body::Whole(body.into()) }
+    }
+
+    /// Another status, and one line that says why.
+    pub(crate) fn refused(status: &'static str, why: &'static str) -> Self {
+        let body = Body::Whole(format!("{why}\n").into_bytes().into());
+        Self { status, kind: "text/plain; charset=utf-8", fields: Vec::new(), body }
+    }
+
+    fn head(&self) -> String {
+        let length = match &self.body {
+            Body::Whole(body) => Some(body.len() as u64),
+            Body::Written(length, _) => *length,
+        };
+        let mut head = format!("HTTP/1.1 {}\r\nContent-Type: {}\r\n", self.status, self.kind);
+        for (name, value) in &self.fields {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if let Some(length) = length {
+            head.push_str(&format!("Content-Length: {length}\r\n"));
+        }
+        head + "Connection: close\r\n\r\n"
+    }
+}
+
+/// Answers whoever connects, for as long as the process runs.
+pub(crate) fn serve(
+    listener: &TcpListener,
+    answer: impl Fn(&Request) -> Response + Send + Sync + 'static,
+) {
+    let (answer, open) = (Arc::new(answer), Arc::new(Open::default()));
+    for connection in listener.incoming() {
+        let Ok(connection) = connection else {
+            // Out of files, most likely: they come back.
+            thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        let Ok(from) = connection.peer_addr() else { continue };
+        let Some(counted) = Counted::new(&open, from) else { continue };
+        let answer = answer.clone();
+        // Out of threads: this one is hung up on, as one too many is.
+        let _ = thread::Builder::new().name("http".into()).spawn(move || {
+            // Whoever went away needs no answer.
+            let _ = answer_one(connection, &*answer);
+            drop(counted);
+        });
+    }
+}
+
+/// Connections that are open, by where they come from.
+type Open = Mutex<HashMap<IpAddr, usize>>;
+
+/// One of them.
+struct Counted(Arc<Open>, IpAddr);
+
+impl Counted {
+    /// `None`: there are as many as may be.
+    fn new(open: &Arc<Open>, from: SocketAddr) -> Option<Self> {
+        let from = match from.ip().to_canonical() {
+            IpAddr::V6(ip) if !ip.is_loopback() => {
+                IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64))
+            }
+            ip => ip,
+        };
+        let mut all = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_one = all.get(&from).copied().unwrap_or(0);
+        if of_one >= MAX_OF_ONE || all.values().sum::<usize>() >= MAX_CONNECTIONS {
+            return None;
+        }
+        all.insert(from, of_one + 1);
+        Some(Self(open.clone(), from))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get_mut(&self.1) {
+            Some(more) if *more > 1 => *more -= 1,
+            _ => drop(all.remove(&self.1)),
+        }
+    }
+}
+
+fn answer_one(mut connection: TcpStream, answer: &impl Fn(&Request) -> Response) -> io::Result<()> {
+    connection.set_write_timeout(Some(WRITE_TIME))?;
+    connection.set_nodelay(true)?;
+    let mut input = Vec::new();
+    let (response, head_only) = match read_head(&mut connection, &mut input)? {
+        Some((head, 0)) => match head.method.as_str() {
+            "GET" | "HEAD" => {
+                let (path, query) = head.target.split_once('?').unwrap_or((&head.target, ""));
+                let (path, query) = (path.to_owned(), query.to_owned());
+                let request = Request { path, query, host: head.host, origin: head.origin };
+                (answer(&request), head.method == "HEAD")
+            }
+            _ => return refuse(&mut connection, Refusal::NotAllowed),
+        },
+        Some(_) => return refuse(&mut connection, Refusal::NotAllowed),
+        None => return refuse(&mut connection, Refusal::BadRequest),
+    };
+    connection.write_all(response.head().as_bytes())?;
+    match response.body {
+        _ if head_only => Ok(()),
+        Body::Whole(body) => connection.write_all(&body),
+        Body::Written(_, write) => write(&mut connection),
+    }
+}
+
+/// Reads until the head is whole; it and how many bytes follow it. `None`: it is none.
+fn read_head(
+    connection: &mut TcpStream,
+    input: &mut Vec<u8>,
+) -> io::Result<Option<(xylem_carriers::http::Request, usize)>> {
+    let until = Instant::now() + HEAD_TIME;
+    loop {
+        match read_request(input) {
+            Ok(Some((head, len))) => {
+                let more = head.body_len.max(input.len() - len);
+                return Ok(Some((head, more)));
+            }
+            Ok(None) => {}
+            Err(_) => return Ok(None),
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        connection.set_read_timeout(Some(left))?;
+        let mut piece = [0; 2048];
+        // A head that is too long is none before this has grown far beyond it.
+        debug_assert!(input.len() <= MAX_HEAD);
+        match connection.read(&mut piece) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => input.extend_from_slice(&piece[..count]),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Says no, and waits a moment for the asker to notice: closing with bytes unread would reset the
+/// connection and take the answer with it.
+fn refuse(connection: &mut TcpStream, refusal: Refusal) -> io::Result<()> {
+    let mut out = bytes::BytesMut::new();
+    refusal.write(false, false, &mut out);
+    connection.write_all(&out)?;
+    connection.shutdown(Shutdown::Write)?;
+    connection.set_read_timeout(Some(LINGER))?;
+    let until = Instant::now() + LINGER;
+    let mut lost = [0; 4096];
+    while Instant::now() < until && connection.read(&mut lost)? > 0 {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    /// A server of `answer` on a port of its own, for as long as the test runs.
+    fn served(answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> SocketAddr {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        thread::spawn(move || serve(&listener, answer));
+        at
+    }
+
+    fn ask(at: SocketAddr, text: &[u8]) -> String {
+        let mut connection = TcpStream::connect(at).unwrap();
+        connection.write_all(text).unwrap();
+        let mut said = String::new();
+        connection.read_to_string(&mut said).unwrap();
+        said
+    }
+
+    fn echo(request: &Request) -> Response {
+        let Request { path, query, host, origin } = request;
+        let body = format!("{path} {query} {host} {origin:?}");
+        let mut response = Response::ok("text/plain", body.into_bytes());
+        response.fields.push(("Cache-Control", "no-store".to_owned()));
+        response
+    }
+
+    #[test]
+    fn a_request_is_told_apart_and_answered() {
+        let at = served(echo);
+        let said = ask(at, b"GET /a?b=c&d=e HTTP/1.1\r\nHost: h:1\r\nOrigin: http://o\r\n\r\n");
+        let (head, body) = said.split_once("\r\n\r\n").unwrap();
+        assert_eq!(
+            head,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCache-Control: no-store\r\n\
+             Content-Length: 31\r\nConnection: close"
+        );
+        assert_eq!(body, "/a b=c&d=e h:1 Some(\"http://o\")");
+        let said = ask(at, b"HEAD / HTTP/1.0\r\n\r\n");
+        assert!(said.contains("Content-Length: 8\r\n") && said.ends_with("\r\n\r\n"), "{said}");
+    }
+
+    #[test]
+    fn what_is_no_request_for_a_page_is_refused() {
+        let at = served(echo);
+        for (text, status) in [
+            (&b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody"[..], "405"),
+            (b"GET / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody", "405"),
+            (b"GET / HTTP/1.1\r\n\r\n", "400"),
+            (b"GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n", "400"),
+            (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", "400"),
+            (&[b'a'; 3 * MAX_HEAD], "400"),
+        ] {
+            let said = ask(at, text);
+            assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{said}");
+        }
+    }
+
+    #[test]
+    fn parameters() {
+        let query = "a=1&token=x=y&token=z&b".to_owned();
+        let (path, host) = (String::new(), String::new());
+        let request = Request { path, query, host, origin: None };
+        assert_eq!(request.parameter("token"), Some("x=y"));
+        assert_eq!((request.parameter("b"), request.parameter("c")), (None, None));
+    }
+
+    #[test]
+    fn what_is_written_bit_by_bit_comes_bit_by_bit() {
+        let at = served(|_| {
+            let body = Body::Written(
+                None,
+                Box::new(|out| {
+                    (0..3).try_for_each(|_| out.write_all(b"bit\n").and_then(|()| out.flush()))
+                }),
+            );
+            Response { status: "200 OK", kind: "text/event-stream", fields: Vec::new(), body }
+        });
+        let said = ask(at, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert!(said.ends_with("close\r\n\r\nbit\nbit\nbit\n"), "{said}");
+        assert!(!said.contains("Content-Length"), "{said}");
+    }
+
+    /// Those who ask nothing, and those who never read what they asked for.
+    #[test]
+    fn idle_and_deaf_askers_hold_up_nobody() {
+        let at = served(|request| {
+            let endless = |out: &mut dyn Write| loop {
+                out.write_all(&[b'x'; 65536])?;
+            };
+            match request.path.as_str() {
+                "/endless" => Response {
+                    status: "200 OK",
+                    kind: "text/plain",
+                    fields: Vec::new(),
+                    body: Body::Written(None, Box::new(endless)),
+                },
+                _ => echo(request),
+            }
+        });
+        let asks = |text: &'static [u8]| {
+            let mut connection = TcpStream::connect(at).unwrap();
+            connection.write_all(text).unwrap();
+            connection
+        };
+        let _idle: Vec<TcpStream> = (0..8).map(|_| asks(b"GET / HT")).collect();
+        let deaf = b"GET /endless HTTP/1.1\r\nHost: h\r\n\r\n";
+        let _deaf: Vec<TcpStream> = (0..8).map(|_| asks(deaf)).collect();
+        assert!(ask(at, b"GET /b HTTP/1.0\r\n\r\n").ends_with("/b   None"));
+    }
+
+    #[test]
+    fn connections_are_counted_by_address() {
+        let open = Arc::new(Open::default());
+        let of = |text: &str| Counted::new(&open, text.parse().unwrap());
+        let held: Vec<_> = (0..MAX_OF_ONE).map(|_| of("[2001:db8::1]:7").unwrap()).collect();
+        assert!(of("[2001:db8::2]:7").is_none(), "the same /64");
+        let mapped = of("[::ffff:192.0.2.1]:7").unwrap();
+        assert_eq!(mapped.1, IpAddr::from([192, 0, 2, 1]));
+        drop(held);
+        drop(mapped);
+        assert!(of("[2001:db8::2]:7").is_some());
+        assert!(open.lock().unwrap().is_empty(), "nothing is kept of who is gone");
+        let of_many = |i: usize| of(&format!("192.0.2.{}:7", i / MAX_OF_ONE));
+        let held: Vec<_> = (0..MAX_CONNECTIONS).map(|i| of_many(i).unwrap()).collect();
+        assert!(of("198.51.100.1:7").is_none());
+        drop(held);
+    }
+}

@@ -1,0 +1,247 @@
+//! [`Running`]: a note in the store about what this process does, for `xylem ui` (docs/spec/store.md).
+//!
+//! `STORE/run/ID.json`; beside it `ID.lock`, which is locked for as long as the process lives, so that
+//! what was killed is told from what runs. A thread of its own writes the note, once a second at most: no
+//! fetch waits for a disk, and none fails for a note. No ticket, no key and no content is in it.
+
+mod note;
+
+pub(crate) use note::Note;
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use xylem_library::{disk, keys};
+use xylem_node::{Event, wall_clock};
+use xylem_store::Store;
+
+const FOLDER: &str = "run";
+/// A note is written this often at most.
+const EVERY: Duration = Duration::from_secs(1);
+/// Notes that are read at most, and bytes of one.
+const MAX_NOTES: usize = 256;
+const MAX_NOTE: u64 = 1 << 20;
+
+/// See the module's documentation. The note goes when this is dropped.
+pub(crate) struct Running {
+    note: Arc<Mutex<Note>>,
+    changed: Option<SyncSender<()>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// From now on this process is known to do `verb`; `None`: this store takes no note, or the system has no
+    /// thread left.
+    pub(crate) fn begin(verb: &str, store: &Path) -> Option<Self> {
+        drop(Store::open(disk(), store).ok()?);
+        let files = Files::begin(store).ok()?;
+        let now = wall_clock().milliseconds();
+        let pid = std::process::id();
+        let note = Note { verb: verb.into(), pid, since_ms: now, at_ms: now, ..Note::default() };
+        files.write(&note).ok()?;
+        let note = Arc::new(Mutex::new(note));
+        let (changed, changes) = sync_channel(1);
+        let of = note.clone();
+        // It writes one small file: where address space is scarce, others need it more.
+        let writer = thread::Builder::new().name("note".into()).stack_size(256 * 1024);
+        let writer = writer.spawn(move || write_all(&files, &of, &changes)).ok()?;
+        Some(Self { note, changed: Some(changed), writer: Some(writer) })
+    }
+
+    /// Takes down what has happened.
+    pub(crate) fn see(&self, event: &Event) {
+        let mut note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
+        if note.see(event) {
+            note.at_ms = wall_clock().milliseconds();
+            drop(note);
+            // Full: the writer knows already. Gone: it has nowhere to write.
+            let _ = self.changed.as_ref().map(|changed| changed.try_send(()));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.changed = None;
+        let _ = self.writer.take().map(JoinHandle::join);
+    }
+}
+
+/// Writes the note whenever it has changed, until nobody can change it any more; then removes it.
+fn write_all(files: &Files, note: &Mutex<Note>, changes: &Receiver<()>) {
+    let mut again = Instant::now();
+    while changes.recv().is_ok() {
+        // What changes meanwhile is written with it.
+        let wait = again.saturating_duration_since(Instant::now());
+        if ends_within(changes, wait) {
+            break;
+        }
+        let now = note.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // A disk that is full now need not be so in a second.
+        let _ = files.write(&now);
+        again = Instant::now() + EVERY;
+    }
+    files.remove();
+}
+
+/// Waits; true at once if the other end hangs up.
+fn ends_within(changes: &Receiver<()>, wait: Duration) -> bool {
+    let until = Instant::now() + wait;
+    loop {
+        match changes.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Err(RecvTimeoutError::Disconnected) => return true,
+            Err(RecvTimeoutError::Timeout) => return false,
+            Ok(()) if Instant::now() >= until => return false,
+            Ok(()) => {}
+        }
+    }
+}
+
+/// Where one note lies.
+struct Files {
+    note: PathBuf,
+    new: PathBuf,
+    lock: PathBuf,
+    /// Locked.
+    _held: File,
+}
+
+impl Files {
+    fn begin(store: &Path) -> io::Result<Self> {
+        let folder = store.join(FOLDER);
+        private_dir(&folder)?;
+        let random = keys::random::<6>().map_err(io::Error::other)?;
+        let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let path = |end: &str| folder.join(format!("{}-{random}.{end}", std::process::id()));
+        let held = private_file(&path("lock"))?;
+        match held.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(e)) => return Err(e),
+        }
+        Ok(Self { note: path("json"), new: path("new"), lock: path("lock"), _held: held })
+    }
+
+    /// Whole, or as it was.
+    fn write(&self, note: &Note) -> io::Result<()> {
+        let text = serde_json::to_vec(note)?;
+        let _ = fs::remove_file(&self.new);
+        private_file(&self.new)?.write_all(&text)?;
+        fs::rename(&self.new, &self.note)
+    }
+
+    fn remove(&self) {
+        // The lock last: a note without one is of nobody.
+        for path in [&self.new, &self.note, &self.lock] {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn private_dir(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(folder) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// The notes of all processes that run on a store, oldest first; those of processes that were killed are
+/// removed.
+pub(crate) fn notes(store: &Path) -> Vec<Note> {
+    let Ok(entries) = fs::read_dir(store.join(FOLDER)) else { return Vec::new() };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let is_note = |path: &PathBuf| path.extension().is_some_and(|end| end == "json");
+    let mut notes: Vec<Note> =
+        paths.filter(is_note).take(MAX_NOTES).filter_map(|path| read(&path)).collect();
+    notes.sort_by_key(|note| (note.since_ms, note.pid));
+    notes
+}
+
+fn read(path: &Path) -> Option<Note> {
+    let lock = path.with_extension("lock");
+    let runs = match File::open(&lock) {
+        Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
+        Err(e) => e.kind() != io::ErrorKind::NotFound,
+    };
+    if !runs {
+        for path in [path, &path.with_extension("new"), &lock] {
+            let _ = fs::remove_file(path);
+        }
+        return None;
+    }
+    let mut text = Vec::new();
+    File::open(path).ok()?.take(MAX_NOTE).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_there_while_its_process_runs() {
+        let store = tempfile::tempdir().unwrap();
+        assert!(notes(store.path()).is_empty());
+        let running = Running::begin("get", store.path()).unwrap();
+        let second = Running::begin("share", store.path()).unwrap();
+        let verbs: Vec<String> = notes(store.path()).into_iter().map(|note| note.verb).collect();
+        assert_eq!(verbs.len(), 2, "{verbs:?}");
+        running.see(&Event::Unanswered { peers: Vec::new(), seconds: 1.0 });
+        while !notes(store.path()).iter().any(|note| note.phase == "looking") {
+            thread::sleep(Duration::from_millis(10));
+        }
+        drop((running, second));
+        assert_eq!(fs::read_dir(store.path().join(FOLDER)).unwrap().count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn what_a_kill_left_is_swept() {
+        let store = tempfile::tempdir().unwrap();
+        let folder = store.path().join(FOLDER);
+        fs::create_dir(&folder).unwrap();
+        let note = serde_json::to_vec(&Note::default()).unwrap();
+        for file in ["7-a.json", "8-b.json"] {
+            fs::write(folder.join(file), &note).unwrap();
+        }
+        fs::write(folder.join("7-a.lock"), "").unwrap();
+        assert!(notes(store.path()).is_empty());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn no_note_is_no_failure() {
+        let store = tempfile::tempdir().unwrap();
+        fs::write(store.path().join(FOLDER), "a file").unwrap();
+        assert!(Running::begin("get", store.path()).is_none());
+        assert!(Running::begin("get", &store.path().join(FOLDER)).is_none());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_else_reads_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let store = tempfile::tempdir().unwrap();
+        let _running = Running::begin("get", store.path()).unwrap();
+        let folder = store.path().join(FOLDER);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o077;
+        assert_eq!(mode(&folder), 0);
+        for entry in fs::read_dir(&folder).unwrap() {
+            assert_eq!(mode(&entry.unwrap().path()), 0);
+        }
+    }
+}

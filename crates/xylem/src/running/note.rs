@@ -1,0 +1,275 @@
+//! [`Note`]: what a process that runs says of itself, and how events change it.
+
+use serde::{Deserialize, Serialize};
+use xylem_library::LibraryEvent;
+use xylem_library::pieces::{PeerPicture, Picture};
+use xylem_link::{LinkStats, Traffic};
+use xylem_node::Event;
+
+/// Peers, and things shared, that a note names at most.
+const MAX_ROWS: usize = 256;
+
+/// See the module's documentation. Times are milliseconds since 1970.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Note {
+    pub(crate) pid: u32,
+    /// `get`, `share`, …
+    pub(crate) verb: String,
+    pub(crate) since_ms: u64,
+    /// Of the last change.
+    pub(crate) at_ms: u64,
+    /// looking, hashing, fetching, serving, seeding.
+    pub(crate) phase: String,
+    /// What is fetched, by its publisher's word.
+    pub(crate) name: String,
+    pub(crate) root: String,
+    pub(crate) directory: bool,
+    pub(crate) files: u64,
+    /// Bytes verified, or read while hashing.
+    pub(crate) done: u64,
+    pub(crate) total: u64,
+    /// A digit for each of up to 512 equal parts: 0 nothing, 9 all of it is here.
+    pub(crate) pieces: String,
+    pub(crate) peers: Vec<PeerNote>,
+    pub(crate) shares: Vec<ShareNote>,
+    /// The last thing that could not be done.
+    pub(crate) trouble: Option<String>,
+}
+
+/// One peer.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PeerNote {
+    /// Its address, as a face URI or HOST:PORT.
+    pub(crate) peer: String,
+    pub(crate) relayed: bool,
+    /// active, stalled or dropped.
+    pub(crate) standing: String,
+    /// Verified bytes that came from it.
+    pub(crate) bytes: u64,
+    pub(crate) rtt_ms: Option<f64>,
+    /// Interests sent to it, and of these lost and refused.
+    pub(crate) interests: u64,
+    pub(crate) lost: u64,
+    pub(crate) refused: u64,
+    /// What it sent that did not verify.
+    pub(crate) wrong: u64,
+    /// Where it is reached over an encrypted link.
+    pub(crate) link: Option<LinkNote>,
+}
+
+/// The encrypted link to a peer.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct LinkNote {
+    /// The level of shaping.
+    pub(crate) shaping: String,
+    pub(crate) datagram: usize,
+    pub(crate) post_quantum: bool,
+    /// Bytes of padding and cover that were sent.
+    pub(crate) padding: u64,
+    pub(crate) cover: u64,
+    pub(crate) sent: TrafficNote,
+    pub(crate) received: TrafficNote,
+}
+
+/// One direction of it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct TrafficNote {
+    pub(crate) datagrams: u64,
+    pub(crate) bytes: u64,
+    /// Datagrams by size and by the time since the one before: [`Traffic`].
+    pub(crate) sizes: Vec<u64>,
+    pub(crate) gaps: Vec<u64>,
+}
+
+/// Something that is shared.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ShareNote {
+    /// Versioned NDN name.
+    pub(crate) name: String,
+    pub(crate) root: String,
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    /// Fetches of all of it, as those say who fetched; bytes that went to them.
+    pub(crate) fetched: u64,
+    pub(crate) sent: u64,
+}
+
+impl Note {
+    /// Takes an event in; false if nothing of it belongs here.
+    pub(crate) fn see(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Library(LibraryEvent::Hashing { done, total }) => {
+                self.begin("hashing");
+                (self.done, self.total) = (*done, *total);
+            }
+            Event::Library(LibraryEvent::Warning { what }) => self.trouble = Some(what.clone()),
+            Event::Unanswered { .. } => self.begin("looking"),
+            Event::Found { name, directory, root, bytes, files } => {
+                self.begin("fetching");
+                (self.name, self.root) = (name.clone(), root.to_string());
+                (self.directory, self.files) = (*directory, *files);
+                (self.done, self.total, self.pieces) = (0, *bytes, String::new());
+            }
+            Event::Progress { verified, total, picture, .. } => {
+                self.begin("fetching");
+                (self.done, self.total) = (*verified, *total);
+                if let Some(Picture { pieces, peers }) = picture.as_deref() {
+                    self.pieces.clone_from(pieces);
+                    self.peers = peers.iter().take(MAX_ROWS).map(PeerNote::of).collect();
+                }
+            }
+            Event::Seeding(_) => {
+                self.begin("seeding");
+                (self.done, self.pieces) = (self.total, "9".repeat(self.pieces.len()));
+            }
+            Event::Shared { name, root, bytes, files, .. } => {
+                self.begin("serving");
+                let (name, root) = (name.to_string(), root.to_string());
+                // A growing file is told once more with each checkpoint.
+                self.shares.retain(|share| share.name != name);
+                if self.shares.len() < MAX_ROWS {
+                    let (bytes, files) = (*bytes, *files);
+                    self.shares.push(ShareNote {
+                        name,
+                        root,
+                        bytes,
+                        files,
+                        ..ShareNote::default()
+                    });
+                }
+            }
+            Event::Fetched(told) => {
+                let name = told.name.to_string();
+                for share in self.shares.iter_mut().filter(|share| share.name == name) {
+                    share.fetched += 1;
+                    share.sent = share.sent.saturating_add(told.sent);
+                }
+            }
+            Event::PeerConnected { peer } => {
+                let _ = self.peer(&peer.to_string());
+            }
+            Event::Moved { peer, to } => {
+                let (peer, to) = (peer.to_string(), to.to_string());
+                self.peers.iter_mut().filter(|row| row.peer == peer).for_each(|row| {
+                    row.peer.clone_from(&to);
+                    row.relayed = is_relayed(&to);
+                });
+            }
+            Event::Shaped { peer, level, .. } => {
+                if let Some(row) = self.peer(&peer.to_string()) {
+                    row.link.get_or_insert_default().shaping = level.to_string();
+                }
+            }
+            Event::PeerGone { peer, .. } => {
+                let peer = peer.to_string();
+                self.peers.retain(|row| row.peer != peer);
+            }
+            Event::PeerMisbehaved { peer, what } => {
+                self.trouble = Some(format!("{peer} sent what did not verify: {what}"));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn begin(&mut self, phase: &str) {
+        if self.phase != phase {
+            phase.clone_into(&mut self.phase);
+        }
+    }
+
+    /// The row of a peer; `None`: there are too many.
+    fn peer(&mut self, peer: &str) -> Option<&mut PeerNote> {
+        let known = self.peers.iter().position(|row| row.peer == peer);
+        if known.is_none() && self.peers.len() < MAX_ROWS {
+            let (relayed, standing) = (is_relayed(peer), "active".to_owned());
+            self.peers.push(PeerNote {
+                peer: peer.to_owned(),
+                relayed,
+                standing,
+                ..PeerNote::default()
+            });
+        }
+        let at = known.or(self.peers.len().checked_sub(1))?;
+        self.peers.get_mut(at).filter(|row| row.peer == peer)
+    }
+}
+
+fn is_relayed(peer: &str) -> bool {
+    peer.starts_with("xylem+relay:")
+}
+
+impl PeerNote {
+    fn of(PeerPicture { peer, stats, link }: &PeerPicture) -> Self {
+        let peer = peer.to_string();
+        let link_rtt = link.as_ref().and_then(|link| link.rtt);
+        Self {
+            relayed: is_relayed(&peer),
+            peer,
+            standing: format!("{:?}", stats.standing).to_lowercase(),
+            bytes: stats.bytes,
+            rtt_ms: stats.round_trip.or(link_rtt).map(|rtt| rtt.as_secs_f64() * 1e3),
+            interests: stats.interests,
+            lost: stats.lost,
+            refused: stats.refused,
+            wrong: stats.misbehaviour.into(),
+            link: link.as_ref().map(LinkNote::of),
+        }
+    }
+}
+
+impl LinkNote {
+    fn of(stats: &LinkStats) -> Self {
+        let traffic = |traffic: &Traffic, datagrams, bytes| TrafficNote {
+            datagrams,
+            bytes,
+            sizes: traffic.sizes.to_vec(),
+            gaps: traffic.gaps.to_vec(),
+        };
+        Self {
+            shaping: stats.shaping.to_string(),
+            datagram: stats.datagram_size,
+            post_quantum: stats.post_quantum,
+            padding: stats.padding_sent,
+            cover: stats.cover_sent,
+            sent: traffic(&stats.sent, stats.datagrams_sent, stats.bytes_sent),
+            received: traffic(&stats.received, stats.datagrams_received, stats.bytes_received),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+    use xylem_library::reachable::FaceAddress;
+
+    #[test]
+    fn events_become_a_note() {
+        let mut note = Note::default();
+        let peer = || FaceAddress::Link(SocketAddr::from(([192, 0, 2, 7], 7348)));
+        let root = xylem_hash::hash(b"");
+        let found =
+            Event::Found { name: "film".into(), directory: false, root, bytes: 9, files: 1 };
+        assert!(note.see(&found));
+        assert!(note.see(&Event::PeerConnected { peer: peer() }));
+        assert!(note.see(&Event::PeerConnected { peer: peer() }));
+        assert_eq!((note.phase.as_str(), note.total, note.peers.len()), ("fetching", 9, 1));
+        let pieces = "90".to_owned();
+        let picture = Some(Box::new(Picture { pieces, peers: Vec::new() }));
+        let progress = Event::Progress { verified: 4, total: 9, peers: 1, relayed: 0, picture };
+        assert!(note.see(&progress));
+        assert_eq!((note.done, note.pieces.as_str(), note.peers.len()), (4, "90", 0));
+        assert!(!note.see(&Event::Listening { uri: peer() }));
+        for port in 0..2000 {
+            let peer = FaceAddress::Link(SocketAddr::from(([192, 0, 2, 7], port)));
+            note.see(&Event::PeerConnected { peer });
+        }
+        assert_eq!(note.peers.len(), MAX_ROWS);
+        assert!(note.see(&Event::PeerGone {
+            peer: FaceAddress::Link(SocketAddr::from(([192, 0, 2, 7], 5))),
+            why: String::new()
+        }));
+        assert_eq!(note.peers.len(), MAX_ROWS - 1);
+    }
+}

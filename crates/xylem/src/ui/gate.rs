@@ -1,0 +1,100 @@
+//! [`Gate`]: who sees the page of `xylem ui`.
+//!
+//! Other programs and pages in a browser reach loopback, too. The token keeps out whoever was not given
+//! the address; `Host` whoever has a name of his own lead here (DNS rebinding); `Origin` pages of others.
+
+use crate::exit::Failure;
+use crate::http::Request;
+use std::net::SocketAddr;
+use xylem_hash::{Hash, hash};
+use xylem_library::keys;
+
+/// See the module's documentation.
+pub(super) struct Gate {
+    at: SocketAddr,
+    token: String,
+    /// Of the token: two hashes are compared in constant time.
+    hashed: Hash,
+}
+
+impl Gate {
+    /// A token for this run.
+    pub(super) fn new(at: SocketAddr) -> Result<Self, Failure> {
+        let random = keys::random::<16>()?;
+        Ok(Self::of(at, random.iter().map(|byte| format!("{byte:02x}")).collect()))
+    }
+
+    fn of(at: SocketAddr, token: String) -> Self {
+        Self { at, hashed: hash(token.as_bytes()), token }
+    }
+
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// What to open.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/?token={}", self.at, self.token)
+    }
+
+    /// Whether a request is of somebody who was given the address.
+    pub(super) fn lets_in(&self, request: &Request) -> bool {
+        let named = |host: &str| {
+            let local = format!("localhost:{}", self.at.port());
+            // A browser leaves the usual port out.
+            let bare = self.at.port() == 80;
+            host == self.at.to_string()
+                || host == local
+                || bare && (host == self.at.ip().to_string() || host == "localhost")
+        };
+        let of_us = |origin: &String| origin.strip_prefix("http://") == Some(&request.host);
+        named(&request.host)
+            && request.origin.as_ref().is_none_or(of_us)
+            && request.parameter("token").is_some_and(|token| hash(token.as_bytes()) == self.hashed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_let_in() {
+        let gate = Gate::of(SocketAddr::from(([127, 0, 0, 1], 7350)), "7f00".to_owned());
+        assert_eq!(gate.url(), "http://127.0.0.1:7350/?token=7f00");
+        let asks = |host: &str, origin: Option<&str>, query: &str| {
+            let (path, query) = ("/events".to_owned(), query.to_owned());
+            let (host, origin) = (host.to_owned(), origin.map(str::to_owned));
+            gate.lets_in(&Request { path, query, host, origin })
+        };
+        let here = "127.0.0.1:7350";
+        for (host, origin) in [
+            (here, None),
+            (here, Some("http://127.0.0.1:7350")),
+            ("localhost:7350", Some("http://localhost:7350")),
+        ] {
+            assert!(asks(host, origin, "token=7f00"), "{host} {origin:?}");
+        }
+        for query in ["", "token", "token=", "token=7f", "token=7f000", "token=7F00", "tokens=7f00"]
+        {
+            assert!(!asks(here, None, query), "{query}");
+        }
+        for host in
+            ["", "evil.example", "evil.example:7350", "127.0.0.1", "127.0.0.1:80", "localhost"]
+        {
+            assert!(!asks(host, None, "token=7f00"), "{host}");
+        }
+        for origin in
+            ["null", "", "http://evil.example", "https://127.0.0.1:7350", "http://localhost:7350"]
+        {
+            assert!(!asks(here, Some(origin), "token=7f00"), "{origin}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_of_one_run() {
+        let at = SocketAddr::from(([127, 0, 0, 1], 1));
+        let [one, other] = [0, 1].map(|_| Gate::new(at).unwrap().token);
+        assert!(one != other && one.len() == 32);
+    }
+}

@@ -1,0 +1,110 @@
+//! [`Sight`]: what there is to see, as JSON: notes of processes that run, the background node's shares, the
+//! forwarder's tables.
+//!
+//! Nothing is looked at while nobody looks. The background node and the forwarder are asked by threads of
+//! their own, so that one that hangs keeps nobody waiting.
+
+use crate::ctl::Watcher;
+use crate::exit::Failure;
+use crate::running;
+use crate::service::control;
+use crate::service::messages::{Reply, Request};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use xylem_library::Stop;
+use xylem_node::PeerUri;
+
+/// What was seen is not looked at again for so long.
+const FRESH: Duration = Duration::from_millis(500);
+/// How often the background node and the forwarder are asked, while somebody looks.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+
+/// See the module's documentation.
+pub(super) struct Sight {
+    store: PathBuf,
+    runs: Mutex<Option<(Instant, String)>>,
+    service: Asked,
+    node: Asked,
+}
+
+impl Sight {
+    /// Of the processes on `store`, and of the forwarder at `at` (`None`: the usual one).
+    pub(super) fn new(store: PathBuf, at: Option<PeerUri>, stop: &Stop) -> Result<Self, Failure> {
+        let (of, mut node) = (store.clone(), Watcher::new(at, stop));
+        Ok(Self {
+            store,
+            runs: Mutex::default(),
+            service: Asked::begin("service", move || service(&of))?,
+            node: Asked::begin("node", move || node.look().unwrap_or(Value::Null))?,
+        })
+    }
+
+    /// Each part by its name; one line each.
+    pub(super) fn parts(&self) -> [(&'static str, String); 3] {
+        [("runs", self.runs()), ("service", self.service.last()), ("node", self.node.last())]
+    }
+
+    fn runs(&self) -> String {
+        let mut seen = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*seen {
+            Some((at, text)) if at.elapsed() < FRESH => text.clone(),
+            _ => {
+                let text = json!(running::notes(&self.store)).to_string();
+                *seen = Some((Instant::now(), text.clone()));
+                text
+            }
+        }
+    }
+}
+
+/// What somebody answers who is asked again and again, while anybody wants to know.
+struct Asked {
+    last: Arc<Mutex<String>>,
+    wanted: Arc<AtomicBool>,
+}
+
+impl Asked {
+    fn begin(name: &str, mut ask: impl FnMut() -> Value + Send + 'static) -> Result<Self, Failure> {
+        let (last, wanted) =
+            (Arc::new(Mutex::new("null".to_owned())), Arc::new(AtomicBool::new(true)));
+        let (into, is_wanted) = (last.clone(), wanted.clone());
+        // It ends with the process.
+        let asking = thread::Builder::new().name(name.into()).spawn(move || {
+            loop {
+                if is_wanted.swap(false, Ordering::Relaxed) {
+                    let answer = ask().to_string();
+                    *into.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+                }
+                thread::sleep(ASK_EVERY);
+            }
+        });
+        asking.map_err(|e| Failure::no_thread(&e))?;
+        Ok(Self { last, wanted })
+    }
+
+    fn last(&self) -> String {
+        self.wanted.store(true, Ordering::Relaxed);
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What the background node shares; tickets stay there. `null`: none runs.
+fn service(store: &Path) -> Value {
+    match control::ask(store, &Request::Shares, &mut |_| {}) {
+        Ok(Some(Reply::Shares { shares })) => shares
+            .iter()
+            .map(|row| {
+                json!({
+                    "path": row.path.to_string_lossy(), "bytes": row.bytes, "files": row.files,
+                    "since_s": row.since_s, "sent": row.sent, "peers": row.peers,
+                    "fetched": row.fetched, "served": row.served, "why": row.why,
+                })
+            })
+            .collect(),
+        _ => Value::Null,
+    }
+}

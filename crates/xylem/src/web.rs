@@ -1,0 +1,99 @@
+//! The page of `share --web`: what browsers are served (crates/xylem-web), and the link to it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+
+use xylem_node::Page;
+use xylem_object::ticket::Address;
+
+/// Where the page is served unless something else is asked for.
+const PORT: u16 = 7380;
+
+/// All interfaces, the usual port; a free one where somebody has that.
+pub(crate) fn default_address() -> SocketAddr {
+    let usual = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+    let free = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    if TcpListener::bind(usual).is_ok() { usual } else { free }
+}
+
+macro_rules! page {
+    ($path:literal, $file:literal, $media_type:literal, $gzip:literal) => {
+        Page {
+            path: $path,
+            media_type: $media_type,
+            gzip: $gzip,
+            body: include_bytes!(concat!("../carried/web/", $file)),
+        }
+    };
+}
+
+/// All that a browser loads; nothing comes from elsewhere.
+pub(crate) fn pages() -> Vec<Page> {
+    vec![
+        page!("/", "index.html", "text/html; charset=utf-8", false),
+        page!("/style.css", "style.css", "text/css; charset=utf-8", false),
+        page!("/icon.svg", "icon.svg", "image/svg+xml", false),
+        page!("/page.js", "page.js", "text/javascript; charset=utf-8", false),
+        page!("/worker.js", "worker.js", "text/javascript; charset=utf-8", false),
+        page!("/xylem.wasm", "xylem.wasm.gz", "application/wasm", true),
+    ]
+}
+
+/// The link to paste into a browser. The page is served at `at`; of all interfaces the one that the ticket names
+/// first is named.
+pub(crate) fn link(at: SocketAddr, addresses: &[Address], ticket: &str) -> String {
+    let named = addresses.iter().map(|address| match address {
+        Address::Ip(named) => SocketAddr::new(named.ip(), at.port()).to_string(),
+        Address::Host(host, _) => format!("{}:{}", host.as_str(), at.port()),
+    });
+    let reachable = |address: &&Address| match address {
+        Address::Ip(named) => named.is_ipv4() == at.is_ipv4(),
+        Address::Host(..) => true,
+    };
+    let host = match at.ip().is_unspecified() {
+        false => at.to_string(),
+        true => addresses
+            .iter()
+            .position(|address| reachable(&address))
+            .and_then(|first| named.clone().nth(first))
+            .unwrap_or_else(|| SocketAddr::new(loopback(at.ip()), at.port()).to_string()),
+    };
+    format!("http://{host}/#{ticket}")
+}
+
+fn loopback(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_names_what_the_ticket_names() {
+        let addresses: Vec<Address> =
+            ["[2001:db8::7]:7348", "192.0.2.7:7348"].map(|a| a.parse().unwrap()).into();
+        let link_at = |at: &str| link(at.parse().unwrap(), &addresses, "xylem:t");
+        assert_eq!(link_at("0.0.0.0:7380"), "http://192.0.2.7:7380/#xylem:t");
+        assert_eq!(link_at("[::]:80"), "http://[2001:db8::7]:80/#xylem:t");
+        assert_eq!(link_at("127.0.0.1:9"), "http://127.0.0.1:9/#xylem:t");
+        assert_eq!(link("0.0.0.0:9".parse().unwrap(), &[], "t"), "http://127.0.0.1:9/#t");
+    }
+
+    /// The page, its script and its program are what is promised: small, and without anything inline.
+    #[test]
+    fn pages_are_small_and_load_nothing_from_elsewhere() {
+        let pages = pages();
+        let bytes: usize = pages.iter().map(|page| page.body.len()).sum();
+        assert!(bytes < 300_000, "{bytes} bytes");
+        let text = |page: &Page| String::from_utf8(page.body.to_vec()).unwrap();
+        for page in pages.iter().filter(|page| !page.gzip) {
+            let text = text(page);
+            let outside = text.replace("http://www.w3.org/2000/svg", "");
+            assert!(!outside.contains("http://") && !outside.contains("https://"), "{}", page.path);
+            assert!(!text.contains("style=\"") && !text.contains("<script>"), "{}", page.path);
+        }
+    }
+}

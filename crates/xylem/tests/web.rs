@@ -1,0 +1,130 @@
+//! `share --web`: what its port serves to whom. The page itself is tried in browsers by
+//! crates/xylem-web/check-browser.py.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use common::{Share, file, noise};
+use xylem_object::{Ticket, pass};
+
+fn share(dir: &Path, more: &[&str]) -> Share {
+    let source = file(dir, "source", &noise(100_000, 1));
+    Share::with(&source, &dir.join("store"), more)
+}
+
+fn at(share: &Share) -> String {
+    share.shared["web"][0].as_str().expect("an address").to_owned()
+}
+
+/// Sends these bytes; what comes back until the end, or the head of a WebSocket.
+fn ask(at: &str, bytes: &[u8]) -> String {
+    let mut socket = TcpStream::connect(at).unwrap();
+    // Whoever is refused early may be hung up on.
+    let _ = socket.write_all(bytes);
+    let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+    while let Ok(n @ 1..) = socket.read(&mut piece) {
+        answer.extend_from_slice(&piece[..n]);
+        if answer.starts_with(b"HTTP/1.1 101") && answer.ends_with(b"\r\n\r\n") {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn get(at: &str, method: &str, path: &str, more: &str) -> String {
+    ask(at, format!("{method} {path} HTTP/1.1\r\nHost: {at}\r\n{more}\r\n").as_bytes())
+}
+
+/// The status of who asks for a WebSocket there, as a page of `origin`.
+fn opens(at: &str, path: &str, origin: Option<&str>) -> String {
+    let origin = origin.map(|o| format!("Origin: {o}\r\n")).unwrap_or_default();
+    let more = format!(
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{origin}"
+    );
+    let answer = get(at, "GET", path, &more);
+    answer.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn pages_say_what_browsers_may_do_with_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let share = share(dir.path(), &["--web-listen", "127.0.0.1:0"]);
+    let at = at(&share);
+    for path in ["/", "/style.css", "/icon.svg", "/page.js", "/worker.js", "/xylem.wasm"] {
+        let answer = get(&at, "GET", path, "");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {answer:.80}");
+        let head = answer.split("\r\n\r\n").next().unwrap();
+        let policy = head.lines().find(|l| l.starts_with("Content-Security-Policy: ")).unwrap();
+        assert!(policy.contains("default-src 'none'; script-src 'self' 'wasm-unsafe-eval';"));
+        assert!(!policy.contains("unsafe-inline") && policy.contains("frame-ancestors 'none'"));
+        assert!(head.contains("X-Content-Type-Options: nosniff"));
+        assert!(head.contains("Referrer-Policy: no-referrer"));
+        let alone = get(&at, "HEAD", path, "");
+        assert_eq!(alone, format!("{head}\r\n\r\n"), "{path}");
+    }
+    assert!(get(&at, "GET", "/?x=1", "").contains("<!doctype html>"));
+}
+
+#[test]
+fn what_is_no_page_is_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let share = share(dir.path(), &["--web-listen", "127.0.0.1:0"]);
+    let at = at(&share);
+    let status = |answer: String| answer.split(' ').nth(1).unwrap_or_default().to_owned();
+    for path in ["/nope", "/../etc/passwd", "/carried/page.js", "/%2e%2e/"] {
+        assert_eq!(status(get(&at, "GET", path, "")), "404", "{path}");
+    }
+    assert_eq!(status(get(&at, "POST", "/", "Content-Length: 0\r\n")), "405");
+    assert_eq!(status(ask(&at, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n")), "400");
+    let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "a".repeat(20_000));
+    assert_eq!(status(ask(&at, long.as_bytes())), "400");
+    // Whoever says nothing, or half, costs the others nothing.
+    let _silent: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(&at).unwrap()).collect();
+    let mut half = TcpStream::connect(&at).unwrap();
+    half.write_all(b"GET / HT").unwrap();
+    assert!(get(&at, "GET", "/", "").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_page_from_elsewhere_needs_the_ticket() {
+    let dir = tempfile::tempdir().unwrap();
+    let share = share(dir.path(), &["--web-listen", "127.0.0.1:0"]);
+    let at = at(&share);
+    let ticket: Ticket = share.ticket.parse().unwrap();
+    let own = format!("/{}", pass::of_ticket(&ticket));
+    let other = format!("/{}", "0".repeat(pass::LEN));
+    let here = format!("http://{at}");
+    for origin in [here.as_str(), "http://example.org", "null"] {
+        assert_eq!(opens(&at, "/", Some(origin)), "403", "{origin}");
+        assert_eq!(opens(&at, &other, Some(origin)), "404", "{origin}");
+        assert_eq!(opens(&at, &own, Some(origin)), "101", "{origin}");
+    }
+    // A program that is no browser says no origin.
+    assert_eq!(opens(&at, "/", None), "101");
+    assert_eq!(opens(&at, "/style.css", None), "404");
+    // By this the page tells a wrong ticket from a sharer that is gone.
+    assert!(get(&at, "HEAD", &own, "").starts_with("HTTP/1.1 200"));
+    assert!(get(&at, "HEAD", &other, "").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn browsers_are_served_where_that_was_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let without = share(dir.path(), &[]);
+    assert_eq!(without.shared["web"], serde_json::json!([]));
+    let ticket: Ticket = without.ticket.parse().unwrap();
+    assert_eq!(ticket.name, None);
+    drop(without);
+    let with = share(dir.path(), &["--web-listen", "127.0.0.1:0"]);
+    let ticket: Ticket = with.ticket.parse().unwrap();
+    assert!(ticket.name.is_some(), "a page asks by name");
+    // Who comes over the encrypted link is served beside.
+    let out = dir.path().join("out");
+    let output = common::get(&dir.path().join("other"), &[&with.ticket, "-o", common::text(&out)]);
+    common::assert_exit(&output, 0);
+    assert!(std::fs::read(&out).unwrap() == noise(100_000, 1));
+}
