@@ -255,7 +255,7 @@ impl Transfer<'_> {
         loop {
             while let Ok(news) = self.news.try_recv() {
                 if let reading::News::Event(event) = news {
-                    self.out.event(event);
+                    self.out.event(*event);
                 }
             }
             if self.stop.raised() {

@@ -74,7 +74,7 @@ fn by_ticket(
     out.note(&clean(&format!("Mounted {name}, {what}, at {shown}, read-only, until Ctrl-C.")));
     while !stop.raised() && !session.guard.is_finished() {
         match news.recv_timeout(GLANCE) {
-            Ok(News::Event(event)) => out.event(event),
+            Ok(News::Event(event)) => out.event(*event),
             Ok(News::Opened(_)) | Err(RecvTimeoutError::Timeout) => {}
             // The reader's thread has ended; what is kept can be read on.
             Err(RecvTimeoutError::Disconnected) => thread::sleep(GLANCE),
