@@ -140,7 +140,7 @@ fn what_is_kept_is_not_fetched_again_unless_it_was_changed() {
     let mut kept = Kept::default();
     fetch(&file, &mut kept, false, 200);
     let before = std::mem::take(&mut kept.answers);
-    assert!((200..250).contains(&before), "{before}");
+    assert!(before < file.packets.len(), "all of it came: {before}");
     kept.said.clear();
     kept.data[50_000] ^= 1; // the data of a segment
     let last = kept.nodes.len() - 1;
@@ -148,7 +148,9 @@ fn what_is_kept_is_not_fetched_again_unless_it_was_changed() {
     kept.nodes.extend([0xff; 40]); // and a record of no node
     fetch(&file, &mut kept, false, usize::MAX);
     assert!(kept.data == file.content);
-    assert!(kept.answers < 367 - 190 + 20, "{} answers once more", kept.answers);
+    // What hangs on the node and the segment comes again, and the manifest.
+    let twice = (before + kept.answers).saturating_sub(file.packets.len());
+    assert!(twice < 60, "{twice} of {before} answers once more");
 }
 
 #[test]

@@ -87,6 +87,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-engine",
         ],
     ),
+    ("xylem-web", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-object", "xylem-transfer"]),
     (
         "xylem-reader",
         &[
