@@ -40,7 +40,7 @@ fn assert_one_line(output: &Output, code: i32, part: &str) {
 #[test]
 fn wrong_usage_is_one_line_and_2() {
     for (args, part) in [
-        (&[][..], "share, shares, unshare, service, get, mount, ticket, send"),
+        (&[][..], "share, shares, unshare, service, get, mount, mirror, ticket, send"),
         (&["frobnicate"], "'frobnicate'"),
         (&["shre", "x"], "'share'"),
         (&["get"], "<TICKET|CODE|NAME>...; see `xylem get --help`"),
