@@ -30,6 +30,8 @@ impl fmt::Display for Algorithm {
     }
 }
 
+// No box: programs without an allocator have flows too, and most flows are BBR's.
+#[expect(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     Cubic(Cubic),

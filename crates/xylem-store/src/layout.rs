@@ -17,7 +17,7 @@ pub(crate) const PINS: &str = "pins";
 /// Directory of the records.
 pub(crate) const REPAIRS: &str = "repairs";
 /// What else is in a store: other crates', and those of earlier formats.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 14] = [
     "format",
     "keys",
     "mail",
@@ -25,6 +25,10 @@ const OTHERS: [&str; 10] = [
     "growing",
     "shares",
     "service",
+    "sync",
+    "run",
+    "ca",
+    "uploads",
     "command-times",
     "witness",
     "witnessed",
