@@ -44,7 +44,7 @@ pub enum LayoutError {
     /// It is not a listing, or not one of ours.
     #[error("the list of files is not one: {0}")]
     Listing(#[from] listing::ListingError),
-    /// Above [`MAX_LISTING`].
+    /// Longer than a page reads.
     #[error("its list of files takes {0} bytes, more than a page holds: fetch it with xylem get")]
     TooLong(u64),
     /// Its files are more than 2^53 bytes, which scripts cannot count.
