@@ -11,30 +11,12 @@ pub(crate) const AHEAD: u64 = 4;
 /// Chunks of all objects that are held.
 const MOST: usize = 24;
 
-/// What is handed out is told apart by the KiB that it begins in.
-const GRAIN: u64 = 1024;
-/// Reads of a chunk that are asked of the store once more, because they were handed out before.
-const AGAIN: u8 = 8;
-
 /// A chunk, or that it is on its way.
 #[derive(Default)]
 pub(crate) struct Chunk {
     /// `None`: not there yet. `Some(None)`: it did not come.
     bytes: Mutex<Option<Option<Bytes>>>,
     ready: Condvar,
-    given: Mutex<Given>,
-}
-
-/// Where what was handed out of a chunk begins, a bit each, and how often it was asked for again.
-struct Given {
-    begun: [u64; (CHUNK / GRAIN / 64) as usize],
-    again: u8,
-}
-
-impl Default for Given {
-    fn default() -> Self {
-        Self { begun: [0; (CHUNK / GRAIN / 64) as usize], again: 0 }
-    }
 }
 
 impl Chunk {
@@ -42,23 +24,6 @@ impl Chunk {
     pub(crate) fn settle(&self, bytes: Option<Bytes>) {
         *lock(&self.bytes) = Some(bytes);
         self.ready.notify_all();
-    }
-
-    /// Whether a read that begins at this byte of the chunk is to be asked of the store, whatever the chunk has: it was
-    /// handed out before, and is asked for again in case it did not verify. Several who read the same are no
-    /// reason to fetch all of it anew, so that only the first few of a chunk are.
-    pub(crate) fn is_doubtful(&self, offset: u64) -> bool {
-        let mut given = lock(&self.given);
-        let grain = offset / GRAIN;
-        let Some(word) = given.begun.get_mut((grain / 64) as usize) else { return true };
-        let bit = 1 << (grain % 64);
-        if *word & bit == 0 {
-            *word |= bit;
-            return false;
-        }
-        let doubtful = given.again < AGAIN;
-        given.again += u8::from(doubtful);
-        doubtful
     }
 
     /// Waits for it; `None`: it did not come.
@@ -127,16 +92,6 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_was_handed_out_is_doubted_a_few_times() {
-        let chunk = Chunk::default();
-        assert!(!chunk.is_doubtful(0) && !chunk.is_doubtful(1024) && !chunk.is_doubtful(CHUNK - 1));
-        let doubted = (0..20).filter(|_| chunk.is_doubtful(1030)).count();
-        assert_eq!(doubted, usize::from(AGAIN));
-        assert!(!chunk.is_doubtful(0), "many read it");
-        assert!(chunk.is_doubtful(CHUNK), "it is not in it");
-    }
 
     #[test]
     fn what_was_used_longest_ago_goes_first() {

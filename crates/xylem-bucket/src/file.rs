@@ -46,6 +46,15 @@ impl Object {
         Some(start..start.saturating_add(CHUNK).min(self.meta.size))
     }
 
+    /// A part of it, asked for by itself.
+    fn read_there(&self, buf: &mut [u8], wanted: Range<u64>) -> io::Result<usize> {
+        let (bucket, key, tag) = (self.bucket.clone(), self.key.clone(), self.tag.clone());
+        let bytes = self.client.wait(range(bucket, key, tag, wanted))?;
+        let len = bytes.len().min(buf.len());
+        buf[..len].copy_from_slice(&bytes[..len]);
+        Ok(len)
+    }
+
     /// Asks for a chunk that nobody has asked for.
     fn ask(&self, number: u64) -> Option<Arc<Chunk>> {
         let wanted = self.bytes_of(number)?;
@@ -94,22 +103,23 @@ impl MediumFile for Object {
         if offset >= end {
             return Ok(0);
         }
-        let number = offset / CHUNK;
         // One that did not come is asked for once more, to be told why.
-        let chunk = self.in_order(number, offset).filter(|c| !c.is_doubtful(offset % CHUNK));
-        if let Some(bytes) = chunk.and_then(|chunk| chunk.wait()) {
+        if let Some(bytes) = self.in_order(offset / CHUNK, offset).and_then(|chunk| chunk.wait()) {
             let from = (offset % CHUNK) as usize;
             let there = bytes.get(from..).unwrap_or_default();
             let len = there.len().min((end - offset) as usize);
             buf[..len].copy_from_slice(&there[..len]);
             return Ok(len);
         }
-        let (bucket, key, tag) = (self.bucket.clone(), self.key.clone(), self.tag.clone());
-        let bytes = self.client.wait(range(bucket, key, tag, offset..end))?;
-        let len = bytes.len().min(buf.len());
-        buf[..len].copy_from_slice(&bytes[..len]);
+        let len = self.read_there(buf, offset..end)?;
         self.ended.store(end, Relaxed);
         Ok(len)
+    }
+
+    /// The chunk stays: of those who ask for what is damaged in the bucket, none makes all of it be fetched again.
+    fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let end = offset.saturating_add(buf.len() as u64).min(self.meta.size);
+        if offset >= end { Ok(0) } else { self.read_there(buf, offset..end) }
     }
 
     fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {

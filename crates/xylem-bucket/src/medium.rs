@@ -256,6 +256,10 @@ impl Medium for Buckets {
         }
     }
 
+    fn is_far(&self, path: &Path) -> bool {
+        is_in_bucket(path)
+    }
+
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.disk_for(path)?.set_mode(path, mode)
     }

@@ -15,7 +15,7 @@ use xylem_mail::sealed::{FileKey, SEALED_SEGMENT};
 use xylem_store::{
     Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, OutboardFile, OutboardReader,
 };
-use xylem_tree::{NODE_LEN, Node, SegmentIndex};
+use xylem_tree::{Geometry, NODE_LEN, Node, SegmentIndex, SegmentSize, leaf_value};
 
 /// A file of the folder.
 #[derive(Clone)]
@@ -328,9 +328,8 @@ impl Check {
             let slot = Node::leaf(SegmentIndex(n)).slot();
             nodes.read(slot, &mut said).map_err(io::Error::other)?;
         }
-        let first_chunk = n * (SEALED_SEGMENT / xylem_hash::CHUNK_LEN) as u64;
-        let value = xylem_hash::tree::chunk_group_cv(segment, first_chunk);
-        Ok(xylem_tree::NodeValue::from(&value).0 == said)
+        let geometry = Geometry::new(size, SegmentSize::DEFAULT);
+        Ok(leaf_value(&geometry, SegmentIndex(n), segment).0 == said)
     }
 }
 
@@ -341,7 +340,7 @@ mod tests {
     use xylem_mail::sealed::Master;
     use xylem_sim::noise;
     use xylem_store::{DiskMedium, FileRef, Store};
-    use xylem_tree::{Outboard, SegmentSize};
+    use xylem_tree::Outboard;
 
     /// A folder with one encrypted file of these bytes.
     fn overlay(dir: &Path, plain: &[u8]) -> (Overlay, PathBuf, FileKey) {

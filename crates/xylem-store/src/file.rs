@@ -10,7 +10,7 @@ use crate::attributes::Unset;
 use crate::dirs::open_dir;
 use crate::error::{Difference, StoreError};
 use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, Watch};
-use crate::medium::{read_full_at, write_all_at, write_all_vectored_at};
+use crate::medium::{read_full_by, write_all_at, write_all_vectored_at};
 
 /// Attempts to lock a file whose name keeps moving to another one.
 const MAX_LOCK_ATTEMPTS: u32 = 16;
@@ -85,7 +85,16 @@ impl FileRef {
     /// # Errors
     /// The medium's, with the offset.
     pub fn read_full(&self, buf: &mut [u8], offset: u64) -> Result<usize, StoreError> {
-        read_full_at(&*self.file, buf, offset)
+        read_full_by(|buf, at| self.file.read_at(buf, at), buf, offset)
+            .map_err(|e| StoreError::from_io("read", &self.path, Some(offset), e))
+    }
+
+    /// As [`FileRef::read_full`] for what was read already and is wrong; see [`MediumFile::read_anew_at`].
+    ///
+    /// # Errors
+    /// As [`FileRef::read_full`].
+    pub fn read_anew(&self, buf: &mut [u8], offset: u64) -> Result<usize, StoreError> {
+        read_full_by(|buf, at| self.file.read_anew_at(buf, at), buf, offset)
             .map_err(|e| StoreError::from_io("read", &self.path, Some(offset), e))
     }
 

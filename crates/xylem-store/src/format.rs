@@ -14,7 +14,7 @@ use crate::atomic::Durability;
 use crate::error::StoreError;
 use crate::file::read_whole;
 use crate::layout::{FORMAT, KNOWN, OBJECTS, PARTIAL};
-use crate::medium::{FileKind, Medium, Meta, OpenHow, read_full_at};
+use crate::medium::{FileKind, Medium, Meta, OpenHow, read_full_by};
 use crate::old_shares::SHARES;
 use crate::store::Store;
 
@@ -37,7 +37,7 @@ pub fn is_store(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
     {
         let mut lead = [0; LEAD.len()];
         let file = medium.open(&dir.join(NAME), OpenHow::ReadNoFollow)?;
-        read_full_at(&*file, &mut lead, 0)?;
+        read_full_by(|buf, at| file.read_at(buf, at), &mut lead, 0)?;
         if lead == *LEAD.as_bytes() {
             return Ok(true);
         }

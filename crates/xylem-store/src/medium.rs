@@ -157,6 +157,11 @@ pub trait Medium: Send + Sync {
     }
     /// What a symbolic link says.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
+    /// Whether what is read there comes from another machine: it may be wrong once, and right when it is read anew.
+    fn is_far(&self, path: &Path) -> bool {
+        let _ = path;
+        false
+    }
     /// Sets permission bits of a file or directory, links refused.
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Sets the modification time, of the link itself where it is one.
@@ -175,6 +180,10 @@ pub trait Watch: std::fmt::Debug + Send + Sync {
 pub trait MediumFile: Send + Sync {
     /// Reads at a byte offset; may be short; 0 at the end.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// As [`MediumFile::read_at`] for what was read already and is wrong: nothing that is kept in memory is taken for it.
+    fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(buf, offset)
+    }
     /// Writes at a byte offset; may be short.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
     /// As [`MediumFile::write_at`] for bytes that lie in several places, in order.
@@ -206,18 +215,18 @@ pub trait MediumFile: Send + Sync {
     fn try_lock(&self) -> io::Result<bool>;
 }
 
-/// Reads until `buf` is full or the file ends; returns the bytes read.
+/// Reads by `read` until `buf` is full or the file ends; returns the bytes read.
 ///
 /// # Errors
 /// The medium's, unchanged; interrupted calls are repeated.
-pub(crate) fn read_full_at(
-    file: &dyn MediumFile,
+pub(crate) fn read_full_by(
+    read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
     buf: &mut [u8],
     offset: u64,
 ) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {
-        match file.read_at(&mut buf[done..], offset + done as u64) {
+        match read(&mut buf[done..], offset + done as u64) {
             Ok(0) => break,
             Ok(n) => done += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

@@ -78,11 +78,36 @@ impl FileCache {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), StoreError> {
+        self.read(id, shared, offset, out, FileRef::read_full)
+    }
+
+    /// As [`FileCache::read_at`] for what was read already and is wrong: it is read where it lies.
+    ///
+    /// # Errors
+    /// As [`FileCache::read_at`].
+    pub fn read_anew(
+        &mut self,
+        id: u64,
+        shared: &SharedFile,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        self.read(id, shared, offset, out, FileRef::read_anew)
+    }
+
+    fn read(
+        &mut self,
+        id: u64,
+        shared: &SharedFile,
+        offset: u64,
+        out: &mut [u8],
+        read: fn(&FileRef, &mut [u8], u64) -> Result<usize, StoreError>,
+    ) -> Result<(), StoreError> {
         if offset.checked_add(out.len() as u64).is_none_or(|end| end > shared.state.size) {
             return Err(StoreError::OutOfRange { path: shared.path.clone(), offset });
         }
         let file = self.handle(id, shared)?;
-        let got = file.read_full(out, offset)?;
+        let got = read(file, out, offset)?;
         let checked = shared.state.check(file);
         if checked.is_err() {
             // The next call opens the name anew: it may have been put right by then.

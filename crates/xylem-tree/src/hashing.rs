@@ -26,8 +26,9 @@ pub(crate) fn join(geo: &Geometry, node: Node, left: NodeValue, right: NodeValue
     }
 }
 
-/// The value of a segment's leaf, whose bytes have the right length.
-pub(crate) fn leaf_value(geo: &Geometry, i: SegmentIndex, content: &[u8]) -> NodeValue {
+/// The value of segment `i`'s leaf, which is the root where it is the only one. `content` has the length that
+/// [`Geometry::segment_len`] says; of any other the value means nothing.
+pub fn leaf_value(geo: &Geometry, i: SegmentIndex, content: &[u8]) -> NodeValue {
     match geo.kind() {
         TreeKind::Blake3 if geo.segments() == 1 => xylem_hash::hash(content).into(),
         TreeKind::Blake3 => {

@@ -87,6 +87,7 @@ pub use error::{BuildError, Culprit, ExtractError, VerifyError};
 pub use geometry::{Geometry, SEGMENT_PROOF_LEVELS, Siblings, TILE_LEVELS, TILE_PROOF_LEVELS};
 #[cfg(feature = "alloc")]
 pub use growing::{Checkpoint, GrowingTree};
+pub use hashing::leaf_value;
 pub use ids::{NODE_LEN, Node, NodeValue, SegmentIndex, SegmentSize, Tile, TreeKind};
 #[cfg(feature = "alloc")]
 pub use outboard::{
