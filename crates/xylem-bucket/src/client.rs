@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
 use object_store::aws::AmazonS3;
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ListResult, ObjectMeta, ObjectStore};
 use tokio::runtime::{Builder, Handle};
@@ -88,6 +89,22 @@ impl Client {
     /// What is below a key, one level.
     pub(crate) fn list(&self, place: &Place) -> Result<ListResult, BucketError> {
         self.again(place, |bucket, key| async move { bucket.list_with_delimiter(Some(&key)).await })
+    }
+
+    /// What is below a key, one level, if it is told in one answer; `None`: there is more.
+    pub(crate) fn page(&self, place: &Place) -> Result<Option<ListResult>, BucketError> {
+        let bucket = self.bucket(&place.bucket)?;
+        let prefix =
+            (!place.key.is_empty()).then(|| Ok::<_, BucketError>(format!("{}/", key(place)?)));
+        let prefix = prefix.transpose()?;
+        self.wait(async move {
+            let options = PaginatedListOptions {
+                delimiter: Some("/".into()),
+                ..PaginatedListOptions::default()
+            };
+            let listed = bucket.list_paginated(prefix.as_deref(), options).await?;
+            Ok(listed.page_token.is_none().then_some(listed.result))
+        })
     }
 
     /// As [`Client::wait`] for what may be asked several times: an answer that breaks off is none that the library repeats.

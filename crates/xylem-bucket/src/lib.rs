@@ -17,6 +17,7 @@
 mod error;
 
 // Where: names, and who asks.
+mod pages;
 mod place;
 mod settings;
 

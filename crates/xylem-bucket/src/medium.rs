@@ -15,6 +15,7 @@ use crate::cache::Cache;
 use crate::client::{Client, key};
 use crate::error::BucketError;
 use crate::file::Object;
+use crate::pages::Pages;
 use crate::place::{Place, is_in_bucket};
 use crate::settings::Settings;
 use crate::shown::{Shown, number};
@@ -24,15 +25,15 @@ const MOST_LISTED: usize = 200_000;
 
 /// What a listing said of an object.
 #[derive(Clone)]
-struct Said {
-    meta: Meta,
+pub(crate) struct Said {
+    pub(crate) meta: Meta,
     tag: Option<String>,
 }
 
 impl Said {
-    fn of(object: &ObjectMeta) -> Self {
-        let time = object.last_modified;
-        let mtime = FileTime { secs: time.timestamp(), nanos: time.timestamp_subsec_nanos() };
+    pub(crate) fn of(object: &ObjectMeta) -> Self {
+        // In seconds: answers about one object have no more, and a listing must not differ from them.
+        let mtime = FileTime { secs: object.last_modified.timestamp(), nanos: 0 };
         let tag = object.e_tag.clone();
         let meta = Meta { mtime, ino: number(&tag), ..meta(FileKind::File, object.size, 0o644) };
         Self { meta, tag }
@@ -50,6 +51,8 @@ pub struct Buckets {
     cache: Arc<Cache>,
     /// What was listed last, by `s3://BUCKET/KEY`. It may be out of date: whoever reads names the version.
     listed: Mutex<HashMap<PathBuf, Said>>,
+    /// What was looked for last, and what lies beside it.
+    pages: Pages,
     /// Publications that are kept in buckets, by where their content lies.
     shown: Mutex<Vec<(PathBuf, Arc<Shown>)>>,
 }
@@ -62,7 +65,7 @@ impl Buckets {
     pub fn over(disk: Arc<dyn Medium>, settings: Settings) -> Result<Self, BucketError> {
         let client = Arc::new(Client::new(settings)?);
         let (listed, shown) = (Mutex::default(), Mutex::default());
-        Ok(Self { disk, client, cache: Arc::default(), listed, shown })
+        Ok(Self { disk, client, cache: Arc::default(), listed, pages: Pages::default(), shown })
     }
 
     /// From now on what is below `top`, or `top` itself, is what `entries` say, which were proven; its bytes are those of the
@@ -117,8 +120,15 @@ impl Buckets {
         if place.key.is_empty() {
             return Err(BucketError::NotThere);
         }
+        if let (Some(page), Some(name)) = (self.pages.beside(path, &self.client), name_of(path)) {
+            return page.object(name).cloned().ok_or(BucketError::NotThere);
+        }
         Ok(Said::of(&self.client.head(&place)?))
     }
+}
+
+fn name_of(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
 }
 
 impl Medium for Buckets {
@@ -151,6 +161,9 @@ impl Medium for Buckets {
             Ok(said) => return Ok(said.meta),
             Err(BucketError::NotThere) if self.shown(path).is_none() => {}
             Err(e) => return Err(e.into()),
+        }
+        if let (Some(page), Some(name)) = (self.pages.beside(path, &self.client), name_of(path)) {
+            return page.meta(name).ok_or_else(|| BucketError::NotThere.into());
         }
         // A folder is what has something below it; an empty bucket is one, too.
         let place = Place::of(path)?;
