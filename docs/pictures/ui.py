@@ -131,6 +131,10 @@ def see(browser, url, folder):
     check(browser.of(colours) >= 2, "the piece map is blank")
     browser.until("a fetch that is a third done", "[...document.querySelectorAll('#fetches .big')].some((e) => parseInt(e.textContent) >= 33)")
 
+    # A share tells what went to whom.
+    took = "[...document.querySelectorAll('#peers tbody tr')].some((row) => row.cells[2].textContent.startsWith('share') && /[1-9]/.test(row.cells[4].textContent))"
+    browser.until("what a peer of a share took", took)
+
     # Keys.
     focus = "document.activeElement.id"
     for key, expected in [("j", "fetches"), ("j", "shares"), ("j", "peers"), ("k", "shares"), ("5", "links"), ("j", "links"), ("1", "fetches")]:

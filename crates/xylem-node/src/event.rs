@@ -13,7 +13,7 @@ use xylem_library::mail::MailEvent;
 use xylem_library::pieces::Picture;
 use xylem_library::reachable::{FaceAddress, LeftOut};
 use xylem_library::{LibraryEvent, json};
-use xylem_link::Level;
+use xylem_link::{Level, LinkStats};
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
@@ -202,6 +202,13 @@ pub enum Event {
         /// For people to look at.
         #[serde(skip)]
         picture: Option<Box<Picture>>,
+    },
+    /// What has gone over the links of those who are connected to a share; once a second at most, for people
+    /// to look at, and no event of JSON.
+    #[serde(skip)]
+    Serving {
+        /// As the address by which each is reached.
+        links: Vec<(FaceAddress, LinkStats)>,
     },
     /// What a fetch has verified is served to others from now on.
     Offering {

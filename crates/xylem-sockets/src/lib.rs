@@ -1,6 +1,6 @@
 //! What packets and datagrams travel over, without a loop: [`Udp`] (batched system calls, GSO out, GRO and
 //! recvmmsg in, ECN both ways), [`Multicast`], [`Stream`] over TCP or Unix sockets ([`listen_tcp`]), [`WebSocketFace`], [`Site`]
-//! (a few web pages beside a WebSocket), and [`Carriers`], the connections that a link's datagrams travel within.
+//! (a few web pages beside a WebSocket), and [`Carriers`], the connections that a link's datagrams travel within. [`Probe`] asks the system about an address.
 //!
 //! Bytes come from the kernel and go to it. Sockets never block: whoever calls says when, with the poll's
 //! tokens, and gives received buffers back so that they are used again. Nothing here knows what packets
@@ -12,6 +12,7 @@ mod udp;
 
 mod listener;
 mod multicast;
+mod probe;
 mod site;
 mod stream;
 #[cfg(unix)]
@@ -25,6 +26,7 @@ pub use carriers::{CarrierId, Carriers, Dial, HostIsFull};
 pub use descriptors::descriptors;
 pub use listener::listen_tcp;
 pub use multicast::Multicast;
+pub use probe::Probe;
 pub use site::{Page, Site};
 pub use stream::{ReadBuffer, Socket, Stream, StreamRead};
 pub use udp::{Ecn, Oversize, Received, Udp};

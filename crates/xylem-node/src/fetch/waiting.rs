@@ -1,22 +1,22 @@
 //! [`Waiting`]: who has not answered a fetch yet, told to its caller long before it gives up.
 //!
-//! A link's handshake goes to an address where perhaps nothing listens, and silence has many reasons.
-//! One of them the system can tell: where the machine is there and the port is closed, ICMP says so, but
-//! only to a socket that is connected to that address alone. [`Probe`] is such a socket.
+//! A link's handshake goes to an address where perhaps nothing listens. A [`Probe`] finds out what the system knows.
 
 use std::fmt;
-use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use serde::Serialize;
 
 use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, Peer};
+use xylem_sockets::Probe;
 
 /// When probes leave, when peers are named that have not answered, and when it is told once more.
 const PROBE: Duration = Duration::from_millis(300);
 const TELL: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(4)];
+
+/// Bytes of a probe, random ones: as many as the first of a handshake has, and to others no less random.
+const BYTES: usize = 1_200;
 
 /// A peer that a fetch tries to reach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -65,7 +65,9 @@ impl Waiting {
         if waited >= PROBE && self.probes.is_none() {
             let silent = peers.filter(|(_, connected)| !connected);
             let probe = |(peer, _): (&Peer, bool)| match peer {
-                Peer::Link { address, .. } => Some(Probe::send(*address)),
+                Peer::Link { address, .. } => {
+                    Some(Probe::send(*address, &keys::random::<BYTES>().ok()?))
+                }
                 _ => None,
             };
             self.probes = Some(silent.filter_map(probe).collect());
@@ -81,44 +83,6 @@ impl Waiting {
     /// What the system knows of why a peer does not answer.
     pub(super) fn why(&self, peer: &Peer) -> Option<&'static str> {
         let Peer::Link { address, .. } = peer else { return None };
-        let probe = self.probes.iter().flatten().find(|probe| probe.to == *address)?;
-        match probe.socket.as_ref().err()?.kind() {
-            io::ErrorKind::ConnectionRefused => Some("nothing listens at that port"),
-            io::ErrorKind::NetworkUnreachable => Some("no route to that network"),
-            io::ErrorKind::HostUnreachable => Some("no such machine"),
-            _ => None,
-        }
-    }
-}
-
-/// One datagram of random bytes: as long as the first of a handshake, and to others no less random.
-struct Probe {
-    to: SocketAddr,
-    /// The error that the system has told of.
-    socket: io::Result<UdpSocket>,
-}
-
-impl Probe {
-    const BYTES: usize = 1_200;
-
-    fn send(to: SocketAddr) -> Self {
-        let from: SocketAddr = match to {
-            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        let socket = UdpSocket::bind(from).and_then(|socket| {
-            socket.connect(to)?;
-            let noise: [u8; Self::BYTES] = keys::random().map_err(io::Error::other)?;
-            socket.send(&noise)?;
-            Ok(socket)
-        });
-        Self { to, socket }
-    }
-
-    /// Takes what ICMP has said since.
-    fn look(&mut self) {
-        if let Ok(Some(error)) = self.socket.as_ref().map_or(Ok(None), UdpSocket::take_error) {
-            self.socket = Err(error);
-        }
+        self.probes.iter().flatten().find(|probe| probe.to() == *address)?.why()
     }
 }

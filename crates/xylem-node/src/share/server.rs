@@ -40,6 +40,9 @@ use xylem_library::{LibraryEvent, SkipReason, Stop};
 
 /// How long a share that is over waits for its last answers to leave.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How often is told what has gone over links, and of how many at most.
+const LOOK: Duration = Duration::from_secs(1);
+const MOST_LOOKED_AT: usize = 256;
 
 /// Answers for all that is shared, and takes mail.
 pub(super) struct Server<'a> {
@@ -82,6 +85,8 @@ pub(super) struct Server<'a> {
     ends: &'a Stop,
     /// Until when the last answers may leave, once it has been.
     last_answers: Option<Duration>,
+    /// When links are looked at next.
+    look: Duration,
     /// What happens where mail is delivered meanwhile.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
@@ -119,6 +124,7 @@ impl<'a> Server<'a> {
             names_mapped: false,
             ends,
             last_answers: None,
+            look: Duration::ZERO,
             events,
             on_event,
         })
@@ -228,6 +234,11 @@ impl<'a> Server<'a> {
             }
         }
         self.commands = Some(commands);
+    }
+
+    /// When links are looked at. A service is asked instead.
+    fn next_look(&self) -> Option<Duration> {
+        (self.commands.is_none() && !self.peers.is_empty()).then_some(self.look)
     }
 
     /// Tells the caller of the share.
@@ -410,6 +421,13 @@ impl Program for Server<'_> {
             standing.mapped(mapped);
             standing.poll(now).map(Event::from).into_iter().for_each(&mut *self.on_event);
         }
+        if self.next_look().is_some_and(|next| now >= next) {
+            self.look = now + LOOK;
+            let links = self.peers.iter().take(MOST_LOOKED_AT);
+            let links = links.filter_map(|(face, p)| Some((p.clone(), engine.link_stats(*face)?)));
+            let links = links.collect();
+            self.tell(Event::Serving { links });
+        }
         Ok(())
     }
 
@@ -438,6 +456,8 @@ impl Program for Server<'_> {
         let code = self.code.as_ref().and_then(CodeServer::poll_timeout);
         let beside = self.beside.poll_timeout();
         let mesh = self.mesh.as_ref().and_then(Mesh::poll_timeout);
-        registrars.chain(growers).chain(standing).chain(code).chain(beside).chain(mesh).min()
+        let timers =
+            registrars.chain(growers).chain(standing).chain(code).chain(beside).chain(mesh);
+        timers.min().into_iter().chain(self.next_look()).min()
     }
 }

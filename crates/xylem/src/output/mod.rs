@@ -233,6 +233,10 @@ impl Out {
     /// Shows an event. A failed write raises the stop flag and is kept for [`Self::take_broken`].
     pub(crate) fn event(&mut self, event: Event) {
         self.seen(&event);
+        // Only to be looked at.
+        if matches!(event, Event::Serving { .. }) {
+            return;
+        }
         if let Err(failure) = self.try_event(event) {
             if let Some(stop) = &self.stop {
                 stop.raise();

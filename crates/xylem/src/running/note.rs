@@ -160,6 +160,14 @@ impl Note {
                     row.link.get_or_insert_default().shaping = level.to_string();
                 }
             }
+            Event::Serving { links } => {
+                for (peer, stats) in links {
+                    if let Some(row) = self.peer(&peer.to_string()) {
+                        row.rtt_ms = stats.rtt.map(|rtt| rtt.as_secs_f64() * 1e3);
+                        row.link = Some(LinkNote::of(stats));
+                    }
+                }
+            }
             Event::PeerGone { peer, .. } => {
                 let peer = peer.to_string();
                 self.peers.retain(|row| row.peer != peer);

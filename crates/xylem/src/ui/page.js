@@ -218,14 +218,15 @@ function drawShares(runs, service) {
   show("shares", ...parts);
 }
 function drawPeers(runs) {
-  // A share tells who is there, a fetch what it asks them.
+  // A share tells what went to whom, a fetch what it asks them.
   const rows = runs.flatMap((run) => run.peers.map((peer) => (run.verb === "get" ? { ...peer, run }
-    : { peer: peer.peer, relayed: peer.relayed, standing: peer.standing, run })));
+    : { peer: peer.peer, relayed: peer.relayed, standing: peer.standing, rtt_ms: peer.rtt_ms, took: peer.link?.sent.bytes, run })));
   show("peers", rows.length ? el("div", { class: "card" }, table([
     ["Peer", (row) => row.peer],
     ["Way", (row) => (row.relayed ? "relayed" : "direct")],
     ["Of", (row) => `${row.run.verb} ${row.run.name || row.run.pid}`, "wide"],
     ["Brought", (row) => some(row.bytes, bytes), "n"],
+    ["Took", (row) => some(row.took, bytes), "n"],
     ["Round trip", (row) => some(row.rtt_ms, (ms) => `${ms.toFixed(1)} ms`), "n"],
     ["Asked", (row) => some(row.interests, number), "n"],
     ["Lost", (row) => some(row.lost, number), "n"],
@@ -269,7 +270,7 @@ function drawLinks(runs) {
     el("div", { class: "four" },
       bars(link.sent.sizes, "Sizes sent", "0", "1536 B and more", sizeName), bars(link.received.sizes, "Sizes received", "0", "1536 B and more", sizeName),
       bars(link.sent.gaps, "Intervals sent", "2 µs", "8 s", gapName), bars(link.received.gaps, "Intervals received", "2 µs", "8 s", gapName))))
-    : [none("No encrypted link of a fetch is up.")]));
+    : [none("No encrypted link is up.")]));
 }
 
 function draw() {

@@ -1,0 +1,77 @@
+//! [`Probe`]: what the system learns about an address by one datagram.
+//!
+//! Silence has many reasons. One of them the system can tell: where the machine is there and the port is closed, ICMP
+//! says so, but only to a socket that is connected to that address alone.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+/// One datagram that was sent to an address, and what came of it.
+#[derive(Debug)]
+pub struct Probe {
+    to: SocketAddr,
+    /// The error that the system has told of.
+    socket: io::Result<UdpSocket>,
+}
+
+impl Probe {
+    /// Sends these bytes to `to`.
+    #[must_use]
+    pub fn send(to: SocketAddr, bytes: &[u8]) -> Self {
+        let from: SocketAddr = match to {
+            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let socket = UdpSocket::bind(from).and_then(|socket| {
+            socket.connect(to)?;
+            socket.send(bytes)?;
+            Ok(socket)
+        });
+        Self { to, socket }
+    }
+
+    /// Where it went.
+    #[must_use]
+    pub fn to(&self) -> SocketAddr {
+        self.to
+    }
+
+    /// Takes what ICMP has said since.
+    pub fn look(&mut self) {
+        if let Ok(Some(error)) = self.socket.as_ref().map_or(Ok(None), UdpSocket::take_error) {
+            self.socket = Err(error);
+        }
+    }
+
+    /// Why nobody answers there, as far as the system knows.
+    #[must_use]
+    pub fn why(&self) -> Option<&'static str> {
+        match self.socket.as_ref().err()?.kind() {
+            io::ErrorKind::ConnectionRefused => Some("nothing listens at that port"),
+            io::ErrorKind::NetworkUnreachable => Some("no route to that network"),
+            io::ErrorKind::HostUnreachable => Some("no such machine"),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_closed_port_is_told_from_one_where_somebody_listens() {
+        let open = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let closed = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let mut there = Probe::send(open.local_addr().unwrap(), b"knock");
+        let mut nowhere = Probe::send(closed, b"knock");
+        let until = Instant::now() + Duration::from_secs(10);
+        while nowhere.why().is_none() && Instant::now() < until {
+            nowhere.look();
+            there.look();
+        }
+        assert_eq!(nowhere.why(), Some("nothing listens at that port"));
+        assert_eq!((there.why(), there.to()), (None, open.local_addr().unwrap()));
+    }
+}
