@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Transfers between two network namespaces whose only way to each other is a bad network.
 
-Usage: bench/networks.py [--xylem PROGRAM]... [--jobs N] [--quick] [--json] [table|paths|ecn]...
+Usage: bench/networks.py [--xylem PROGRAM]... [--jobs N] [--quick] [--json] [table|paths|ecn|beside]...
 
 Needs root, /dev/net/tun and `ip`. Each namespace has one TUN device; bench/relay carries packets
 from one to the other with the delay, loss, rate and so on of the cell (this kernel has no netem).
@@ -12,6 +12,8 @@ kernel does it) and socat (plain TCP with CUBIC).
          to half a round trip and one in a hundred twice
   paths  sizes of packets, a path that shrinks, partitions that heal, a client that moves
   ecn    a bottleneck that marks instead of dropping
+  beside `get` and `get --background` in one queue with a TCP of this kernel, CUBIC and BBR; not
+         unless it is named
 
 A figure is file bytes over seconds from the receiver's start, its handshake included, to its exit;
 or, where the time of the cell (10 or 20 s) is over first, what was there by then. Whole copies are
@@ -390,6 +392,74 @@ def ecn(bench, programs, pool, quick):
     return results
 
 
+def beside_tcp(bench, program, flags, control, round_trip, queue, seconds):
+    """Mbit/s of a fetch, and of a TCP that began 2 s before it, once both have had a third of the time."""
+    pair, work = bench.free.get(), tempfile.mkdtemp(dir=bench.work)
+    source = bench.source(BESIDE_BYTES)
+    cell = {"delay": round_trip / 2, "loss": 0, "rate": RATE,
+            "queue": int(RATE * 125 * round_trip * queue)}
+    store, log, theirs = (os.path.join(work, name) for name in ["store", "events", "theirs"])
+    share = [program.program, "--store", store, "-q", "share", source, "--listen", f"{RIGHT}:{PORT}"]
+    serve = ["socat", "-u", f"FILE:{source}", f"TCP-LISTEN:{PORT + 1},reuseaddr,setsockopt-string=6:13:{control}"]
+    quiet = {"stderr": subprocess.DEVNULL}
+
+    def ours():
+        progress = [json.loads(line) for line in open(log) if '"progress"' in line and line.endswith("\n")]
+        return max((event["verified"] for event in progress), default=0)
+
+    try:
+        with Relay(bench.relay, pair, cell), contextlib.ExitStack() as stack:
+            shared = stack.enter_context(running(pair.start(1, share, stdout=subprocess.PIPE, text=True, **quiet)))
+            ticket = shared.stdout.readline().strip()
+            stack.enter_context(running(pair.start(1, serve, **quiet)))
+            time.sleep(0.2)
+            with open(theirs, "wb") as out:
+                stack.enter_context(running(pair.start(0, ["socat", "-u", f"TCP:{RIGHT}:{PORT + 1}", "STDOUT"], stdout=out, **quiet)))
+            time.sleep(2)
+            get = [program.program, "--store", os.path.join(work, "get"), "--json", "get", *flags, ticket, "-o", os.path.join(work, "out")]
+            with open(log, "w") as events:
+                stack.enter_context(running(pair.start(0, get, stdout=events, stderr=events)))
+            time.sleep(seconds / 3)
+            began, before = time.monotonic(), (ours(), os.path.getsize(theirs))
+            time.sleep(seconds * 2 / 3)
+            passed, after = time.monotonic() - began, (ours(), os.path.getsize(theirs))
+            return [(b - a) * 8e-6 / passed for a, b in zip(before, after)]
+    finally:
+        shutil.rmtree(work)
+        bench.free.put(pair)
+
+
+# More than a path of RATE carries in the time of a cell.
+BESIDE_BYTES = 500_000_000
+
+
+def beside(bench, programs, pool, quick):
+    bench.make([BESIDE_BYTES])
+    seconds = 9 if quick else 30
+    kinds = [("`get`", []), ("`get --background`", ["--background"])]
+    jobs = {}
+    for program in (p for p in programs if isinstance(p, Xylem)):
+        for what, flags in kinds:
+            for control in ["cubic", "bbr"]:
+                for round_trip in [20, 100]:
+                    for queue in [0.5, 1, 4]:
+                        key = (program.name, what, control, round_trip, queue)
+                        jobs[key] = pool.submit(beside_tcp, bench, program, flags, control, round_trip, queue, seconds)
+    print(f"\n### Beside a TCP of this kernel\n\n{RATE} Mbit/s; Mbit/s of the fetch and of the TCP, which began 2 s before it.\n")
+    print("| program | beside | round trip | a queue of 0.5 round trips | 1 | 4 |\n|---|---|---|---|---|---|")
+    results = []
+    for (name, what, control, round_trip, queue), job in jobs.items():
+        results.append({"table": "beside", "program": name, "what": what, "control": control,
+                        "round_trip": round_trip, "queue": queue, "mbit": job.result()})
+    rows = {}
+    for row in results:
+        key = (f"{row['program']}, {row['what']}", row["control"].upper(), row["round_trip"])
+        rows.setdefault(key, []).append("{:.1f} and {:.1f}".format(*row["mbit"]))
+    for (what, control, round_trip), cells in rows.items():
+        print(f"| {what} | {control} | {round_trip} ms | " + " | ".join(cells) + " |")
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--xylem", action="append", help="can be repeated: NAME=PROGRAM or PROGRAM")
@@ -402,8 +472,8 @@ def main():
     parser.add_argument("--dir", default="/dev/shm")
     parser.add_argument("what", nargs="*", default=[])
     arguments = parser.parse_args()
-    tables = {"table": table, "paths": paths, "ecn": ecn}
-    chosen = arguments.what or list(tables)
+    tables = {"table": table, "paths": paths, "ecn": ecn, "beside": beside}
+    chosen = arguments.what or ["table", "paths", "ecn"]
     if unknown := [what for what in chosen if what not in tables]:
         parser.error(f"no table {unknown[0]}")
 

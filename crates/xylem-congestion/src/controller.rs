@@ -6,6 +6,7 @@ use core::time::Duration;
 use crate::bbr::Bbr;
 use crate::cubic::Cubic;
 use crate::delivery::{Delivery, Sent};
+use crate::ledbat::Ledbat;
 use crate::rtt::Rtt;
 
 /// Timers of the caller may be this coarse without slowing anything down: bursts of 2 ms.
@@ -19,6 +20,8 @@ pub enum Algorithm {
     /// draft-ietf-ccwg-bbr (version 3): measures the bottleneck's rate and the round trip, and sends at
     /// that rate; takes no notice of losses below 2 %.
     Bbr,
+    /// draft-irtf-iccrg-ledbat-plus-plus: yields to everybody else, by delay before packets are lost.
+    Ledbat,
 }
 
 impl fmt::Display for Algorithm {
@@ -26,6 +29,7 @@ impl fmt::Display for Algorithm {
         f.write_str(match self {
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
+            Self::Ledbat => "ledbat++",
         })
     }
 }
@@ -36,6 +40,7 @@ impl fmt::Display for Algorithm {
 pub(crate) enum State {
     Cubic(Cubic),
     Bbr(Bbr),
+    Ledbat(Ledbat),
 }
 
 /// The losses of one round trip, which one reduction is made for.
@@ -72,6 +77,7 @@ impl Controller {
         let state = match algorithm {
             Algorithm::Cubic => State::Cubic(Cubic::new(packet)),
             Algorithm::Bbr => State::Bbr(Bbr::new(now, packet)),
+            Algorithm::Ledbat => State::Ledbat(Ledbat::new(packet)),
         };
         Self {
             state,
@@ -95,6 +101,7 @@ impl Controller {
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_sent(sent.in_flight),
             State::Bbr(bbr) => bbr.on_sent(now, in_flight_before, bytes, sent.app_limited),
+            State::Ledbat(ledbat) => ledbat.on_sent(sent.in_flight),
         }
         sent
     }
@@ -108,6 +115,9 @@ impl Controller {
                 cubic.on_ack(now, sent, self.delivery.delivered, rtt.latest(), smoothed);
             }
             State::Bbr(_) => {} // it looks at acknowledgements, not at packets
+            State::Ledbat(ledbat) => {
+                ledbat.on_ack(now, sent, self.delivery.delivered, rtt.latest());
+            }
         }
     }
 
@@ -132,13 +142,19 @@ impl Controller {
     /// them, and so many pieces of `piece` bytes were missed more than before; fewer, where some came after all. From
     /// the first call on BBR takes rates and losses from this: a packet comes when its last piece does, some at
     /// once and some late, which says as much of repairs as of the path. CUBIC goes by packets, on paths so
-    /// short that chance takes little from it.
+    /// short that chance takes little from it. LEDBAT++ goes by packets, and takes what is missed for lost.
     pub fn on_path(&mut self, now: Duration, brought: u64, missed: i64, piece: u64) {
         self.path_tells = true;
-        if let State::Bbr(bbr) = &mut self.state {
-            let lost = missed.saturating_mul(piece.min(1 << 20) as i64);
-            self.delivery.on_path(now, brought, lost);
-            bbr.on_path_loss(missed);
+        match &mut self.state {
+            State::Bbr(bbr) => {
+                let lost = missed.saturating_mul(piece.min(1 << 20) as i64);
+                self.delivery.on_path(now, brought, lost);
+                bbr.on_path_loss(missed);
+            }
+            State::Ledbat(ledbat) => {
+                ledbat.on_path_loss(now, missed, self.smoothed.unwrap_or_default());
+            }
+            State::Cubic(_) => {}
         }
     }
 
@@ -160,6 +176,7 @@ impl Controller {
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_loss(now, sent.sent_at()),
             State::Bbr(bbr) => bbr.on_loss(now, sent, self.delivery.lost),
+            State::Ledbat(ledbat) => ledbat.on_loss(now, sent.sent_at()),
         }
     }
 
@@ -184,6 +201,7 @@ impl Controller {
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_spurious(),
             State::Bbr(bbr) => bbr.on_spurious(now),
+            State::Ledbat(_) => {} // it has no hurry
         }
     }
 
@@ -194,6 +212,7 @@ impl Controller {
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_mark(now, sent_at),
             State::Bbr(bbr) => bbr.on_mark(now, sent),
+            State::Ledbat(ledbat) => ledbat.on_loss(now, sent_at),
         }
     }
 
@@ -203,6 +222,7 @@ impl Controller {
         match &mut self.state {
             State::Cubic(cubic) => cubic.on_persistent_congestion(now),
             State::Bbr(bbr) => bbr.on_persistent_congestion(),
+            State::Ledbat(ledbat) => ledbat.on_persistent_congestion(now),
         }
     }
 
@@ -217,15 +237,16 @@ impl Controller {
         match &mut self.state {
             State::Cubic(cubic) => cubic.set_packet_bytes(bytes.max(1)),
             State::Bbr(bbr) => bbr.set_packet_bytes(bytes.max(1)),
+            State::Ledbat(ledbat) => ledbat.set_packet_bytes(bytes.max(1)),
         }
     }
 
     /// What is a packet here travels in so many of the path's, and arrives only if all of them do:
-    /// one that is lost tells of a loss among them. BBR's loss threshold holds for those; CUBIC makes
+    /// one that is lost tells of a loss among them. BBR's loss threshold holds for those; the others make
     /// no difference. 1 at first; more than 16 count as 16.
     pub fn set_packets_per_unit(&mut self, packets: u32) {
         match &mut self.state {
-            State::Cubic(_) => {}
+            State::Cubic(_) | State::Ledbat(_) => {}
             State::Bbr(bbr) => bbr.set_packets_per_unit(packets),
         }
     }
@@ -235,6 +256,7 @@ impl Controller {
         match &self.state {
             State::Cubic(cubic) => cubic.window(),
             State::Bbr(bbr) => bbr.window(),
+            State::Ledbat(ledbat) => ledbat.window(),
         }
     }
 
@@ -243,6 +265,7 @@ impl Controller {
         match &self.state {
             State::Cubic(cubic) => self.smoothed.map_or(u64::MAX, |s| cubic.pacing_rate(s)),
             State::Bbr(bbr) => bbr.pacing_rate(),
+            State::Ledbat(ledbat) => self.smoothed.map_or(u64::MAX, |s| ledbat.pacing_rate(s)),
         }
     }
 
@@ -253,6 +276,7 @@ impl Controller {
         let least = match &self.state {
             State::Cubic(cubic) => cubic.least_burst(),
             State::Bbr(bbr) => bbr.least_burst(),
+            State::Ledbat(ledbat) => ledbat.least_burst(),
         };
         (self.pacing_rate() / BURSTS_PER_SECOND).max(least)
     }
@@ -262,6 +286,7 @@ impl Controller {
         match &self.state {
             State::Cubic(_) => Algorithm::Cubic,
             State::Bbr(_) => Algorithm::Bbr,
+            State::Ledbat(_) => Algorithm::Ledbat,
         }
     }
 }

@@ -287,7 +287,7 @@ mod tests {
         fn cubic(&mut self) -> &mut Cubic {
             match &mut self.controller.state {
                 State::Cubic(cubic) => cubic,
-                State::Bbr(_) => panic!("another algorithm"),
+                State::Bbr(_) | State::Ledbat(_) => panic!("another algorithm"),
             }
         }
 

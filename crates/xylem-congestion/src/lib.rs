@@ -43,6 +43,7 @@ mod delivery;
 mod bbr;
 mod cubic;
 mod hystart;
+mod ledbat;
 mod math;
 // One of them, for one flow.
 mod controller;

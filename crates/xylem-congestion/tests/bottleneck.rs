@@ -6,7 +6,7 @@ mod sim;
 use std::time::Duration;
 
 use sim::{Bottleneck, World, ms};
-use xylem_congestion::Algorithm::{Bbr, Cubic};
+use xylem_congestion::Algorithm::{Bbr, Cubic, Ledbat};
 
 const FOREVER: Duration = Duration::MAX;
 
@@ -159,6 +159,55 @@ fn a_flow_takes_what_another_leaves() {
     world.clear();
     world.run(ms(20_000));
     assert!(world.mbit(1) > 45.0, "{:.1}", world.mbit(1));
+}
+
+#[test]
+fn ledbat_takes_what_nobody_else_wants() {
+    for (mbit, rtt, buffer) in
+        [(20.0, 20, 1.0), (50.0, 20, 8.0), (50.0, 100, 1.0), (50.0, 100, 4.0), (100.0, 40, 0.5)]
+    {
+        // Data of six datagrams, as transfers ask for.
+        let path = Bottleneck::new(mbit, ms(rtt), buffer).in_six(true);
+        let (used, queue) = alone(path.clone(), Ledbat, ms(rtt));
+        println!("{mbit} Mbit/s, {rtt} ms, {buffer}: alone {used:.1} Mbit/s, {queue:?} of queue");
+        assert!(
+            used > 0.7 * mbit && queue < ms(65),
+            "{mbit}, {rtt} ms, {buffer}: {used:.1}, {queue:?}"
+        );
+        for other in [Cubic, Bbr] {
+            // It was there first, and whoever comes has the path nonetheless; and gives it back.
+            let mut world = World::new(path.clone());
+            world.add(Ledbat, ms(rtt), ms(0), FOREVER);
+            world.add(other, ms(rtt), ms(10_000), ms(50_000));
+            world.run(ms(20_000));
+            world.clear();
+            world.run(ms(50_000));
+            let (background, front) = (world.mbit(0), world.mbit(1));
+            let what = format!("{mbit}, {rtt} ms, {buffer}, {other}: {background:.1}, {front:.1}");
+            println!("{what}");
+            assert!(front > 0.8 * mbit && background < 0.15 * mbit, "{what}");
+            world.run(ms(60_000));
+            world.clear();
+            world.run(ms(80_000));
+            assert!(world.mbit(0) > 0.6 * mbit, "{what}, then {:.1}", world.mbit(0));
+        }
+    }
+}
+
+/// The second takes the queue of the first for the path's length, until the first slows down.
+#[test]
+fn ledbat_flows_share() {
+    for (rtt, buffer) in [(20, 8.0), (100, 2.0)] {
+        let mut world = World::new(Bottleneck::new(50.0, ms(rtt), buffer));
+        world.add(Ledbat, ms(rtt), ms(0), FOREVER);
+        world.add(Ledbat, ms(rtt), ms(20_000), FOREVER);
+        world.run(ms(80_000));
+        world.clear();
+        world.run(ms(200_000));
+        let (a, b) = (world.mbit(0), world.mbit(1));
+        println!("{rtt} ms, {buffer}: {a:.1}, {b:.1}, {:?} of queue", world.queue());
+        assert!(a + b > 35.0 && a.min(b) > 10.0, "{rtt} ms, {buffer}: {a:.1}, {b:.1}");
+    }
 }
 
 #[test]

@@ -66,6 +66,8 @@ pub struct GetOptions {
     pub relays: Vec<Relay>,
     /// Bytes per second at most.
     pub limit_rate: Option<u64>,
+    /// Whether all other traffic goes first (LEDBAT++).
+    pub background: bool,
     /// What encrypted links are to be like.
     pub links: LinkOptions,
     /// Also ask, openly, who is there: see [`xylem_link::Config::ask_who_answers`].
@@ -94,6 +96,7 @@ impl GetOptions {
             from: Vec::new(),
             relays: Vec::new(),
             limit_rate: None,
+            background: false,
             links: LinkOptions::default(),
             ask_who_answers: false,
             give_up: Duration::from_secs(30),
@@ -184,6 +187,7 @@ pub(crate) fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
     let GetOptions { ticket, from, relays, give_up, limit_rate, links, .. } = options;
     let asks = options.ask_who_answers;
     let fetch = Fetch::through(ticket, from, relays, *give_up, *limit_rate, links, asks)?;
+    let fetch = if options.background { fetch.in_background() } else { fetch };
     Ok(if options.lan { fetch.asking_the_lan(ticket) } else { fetch })
 }
 

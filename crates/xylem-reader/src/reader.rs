@@ -40,6 +40,8 @@ pub struct Options {
     pub relays: Vec<Relay>,
     /// Bytes per second at most.
     pub limit_rate: Option<u64>,
+    /// Whether all other traffic goes first (LEDBAT++).
+    pub background: bool,
     /// What encrypted links are to be like.
     pub links: LinkOptions,
     /// Also ask, openly, who is there: see [`xylem_node::GetOptions::ask_who_answers`].
@@ -60,6 +62,7 @@ impl Options {
             from: Vec::new(),
             relays: Vec::new(),
             limit_rate: None,
+            background: false,
             links: LinkOptions::default(),
             ask_who_answers: false,
             timeout: Duration::from_secs(30),

@@ -114,6 +114,7 @@ impl Worker {
         let Options { ticket, from, relays, timeout, limit_rate, links, .. } = &self.options;
         let asks = self.options.ask_who_answers;
         let fetch = Fetch::through(ticket, from, relays, *timeout, *limit_rate, links, asks)?;
+        let fetch = if self.options.background { fetch.in_background() } else { fetch };
         Ok(if self.options.lan { fetch.asking_the_lan(ticket) } else { fetch })
     }
 

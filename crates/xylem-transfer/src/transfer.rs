@@ -11,7 +11,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use xylem_congestion::SplitMix64;
+use xylem_congestion::{Algorithm, SplitMix64};
 use xylem_hash::Hash;
 use xylem_object::{ObjectId, naming};
 use xylem_packet::{Data, NameRef};
@@ -289,6 +289,11 @@ impl Transfer {
     /// Asks for at most so many bytes of content a second. `None`: no such bound.
     pub fn set_rate_limit(&mut self, bytes_per_second: Option<u64>) {
         self.rate_limit.set(bytes_per_second);
+    }
+
+    /// Has the rate of each peer that is added from now on be found so; see [`Config::congestion`].
+    pub fn set_congestion(&mut self, algorithm: Algorithm) {
+        self.config.congestion = Some(algorithm);
     }
 
     /// What a name asks for, if it is one of those that this asks for.

@@ -178,6 +178,10 @@ pub(crate) struct GetArgs {
           hide_env_values = true)]
     limit: Option<u64>,
 
+    /// Let all other traffic on the way go first: what is fetched takes only what nobody else wants
+    #[arg(long)]
+    background: bool,
+
     /// Give up after this long without progress
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
           allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
@@ -253,6 +257,7 @@ fn by_ticket(
         from,
         relays: args.relay.relays(common)?,
         limit_rate: args.limit,
+        background: args.background,
         links: args.shape.links(),
         ask_who_answers: args.ask.ask_who_answers,
         give_up: args.timeout,
@@ -325,6 +330,7 @@ fn by_ticket_into(
         from,
         relays: args.relay.relays(common)?,
         limit_rate: args.limit,
+        background: args.background,
         links: args.shape.links(),
         ask_who_answers: args.ask.ask_who_answers,
         timeout: args.timeout,

@@ -81,6 +81,10 @@ pub(crate) struct MirrorArgs {
           hide_env_values = true)]
     limit: Option<u64>,
 
+    /// Let all other traffic on the way go first: what is fetched takes only what nobody else wants
+    #[arg(long)]
+    background: bool,
+
     /// Give up after this long without progress
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
           allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
@@ -112,6 +116,7 @@ pub(crate) fn run(args: MirrorArgs, common: &Common, out: &mut Out) -> Result<Ex
             from,
             relays: args.relay.relays(common)?,
             limit_rate: args.limit,
+            background: args.background,
             links: args.shape.links(),
             ask_who_answers: args.ask.ask_who_answers,
             timeout: args.timeout,

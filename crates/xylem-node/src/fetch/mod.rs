@@ -18,7 +18,7 @@ use crate::shaping::LinkOptions;
 use bytes::Bytes;
 use mio::Waker;
 use xylem_forward::{Config, FaceId, Forwarder, Seed};
-use xylem_link::{Endpoint, StaticKey};
+use xylem_link::{Algorithm, Endpoint, StaticKey};
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::Name;
 use xylem_transfer::{Misbehaviour, PeerId, Spec, Transfer, TransferEvent};
@@ -152,6 +152,13 @@ impl Fetch {
 
         let work = Work::new(ticket, dialler, &engine, give_up, limit_rate, wanted_level)?;
         Ok(Self { engine, work })
+    }
+
+    /// Leaves the paths to all other traffic; before anybody is up.
+    pub fn in_background(mut self) -> Self {
+        self.work.config.congestion = Some(Algorithm::Ledbat);
+        self.work.transfer.set_congestion(Algorithm::Ledbat);
+        self
     }
 
     /// Finds the sharer on the LAN, too, while nobody is up; not where somebody named the peers.

@@ -89,6 +89,7 @@ fn fetch(
         from: Vec::new(),
         relays: options.relays.clone(),
         limit_rate: None,
+        background: false,
         links: options.links.clone(),
         ask_who_answers: false,
         give_up: GIVE_UP,
