@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Transfers between two network namespaces whose only way to each other is a bad network.
 
-Usage: bench/networks.py [--xylem PROGRAM]... [--jobs N] [--quick] [--json] [table|paths|ecn|beside]...
+Usage: bench/networks.py [--xylem PROGRAM]... [--jobs N] [--quick] [--json] [table|paths|ecn|beside|start]...
 
 Needs root, /dev/net/tun and `ip`. Each namespace has one TUN device; bench/relay carries packets
 from one to the other with the delay, loss, rate and so on of the cell (this kernel has no netem).
@@ -14,6 +14,7 @@ kernel does it) and socat (plain TCP with CUBIC).
   ecn    a bottleneck that marks instead of dropping
   beside `get` and `get --background` in one queue with a TCP of this kernel, CUBIC and BBR; not
          unless it is named
+  start  1 MB over a path without loss, in round trips; not unless it is named
 
 A figure is file bytes over seconds from the receiver's start, its handshake included, to its exit;
 or, where the time of the cell (10 or 20 s) is over first, what was there by then. Whole copies are
@@ -32,6 +33,7 @@ import pathlib
 import queue
 import shutil
 import signal
+import statistics
 import struct
 import subprocess
 import sys
@@ -460,6 +462,26 @@ def beside(bench, programs, pool, quick):
     return results
 
 
+def start(bench, programs, pool, quick):
+    size, trips, rounds = 1_000_000, [20, 100, 300], 3 if quick else 7
+    bench.make([size])
+    jobs = {}
+    for turn in range(rounds):
+        for round_trip in trips:
+            for number, program in enumerate(programs):
+                job = pool.submit(bench.run, program, size, 20, conditions(0, round_trip))
+                jobs[round_trip, number, turn] = job
+    print(f"\n### Start\n\n1 MB at {RATE} Mbit/s: round trips from the receiver's start to its end, handshake included, median of {rounds}.\n")
+    print("| program | " + " | ".join(f"{rtt} ms" for rtt in trips) + " |\n|---|" + "---|" * len(trips))
+    for number, program in enumerate(programs):
+        cells = []
+        for rtt in trips:
+            seconds = [jobs[rtt, number, turn].result()["seconds"] for turn in range(rounds)]
+            cells.append(statistics.median(seconds) / (rtt / 1e3))
+        print(f"| {program.name} | " + " | ".join(f"{c:.1f}" for c in cells) + " |")
+    return [{"table": "start", "round_trip": k[0], "program": programs[k[1]].name, **job.result()} for k, job in jobs.items()]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--xylem", action="append", help="can be repeated: NAME=PROGRAM or PROGRAM")
@@ -472,7 +494,7 @@ def main():
     parser.add_argument("--dir", default="/dev/shm")
     parser.add_argument("what", nargs="*", default=[])
     arguments = parser.parse_args()
-    tables = {"table": table, "paths": paths, "ecn": ecn, "beside": beside}
+    tables = {"table": table, "paths": paths, "ecn": ecn, "beside": beside, "start": start}
     chosen = arguments.what or ["table", "paths", "ecn"]
     if unknown := [what for what in chosen if what not in tables]:
         parser.error(f"no table {unknown[0]}")
