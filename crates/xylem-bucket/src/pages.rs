@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use object_store::ListResult;
 use xylem_store::{FileKind, Meta};
@@ -43,27 +43,35 @@ impl Page {
     }
 }
 
-/// When a folder was asked for, and its page; `None`: it has more than one, or is not listed for us.
-type Asked = (Instant, Option<Arc<Page>>);
+/// Pages by folder; `None`: it has more than one, or is not listed for us.
+type Known = HashMap<PathBuf, Option<Arc<Page>>>;
 
 /// The folders that were looked into of late.
 #[derive(Default)]
-pub(crate) struct Pages(Mutex<HashMap<PathBuf, Asked>>);
+pub(crate) struct Pages(Arc<Mutex<Known>>);
 
 impl Pages {
     /// What lies in the folder that has `path`, if all of it is told in one answer.
     pub(crate) fn beside(&self, path: &Path, client: &Client) -> Option<Arc<Page>> {
         let folder = path.parent()?;
         let place = Place::of(folder).ok()?;
-        // Who comes meanwhile most likely wants the same. Nothing panics half-way through a change.
-        let mut pages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pages.retain(|_, (asked, _)| asked.elapsed() < FRESH);
-        if let Some((_, page)) = pages.get(folder) {
+        if let Some(page) = lock(&self.0).get(folder) {
             return page.clone();
         }
         // What can't be listed may still be asked for by its name, and then says itself what is wrong.
         let page = client.page(&place).ok().flatten().map(|listed| Arc::new(Page::of(&listed)));
-        pages.insert(folder.to_path_buf(), (Instant::now(), page.clone()));
+        // Not locked while it is asked for: the thread that asks forgets others meanwhile.
+        lock(&self.0).insert(folder.to_path_buf(), page.clone());
+        let (known, folder) = (self.0.clone(), folder.to_path_buf());
+        drop(client.start(async move {
+            tokio::time::sleep(FRESH).await;
+            lock(&known).remove(&folder);
+        }));
         page
     }
+}
+
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    // Nothing panics half-way through a change.
+    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
