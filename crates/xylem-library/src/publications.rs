@@ -68,6 +68,7 @@ impl Content {
     ) -> Result<Answer, StoreError> {
         match self {
             Self::Still { publication, serving } => {
+                serving.set_now(now);
                 publication.answer(interest, &mut **serving, out)
             }
             // What can't be read, or is not what it was, is not there.

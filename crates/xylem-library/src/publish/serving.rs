@@ -1,8 +1,9 @@
 //! [`Published`] and [`Serving`]: what was hashed, and its bytes read from where they lie.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use xylem_hash::Hash;
 use xylem_object::naming::ObjectId;
@@ -19,6 +20,10 @@ use super::sums::KeptSums;
 const OPEN_FILES: usize = 64;
 /// Content is read in aligned runs of this length: one call for eight segments.
 const READ_AHEAD: u64 = 64 * 1024;
+/// What another machine has wrong is read anew so often, however often it is asked for: each time all others wait.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Such segments that are remembered.
+const MOST_DAMAGED: usize = 1024;
 /// Runs that are kept: one for each of a few peers that read at different places.
 const RUNS: usize = 8;
 
@@ -54,6 +59,8 @@ impl Published {
     pub fn serve(self, medium: Arc<dyn Medium>) -> Serving {
         Serving {
             is_far: medium.is_far(self.path()),
+            damaged: HashMap::new(),
+            now: Duration::ZERO,
             cache: FileCache::new(medium, OPEN_FILES),
             nodes: self.outboards.as_ref().map(|o| o.reader_at(0)),
             listing_nodes: self.listing.as_ref().map(|(_, o)| o.reader_at(0)),
@@ -78,6 +85,9 @@ pub struct Serving {
     /// What is read comes from another machine, and is held against the tree before it goes out: who asks is not to
     /// find out that it is wrong, and nobody here would read it anew.
     is_far: bool,
+    /// Segments of it that were wrong, by file and offset, and until when they are not read anew.
+    damaged: HashMap<(u64, u64), Duration>,
+    now: Duration,
     cache: FileCache,
     nodes: Option<OutboardReader>,
     listing_nodes: Option<OutboardReader>,
@@ -97,6 +107,11 @@ struct Ahead {
 }
 
 impl Serving {
+    /// What is asked from here on is asked at this time.
+    pub fn set_now(&mut self, now: Duration) {
+        self.now = now;
+    }
+
     /// The file behind an object, with its number.
     fn file(&mut self, object: ObjectId) -> Result<Option<(u64, &Served)>, StoreError> {
         let number = match (object, self.published.manifest.kind) {
@@ -165,6 +180,10 @@ impl Serving {
             (1, Some(root)) => leaf = *root.as_bytes(),
             _ => self.read_nodes(object, Node::leaf(index).slot(), &mut leaf)?,
         }
+        let file = self.current.as_ref().map_or(0, |(file, _)| *file);
+        if self.damaged.get(&(file, offset)).is_some_and(|until| self.now < *until) {
+            return Err(self.is_damaged(offset));
+        }
         self.read_ahead(object, offset, out)?;
         if leaf_value(&geometry, index, out).0 == leaf {
             return Ok(());
@@ -175,8 +194,17 @@ impl Serving {
         if leaf_value(&geometry, index, out).0 == leaf {
             return Ok(());
         }
-        let (path, what) = (served.file.path.clone(), "these bytes are not what was hashed");
-        Err(StoreError::Corrupt { path, offset, what })
+        if self.damaged.len() == MOST_DAMAGED {
+            self.damaged.clear();
+        }
+        self.damaged.insert((*file, offset), self.now + AGAIN);
+        Err(self.is_damaged(offset))
+    }
+
+    fn is_damaged(&self, offset: u64) -> StoreError {
+        let served = self.current.as_ref().map(|(_, served)| served.file.path.clone());
+        let path = served.unwrap_or_else(|| self.published.path().to_path_buf());
+        StoreError::Corrupt { path, offset, what: "these bytes are not what was hashed" }
     }
 
     /// What was asked for at `offset` is not in this publication.
