@@ -94,9 +94,10 @@ impl Client {
     /// What is below a key, one level, if it is told in one answer; `None`: there is more.
     pub(crate) fn page(&self, place: &Place) -> Result<Option<ListResult>, BucketError> {
         let bucket = self.bucket(&place.bucket)?;
-        let prefix =
-            (!place.key.is_empty()).then(|| Ok::<_, BucketError>(format!("{}/", key(place)?)));
-        let prefix = prefix.transpose()?;
+        let prefix = match place.key.is_empty() {
+            true => None,
+            false => Some(format!("{}/", key(place)?)),
+        };
         self.wait(async move {
             let options = PaginatedListOptions {
                 delimiter: Some("/".into()),

@@ -9,25 +9,25 @@ use core::time::Duration;
 
 use crate::delivery::Sent;
 
-/// Section 4.4: packets may wait so long.
+/// TARGET: packets may wait so long.
 const TARGET: Duration = Duration::from_millis(60);
 /// Ours: no longer than this part of the round trip, as BBR keeps queues to about one; where packets are lost before
 /// they wait so long the buffer is shorter, and a flow that kept to the target would share it like any other: half of
 /// what it was seen to hold. And never less than a machine's own delays.
 const PARTS: u32 = 3;
 const LEAST_TARGET: Duration = Duration::from_millis(3);
-/// Section 4.1: the largest divisor of the growth of others.
+/// "Slower than Reno increase": the largest divisor of the growth of others.
 const MAX_DIVISOR: u32 = 16;
-/// Section 4.3: the first slow start ends at this part of the target.
+/// "Modified slow start": the first one ends at this part of the target.
 const START_ENDS: f64 = 0.75;
 /// Windows in packets: at the start, and the least. The draft has two of 1,500 bytes; a Data has six times as many.
 const START: f64 = 2.0;
 const LEAST: f64 = 1.0;
-/// Section 4.4: round trips that a slowdown lasts, and between the first slow start and the first of them.
+/// "Initial and periodic slowdown": round trips that one lasts, and between the first slow start and the first of them.
 const SLOW_ROUNDS: u32 = 2;
-/// Section 4.4: the time until the next, in multiples of what the last took: a tenth of the rate is given up at most.
+/// The time until the next, in multiples of what the last took: a tenth of the rate is given up at most.
 const APART: u32 = 9;
-/// RFC 6817 section 3.4.2: round trips of which the smallest counts, and minutes that a smallest is remembered.
+/// RFC 6817, CURRENT_FILTER and BASE_HISTORY: round trips of which the smallest counts, and minutes that a smallest is remembered.
 const CURRENT: usize = 4;
 const MINUTES: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -79,7 +79,7 @@ impl Delays {
     }
 }
 
-/// Section 4.4: when the window falls to the least.
+/// "Initial and periodic slowdown": when the window falls to the least.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Slowdown {
     /// Not before the first slow start has ended.
@@ -158,7 +158,7 @@ impl Ledbat {
         self.peak[0] = self.peak[0].max(in_flight);
     }
 
-    /// Section 4.1: the shorter the path, the slower, since others grow by the round trip.
+    /// GAIN: the shorter the path, the slower, since others grow by the round trip.
     fn gain(&self) -> f64 {
         let base = self.delays.base().as_nanos().max(1);
         let divisor = (2 * TARGET.as_nanos()).div_ceil(base);
@@ -200,7 +200,7 @@ impl Ledbat {
         }
         let grows = self.gain() * self.packet;
         let in_a_round = match queue > 1.0 {
-            // Section 4.2, the constant 1: by what is too much of the queue, by half at most.
+            // "Multiplicative decrease", the constant 1: by what is too much of the queue, by half at most.
             true => (grows - self.window * (queue - 1.0)).max(-self.window / 2.0),
             false => grows,
         };
