@@ -8,10 +8,13 @@
 
 #[cfg(not(unix))]
 mod portable;
+mod read_ahead;
 #[cfg(unix)]
 mod unix;
 
 #[cfg(not(unix))]
 pub use portable::DiskMedium;
+pub(crate) use read_ahead::ahead_of;
+pub use read_ahead::will_read;
 #[cfg(unix)]
 pub use unix::DiskMedium;

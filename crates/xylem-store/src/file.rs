@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::attributes::Unset;
 use crate::dirs::open_dir;
+use crate::disk::ahead_of;
 use crate::error::{Difference, StoreError};
 use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, Watch};
 use crate::medium::{read_full_by, write_all_at, write_all_vectored_at};
@@ -87,6 +88,13 @@ impl FileRef {
     pub fn read_full(&self, buf: &mut [u8], offset: u64) -> Result<usize, StoreError> {
         read_full_by(|buf, at| self.file.read_at(buf, at), buf, offset)
             .map_err(|e| StoreError::from_io("read", &self.path, Some(offset), e))
+    }
+
+    /// Has the medium bring what comes after `range`, for who reads a file of `size` bytes in ranges of one
+    /// length, in order and by several threads: those disturb what a system guesses of one reader, and many
+    /// systems look no further ahead than 128 KiB.
+    pub(crate) fn read_ahead(&self, range: &Range<u64>, size: u64) {
+        ahead_of(range, size).for_each(|range| self.file.will_read(range));
     }
 
     /// As [`FileRef::read_full`] for what was read already and is wrong; see [`MediumFile::read_anew_at`].

@@ -203,6 +203,7 @@ impl RegionReader {
             buffer.resize(len, 0);
             self.file.read_full(buffer, range.start)?
         } else {
+            self.file.read_ahead(&range, self.state.size);
             let mut reader = SparseReader::new(&self.file);
             if reader.is_hole(range.clone())? {
                 // That the file still reaches so far is seen at the end.

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -185,6 +184,10 @@ const LOOK_AGAIN: u64 = 1 << 20;
 impl MediumFile for DiskFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(buf, offset)
+    }
+
+    fn will_read(&self, range: Range<u64>) {
+        super::will_read(&self.0, range);
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {

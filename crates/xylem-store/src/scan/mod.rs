@@ -351,6 +351,7 @@ impl Scan {
         // A region is at most 4 MiB.
         buffer.data.resize(len as usize, 0);
         buffer.unreadable.clear();
+        self.file.read_ahead(&(start..start + len), self.geometry.size());
         let got = match self.file.read_full(&mut buffer.data, start) {
             Err(StoreError::Io { .. }) if self.tolerant => {
                 let ScanBuffer { data, unreadable, .. } = buffer;
