@@ -13,8 +13,8 @@ mod upper;
 
 use std::ops::Range;
 
-use xylem_hash::Hash;
 use xylem_hash::tree::{ChainingValue, chunk_group_cvs, parent_cvs, root_hash};
+use xylem_hash::{CHUNK_LEN, Hash};
 use xylem_tree::{Geometry, NODE_LEN, Node, NodeValue, SegmentIndex, Verifier};
 
 use crate::error::StoreError;
@@ -27,6 +27,9 @@ pub(crate) use judge::hashes_to;
 /// Base-2 logarithm of the chunks in a region: 4 MiB, large enough to keep disks and SIMD busy,
 /// small enough to share among threads.
 const REGION_LOG2_CHUNKS: u8 = 12;
+/// Bytes of a region that are read and hashed at a time, in whole segments: what was just copied to them is
+/// still in the processor's own cache.
+const PIECE: usize = 128 * 1024;
 /// Around a place of the outboard that cannot be read, pieces of this length are tried.
 const PAGE: usize = 4096;
 
@@ -295,7 +298,7 @@ impl Scan {
         let got = self.read_region(&segments, buffer)?;
         found.bytes = buffer.data.len() as u64;
         found.unreadable.clone_from(&buffer.unreadable);
-        self.hash_region(&segments, buffer);
+        self.join_region(&segments, buffer);
         let first_slot = 2 * segments.start;
         self.read_slots(first_slot..2 * segments.end - 1, &mut buffer.nodes)?;
         let mut judge = Judge {
@@ -338,51 +341,74 @@ impl Scan {
         }
     }
 
-    /// Fills `buffer.data` with the region's bytes; returns how many the file has, the rest is
-    /// zero.
+    /// Fills `buffer.data` with the region's bytes and `buffer.levels[0]` with its segments' values; returns
+    /// how many bytes the file has, the rest is zero.
     fn read_region(
         &self,
         segments: &Range<u64>,
         buffer: &mut ScanBuffer,
     ) -> Result<usize, StoreError> {
-        let segment = self.geometry.segment_size().bytes() as u64;
+        let size = self.geometry.segment_size();
+        let segment = size.bytes() as u64;
         let start = segments.start * segment;
         let len = (segments.end.saturating_mul(segment)).min(self.geometry.size()) - start;
         // A region is at most 4 MiB.
         buffer.data.resize(len as usize, 0);
         buffer.unreadable.clear();
+        buffer.levels.resize_with(1.max(buffer.levels.len()), Vec::new);
+        buffer.levels.iter_mut().for_each(Vec::clear);
         self.file.read_ahead(&(start..start + len), self.geometry.size());
-        let got = match self.file.read_full(&mut buffer.data, start) {
+        let (mut at, mut got) = (0, 0);
+        while at < buffer.data.len() {
+            let end = (at + PIECE.max(size.bytes())).min(buffer.data.len());
+            // Once the file has ended there is nothing more to read.
+            let read = if got == at { self.read_piece(segments, at..end, buffer)? } else { 0 };
+            got += read;
+            let piece = &mut buffer.data[at..end];
+            piece[read..].fill(0);
+            if self.geometry.segments() > 1 {
+                let first_chunk = segments.start * size.chunks() + (at / CHUNK_LEN) as u64;
+                chunk_group_cvs(piece, size.bytes(), first_chunk, &mut buffer.levels[0]);
+            }
+            at = end;
+        }
+        Ok(got)
+    }
+
+    /// Reads a piece of the region into its place, and returns how many bytes of it the file has.
+    fn read_piece(
+        &self,
+        segments: &Range<u64>,
+        piece: Range<usize>,
+        buffer: &mut ScanBuffer,
+    ) -> Result<usize, StoreError> {
+        let segment = self.geometry.segment_size().bytes() as u64;
+        let start = segments.start * segment + piece.start as u64;
+        let ScanBuffer { data, unreadable, .. } = buffer;
+        match self.file.read_full(&mut data[piece.clone()], start) {
             Err(StoreError::Io { .. }) if self.tolerant => {
-                let ScanBuffer { data, unreadable, .. } = buffer;
-                read_around(&self.file, data, start, segment as usize, |at| {
-                    let lost = segments.start + at as u64 / segment;
+                read_around(&self.file, &mut data[piece], start, segment as usize, |at| {
+                    let lost = (start + at as u64) / segment;
                     match unreadable.last_mut() {
                         Some(last) if last.end == lost => last.end += 1,
                         _ => unreadable.push(lost..lost + 1),
                     }
-                })?
+                })
             }
-            other => other?,
-        };
-        buffer.data[got..].fill(0);
-        Ok(got)
+            other => other,
+        }
     }
 
-    /// Hashes `buffer.data` into `buffer.levels`: level 0 its segments, up to one top node.
-    fn hash_region(&self, segments: &Range<u64>, buffer: &mut ScanBuffer) {
-        let size = self.geometry.segment_size();
+    /// Joins the values of the region's segments in `buffer.levels[0]` up to one top node.
+    fn join_region(&self, segments: &Range<u64>, buffer: &mut ScanBuffer) {
         let height = ceil_log2(segments.end - segments.start);
         buffer.levels.resize_with(height + 1, Vec::new);
-        buffer.levels.iter_mut().for_each(Vec::clear);
         if self.geometry.segments() == 1 {
             // The one node of such a tree is the root: a hash, not a chaining value.
             let root = xylem_hash::hash(&buffer.data);
             buffer.levels[0].push(ChainingValue::from_bytes(*root.as_bytes()));
             return;
         }
-        let first_chunk = segments.start * size.chunks();
-        chunk_group_cvs(&buffer.data, size.bytes(), first_chunk, &mut buffer.levels[0]);
         for level in 0..height {
             let (below, above) = buffer.levels.split_at_mut(level + 1);
             parent_cvs(&below[level], &mut above[0]);

@@ -24,7 +24,7 @@ impl Scan {
         if got < buffer.data.len() || !buffer.unreadable.is_empty() {
             return Ok(None);
         }
-        self.hash_region(&segments, buffer);
+        self.join_region(&segments, buffer);
         let top = buffer.levels.get(usize::from(top.level)).and_then(|level| level.first());
         Ok(top.map(|cv| NodeValue(*cv.as_bytes())))
     }
