@@ -170,6 +170,8 @@ impl Folder {
             }
             _ => {}
         }
+        // Also what is kept in a folder below that is in step with others: it would be told of at each look.
+        lines.push(format!("{OWN}/"));
         lines.push(format!("/{OWN}"));
         self.rules = Exclusion::new(&lines)?;
         Ok(lines)

@@ -325,8 +325,9 @@ impl<'a> Member<'a> {
             return Ok(());
         }
         let path = self.folder.tell()?;
+        let selection = Selection { for_members: true, ..Selection::default() };
         let (index, shared) =
-            serving.share_selected(&path, name("index"), Selection::default(), self.stop, quiet)?;
+            serving.share_selected(&path, name("index"), selection, self.stop, quiet)?;
         let (index_ticket, _) = self.ticket(shared)?;
         let group = &self.home.invitation.group;
         let founder = group.founder == self.key.public();
