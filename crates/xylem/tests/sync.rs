@@ -249,14 +249,16 @@ fn nothing_of_what_is_kept_in_a_folder_is_shared() {
     let card = common::file(dir.path(), "card", &finish(card).stdout);
     // By itself, for somebody alone, and as a part of what lies above, beside another one.
     let (folder, above) = (bob.at(""), dir.path().join("all"));
-    let shares: [(_, &[&str], _, _); 4] = [
-        (&folder, &[], "sub/a", 1),
-        (&folder, &[], "sub/a", 1),
-        (&folder, &["--for", text(&card)], "sub/a", 1),
-        (&above, &[], "bob/sub/a", 2),
+    let own_store = dir.path().join("all/bob-store");
+    let shares: [(_, _, &[&str], _, _); 5] = [
+        (&own_store, &folder, &[], "sub/a", 1),
+        (&store, &folder, &[], "sub/a", 1),
+        (&store, &folder, &[], "sub/a", 1),
+        (&store, &folder, &["--for", text(&card)], "sub/a", 1),
+        (&store, &above, &[], "bob/sub/a", 2),
     ];
-    for (number, (what, more, file, left_out)) in shares.into_iter().enumerate() {
-        let share = Share::with(what, &store, more);
+    for (number, (store, what, more, file, left_out)) in shares.into_iter().enumerate() {
+        let share = Share::with(what, store, more);
         let told = share.told_before("skipped");
         let told: Vec<_> = told.iter().filter(|line| line.contains(".xylem-sync")).collect();
         assert_eq!(told.len(), left_out, "{told:?}");

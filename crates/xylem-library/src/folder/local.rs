@@ -153,7 +153,8 @@ impl Folder {
         self.root.join(OWN).join(name)
     }
 
-    /// Reads the rules anew: the lines that say what of the folder is not shared.
+    /// Reads the rules anew: the lines that say what of the folder is not shared. What is [ours](OWN) in it, or in one
+    /// below, never is, and needs no line.
     ///
     /// # Errors
     /// They can't be read, or are none; those before stay in force.
@@ -170,10 +171,9 @@ impl Folder {
             }
             _ => {}
         }
-        // Also what is kept in a folder below that is in step with others: it would be told of at each look.
-        lines.push(format!("{OWN}/"));
-        lines.push(format!("/{OWN}"));
-        self.rules = Exclusion::new(&lines)?;
+        // Nor is it taken over from anybody.
+        let own = [format!("{OWN}/"), format!("/{OWN}")];
+        self.rules = Exclusion::new(&[&lines[..], &own].concat())?;
         Ok(lines)
     }
 
