@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""Folders in step: `xylem sync` beside Syncthing, two members on loopback, and ten members of xylem.
+"""Folders in step: `xylem sync` beside Syncthing, two members on loopback, and ten.
 
     bench/sync.py [--xylem PATH] [--runs N] [--files N] [--mib N] [--only CASE,...] [--members N] [--rest SECONDS] [--large N] [--cut SECONDS]
 
 Cases, one after the other in the same folders: `join` (N files of 4 KiB are there, from the start of both programs), `file`
 (a file of M MiB comes), `block` (4 KiB in its middle change), `rename` (the folder of N files gets another name), `apart` (one
 member is away while both change 100 files each, of which ten are the same; from its start), `partition` (for CUT seconds nothing passes
-between them, and both change as much; from its end; needs root and nft), `rest` (nothing happens). Then `ten`: so many members of xylem
-begin with 100 files each, and `large`: N files, at rest (processor share of a member, memory of each member with all its processes,
+between them, and both change as much; from its end; needs root and nft), `rest` (nothing happens). Then `ten`: so many members
+of either begin with 100 files each, and `large`: N files, at rest (processor share of a member, memory of each member with all its processes,
 after both have joined and after both have begun again), and processor seconds of each member for one changed file. A row a program: wall
-seconds until both folders hold the same, processor seconds of all members, the largest of their resident memories. Medians over runs that are interleaved; everything on /dev/shm. Syncthing finds and watches as it does by default,
+seconds until all folders hold the same, processor seconds of all members, the largest of their resident memories. Folders look the same by names, sizes and
+times while the clock runs; after each case `xylem sum` of every file of every member has to be the same, and the first twelve digits of a hash of all these are
+printed. Medians over runs that are interleaved; everything on /dev/shm. Syncthing finds and watches as it does by default,
 but knows its peer's address, asks nobody elsewhere, and is told of changes after 1 s instead of 10.
 """
 
@@ -61,16 +63,16 @@ def same(folders):
     return first and all(tree(other) == first for other in folders[1:])
 
 
-def hashes(folder):
-    """Of what looks the same: every large file, and of the others some 200."""
-    found = tree(folder)
-    small = sorted(name for name, (size, _) in found.items() if size < 1 << 20)
-    looked_at = small[:: max(len(small) // 200, 1)] + sorted(found.keys() - set(small))
-    digests = {}
-    for name in looked_at:
-        with open(os.path.join(folder, name), "rb") as content:
-            digests[name] = hashlib.file_digest(content, "blake2b").hexdigest()
-    return digests
+def root(program, folder):
+    """Of all that looks the same: a hash of every file's name and BLAKE3 root."""
+    names = sorted(tree(folder))
+    listed = "".join(f"./{name}\0" for name in names).encode()
+    summed = subprocess.run(
+        ["xargs", "-0", program, "sum"], cwd=folder, input=listed, capture_output=True, check=True
+    ).stdout.splitlines()
+    if len(summed) != len(names):
+        raise Failed(f"{folder}: {len(summed)} sums of {len(names)} files")
+    return hashlib.blake2b(b"\n".join(sorted(summed))).hexdigest()[:12]
 
 
 def wait_for(what, ready, pause=0.05):
@@ -85,7 +87,7 @@ class Xylem:
     name = "xylem sync"
 
     def __init__(self, program, base, count):
-        self.program, self.sides = program, []
+        self.program, self.sums, self.sides = program, program, []
         # The same when it begins again, as where it listens at one port for good.
         self.protocol, self.ports = "udp", [free_port() for _ in range(count)]
         self.folders = [base / f"folder-{n}" for n in range(count)]
@@ -116,8 +118,9 @@ class Xylem:
 class Syncthing:
     name = "Syncthing"
 
-    def __init__(self, base, count):
-        self.sides, self.folders, self.homes = [], [], []
+    def __init__(self, program, base, count):
+        """`program` is that of xylem, which says what folders hold."""
+        self.sums, self.sides, self.folders, self.homes = program, [], [], []
         ids, ports = [], [free_port() for _ in range(count)]
         self.protocol, self.ports = "tcp", ports
         for n in range(count):
@@ -171,9 +174,10 @@ def timed(group, what, change):
     wait_for(what, lambda: same(group.folders))
     took = time.monotonic() - began
     cpu = sum(side.cpu() for side in group.sides) - before
-    seen = [hashes(folder) for folder in group.folders]
-    if any(other != seen[0] for other in seen[1:]):
+    roots = {root(group.sums, folder) for folder in group.folders}
+    if len(roots) != 1:
         raise Failed(f"{what}: the folders differ")
+    print(f"{what}: {len(group.folders)} members of {group.name} have {roots.pop()}", file=sys.stderr)
     return {"seconds": took, "cpu": cpu}
 
 
@@ -308,8 +312,7 @@ def run(group, options, wanted):
     return rows
 
 
-def ten(options, base):
-    group = Xylem(options.xylem, base, options.members)
+def ten(group, options):
     for n, folder in enumerate(group.folders):
         many(folder / f"of-{n}", 100, n)
 
@@ -324,6 +327,10 @@ def ten(options, base):
     return {"ten": row}
 
 
+def begun(kind, options, base, count):
+    return (Xylem if kind == Xylem.name else Syncthing)(options.xylem, base, count)
+
+
 def told(case, kind, row):
     """One run, at once: what is ended before the medians is not lost."""
     print(case, kind, json.dumps({key: round(value, 3) for key, value in row.items()}), file=sys.stderr, flush=True)
@@ -336,7 +343,7 @@ def print_large(options):
         for kind in kinds:
             with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sync-") as base:
                 base = pathlib.Path(base)
-                group = Xylem(options.xylem, base, 2) if kind == Xylem.name else Syncthing(base, 2)
+                group = begun(kind, options, base, 2)
                 try:
                     found[kind].append(large(group, options))
                     told("large", kind, found[kind][-1])
@@ -369,24 +376,24 @@ def main():
         subprocess.run(["nft", "delete", "table", "inet", "xylem_sync"], capture_output=True)
     if "large" in wanted:
         return print_large(options)
+    kinds = [Xylem.name] + ([Syncthing.name] if shutil.which("syncthing") else [])
+    parts = []
+    if wanted != ["ten"]:
+        parts.append((2, lambda group: run(group, options, wanted)))
+    if "ten" in wanted:
+        parts.append((options.members, lambda group: ten(group, options)))
     for _ in range(options.runs):
-        kinds = [Xylem.name] + ([Syncthing.name] if shutil.which("syncthing") else [])
-        for kind in kinds:
-            with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sync-") as base:
-                base = pathlib.Path(base)
-                group = Xylem(options.xylem, base, 2) if kind == Xylem.name else Syncthing(base, 2)
-                try:
-                    for case, row in run(group, options, wanted).items():
-                        found.setdefault((case, kind), []).append(row)
-                        told(case, kind, row)
-                finally:
-                    for side in group.sides:
-                        side.stop()
-        if "ten" in wanted:
-            with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sync-") as base:
-                for case, row in ten(options, pathlib.Path(base)).items():
-                    found.setdefault((case, Xylem.name), []).append(row)
-                    told(case, Xylem.name, row)
+        for count, part in parts:
+            for kind in kinds:
+                with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="sync-") as base:
+                    group = begun(kind, options, pathlib.Path(base), count)
+                    try:
+                        for case, row in part(group).items():
+                            found.setdefault((case, kind), []).append(row)
+                            told(case, kind, row)
+                    finally:
+                        for side in group.sides:
+                            side.stop()
     print(f"{'case':8} {'program':12} {'seconds':>9} {'cpu':>9} {'MiB':>7}")
     rows = []
     for (case, kind), all_rows in sorted(found.items()):

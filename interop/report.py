@@ -102,7 +102,9 @@ SECTIONS = {
     "link answers": "the second implementation answers `xylem get`\n\n"
     "It publishes 80,000 bytes of its own; what is forged comes before the genuine message.\n",
     "schemas": "trust schemas\n\nLightVerSec: what is compiled from one text, and what is said of 80 pairs of names each; "
-    "NDNd's examples are those of its tests (interop/schemas.py). NDNd has no functions.\n",
+    "NDNd's examples are those of its tests (interop/schemas.py). NDNd has no functions. "
+    "`share --sign key:/org/alice`, whose certificate python-ndn has issued: its LightVerSec validator accepts the metadata "
+    "and the manifest below /org/alice and refuses both below /org/bob.\n",
     "certificates": "certificates\n\nNDNCERT 0.3 (the library without a forwarder, interop/authorities.py; the programs through one, "
     "interop/certificates.py: who asks, whose CA): a key is certified by what the column says, or refused "
     "where that is what has to come of it.\n",

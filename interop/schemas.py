@@ -1,24 +1,39 @@
 """Cases: trust schemas (LightVerSec) that python-ndn compiles and ours, read by each other and by NDNd.
 
 Texts, and names with answers, are those of crates/xylem-trust/tests/fixtures/schema, and texts drawn under one
-seed; NDNd's examples are taken from its own tests.
+seed; NDNd's examples are taken from its own tests. And what `xylem share --sign key:NAME` signs, under python-ndn's validator.
 """
 
+import base64
 import json
 import random
 import re
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
+from Cryptodome.PublicKey import ECC
 from ndn.app_support.light_versec import Checker, SemanticError, compile_lvs
+from ndn.app_support.security_v2 import derive_cert, parse_certificate, self_sign
 from ndn.encoding import Component
+from ndn.security.signer import Sha256WithEcdsaSigner
 
+from direct import plain_port
 from programs import Failed
 
 FIXTURES = Path(__file__).parent.parent / "crates/xylem-trust/tests/fixtures/schema"
 # Those that call no functions, which NDNd does not have.
 FOR_NDND = ["blog"]
 DRAWN = 200
+PYTHON_LVS = Path(__file__).parent / "peers" / "python_ndn_lvs.py"
+# A member's key signs what lies below the member's own name.
+SHARED = """
+#key: "KEY"/_/_/_
+#root: "org"/#key
+#member: "org"/who/#key <= #root
+#metadata: "org"/who/_/"32=metadata"/_/_ <= #member
+#manifest: "org"/who/_/_/"_root" <= #member
+"""
 
 # As python-ndn's, but that an argument without a value is no match instead of an exception.
 FUNCTIONS = {
@@ -150,6 +165,65 @@ def drawn_alike(programs):
         compared += 1
 
 
+class SignedShare:
+    """`xylem share` as /org/alice, whose key python-ndn's /org has certified."""
+
+    def __init__(self, programs):
+        self.programs, self.store = programs, programs.file("alice")
+        self.ours("key", "new", "/org/alice")
+        certificate = parse_certificate(self.packet("key", "cert", "/org/alice", "--base64"))
+        key = ECC.generate(curve="P-256")
+        secret = key.export_key(format="DER", use_pkcs8=False)
+        public, name = key.public_key().export_key(format="DER"), "/org/KEY/1"
+        anchor, wire = self_sign(name, public, Sha256WithEcdsaSigner(name, secret))
+        self.anchor = programs.file("org.cert")
+        self.anchor.write_bytes(bytes(wire))
+        signer = Sha256WithEcdsaSigner(anchor, secret)
+        now = datetime.now(UTC)
+        _, wire = derive_cert(certificate.name[:-2], "org", bytes(certificate.content), signer, now, 3600)
+        issued = programs.file("alice.cert")
+        issued.write_bytes(bytes(wire))
+        self.ours("key", "import", issued)
+        text, self.schema = programs.file("shared.lvs"), programs.file("shared.tlv")
+        text.write_text(SHARED)
+        self.ours("schema", "compile", text, "-o", self.schema)
+        self.content = programs.file("content")
+        self.content.write_bytes(random.Random(8).randbytes(100_000))
+
+    def ours(self, *arguments):
+        return self.programs.run([self.programs.tools.xylem, "--store", self.store, *arguments])
+
+    def packet(self, *arguments):
+        return base64.b64decode("".join(self.ours(*arguments).split()))
+
+    def judged(self, name):
+        """What python-ndn says of the metadata and of the manifest."""
+        events, tools = self.programs.file("events"), self.programs.tools
+        with open(events, "wb") as out:
+            share = self.programs.start(
+                [tools.xylem, "--store", self.store, "--json", "share", "--sign", "key:/org/alice", "--as", name]
+                + [self.content, "--foreground", "--listen", "127.0.0.1:0", "--plain-listen", "127.0.0.1:0"],
+                stdout=out,
+            )
+        share.wait_until(lambda: plain_port(events) is not None)
+        port = str(plain_port(events))
+        said = self.programs.run([tools.python / "python", PYTHON_LVS, port, self.schema, self.anchor, name])
+        self.programs.stop(share)
+        lines = [line.split(" ") for line in said.splitlines()]
+        if [("32=metadata" in found, found.endswith("/_root")) for _, found in lines] != [(True, False), (False, True)]:
+            raise Failed(f"other packets: {said}")
+        return [verdict for verdict, _ in lines]
+
+
+def signed_share(programs):
+    """By one schema the same key may sign below its owner's name, and not below another's."""
+    share = SignedShare(programs)
+    for name, verdict in (("/org/alice/film", "accepted"), ("/org/bob/film", "refused")):
+        said = share.judged(name)
+        if said != [verdict] * 2:
+            raise Failed(f"{name}: metadata {said[0]}, manifest {said[1]}")
+
+
 def cases(report, programs):
     for text, checks in fixtures():
         key = ("direct", "schemas", text.name)
@@ -159,4 +233,5 @@ def cases(report, programs):
         if text.stem in FOR_NDND:
             report.case(key + ("NDNd reads ours",), ndnd_reads, programs, text, checks)
     report.case(("direct", "schemas", f"{DRAWN} drawn texts", "compiled alike"), drawn_alike, programs)
+    report.case(("direct", "schemas", "share --sign key:", "python-ndn's validator"), signed_share, programs)
     report.case(("direct", "schemas", "NDNd's examples", "ours reads NDNd's"), ndnd_examples, programs)

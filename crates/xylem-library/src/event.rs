@@ -96,6 +96,8 @@ pub enum SkipReason {
     NotAFile,
     /// It is a store, or a folder of keys or mail.
     Ours,
+    /// It is what `xylem sync` keeps in a folder for its members alone: what others removed, and indices.
+    KeptInStep,
     /// It is another name of this file, which is left out.
     TargetExcluded(PathBuf),
     /// It can't be read, and is not published; why, in one line.
@@ -121,6 +123,9 @@ impl fmt::Display for SkipReason {
         match self {
             Self::UnfinishedFetch => f.write_str("an unfinished fetch of xylem"),
             Self::Ours => f.write_str("a xylem store, whose keys and trees are never published"),
+            Self::KeptInStep => f.write_str(
+                "what `xylem sync` keeps for its members alone, which is never published",
+            ),
             Self::NotAFile => f.write_str("not a file, directory or link"),
             Self::CannotRead(why) | Self::Unreadable(why) | Self::Changed(why) => f.write_str(why),
             Self::TargetExcluded(target) => {

@@ -10,6 +10,7 @@ mod passphrase;
 mod held;
 mod secret;
 
+mod foreign;
 mod kind;
 mod ring;
 mod trusted;

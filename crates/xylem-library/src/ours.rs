@@ -1,6 +1,8 @@
-//! What of xylem's own is never part of a publication: stores, and folders of keys or mail that stand
-//! without one. They are known by what is in them, whatever they are called and wherever they are
-//! mounted or were copied to. A key that somebody copied or linked elsewhere is a file like any other.
+//! What of xylem's own is never part of a publication: stores, folders of keys or mail that stand
+//! without one, and what is kept in a folder that several keep in step. The first are known by what is
+//! in them, whatever they are called and wherever they are mounted or were copied to; the last by its
+//! name, since what lies in it is like any other file. A key that somebody copied or linked elsewhere
+//! is one, too.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,6 +10,8 @@ use std::path::{Path, PathBuf};
 use xylem_store::{FileKind, Medium, OpenHow, StoreError, is_store};
 
 use crate::error::{Blame, Failure, advised, blame_of};
+use crate::event::SkipReason;
+use crate::folder::OWN;
 use crate::keys::SECRET_LEN;
 
 /// Names of which every folder of ours has one.
@@ -27,23 +31,43 @@ pub enum OwnError {
     Store(#[from] StoreError),
     /// It is a store, or lies in one.
     #[error(
-        "{}: {}, which holds keys: nothing in it is shared or replaced; name a folder of your own",
-        path.display(), whose(path, store)
+        "{}: {}: nothing in it is shared or replaced; {}",
+        path.display(), whose(path, store), instead(store)
     )]
     InStore {
         /// What was to be published.
         path: PathBuf,
-        /// The store, or the folder of keys or mail.
+        /// The store, the folder of keys or mail, or what is kept in a folder in step.
         store: PathBuf,
     },
 }
 
 fn whose(path: &Path, store: &Path) -> String {
-    if path == store {
-        "this is a xylem store".to_owned()
-    } else {
-        format!("lies in the xylem store {}", store.display())
+    match (path == store, is_of_sync(store)) {
+        (true, false) => "this is a xylem store, which holds keys".to_owned(),
+        (false, false) => format!("lies in the xylem store {}, which holds keys", store.display()),
+        (true, true) => "this is what `xylem sync` keeps for its members alone".to_owned(),
+        (false, true) => {
+            format!("lies in {}, which `xylem sync` keeps for its members alone", store.display())
+        }
     }
+}
+
+fn instead(store: &Path) -> &'static str {
+    match is_of_sync(store) {
+        true => "copy out of it what is to be shared",
+        false => "name a folder of your own",
+    }
+}
+
+/// Whether a directory of this name is what `xylem sync` keeps in a folder.
+fn is_of_sync(dir: &Path) -> bool {
+    dir.file_name().is_some_and(|name| name == OWN)
+}
+
+/// Why a directory that [is ours](is_ours) is left out.
+pub(crate) fn why_left_out(dir: &Path) -> SkipReason {
+    if is_of_sync(dir) { SkipReason::KeptInStep } else { SkipReason::Ours }
 }
 
 impl Failure for OwnError {
@@ -60,7 +84,7 @@ pub(crate) fn may_mark(directory: &Path, name: &str) -> bool {
     MARKS.contains(&name) || (directory.ends_with(NAMED.0) && name.ends_with(NAMED.1))
 }
 
-/// Whether the directory is a store, or a folder of keys or mail.
+/// Whether the directory is a store, a folder of keys or mail, or what is kept in a folder in step.
 ///
 /// # Errors
 /// It can't be told.
@@ -70,6 +94,9 @@ pub(crate) fn is_ours(medium: &dyn Medium, dir: &Path) -> Result<bool, StoreErro
 
 fn look(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    if is_of_sync(dir) && medium.metadata(dir)?.kind == FileKind::Directory {
+        return Ok(true);
+    }
     if is_store(medium, dir)? {
         return Ok(true);
     }
@@ -111,13 +138,27 @@ fn look(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Refuses a path, which is canonical, that is a store or lies in one.
+/// Refuses a path, which is canonical, that is a store or lies in one, or in what is kept in a folder in step.
 ///
 /// # Errors
 /// See [`OwnError`].
 pub(crate) fn outside(medium: &dyn Medium, path: &Path) -> Result<(), OwnError> {
+    outside_but(medium, path, false)
+}
+
+/// [`outside`]; with `for_members` the file may be one that is kept in a folder in step: its index is for members to
+/// fetch.
+///
+/// # Errors
+/// See [`OwnError`].
+pub(crate) fn outside_but(
+    medium: &dyn Medium,
+    path: &Path,
+    for_members: bool,
+) -> Result<(), OwnError> {
+    let may_be = |dir: &Path| for_members && is_of_sync(dir) && path.parent() == Some(dir);
     for above in path.ancestors() {
-        if is_ours(medium, above)? {
+        if !may_be(above) && is_ours(medium, above)? {
             let (path, store) = (path.to_path_buf(), above.to_path_buf());
             return Err(OwnError::InStore { path, store });
         }
@@ -157,6 +198,10 @@ mod tests {
         fs::create_dir(at("newer")).unwrap();
         fs::write(at("newer/format"), "xylem store 99\n").unwrap();
         assert!(ours("newer"), "one of a newer program");
+        folders(&["photos/.xylem-sync/trash"]);
+        fs::write(at("photos/.xylem-sync/index-0"), "").unwrap();
+        fs::write(at(".xylem-sync"), "no folder").unwrap();
+        assert!(ours("photos/.xylem-sync") && !ours("photos") && !ours(".xylem-sync"));
 
         // What only looks a little like one is the user's.
         folders(&["git/objects", "b/keys/ndn", "c/keys", "d", "e/sessions"]);
@@ -169,5 +214,9 @@ mod tests {
         let refused = |name: &str| outside(&medium, &at(name)).is_err();
         assert!(refused("store/keys/publisher") && refused("copy/link") && refused("store"));
         assert!(!refused("d/publisher"));
+        assert!(refused("photos/.xylem-sync/index-0") && refused("photos/.xylem-sync/trash"));
+        let for_members = |name: &str| outside_but(&medium, &at(name), true).is_ok();
+        assert!(for_members("photos/.xylem-sync/index-0"));
+        assert!(!for_members("store/format") && !for_members("photos/.xylem-sync/trash/x"));
     }
 }

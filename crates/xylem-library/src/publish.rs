@@ -65,7 +65,7 @@ pub fn publish(
     let exclude = excluded(asked, known, on_event);
     let published = match meta.kind {
         FileKind::File => {
-            ours::outside(&**store.medium(), path)?;
+            ours::outside_but(&**store.medium(), path, asked.for_members)?;
             let segment = SegmentSize::DEFAULT;
             let mut file = publish_file(store, path, &meta, known, segment, stop, on_event)?;
             file.manifest.file_name = file_name;

@@ -100,6 +100,8 @@ pub struct Selection {
     /// It is known that something has changed since it was shared last: only that is read, and whether nothing has is not
     /// looked at first.
     pub changed: bool,
+    /// A file may be one that is kept in a folder in step, for members to fetch.
+    pub for_members: bool,
 }
 
 /// What of a tree is published.
@@ -142,8 +144,8 @@ const FIRST_NAME: usize = 64;
 const _: () = assert!(listing::MAX_DEPTH <= xylem_store::MAX_DEPTH);
 
 /// Walks a directory tree in the order of a listing, without following links. Memory is the names of
-/// the directories on the way to where it stands. Sockets, pipes, devices and stores of ours are
-/// reported and left out.
+/// the directories on the way to where it stands. Sockets, pipes, devices, and what is [ours]
+/// are reported and left out.
 pub(crate) struct Walk<'a> {
     medium: &'a dyn Medium,
     root: PathBuf,
@@ -293,7 +295,8 @@ impl<'a> Walk<'a> {
         let names = FolderNames::read(self.medium, &directory, &mut keep).map_err(at)?;
         // It may have become one since it was found.
         if may_be_ours && ours::is_ours(self.medium, &directory)? {
-            on_event(LibraryEvent::Skipped { path: directory, why: SkipReason::Ours });
+            let why = ours::why_left_out(&directory);
+            on_event(LibraryEvent::Skipped { path: directory, why });
             return Ok(());
         }
         self.rules.names.folder(&path, &names, on_event)?;
@@ -329,7 +332,8 @@ impl<'a> Walk<'a> {
             },
             FileKind::Directory if ours::is_ours(self.medium, &path)? => {
                 self.left_out.insert(listed);
-                on_event(LibraryEvent::Skipped { path, why: SkipReason::Ours });
+                let why = ours::why_left_out(&path);
+                on_event(LibraryEvent::Skipped { path, why });
                 return Ok(None);
             }
             FileKind::Directory => FoundKind::Directory,

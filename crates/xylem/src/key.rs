@@ -2,6 +2,7 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
+use crate::inbox::{self, CardRow};
 use crate::output::Out;
 use crate::passphrase;
 use crate::peek::AtArgs;
@@ -66,8 +67,12 @@ enum KeyCommand {
         #[arg(long)]
         passphrase: bool,
     },
-    /// List the keys and who is trusted, and say which publisher `xylem share` signs as (what
-    /// `--publisher` takes)
+    /// List the keys and who is trusted, with all that options of other verbs ask for
+    ///
+    /// Of a key: its name (`--sign key:NAME`), its certificate, and the digest of that (`--ca-digest`, if it is a CA's), its
+    /// fingerprint, and the public half of an Ed25519 key (what `--key ed25519:FILE` reads in a file). Of this store: the publisher that
+    /// `xylem share` signs as (`--publisher`), and the card (`--for`), where there are such: the first `share` or `inbox
+    /// card` makes them.
     List,
     /// Give a key a passphrase, or another one
     Passphrase {
@@ -94,8 +99,11 @@ enum KeyCommand {
     },
     /// Take in a key, a SafeBag, or a certificate that somebody signed for a key of yours
     Import {
-        /// The file
+        /// The file: as NDN programs write it, or an Ed25519 or P-256 private key as OpenSSL does (PKCS #8, SEC 1)
         file: PathBuf,
+        /// Whose key it is, such as /alice: needed where the file does not say, as OpenSSL's
+        #[arg(long, value_name = "NAME")]
+        identity: Option<String>,
     },
     /// Delete a key for good, with its certificate
     Delete {
@@ -207,7 +215,9 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
                 false => format!("{file} holds the secret key: whoever reads it can sign as you"),
             });
         }
-        KeyCommand::Import { file } => show(&keyring.import(&file, wall_clock())?, out)?,
+        KeyCommand::Import { file, identity } => {
+            show(&keyring.import(&file, identity.as_deref(), wall_clock())?, out)?;
+        }
         KeyCommand::Delete { key } => {
             let name = keyring.delete(&key)?;
             out.note(&format!("{name} is deleted"));
@@ -320,8 +330,9 @@ fn hash(path: &Path) -> Result<Hash, Failure> {
 
 /// All that other verbs' options ask for.
 fn list(keyring: &Keyring, store: &Path, out: &mut Out) -> Result<(), Failure> {
-    for entry in keyring.list()? {
-        show(&entry, out)?;
+    let entries = keyring.list()?;
+    for entry in &entries {
+        show(entry, out)?;
         if out.is_json() {
             continue;
         }
@@ -329,15 +340,38 @@ fn list(keyring: &Keyring, store: &Path, out: &mut Out) -> Result<(), Failure> {
             out.line(&format!("    certificate {certificate}"))?;
             out.line(&format!("    valid until {}", Moment(until)))?;
         }
+        if let Some(digest) = &entry.digest {
+            out.line(&format!("    digest {digest}"))?;
+        }
         out.line(&format!("    fingerprint {}", entry.fingerprint))?;
+        if let Some(public) = &entry.public {
+            out.line(&format!("    public {public}"))?;
+        }
+    }
+    if entries.is_empty() {
+        out.note("No named keys here; `xylem key new /NAME` makes one");
     }
     for entry in Trusted::at(store).list()? {
         show_trusted(&entry, out)?;
     }
-    if let Some(own) = publisher::own(store)? {
-        let key = &own.to_string();
-        out.json(&PublisherRow { key })?;
-        out.note(&format!("What `xylem share` publishes here is signed by {key}"));
+    let own = publisher::own(store)?;
+    if let Some(card) = inbox::own_card(store)? {
+        match out.is_json() {
+            true => out.json(&CardRow { card: &card })?,
+            false => out.line(&format!("card {card}"))?,
+        }
+    } else if own.is_some() {
+        out.note("`xylem inbox card` prints the card that --for takes");
+    }
+    match own {
+        None => out.note(
+            "No publisher and no card yet: the first `xylem share`, or `xylem inbox card`, makes the keys for both",
+        ),
+        Some(own) => {
+            let key = &own.to_string();
+            out.json(&PublisherRow { key })?;
+            out.note(&format!("What `xylem share` publishes here is signed by {key}"));
+        }
     }
     Ok(())
 }
@@ -372,7 +406,9 @@ mod row_tests {
             encrypted: false,
             fingerprint: String::new(),
             certificate: None,
+            digest: None,
             valid_until_ms: None,
+            public: None,
         });
         assert_documented(&TrustedEntry {
             certificate: Name::from_uri("/a/KEY/1/self/v=1").expect("is a name"),

@@ -93,6 +93,14 @@ fn what_is_no_schema_is_one_line_and_2() {
         error.replace(&format!("xylem: {path}: "), "")
     };
     assert_eq!(check(b"#a: \"x\"\n#b: #c\n"), "line 2, column 5: #c: there is no such rule\n");
+    // The binary form begins with a letter, too.
+    let text = check(b"a: b\n");
+    assert!(text.starts_with("line 1, column 1: "), "{text}");
+    assert!(check(b"a").starts_with("line 1, column 1: "));
+    assert!(check(b"a\t\n").starts_with("line 1, column 1: "));
+    assert!(
+        check(b"a\x04").starts_with("the schema is malformed: an element reaches past the end")
+    );
     assert_eq!(check(b"\xff"), "neither a schema's text nor its binary form\n");
     let mut version = std::fs::read(fixture("blog.tlv")).expect("a file");
     version[5] = 9;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::syncing::Member;
-use common::{assert_exit, finish, until, xylem};
+use common::{Share, assert_exit, finish, get, stderr, text, until, xylem};
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -157,8 +157,11 @@ fn below(dir: &Path) -> Vec<(String, String)> {
             // Without the day.
             let path = entry.path().strip_prefix(dir).unwrap().components().skip(1).collect();
             let path: std::path::PathBuf = path;
-            let content = fs::read_to_string(entry.path()).unwrap();
-            found.push((path.to_string_lossy().into_owned(), content));
+            let content = fs::read_to_string(entry.path());
+            // Of a link it is what it points to.
+            let content = content.or_else(|_| Ok(text(&fs::read_link(entry.path())?).to_owned()));
+            let content: std::io::Result<String> = content;
+            found.push((path.to_string_lossy().into_owned(), content.unwrap()));
         }
     }
     found.sort();
@@ -198,6 +201,92 @@ fn what_another_removes_or_replaces_is_kept() {
     };
     // It is told a moment after it has happened.
     until("what was kept is told", || [kept(&alice), kept(&bob), kept(&carol)] == [1, 2, 0]);
+}
+
+/// What another member has moved is not lost, and takes no room in the trash. What it was moved over is.
+#[test]
+fn what_another_moves_is_not_kept_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    for (path, content) in [("a/sub/x", "one"), ("a/sub/y", "two"), ("own", "three"), ("z", "four")]
+    {
+        alice.write(path, content);
+    }
+    std::os::unix::fs::symlink("../z", alice.at("a/sub/link")).unwrap();
+    let before = ["a/", "a/sub/", "a/sub/link", "a/sub/x", "a/sub/y", "own", "z"];
+    converge(&[&alice, &bob], &before);
+    fs::rename(alice.at("a/sub"), alice.at("a/sub2")).unwrap();
+    let after = ["a/", "a/sub2/", "a/sub2/link", "a/sub2/x", "a/sub2/y", "own", "z"];
+    converge(&[&alice, &bob], &after);
+    let trash = || below(&bob.at(".xylem-sync/trash"));
+    let kept =
+        || -> u64 { bob.told("sync_took").iter().map(|took| took["kept"].as_u64().unwrap()).sum() };
+    assert_eq!((trash(), kept()), (vec![], 0));
+    assert!(!bob.at(".xylem-sync/trash").exists(), "nor are there empty folders");
+    fs::rename(alice.at("z"), alice.at("own")).unwrap();
+    converge(&[&alice, &bob], &["a/", "a/sub2/", "a/sub2/link", "a/sub2/x", "a/sub2/y", "own"]);
+    until("what it was moved over is told", || kept() == 1);
+    assert_eq!(trash(), [("own".to_owned(), "three".to_owned())]);
+}
+
+/// What is kept in the folder for its members alone is no part of what its owner publishes, in any way and from
+/// wherever above.
+#[test]
+fn nothing_of_what_is_kept_in_a_folder_is_shared() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(&dir.path().join("all"));
+    alice.write("private", "the only copy");
+    alice.write("sub/a", "alice's");
+    converge(&[&alice, &bob], &["private", "sub/", "sub/a"]);
+    alice.remove("private");
+    converge(&[&alice, &bob], &["sub/", "sub/a"]);
+    let own = bob.at(".xylem-sync");
+    until("it is in the trash", || below(&own.join("trash")).len() == 1);
+
+    let (store, away) = (dir.path().join("store"), dir.path().join("away"));
+    let mut card = xylem(&away);
+    card.args(["inbox", "card"]);
+    let card = common::file(dir.path(), "card", &finish(card).stdout);
+    // By itself, for somebody alone, and as a part of what lies above, beside another one.
+    let (folder, above) = (bob.at(""), dir.path().join("all"));
+    let own_store = dir.path().join("all/bob-store");
+    let shares: [(_, _, &[&str], _, _); 5] = [
+        (&own_store, &folder, &[], "sub/a", 1),
+        (&store, &folder, &[], "sub/a", 1),
+        (&store, &folder, &[], "sub/a", 1),
+        (&store, &folder, &["--for", text(&card)], "sub/a", 1),
+        (&store, &above, &[], "bob/sub/a", 2),
+    ];
+    for (number, (store, what, more, file, left_out)) in shares.into_iter().enumerate() {
+        let share = Share::with(what, store, more);
+        let told = share.told_before("skipped");
+        let told: Vec<_> = told.iter().filter(|line| line.contains(".xylem-sync")).collect();
+        assert_eq!(told.len(), left_out, "{told:?}");
+        assert!(told.iter().all(|line| line.contains("never published")), "{told:?}");
+        let out = dir.path().join(format!("out-{number}"));
+        assert_exit(&get(&away, &[&share.ticket, "-o", text(&out)]), 0);
+        assert_eq!(fs::read_to_string(out.join(file)).unwrap(), "alice's");
+        assert!(!out.join(".xylem-sync").exists() && !out.join("bob/.xylem-sync").exists());
+        if more.is_empty() {
+            // Whoever looks at the folder finds what was shared.
+            let mut verify = xylem(&away);
+            verify.arg("verify").arg(what).arg(&share.ticket);
+            assert_exit(&finish(verify), 0);
+        }
+    }
+
+    // And it is refused by itself, as a store is.
+    for what in [&own, &own.join("trash"), &own.join("index-0")] {
+        let mut share = xylem(&store);
+        share.args(["share", "--listen", "127.0.0.1:0"]).arg(what);
+        let output = finish(share);
+        assert_exit(&output, 2);
+        assert_eq!(output.stdout, b"", "no ticket");
+        assert!(stderr(&output).contains("`xylem sync` keeps"), "{}", stderr(&output));
+    }
+    // Those whom it is for go on having it.
+    alice.write("later", "alice's");
+    bob.has("later", "alice's");
 }
 
 /// What a person reads on the terminal.

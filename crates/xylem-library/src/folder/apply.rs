@@ -3,6 +3,9 @@
 //! Before anything is replaced or removed it has to be what the index says: same kind, size and time. What was changed
 //! meanwhile stays, is seen at the next look, and is a conflict then. Files come whole, by exchanging them with what was
 //! there; what comes back from the exchange is looked at once more before it goes.
+//!
+//! What goes is in the trash until all is done. Then what has the same content elsewhere in the folder, as what was moved
+//! has, is let go: an end at any moment leaves it in one of the two.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -16,6 +19,7 @@ use super::index::{Item, ItemKind, name};
 use super::local::{Folder, FolderError};
 use super::merge::{Place, Plan, aside};
 use super::place::within;
+use super::stored::Paths;
 use crate::path::{os_bytes, os_path};
 
 /// What became of one thing.
@@ -26,6 +30,25 @@ enum Done {
     NotNow,
     /// A directory that something of ours is in stays.
     Stays,
+}
+
+/// What is lost with a file or link if it is nowhere else.
+#[derive(PartialEq, Eq, Hash)]
+enum Content {
+    /// A file's.
+    Root(Hash),
+    /// Where a link points.
+    Target(Vec<u8>),
+}
+
+impl Content {
+    fn of(kind: ItemKind) -> Option<Self> {
+        match kind {
+            ItemKind::File { root, .. } => Some(Self::Root(root)),
+            ItemKind::Symlink { target } => Some(Self::Target(target)),
+            ItemKind::Directory { .. } | ItemKind::Gone => None,
+        }
+    }
 }
 
 impl Folder {
@@ -99,7 +122,33 @@ impl Folder {
             }
         }
         self.settle()?;
+        self.let_moved_go()?;
         Ok(whole)
+    }
+
+    /// Of what has come to the trash just now, what is in the folder under some name need not be kept there.
+    fn let_moved_go(&self) -> Result<(), FolderError> {
+        let mut kept: HashMap<Content, Vec<PathBuf>> = HashMap::new();
+        for (path, what) in self.trash.fresh() {
+            if let Some(content) = Content::of(what) {
+                kept.entry(content).or_default().push(path);
+            }
+        }
+        if kept.is_empty() {
+            return Ok(());
+        }
+        for entry in self.stored.entries()? {
+            let (path, Item { kind, absent: false, .. }) = entry? else { continue };
+            // What was changed meanwhile has it no more.
+            let is_there = |kind| self.place(&path, false).is_ok_and(|at| is(&at, kind));
+            if let Some(content) = Content::of(kind.clone())
+                && kept.contains_key(&content)
+                && is_there(&kind)
+            {
+                kept.remove(&content).iter().flatten().for_each(|path| self.trash.needs_not(path));
+            }
+        }
+        Ok(())
     }
 
     /// What was to replace or remove a directory does not: the directory is as if it had been made anew.
@@ -195,7 +244,7 @@ impl Folder {
                 }
                 exchange(from, &to, &self.own("third"))?;
                 if is(from, before) {
-                    self.done_with(from, kept.is_some())?;
+                    self.done_with(from, kept.is_some(), before)?;
                     return Ok(Done::Yes);
                 }
                 // Somebody was at it in between: it goes back.
@@ -237,9 +286,9 @@ impl Folder {
     }
 
     /// What was there is gone from its place: it is kept where it is now, or removed.
-    fn done_with(&self, at: &Path, kept: bool) -> io::Result<()> {
+    fn done_with(&self, at: &Path, kept: bool, what: &ItemKind) -> io::Result<()> {
         if kept {
-            self.trash.has(at);
+            self.trash.has(at.to_path_buf(), what);
             return Ok(());
         }
         fs::remove_file(at)
@@ -259,7 +308,7 @@ impl Folder {
         let away = kept.unwrap_or_else(|| self.own("leaving"));
         fs::rename(at, &away)?;
         if is(&away, before) {
-            return self.done_with(&away, is_kept).map(|()| true);
+            return self.done_with(&away, is_kept, before).map(|()| true);
         }
         if !rename_new(&away, at)? {
             // Both the old name and the new are of the user: this one gets another.

@@ -153,7 +153,8 @@ impl Folder {
         self.root.join(OWN).join(name)
     }
 
-    /// Reads the rules anew: the lines that say what of the folder is not shared.
+    /// Reads the rules anew: the lines that say what of the folder is not shared. What is [ours](OWN) in it, or in one
+    /// below, never is, and needs no line.
     ///
     /// # Errors
     /// They can't be read, or are none; those before stay in force.
@@ -170,8 +171,9 @@ impl Folder {
             }
             _ => {}
         }
-        lines.push(format!("/{OWN}"));
-        self.rules = Exclusion::new(&lines)?;
+        // Nor is it taken over from anybody.
+        let own = [format!("{OWN}/"), format!("/{OWN}")];
+        self.rules = Exclusion::new(&[&lines[..], &own].concat())?;
         Ok(lines)
     }
 

@@ -3,12 +3,13 @@
 //! A file comes here by one rename or by the exchange that puts the new one in its place, so that it has a name at every moment,
 //! whatever ends the process. Nothing here is part of what is shared.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::index::ItemKind;
 use super::place::within;
 
 /// Where, among what is ours in the folder.
@@ -34,8 +35,10 @@ pub(super) struct Trash {
     looked: Option<u64>,
     /// Bytes in it, as far as known.
     bytes: Cell<u64>,
-    /// Files that came since [`Trash::begin`].
+    /// Files that came since [`Trash::begin`],
     came: Cell<u64>,
+    /// and where they are and what they were.
+    fresh: RefCell<Vec<(PathBuf, ItemKind)>>,
 }
 
 /// A file in it.
@@ -49,8 +52,8 @@ struct Kept {
 impl Trash {
     /// Nothing is kept yet.
     pub(super) fn none(own: &Path) -> Self {
-        let (bytes, came) = (Cell::new(0), Cell::new(0));
-        Self { dir: own.join(DIR), days: 0, now_ms: 0, looked: None, bytes, came }
+        let (bytes, came, fresh) = (Cell::new(0), Cell::new(0), RefCell::default());
+        Self { dir: own.join(DIR), days: 0, now_ms: 0, looked: None, bytes, came, fresh }
     }
 
     /// From now on what goes is kept for so many days.
@@ -62,6 +65,7 @@ impl Trash {
     pub(super) fn begin(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         self.came.set(0);
+        self.fresh.take();
         if self.days == 0 {
             return;
         }
@@ -101,11 +105,30 @@ impl Trash {
         Err(why)
     }
 
-    /// It has come to the name that was given.
-    pub(super) fn has(&self, path: &Path) {
+    /// It has come to the name that was given, and was this.
+    pub(super) fn has(&self, path: PathBuf, what: &ItemKind) {
         let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
         self.bytes.set(self.bytes.get().saturating_add(bytes));
         self.came.set(self.came.get() + 1);
+        self.fresh.borrow_mut().push((path, what.clone()));
+    }
+
+    /// What came since [`Trash::begin`]; after this it is not known any more.
+    pub(super) fn fresh(&self) -> Vec<(PathBuf, ItemKind)> {
+        self.fresh.take()
+    }
+
+    /// What came to this name need not be kept: it is in the folder still. What can't be removed stays.
+    pub(super) fn needs_not(&self, path: &Path) {
+        let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
+        if fs::remove_file(path).is_err() {
+            return;
+        }
+        self.bytes.set(self.bytes.get().saturating_sub(bytes));
+        self.came.set(self.came.get().saturating_sub(1));
+        // Nor need the directories that were made for it, the trash's own included.
+        let above = path.ancestors().skip(1).take_while(|dir| dir.starts_with(&self.dir));
+        let _ = above.map(fs::remove_dir).find(Result::is_err);
     }
 
     /// Looks it through. What can't be read or removed is left for the next time.
@@ -200,7 +223,7 @@ mod tests {
     fn put(trash: &Trash, path: &str, content: &[u8]) -> PathBuf {
         let at = trash.place(path.as_bytes()).unwrap().unwrap();
         fs::write(&at, content).unwrap();
-        trash.has(&at);
+        trash.has(at.clone(), &ItemKind::Gone);
         at
     }
 
@@ -276,6 +299,10 @@ mod tests {
         trash.begin(now + 7 * DAY_MS + 5_000);
         assert!(!new.exists() && !dir.path().join("trash").exists());
         trash.begin(now);
+        let moved = put(&trash, "deep/er/moved", b"seven");
+        trash.needs_not(&moved);
+        assert_eq!((trash.came(), trash.bytes.get()), (0, 0));
+        assert!(!dir.path().join("trash").exists());
         let again = put(&trash, "again", b"six");
         trash.keep_for(0);
         trash.begin(now + 7 * DAY_MS);

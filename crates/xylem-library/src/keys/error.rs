@@ -84,6 +84,17 @@ pub enum KeyError {
     /// A file that somebody named holds nothing that is known here.
     #[error("{}: neither a packet nor base64", .0.display())]
     NoPacket(PathBuf),
+    /// A file of another kind than those that are taken in.
+    #[error("{}: {what}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is, and what to do.
+        what: &'static str,
+    },
+    /// A name was given to a key that has one.
+    #[error("{}: this has its own name; --identity is for keys without one", .0.display())]
+    HasName(PathBuf),
     /// A file holds no key that can be used.
     #[error("{}: {source}", path.display())]
     NoKey {

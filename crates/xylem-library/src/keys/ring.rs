@@ -5,7 +5,7 @@
 //! system's randomness or from a file, and leave by [`Keyring::export_to`] only.
 
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -18,14 +18,13 @@ use xylem_trust::{
 use zeroize::Zeroizing;
 
 use super::error::KeyError;
+use super::foreign::{Foreign, key_name, small_file};
 use super::held::{Held, SELF_SIGNED_DAYS, from_now, open_bag, seal, signer};
 use super::kind::KeyKind;
 use super::secret::{close_directory, random, replace_private, require_closed, write_private};
 use crate::hex;
 use crate::time::UnixTime;
 
-/// Longest file that is read.
-const MAX_FILE: u64 = 64 * 1024;
 /// Keys in a keyring.
 const MAX_KEYS: usize = 10_000;
 
@@ -45,8 +44,12 @@ pub struct KeyEntry {
     /// The certificate's name, if there is one.
     #[serde(serialize_with = "crate::json::some_text")]
     pub certificate: Option<Name>,
+    /// SHA-256 of the certificate's packet, hexadecimal: what a CA with it is believed by.
+    pub digest: Option<String>,
     /// When it ends, milliseconds since 1970.
     pub valid_until_ms: Option<u64>,
+    /// An Ed25519 key's public half, hexadecimal.
+    pub public: Option<String>,
 }
 
 /// A key to publish with, and its certificate.
@@ -102,10 +105,7 @@ impl Keyring {
             KeyKind::Ed25519 => PrivateKey::ed25519(random()?),
             KeyKind::EcdsaP256 => PrivateKey::generate_ecdsa_p256().map_err(KeyError::New)?,
         };
-        let id = hex(&key.public().digest()[..8]);
-        let name =
-            identity.child(Component::generic(b"KEY")).child(Component::generic(id.as_bytes()));
-        self.add(&name, key, passphrase, now)
+        self.add(&key_name(&identity, &key), key, passphrase, now)
     }
 
     /// The keys, by name.
@@ -157,13 +157,25 @@ impl Keyring {
     }
 
     /// Adds a key, or a certificate of a key that is here. A key from a SafeBag stays under its
-    /// passphrase, which is asked for.
+    /// passphrase, which is asked for. A key in PKCS #8 or SEC 1, as OpenSSL writes it, becomes one of `identity`.
     ///
     /// # Errors
-    /// Other files, and keys that are here already.
-    pub fn import(&self, file: &Path, now: UnixTime) -> Result<KeyEntry, KeyError> {
-        let wire = packet_in(file)?;
+    /// Other files, keys that are here already, and an identity for what has one.
+    pub fn import(
+        &self,
+        file: &Path,
+        identity: Option<&str>,
+        now: UnixTime,
+    ) -> Result<KeyEntry, KeyError> {
         let path = || file.to_path_buf();
+        let bytes = Zeroizing::new(small_file(file)?);
+        if let Some(found) = Foreign::of(&bytes) {
+            return self.import_foreign(&found, identity, file, now);
+        }
+        let wire = Armor::decode(&bytes).ok_or_else(|| KeyError::NoPacket(path()))?;
+        if identity.is_some() {
+            return Err(KeyError::HasName(path()));
+        }
         if SafeBag::begins(&wire) {
             let what = file.display().to_string();
             let (key, passphrase) = open_bag(&wire, &what)?;
@@ -328,7 +340,7 @@ impl Keyring {
         Ok(CertifiedKey { key, key_name: name, identity, certificate: wire })
     }
 
-    fn add(
+    pub(super) fn add(
         &self,
         name: &Name,
         key: PrivateKey,
@@ -376,6 +388,11 @@ impl Keyring {
             encrypted: key.is_sealed(),
             fingerprint: hex(&key.public().digest()),
             certificate: certificate.as_ref().map(|c| c.name().to_name()),
+            digest: certificate.as_ref().map(|c| hex(&c.data().implicit_digest())),
+            public: match key.public() {
+                PublicKey::Ed25519(public) => Some(hex(&public)),
+                _ => None,
+            },
             valid_until_ms: certificate.map(|c| c.validity().not_after_ms),
         })
     }
@@ -469,11 +486,7 @@ pub(super) fn certificate_in<'a>(wire: &'a [u8], path: &Path) -> Result<Certific
 
 /// The packet in a file, raw or as text.
 pub(super) fn packet_in(path: &Path) -> Result<Vec<u8>, KeyError> {
-    let mut bytes = Vec::new();
-    fs::File::open(path)
-        .and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes))
-        .map_err(|source| KeyError::Open { path: path.to_path_buf(), source })?;
-    Armor::decode(&bytes).ok_or_else(|| KeyError::NoPacket(path.to_path_buf()))
+    Armor::decode(&small_file(path)?).ok_or_else(|| KeyError::NoPacket(path.to_path_buf()))
 }
 
 #[cfg(test)]
@@ -501,9 +514,13 @@ mod tests {
                 a.export_to(&made.name.to_string(), None, &file, NOW).unwrap_err().blame(),
                 Blame::Usage
             );
-            let imported = b.import(&file, NOW).unwrap();
+            let imported = b.import(&file, None, NOW).unwrap();
             assert_eq!((imported.name, imported.algorithm), (made.name, made.algorithm));
-            assert_eq!(b.import(&file, NOW).unwrap_err().blame(), Blame::Usage, "here already");
+            assert_eq!(
+                b.import(&file, None, NOW).unwrap_err().blame(),
+                Blame::Usage,
+                "here already"
+            );
         }
         assert_eq!(a.list().unwrap().len(), 2);
         let file = there.path().join("another");
@@ -534,7 +551,7 @@ mod tests {
         assert!(own.is_ok(), "one's own name is under itself");
         let by_org = keyring.certify("/org", &file, "org", 30, NOW).unwrap();
         fs::write(&file, by_org).unwrap();
-        let entry = keyring.import(&file, NOW).unwrap();
+        let entry = keyring.import(&file, None, NOW).unwrap();
         assert!(
             entry.certificate.unwrap().to_string().starts_with(&format!("{}/org/v=", alice.name))
         );

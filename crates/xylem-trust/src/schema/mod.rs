@@ -83,13 +83,15 @@ impl Schema {
         })
     }
 
-    /// Reads either form, as a file has it: the binary one begins with the element for its version, and
-    /// no text does.
+    /// Reads either form, as a file has it: the binary one begins with the element for its version, whose
+    /// type is a letter and whose length, of up to eight bytes, is no character of a text.
     ///
     /// # Errors
     /// What is wrong with it in its form, or that it is in neither.
     pub fn read(file: &[u8]) -> Result<Self, FileError> {
-        if file.first().is_some_and(|first| u32::from(*first) == model::VERSION_TYPE) {
+        let is_version =
+            |element: &[u8; 2]| u32::from(element[0]) == model::VERSION_TYPE && element[1] < b'\t';
+        if file.first_chunk().is_some_and(is_version) {
             return Ok(Self::decode(file)?);
         }
         let text = core::str::from_utf8(file).map_err(|_| FileError::Neither)?;

@@ -54,7 +54,7 @@ pub(super) struct Member<'a> {
     roles: Membership,
     /// Shows what a schema says of us.
     shown: Vec<u8>,
-    lines: Vec<String>,
+    lines: Option<Vec<String>>,
     /// When what members have said is to be written down.
     keep: Option<Instant>,
     /// When the folder is to be looked at, and how often that has failed.
@@ -121,7 +121,7 @@ impl<'a> Member<'a> {
             up: HashSet::new(),
             roles,
             shown,
-            lines: Vec::new(),
+            lines: None,
             keep: None,
             look: None,
             failures: 0,
@@ -292,18 +292,20 @@ impl<'a> Member<'a> {
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<(), Error> {
         match self.folder.read_rules() {
-            Ok(lines) => self.lines = lines,
-            Err(e) if self.lines.is_empty() => return Err(e.into()),
+            Ok(lines) => self.lines = Some(lines),
+            Err(e) if self.lines.is_none() => return Err(e.into()),
             Err(e) => tell(warning(format!("{e}; the rules before stay ({IGNORE_FILE})"))),
         }
         let quiet = &mut |event: Event| {
-            if let Event::Library(LibraryEvent::Skipped { .. }) = &event {
+            // What is kept here is left out at every look, and news to nobody.
+            if let Event::Library(LibraryEvent::Skipped { why, .. }) = &event
+                && *why != SkipReason::KeptInStep
+            {
                 tell(SyncEvent::Other(event));
             }
         };
-        let lines = Some(self.lines.clone());
-        let changed = self.last.of.is_some();
-        let selection = Selection { exclude: lines, changed, ..Selection::default() };
+        let (exclude, changed) = (self.lines.clone(), self.last.of.is_some());
+        let selection = Selection { exclude, changed, ..Selection::default() };
         let hidden = self.home.invitation.group.hidden_name(&self.key, self.roles.audience());
         let name = |what: &str| -> Name {
             let id = self.key.public().key_id().to_string();
@@ -325,8 +327,9 @@ impl<'a> Member<'a> {
             return Ok(());
         }
         let path = self.folder.tell()?;
+        let selection = Selection { for_members: true, ..Selection::default() };
         let (index, shared) =
-            serving.share_selected(&path, name("index"), Selection::default(), self.stop, quiet)?;
+            serving.share_selected(&path, name("index"), selection, self.stop, quiet)?;
         let (index_ticket, _) = self.ticket(shared)?;
         let group = &self.home.invitation.group;
         let founder = group.founder == self.key.public();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::folder::stored::{Paths, Stored};
+use crate::folder::stored::Stored;
 use crate::folder::{Index, Vector, merge};
 
 const ALICE: [u8; 8] = [1; 8];
@@ -278,6 +278,42 @@ fn what_others_replace_or_remove_is_kept() {
     world.alice_has("link", ItemKind::File { root, size, mode: 0o600, mtime: (1_000_000_000, 6) });
     assert!(world.hear());
     assert_eq!((world.folder.removed(), trash(&world)), (0, pairs(&all)));
+}
+
+/// What stands elsewhere in the folder afterwards is not kept twice; what does not stand there any more is.
+#[test]
+fn what_others_move_is_not_kept() {
+    let mut world = World::new();
+    world.folder.keep_removed(7);
+    world.alice_has("d", ItemKind::Directory { mode: 0o755 });
+    world.alice_writes("d/a", "one");
+    world.alice_writes("copy", "two");
+    world.alice_writes("of", "two");
+    world.alice_has("d/link", ItemKind::Symlink { target: b"a".to_vec() });
+    assert!(world.hear());
+    world.alice_has("e", ItemKind::Directory { mode: 0o755 });
+    world.alice_writes("e/a", "one");
+    world.alice_has("e/link", ItemKind::Symlink { target: b"a".to_vec() });
+    for path in ["d/a", "d/link", "d", "copy"] {
+        world.alice_has(path, ItemKind::Gone);
+    }
+    assert!(world.hear());
+    assert_eq!((world.folder.removed(), trash(&world)), (0, vec![]));
+    assert_eq!(world.read("e/a").as_deref(), Some("one"));
+    // Bob has changed the other one meanwhile: nothing else has what it was.
+    world.alice_writes("copy", "one");
+    assert!(world.hear());
+    world.write("e/a", "bob's own");
+    world.alice_has("copy", ItemKind::Gone);
+    assert!(world.hear());
+    // The last copy, and what another one is moved over.
+    world.alice_writes("f", "three");
+    assert!(world.hear());
+    world.alice_writes("of", "three");
+    world.alice_has("f", ItemKind::Gone);
+    assert!(world.hear());
+    assert_eq!(world.folder.removed(), 1);
+    assert_eq!(trash(&world), pairs(&[("copy", "one"), ("of", "two")]));
 }
 
 #[test]

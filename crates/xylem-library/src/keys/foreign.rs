@@ -1,0 +1,126 @@
+//! Private keys as programs write them that are none of NDN's: PKCS #8 and SEC 1, in DER or between PEM lines, as OpenSSL
+//! does. They do not say whose they are. What else such files may be is told by its name.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+
+use xylem_packet::{Component, Name};
+use xylem_trust::{Armor, KeyError as Malformed, PrivateKey};
+use zeroize::Zeroizing;
+
+use super::error::KeyError;
+use super::passphrase::passphrase_of;
+use super::ring::{KeyEntry, Keyring, parse};
+use crate::hex;
+use crate::time::UnixTime;
+
+/// Longest file that is read.
+const MAX_FILE: u64 = 64 * 1024;
+/// What DER begins with: a SEQUENCE, which no packet does.
+const SEQUENCE: u8 = 0x30;
+
+/// What is said of a key that nobody has named.
+const NAMELESS: &str = "a private key that does not say whose it is, as OpenSSL writes it; give it a name: `xylem key import \
+                        FILE --identity /NAME`";
+const OPENSSH: &str = "a private key of OpenSSH, which is not read; one in PKCS #8 is (`openssl genpkey -algorithm ed25519`)";
+const OLD_PASSPHRASE: &str = "a private key under a passphrase in OpenSSL's old way, which is not read; `openssl pkcs8 -topk8 \
+                              -in FILE` writes it in the new one";
+const PUBLIC: &str = "a public key without its secret, which signs nothing; in DER (`openssl pkey -pubin -outform DER`) \
+                      `--key ed25519:FILE` believes it";
+const X509: &str = "an X.509 certificate, which NDN does not use; `xylem key cert` prints a key's own, or one that it signs";
+const NO_KEY: &str = "DER, and no private key: PKCS #8 is read, and SEC 1";
+
+/// What a file is that holds neither a packet nor base64 alone.
+pub(super) enum Foreign {
+    /// A private key in DER.
+    Key(Zeroizing<Vec<u8>>),
+    /// None, or none that is read: what it is, and what to do.
+    Other(&'static str),
+}
+
+impl Foreign {
+    /// What is in a file; `None`: it may hold what NDN programs write.
+    pub(super) fn of(file: &[u8]) -> Option<Self> {
+        if file.first() == Some(&SEQUENCE) {
+            return Some(Self::Key(Zeroizing::new(file.to_vec())));
+        }
+        let text = std::str::from_utf8(file).ok()?;
+        let blocks = text.match_indices("-----BEGIN ").map(|(at, _)| &text[at..]);
+        let labelled = |block| Some((label(block)?, block));
+        // OpenSSL may write the curve's name in a block of its own before the key's.
+        let mut blocks: Vec<_> = blocks.filter_map(labelled).collect();
+        blocks.sort_by_key(|(label, _)| !label.ends_with("PRIVATE KEY"));
+        let (label, block) = blocks.first()?;
+        Some(match *label {
+            "OPENSSH PRIVATE KEY" => Self::Other(OPENSSH),
+            _ if block.contains("Proc-Type: 4,ENCRYPTED") => Self::Other(OLD_PASSPHRASE),
+            "PRIVATE KEY" | "EC PRIVATE KEY" | "RSA PRIVATE KEY" | "ENCRYPTED PRIVATE KEY" => {
+                Self::Key(Zeroizing::new(Armor::decode(block.as_bytes())?))
+            }
+            "PUBLIC KEY" => Self::Other(PUBLIC),
+            "CERTIFICATE" => Self::Other(X509),
+            _ => return None,
+        })
+    }
+}
+
+/// The label of the PEM block that a text begins with.
+fn label(block: &str) -> Option<&str> {
+    Some(block.strip_prefix("-----BEGIN ")?.split_once("-----")?.0)
+}
+
+/// What is in a file that somebody named, as far as files of keys go.
+pub(super) fn small_file(path: &Path) -> Result<Vec<u8>, KeyError> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes))
+        .map_err(|source| KeyError::Open { path: path.to_path_buf(), source })?;
+    Ok(bytes)
+}
+
+/// The name of a key of this identity.
+pub(super) fn key_name(identity: &Name, key: &PrivateKey) -> Name {
+    let id = hex(&key.public().digest()[..8]);
+    identity.clone().child(Component::generic(b"KEY")).child(Component::generic(id.as_bytes()))
+}
+
+impl Keyring {
+    /// Takes in what is no packet: a private key of somebody who has to be named.
+    pub(super) fn import_foreign(
+        &self,
+        found: &Foreign,
+        identity: Option<&str>,
+        file: &Path,
+        now: UnixTime,
+    ) -> Result<KeyEntry, KeyError> {
+        let path = || file.to_path_buf();
+        let other = |what| KeyError::Foreign { path: path(), what };
+        let unusable = |source| KeyError::NoKey { path: path(), source };
+        let der = match found {
+            Foreign::Key(der) => der,
+            Foreign::Other(what) => return Err(other(what)),
+        };
+        let key = match PrivateKey::from_der(der) {
+            // A public key begins as one under a passphrase does.
+            Err(Malformed::Encrypted) => match PrivateKey::check_encrypted(der) {
+                Err(Malformed::Malformed) => return Err(other(NO_KEY)),
+                checked => checked.map(|()| None).map_err(unusable)?,
+            },
+            Err(Malformed::Malformed) => return Err(other(NO_KEY)),
+            key => Some(key.map_err(unusable)?),
+        };
+        // What can't be used is said first: naming it would not help.
+        let identity = parse(identity.ok_or_else(|| other(NAMELESS))?)?;
+        if let Some(key) = key {
+            return self.add(&key_name(&identity, &key), key, None, now);
+        }
+        let what = file.display().to_string();
+        let passphrase = passphrase_of(&what)?;
+        let key = PrivateKey::from_encrypted(der, &passphrase).map_err(|e| match e {
+            Malformed::WrongPassphrase => KeyError::WrongPassphrase(what),
+            e => unusable(e),
+        })?;
+        self.add(&key_name(&identity, &key), key, Some(&passphrase), now)
+    }
+}
