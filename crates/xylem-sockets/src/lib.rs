@@ -13,6 +13,8 @@ mod udp;
 mod listener;
 mod multicast;
 mod probe;
+#[cfg(target_os = "linux")]
+pub mod shared;
 mod site;
 mod stream;
 #[cfg(unix)]
