@@ -180,11 +180,10 @@ impl Signer {
         out: &mut [Vec<u8>],
     ) -> Result<(), EncodeError> {
         assert_eq!(packets.len(), out.len(), "one place for each packet");
-        let parts = packets.iter().zip(out);
+        let mut parts = packets.iter().zip(out);
         if self.at_once() == 1 {
             return parts
-                .map(|((builder, content), out)| self.data(*builder, content, out))
-                .collect();
+                .try_for_each(|((builder, content), out)| self.data(*builder, content, out));
         }
         // Refused before any work is done; the exact length is checked at the end.
         if let Some((_, content)) = packets.iter().find(|(_, content)| content.len() > MAX_PACKET) {
