@@ -4,6 +4,7 @@
 //! One blocking connection over a Unix, TCP or UDP socket. There is no event loop here: time
 //! is spent waiting for the one socket, and [`Stop`] is looked at meanwhile.
 
+mod behind;
 mod endpoint;
 mod register;
 mod socket;
