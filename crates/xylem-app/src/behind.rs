@@ -23,18 +23,20 @@ pub(crate) struct Behind {
 }
 
 impl Behind {
-    pub(crate) fn new(mut to: Box<dyn Write + Send>) -> Self {
+    /// # Errors
+    /// The system starts no thread.
+    pub(crate) fn new(mut to: Box<dyn Write + Send>) -> io::Result<Self> {
         let (sender, pieces) = sync_channel::<Vec<u8>>(PIECES);
         // Room for all that there can be: giving back never waits.
         let (written, back) = sync_channel(PIECES + 2);
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().name("write".to_owned()).spawn(move || {
             for piece in pieces {
                 to.write_all(&piece)?;
                 let _ = written.try_send(piece);
             }
             to.flush()
-        });
-        Self { piece: Vec::with_capacity(PIECE), to: Some((sender, thread)), back }
+        })?;
+        Ok(Self { piece: Vec::with_capacity(PIECE), to: Some((sender, thread)), back })
     }
 
     fn hand_over(&mut self) -> io::Result<()> {
@@ -106,7 +108,7 @@ mod tests {
 
     fn kept(limit: usize) -> (Arc<Mutex<Vec<u8>>>, Behind) {
         let all = Arc::default();
-        let behind = Behind::new(Box::new(Kept(Arc::clone(&all), limit)));
+        let behind = Behind::new(Box::new(Kept(Arc::clone(&all), limit))).unwrap();
         (all, behind)
     }
 

@@ -248,7 +248,7 @@ impl<'a> Sink<'a> {
             None => Box::new(io::stdout()),
             Some(to) => Box::new(create(&to.part).map_err(|e| writing(&to.part, &e))?),
         };
-        let to = Behind::new(to);
+        let to = Behind::new(to).map_err(|e| Error::local("cannot start a thread", &e))?;
         Ok(Self { validator, to, hasher: Hasher::new(), peer, told: Instant::now(), on_event })
     }
 
