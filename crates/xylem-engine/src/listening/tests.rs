@@ -82,7 +82,7 @@ fn who_misbehaves_loses_its_face_and_nothing_else() {
     let mut nonsense = join(&mut engine, &path);
     nonsense.write(&[0xff; 5_000]).expect("room");
     let mut noisy = join(&mut engine, &path);
-    noisy.socket().write_all(&[0; 1_000]).expect("room");
+    noisy.socket().write_all(&[0; 2_000]).expect("room");
     // Who connects and goes, and who goes in the middle of a packet.
     drop(join(&mut engine, &path));
     let mut torn = join(&mut engine, &path);

@@ -36,8 +36,9 @@ use ring::{REGION_LEN, Reader, Ring, Writer};
 const HELLO: [u8; 8] = *b"xring\0\0\x01";
 /// How long the listening end may take to hand the memory over; whoever waits then uses the plain socket.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Wakings that may wait to be read. An honest end sends one for each time that this one has gone to sleep.
-const MAX_WAKINGS: usize = 256;
+/// Wakings that may wait to be read. An honest end sends one at a time, each when this one has gone to sleep: even if
+/// none is read meanwhile, a socket's buffer holds fewer of them.
+const MAX_WAKINGS: usize = 1024;
 
 /// Where a node that listens at this Unix socket hands out memory.
 #[must_use]
