@@ -26,9 +26,12 @@ use xylem_sockets::{Oversize, Received, Udp};
 use xylem_sockets::{Site, WebSocketFace};
 use xylem_sockets::{Socket, Stream, listen_tcp};
 
-/// Faces through shared memory: each has 2 MiB of it, and a descriptor more than others.
+/// Faces through shared memory: each has 2 MiB of it, and a descriptor more than others, which are not counted
+/// where descriptors are shared out: so they are few where those are.
 #[cfg(target_os = "linux")]
-const MAX_SHARED: usize = 64;
+fn max_shared() -> usize {
+    (xylem_sockets::descriptors() / 64).min(64)
+}
 
 /// What a connection that came in over TCP begins with.
 enum Speaks {
@@ -358,7 +361,7 @@ impl Engine {
             Transport::Stream(stream) => stream.is_shared(),
             _ => false,
         };
-        if self.net.faces.iter().map(|(_, face)| face).filter(shared).count() < MAX_SHARED {
+        if self.net.faces.iter().map(|(_, face)| face).filter(shared).count() < max_shared() {
             self.accept_local(i, stream, |stream| {
                 Shared::host(stream).map(|shared| Socket::Shared(Box::new(shared)))
             });

@@ -139,7 +139,7 @@ fn memory_is_given_to_so_many_and_no_more() {
     let path = dir.path().join("n.sock");
     let mut engine = engine(3);
     engine.bind_unix(&path).expect("a socket");
-    let all: Vec<Shared> = (0..MAX_SHARED).map(|_| join(&mut engine, &path)).collect();
+    let all: Vec<Shared> = (0..max_shared()).map(|_| join(&mut engine, &path)).collect();
     let more = path.clone();
     let joining = std::thread::spawn(move || Shared::join(&more).is_err());
     until(&mut [&mut engine], || {}, |_, _| joining.is_finished());
