@@ -4,7 +4,6 @@
 //! One blocking connection over a Unix, TCP or UDP socket, or memory shared with a node of ours on this machine. There is no event loop here: time
 //! is spent waiting for the one socket, and [`Stop`] is looked at meanwhile.
 
-mod behind;
 mod endpoint;
 mod register;
 mod socket;

@@ -5,7 +5,7 @@
 //! earlier run left could be shown to be right by nothing but fetching it again.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,6 @@ use xylem_object::Ticket;
 use xylem_packet::{Data, Name};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
-use crate::behind::Behind;
 use crate::validator::Validator;
 use crate::{Believe, Client, RunError, parse_name};
 use xylem_client::{
@@ -26,6 +25,8 @@ use xylem_library::reachable::{FaceAddress, Peer, PeerUri};
 use xylem_library::sink::{Destination, file_name_of};
 use xylem_library::{Blame, Error, Existing, Output, Stop};
 
+/// Bytes gathered before they are written.
+const BUFFER: usize = 256 * 1024;
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -230,7 +231,7 @@ fn segments(
 /// Where contents go in order, hashed on the way.
 struct Sink<'a> {
     validator: &'a mut Validator,
-    to: Behind,
+    to: BufWriter<Box<dyn Write>>,
     hasher: Hasher,
     peer: FaceAddress,
     told: Instant,
@@ -244,11 +245,11 @@ impl<'a> Sink<'a> {
         peer: FaceAddress,
         on_event: &'a mut dyn FnMut(ObjectNews),
     ) -> Result<Self, Error> {
-        let to: Box<dyn Write + Send> = match destination {
+        let to: Box<dyn Write> = match destination {
             None => Box::new(io::stdout()),
             Some(to) => Box::new(create(&to.part).map_err(|e| writing(&to.part, &e))?),
         };
-        let to = Behind::new(to).map_err(|e| Error::local("cannot start a thread", &e))?;
+        let to = BufWriter::with_capacity(BUFFER, to);
         Ok(Self { validator, to, hasher: Hasher::new(), peer, told: Instant::now(), on_event })
     }
 
@@ -274,7 +275,7 @@ impl<'a> Sink<'a> {
 
     /// Removes what there is of the file: nothing could go on from it.
     fn discard(self, destination: Option<&Destination>) {
-        drop(self.to);
+        let _ = self.to.into_parts();
         if let Some(to) = destination {
             let _ = std::fs::remove_file(&to.part);
         }
