@@ -1,7 +1,7 @@
 //! [`Client`]: a program's connection to a forwarder, ours or another: the socket and the clock around
 //! `xylem-client`'s [`Connection`] and [`Application`]s.
 //!
-//! One blocking connection over a Unix, TCP or UDP socket. There is no event loop here: time
+//! One blocking connection over a Unix, TCP or UDP socket, or memory shared with a node of ours on this machine. There is no event loop here: time
 //! is spent waiting for the one socket, and [`Stop`] is looked at meanwhile.
 
 mod endpoint;

@@ -287,6 +287,14 @@ impl Receiver for Sink<'_> {
         self.validator.check(data)
     }
 
+    fn at_once(&self) -> usize {
+        self.validator.at_once()
+    }
+
+    fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), String>> {
+        self.validator.check_many(packets)
+    }
+
     fn content(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.hasher.update(bytes);
         self.to.write_all(bytes)

@@ -15,6 +15,8 @@ use xylem_packet::frame_len;
 use xylem_engine::EngineError;
 use xylem_library::reachable::Peer;
 use xylem_library::{Blame, Error};
+#[cfg(target_os = "linux")]
+use xylem_sockets::shared::Shared;
 use xylem_sockets::{Oversize, Udp};
 
 /// How long a connection may take to stand.
@@ -34,10 +36,23 @@ enum Io {
     Tcp(mio::net::TcpStream),
     #[cfg(unix)]
     Unix(mio::net::UnixStream),
+    /// Through memory that a node of ours on this machine has as well.
+    #[cfg(target_os = "linux")]
+    Shared(Box<Shared>),
     Udp {
         socket: Box<Udp>,
         remote: SocketAddr,
     },
+}
+
+impl Io {
+    /// Nothing will tell of the end any more.
+    fn closed(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return matches!(self, Self::Shared(shared) if shared.closed());
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
 }
 
 /// A connection, or a datagram socket with one peer.
@@ -70,6 +85,11 @@ impl Socket {
         let io = match to {
             #[cfg(unix)]
             Peer::Unix(path) => {
+                #[cfg(target_os = "linux")]
+                if let Some(mut shared) = shared_with(path) {
+                    poll.registry().register(shared.socket(), TOKEN, interest).map_err(local)?;
+                    return Ok(Self::over(Io::Shared(Box::new(shared)), poll));
+                }
                 let stream = std::os::unix::net::UnixStream::connect(path).map_err(unreachable)?;
                 stream.set_nonblocking(true).map_err(local)?;
                 let mut stream = mio::net::UnixStream::from_std(stream);
@@ -103,8 +123,12 @@ impl Socket {
                 )));
             }
         };
+        Ok(Self::over(io, poll))
+    }
+
+    fn over(io: Io, poll: Poll) -> Self {
         let datagrams = matches!(io, Io::Udp { .. });
-        Ok(Self {
+        Self {
             io,
             poll,
             events: Events::with_capacity(4),
@@ -112,7 +136,7 @@ impl Socket {
             start: 0,
             end: 0,
             drained: false,
-        })
+        }
     }
 
     /// Whether each frame is a datagram.
@@ -208,6 +232,8 @@ impl Socket {
                 Io::Tcp(stream) => stream.read(room),
                 #[cfg(unix)]
                 Io::Unix(stream) => stream.read(room),
+                #[cfg(target_os = "linux")]
+                Io::Shared(shared) => shared.read(room),
                 Io::Udp { .. } => return Ok(false),
             };
             match read {
@@ -215,7 +241,7 @@ impl Socket {
                 Ok(n) => {
                     self.end += n;
                     // A short read of a stream leaves nothing behind (epoll(7)).
-                    self.drained = n < asked;
+                    self.drained = n < asked && !self.io.closed();
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.drained = true,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
@@ -262,6 +288,8 @@ impl Socket {
                 Io::Tcp(stream) => stream.write(queue.waiting()),
                 #[cfg(unix)]
                 Io::Unix(stream) => stream.write(queue.waiting()),
+                #[cfg(target_os = "linux")]
+                Io::Shared(shared) => shared.write(queue.waiting()),
             };
             match wrote {
                 Ok(n) => {
@@ -284,6 +312,19 @@ impl Socket {
     }
 }
 
+/// Other forwarders have only the plain socket, and where ours has no memory to share that does as well.
+#[cfg(target_os = "linux")]
+fn shared_with(path: &std::path::Path) -> Option<Shared> {
+    let joined = Shared::join(path);
+    if let Err(e) = &joined {
+        tracing::debug!(path = %path.display(), error = %e, "no shared memory, a plain socket");
+    }
+    joined.ok()
+}
+
 fn gone(e: &io::Error) -> Error {
     Error { blame: Blame::Network, message: format!("the forwarder is gone: {e}") }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

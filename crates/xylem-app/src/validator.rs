@@ -66,6 +66,20 @@ impl Validator {
         }
     }
 
+    /// How many packets [`Self::check_many`] is best given.
+    pub(crate) fn at_once(&self) -> usize {
+        self.policy.at_once()
+    }
+
+    /// [`Self::check`] of each of these packets.
+    pub(crate) fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), String>> {
+        if matches!(self.policy, TrustPolicy::Anchors(_)) {
+            return packets.iter().map(|data| self.check(data)).collect();
+        }
+        let judged = self.policy.judge_many(packets, now_ms());
+        judged.into_iter().map(|judged| judged.map(drop)).collect()
+    }
+
     /// Who signed a manifest, if that is believed.
     pub(crate) fn publisher(&mut self, manifest: &Data<'_>) -> Result<PublisherId, String> {
         self.check(manifest)?;

@@ -5,8 +5,10 @@
 //! asked for. Memory is bounded by one stretch of the file. Nothing here keeps what was sent: caches
 //! do that.
 
+mod ahead;
+mod stretch;
+
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
 use std::time::Duration;
 
 use xylem_object::packets::METADATA_FRESHNESS_MS;
@@ -18,9 +20,9 @@ use xylem_trust::Signer;
 
 use crate::rdr::{self, Metadata};
 use crate::{Application, ClientError, Message, Outbox, satisfies};
+use ahead::Ahead;
+use stretch::Stretch;
 
-/// Bytes read from the file at a time: what comes next is asked for next.
-const STRETCH: usize = 256 * 1024;
 /// What NDN programs have agreed upon for segments.
 pub const SEGMENT_SIZE: usize = 8000;
 
@@ -54,6 +56,7 @@ pub struct Producer {
     /// The metadata packet.
     metadata: Vec<u8>,
     packet: Vec<u8>,
+    ahead: Ahead,
     answered: u64,
     enough: u64,
 }
@@ -85,6 +88,7 @@ impl Producer {
             content,
             metadata: Vec::new(),
             packet: Vec::new(),
+            ahead: Ahead::default(),
             answered: 0,
             enough: options.count.unwrap_or(u64::MAX),
         };
@@ -177,8 +181,20 @@ impl Producer {
         self.signer.data(builder, content, &mut self.packet).map_err(|e| too_long(&e))
     }
 
-    /// Puts segment `number` into `packet`.
+    /// Puts segment `number` into `packet`. Whoever asks for one after the other has some made ahead, where
+    /// it costs less to sign them together.
     fn segment(&mut self, number: u64) -> Result<(), ClientError> {
+        let in_a_row = std::mem::replace(&mut self.ahead.expected, number + 1) == number;
+        if self.ahead.take(number, &mut self.packet) {
+            return Ok(());
+        }
+        let count = (self.signer.at_once() as u64).min(self.last.saturating_sub(number) + 1);
+        if in_a_row && count > 1 {
+            self.make_ahead(number, count as usize)?;
+            if self.ahead.take(number, &mut self.packet) {
+                return Ok(());
+            }
+        }
         let content = self
             .content
             .piece(number * self.segment_size as u64, self.segment_size)
@@ -189,6 +205,29 @@ impl Producer {
             .freshness_ms(self.freshness_ms)
             .final_block_id(Component::segment(self.last));
         self.signer.data(builder, content, &mut self.packet).map_err(|e| too_long(&e))
+    }
+
+    /// Makes `count` segments from `first` on.
+    fn make_ahead(&mut self, first: u64, count: usize) -> Result<(), ClientError> {
+        let names: Vec<Name> = (first..first + count as u64)
+            .map(|number| self.prefix.child(Component::segment(number)))
+            .collect();
+        let content = self
+            .content
+            .piece(first * self.segment_size as u64, count * self.segment_size)
+            .map_err(ClientError::Content)?;
+        let builder = |name| {
+            DataBuilder::new(name)
+                .freshness_ms(self.freshness_ms)
+                .final_block_id(Component::segment(self.last))
+        };
+        let packets: Vec<_> = names
+            .iter()
+            .zip(content.chunks(self.segment_size))
+            .map(|(name, content)| (builder(name.as_ref()), content))
+            .collect();
+        let room = self.ahead.room(first, packets.len());
+        self.signer.data_many(&packets, room).map_err(|e| too_long(&e))
     }
 
     /// Answers one Interest, if there is an answer: whether it had a piece of the content.
@@ -298,38 +337,6 @@ enum Answered {
 fn too_long(why: &dyn std::fmt::Display) -> ClientError {
     let what = format!("{why}; give --segments, a smaller --segment-size or a shorter name");
     ClientError::TooLong { what }
-}
-
-/// A file, read in stretches.
-struct Stretch {
-    file: File,
-    size: u64,
-    bytes: Vec<u8>,
-    start: u64,
-}
-
-impl Stretch {
-    fn new(file: File, size: u64) -> Self {
-        Self { file, size, bytes: Vec::new(), start: 0 }
-    }
-
-    /// `len` bytes from `at`, fewer at the file's end.
-    fn piece(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
-        let left = self.size.saturating_sub(at);
-        let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
-        let end = at + len as u64;
-        if at < self.start || end > self.start + self.bytes.len() as u64 {
-            let stretch = STRETCH.max(len).min(usize::try_from(left).unwrap_or(usize::MAX));
-            self.bytes.resize(stretch, 0);
-            // Nothing is in the buffer until the read has succeeded.
-            self.start = u64::MAX;
-            self.file.seek(SeekFrom::Start(at))?;
-            self.file.read_exact(&mut self.bytes)?;
-            self.start = at;
-        }
-        let from = (at - self.start) as usize;
-        Ok(&self.bytes[from..from + len])
-    }
 }
 
 #[cfg(test)]

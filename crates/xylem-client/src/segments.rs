@@ -50,6 +50,14 @@ pub trait Receiver {
     /// # Errors
     /// As said.
     fn check(&mut self, data: &Data<'_>) -> Result<(), String>;
+    /// How many packets are worth waiting for, within what one read has brought, to judge them together.
+    fn at_once(&self) -> usize {
+        1
+    }
+    /// [`Self::check`] of each of these packets, in their order.
+    fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), String>> {
+        packets.iter().map(|data| self.check(data)).collect()
+    }
     /// The next bytes of the object.
     ///
     /// # Errors
@@ -89,6 +97,24 @@ pub struct SegmentFetch<'a, R> {
     /// When a segment verified last; when the fetch began, before that.
     last_progress: Option<Duration>,
     packet: Vec<u8>,
+    held: Held,
+}
+
+/// Packets that are to be judged together, with when they came.
+#[derive(Default)]
+struct Held {
+    packets: Vec<(Duration, u64, Vec<u8>)>,
+    /// Memory for more.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Held {
+    fn keep(&mut self, now: Duration, number: u64, packet: &[u8]) {
+        let mut room = self.spare.pop().unwrap_or_default();
+        room.clear();
+        room.extend_from_slice(packet);
+        self.packets.push((now, number, room));
+    }
 }
 
 impl<'a, R: Receiver> SegmentFetch<'a, R> {
@@ -124,6 +150,7 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
             resume_at: Duration::ZERO,
             last_progress: None,
             packet: Vec::new(),
+            held: Held::default(),
         };
         fetch.check_last(0)?;
         Ok(fetch)
@@ -184,6 +211,39 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
         if self.pipeline.refused(now, number) {
             self.again.push_back(number);
         }
+        Ok(())
+    }
+
+    fn take_judged(
+        &mut self,
+        now: Duration,
+        number: u64,
+        packet: &Data<'_>,
+        judged: Result<(), String>,
+    ) -> Result<(), ClientError> {
+        if let Err(why) = judged {
+            return self.refuse_segment(now, number, &why);
+        }
+        self.pipeline.answered(now, number);
+        self.keep_segment(now, number, packet)
+    }
+
+    /// Judges what was kept for that.
+    fn judge_held(&mut self) -> Result<(), ClientError> {
+        if self.held.packets.is_empty() {
+            return Ok(());
+        }
+        let held = std::mem::take(&mut self.held.packets);
+        let decoded = held.iter().filter_map(|(now, number, packet)| {
+            Data::decode(packet).ok().map(|data| (*now, *number, data))
+        });
+        let (places, packets): (Vec<_>, Vec<_>) =
+            decoded.map(|(now, number, data)| ((now, number), data)).unzip();
+        let judged = self.to.check_many(&packets);
+        for (((now, number), data), judged) in places.into_iter().zip(&packets).zip(judged) {
+            self.take_judged(now, number, data, judged)?;
+        }
+        self.held.spare.extend(held.into_iter().map(|(_, _, packet)| packet));
         Ok(())
     }
 
@@ -275,6 +335,7 @@ impl<'a, R: Receiver> SegmentFetch<'a, R> {
 
 impl<R: Receiver> Application for SegmentFetch<'_, R> {
     fn transmit(&mut self, now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
+        self.judge_held()?;
         self.to.progress(self.bytes, self.expected.size.unwrap_or(0));
         if now > *self.last_progress.get_or_insert(now) + self.give_up {
             return Err(self.gave_up());
@@ -327,11 +388,13 @@ impl<R: Receiver> Application for SegmentFetch<'_, R> {
             return Ok(()); // never asked for
         }
         self.note_mark(now, number, &message);
-        if let Err(why) = self.to.check(&packet) {
-            return self.refuse_segment(now, number, &why);
+        let at_once = self.to.at_once();
+        if at_once > 1 {
+            self.held.keep(now, number, message.packet);
+            return if self.held.packets.len() >= at_once { self.judge_held() } else { Ok(()) };
         }
-        self.pipeline.answered(now, number);
-        self.keep_segment(now, number, &packet)
+        let judged = self.to.check(&packet);
+        self.take_judged(now, number, &packet, judged)
     }
 
     fn poll_timeout(&self, now: Duration) -> Option<Duration> {
@@ -348,3 +411,6 @@ impl<R: Receiver> Application for SegmentFetch<'_, R> {
 fn contradiction(message: impl Into<String>) -> ClientError {
     ClientError::Contradiction(message.into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -251,7 +251,10 @@ impl Engine {
         let sockets = |sockets: &[Udp], uri: fn(UriAuthority) -> FaceUri| {
             sockets.iter().map(|s| uri(endpoint(s.local()))).collect::<Vec<_>>()
         };
-        let mut found: Vec<FaceUri> = net.listeners.iter().filter_map(Listener::uri).collect();
+        let mut found: Vec<FaceUri> = (net.listeners.iter())
+            .filter(|listener| !listener.is_beside())
+            .filter_map(Listener::uri)
+            .collect();
         found.extend(sockets(&net.udp_sockets, FaceUri::Udp));
         found.extend(sockets(&net.link_sockets, FaceUri::Xylem));
         found

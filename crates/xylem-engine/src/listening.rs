@@ -18,11 +18,20 @@ use crate::faces::{Face, Transport};
 use xylem_library::admission::{self, Kind};
 use xylem_library::reachable::{FaceAddress, Peer, endpoint};
 use xylem_sockets::Multicast;
+#[cfg(target_os = "linux")]
+use xylem_sockets::shared::{self, Shared};
 #[cfg(unix)]
 use xylem_sockets::unix;
 use xylem_sockets::{Oversize, Received, Udp};
 use xylem_sockets::{Site, WebSocketFace};
 use xylem_sockets::{Socket, Stream, listen_tcp};
+
+/// Faces through shared memory: each has 2 MiB of it, and a descriptor more than others, which are not counted
+/// where descriptors are shared out: so they are few where those are.
+#[cfg(target_os = "linux")]
+fn max_shared() -> usize {
+    (xylem_sockets::descriptors() / 64).min(64)
+}
 
 /// What a connection that came in over TCP begins with.
 enum Speaks {
@@ -39,9 +48,20 @@ pub(super) enum Listener {
     Carrier(Carrier, TcpListener),
     #[cfg(unix)]
     Unix(unix::Listener),
+    /// Hands out memory to programs that connect (docs/spec/faces.md, "Shared memory").
+    #[cfg(target_os = "linux")]
+    Ring(unix::Listener),
 }
 
 impl Listener {
+    /// Whether it stands beside another, which is the one that others are told of.
+    pub(super) fn is_beside(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return matches!(self, Self::Ring(_));
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+
     /// Face URI of this end.
     pub(super) fn uri(&self) -> Option<FaceUri> {
         match self {
@@ -54,6 +74,10 @@ impl Listener {
             }
             #[cfg(unix)]
             Self::Unix(listener) => {
+                Some(FaceUri::Unix(listener.path().to_string_lossy().into_owned()))
+            }
+            #[cfg(target_os = "linux")]
+            Self::Ring(listener) => {
                 Some(FaceUri::Unix(listener.path().to_string_lossy().into_owned()))
             }
         }
@@ -160,6 +184,21 @@ impl Engine {
         let token = net.token(Source::Listener(net.listeners.len()));
         net.poll.registry().register(&mut listener.io, token, Interest::READABLE)?;
         net.listeners.push(Listener::Unix(listener));
+        #[cfg(target_os = "linux")]
+        if let Err(e) = self.bind_ring(&shared::ring_path(path)) {
+            tracing::debug!(path = %path.display(), error = %e, "no shared memory here");
+        }
+        Ok(())
+    }
+
+    /// Programs do without it, where a path is too long or taken.
+    #[cfg(target_os = "linux")]
+    fn bind_ring(&mut self, path: &Path) -> io::Result<()> {
+        let mut listener = unix::Listener::bind(path)?;
+        let net = &mut self.net;
+        let token = net.token(Source::Listener(net.listeners.len()));
+        net.poll.registry().register(&mut listener.io, token, Interest::READABLE)?;
+        net.listeners.push(Listener::Ring(listener));
         Ok(())
     }
 
@@ -260,6 +299,15 @@ impl Engine {
                     }
                     continue;
                 }
+                #[cfg(target_os = "linux")]
+                Listener::Ring(listener) => {
+                    match listener.io.accept() {
+                        Ok((stream, _)) => self.accept_ring(i, stream),
+                        Err(e) if self.may_go_on(&e) => {}
+                        Err(_) => return,
+                    }
+                    continue;
+                }
             };
             match accepted {
                 Ok((stream, from, speaks)) => self.accept_tcp(stream, from, speaks),
@@ -306,8 +354,32 @@ impl Engine {
         }
     }
 
+    /// One that can't be served is closed; its program connects to the plain socket then.
+    #[cfg(target_os = "linux")]
+    fn accept_ring(&mut self, i: usize, stream: mio::net::UnixStream) {
+        let shared = |face: &&Face| match &face.transport {
+            Transport::Stream(stream) => stream.is_shared(),
+            _ => false,
+        };
+        if self.net.faces.iter().map(|(_, face)| face).filter(shared).count() < max_shared() {
+            self.accept_local(i, stream, |stream| {
+                Shared::host(stream).map(|shared| Socket::Shared(Box::new(shared)))
+            });
+        }
+    }
+
     #[cfg(unix)]
     fn accept_unix(&mut self, i: usize, stream: mio::net::UnixStream) {
+        self.accept_local(i, stream, |stream| Ok(Socket::Unix(stream)));
+    }
+
+    #[cfg(unix)]
+    fn accept_local(
+        &mut self,
+        i: usize,
+        stream: mio::net::UnixStream,
+        socket_of: impl FnOnce(mio::net::UnixStream) -> io::Result<Socket>,
+    ) {
         use std::os::fd::AsRawFd;
         let here = Ipv4Addr::LOCALHOST.into();
         if !self.lets_in(Kind::Local, here) {
@@ -316,7 +388,7 @@ impl Engine {
         let Some(local) = self.net.listeners[i].uri() else { return };
         let far = FaceUri::Fd(u64::try_from(stream.as_raw_fd()).unwrap_or_default());
         let face = self.add_accepted(FaceScope::Local, (far, local), |token, poll| {
-            let socket = Socket::Unix(stream);
+            let socket = socket_of(stream)?;
             Ok(Transport::Stream(Box::new(Stream::new(socket, token, true, poll)?)))
         });
         if let Some(face) = face {
@@ -365,3 +437,6 @@ impl Engine {
 pub(super) fn scope_of(peer: SocketAddr) -> FaceScope {
     if peer.ip().to_canonical().is_loopback() { FaceScope::Local } else { FaceScope::NonLocal }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

@@ -53,6 +53,7 @@ mod snapshot;
 
 mod blocks;
 mod many;
+mod sha256;
 
 pub mod hazmat;
 #[cfg(feature = "traits-preview")]
@@ -69,6 +70,7 @@ pub use hasher::Hasher;
 pub use hex::{HexError, HexString};
 pub use many::{hash_many, keyed_hash_many};
 pub use output::OutputReader;
+pub use sha256::{SHA256_LANES, has_sha256_many, sha256_many};
 pub use snapshot::{Snapshot, SnapshotError};
 
 use backend::Backend;

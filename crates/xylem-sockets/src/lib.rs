@@ -1,5 +1,5 @@
 //! What packets and datagrams travel over, without a loop: [`Udp`] (batched system calls, GSO out, GRO and
-//! recvmmsg in, ECN both ways), [`Multicast`], [`Stream`] over TCP or Unix sockets ([`listen_tcp`]), [`WebSocketFace`], [`Site`]
+//! recvmmsg in, ECN both ways), [`Multicast`], [`Stream`] over TCP or Unix sockets ([`listen_tcp`]) or memory that two processes share (`shared`), [`WebSocketFace`], [`Site`]
 //! (a few web pages beside a WebSocket), and [`Carriers`], the connections that a link's datagrams travel within. [`Probe`] asks the system about an address.
 //!
 //! Bytes come from the kernel and go to it. Sockets never block: whoever calls says when, with the poll's
@@ -13,6 +13,8 @@ mod udp;
 mod listener;
 mod multicast;
 mod probe;
+#[cfg(target_os = "linux")]
+pub mod shared;
 mod site;
 mod stream;
 #[cfg(unix)]

@@ -13,6 +13,8 @@ use mio::net::UnixStream;
 use mio::{Interest, Poll, Token};
 
 use crate::BufferPool;
+#[cfg(target_os = "linux")]
+use crate::shared::Shared;
 
 /// Bytes asked of the kernel in one read.
 const READ_LEN: usize = 128 * 1024;
@@ -29,6 +31,9 @@ pub enum Socket {
     #[cfg(unix)]
     /// Over a Unix socket.
     Unix(UnixStream),
+    #[cfg(target_os = "linux")]
+    /// Through memory that the other end has as well.
+    Shared(Box<Shared>),
 }
 
 impl Socket {
@@ -37,6 +42,8 @@ impl Socket {
             Self::Tcp(stream) => stream,
             #[cfg(unix)]
             Self::Unix(stream) => stream,
+            #[cfg(target_os = "linux")]
+            Self::Shared(shared) => shared.socket(),
         }
     }
 
@@ -45,6 +52,9 @@ impl Socket {
             Self::Tcp(stream) => stream.take_error(),
             #[cfg(unix)]
             Self::Unix(stream) => stream.take_error(),
+            // It stands from the beginning, and its end is read.
+            #[cfg(target_os = "linux")]
+            Self::Shared(_) => Ok(None),
         }
     }
 
@@ -54,6 +64,9 @@ impl Socket {
             Self::Tcp(stream) => stream.peer_addr().map(drop),
             #[cfg(unix)]
             Self::Unix(stream) => stream.peer_addr().map(drop),
+            // It stands from the beginning, and its end is read.
+            #[cfg(target_os = "linux")]
+            Self::Shared(_) => Ok(()),
         }
     }
 
@@ -62,6 +75,8 @@ impl Socket {
             Self::Tcp(stream) => stream.read(into),
             #[cfg(unix)]
             Self::Unix(stream) => stream.read(into),
+            #[cfg(target_os = "linux")]
+            Self::Shared(shared) => shared.read(into),
         }
     }
 
@@ -70,6 +85,8 @@ impl Socket {
             Self::Tcp(stream) => stream.write(from),
             #[cfg(unix)]
             Self::Unix(stream) => stream.write(from),
+            #[cfg(target_os = "linux")]
+            Self::Shared(shared) => shared.write(from),
         }
     }
 }
@@ -100,6 +117,8 @@ impl Stream {
             Socket::Tcp(stream) => drop(stream.set_nodelay(true)),
             #[cfg(unix)]
             Socket::Unix(_) => {}
+            #[cfg(target_os = "linux")]
+            Socket::Shared(_) => {}
         }
         let both = Interest::READABLE | Interest::WRITABLE;
         poll.registry().register(socket.source(), token, both)?;
@@ -121,6 +140,14 @@ impl Stream {
     /// Whether the connection stands.
     pub fn connected(&self) -> bool {
         self.connected
+    }
+
+    /// Whether it goes through memory that the other end has as well.
+    pub fn is_shared(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return matches!(self.socket, Socket::Shared(_));
+        #[cfg(not(target_os = "linux"))]
+        false
     }
 
     /// Bytes that wait for the other end to read.
@@ -212,6 +239,12 @@ impl Stream {
     pub fn flush(&mut self, poll: &Poll) -> io::Result<()> {
         self.write()?;
         let wait = !self.connected || !self.outgoing.is_empty();
+        // Room in shared memory is told by the socket's becoming readable.
+        #[cfg(target_os = "linux")]
+        if let Socket::Shared(_) = self.socket {
+            self.waiting_to_write = wait;
+            return Ok(());
+        }
         if wait != self.waiting_to_write {
             let interest =
                 if wait { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };

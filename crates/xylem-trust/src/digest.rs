@@ -2,13 +2,32 @@
 //! one piece (Data) or two (Interests). No memory but the stack.
 
 use sha2::Digest as _;
-use xylem_hash::{Hash, Hasher};
+use xylem_hash::{Hash, Hasher, SHA256_LANES, has_sha256_many};
 
 /// Type 0: SHA-256 of the portions, one after the other.
 pub fn sha256(portions: &[&[u8]]) -> [u8; 32] {
     let mut hasher = sha2::Sha256::new();
     portions.iter().for_each(|portion| hasher.update(portion));
     hasher.finalize().into()
+}
+
+/// How many messages [`sha256_many`] takes at once; 1: it gains nothing here.
+pub fn sha256_at_once() -> usize {
+    if has_sha256_many() { SHA256_LANES } else { 1 }
+}
+
+/// Type 0 of each of these messages, which lie in one piece. Fewer than this share the lanes of a wide
+/// processor at a loss.
+pub fn sha256_many(messages: &[&[u8]], out: &mut [[u8; 32]]) {
+    const WORTH_IT: usize = 6;
+    for (messages, out) in messages.chunks(SHA256_LANES).zip(out.chunks_mut(SHA256_LANES)) {
+        if messages.len() >= WORTH_IT && xylem_hash::sha256_many(messages, out) {
+            continue;
+        }
+        for (message, out) in messages.iter().zip(out) {
+            *out = sha256(&[message]);
+        }
+    }
 }
 
 /// Type 6: BLAKE3 of the portions, one after the other.
@@ -82,6 +101,18 @@ mod tests {
             assert_eq!(sha256(&[a, b]), sha256(&[b"portion 9"]));
             assert_eq!(blake3(&[a, b]), blake3(&[b"portion 9"]));
             assert_eq!(blake3_keyed(&key, &[a, b]), blake3_keyed(&key, &[b"portion 9"]));
+        }
+    }
+
+    #[test]
+    fn many_are_what_each_is() {
+        let bytes: Vec<u8> = (0..9_000u32).map(|i| (i / 3) as u8).collect();
+        for count in [0, 1, 5, 6, 16, 17, 40] {
+            let messages: Vec<&[u8]> = (0..count).map(|i| &bytes[i..8_000 + 25 * i]).collect();
+            let mut out = vec![[0; 32]; count];
+            sha256_many(&messages, &mut out);
+            let each: Vec<[u8; 32]> = messages.iter().map(|message| sha256(&[message])).collect();
+            assert_eq!(out, each);
         }
     }
 

@@ -27,6 +27,8 @@ mod wasm;
 mod x86;
 
 use crate::backend::Kernels;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::sha256;
 
 /// All there are, best first.
 pub(crate) static ALL: &[&Kernels] = &[

@@ -1,15 +1,5 @@
 //! Kernels for x86-64: in intrinsics, and the widest as assembly text.
 
-mod rows;
-mod text;
-mod words128;
-mod words256;
-mod words512;
-
-use super::lanes::{lane_kernel, output_kernel};
-use super::rows::{row_kernel, single_kernel};
-use crate::backend::Kernels;
-
 /// Whether code compiled for these instruction sets may run: asked of the processor, or without
 /// `std` (which knows how to ask), of the target that this crate is compiled for.
 macro_rules! has {
@@ -21,6 +11,17 @@ macro_rules! has {
         yes
     }};
 }
+
+mod rows;
+pub(crate) mod sha256;
+mod text;
+mod words128;
+mod words256;
+mod words512;
+
+use super::lanes::{lane_kernel, output_kernel};
+use super::rows::{row_kernel, single_kernel};
+use crate::backend::Kernels;
 
 pub(crate) static SSE41: Kernels = Kernels {
     name: "sse4.1",

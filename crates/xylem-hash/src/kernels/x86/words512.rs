@@ -45,7 +45,7 @@ fn transpose([a, b, c, d]: [V; 4]) -> [V; 4] {
 /// these among themselves.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn exchange(mut rows: [V; 16]) -> [V; 16] {
+pub(super) fn exchange(mut rows: [V; 16]) -> [V; 16] {
     for i in 0..4 {
         let group = &mut rows.as_chunks_mut::<4>().0[i];
         *group = transpose(*group);

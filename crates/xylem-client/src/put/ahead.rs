@@ -1,0 +1,31 @@
+//! [`Ahead`]: segments of a [`super::Producer`] that are signed together, before they are asked for.
+
+/// Segments that were made before anybody has asked for them.
+#[derive(Default)]
+pub(super) struct Ahead {
+    /// What follows the last that was asked for.
+    pub(super) expected: u64,
+    first: u64,
+    /// From `first` on; those that were taken are empty.
+    packets: Vec<Vec<u8>>,
+}
+
+impl Ahead {
+    /// Exchanges `packet` for segment `number`, if it was made.
+    pub(super) fn take(&mut self, number: u64, packet: &mut Vec<u8>) -> bool {
+        let place = number.checked_sub(self.first).and_then(|place| usize::try_from(place).ok());
+        let made = place.and_then(|place| self.packets.get_mut(place));
+        let Some(made) = made.filter(|made| !made.is_empty()) else { return false };
+        std::mem::swap(made, packet);
+        made.clear();
+        true
+    }
+
+    /// Empty places for `count` segments from `first` on.
+    pub(super) fn room(&mut self, first: u64, count: usize) -> &mut [Vec<u8>] {
+        self.first = first;
+        self.packets.resize_with(count, Vec::new);
+        self.packets.iter_mut().for_each(Vec::clear);
+        &mut self.packets
+    }
+}

@@ -1,0 +1,39 @@
+//! [`Stretch`]: the content of a [`super::Producer`], as it lies in its file.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+/// Bytes read from the file at a time: what comes next is asked for next.
+const STRETCH: usize = 256 * 1024;
+
+/// A file, read in stretches.
+pub(super) struct Stretch {
+    file: File,
+    pub(super) size: u64,
+    bytes: Vec<u8>,
+    start: u64,
+}
+
+impl Stretch {
+    pub(super) fn new(file: File, size: u64) -> Self {
+        Self { file, size, bytes: Vec::new(), start: 0 }
+    }
+
+    /// `len` bytes from `at`, fewer at the file's end.
+    pub(super) fn piece(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
+        let left = self.size.saturating_sub(at);
+        let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
+        let end = at + len as u64;
+        if at < self.start || end > self.start + self.bytes.len() as u64 {
+            let stretch = STRETCH.max(len).min(usize::try_from(left).unwrap_or(usize::MAX));
+            self.bytes.resize(stretch, 0);
+            // Nothing is in the buffer until the read has succeeded.
+            self.start = u64::MAX;
+            self.file.seek(SeekFrom::Start(at))?;
+            self.file.read_exact(&mut self.bytes)?;
+            self.start = at;
+        }
+        let from = (at - self.start) as usize;
+        Ok(&self.bytes[from..from + len])
+    }
+}

@@ -1,0 +1,159 @@
+//! Two ends over a real socket: bytes, wakings, ends that go, and ends that misbehave.
+
+use super::*;
+use mio::{Events, Interest, Poll, Token};
+use rustix::fs::MemfdFlags;
+use std::os::unix::net::UnixListener;
+
+/// Both ends, as a node and a program have them.
+fn pair() -> (Shared, Shared) {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, listener) = listening(dir.path());
+    let host = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        Shared::host(UnixStream::from_std(stream)).unwrap()
+    });
+    let joined = Shared::join(&path).unwrap();
+    (host.join().unwrap(), joined)
+}
+
+fn listening(dir: &Path) -> (PathBuf, UnixListener) {
+    let path = dir.join("n.sock");
+    std::fs::write(&path, b"").unwrap();
+    let listener = UnixListener::bind(ring_path(&path)).unwrap();
+    (path, listener)
+}
+
+fn kind<T>(outcome: io::Result<T>) -> Option<io::ErrorKind> {
+    outcome.err().map(|e| e.kind())
+}
+
+fn byte(at: usize) -> u8 {
+    (at ^ (at >> 9)) as u8
+}
+
+/// Writes and reads `len` bytes each way by turns of chance, and sleeps whenever there is nothing to do.
+fn exchange(mut end: Shared, len: usize, mut seed: u64) {
+    let mut poll = Poll::new().unwrap();
+    poll.registry().register(end.socket(), Token(0), Interest::READABLE).unwrap();
+    let mut events = Events::with_capacity(4);
+    let (mut wrote, mut read) = (0, 0);
+    let bytes: Vec<u8> = (0..len).map(byte).collect();
+    let mut room = vec![0; 300_000];
+    while wrote < len || read < len {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let count = (seed >> 33) as usize % 300_000 + 1;
+        let mut idle = true;
+        if wrote < len {
+            match end.write(&bytes[wrote..len.min(wrote + count)]) {
+                Ok(n) => (wrote, idle) = (wrote + n, false),
+                Err(e) => assert_eq!(e.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        match end.read(&mut room[..count]) {
+            Ok(n) => {
+                assert!(n > 0 && room[..n].iter().zip(read..).all(|(b, at)| *b == byte(at)));
+                (read, idle) = (read + n, false);
+            }
+            Err(e) => assert_eq!(e.kind(), io::ErrorKind::WouldBlock),
+        }
+        if idle && (wrote < len || read < len) {
+            poll.poll(&mut events, Some(Duration::from_secs(20))).unwrap();
+            assert!(!events.is_empty(), "not woken: {wrote} written, {read} read of {len}");
+        }
+    }
+}
+
+/// Nobody sleeps through what the other end has done.
+#[test]
+fn much_both_ways_at_once() {
+    for seed in 0..4 {
+        let (a, b) = pair();
+        let other = std::thread::spawn(move || exchange(a, 20_000_000, seed));
+        exchange(b, 20_000_000, seed + 100);
+        other.join().unwrap();
+    }
+}
+
+#[test]
+fn what_was_written_before_the_end_is_read() {
+    let (mut a, mut b) = pair();
+    assert_eq!(a.write(b"last words").unwrap(), 10);
+    drop(a);
+    let mut room = [0; 100];
+    assert_eq!(b.read(&mut room).unwrap(), 10);
+    assert_eq!(&room[..10], b"last words");
+    assert!(b.closed());
+    assert_eq!(b.read(&mut room).unwrap(), 0);
+}
+
+/// A reader that never reads is written a ring and no more.
+#[test]
+fn who_never_reads() {
+    let (mut a, _b) = pair();
+    let mut wrote = 0;
+    let outcome = loop {
+        match a.write(&[7; 100_000]) {
+            Ok(n) => wrote += n,
+            Err(e) => break e.kind(),
+        }
+    };
+    assert_eq!((wrote, outcome), (ring::RING_LEN, io::ErrorKind::WouldBlock));
+}
+
+#[test]
+fn who_sends_wakings_without_end() {
+    let (mut a, mut b) = pair();
+    b.socket().write_all(&[0; MAX_WAKINGS - 1]).unwrap();
+    assert_eq!(kind(a.read(&mut [0; 10])), Some(io::ErrorKind::WouldBlock));
+    b.socket().write_all(&[0; MAX_WAKINGS]).unwrap();
+    assert_eq!(kind(a.read(&mut [0; 10])), Some(io::ErrorKind::InvalidData));
+}
+
+/// Hands over `file` and `hello`; how joining ends.
+fn join_with(hello: &[u8], file: Option<OwnedFd>) -> Option<io::ErrorKind> {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, listener) = listening(dir.path());
+    let joining = std::thread::spawn(move || kind(Shared::join(&path)));
+    let (stream, _) = listener.accept().unwrap();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let files: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+    if !files.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(&files));
+    }
+    sendmsg(&stream, &[IoSlice::new(hello)], &mut control, SendFlags::NOSIGNAL).unwrap();
+    drop(stream);
+    joining.join().unwrap()
+}
+
+fn made(len: u64, seals: SealFlags) -> Option<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = memfd_create("test", flags).unwrap();
+    ftruncate(&file, len).unwrap();
+    fcntl_add_seals(&file, seals).unwrap();
+    Some(file)
+}
+
+/// Memory that could shrink would kill whoever touches it.
+#[test]
+fn memory_of_another_kind_is_refused() {
+    let (len, sealed) = (REGION_LEN as u64, SealFlags::SHRINK);
+    assert_eq!(join_with(&HELLO, made(len, sealed)), None);
+    let refused = Some(io::ErrorKind::InvalidData);
+    assert_eq!(join_with(&HELLO, made(len, SealFlags::empty())), refused);
+    assert_eq!(join_with(&HELLO, made(len - 1, sealed)), refused);
+    assert_eq!(join_with(b"xring\0\0\x02", made(len, sealed)), refused);
+    assert_eq!(join_with(&HELLO, None), refused);
+    assert_eq!(join_with(b"", None), refused);
+}
+
+#[test]
+fn who_is_not_there_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(kind(Shared::join(&dir.path().join("n.sock"))), Some(io::ErrorKind::NotFound));
+    let (path, listener) = listening(dir.path());
+    drop(listener);
+    assert_eq!(kind(Shared::join(&path)), Some(io::ErrorKind::ConnectionRefused));
+}
