@@ -11,7 +11,7 @@ use crate::digest::Hash;
 use crate::many::group_cvs_with;
 use crate::output::{Output, OutputReader};
 use crate::stock::Stock;
-use crate::subtree::{BATCH_LEN, Mode, PENDING, chunk_cvs, parent_output, subtree_cv, top_output};
+use crate::subtree::{Mode, PENDING, chunk_cvs, parent_output, subtree_cv, top_output};
 
 /// A plain, keyed or key-deriving tree, without its nodes: they are handed in and out.
 ///
@@ -230,11 +230,7 @@ fn group_batch(
     first_chunk: u64,
 ) -> ([Cv; PENDING], usize) {
     let mut cvs = [[0; OUT_LEN]; PENDING];
-    let mut count = 0;
-    for piece in batch.chunks(BATCH_LEN) {
-        let counter = first_chunk.wrapping_add(count as u64);
-        count += chunk_cvs(backend, mode, piece, counter, &mut cvs[count..]);
-    }
+    let mut count = chunk_cvs(backend, mode, batch, first_chunk, &mut cvs);
     for _ in 0..group_chunks.ilog2() {
         count = backend.join_neighbours(mode, &mut cvs[..count]);
     }
