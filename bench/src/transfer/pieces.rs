@@ -142,7 +142,7 @@ fn marks<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
 
 /// The next missing piece from the lowest on, taken out: what asking does with the set.
 fn next<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
-    let goal = Quoted { document: Some(363_770.0), goal: Some(5_000.0) };
+    let goal = Quoted::with_goal(363_770.0, 5_000.0);
     for (pieces, percent) in [(PIECES, 0), (PIECES, 99), (1_000_000, 50), (1_000_000, 99)] {
         let (whole, _) = sets(pieces, percent);
         let mut left = whole.clone();
