@@ -59,9 +59,8 @@ fn together() -> Operation {
     tile_content(&geometry, tile, &mut outboard.as_bytes(), &mut inside).expect("an outboard");
     tile_signature(&geometry, tile, &mut outboard.as_bytes(), &mut signature).expect("an outboard");
     above.tile(tile, &inside, &signature).expect("of this tree");
-    let mut out = Vec::new();
     Box::new(move || {
-        out.clear();
+        let mut out = Vec::with_capacity(segments.len());
         let batch = segments.iter().map(|(i, bytes, proof)| (*i, bytes.as_slice(), &proof[..]));
         above.fork().segments(batch, &mut out);
         assert!(black_box(&out).iter().all(Result::is_ok));
