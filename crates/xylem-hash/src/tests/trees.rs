@@ -148,7 +148,7 @@ fn check_root_of_nodes<K: Kind>(tree: Tree<K>, _: Use, bytes: &[u8]) -> Result<(
     while level.len() > 2 {
         let parent = |pair: &[Value<K>]| match pair {
             [left, right] => tree.parent_cv(left, right),
-            odd => odd[0].clone(),
+            odd => odd[0],
         };
         level = level.chunks(2).map(parent).collect();
     }
