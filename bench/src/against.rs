@@ -1,4 +1,4 @@
-//! [`compare`]: what was measured held against what was saved before, row by row.
+//! [`changes`]: what was measured held against what was saved before, row by row; [`table`] for people.
 //!
 //! Both are medians of slices with the spread of their quartiles. A change is worth a word where it is larger than
 //! both spreads together; what is smaller says nothing, on this machine and at that hour.
@@ -37,69 +37,120 @@ pub fn read(path: &Path) -> io::Result<Vec<Report>> {
     text.lines().enumerate().map(report).collect()
 }
 
-/// A figure then and now.
-struct Change<'r> {
-    row: &'r Row,
-    figure: &'r Figure,
-    /// The time before as a multiple of the time now: above 1 it is faster.
-    faster: f64,
-    /// Both spreads together.
-    spread: f64,
+/// A median and its spread: the distance of the quartiles over the median.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Measured {
+    /// Nanoseconds of one run.
+    pub nanoseconds: f64,
+    /// Of the quartiles over the median.
+    pub spread: f64,
 }
 
-impl Change<'_> {
-    fn is_one(&self) -> bool {
-        (self.faster.ln()).abs() > (1.0 + self.spread.max(LEAST)).ln()
+impl Measured {
+    fn of(figure: &Figure) -> Option<Self> {
+        let nanoseconds = figure.nanoseconds.filter(|nanoseconds| *nanoseconds > 0.0)?;
+        Some(Self { nanoseconds, spread: figure.spread.unwrap_or(0.0) })
     }
 }
 
-/// The table of all figures that are in both, and how many are faster and slower.
+/// A figure then and now.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(tag = "report", rename = "change")]
+pub struct Change {
+    /// The table's name.
+    pub table: String,
+    /// The row's.
+    pub label: String,
+    /// Whose figure.
+    pub figure: String,
+    /// As it was saved.
+    pub before: Measured,
+    /// As it was measured now.
+    pub now: Measured,
+    /// The time before as a multiple of the time now: above 1 it is faster.
+    pub faster: f64,
+    /// Whether it is larger than both spreads together, and than 2 %.
+    pub counts: bool,
+}
+
+impl Change {
+    fn spread(&self) -> f64 {
+        self.before.spread + self.now.spread
+    }
+}
+
+fn rows(reports: &[Report]) -> impl Iterator<Item = &Row> {
+    reports.iter().filter_map(|report| match report {
+        Report::Row(row) => Some(row),
+        _ => None,
+    })
+}
+
+/// All figures that were measured both times.
 #[must_use]
-pub fn compare(before: &[Report], now: &[Report]) -> String {
-    let rows = |reports| {
-        <[Report]>::iter(reports).filter_map(|report| match report {
-            Report::Row(row) => Some(row),
-            _ => None,
-        })
-    };
+pub fn changes(before: &[Report], now: &[Report]) -> Vec<Change> {
     let mut changes = Vec::new();
     for row in rows(now) {
-        let Some(old) = rows(before).find(|o| (&o.table, &o.label) == (&row.table, &row.label))
-        else {
-            continue;
-        };
+        let same = |old: &&Row| (&old.table, &old.label) == (&row.table, &row.label);
+        let Some(old) = rows(before).find(same) else { continue };
         for figure in &row.figures {
-            let same = old.figures.iter().find(|old| old.name == figure.name);
-            let Some((was, is)) =
-                same.and_then(|old| Some((old.nanoseconds?, figure.nanoseconds?)))
+            let before = old.figures.iter().find(|old| old.name == figure.name);
+            let (Some(before), Some(now)) = (before.and_then(Measured::of), Measured::of(figure))
             else {
                 continue;
             };
-            let spread =
-                same.and_then(|old| old.spread).unwrap_or(0.0) + figure.spread.unwrap_or(0.0);
-            if was > 0.0 && is > 0.0 {
-                changes.push(Change { row, figure, faster: was / is, spread });
-            }
+            let mut change = Change {
+                table: row.table.clone(),
+                label: row.label.clone(),
+                figure: figure.name.clone(),
+                before,
+                now,
+                faster: before.nanoseconds / now.nanoseconds,
+                counts: false,
+            };
+            change.counts = change.faster.ln().abs() > (1.0 + change.spread().max(LEAST)).ln();
+            changes.push(change);
         }
     }
+    changes
+}
+
+/// [`changes`] as a table, and how many figures are faster and slower.
+#[must_use]
+pub fn table(before: &[Report], now: &[Report]) -> String {
+    let changes = changes(before, now);
     let mut text = String::from("\n## Against what was saved\n\n");
-    text += "Times: before as a multiple of now; above 1 it is faster now. A change counts where it is larger than \
-             the spreads of both (distance of the quartiles over the median) together, and than 2 %.\n\n";
-    text += "| row | figure | before / now | spreads | |\n|---|---|--:|--:|---|\n";
+    let where_of = |reports: &[Report]| {
+        reports.iter().find_map(|report| match report {
+            Report::Machine(machine) => Some((machine.processor.clone(), machine.cores)),
+            _ => None,
+        })
+    };
+    // A string takes everything.
+    if let Some((processor, cores)) =
+        where_of(before).filter(|was| where_of(now).as_ref() != Some(was))
+    {
+        let cores = crate::input::cores(cores);
+        let _ = writeln!(text, "That was another machine: {processor}, {cores}.\n");
+    }
+    text += "Medians, and the distance of the quartiles over them. Before as a multiple of now: above 1 it is faster now. A \
+             change counts where it is larger than the spreads of both together, and than 2 %.\n\n";
+    text += "| row | figure | before | now | before / now | |\n|---|---|--:|--:|--:|---|\n";
     for change in &changes {
-        let word = match change.is_one() {
+        let word = match change.counts {
             false => "",
             true if change.faster > 1.0 => "faster",
             true => "SLOWER",
         };
-        let Row { table, label, .. } = change.row;
-        let (name, faster, spread) = (&change.figure.name, change.faster, change.spread);
-        // A string takes everything.
-        let _ =
-            writeln!(text, "| {table}, {label} | {name} | {faster:.3} | {spread:.3} | {word} |");
+        let Change { table, label, figure, before, now, faster, .. } = change;
+        let (before, now) = (cell(before), cell(now));
+        let _ = writeln!(
+            text,
+            "| {table}, {label} | {figure} | {before} | {now} | {faster:.3} | {word} |"
+        );
     }
     let count =
-        |faster: bool| changes.iter().filter(|c| c.is_one() && (c.faster > 1.0) == faster).count();
+        |faster: bool| changes.iter().filter(|c| c.counts && (c.faster > 1.0) == faster).count();
     let (faster, slower) = (count(true), count(false));
     let _ = writeln!(
         text,
@@ -107,6 +158,19 @@ pub fn compare(before: &[Report], now: &[Report]) -> String {
         changes.len()
     );
     text
+}
+
+/// A median with three digits or more, and its spread.
+fn cell(measured: &Measured) -> String {
+    let Measured { nanoseconds, spread } = *measured;
+    let (value, unit) = match nanoseconds {
+        n if n < 1e4 => (n, "ns"),
+        n if n < 1e7 => (n / 1e3, "µs"),
+        n if n < 1e10 => (n / 1e6, "ms"),
+        n => (n / 1e9, "s"),
+    };
+    let places = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.places$} {unit} ± {:.1} %", 100.0 * spread)
 }
 
 #[cfg(test)]
@@ -139,12 +203,25 @@ mod tests {
             row("c", 101.0, 0.0),
             row("new", 1.0, 0.0),
         ];
-        let text = compare(&before, &now);
-        assert!(text.contains("| single, a | xylem | 0.909 | 0.020 | SLOWER |"), "{text}");
-        assert!(text.contains("| single, b | xylem | 0.909 | 0.200 |  |"), "{text}");
+        let text = table(&before, &now);
+        let row = "| single, a | xylem | 100 ns ± 1.0 % | 110 ns ± 1.0 % | 0.909 | SLOWER |";
+        assert!(text.contains(row), "{text}");
+        let row = "| single, b | xylem | 100 ns ± 10.0 % | 110 ns ± 10.0 % | 0.909 |  |";
+        assert!(text.contains(row), "{text}");
         assert!(text.contains("3 figures in both: 0 faster, 1 slower"), "{text}");
-        let text = compare(&now, &before);
-        assert!(text.contains("| single, a | xylem | 1.100 | 0.020 | faster |"), "{text}");
+        let text = table(&now, &before);
+        assert!(text.contains(" | 1.100 | faster |"), "{text}");
+    }
+
+    #[test]
+    fn times_are_written_with_three_digits() {
+        let written = |nanoseconds| cell(&Measured { nanoseconds, spread: 0.004 });
+        assert_eq!(written(0.5), "0.50 ns ± 0.4 %");
+        assert_eq!(written(12.34), "12.3 ns ± 0.4 %");
+        assert_eq!(written(9_999.0), "9999 ns ± 0.4 %");
+        assert_eq!(written(12_340.0), "12.3 µs ± 0.4 %");
+        assert_eq!(written(1.5e8), "150 ms ± 0.4 %");
+        assert_eq!(written(2.5e10), "25.0 s ± 0.4 %");
     }
 
     #[test]

@@ -101,14 +101,18 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let measured = match measured {
-        Ok(()) if !json => {
-            let compared = before.map(|before| against::compare(&before, &reports));
-            let last = text.summary() + &compared.unwrap_or_default();
-            out.write_all(last.as_bytes()).map_err(Error::Refused)
+    let compare = |out: &mut io::StdoutLock<'_>| -> io::Result<()> {
+        if json {
+            for report in before.iter().flat_map(|before| against::changes(before, &reports)) {
+                serde_json::to_writer(&mut *out, &Line { report })?;
+                out.write_all(b"\n")?;
+            }
+            return out.flush();
         }
-        other => other,
+        let compared = before.as_ref().map(|before| against::table(before, &reports));
+        out.write_all((text.summary() + &compared.unwrap_or_default()).as_bytes())
     };
+    let measured = measured.and_then(|()| compare(&mut out).map_err(Error::Refused));
     // What was measured until something went wrong is worth keeping too.
     if let Some(path) = &typed.save {
         let line = |report| serde_json::to_string(&Line { report }).map(|line| line + "\n");

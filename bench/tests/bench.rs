@@ -59,3 +59,49 @@ fn a_table_is_one_event_a_row_for_scripts() {
         assert!(known, "{field} is not documented");
     }
 }
+
+#[test]
+fn a_run_is_kept_and_another_is_held_against_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let saved = dir.path().join("before");
+    let saved = saved.to_str().expect("text");
+    let output = run(&["hash", "streaming", "--quick", "--save", saved]);
+    assert_eq!(output.status.code(), Some(0));
+    let kept = std::fs::read_to_string(saved).expect("it was written");
+    assert_eq!(kept.lines().filter(|line| line.contains(r#""report":"row""#)).count(), 5);
+
+    let output = run(&["hash", "streaming", "--quick", "--against", saved]);
+    assert_eq!(output.status.code(), Some(0));
+    let page = String::from_utf8(output.stdout).expect("text");
+    let (_, compared) = page.split_once("\n## Against what was saved\n").expect("a table");
+    assert!(!compared.contains("another machine"), "{page}");
+    let rows: Vec<&str> =
+        compared.lines().filter(|line| line.starts_with("| streaming, ")).collect();
+    assert!(rows.len() >= 5 && rows.iter().all(|row| row.matches(" ± ").count() == 2), "{page}");
+    assert!(compared.contains(&format!("{} figures in both: ", rows.len())), "{page}");
+
+    let output = run(&["hash", "streaming", "--quick", "--json", "--against", saved]);
+    assert_eq!(output.status.code(), Some(0));
+    let page = String::from_utf8(output.stdout).expect("text");
+    let events = page.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
+    let changes: Vec<Value> = events.filter(|event| event["report"] == "change").collect();
+    assert_eq!(changes.len(), rows.len(), "{page}");
+    let page = include_str!("../../docs/spec/json-events.md");
+    let documented = page.lines().find(|line| line.starts_with("| `bench` |")).expect("a row");
+    for change in &changes {
+        let ratio = change["before"]["nanoseconds"].as_f64().expect("a median")
+            / change["now"]["nanoseconds"].as_f64().expect("a median");
+        assert!(
+            (ratio / change["faster"].as_f64().expect("a ratio") - 1.0).abs() < 1e-9,
+            "{change}"
+        );
+        for field in change.as_object().expect("an object").keys().filter(|field| *field != "event")
+        {
+            assert!(documented.contains(&format!("`{field}`")), "{field} is not documented");
+        }
+    }
+
+    let output = run(&["hash", "streaming", "--against", "nothing/of the kind"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+}

@@ -14,6 +14,7 @@ pub(super) const PATHS: &[Path] = &[
     path("hash: 64 messages of 1 KiB together", 10, together),
     path("hash: 1 KiB of output", 100, output),
     path("hash: derive_key of 32 B", 100, derived),
+    path("hash: the root over 4 values", 1_000, root),
 ];
 
 fn of(bytes: usize) -> Operation {
@@ -57,5 +58,13 @@ fn output() -> Operation {
 fn derived() -> Operation {
     Box::new(|| {
         black_box(xylem_hash::derive_key("xylem-bench 2026-11-24 paths", black_box(&[7; 32])));
+    })
+}
+
+fn root() -> Operation {
+    use xylem_hash::tree::{ChainingValue, root_of};
+    let values = [1, 2, 3, 4].map(|n| ChainingValue::from_bytes([n; 32]));
+    Box::new(move || {
+        black_box(root_of(black_box(&values)));
     })
 }

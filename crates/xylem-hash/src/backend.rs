@@ -28,6 +28,17 @@ pub(crate) struct Lane<'a> {
     pub end: u32,
 }
 
+/// Chunks of an [`Eight`].
+pub(crate) const EIGHT: usize = 8;
+
+/// Eight whole chunks in a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Eight<'a> {
+    pub chunks: &'a [[u8; CHUNK_LEN]; EIGHT],
+    /// Index of the first one in its message.
+    pub first: u64,
+}
+
 /// The inputs of one compression (the paper, section 2.2).
 #[derive(Clone)]
 pub(crate) struct Node {
@@ -56,9 +67,8 @@ pub(crate) struct Kernels {
     pub chunk: unsafe fn(&Mode, &[u8], u64, u32) -> Cv,
     /// What takes this many lanes, or fewer, some blocks further; narrowest first.
     pub widths: &'static [(usize, Run)],
-    /// What takes exactly this many whole chunks that follow each other, if there is something
-    /// wider for those.
-    pub whole: Option<(usize, Whole)>,
+    /// What takes four times eight whole chunks, if there is something wider for those.
+    pub whole: Option<Whole>,
     /// What makes this many blocks of extendable output; narrowest first.
     pub root_blocks: &'static [(usize, Output)],
 }
@@ -67,9 +77,8 @@ pub(crate) struct Kernels {
 /// its own on. The place must be valid for them.
 pub(crate) type Output = unsafe fn(&Node, *mut [u8; BLOCK_LEN]);
 
-/// Writes the values of whole chunks that follow each other, the first of them with this index.
-/// Both places must be valid for as many as it takes.
-pub(crate) type Whole = unsafe fn(&Mode, *const [u8; CHUNK_LEN], u64, *mut Cv);
+/// Writes the values of whole chunks, in order. The place must be valid for as many.
+pub(crate) type Whole = unsafe fn(&Mode, &[Eight<'_>; 4], *mut Cv);
 
 /// A backend that this processor can run: values come only from [`Backend::detect`] and
 /// [`Backend::available`], which check.
@@ -181,13 +190,17 @@ impl Backend {
         mut out: &mut [Cv],
     ) {
         assert_eq!(chunks.len(), out.len());
-        if let Some((width, whole)) = self.0.whole {
-            while chunks.len() >= width {
-                let (now, later) = chunks.split_at(width);
-                let (values, places) = out.split_at_mut(width);
-                // SAFETY: the kernel is of a supported backend and takes `width` chunks.
-                unsafe { whole(mode, now.as_ptr(), first, values.as_mut_ptr()) };
-                first = first.wrapping_add(width as u64);
+        if self.takes_eights() {
+            while chunks.len() >= 4 * EIGHT {
+                let (now, later) = chunks.split_at(4 * EIGHT);
+                let (values, places) = out.split_at_mut(4 * EIGHT);
+                let (now, _) = now.as_chunks();
+                let eight = |i: usize| Eight {
+                    chunks: &now[i],
+                    first: first.wrapping_add((EIGHT * i) as u64),
+                };
+                self.eights(mode, &[eight(0), eight(1), eight(2), eight(3)], values);
+                first = first.wrapping_add(4 * EIGHT as u64);
                 (chunks, out) = (later, places);
             }
         }
@@ -204,6 +217,21 @@ impl Backend {
             first = first.wrapping_add(now.len() as u64);
             (chunks, out) = (later, places);
         }
+    }
+
+    /// Whether there is something for [`Self::eights`].
+    #[inline]
+    pub(crate) fn takes_eights(self) -> bool {
+        self.0.whole.is_some()
+    }
+
+    /// The values of 32 chunks, into as many places, by a backend that [takes eights](Self::takes_eights).
+    #[inline]
+    pub(crate) fn eights(self, mode: &Mode, eights: &[Eight<'_>; 4], out: &mut [Cv]) {
+        assert_eq!(out.len(), 4 * EIGHT);
+        let whole = self.0.whole.expect("the caller has asked");
+        // SAFETY: the kernel is of a supported backend; there are as many places as chunks.
+        unsafe { whole(mode, eights, out.as_mut_ptr()) };
     }
 
     /// The values of parents, each given as its two children in a row, into as many places;

@@ -2,9 +2,10 @@
 //!
 //! Messages of up to [`BATCH_LEN`] bytes are taken apart into chunks, whatever message they belong
 //! to; chunks with equally many blocks share the lanes; then the parents of all messages are
-//! joined level by level, again side by side. A longer message fills the lanes by itself.
+//! joined level by level, again side by side. A longer message fills the lanes by itself. Where there is a
+//! kernel for four times eight chunks, wherever each eight lies, whole eights are not taken apart.
 
-use crate::backend::{Backend, Cv, Lane, MAX_LANES};
+use crate::backend::{Backend, Cv, EIGHT, Eight, Lane, MAX_LANES};
 use crate::constants::{BLOCK_LEN, CHUNK_LEN, KEY_LEN, OUT_LEN, ROOT};
 use crate::digest::Hash;
 use crate::stock::Stock;
@@ -63,7 +64,7 @@ pub(crate) fn hash_many_with(backend: Backend, mode: &Mode, inputs: &[&[u8]], ou
             put(place, root_hash_of(backend, mode, input));
             continue;
         }
-        if window.lanes.room() < MAX_LANES {
+        if window.room() < MAX_LANES {
             window.finish(&mut put);
         }
         window.add(place, input, 0);
@@ -86,7 +87,7 @@ pub(crate) fn group_cvs_with<'a>(
             put(place, subtree_cv(backend, mode, group, first_chunk));
             continue;
         }
-        if window.lanes.room() < MAX_LANES {
+        if window.room() < MAX_LANES {
             window.finish(put);
         }
         window.add(place, group, first_chunk);
@@ -117,6 +118,12 @@ struct Window<'a> {
     /// Flag of the messages' top nodes: [`ROOT`], or nothing where they are part of a larger tree.
     top: u32,
     lanes: Stock<Lane<'a>, WINDOW>,
+    /// Where the value of each lane goes in the window's values.
+    places: Stock<usize, WINDOW>,
+    /// Eights, and where the value of the first chunk goes.
+    eights: Stock<(Eight<'a>, usize), { WINDOW / EIGHT }>,
+    /// Chunks at hand.
+    chunks: usize,
     messages: Stock<Message, WINDOW>,
 }
 
@@ -133,42 +140,126 @@ struct Message {
 impl<'a> Window<'a> {
     #[inline]
     fn new(backend: Backend, mode: &'a Mode, top: u32) -> Self {
-        Self { backend, mode, top, lanes: Stock::new(), messages: Stock::new() }
+        Self {
+            backend,
+            mode,
+            top,
+            lanes: Stock::new(),
+            places: Stock::new(),
+            eights: Stock::new(),
+            chunks: 0,
+            messages: Stock::new(),
+        }
+    }
+
+    /// How many more chunks fit.
+    #[inline]
+    fn room(&self) -> usize {
+        WINDOW - self.chunks
+    }
+
+    #[inline]
+    fn push(&mut self, lane: Lane<'a>, place: usize) {
+        self.lanes.push(lane);
+        self.places.push(place);
     }
 
     /// Adds a message of at most [`BATCH_LEN`] bytes; the caller checked the room.
     #[inline]
     fn add(&mut self, place: usize, input: &'a [u8], first_chunk: u64) {
-        let first = self.lanes.len();
+        let first = self.chunks;
         if input.len() <= CHUNK_LEN {
-            self.lanes.push(Lane { bytes: input, counter: first_chunk, end: self.top });
+            self.push(Lane { bytes: input, counter: first_chunk, end: self.top }, first);
+            self.chunks += 1;
         } else {
-            for (bytes, counter) in input.chunks(CHUNK_LEN).zip(first_chunk..) {
-                self.lanes.push(Lane { bytes, counter, end: 0 });
+            let mut rest = input;
+            if self.backend.takes_eights() {
+                let (chunks, _) = input.as_chunks();
+                for chunks in chunks.as_chunks().0 {
+                    let counter = first_chunk.wrapping_add((self.chunks - first) as u64);
+                    self.eights.push((Eight { chunks, first: counter }, self.chunks));
+                    self.chunks += EIGHT;
+                    rest = &rest[EIGHT * CHUNK_LEN..];
+                }
+            }
+            for bytes in rest.chunks(CHUNK_LEN) {
+                let counter = first_chunk.wrapping_add((self.chunks - first) as u64);
+                self.push(Lane { bytes, counter, end: 0 }, self.chunks);
+                self.chunks += 1;
             }
         }
-        self.messages.push(Message { place, first, nodes: self.lanes.len() - first });
+        self.messages.push(Message { place, first, nodes: self.chunks - first });
+    }
+
+    /// How many chunks each group has, if it is the same power of two for all of them.
+    #[inline]
+    fn even(&self) -> Option<usize> {
+        let messages = self.messages.as_slice();
+        let nodes = messages.first()?.nodes;
+        let even = self.top == 0
+            && nodes.is_power_of_two()
+            && messages.iter().all(|message| message.nodes == nodes);
+        even.then_some(nodes)
+    }
+
+    /// The values of eights, four at a time; what is left of them goes to the lanes.
+    #[inline]
+    fn eight_values(&mut self, values: &mut [Cv; WINDOW]) {
+        let mut eights = core::mem::replace(&mut self.eights, Stock::new());
+        let (fours, rest) = eights.as_slice().as_chunks::<4>();
+        for four in fours {
+            let mut done = [[0; OUT_LEN]; 4 * EIGHT];
+            self.backend.eights(
+                self.mode,
+                &[four[0].0, four[1].0, four[2].0, four[3].0],
+                &mut done,
+            );
+            for (done, (_, place)) in done.chunks_exact(EIGHT).zip(four) {
+                values[*place..*place + EIGHT].copy_from_slice(done);
+            }
+        }
+        for (eight, place) in rest {
+            for (i, bytes) in eight.chunks.iter().enumerate() {
+                let counter = eight.first.wrapping_add(i as u64);
+                self.push(Lane { bytes, counter, end: 0 }, place + i);
+            }
+        }
+        eights.truncate(0);
     }
 
     /// Hashes the messages at hand, and is empty again.
     #[inline]
     fn finish(&mut self, put: &mut impl FnMut(usize, Cv)) {
         let mut values = [[0; OUT_LEN]; WINDOW];
+        self.eight_values(&mut values);
         self.chunk_values(&mut values);
-        while self.messages.as_slice().iter().any(|message| message.nodes > 1) {
-            self.merge_level(&mut values);
-        }
-        for message in self.messages.as_slice() {
-            put(message.place, values[message.first]);
+        if let Some(nodes) = self.even() {
+            // Segments as a rule: whole rows of nodes, as in one tree.
+            let mut count = self.chunks;
+            for _ in 0..nodes.ilog2() {
+                count = self.backend.join_neighbours(self.mode, &mut values[..count]);
+            }
+            for (message, value) in self.messages.as_slice().iter().zip(&values[..count]) {
+                put(message.place, *value);
+            }
+        } else {
+            while self.messages.as_slice().iter().any(|message| message.nodes > 1) {
+                self.merge_level(&mut values);
+            }
+            for message in self.messages.as_slice() {
+                put(message.place, values[message.first]);
+            }
         }
         if is_secret(self.mode.flags()) {
             wipe(&mut values);
         }
         self.lanes.truncate(0);
+        self.places.truncate(0);
+        self.chunks = 0;
         self.messages.truncate(0);
     }
 
-    /// The values of all chunks, those with the most blocks first.
+    /// The values of all chunks in lanes, those with the most blocks first.
     #[inline]
     fn chunk_values(&self, values: &mut [Cv; WINDOW]) {
         let lanes = self.lanes.as_slice();
@@ -195,8 +286,9 @@ impl<'a> Window<'a> {
             let mut done = [[0; OUT_LEN]; MAX_LANES];
             let count = indices.len();
             self.backend.chunks(self.mode, &group[..count], &mut done[..count]);
+            let places = self.places.as_slice();
             for (i, value) in indices.iter().zip(done) {
-                values[*i] = value;
+                values[places[*i]] = value;
             }
         }
     }

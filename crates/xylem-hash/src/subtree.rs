@@ -138,7 +138,7 @@ fn pending_output(
 }
 
 /// The top of the tree over two or more nodes of one level (which are overwritten).
-fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> Output {
+pub(crate) fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> Output {
     let mut count = cvs.len();
     while count > 2 {
         count = backend.join_neighbours(mode, &mut cvs[..count]);

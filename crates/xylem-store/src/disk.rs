@@ -6,6 +6,8 @@
 //!
 //! [`Medium`]: crate::Medium
 
+#[cfg(target_os = "linux")]
+mod opened;
 #[cfg(not(unix))]
 mod portable;
 mod read_ahead;

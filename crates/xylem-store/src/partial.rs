@@ -277,18 +277,19 @@ impl Partial {
     }
 
     /// How many of the first segments follow each other, are not there yet, have nothing that is to stay
-    /// a hole, and may be written before nodes have to be.
+    /// a hole, and may be without their nodes together. [`Partial::limit`] is not asked: what the caller
+    /// holds is lost to a kill whether it has been written or not, and nodes follow the run at once.
     fn run<B: AsRef<[u8]>>(&self, segments: &[&Verified<Segment<B>>]) -> Result<usize, StoreError> {
         let (mut len, mut unrecorded) = (0, self.unrecorded);
         for segment in segments.iter().take(MAX_RUN) {
+            unrecorded += segment.content.as_ref().len() as u64;
             if segment.index.0 != segments[0].index.0 + len as u64
-                || unrecorded >= self.limit()
+                || unrecorded > MAX_UNRECORDED
                 || !self.lacks(segment)?
                 || has_zero_page(segment.content.as_ref())
             {
                 break;
             }
-            unrecorded += segment.content.as_ref().len() as u64;
             len += 1;
         }
         Ok(len)

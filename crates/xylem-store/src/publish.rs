@@ -3,7 +3,7 @@
 //!
 //! [`hash_file`] does it on one thread. For two, share a [`RegionReader`]: each thread claims a
 //! region, reads and hashes it; one of them pushes the regions in order into an
-//! [`OutboardBuilder`] and calls [`RegionReader::finish`]. Memory: one buffer of 4 MiB a thread.
+//! [`OutboardBuilder`] and calls [`RegionReader::finish`]. Memory: one buffer of 128 KiB a thread, of 4 MiB with sums.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use xylem_hash::Hash;
 use xylem_tree::{
-    BuildError, Geometry, OutboardBuilder, REGION_LEN, Region, SegmentSize, UpdateBlocks,
-    hash_region,
+    BuildError, Geometry, OutboardBuilder, REGION_LEN, Region, RegionBuilder, SegmentSize,
+    UpdateBlocks, hash_region,
 };
 
 use crate::error::{Difference, StoreError};
@@ -23,6 +23,9 @@ use crate::sparse::SparseReader;
 
 /// Holes are looked for in regions of at least this length.
 const MIN_LOOK: usize = 256 * 1024;
+/// Bytes of a region that are read and hashed at a time: with what they are copied from they fit into a
+/// processor's own cache, and a call costs nothing beside them. Whole segments of any size.
+const PIECE: usize = 128 * 1024;
 /// A hole's bytes. Never written, so that all its pages are one page of the system's.
 static ZEROS: [u8; REGION_LEN] = [0; REGION_LEN];
 
@@ -41,7 +44,7 @@ pub struct Hashed {
 ///
 /// `expected`, if given, is how the file must still be (as a directory walk saw it). `outboard`
 /// takes the nodes; `None` for files of one segment, or to compare roots only. `buffer` is
-/// reused from call to call and grows to at most 4 MiB. `on_bytes` hears the bytes of each region.
+/// reused from call to call and grows to at most 128 KiB. `on_bytes` hears the bytes of each region.
 ///
 /// # Errors
 /// [`StoreError::Changed`] if the file is not as expected or changes while it is read;
@@ -155,7 +158,35 @@ impl RegionReader {
     /// [`StoreError::Changed`] if the file ends early; [`StoreError::OutOfRange`] for a region
     /// that the file does not have; the medium's.
     pub fn read_and_hash(&self, region: u64, buffer: &mut Vec<u8>) -> Result<Region, StoreError> {
-        Ok(self.read(region, buffer)?.0)
+        let range = Region::range(&self.geometry, region);
+        let out_of_range = || StoreError::OutOfRange { path: self.path(), offset: range.start };
+        let mut builder = RegionBuilder::new(&self.geometry, region).ok_or_else(out_of_range)?;
+        let len = (range.end - range.start) as usize; // at most REGION_LEN
+        let mut holes = (len >= MIN_LOOK).then(|| SparseReader::new(&self.file));
+        if let Some(reader) = &mut holes
+            && reader.is_hole(range.clone())?
+        {
+            // That the file still reaches so far is seen at the end.
+            builder.push(&ZEROS[..len]);
+            return builder.finish().ok_or_else(out_of_range);
+        }
+        let mut at = range.start;
+        loop {
+            let now = ((range.end - at) as usize).min(PIECE);
+            buffer.resize(now, 0);
+            let got = match &mut holes {
+                Some(reader) => reader.read_full(buffer, at)?,
+                None => self.file.read_full(buffer, at)?,
+            };
+            at += got as u64;
+            if got < now {
+                return Err(self.wrong_size(at));
+            }
+            if !builder.push(buffer) || at == range.end {
+                break;
+            }
+        }
+        builder.finish().ok_or_else(out_of_range)
     }
 
     /// As [`RegionReader::read_and_hash`]; appends the sums of the region's blocks to `sums`, if the file

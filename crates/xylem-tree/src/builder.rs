@@ -104,38 +104,78 @@ impl core::fmt::Debug for Region {
 #[must_use]
 pub fn hash_region(geo: &Geometry, first_segment: SegmentIndex, bytes: &[u8]) -> Option<Region> {
     let index = first_segment.0 >> region_level(geo);
-    let range = Region::range(geo, index);
-    if index >= Region::count(geo)
-        || Region::first_segment(geo, index) != first_segment
-        || range.end - range.start != bytes.len() as u64
-    {
-        return None;
+    let mut region = RegionBuilder::new(geo, index)?;
+    let whole = Region::first_segment(geo, index) == first_segment && region.push(bytes);
+    region.finish().filter(|_| whole)
+}
+
+/// A region whose bytes come in pieces, so that each is hashed while it is in the processor's cache.
+#[derive(Clone, Debug)]
+pub struct RegionBuilder {
+    geo: Geometry,
+    index: u64,
+    /// Bytes still to come.
+    left: u64,
+    leaves: Vec<NodeValue>,
+}
+
+impl RegionBuilder {
+    /// Begins a file's `index`-th region; `None` if it has no such.
+    #[must_use]
+    pub fn new(geo: &Geometry, index: u64) -> Option<Self> {
+        let range = Region::range(geo, index);
+        let left = range.end - range.start;
+        let leaves = left.div_ceil(geo.segment_size().bytes() as u64).max(1); // at most 4,096
+        let begun = Self { geo: *geo, index, left, leaves: Vec::with_capacity(leaves as usize) };
+        (index < Region::count(geo)).then_some(begun)
     }
-    let mut row = Vec::with_capacity(bytes.len().div_ceil(geo.segment_size().bytes()).max(1));
-    leaf_row(geo, first_segment, bytes, &mut row);
-    let slots = 2 * row.len() - 1;
-    let mut nodes = vec![0; slots * NODE_LEN];
-    let mut level = 0;
-    loop {
-        place(&row, level, &mut nodes);
-        // The file's last two nodes meet in the root, which may be hashed differently.
-        if row.len() == 1 || level + 1 == geo.levels() {
-            break;
+
+    /// Takes the next bytes: whole segments, but of the region's last piece. False, and nothing is taken, of
+    /// any others. An empty file has one piece, which is empty.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        let (len, segment) = (bytes.len() as u64, self.geo.segment_size().bytes());
+        let whole = len == self.left || bytes.len().is_multiple_of(segment);
+        let wanted = if self.left == 0 { self.leaves.is_empty() } else { len > 0 };
+        if !whole || !wanted || len > self.left {
+            return false;
         }
-        let count = climb_row(geo, &mut row);
-        row.truncate(count);
-        level += 1;
+        let first = Region::first_segment(&self.geo, self.index).0 + self.leaves.len() as u64;
+        leaf_row(&self.geo, SegmentIndex(first), bytes, &mut self.leaves);
+        self.left -= len;
+        true
     }
-    let top = match row[..] {
-        [left, right] => {
-            let root = join(geo, geo.root(), left, right);
-            let at = geo.root().slot() as usize * NODE_LEN; // the only region begins at slot 0
-            nodes[at..at + NODE_LEN].copy_from_slice(&root.0);
-            root
+
+    /// The region; `None` if not all of its bytes came.
+    #[must_use]
+    pub fn finish(self) -> Option<Region> {
+        let Self { geo, index, left, leaves: mut row } = self;
+        if left > 0 || row.is_empty() {
+            return None;
         }
-        _ => row[0],
-    };
-    Some(Region { geo: *geo, index, top, nodes })
+        let slots = 2 * row.len() - 1;
+        let mut nodes = vec![0; slots * NODE_LEN];
+        let mut level = 0;
+        loop {
+            place(&row, level, &mut nodes);
+            // The file's last two nodes meet in the root, which may be hashed differently.
+            if row.len() == 1 || level + 1 == geo.levels() {
+                break;
+            }
+            let count = climb_row(&geo, &mut row);
+            row.truncate(count);
+            level += 1;
+        }
+        let top = match row[..] {
+            [left, right] => {
+                let root = join(&geo, geo.root(), left, right);
+                let at = geo.root().slot() as usize * NODE_LEN; // the only region begins at slot 0
+                nodes[at..at + NODE_LEN].copy_from_slice(&root.0);
+                root
+            }
+            _ => row[0],
+        };
+        Some(Region { geo, index, top, nodes })
+    }
 }
 
 /// Writes one level's values to their slots, all but a promoted copy at the end.

@@ -82,7 +82,7 @@ mod update;
 
 pub use anchor::{Anchor, ProvenTile};
 #[cfg(feature = "alloc")]
-pub use builder::{OutboardBuilder, REGION_LEN, Region, hash_region};
+pub use builder::{OutboardBuilder, REGION_LEN, Region, RegionBuilder, hash_region};
 pub use error::{BuildError, Culprit, ExtractError, VerifyError};
 pub use geometry::{Geometry, SEGMENT_PROOF_LEVELS, Siblings, TILE_LEVELS, TILE_PROOF_LEVELS};
 #[cfg(feature = "alloc")]

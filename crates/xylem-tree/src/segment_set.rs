@@ -299,6 +299,44 @@ impl SegmentSet {
         });
         small.into_iter().flat_map(Bits::iter).chain(large)
     }
+
+    /// Appends the members to `out` in ascending order, 8 bytes each: what [`Self::iter`] gives one by one, several
+    /// times as fast.
+    #[inline]
+    pub fn list(&self, out: &mut Vec<u64>) {
+        if self.count > 0 {
+            self.list_members(out);
+        }
+    }
+
+    fn list_members(&self, out: &mut Vec<u64>) {
+        let mut at = out.len();
+        let end = at + self.count as usize;
+        out.resize(end + bits::SPARE, 0);
+        match &self.form {
+            Form::Small(bits) => {
+                bits.list(0, &mut out[at..]);
+            }
+            Form::Large { pages, .. } => {
+                for (p, page) in pages.iter().enumerate() {
+                    let first = p as u64 * PAGE;
+                    at += match page {
+                        Page::Empty => 0,
+                        Page::Full => {
+                            let len = page_len(self.len, p);
+                            out[at..]
+                                .iter_mut()
+                                .zip(first..first + len)
+                                .for_each(|(place, i)| *place = i);
+                            len as usize
+                        }
+                        Page::Mixed(bits) => bits.list(first, &mut out[at..]),
+                    };
+                }
+            }
+        }
+        out.truncate(end);
+    }
 }
 
 impl Page {
@@ -379,6 +417,9 @@ mod tests {
                 prop_assert_eq!(fast.count(), slow.len() as u64);
             }
             prop_assert!(fast.iter().eq(slow.iter().copied()));
+            let mut list = vec![7];
+            fast.list(&mut list);
+            prop_assert!(list[0] == 7 && list[1..].iter().eq(slow.iter()));
             prop_assert!(fast.ranges().flatten().eq(slow.iter().copied()));
             prop_assert!(fast.missing().flatten().eq((0..len).filter(|i| !slow.contains(i))));
             let maximal: Vec<_> = fast.ranges().collect();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use xylem_tree::{
     BuildError, ExtractError, Geometry, Node, Outboard, OutboardBuilder, REGION_LEN, Region,
-    SegmentIndex, SegmentSize, Tile, TreeKind, hash_region, segment_signature,
+    RegionBuilder, SegmentIndex, SegmentSize, Tile, TreeKind, hash_region, segment_signature,
     segment_signature_len, tile_content, tile_content_len, tile_signature, tile_signature_len,
 };
 
@@ -206,6 +206,42 @@ fn only_whole_regions_at_their_places_are_hashed() {
     assert!(hash_region(&geo, SegmentIndex(512), &content[..REGION_LEN]).is_none());
     assert!(hash_region(&geo, SegmentIndex(1024), &[]).is_none());
     assert!(hash_region(&geo, SegmentIndex(u64::MAX), &[]).is_none());
+}
+
+/// What comes in pieces is what comes at once; anything but whole segments is refused and changes nothing.
+#[test]
+fn a_region_in_pieces_is_the_region() {
+    let most = content(REGION_LEN + 300_000);
+    for (size, segments) in
+        [0, 1, 1023, 1024, 8_191, 8_193, 100_000, REGION_LEN, REGION_LEN + 300_000]
+            .into_iter()
+            .flat_map(|size| [0, 3].map(|k| (size, SegmentSize::from_log2_chunks(k).unwrap())))
+    {
+        for kind in TreeKind::ALL {
+            let geo = Geometry::new(size as u64, segments).with_kind(kind);
+            for index in 0..Region::count(&geo) {
+                let range = Region::range(&geo, index);
+                let bytes = &most[range.start as usize..range.end as usize];
+                let first = Region::first_segment(&geo, index);
+                let whole = hash_region(&geo, first, bytes).unwrap();
+                for step in [1, 5, 16, 100] {
+                    let mut builder = RegionBuilder::new(&geo, index).unwrap();
+                    for piece in bytes.chunks(step * segments.bytes()) {
+                        assert!(builder.clone().finish().is_none());
+                        assert!(!builder.push(&[]) && !builder.push(&most[..bytes.len() + 1]));
+                        let crooked = piece.len() - 1;
+                        let whole_segments = crooked.is_multiple_of(segments.bytes());
+                        assert!(whole_segments || !builder.push(&piece[..crooked]));
+                        assert!(builder.push(piece));
+                    }
+                    assert_eq!(builder.push(&[]), size == 0);
+                    let pieces = builder.finish().unwrap();
+                    assert_eq!((pieces.top(), pieces.nodes()), (whole.top(), whole.nodes()));
+                }
+            }
+            assert!(RegionBuilder::new(&geo, Region::count(&geo)).is_none());
+        }
+    }
 }
 
 #[test]

@@ -137,7 +137,7 @@ proptest! {
     fn many_messages(
         how in uses(),
         lens in proptest::collection::vec(
-            prop_oneof![Just(0), Just(64), Just(4_096), 0..130usize, 0..1_100usize, 0..10_000usize, 0..60_000usize],
+            prop_oneof![Just(0), Just(64), Just(4_096), Just(8_192), 8_192..16_400usize, 0..130usize, 0..1_100usize, 0..10_000usize, 0..60_000usize],
             0..40),
         offset in 0..64usize,
     ) {

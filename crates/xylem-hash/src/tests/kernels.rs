@@ -1,7 +1,7 @@
 //! Each kernel alone against the reference's compression: every lane, every count of lanes.
 
 use super::{Use, cases, noise, reference};
-use crate::backend::{Backend, Lane, MAX_LANES, Node};
+use crate::backend::{Backend, EIGHT, Eight, Lane, MAX_LANES, Node};
 use crate::constants::{CHUNK_LEN, ROOT};
 use crate::subtree::Mode;
 use proptest::prelude::*;
@@ -42,6 +42,30 @@ proptest! {
             let mut got = vec![[0; 32]; lanes.len()];
             backend.chunks(&mode, &lanes, &mut got);
             prop_assert_eq!(&got, &want, "{:?}", backend);
+        }
+    }
+
+    /// Four times eight chunks, wherever each eight lies and whatever its counter is.
+    #[test]
+    fn eights(key: [u8; 32], firsts in [counters(), counters(), counters(), counters()], at in [0..9usize, 0..9, 0..9, 0..9], seed: u64) {
+        let bytes = noise(17 * CHUNK_LEN, seed);
+        let (chunks, _) = bytes.as_chunks::<CHUNK_LEN>();
+        let mode = Mode::keyed(&key);
+        let four = [0, 1, 2, 3].map(|i: usize| Eight {
+            chunks: chunks[at[i]..at[i] + EIGHT].try_into().expect("eight"),
+            first: firsts[i],
+        });
+        for backend in Backend::available().filter(|backend| backend.takes_eights()) {
+            // One place more, that has to stay as it is.
+            let mut got = [[7; 32]; 4 * EIGHT + 1];
+            backend.eights(&mode, &four, &mut got[..4 * EIGHT]);
+            for (i, got) in got.iter().enumerate().take(4 * EIGHT) {
+                let Eight { chunks, first } = four[i / EIGHT];
+                let counter = first.wrapping_add((i % EIGHT) as u64);
+                let lane = Lane { bytes: &chunks[i % EIGHT], counter, end: 0 };
+                prop_assert_eq!(got, &slow_chunk(&mode, &lane), "{:?}, {}", backend, i);
+            }
+            prop_assert_eq!(got[4 * EIGHT], [7; 32]);
         }
     }
 

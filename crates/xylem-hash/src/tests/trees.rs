@@ -141,8 +141,29 @@ fn check_roots<K: Kind>(
     Ok(())
 }
 
+/// Rows of parents side by side, from any number of nodes, end where parents one by one do.
+fn check_root_of_nodes<K: Kind>(tree: Tree<K>, _: Use, bytes: &[u8]) -> Result<(), TestCaseError> {
+    let nodes: Vec<Value<K>> = bytes.as_chunks().0.iter().copied().map(Value::from_bytes).collect();
+    let mut level = nodes.clone();
+    while level.len() > 2 {
+        let parent = |pair: &[Value<K>]| match pair {
+            [left, right] => tree.parent_cv(left, right),
+            odd => odd[0],
+        };
+        level = level.chunks(2).map(parent).collect();
+    }
+    prop_assert_eq!(tree.root_of(&nodes), Some(tree.root_hash(&level[0], &level[1])));
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(cases(64))]
+
+    #[test]
+    fn roots_of_nodes(how in uses(), count in prop_oneof![2..20usize, 2..1_100usize, 250..262usize]) {
+        let bytes = noise(32 * count, 11);
+        on_every_tree!(how, check_root_of_nodes(&bytes));
+    }
 
     #[test]
     fn groups(
@@ -165,6 +186,8 @@ proptest! {
     ) {
         let bytes = noise(CHUNK_LEN << 5, 10);
         let group = |&(log, cut, place): &(u32, usize, u64)| {
+            // Segments as a rule: every other group is whole.
+            let cut = if cut % 2 == 0 { 0 } else { cut };
             let len = (CHUNK_LEN << log) - cut % (CHUNK_LEN << log);
             (place << log, &bytes[(CHUNK_LEN << 5) - len..])
         };

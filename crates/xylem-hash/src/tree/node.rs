@@ -9,8 +9,9 @@ use crate::backend::{Backend, Cv, MAX_LANES};
 use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN};
 use crate::digest::Hash;
 use crate::many::group_cvs_with;
-use crate::output::OutputReader;
-use crate::subtree::{BATCH_LEN, Mode, PENDING, chunk_cvs, parent_output, subtree_cv};
+use crate::output::{Output, OutputReader};
+use crate::stock::Stock;
+use crate::subtree::{Mode, PENDING, chunk_cvs, parent_output, subtree_cv, top_output};
 
 /// A plain, keyed or key-deriving tree, without its nodes: they are handed in and out.
 ///
@@ -190,13 +191,33 @@ impl<K: Kind> Tree<K> {
     #[inline]
     #[must_use]
     pub fn root_of(&self, nodes: &[Value<K>]) -> Option<Hash> {
+        let nodes = as_cvs(nodes);
         if nodes.len() < 2 {
             return None;
         }
-        let (left, right) = as_cvs(nodes).split_at(left_nodes(nodes.len()));
-        let [left, right] = [left, right].map(|side| level_cv(self.backend, &self.mode, side));
-        Some(Hash::from_bytes(parent_output(self.backend, &self.mode, &left, &right).root_hash()))
+        let output = if nodes.len() > 2 * PENDING {
+            let (left, right) = nodes.split_at(left_nodes(nodes.len()));
+            let [left, right] = [left, right].map(|side| level_cv(self.backend, &self.mode, side));
+            parent_output(self.backend, &self.mode, &left, &right)
+        } else {
+            level_output(self.backend, &self.mode, nodes)
+        };
+        Some(Hash::from_bytes(output.root_hash()))
     }
+}
+
+/// The top over two to twice [`PENDING`] nodes of a level, each row of parents side by side.
+#[inline]
+fn level_output(backend: Backend, mode: &Mode, nodes: &[Cv]) -> Output {
+    if let [left, right] = nodes {
+        return parent_output(backend, mode, left, right);
+    }
+    let (pairs, odd) = nodes.as_chunks::<2>();
+    // The first row straight from where the nodes lie, into places that no one has to clear.
+    let mut row = Stock::<Cv, PENDING>::new();
+    backend.parents(mode, pairs, 0, row.grow(pairs.len()));
+    row.extend(odd);
+    top_output(backend, mode, row.as_mut_slice())
 }
 
 /// The values of whole groups, at most [`PENDING`] chunks in all, and how many they are.
@@ -209,11 +230,7 @@ fn group_batch(
     first_chunk: u64,
 ) -> ([Cv; PENDING], usize) {
     let mut cvs = [[0; OUT_LEN]; PENDING];
-    let mut count = 0;
-    for piece in batch.chunks(BATCH_LEN) {
-        let counter = first_chunk.wrapping_add(count as u64);
-        count += chunk_cvs(backend, mode, piece, counter, &mut cvs[count..]);
-    }
+    let mut count = chunk_cvs(backend, mode, batch, first_chunk, &mut cvs);
     for _ in 0..group_chunks.ilog2() {
         count = backend.join_neighbours(mode, &mut cvs[..count]);
     }
@@ -230,16 +247,13 @@ fn left_nodes(count: usize) -> usize {
 /// The value of the node over all `nodes` (one or more) of a level.
 #[inline]
 fn level_cv(backend: Backend, mode: &Mode, nodes: &[Cv]) -> Cv {
-    if nodes.len() > PENDING {
+    if let [node] = nodes {
+        return *node;
+    }
+    if nodes.len() > 2 * PENDING {
         let (left, right) = nodes.split_at(left_nodes(nodes.len()));
         let pair = [level_cv(backend, mode, left), level_cv(backend, mode, right)];
         return backend.parent(mode, &pair, 0);
     }
-    let mut cvs = [[0; OUT_LEN]; PENDING];
-    let mut count = nodes.len();
-    cvs[..count].copy_from_slice(nodes);
-    while count > 1 {
-        count = backend.join_neighbours(mode, &mut cvs[..count]);
-    }
-    cvs[0]
+    level_output(backend, mode, nodes).chaining_value()
 }

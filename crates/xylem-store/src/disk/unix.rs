@@ -237,12 +237,8 @@ impl MediumFile for DiskFile {
 
     #[cfg(target_os = "linux")]
     fn watch(&self) -> Option<Box<dyn Watch>> {
-        use std::os::fd::AsRawFd;
-        use sys::inotify::{CreateFlags, WatchFlags, add_watch, init};
-        let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
-        let itself = format!("/proc/self/fd/{}", self.0.as_raw_fd());
-        add_watch(&events, itself, WatchFlags::OPEN | WatchFlags::CLOSE_WRITE).ok()?;
-        Some(Box::new(Opened(events)))
+        let opened = super::opened::Opened::of(&self.0)?;
+        Some(Box::new(opened))
     }
 
     fn try_lock(&self) -> io::Result<bool> {
@@ -251,18 +247,6 @@ impl MediumFile for DiskFile {
             Err(std::fs::TryLockError::WouldBlock) => Ok(false),
             Err(std::fs::TryLockError::Error(e)) => Err(e),
         }
-    }
-}
-
-/// Events of one file, which are never read: that there are any is all that is asked.
-#[cfg(target_os = "linux")]
-#[derive(Debug)]
-struct Opened(OwnedFd);
-
-#[cfg(target_os = "linux")]
-impl Watch for Opened {
-    fn noticed(&self) -> bool {
-        rustix::io::ioctl_fionread(&self.0).map_or(true, |bytes| bytes > 0)
     }
 }
 

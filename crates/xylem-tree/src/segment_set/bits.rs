@@ -10,6 +10,29 @@ use core::ops::Range;
 /// 64^8 bits: more than any address space holds, so the depth never grows past it.
 const MAX_LEVELS: usize = 8;
 
+/// Places that [`Bits::list`] may write to behind the last member.
+pub(super) const SPARE: usize = 8;
+/// Members of a word from which on it is listed by bytes.
+const DENSE: usize = 16;
+
+/// The bits of a byte that are set, ascending; what follows them means nothing.
+static OF_BYTE: [[u8; 8]; 256] = {
+    let mut table = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut bit, mut at) = (0, 0);
+        while bit < 8 {
+            if byte >> bit & 1 == 1 {
+                table[byte][at] = bit;
+                at += 1;
+            }
+            bit += 1;
+        }
+        byte += 1;
+    }
+    table
+};
+
 /// A set of integers below a fixed length, all of whose bits are in memory.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Bits {
@@ -191,4 +214,57 @@ impl Bits {
             Some(i)
         })
     }
+
+    /// Writes the members in ascending order, each `offset` higher, to the front of `out`, which has room for
+    /// them and [`SPARE`] more. Returns how many they are.
+    pub(super) fn list(&self, offset: u64, out: &mut [u64]) -> usize {
+        let (words, summaries) = self.words.split_at(self.starts[1]);
+        let mut at = 0;
+        let mut write =
+            |w: usize| at += list_word(words[w], offset + 64 * w as u64, &mut out[at..]);
+        if self.depth == 1 {
+            write(0);
+        } else {
+            // The summary names the words that have a member: asking each one would be a branch that
+            // nobody can foresee where members are few.
+            for (n, summary) in summaries[..self.starts[2] - self.starts[1]].iter().enumerate() {
+                let mut rest = *summary;
+                while rest != 0 {
+                    write(64 * n + rest.trailing_zeros() as usize);
+                    rest &= rest - 1;
+                }
+            }
+        }
+        at
+    }
+}
+
+/// [`Bits::list`] of one word. Several places are written at a time, whether or not there are so many
+/// members: it is their number that a processor can't foresee.
+#[inline]
+fn list_word(word: u64, base: u64, out: &mut [u64]) -> usize {
+    let count = word.count_ones() as usize;
+    if count < DENSE {
+        let mut rest = word;
+        for places in out.as_chunks_mut::<4>().0 {
+            for place in places {
+                *place = base + u64::from(rest.trailing_zeros());
+                rest &= rest.wrapping_sub(1);
+            }
+            if rest == 0 {
+                break;
+            }
+        }
+    } else {
+        let mut at = 0;
+        for (i, byte) in word.to_le_bytes().into_iter().enumerate() {
+            let base = base + 8 * i as u64;
+            let places = &mut out[at..at + 8];
+            for (place, bit) in places.iter_mut().zip(&OF_BYTE[usize::from(byte)]) {
+                *place = base + u64::from(*bit);
+            }
+            at += byte.count_ones() as usize;
+        }
+    }
+    count
 }

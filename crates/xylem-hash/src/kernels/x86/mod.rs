@@ -78,7 +78,7 @@ pub(crate) static AVX512: Kernels = Kernels {
     chunk_start: avx512_one::chunk_start,
     chunk: avx512_one::chunk,
     widths: &[(2, avx512_two::run), (4, avx512_four::run), (8, text::eight), (16, text::sixteen)],
-    whole: Some((text::CHUNKS, text::chunks)),
+    whole: Some(text::chunks),
     root_blocks: &[(16, text::sixteen_blocks), (32, text::thirty_two_blocks)],
 };
 

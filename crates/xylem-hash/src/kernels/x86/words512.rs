@@ -27,6 +27,15 @@ pub(super) fn counters(first: u64) -> [V; 2] {
     [sums, _mm512_mask_add_epi32(high, carry, high, splat(1))]
 }
 
+/// The counters of eight lanes from `low` on, and of eight from `high` on.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn counters_of_eights(low: u64, high: u64) -> [V; 2] {
+    let (low, high) = (counters(low), counters(high.wrapping_sub(8)));
+    let joined = |i: usize| _mm512_mask_blend_epi32(0xff00, low[i], high[i]);
+    [joined(0), joined(1)]
+}
+
 /// Transposes the 4 by 4 matrix in each quarter.
 #[inline]
 #[target_feature(enable = "avx512f")]

@@ -6,17 +6,19 @@
 //! transposition of either's next block goes beside rounds of the other. The compiler would spill
 //! registers here, and order instructions by what it knows of other processors: hence text.
 //!
+//! Chunks come as eight that lie in a row, four times, wherever those lie: a message's, or segments' of 8 KiB.
+//!
 //! The words of a block lie in memory, as sixteen vectors for each state, transposed.
 
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
-use super::super::words512::{V, counters};
-use crate::backend::Cv;
+use super::super::words512::{V, counters_of_eights};
+use crate::backend::{Cv, EIGHT, Eight};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, IV};
 use crate::mode::Mode;
 
-pub(crate) const LANES: usize = 32;
+const LANES: usize = 4 * EIGHT;
 
 /// Blocks of a chunk.
 const BLOCKS: usize = CHUNK_LEN / BLOCK_LEN;
@@ -72,20 +74,71 @@ macro_rules! round {
     ) };
 }
 
+/// Where a line is, of those that are the first four of an eight.
+macro_rules! line {
+    (0 0) => {
+        "{eight_0}"
+    };
+    (0 1) => {
+        "{eight_0} + 1024"
+    };
+    (0 2) => {
+        "{eight_0} + 2048"
+    };
+    (0 3) => {
+        "{eight_0} + 3072"
+    };
+    (0 8) => {
+        "{eight_1}"
+    };
+    (0 9) => {
+        "{eight_1} + 1024"
+    };
+    (0 10) => {
+        "{eight_1} + 2048"
+    };
+    (0 11) => {
+        "{eight_1} + 3072"
+    };
+    (16 0) => {
+        "{eight_2}"
+    };
+    (16 1) => {
+        "{eight_2} + 1024"
+    };
+    (16 2) => {
+        "{eight_2} + 2048"
+    };
+    (16 3) => {
+        "{eight_2} + 3072"
+    };
+    (16 8) => {
+        "{eight_3}"
+    };
+    (16 9) => {
+        "{eight_3} + 1024"
+    };
+    (16 10) => {
+        "{eight_3} + 2048"
+    };
+    (16 11) => {
+        "{eight_3} + 3072"
+    };
+}
+
 /// Lines `$first` and `$first + 4` of the state's lanes, 32 bytes of each, into one vector; the
 /// first half of a block also asks for what the next call may want.
 macro_rules! join {
-    ($lane:literal $half:tt $r:tt $first:literal) => { concat!(
-        "vmovdqu32 ymm", $r, ", [{chunks} + 1024*", $lane, " + 1024*", $first, " + 32*", $half, "]\n",
-        "vinserti64x4 zmm", $r, ", zmm", $r,
-            ", [{chunks} + 1024*", $lane, " + 1024*", $first, " + 4096 + 32*", $half, "], 1\n",
+    ($lane:tt $half:tt $r:tt $first:tt) => { concat!(
+        "vmovdqu32 ymm", $r, ", [", line!($lane $first), " + 32*", $half, "]\n",
+        "vinserti64x4 zmm", $r, ", zmm", $r, ", [", line!($lane $first), " + 4096 + 32*", $half, "], 1\n",
         join!(@ask $half $lane $first)
     ) };
-    (@ask 0 $lane:literal $first:literal) => { concat!(
-        "prefetcht1 [{chunks} + 1024*", $lane, " + 1024*", $first, " + 32768]\n",
-        "prefetcht1 [{chunks} + 1024*", $lane, " + 1024*", $first, " + 4096 + 32768]\n"
+    (@ask 0 $lane:tt $first:tt) => { concat!(
+        "prefetcht1 [", line!($lane $first), " + {ahead}]\n",
+        "prefetcht1 [", line!($lane $first), " + {ahead} + 4096]\n"
     ) };
-    (@ask 1 $lane:literal $first:literal) => { "" };
+    (@ask 1 $lane:tt $first:tt) => { "" };
 }
 
 /// Sixteen words of two lanes, four by four, to and from the place of vector `$i` of a block.
@@ -171,20 +224,31 @@ macro_rules! without_value {
     };
 }
 
+/// To the next block of every chunk.
+macro_rules! forth {
+    () => {
+        "add {eight_0}, 64\nadd {eight_1}, 64\nadd {eight_2}, 64\nadd {eight_3}, 64\n"
+    };
+}
+
 macro_rules! key {
     ($($r:tt $i:tt),*) => { concat!($("vpbroadcastd zmm", $r, ", [{frame} + {KEY} + 4*", $i, "]\n"),*) };
 }
 
-/// The values of 32 whole chunks that follow each other, the first of them with this index, into as
-/// many places.
+/// The values of four times eight whole chunks, into as many places.
 ///
 /// # Safety
-/// The processor has the instruction set; `chunks` is valid for 32 chunks, and `out` for writing 32
-/// values.
+/// The processor has the instruction set; `out` is valid for writing 32 values.
 #[target_feature(enable = "avx2,avx512f,avx512vl")]
-pub(crate) unsafe fn chunks(mode: &Mode, chunks: *const [u8; CHUNK_LEN], first: u64, out: *mut Cv) {
+pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) {
+    let at = |i: usize| eights[i].chunks.as_ptr();
+    // Where all follow each other, those after them are wanted next as a rule; else nobody knows.
+    let in_a_row = at(0).wrapping_add(3 * EIGHT) == at(3);
     let mut frame = Frame {
-        counters: [counters(first), counters(first.wrapping_add(16))],
+        counters: [
+            counters_of_eights(eights[0].first, eights[1].first),
+            counters_of_eights(eights[2].first, eights[3].first),
+        ],
         constants: [IV[0], IV[1], IV[2], IV[3], BLOCK_LEN as u32, 0, 0, 0],
         key: *mode.key(),
         flags: [mode.flags(); BLOCKS],
@@ -192,16 +256,16 @@ pub(crate) unsafe fn chunks(mode: &Mode, chunks: *const [u8; CHUNK_LEN], first: 
     };
     frame.flags[0] |= CHUNK_START;
     frame.flags[BLOCKS - 1] |= CHUNK_END;
-    // SAFETY: it reads the 32 KiB at `chunks` (block after block, `chunks` moves on by one sixteen
-    // times and is not read from after that), writes the 1,024 bytes at `out`, reads `frame` and writes its
-    // `words`, and names every register that it changes. What it prefetches need not be valid.
+    // SAFETY: it reads the 8 KiB of each of `eights` (block after block: each pointer moves on by one
+    // sixteen times and is not read from after that), writes the 1,024 bytes at `out`, reads `frame` and writes
+    // its `words`, and names every register that it changes. What it prefetches need not be valid.
     unsafe {
         asm!(
             key!(0 0, 1 1, 2 2, 3 3, 4 4, 5 5, 6 6, 7 7),
             key!(16 0, 17 1, 18 2, 19 3, 20 4, 21 5, 22 6, 23 7),
             between!(first begin!),
             between!(second without_value! first 0;),
-            "add {chunks}, 64",
+            forth!(),
             "inc {block:e}",
             ".p2align 5",
             "2:",
@@ -215,7 +279,7 @@ pub(crate) unsafe fn chunks(mode: &Mode, chunks: *const [u8; CHUNK_LEN], first: 
             "je 3f",
             between!(first round! second 6;),
             between!(second round! first 0;),
-            "add {chunks}, 64",
+            forth!(),
             "inc {block:e}",
             "jmp 2b",
             "3:",
@@ -231,7 +295,11 @@ pub(crate) unsafe fn chunks(mode: &Mode, chunks: *const [u8; CHUNK_LEN], first: 
             put!("zmm" "{out} + 512" 1 [20 21 22 23] [28 29 30 31]),
             // The compiler writes none for registers of text.
             "vzeroupper",
-            chunks = inout(reg) chunks => _,
+            eight_0 = inout(reg) at(0) => _,
+            eight_1 = inout(reg) at(1) => _,
+            eight_2 = inout(reg) at(2) => _,
+            eight_3 = inout(reg) at(3) => _,
+            ahead = in(reg) if in_a_row { LANES * CHUNK_LEN } else { 0 },
             block = inout(reg) 0usize => _,
             frame = in(reg) &raw mut frame,
             out = in(reg) out,

@@ -130,5 +130,5 @@ mod chunks;
 mod output;
 
 pub(super) use batch::{eight, sixteen};
-pub(super) use chunks::{LANES as CHUNKS, chunks};
+pub(super) use chunks::chunks;
 pub(super) use output::{sixteen_blocks, thirty_two_blocks};

@@ -1,0 +1,121 @@
+//! [`Opened`]: whether anybody else has opened a file, by Linux's inotify.
+//!
+//! The kernel keeps whoever closes an inotify instance waiting until no processor can still be at what it
+//! watched: some ten milliseconds, as long as 16 MiB take to read back. Ending a watch does not wait. So an
+//! instance whose file is finished serves the next one.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init, remove_watch};
+use rustix::io::{ioctl_fionread, read};
+
+use crate::medium::Watch;
+
+/// Instances that nobody uses; each watches nothing and has no event.
+static IDLE: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+/// Most that are kept: a user has 128 of them by default.
+const MAX_IDLE: usize = 4;
+
+/// Events of one file, which are never looked at: that there are any is all that is asked.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// Always there until it is dropped.
+    events: Option<OwnedFd>,
+    watch: i32,
+}
+
+impl Opened {
+    /// Watches an open file from now on; `None` where the system refuses.
+    pub(super) fn of(file: &File) -> Option<Self> {
+        let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let events = match idle {
+            Some(events) => events,
+            None => init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?,
+        };
+        let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let watch = add_watch(&events, itself, WatchFlags::OPEN | WatchFlags::CLOSE_WRITE).ok()?;
+        Some(Self { events: Some(events), watch })
+    }
+}
+
+impl Watch for Opened {
+    fn noticed(&self) -> bool {
+        // What can't be asked has not seen that nothing happened.
+        self.events.as_ref().and_then(|events| ioctl_fionread(events).ok()) != Some(0)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let Some(events) = self.events.take() else { return };
+        // It fails where the file is gone, and the watch with it.
+        let _ = remove_watch(&events, self.watch);
+        // From here on no event comes but of a call that is under way on another processor. It would
+        // say of the next file that it was opened: that costs a reading, and takes nothing for right.
+        let mut bytes = [0; 4096];
+        while read(&events, &mut bytes).is_ok_and(|len| len > 0) {}
+        if ioctl_fionread(&events).is_ok_and(|left| left == 0) {
+            let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+            if idle.len() < MAX_IDLE {
+                idle.push(events);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn new(path: &Path) -> File {
+        File::options().read(true).write(true).create_new(true).open(path).unwrap()
+    }
+
+    #[test]
+    fn an_instance_serves_one_file_after_the_other_and_forgets_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths: Vec<_> = (0..20).map(|n| dir.path().join(n.to_string())).collect();
+        let mut before: Option<&Path> = None;
+        for (n, path) in paths.iter().enumerate() {
+            let file = new(path);
+            let watch = Opened::of(&file).unwrap();
+            assert!(!watch.noticed());
+            // What happens to an earlier file is nothing to this one.
+            if let Some(before) = before {
+                drop(File::open(before).unwrap());
+                assert!(!watch.noticed());
+            }
+            if n % 3 > 0 {
+                drop(File::open(path).unwrap());
+                assert!(watch.noticed());
+            }
+            if n % 4 == 3 {
+                std::fs::remove_file(path).unwrap();
+                drop(file);
+                assert!(watch.noticed());
+                before = None;
+            } else {
+                before = Some(path);
+            }
+        }
+        assert!(IDLE.lock().unwrap().len() <= MAX_IDLE);
+    }
+
+    #[test]
+    fn files_that_are_watched_at_the_same_time_are_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths: Vec<_> = (0..10).map(|n| dir.path().join(n.to_string())).collect();
+        for _ in 0..3 {
+            let files: Vec<File> = paths.iter().map(|path| new(path)).collect();
+            let watches: Vec<_> = files.iter().map(|file| Opened::of(file).unwrap()).collect();
+            drop(File::open(&paths[4]).unwrap());
+            for (n, watch) in watches.iter().enumerate() {
+                assert_eq!(watch.noticed(), n == 4);
+            }
+            paths.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        }
+    }
+}
