@@ -138,3 +138,41 @@ impl Acks {
         self.late.retain(|(_, reports)| *reports < LATE_REPORTS);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frames;
+
+    fn named(acks: &mut Acks, window: &ReplayWindow) -> Vec<u64> {
+        let mut out = Vec::new();
+        acks.write(Duration::ZERO, window, 0, &mut out);
+        let Some(Ok(Frame::Ack(ack))) = Frames::new(&out).next() else { return Vec::new() };
+        ack.ranges().flatten().collect()
+    }
+
+    /// Every second one is on its way still, so that there are more gaps than an acknowledgement has room for.
+    #[test]
+    fn what_comes_late_is_named_below_any_number_of_gaps() {
+        let (mut acks, mut window) = (Acks::new(32), ReplayWindow::default());
+        let mut come = |acks: &mut Acks, number| {
+            window.insert(number);
+            acks.on_datagram(Duration::ZERO, number, &window);
+            named(acks, &window)
+        };
+        for number in (1..2_000).step_by(2) {
+            assert!(come(&mut acks, number).contains(&number));
+        }
+        let late = come(&mut acks, 500);
+        assert!(late.contains(&1_999) && [499, 500].iter().all(|n| late.contains(n)));
+        for number in [2_001, 2_003, 2_005] {
+            assert!(come(&mut acks, number).contains(&500), "an acknowledgement may be lost");
+        }
+        assert!(!come(&mut acks, 2_007).contains(&500));
+        // More of them at once than there is room for, in any order, some side by side.
+        for number in (0..60).map(|i| (i * 7 % 60) * 2 + 600) {
+            assert!(come(&mut acks, number).contains(&number), "{number}");
+        }
+        assert!(acks.late.len() <= MAX_LATE);
+    }
+}
