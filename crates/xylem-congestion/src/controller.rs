@@ -143,18 +143,25 @@ impl Controller {
     /// the first call on BBR takes rates and losses from this: a packet comes when its last piece does, some at
     /// once and some late, which says as much of repairs as of the path. CUBIC goes by packets, on paths so
     /// short that chance takes little from it. LEDBAT++ goes by packets, and takes what is missed for lost.
-    pub fn on_path(&mut self, now: Duration, brought: u64, missed: i64, piece: u64) {
+    ///
+    /// Returns the bytes that the repairs of it add to what the rate lets out, for [`Pacer::charge`]: what is lost
+    /// by chance passes the bottleneck once, what its queue has dropped comes to it again.
+    ///
+    /// [`Pacer::charge`]: crate::Pacer::charge
+    pub fn on_path(&mut self, now: Duration, brought: u64, missed: i64, piece: u64) -> i64 {
         self.path_tells = true;
+        let lost = missed.saturating_mul(piece.min(1 << 20) as i64);
         match &mut self.state {
             State::Bbr(bbr) => {
-                let lost = missed.saturating_mul(piece.min(1 << 20) as i64);
                 self.delivery.on_path(now, brought, lost);
                 bbr.on_path_loss(missed);
+                bbr.beyond_chance(brought, lost)
             }
             State::Ledbat(ledbat) => {
                 ledbat.on_path_loss(now, missed, self.smoothed.unwrap_or_default());
+                0
             }
-            State::Cubic(_) => {}
+            State::Cubic(_) => 0,
         }
     }
 

@@ -16,6 +16,10 @@ const PACKET_THRESHOLD: u64 = 3;
 const MAX_PACKET_THRESHOLD: u64 = 4_096;
 /// RFC 8985 section 6.2: reordering widens the time threshold by a quarter round trip, up to four.
 const MAX_QUARTERS: u32 = 4;
+/// Where what is lost below is repaired there, an answer takes two round trips then, and more on a path that
+/// reorders: so many quarters at first, and so many at most.
+const REPAIRED_QUARTERS: u32 = 5;
+const MAX_REPAIRED_QUARTERS: u32 = 12;
 
 /// What a caller keeps of something that it has sent.
 pub trait SendRecord {
@@ -65,6 +69,7 @@ pub struct LossDetector<T> {
     packet_threshold: u64,
     /// The reordering window in quarters of a round trip, and when it last grew.
     quarters: u32,
+    most_quarters: u32,
     widened_at: Option<Duration>,
 }
 
@@ -80,7 +85,19 @@ impl<T: SendRecord> LossDetector<T> {
             largest_arrived: None,
             packet_threshold: PACKET_THRESHOLD,
             quarters: 1,
+            most_quarters: MAX_QUARTERS,
             widened_at: None,
+        }
+    }
+
+    /// What carries these repairs what it loses: time has to leave it the chance to. Or it does not.
+    pub fn expect_repairs(&mut self, repairs: bool) {
+        let (least, most) = match repairs {
+            true => (REPAIRED_QUARTERS, MAX_REPAIRED_QUARTERS),
+            false => (1, MAX_QUARTERS),
+        };
+        if self.most_quarters != most {
+            (self.quarters, self.most_quarters) = (least, most);
         }
     }
 
@@ -184,16 +201,20 @@ impl<T: SendRecord> LossDetector<T> {
     }
 
     /// What had counted as lost arrived after all, the one of this number, sent then: the path reorders
-    /// by more than was thought. Both thresholds follow every such arrival; where time is the only one
-    /// (docs/spec/transfer.md), it grows once for all that was sent before it last grew.
-    pub fn on_late(&mut self, now: Duration, number: u64, sent_at: Duration) {
+    /// by more than was thought. Both thresholds grow to what was seen; where time is the only one
+    /// (docs/spec/transfer.md), of which an answer says less, it grows by a quarter, once for all that was sent before
+    /// it last grew.
+    pub fn on_late(&mut self, now: Duration, number: u64, sent_at: Duration, rtt: &Rtt) {
         let behind = self.largest_arrived.unwrap_or(0).saturating_sub(number).saturating_add(1);
         self.packet_threshold = self.packet_threshold.max(behind).min(MAX_PACKET_THRESHOLD);
         let is_known = self.widened_at.is_some_and(|at| sent_at <= at);
-        if !is_known || self.rule != LossRule::Time {
-            self.quarters = (self.quarters + 1).min(MAX_QUARTERS);
-            self.widened_at = Some(now);
-        }
+        let quarters = match self.rule {
+            LossRule::Time if is_known => return,
+            LossRule::Time => self.quarters + 1,
+            _ => rtt.quarters_beyond(now.saturating_sub(sent_at)),
+        };
+        self.quarters = self.quarters.max(quarters.min(self.most_quarters));
+        self.widened_at = Some(now);
     }
 
     /// When [`Self::take_lost`] has something if nothing more arrives; zero: at once.
@@ -308,16 +329,18 @@ mod tests {
         let mut detector = sent(LossRule::PacketsOrTime, [0; 5_000]);
         arrive(&mut detector, 10);
         assert_eq!(lost(&mut detector, 50), (0..8).collect::<Vec<_>>());
-        detector.on_late(ms(60), 0, ms(0));
+        detector.on_late(ms(110), 0, ms(0), &known());
+        assert_eq!(detector.loss_due(&known()), Some(ms(125)), "no later than was borne with");
+        detector.on_late(ms(140), 1, ms(0), &known());
         assert_eq!(detector.loss_due(&known()), Some(ms(150)), "two quarters");
         arrive(&mut detector, 18);
-        assert_eq!(lost(&mut detector, 70), [], "11 later ones, where 10 came in between");
-        detector.on_late(ms(80), 1, ms(0));
+        assert_eq!(lost(&mut detector, 145), [], "11 later ones, where 10 came in between");
+        detector.on_late(ms(151), 2, ms(0), &known());
         assert_eq!(detector.loss_due(&known()), Some(ms(175)));
         detector.on_arrival(4_999);
-        detector.on_late(ms(90), 2, ms(0));
-        assert_eq!(detector.packet_threshold, MAX_PACKET_THRESHOLD);
-        detector.on_late(ms(90), 3, ms(0));
+        detector.on_late(ms(152), 3, ms(0), &known());
+        assert_eq!((detector.packet_threshold, detector.quarters), (MAX_PACKET_THRESHOLD, 3));
+        detector.on_late(ms(900), 4, ms(0), &known());
         assert_eq!(detector.quarters, MAX_QUARTERS);
     }
 
@@ -325,11 +348,24 @@ mod tests {
     fn the_window_alone_grows_once_a_round_trip() {
         let mut detector = sent(LossRule::Time, [0; 9]);
         arrive(&mut detector, 8);
-        detector.on_late(ms(60), 0, ms(0));
-        detector.on_late(ms(61), 1, ms(0));
+        detector.on_late(ms(60), 0, ms(0), &known());
+        detector.on_late(ms(61), 1, ms(0), &known());
         assert_eq!(detector.loss_due(&known()), Some(ms(150)), "two quarters");
-        detector.on_late(ms(80), 2, ms(61));
+        detector.on_late(ms(80), 2, ms(61), &known());
         assert_eq!(detector.loss_due(&known()), Some(ms(175)));
+    }
+
+    #[test]
+    fn repairs_are_waited_for() {
+        let mut detector = sent(LossRule::Time, [0; 9]);
+        detector.expect_repairs(true);
+        arrive(&mut detector, 8);
+        assert_eq!(detector.loss_due(&known()), Some(ms(225)));
+        (1..30).for_each(|n| detector.on_late(ms(n * 300), 1, ms(n * 300 - 1), &known()));
+        detector.expect_repairs(true);
+        assert_eq!(detector.loss_due(&known()), Some(ms(400)), "what was learnt is kept");
+        detector.expect_repairs(false);
+        assert_eq!(detector.loss_due(&known()), Some(ms(125)));
     }
 
     #[test]

@@ -31,6 +31,12 @@ impl Pacer {
         self.debt += bytes as f64;
     }
 
+    /// So many bytes leave beside what is spent here; negative: so many of those do not. They make a debt of `most` bytes
+    /// at most.
+    pub fn charge(&mut self, bytes: i64, most: u64) {
+        self.debt = (self.debt + bytes as f64).clamp(0.0, self.debt.max(most as f64));
+    }
+
     /// When `ready` holds next, a second away at most; `None` if it held when it was last asked and
     /// nothing was spent since.
     pub fn next(&self, rate: u64, burst: u64) -> Option<Duration> {
@@ -65,6 +71,23 @@ mod tests {
             }
         }
         assert!((109..=111).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn what_leaves_elsewhere_is_waited_for() {
+        let second = Duration::from_secs(1);
+        let mut pacer = Pacer::default();
+        assert!(pacer.ready(second, 1_000, 100));
+        pacer.charge(600, 5_000);
+        assert!(!pacer.ready(second + second / 4, 1_000, 100));
+        pacer.charge(-300, 5_000);
+        assert!(pacer.ready(second + second / 4, 1_000, 100), "50 are left");
+        pacer.charge(i64::MAX, 5_000);
+        assert!(pacer.ready(second * 7, 1_000, 100), "a bounded debt");
+        pacer.charge(i64::MIN, 5_000);
+        assert!(pacer.ready(second * 7, 1_000, 1), "no credit");
+        pacer.spend(100);
+        assert!(!pacer.ready(second * 7, 1_000, 100));
     }
 
     #[test]

@@ -6,6 +6,8 @@ use core::time::Duration;
 const GRANULARITY: u64 = 1_000_000;
 /// The wait before the first sample (RFC 6298 section 2.1).
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The widest reordering window: four round trips.
+const MAX_QUARTERS: u32 = 16;
 /// No sample is longer: sums and products of what is kept stay far below 2^64 nanoseconds.
 const MAX_SAMPLE: u64 = 86_400 * 1_000_000_000;
 
@@ -96,12 +98,19 @@ impl Rtt {
         base.max(limits.least).saturating_mul(doubled).min(limits.most)
     }
 
+    /// By how many quarter round trips, begun ones counted, this is longer than the mean one.
+    pub(crate) fn quarters_beyond(&self, took: Duration) -> u32 {
+        let mean = self.mean.unwrap_or(nanos(INITIAL_TIMEOUT));
+        let quarter = (mean / 4).max(1);
+        u32::try_from(nanos(took).saturating_sub(mean).div_ceil(quarter)).unwrap_or(u32::MAX)
+    }
+
     /// How long after its sending a packet counts as lost once a later one has arrived (RACK,
-    /// RFC 8985): a round trip and a reordering window of `quarters` (1 to 4) quarter round trips, 1 ms
+    /// RFC 8985): a round trip and a reordering window of `quarters` (1 to 16) quarter round trips, 1 ms
     /// at least.
     pub fn loss_delay(&self, quarters: u32) -> Duration {
         let mean = self.mean.unwrap_or(nanos(INITIAL_TIMEOUT));
-        let window = (mean * u64::from(quarters.clamp(1, 4)) / 4).max(GRANULARITY);
+        let window = (mean * u64::from(quarters.clamp(1, MAX_QUARTERS)) / 4).max(GRANULARITY);
         Duration::from_nanos(mean.max(self.latest) + window)
     }
 }

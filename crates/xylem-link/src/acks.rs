@@ -1,6 +1,7 @@
 //! When to acknowledge, as receiver: what arrived is in the replay window, there is no other record.
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use crate::frame::{AckRanges, Frame};
 use crate::replay::ReplayWindow;
@@ -10,6 +11,10 @@ pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 /// An acknowledgement is due at once when the datagram that asks for it is so far behind the
 /// newest that the window may soon forget it.
 const MAX_BEHIND: u64 = 1_024;
+/// Late datagrams that an acknowledgement names although there are too many gaps above them, and how many
+/// acknowledgements name each, as some are lost. Where nobody names them they would count as lost and come again.
+const MAX_LATE: usize = AckRanges::MOST / 2;
+const LATE_REPORTS: u8 = 4;
 
 /// What one kind of datagrams is owed: those of streams and those of packets' pieces are acknowledged apart, for
 /// the first make the sender's window and the others do not.
@@ -19,6 +24,8 @@ pub(crate) struct Acks {
     every: u32,
     /// The highest number that asked, and when it arrived.
     largest: Option<(u64, Duration)>,
+    /// The last that others had overtaken, and how often each was named.
+    late: VecDeque<(u64, u8)>,
     waiting: u32,
     at_once: bool,
     deadline: Option<Duration>,
@@ -27,7 +34,14 @@ pub(crate) struct Acks {
 impl Acks {
     /// Acknowledges after so many, if neither time nor a gap does it sooner.
     pub(crate) fn new(every: u32) -> Self {
-        Self { every, largest: None, waiting: 0, at_once: false, deadline: None }
+        Self {
+            every,
+            largest: None,
+            late: VecDeque::new(),
+            waiting: 0,
+            at_once: false,
+            deadline: None,
+        }
     }
 
     /// A datagram that asks for an acknowledgement arrived. Returns whether it or another has overtaken some.
@@ -40,7 +54,13 @@ impl Acks {
         self.waiting += 1;
         self.deadline.get_or_insert(now + MAX_ACK_DELAY);
         let uneven = match self.largest {
-            Some((largest, _)) if number < largest => true,
+            Some((largest, _)) if number < largest => {
+                if self.late.len() == MAX_LATE {
+                    self.late.pop_front();
+                }
+                self.late.push_back((number, 0));
+                true
+            }
             before => {
                 self.largest = Some((number, now));
                 window.has_gap(before.map_or(number, |(largest, _)| largest + 1), number)
@@ -85,16 +105,74 @@ impl Acks {
         let Some((largest, at)) = self.largest else { return };
         (self.waiting, self.at_once, self.deadline) = (0, false, None);
         let mut ranges = AckRanges::default();
-        for range in window.seen_below(largest) {
-            if !ranges.push(range) {
-                break;
-            }
+        let mut lowest = largest;
+        for range in window.seen_below(largest).take(AckRanges::MOST - self.late.len()) {
+            lowest = *range.start();
+            ranges.push(range);
         }
+        self.name_late(window, lowest, &mut ranges);
         let delay = now.saturating_sub(at).as_micros();
         let delay = u32::try_from(delay).unwrap_or(u32::MAX);
         // None only if the window has forgotten the number, long after it arrived.
         if let Some(ack) = ranges.ack(delay, marked) {
             Frame::Ack(ack).write(out);
         }
+    }
+
+    /// Appends what has come late below `lowest`, highest first.
+    fn name_late(&mut self, window: &ReplayWindow, mut lowest: u64, ranges: &mut AckRanges) {
+        if self.late.is_empty() {
+            return;
+        }
+        self.late.make_contiguous().sort_unstable_by(|a, b| b.cmp(a));
+        for (number, reports) in &mut self.late {
+            *reports += 1;
+            // Not one that adjoins: the number below a run has not been seen.
+            if *number < lowest
+                && let Some(range) = window.seen_below(*number).next()
+            {
+                lowest = *range.start();
+                ranges.push(range);
+            }
+        }
+        self.late.retain(|(_, reports)| *reports < LATE_REPORTS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frames;
+
+    fn named(acks: &mut Acks, window: &ReplayWindow) -> Vec<u64> {
+        let mut out = Vec::new();
+        acks.write(Duration::ZERO, window, 0, &mut out);
+        let Some(Ok(Frame::Ack(ack))) = Frames::new(&out).next() else { return Vec::new() };
+        ack.ranges().flatten().collect()
+    }
+
+    /// Every second one is on its way still, so that there are more gaps than an acknowledgement has room for.
+    #[test]
+    fn what_comes_late_is_named_below_any_number_of_gaps() {
+        let (mut acks, mut window) = (Acks::new(32), ReplayWindow::default());
+        let mut come = |acks: &mut Acks, number| {
+            window.insert(number);
+            acks.on_datagram(Duration::ZERO, number, &window);
+            named(acks, &window)
+        };
+        for number in (1..2_000).step_by(2) {
+            assert!(come(&mut acks, number).contains(&number));
+        }
+        let late = come(&mut acks, 500);
+        assert!(late.contains(&1_999) && [499, 500].iter().all(|n| late.contains(n)));
+        for number in [2_001, 2_003, 2_005] {
+            assert!(come(&mut acks, number).contains(&500), "an acknowledgement may be lost");
+        }
+        assert!(!come(&mut acks, 2_007).contains(&500));
+        // More of them at once than there is room for, in any order, some side by side.
+        for number in (0..60).map(|i| (i * 7 % 60) * 2 + 600) {
+            assert!(come(&mut acks, number).contains(&number), "{number}");
+        }
+        assert!(acks.late.len() <= MAX_LATE);
     }
 }

@@ -116,8 +116,8 @@ impl<T: SendRecord> Ledger<T> {
     }
 
     /// As [`LossDetector::on_late`].
-    pub(crate) fn on_late(&mut self, now: Duration, serial: u64, sent_at: Duration) {
-        self.flight.on_late(now, serial, sent_at);
+    pub(crate) fn on_late(&mut self, now: Duration, serial: u64, sent_at: Duration, rtt: &Rtt) {
+        self.flight.on_late(now, serial, sent_at, rtt);
     }
 
     /// Gives memory back if nothing is under way.

@@ -183,7 +183,7 @@ impl Repair {
         for range in ack.ranges() {
             let from = self.late.partition_point(|late| late.number < *range.start());
             while let Some(late) = self.late.get(from).filter(|late| late.number <= *range.end()) {
-                self.ledger.on_late(now, late.serial, late.sent_at);
+                self.ledger.on_late(now, late.serial, late.sent_at, &self.rtt);
                 self.late.remove(from);
             }
         }

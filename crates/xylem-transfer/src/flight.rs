@@ -134,9 +134,14 @@ impl Flight {
         self.requests.on_arrival(number);
     }
 
+    /// Whether the path repairs what it loses, and nobody has to know of it sooner.
+    pub(crate) fn expect_repairs(&mut self, repairs: bool) {
+        self.requests.expect_repairs(repairs);
+    }
+
     /// What counted as lost has come: the path reorders.
-    pub(crate) fn on_late(&mut self, now: Duration, late: &Late) {
-        self.requests.on_late(now, late.number, late.sent.sent_at());
+    pub(crate) fn on_late(&mut self, now: Duration, late: &Late, rtt: &Rtt) {
+        self.requests.on_late(now, late.number, late.sent.sent_at(), rtt);
     }
 
     /// When the oldest request counts as lost, if something later was answered.

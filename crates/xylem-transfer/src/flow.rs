@@ -209,9 +209,18 @@ impl Flow {
             self.pieces.reported = 1;
             self.controller.set_packets_per_unit(1);
         }
+        self.expect_repairs();
         let brought = report.brought.saturating_sub(before.brought);
         let missed = report.missing.wrapping_sub(before.missing).cast_signed();
-        self.controller.on_path(now, brought, missed, self.pieces.datagram.unwrap_or(DATA_BYTES));
+        let datagram = self.pieces.datagram.unwrap_or(DATA_BYTES);
+        let repaired = self.controller.on_path(now, brought, missed, datagram);
+        self.pacer.charge(repaired, self.controller.window());
+    }
+
+    /// CUBIC knows of losses by the requests that are lost, and has to know soon.
+    fn expect_repairs(&mut self) {
+        let repairs = self.pieces.path.is_some() && self.controller.algorithm() != Algorithm::Cubic;
+        self.flight.expect_repairs(repairs);
     }
 
     fn has_window(&self) -> bool {
@@ -288,6 +297,7 @@ impl Flow {
     fn choose_algorithm(&mut self, rtt: Duration) {
         if self.by_path && rtt < SHORT_PATH {
             self.controller.switch_to_cubic();
+            self.expect_repairs();
             self.by_path = false;
         }
     }
@@ -302,7 +312,7 @@ impl Flow {
                 self.controller.on_ack(now, &late.sent, &self.rtt);
             }
         }
-        self.flight.on_late(now, late);
+        self.flight.on_late(now, late, &self.rtt);
     }
 
     /// The answer was good: the window grows for verified bytes only.

@@ -69,7 +69,7 @@ impl Bbr {
     }
 
     fn is_drained(&self, in_flight: u64) -> bool {
-        in_flight <= self.inflight_with_headroom() && in_flight <= self.bdp(1.0)
+        in_flight <= self.inflight_with_headroom() && self.fills_path_once(in_flight)
     }
 
     fn has_probed_enough(&mut self, sample: &Sample) -> bool {

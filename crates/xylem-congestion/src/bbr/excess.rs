@@ -21,6 +21,10 @@ const MAX_SHARE: f64 = 0.3;
 const MIN_BYTES: u64 = 512 << 10;
 /// Less than this is no path that loses by chance.
 const MIN_CHANCE: f64 = 0.005;
+/// What is repaired is under way for so many round trips more, at most.
+const MAX_LONGER: f64 = 3.0;
+/// What is owed for losses that prove to be chance is not given back beyond this.
+const MAX_BEYOND: f64 = 64.0 * 1024.0;
 
 #[derive(Clone, Debug)]
 pub(super) struct Excess {
@@ -40,6 +44,10 @@ pub(super) struct Excess {
     place: usize,
     share: f64,
     chance: f64,
+    /// Bytes lost that chance does not explain, and that nothing has made up for.
+    beyond: f64,
+    /// By so many round trips without a queue the mean one is longer than the least of late.
+    longer: f64,
 }
 
 impl Default for Excess {
@@ -56,6 +64,8 @@ impl Default for Excess {
             place: 0,
             share: 0.0,
             chance: 0.0,
+            beyond: 0.0,
+            longer: 0.0,
         }
     }
 }
@@ -70,7 +80,9 @@ impl Excess {
         self.on
     }
 
-    pub(super) fn on_round_trip(&mut self, rtt: Duration, min: Duration) {
+    pub(super) fn on_round_trip(&mut self, rtt: Duration, min: Duration, mean: Duration) {
+        let least = self.last.map_or(rtt, |last| last.min(rtt));
+        self.longer = mean.saturating_sub(least).as_secs_f64() / min.as_secs_f64().max(1e-6);
         self.now = Some(self.now.map_or(rtt, |now| now.min(rtt)));
         self.limit = min + min / SHORT_QUEUE;
         self.samples += 1;
@@ -104,6 +116,16 @@ impl Excess {
         SPREAD * self.chance
     }
 
+    /// See [`super::Bbr::beyond_chance`]: a bucket that losses fill and what arrives empties, by what chance takes
+    /// of as much.
+    pub(super) fn beyond_chance(&mut self, brought: u64, lost: i64) -> i64 {
+        let before = self.beyond;
+        let explained = self.chance() / (1.0 - self.chance()) * brought as f64;
+        let now = (before + lost as f64 - explained).max(0.0);
+        self.beyond = now.min(MAX_BEYOND);
+        (now - before) as i64
+    }
+
     /// Whether the path loses by chance.
     pub(super) fn is_chance(&self) -> bool {
         self.chance > MIN_CHANCE
@@ -114,9 +136,11 @@ impl Excess {
         !self.is_chance() || self.share > self.chance()
     }
 
-    /// How much longer than a round trip a packet is under way on average: one in so many has to be sent again.
+    /// How much longer than a round trip a packet is under way on average: what is lost of it has to be sent again. On a
+    /// path that loses by chance this is measured.
     pub(super) fn stretch(&self) -> f64 {
-        1.0 + 2.0 * self.chance
+        let least = 2.0 * self.chance;
+        1.0 + if self.is_chance() { self.longer.clamp(least, MAX_LONGER) } else { least }
     }
 }
 
@@ -131,7 +155,7 @@ mod tests {
     /// A round of 100 units, every fourth of which took so long.
     fn round(excess: &mut Excess, rtt: u64, share: f64) {
         for unit in 0..100 {
-            excess.on_round_trip(ms(if unit % 4 == 0 { rtt } else { 200 }), ms(100));
+            excess.on_round_trip(ms(if unit % 4 == 0 { rtt } else { 200 }), ms(100), ms(rtt));
         }
         let lost = (1e6 * share) as u64;
         excess.end_round(excess.delivered + 1_000_000 - lost, excess.lost + lost);
@@ -148,6 +172,21 @@ mod tests {
         assert!((excess.chance() - 0.3).abs() < 0.01 && excess.stretch() > 1.3);
         round(&mut excess, 150, 0.28);
         assert!(excess.has_queue() && !excess.is_more_than_chance(), "not much more than before");
+    }
+
+    #[test]
+    fn chance_explains_so_much_and_no_credit_is_left() {
+        let mut excess = Excess::default();
+        assert_eq!(excess.beyond_chance(10_000, 1_000), 1_000, "nothing is known of it");
+        assert_eq!(excess.beyond_chance(10_000, -1_500), -1_000, "it came late");
+        excess.turn_on();
+        (0..5).for_each(|_| round(&mut excess, 100, 0.1));
+        let owed = |excess: &mut Excess, lost| -> i64 {
+            (0..100).map(|_| excess.beyond_chance(9_000, lost)).sum()
+        };
+        assert_eq!(owed(&mut excess, 1_000), 0);
+        assert!((owed(&mut excess, 3_000) - 141_176).abs() < 200, "all above 1.5 times as much");
+        assert!(owed(&mut excess, 0) >= -(64 << 10), "little is given back");
     }
 
     #[test]

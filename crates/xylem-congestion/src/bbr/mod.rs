@@ -8,16 +8,18 @@
 //!
 //! The state machine is here; `model` keeps the bounds, `cycle` the bandwidth probing, `min_rtt` the
 //! round trip. Departures from the draft: explicit marks, which it leaves open, bound the rate in a
-//! round like losses do, and end startup or a probe at once, since a mark is never chance; a
-//! round with losses that ends without a queue bounds nothing; the loss threshold holds for what the
-//! path carries, of which a packet of ours may take several; where the draft makes way for Reno it
-//! counts Reno's packets, not ours, which may be larger; and a round trip near the smallest renews it.
+//! round like losses do, and end startup or a probe at once, since a mark is never chance; a queue
+//! that stays ends startup before losses do (`startup`); a round with losses that ends without a queue
+//! bounds nothing; the loss threshold holds for what the path carries, of which a packet of ours may
+//! take several; where the draft makes way for Reno it counts Reno's packets, not ours, which may be
+//! larger; and a round trip near the smallest renews it.
 
 mod cycle;
 mod excess;
 mod filter;
 mod min_rtt;
 mod model;
+mod startup;
 
 use core::time::Duration;
 
@@ -28,6 +30,7 @@ use excess::Excess;
 use filter::MaxFilter;
 use min_rtt::MinRtt;
 use model::{Bounds, Saved};
+use startup::{Caution, FullBw};
 
 /// Section 2.8: 4 ln 2, the least gain that lets the rate double each round; and the window's.
 const STARTUP_PACING_GAIN: f64 = 2.77;
@@ -40,11 +43,6 @@ const PACING_MARGIN: f64 = 0.99;
 const MIN_WINDOW: u64 = 4;
 /// Packets that may be under way at the start.
 const INITIAL_WINDOW: u64 = 16;
-/// Section 5.3.1.2: startup ends after so many rounds with less than a quarter more bandwidth.
-const FULL_BW_ROUNDS: u32 = 3;
-/// Or after so many without a queue: then what kept the bandwidth from growing was chance.
-const FULL_BW_ROUNDS_CLEAR: u32 = 10;
-const FULL_BW_GROWTH: f64 = 1.25;
 /// Section 5.3.1.3: startup ends at a round with so many losses, if they are more than the threshold.
 const STARTUP_LOSSES: u32 = 6;
 /// Section 2.10: rounds over which the degree of aggregation is remembered.
@@ -104,21 +102,6 @@ struct Round {
     started: bool,
 }
 
-/// Whether startup has found the bandwidth (section 5.3.1.2); the same is asked of each probe.
-#[derive(Clone, Copy, Debug, Default)]
-struct FullBw {
-    bw: f64,
-    rounds: u32,
-    now: bool,
-    reached: bool,
-}
-
-impl FullBw {
-    fn reset(&mut self) {
-        (self.bw, self.rounds, self.now) = (0.0, 0, false);
-    }
-}
-
 /// More arrives at once than the rate alone explains: how much (section 5.5.9).
 #[derive(Clone, Debug)]
 struct Aggregation {
@@ -134,6 +117,7 @@ pub(crate) struct Bbr {
     phase: Phase,
     round: Round,
     full_bw: FullBw,
+    caution: Caution,
     max_bw: MaxFilter,
     /// Probing cycles, the clock of `max_bw`.
     cycles: u64,
@@ -159,6 +143,7 @@ impl Bbr {
             phase: Phase::Startup,
             round: Round::default(),
             full_bw: FullBw::default(),
+            caution: Caution::default(),
             max_bw: MaxFilter::new(),
             cycles: 0,
             bounds: Bounds::default(),
@@ -240,7 +225,7 @@ impl Bbr {
         // There may be no round trip yet, where the first packet was sent twice.
         let latest = rtt.smoothed().map(|_| rtt.latest());
         if let (Some(latest), Some(min)) = (latest, self.min_rtt.get()) {
-            self.excess.on_round_trip(latest, min);
+            self.excess.on_round_trip(latest, min, rtt.smoothed().unwrap_or(latest));
         }
         if self.round.started {
             self.excess.end_round(delivered, sample.lost_in_all);
@@ -249,12 +234,12 @@ impl Bbr {
         self.adapt_short_term(sample, rtt.latest());
         self.judge_probe(now, sample);
         self.note_aggregation(now, sample);
-        self.check_full_bw(sample);
+        self.check_full_bw(sample, latest);
         self.check_startup_loss(sample);
         if self.phase == Phase::Startup && self.full_bw.reached {
             self.phase = Phase::Drain;
         }
-        if self.phase == Phase::Drain && in_flight <= self.bdp(1.0) {
+        if self.phase == Phase::Drain && self.fills_path_once(in_flight) {
             self.start_down(now);
         }
         if self.full_bw.reached {
@@ -268,7 +253,7 @@ impl Bbr {
         if self.pacing_rate.is_infinite() {
             self.first_pacing_rate(rtt);
         }
-        self.set_pacing_rate(self.phase.pacing_gain());
+        self.set_pacing_rate(self.pacing_gain());
         self.set_window(sample);
     }
 
@@ -278,6 +263,12 @@ impl Bbr {
             Some(min) => (gain * self.bw() * min.as_secs_f64()) as u64,
             None => self.packet * INITIAL_WINDOW,
         }
+    }
+
+    /// Whether no more is under way than the path holds without a queue. Where the path repairs what it loses, some is
+    /// under way for long without being on the path: there round trips tell.
+    fn fills_path_once(&self, in_flight: u64) -> bool {
+        in_flight <= self.bdp(1.0) || (self.excess.is_on() && !self.excess.has_queue())
     }
 
     fn bw(&self) -> f64 {
@@ -334,21 +325,15 @@ impl Bbr {
         a.extra.update(rounds, self.round.count, extra.max(0.0));
     }
 
-    fn check_full_bw(&mut self, sample: &Sample) {
-        let full = &mut self.full_bw;
-        let Some(rate) = sample.rate else { return };
-        if full.now || !self.round.started || sample.app_limited {
-            return;
+    fn check_full_bw(&mut self, sample: &Sample, latest: Option<Duration>) {
+        if self.round.started {
+            let clear = self.excess.is_chance() && !self.excess.has_queue();
+            self.full_bw.end_round(sample, clear);
         }
-        if rate >= full.bw * FULL_BW_GROWTH {
-            full.reset();
-            full.bw = rate;
-            return;
+        if let (Phase::Startup, Some(latest), Some(min)) = (self.phase, latest, self.min_rtt.get())
+        {
+            self.full_bw.reached |= self.caution.on_round_trip(latest, min, self.round.started);
         }
-        full.rounds += 1;
-        let clear = self.excess.is_chance() && !self.excess.has_queue();
-        full.now = full.rounds >= if clear { FULL_BW_ROUNDS_CLEAR } else { FULL_BW_ROUNDS };
-        full.reached |= full.now;
     }
 
     fn check_startup_loss(&mut self, sample: &Sample) {
@@ -369,9 +354,17 @@ impl Bbr {
         self.pacing_rate = STARTUP_PACING_GAIN * nominal;
     }
 
+    fn pacing_gain(&self) -> f64 {
+        if self.is_cautious() { 1.0 } else { self.phase.pacing_gain() }
+    }
+
+    fn is_cautious(&self) -> bool {
+        self.phase == Phase::Startup && self.caution.is_on()
+    }
+
     fn set_pacing_rate(&mut self, gain: f64) {
         let rate = gain * self.bw() * PACING_MARGIN;
-        if rate > 0.0 && (self.full_bw.reached || rate > self.pacing_rate) {
+        if rate > 0.0 && (self.full_bw.reached || self.is_cautious() || rate > self.pacing_rate) {
             self.pacing_rate = rate;
         }
     }

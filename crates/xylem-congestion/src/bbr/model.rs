@@ -173,6 +173,12 @@ impl Bbr {
         }
     }
 
+    /// The path has brought and lost, or found again, so many bytes: by how many the losses that chance does not
+    /// explain are more than before.
+    pub(crate) fn beyond_chance(&mut self, brought: u64, lost: i64) -> i64 {
+        self.excess.beyond_chance(brought, lost)
+    }
+
     /// What the path lost is known by its amount alone: a probe is judged by that as well.
     pub(super) fn judge_probe(&mut self, now: Duration, sample: &Sample) {
         if self.excess.is_on() && self.bounds.judging_probe && self.is_too_high(sample) {

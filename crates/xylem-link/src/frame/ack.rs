@@ -69,6 +69,9 @@ pub struct AckRanges {
 }
 
 impl AckRanges {
+    /// How many there are at most.
+    pub const MOST: usize = MAX_ACK_RANGES;
+
     /// Adds a range below all that were added before and not adjoining them; whether there was room.
     pub fn push(&mut self, range: RangeInclusive<u64>) -> bool {
         let (start, end) = (*range.start(), *range.end());

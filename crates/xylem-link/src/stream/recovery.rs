@@ -317,7 +317,7 @@ impl Recovery {
             let from = self.lost.partition_point(|lost| lost.number < *range.start());
             while let Some(lost) = self.lost.get(from).filter(|lost| lost.number <= *range.end()) {
                 self.controller.on_late(now, &lost.sent);
-                self.flight.on_late(now, lost.serial, lost.sent.sent_at());
+                self.flight.on_late(now, lost.serial, lost.sent.sent_at(), &self.rtt);
                 self.lost.remove(from);
             }
         }
