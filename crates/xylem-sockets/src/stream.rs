@@ -47,6 +47,14 @@ impl Socket {
         }
     }
 
+    /// Whether the end has been seen, of which nothing will wake any more.
+    fn ended(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return matches!(self, Self::Shared(shared) if shared.closed());
+        #[cfg(not(target_os = "linux"))]
+        false
+    }
+
     fn take_error(&self) -> io::Result<Option<io::Error>> {
         match self {
             Self::Tcp(stream) => stream.take_error(),
@@ -189,8 +197,10 @@ impl Stream {
             match self.socket.read(&mut room[held..]) {
                 Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed")),
                 Ok(n) => {
-                    // A short read has emptied a Unix socket; elsewhere only an error says so.
-                    let more = held + n == room.len() || cfg!(not(unix));
+                    // A short read has emptied a Unix socket; elsewhere only an error says so. And an end
+                    // that was seen together with the last bytes is told by nothing but another read.
+                    let emptied = held + n < room.len() && cfg!(unix);
+                    let more = !emptied || self.socket.ended();
                     return Ok(StreamRead { filled: held + n, more });
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {

@@ -166,12 +166,20 @@ impl Shared {
         Ok(wrote)
     }
 
-    /// Sends a byte that wakes. Where the socket is full, enough of them are on their way.
+    /// Sends a byte that wakes. Where the socket is full, enough of them are on their way; where the other end is
+    /// gone, reading says so, after what it had written.
     fn wake(&mut self) -> io::Result<()> {
         loop {
             match self.socket.write(&[0]) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::BrokenPipe
+                    ) =>
+                {
+                    return Ok(());
+                }
                 sent => return sent.map(drop),
             }
         }

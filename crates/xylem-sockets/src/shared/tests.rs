@@ -88,6 +88,20 @@ fn what_was_written_before_the_end_is_read() {
     assert_eq!(b.read(&mut room).unwrap(), 0);
 }
 
+/// Also where it went while it waited for room: whoever reads can't wake it any more.
+#[test]
+fn what_was_written_by_one_that_waits_and_goes_is_read() {
+    let (mut a, mut b) = pair();
+    assert_eq!(a.write(&vec![7; ring::RING_LEN]).unwrap(), ring::RING_LEN);
+    assert_eq!(kind(a.write(b"more")), Some(io::ErrorKind::WouldBlock));
+    drop(a);
+    let (mut room, mut read) = (vec![0; 1000], 0);
+    while let Ok(n @ 1..) = b.read(&mut room) {
+        read += n;
+    }
+    assert_eq!(read, ring::RING_LEN);
+}
+
 /// A reader that never reads is written a ring and no more.
 #[test]
 fn who_never_reads() {
