@@ -314,7 +314,8 @@ fn read_regions(
             false => reader.read_and_hash(index, &mut buffer),
         };
         let failed = region.is_err();
-        if !hand(region.map(|region| (region, sums)), buffer.len() as u64) || failed {
+        let range = Region::range(reader.geometry(), index);
+        if !hand(region.map(|region| (region, sums)), range.end - range.start) || failed {
             break;
         }
     }
@@ -349,4 +350,26 @@ pub(crate) fn packed_slots(size: u64, segment: SegmentSize) -> u64 {
 /// State of the file at `path`, links followed.
 pub(crate) fn state_of(medium: &dyn Medium, path: &Path) -> Result<FileState, StoreError> {
     RegionReader::open(medium, path, None, SegmentSize::DEFAULT).map(|r| r.state())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regions are read in pieces; holes are not read.
+    #[test]
+    fn every_byte_is_counted_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let len = 3 * REGION_LEN as u64 + 5;
+        std::fs::write(&path, vec![7; REGION_LEN + 3]).unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
+        let medium = xylem_store::DiskMedium::new();
+        let state = state_of(&medium, &path).unwrap();
+        let job = Job { path, state, slot: None, segment: SegmentSize::DEFAULT, sums: None };
+        let progress = Progress { done: AtomicU64::new(0), total: len };
+        let (stop, takes) = (Stop::new(), Takes::default());
+        hash_beside(&medium, &[job], takes, &progress, &stop, &mut |_| (), |_| ()).unwrap();
+        assert_eq!(progress.done.into_inner(), len);
+    }
 }

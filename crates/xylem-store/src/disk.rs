@@ -6,17 +6,16 @@
 //!
 //! [`Medium`]: crate::Medium
 
+mod in_order;
 #[cfg(target_os = "linux")]
 mod opened;
 #[cfg(not(unix))]
 mod portable;
-mod read_ahead;
 #[cfg(unix)]
 mod unix;
 
+pub use in_order::read_in_order;
 #[cfg(not(unix))]
 pub use portable::DiskMedium;
-pub(crate) use read_ahead::ahead_of;
-pub use read_ahead::will_read;
 #[cfg(unix)]
 pub use unix::DiskMedium;

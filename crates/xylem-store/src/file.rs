@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use crate::attributes::Unset;
 use crate::dirs::open_dir;
-use crate::disk::ahead_of;
 use crate::error::{Difference, StoreError};
 use crate::medium::{FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, Watch};
 use crate::medium::{read_full_by, write_all_at, write_all_vectored_at};
@@ -90,11 +89,9 @@ impl FileRef {
             .map_err(|e| StoreError::from_io("read", &self.path, Some(offset), e))
     }
 
-    /// Has the medium bring what comes after `range`, for who reads a file of `size` bytes in ranges of one
-    /// length, in order and by several threads: those disturb what a system guesses of one reader, and many
-    /// systems look no further ahead than 128 KiB.
-    pub(crate) fn read_ahead(&self, range: &Range<u64>, size: u64) {
-        ahead_of(range, size).for_each(|range| self.file.will_read(range));
+    /// Says that it will be read from its beginning to its end, in pieces.
+    pub(crate) fn read_in_order(&self) {
+        self.file.read_in_order();
     }
 
     /// As [`FileRef::read_full`] for what was read already and is wrong; see [`MediumFile::read_anew_at`].

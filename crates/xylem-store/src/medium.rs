@@ -184,11 +184,8 @@ pub trait MediumFile: Send + Sync {
     fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_at(buf, offset)
     }
-    /// Hears that this range will be read soon. A medium that is slower than memory may begin to bring what it
-    /// does not have there; nothing that was written over meanwhile is read from what it brought.
-    fn will_read(&self, range: Range<u64>) {
-        let _ = range;
-    }
+    /// Hears that the file will be read from its beginning to its end, in pieces and by several threads.
+    fn read_in_order(&self) {}
     /// Writes at a byte offset; may be short.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
     /// As [`MediumFile::write_at`] for bytes that lie in several places, in order.

@@ -5,14 +5,13 @@
 //! region, reads and hashes it; one of them pushes the regions in order into an
 //! [`OutboardBuilder`] and calls [`RegionReader::finish`]. Memory: one buffer of 128 KiB a thread, of 4 MiB with sums.
 
-use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use xylem_hash::Hash;
 use xylem_tree::{
     BuildError, Geometry, OutboardBuilder, REGION_LEN, Region, RegionBuilder, SegmentSize,
-    UpdateBlocks, hash_region,
+    UpdateBlocks,
 };
 
 use crate::error::{Difference, StoreError};
@@ -23,9 +22,10 @@ use crate::sparse::SparseReader;
 
 /// Holes are looked for in regions of at least this length.
 const MIN_LOOK: usize = 256 * 1024;
-/// Bytes of a region that are read and hashed at a time: with what they are copied from they fit into a
-/// processor's own cache, and a call costs nothing beside them. Whole segments of any size.
-const PIECE: usize = 128 * 1024;
+/// Bytes of a region that are read and hashed at a time: what of a disk is read in larger pieces is waited for
+/// (`disk/in_order.rs`), and with what they are copied from they fit into a processor's own cache. Whole segments
+/// of any size.
+pub(crate) const PIECE: usize = 128 * 1024;
 /// A hole's bytes. Never written, so that all its pages are one page of the system's.
 static ZEROS: [u8; REGION_LEN] = [0; REGION_LEN];
 
@@ -130,6 +130,9 @@ impl RegionReader {
             return Err(StoreError::Changed { path: path.to_path_buf(), what });
         }
         let geometry = Geometry::new(state.size, segment);
+        if Region::count(&geometry) > 1 {
+            file.read_in_order();
+        }
         Ok(Self { file, state, geometry, next: AtomicU64::new(0) })
     }
 
@@ -158,35 +161,7 @@ impl RegionReader {
     /// [`StoreError::Changed`] if the file ends early; [`StoreError::OutOfRange`] for a region
     /// that the file does not have; the medium's.
     pub fn read_and_hash(&self, region: u64, buffer: &mut Vec<u8>) -> Result<Region, StoreError> {
-        let range = Region::range(&self.geometry, region);
-        let out_of_range = || StoreError::OutOfRange { path: self.path(), offset: range.start };
-        let mut builder = RegionBuilder::new(&self.geometry, region).ok_or_else(out_of_range)?;
-        let len = (range.end - range.start) as usize; // at most REGION_LEN
-        let mut holes = (len >= MIN_LOOK).then(|| SparseReader::new(&self.file));
-        if let Some(reader) = &mut holes
-            && reader.is_hole(range.clone())?
-        {
-            // That the file still reaches so far is seen at the end.
-            builder.push(&ZEROS[..len]);
-            return builder.finish().ok_or_else(out_of_range);
-        }
-        let mut at = range.start;
-        loop {
-            let now = ((range.end - at) as usize).min(PIECE);
-            buffer.resize(now, 0);
-            let got = match &mut holes {
-                Some(reader) => reader.read_full(buffer, at)?,
-                None => self.file.read_full(buffer, at)?,
-            };
-            at += got as u64;
-            if got < now {
-                return Err(self.wrong_size(at));
-            }
-            if !builder.push(buffer) || at == range.end {
-                break;
-            }
-        }
-        builder.finish().ok_or_else(out_of_range)
+        Ok(self.read(region, buffer, false)?.0)
     }
 
     /// As [`RegionReader::read_and_hash`]; appends the sums of the region's blocks to `sums`, if the file
@@ -200,53 +175,53 @@ impl RegionReader {
         buffer: &mut Vec<u8>,
         sums: &mut Vec<u8>,
     ) -> Result<Region, StoreError> {
-        let (region, bytes) = self.read(region, buffer)?;
+        let (region, bytes) = self.read(region, buffer, true)?;
         if let Some(blocks) = UpdateBlocks::of(self.geometry) {
             blocks.sums_of(&region, bytes, sums);
         }
         Ok(region)
     }
 
+    /// Reads a region piece by piece, and hashes each. Its bytes are what comes with it if it is wanted `whole`.
     fn read<'b>(
         &self,
         region: u64,
         buffer: &'b mut Vec<u8>,
+        whole: bool,
     ) -> Result<(Region, &'b [u8]), StoreError> {
         let range = Region::range(&self.geometry, region);
+        let out_of_range = || StoreError::OutOfRange { path: self.path(), offset: range.start };
+        let mut builder = RegionBuilder::new(&self.geometry, region).ok_or_else(out_of_range)?;
         let len = (range.end - range.start) as usize; // at most REGION_LEN
-        let bytes = self.bytes_of(range.clone(), len, buffer)?;
-        let first = Region::first_segment(&self.geometry, region);
-        match hash_region(&self.geometry, first, bytes) {
-            Some(region) => Ok((region, bytes)),
-            None => Err(StoreError::OutOfRange { path: self.path(), offset: range.start }),
-        }
-    }
-
-    /// The content of a region: read, or for a hole zeros that nobody has to fill.
-    fn bytes_of<'b>(
-        &self,
-        range: Range<u64>,
-        len: usize,
-        buffer: &'b mut Vec<u8>,
-    ) -> Result<&'b [u8], StoreError> {
         // Looking for holes costs two calls, which are nothing beside a region and much beside a page.
-        let got = if len < MIN_LOOK {
-            buffer.resize(len, 0);
-            self.file.read_full(buffer, range.start)?
-        } else {
-            self.file.read_ahead(&range, self.state.size);
-            let mut reader = SparseReader::new(&self.file);
-            if reader.is_hole(range.clone())? {
-                // That the file still reaches so far is seen at the end.
-                return Ok(&ZEROS[..len]);
-            }
-            buffer.resize(len, 0);
-            reader.read_full(buffer, range.start)?
-        };
-        if got < len {
-            return Err(self.wrong_size(range.start + got as u64));
+        let mut holes = (len >= MIN_LOOK).then(|| SparseReader::new(&self.file));
+        if let Some(reader) = &mut holes
+            && reader.is_hole(range.clone())?
+        {
+            // That the file still reaches so far is seen at the end.
+            let zeros = &ZEROS[..len];
+            builder.push(zeros);
+            return Ok((builder.finish().ok_or_else(out_of_range)?, zeros));
         }
-        Ok(buffer)
+        buffer.resize(if whole { len } else { len.min(PIECE) }, 0);
+        let mut done = 0;
+        loop {
+            let (now, offset) = ((len - done).min(PIECE), range.start + done as u64);
+            let place = if whole { done } else { 0 };
+            let piece = &mut buffer[place..place + now];
+            let got = match &mut holes {
+                Some(reader) => reader.read_full(piece, offset)?,
+                None => self.file.read_full(piece, offset)?,
+            };
+            if got < now {
+                return Err(self.wrong_size(offset + got as u64));
+            }
+            done += now;
+            if !builder.push(piece) || done == len {
+                break;
+            }
+        }
+        Ok((builder.finish().ok_or_else(out_of_range)?, buffer))
     }
 
     /// Checks that the file is as it was when it was opened, after all regions were read.

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -186,8 +187,8 @@ impl MediumFile for DiskFile {
         self.0.read_at(buf, offset)
     }
 
-    fn will_read(&self, range: Range<u64>) {
-        super::will_read(&self.0, range);
+    fn read_in_order(&self) {
+        super::read_in_order(&self.0);
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {

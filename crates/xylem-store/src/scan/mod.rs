@@ -21,15 +21,13 @@ use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::node_buffer::byte_of;
 use crate::outboard::OutboardFile;
+use crate::publish::PIECE;
 use judge::Judge;
 pub(crate) use judge::hashes_to;
 
 /// Base-2 logarithm of the chunks in a region: 4 MiB, large enough to keep disks and SIMD busy,
 /// small enough to share among threads.
 const REGION_LOG2_CHUNKS: u8 = 12;
-/// Bytes of a region that are read and hashed at a time, in whole segments: what was just copied to them is
-/// still in the processor's own cache.
-const PIECE: usize = 128 * 1024;
 /// Around a place of the outboard that cannot be read, pieces of this length are tried.
 const PAGE: usize = 4096;
 
@@ -189,6 +187,9 @@ impl Scan {
         root: Hash,
     ) -> Result<Self, StoreError> {
         let outboard = outboard.map(|o| o.file().clone());
+        if geometry.count(region_level(&geometry)) > 1 {
+            file.read_in_order();
+        }
         Self::with(file, outboard, slot_offset, geometry, root, true)
     }
 
@@ -357,7 +358,6 @@ impl Scan {
         buffer.unreadable.clear();
         buffer.levels.resize_with(1.max(buffer.levels.len()), Vec::new);
         buffer.levels.iter_mut().for_each(Vec::clear);
-        self.file.read_ahead(&(start..start + len), self.geometry.size());
         let (mut at, mut got) = (0, 0);
         while at < buffer.data.len() {
             let end = (at + PIECE.max(size.bytes())).min(buffer.data.len());

@@ -7,21 +7,18 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use xylem_store::will_read;
+use xylem_store::read_in_order;
 use xylem_tree::parts::{AnyTree, Part, Subtree, subtrees};
 
 /// Bytes of a region: a power of two, so that each is a whole subtree, and small enough that what
 /// was read is still in the core's first caches when it is hashed (docs/benchmark-log.md).
 pub(super) const REGION: usize = 64 << 10;
 
-/// Regions that a worker takes at a time, at most.
-const TAKE: u64 = 8;
-
-/// Regions that are asked for at a time, ahead of those that are taken: several threads disturb what a system
-/// guesses of one reader.
-const ASK: u64 = 64;
-/// How far ahead they are asked for, as long as the file is.
-const AHEAD: u64 = 4 * ASK;
+/// Regions that a worker takes at a time, at most: what is read of a disk comes by itself while the reading goes on
+/// where it was.
+const TAKE: u64 = 64;
+/// Regions that are worth a thread's waking.
+const WORTH_A_THREAD: u64 = 8;
 
 /// Bytes of a file, more than one region of them.
 ///
@@ -41,8 +38,6 @@ struct Progress<T> {
     item: Option<T>,
     /// Regions that were taken.
     taken: u64,
-    /// Regions that were asked for ahead.
-    asked: u64,
     /// Regions that are finished.
     finished: u64,
     /// What was joined, up to the region `next`.
@@ -56,10 +51,10 @@ struct Progress<T> {
 impl<T> Cut<T> {
     /// The `bytes` of a file, which begin with a chunk; up to `threads` will work at them.
     pub(super) fn new(number: u64, item: T, file: File, bytes: Range<u64>, threads: usize) -> Self {
+        read_in_order(&file);
         let progress = Progress {
             item: Some(item),
             taken: 0,
-            asked: 0,
             finished: 0,
             part: Part::default(),
             next: 0,
@@ -84,7 +79,7 @@ impl<T> Cut<T> {
 
     /// How many threads are worth waking for it: each should have some regions.
     pub(super) fn worth_helpers(&self) -> usize {
-        usize::try_from(self.regions() / TAKE).unwrap_or(usize::MAX)
+        usize::try_from(self.regions() / WORTH_A_THREAD).unwrap_or(usize::MAX)
     }
 
     /// A worker that panicked has ended the process already, so a poisoned lock holds good data.
@@ -95,30 +90,14 @@ impl<T> Cut<T> {
     /// The next regions to hash, fewer towards the end of the file, so that nobody waits long for
     /// the last; `None` where all were taken, or one could not be read.
     pub(super) fn take(&self) -> Option<Range<u64>> {
-        let (taken, ahead) = self.take_and_ask()?;
-        for first in ahead.step_by(ASK as usize) {
-            let last = (first + ASK).min(self.regions()) - 1;
-            will_read(&self.file, self.region(first).start..self.region(last).end);
-        }
-        Some(taken)
-    }
-
-    /// Regions for [`Cut::take`], and those to ask for before they are read.
-    fn take_and_ask(&self) -> Option<(Range<u64>, Range<u64>)> {
         let mut progress = self.lock();
-        let all = self.regions();
-        let left = all - progress.taken;
+        let left = self.regions() - progress.taken;
         if left == 0 || progress.failed.is_some() {
             return None;
         }
         let first = progress.taken;
         progress.taken += (left / (2 * self.threads)).clamp(1, TAKE);
-        let taken = first..progress.taken;
-        let ahead = taken.end.saturating_add(AHEAD).min(all);
-        let ask =
-            if ahead == all || ahead >= progress.asked + ASK { ahead } else { progress.asked };
-        let asked = std::mem::replace(&mut progress.asked, ask);
-        Some((taken, asked..ask))
+        Some(first..progress.taken)
     }
 
     /// Reads regions and hashes them. A file that shrank since its size was taken is an error;
@@ -261,23 +240,6 @@ mod tests {
                 let expected = Hasher::new().update(&bytes).finalize_xof();
                 assert_eq!(start(output), start(expected), "{size}");
             }
-        }
-    }
-
-    #[test]
-    fn regions_are_asked_for_once_and_before_they_are_taken() {
-        for (regions, threads) in [(2, 1), (33, 2), (64, 2), (65, 7), (1_000, 2), (5_000, 16)] {
-            let bytes = 0..(regions * REGION) as u64 - 1;
-            let cut = Cut::new(0, (), file_of(b""), bytes, threads);
-            let (mut taken, mut asked) = (0, 0);
-            while let Some((take, ask)) = cut.take_and_ask() {
-                assert_eq!((take.start, ask.start), (taken, asked), "in order");
-                (taken, asked) = (take.end, ask.end);
-                assert!(asked >= taken && asked <= regions as u64);
-                let due = taken.saturating_add(AHEAD - ASK).min(regions as u64);
-                assert!(asked >= due, "{asked} of {due} are asked for");
-            }
-            assert_eq!((taken, asked), (regions as u64, regions as u64));
         }
     }
 
