@@ -46,10 +46,10 @@ enum Io {
 }
 
 impl Io {
-    /// Nothing will tell of the end any more.
-    fn closed(&self) -> bool {
+    /// Nothing will tell of what is to come any more.
+    fn ended(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return matches!(self, Self::Shared(shared) if shared.closed());
+        return matches!(self, Self::Shared(shared) if shared.ended());
         #[cfg(not(target_os = "linux"))]
         false
     }
@@ -241,7 +241,7 @@ impl Socket {
                 Ok(n) => {
                     self.end += n;
                     // A short read of a stream leaves nothing behind (epoll(7)).
-                    self.drained = n < asked && !self.io.closed();
+                    self.drained = n < asked && !self.io.ended();
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.drained = true,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,

@@ -50,7 +50,7 @@ impl Socket {
     /// Whether the end has been seen, of which nothing will wake any more.
     fn ended(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return matches!(self, Self::Shared(shared) if shared.closed());
+        return matches!(self, Self::Shared(shared) if shared.ended());
         #[cfg(not(target_os = "linux"))]
         false
     }

@@ -340,6 +340,8 @@ fn renames_move_no_content() {
     let served = |member: &Member| -> u64 {
         member.told("fetched").iter().filter_map(|event| event["fetched"].as_u64()).sum()
     };
+    // Who has fetched is told a moment after it is there.
+    until("the first fetch is told", || served(&alice) >= 3_000_000);
     let before = served(&alice);
     fs::create_dir(alice.at("folder")).unwrap();
     fs::rename(alice.at("large"), alice.at("folder/renamed")).unwrap();

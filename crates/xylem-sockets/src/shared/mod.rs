@@ -26,7 +26,7 @@ use rustix::fs::{
 };
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
 };
 use vm_memory::{FileOffset, MmapRegion};
 
@@ -39,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Wakings that may wait to be read. An honest end sends one at a time, each when this one has gone to sleep: even if
 /// none is read meanwhile, a socket's buffer holds fewer of them.
 const MAX_WAKINGS: usize = 1024;
+/// One read looks so often for more than it has: the other end decides when it comes.
+const MAX_ROUNDS: usize = 16;
 
 /// Where a node that listens at this Unix socket hands out memory.
 #[must_use]
@@ -54,6 +56,11 @@ pub struct Shared {
     reader: Reader,
     writer: Writer,
     closed: bool,
+    /// The last read looked so often that it left some for the next.
+    more: bool,
+    /// Called when the reader's mark has been set.
+    #[cfg(test)]
+    marked: Option<Box<dyn FnMut() + Send>>,
 }
 
 impl Shared {
@@ -103,7 +110,15 @@ impl Shared {
         let region = Arc::new(region);
         let reader = Reader::new(Ring::new(&region, reads));
         let writer = Writer::new(Ring::new(&region, writes));
-        Ok(Self { socket, reader, writer, closed: false })
+        Ok(Self {
+            socket,
+            reader,
+            writer,
+            closed: false,
+            more: false,
+            #[cfg(test)]
+            marked: None,
+        })
     }
 
     /// What becomes readable when there is something to read, or room to write.
@@ -111,10 +126,10 @@ impl Shared {
         &mut self.socket
     }
 
-    /// Whether the other end has gone; what it had written before can still be read.
+    /// Whether nothing will wake for what is to come: the other end has gone, or there was more than one read looks at.
     #[must_use]
-    pub fn closed(&self) -> bool {
-        self.closed
+    pub fn ended(&self) -> bool {
+        self.closed || self.more
     }
 
     /// As a stream that does not block: `Ok(0)` at the end. After a read that was shorter than asked, or
@@ -123,18 +138,24 @@ impl Shared {
     /// # Errors
     /// `WouldBlock`; `InvalidData` if the other end has written to the memory, or to the socket, what cannot be.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let mut filled = 0;
-        loop {
+        let (mut filled, mut wakings) = (0, 0);
+        self.more = true;
+        for _ in 0..MAX_ROUNDS {
             filled += self.reader.read(&mut into[filled..])?;
             if filled == into.len() {
                 break;
             }
             self.reader.wait()?;
+            #[cfg(test)]
+            self.marked.iter_mut().for_each(|then| then());
             // Before the ring is looked at again: who wakes has written to the ring before.
-            self.take_wakings()?;
+            let woken = self.take_wakings(&mut wakings)?;
             let more = self.reader.read(&mut into[filled..])?;
             filled += more;
-            if more == 0 {
+            // Who wakes has taken the mark down, also if what it wrote was read before the mark was set: it has to
+            // be set once more.
+            if more == 0 && !woken {
+                self.more = false;
                 break;
             }
         }
@@ -142,7 +163,10 @@ impl Shared {
             self.wake()?;
         }
         match filled {
-            0 if !into.is_empty() && !self.closed => Err(io::ErrorKind::WouldBlock.into()),
+            0 if into.is_empty() || self.closed => Ok(0),
+            // An honest end wakes for something.
+            0 if self.more => Err(io::ErrorKind::InvalidData.into()),
+            0 => Err(io::ErrorKind::WouldBlock.into()),
             filled => Ok(filled),
         }
     }
@@ -157,7 +181,12 @@ impl Shared {
             self.writer.wait()?;
             wrote = self.writer.write(from)?;
             if wrote == 0 {
-                return Err(io::ErrorKind::WouldBlock.into());
+                // Nobody would make room any more.
+                let end = self.closed
+                    || recv(&self.socket, &mut [0], RecvFlags::PEEK)
+                        .is_ok_and(|(_, there)| there == 0);
+                let kind = if end { io::ErrorKind::BrokenPipe } else { io::ErrorKind::WouldBlock };
+                return Err(kind.into());
             }
         }
         if self.writer.reader_waits()? {
@@ -185,21 +214,24 @@ impl Shared {
         }
     }
 
-    fn take_wakings(&mut self) -> io::Result<()> {
-        let mut room = [0; MAX_WAKINGS];
+    /// Whether there was any; `wakings` counts them.
+    fn take_wakings(&mut self, wakings: &mut usize) -> io::Result<bool> {
+        let (mut room, before) = ([0; MAX_WAKINGS], *wakings);
         while !self.closed {
             match self.socket.read(&mut room) {
                 Ok(0) => self.closed = true,
-                Ok(MAX_WAKINGS) => return Err(io::ErrorKind::InvalidData.into()),
                 // A short read has emptied the socket, unless its end follows.
-                Ok(_) => {}
+                Ok(n) => *wakings += n,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset => self.closed = true,
                 Err(e) => return Err(e),
             }
+            if *wakings >= MAX_WAKINGS {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
         }
-        Ok(())
+        Ok(*wakings > before)
     }
 }
 

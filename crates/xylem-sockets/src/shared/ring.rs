@@ -164,6 +164,11 @@ impl Reader {
         Ok(there + ROOM <= RING_LEN && self.ring.take(WRITER_WAITS)?)
     }
 
+    #[cfg(test)]
+    pub(super) fn is_marked(&self) -> bool {
+        self.ring.load(READER_WAITS, Ordering::SeqCst).unwrap() == 1
+    }
+
     /// Says that this end waits for bytes. There may be some by now.
     pub(super) fn wait(&self) -> io::Result<()> {
         self.ring.raise(READER_WAITS)

@@ -76,6 +76,44 @@ fn much_both_ways_at_once() {
     }
 }
 
+/// Who wakes takes the mark down, also if the bytes that it wakes for were read before the mark was set. Then the
+/// reader sets it once more before it sleeps.
+#[test]
+fn a_waking_for_what_was_read_already_does_not_leave_the_reader_asleep() {
+    let (mut a, mut b) = pair();
+    // The first half of a write; the other comes when the bytes are read and the mark is set.
+    assert_eq!(a.writer.write(b"x").unwrap(), 1);
+    let mut rest = Some(a);
+    let (send, receive) = std::sync::mpsc::channel();
+    b.marked = Some(Box::new(move || {
+        if let Some(mut a) = rest.take() {
+            assert!(a.writer.reader_waits().unwrap());
+            a.wake().unwrap();
+            send.send(a).unwrap();
+        }
+    }));
+    let mut room = [0; 10];
+    assert_eq!(b.read(&mut room).unwrap(), 1);
+    let mut a = receive.recv().unwrap();
+    assert!(b.reader.is_marked() && !b.ended());
+    assert_eq!(a.write(b"y").unwrap(), 1);
+    assert_eq!(recv(&b.socket, &mut [0], RecvFlags::PEEK).unwrap().1, 1, "it is woken");
+    assert_eq!(b.read(&mut room).unwrap(), 1);
+}
+
+/// A node that is gone is seen at once, not after so long as nothing is taken.
+#[test]
+fn who_writes_to_one_that_has_gone_is_told() {
+    let (mut a, b) = pair();
+    drop(b);
+    let outcome = loop {
+        if let Err(e) = a.write(&[7; 100_000]) {
+            break e.kind();
+        }
+    };
+    assert_eq!(outcome, io::ErrorKind::BrokenPipe);
+}
+
 #[test]
 fn what_was_written_before_the_end_is_read() {
     let (mut a, mut b) = pair();
@@ -84,7 +122,7 @@ fn what_was_written_before_the_end_is_read() {
     let mut room = [0; 100];
     assert_eq!(b.read(&mut room).unwrap(), 10);
     assert_eq!(&room[..10], b"last words");
-    assert!(b.closed());
+    assert!(b.ended());
     assert_eq!(b.read(&mut room).unwrap(), 0);
 }
 
