@@ -60,8 +60,10 @@ pub struct SaveOptions {
 /// What alone is fetched of a directory.
 #[derive(Clone, Debug, Default)]
 pub struct Only {
-    /// These paths.
+    /// These paths,
     pub paths: Arc<BTreeSet<Vec<u8>>>,
+    /// and what those of them that are in here have to hold, or nothing is fetched.
+    pub roots: Arc<HashMap<Vec<u8>, Hash>>,
     /// Where files with these contents are believed to lie. No others are searched for below old copies, which are only looked
     /// into for an older version of a file.
     pub copies: Arc<HashMap<Hash, PathBuf>>,

@@ -432,6 +432,49 @@ fn an_index_that_lies_about_its_length_is_none() {
     until("a good one is taken", || alice.at("good").is_symlink());
 }
 
+/// What an index says of a file is what members go by when they remove and replace: the folder that it names has to hold
+/// just that.
+#[test]
+fn an_index_that_says_other_than_its_folder_brings_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let secret = dir.path().join("secret");
+    fs::write(&secret, "evil").unwrap();
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let about = mallory.content();
+    let index = |mallory: &Mallory, about: &[u8], holds: &[u8]| {
+        let root = xylem_hash::hash(holds);
+        let kind = ItemKind::File { root, size: 4, mode: 0o644, mtime: (1, 0) };
+        let mut index = Index::default();
+        index.items.insert(b"evil".to_vec(), mallory.item(kind, now()));
+        index.encode(about)
+    };
+    // Of the same length, so that only the hash tells.
+    let lying = index(&mallory, &about, b"good");
+    mallory.publish(&lying);
+    // What is taken is there in less than a second.
+    let takes_nothing = || {
+        are_in_step(&alice, &bob);
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        for member in [&alice, &bob] {
+            assert!(member.at("evil").symlink_metadata().is_err());
+        }
+    };
+    takes_nothing();
+    // A link, where the index has a file, would have what it points to copied and shared.
+    let folder = dir.path().join("m/linked");
+    fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::symlink(&secret, folder.join("evil")).unwrap();
+    let linked = mallory.share(&folder, "linked").to_bytes();
+    let lying = index(&mallory, &linked, b"evil");
+    mallory.publish(&lying);
+    takes_nothing();
+    let true_one = index(&mallory, &about, b"evil");
+    mallory.publish(&true_one);
+    alice.has("evil", "evil");
+    bob.has("evil", "evil");
+}
+
 /// Processor time that a process has had, in ms.
 fn processor_ms(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -141,9 +141,15 @@ impl Folder {
             let (path, Item { kind, absent: false, .. }) = entry? else { continue };
             // What was changed meanwhile has it no more.
             let is_there = |kind| self.place(&path, false).is_ok_and(|at| is(&at, kind));
+            // It is read, and on the disk, before the other goes: size and time prove nothing.
+            let holds = |content: &Content| match content {
+                Content::Root(root) => self.place(&path, false).is_ok_and(|at| holds(&at, root)),
+                Content::Target(_) => true,
+            };
             if let Some(content) = Content::of(kind.clone())
                 && kept.contains_key(&content)
                 && is_there(&kind)
+                && holds(&content)
             {
                 kept.remove(&content).iter().flatten().for_each(|path| self.trash.needs_not(path));
             }
@@ -323,6 +329,27 @@ impl Folder {
         let (from, to) = (self.place(&place.path, false)?, self.place(to, true)?);
         Ok(is(&from, &place.before) && rename_new(&from, &to)?)
     }
+}
+
+/// Whether a file holds this, also after a power cut.
+fn holds(path: &Path, root: &Hash) -> bool {
+    let hashed = || {
+        let mut file = File::open(path)?;
+        let (mut hasher, mut piece) = (xylem_hash::Hasher::new(), vec![0; 64 << 10]);
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => break,
+                Ok(read) => drop(hasher.update(&piece[..read])),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        file.sync_all()?;
+        #[cfg(unix)]
+        path.parent().map_or(Ok(()), |above| File::open(above)?.sync_all())?;
+        Ok(hasher.finalize())
+    };
+    hashed().is_ok_and(|hash: Hash| hash == *root)
 }
 
 /// Whether there is what the index says.

@@ -72,7 +72,8 @@ fn label(block: &str) -> Option<&str> {
 
 /// What is in a file that somebody named, as far as files of keys go.
 pub(super) fn small_file(path: &Path) -> Result<Vec<u8>, KeyError> {
-    let mut bytes = Vec::new();
+    // As much as there may be, so that no part of a secret stays behind where it grew out of.
+    let mut bytes = Vec::with_capacity(MAX_FILE as usize + 1);
     fs::File::open(path)
         .and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes))
         .map_err(|source| KeyError::Open { path: path.to_path_buf(), source })?;

@@ -127,6 +127,7 @@ impl DirectorySink {
                 continue;
             }
             check_name_here(&entry.path)?;
+            self.check_as_said(&entry)?;
             match &entry.kind {
                 EntryKind::File { size, .. } => {
                     cx.tally.pieces.file(number, cx.tally.total);
@@ -161,6 +162,19 @@ impl DirectorySink {
         tree.use_copies(copies);
         self.tree = Some(tree);
         Ok(())
+    }
+
+    /// Whoever wants these paths believes somebody's word for what they hold, and does with it what was to be
+    /// done with that.
+    fn check_as_said(&self, entry: &Entry) -> Result<(), SaveError> {
+        let Some(only) = &self.only else { return Ok(()) };
+        let Some(said) = only.roots.get(&entry.path) else { return Ok(()) };
+        let holds = match &entry.kind {
+            EntryKind::File { root, .. } => root == said,
+            EntryKind::HardLink { target } => only.roots.get(target) == Some(said),
+            EntryKind::Directory | EntryKind::Symlink { .. } => false,
+        };
+        if holds { Ok(()) } else { Err(SaveError::NotAsSaid(os_path(&entry.path))) }
     }
 
     /// Files that are missing and lie elsewhere in the directory that is there, or in old copies of it,

@@ -47,6 +47,9 @@ pub enum SaveError {
         /// What is wrong with it.
         source: PathError,
     },
+    /// The listing has something else at a path than what somebody said of it.
+    #[error("{}: the listing has something else there than was said of it", .0.display())]
+    NotAsSaid(PathBuf),
     /// The result's path ends in no name.
     #[error("{}: not a name to write to; give -o PATH", .0.display())]
     NotAName(PathBuf),
@@ -102,7 +105,7 @@ impl Failure for SaveError {
             Self::Own(e) => e.blame(),
             Self::Hash(e) => e.blame(),
             Self::ChangedMeanwhile(_) | Self::Elsewhere(_) => Blame::Local,
-            Self::Totals(_) | Self::NotEmpty(_) => Blame::Data,
+            Self::Totals(_) | Self::NotEmpty(_) | Self::NotAsSaid(_) => Blame::Data,
             Self::NameHere { .. } => Blame::Local,
             _ => Blame::Usage,
         }

@@ -101,7 +101,9 @@ impl Member<'_> {
         let wanted = plan.wanted(theirs)?;
         if !wanted.is_empty() {
             let paths = Arc::new(wanted.values().cloned().collect());
-            let only = Only { paths, copies: Arc::new(self.folder.copies(&wanted)?) };
+            let roots = Arc::new(wanted.iter().map(|(root, at)| (at.clone(), *root)).collect());
+            let copies = Arc::new(self.folder.copies(&wanted)?);
+            let only = Only { paths, roots, copies };
             fetching::content(
                 (self.options, &self.asking),
                 content.clone(),
