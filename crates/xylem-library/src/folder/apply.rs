@@ -9,11 +9,13 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use xylem_hash::Hash;
+use xylem_store::{DiskMedium, hash_file};
+use xylem_tree::SegmentSize;
 
 use super::index::{Item, ItemKind, name};
 use super::local::{Folder, FolderError};
@@ -134,14 +136,15 @@ impl Folder {
                 kept.entry(content).or_default().push(path);
             }
         }
-        if kept.is_empty() {
+        // It is on the disk before the other goes, or both stay.
+        if kept.is_empty() || write_through(&self.root).is_err() {
             return Ok(());
         }
         for entry in self.stored.entries()? {
             let (path, Item { kind, absent: false, .. }) = entry? else { continue };
             // What was changed meanwhile has it no more.
             let is_there = |kind| self.place(&path, false).is_ok_and(|at| is(&at, kind));
-            // It is read, and on the disk, before the other goes: size and time prove nothing.
+            // It is read before the other goes: size and time prove nothing.
             let holds = |content: &Content| match content {
                 Content::Root(root) => self.place(&path, false).is_ok_and(|at| holds(&at, root)),
                 Content::Target(_) => true,
@@ -331,25 +334,19 @@ impl Folder {
     }
 }
 
-/// Whether a file holds this, also after a power cut.
+/// Whether a file holds this.
 fn holds(path: &Path, root: &Hash) -> bool {
-    let hashed = || {
-        let mut file = File::open(path)?;
-        let (mut hasher, mut piece) = (xylem_hash::Hasher::new(), vec![0; 64 << 10]);
-        loop {
-            match file.read(&mut piece) {
-                Ok(0) => break,
-                Ok(read) => drop(hasher.update(&piece[..read])),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        file.sync_all()?;
-        #[cfg(unix)]
-        path.parent().map_or(Ok(()), |above| File::open(above)?.sync_all())?;
-        Ok(hasher.finalize())
-    };
-    hashed().is_ok_and(|hash: Hash| hash == *root)
+    let (medium, size) = (DiskMedium::new(), SegmentSize::DEFAULT);
+    let hashed = hash_file(&medium, path, None, size, None, &mut Vec::new(), &|_| ());
+    hashed.is_ok_and(|hashed| hashed.root == *root)
+}
+
+/// What was written to a folder stays there after a power cut: one call for all files, where there is such a call.
+fn write_through(folder: &Path) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::fs::syncfs(File::open(folder)?)?;
+    let _ = folder;
+    Ok(())
 }
 
 /// Whether there is what the index says.
