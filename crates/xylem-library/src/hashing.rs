@@ -4,6 +4,7 @@
 //! threads take turns at. Memory is one region's buffer a thread, whatever the files' sizes.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,8 +13,8 @@ use std::thread;
 
 use xylem_hash::Hash;
 use xylem_store::{
-    FileRef, FileState, Hashed, Medium, OutboardFile, OutboardWriter, RegionReader, StoreError,
-    hash_and_sum_file, hash_file,
+    FileRef, FileState, Hashed, Medium, OutboardFile, OutboardWriter, RegionReader, Runs,
+    StoreError, hash_and_sum_file, hash_file,
 };
 use xylem_tree::{Geometry, OutboardBuilder, REGION_LEN, Region, SegmentSize};
 
@@ -242,6 +243,7 @@ impl Pool<'_> {
 
     fn hash_big(&self, job: &Job) -> Result<Option<Hash>, StoreError> {
         let reader = RegionReader::open(self.medium, &job.path, Some(job.state), job.segment)?;
+        let runs = reader.runs(threads());
         let mut writer = self.writer(job);
         let mut list = self.list(job);
         let has_list = list.is_some();
@@ -265,11 +267,11 @@ impl Pool<'_> {
         };
         thread::scope(|scope| {
             let (send, receive) = mpsc::sync_channel(2 * threads());
-            let reader = &reader;
+            let (reader, runs) = (&reader, &runs);
             let started = threads::helpers(scope, threads(), {
                 let send = send.clone();
                 move || {
-                    read_regions(reader, has_list, |region, bytes| {
+                    read_regions(reader, runs, has_list, |region, bytes| {
                         (self.counted)(bytes);
                         send.send(region).is_ok() && !self.stop.raised()
                     });
@@ -278,7 +280,7 @@ impl Pool<'_> {
             drop(send);
             if started.is_empty() {
                 let mut taken = Ok(());
-                read_regions(reader, has_list, |region, bytes| {
+                read_regions(reader, runs, has_list, |region, bytes| {
                     (self.counted)(bytes);
                     taken = take(region);
                     taken.is_ok() && !self.stop.raised()
@@ -303,11 +305,12 @@ impl Pool<'_> {
 /// `hand` takes no more.
 fn read_regions(
     reader: &RegionReader,
+    runs: &Runs,
     has_list: bool,
     mut hand: impl FnMut(Result<(Region, Vec<u8>), StoreError>, u64) -> bool,
 ) {
     let mut buffer = Vec::new();
-    while let Some(index) = reader.next_region() {
+    for index in iter::from_fn(|| runs.take()).flatten() {
         let mut sums = Vec::new();
         let region = match has_list {
             true => reader.read_hash_and_sum(index, &mut buffer, &mut sums),

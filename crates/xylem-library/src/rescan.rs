@@ -1,11 +1,12 @@
 //! [`inspect`]: what lies on disk read back on all cores, against the tree.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use xylem_hash::Hash;
-use xylem_store::{FileRef, OutboardFile, RegionScan, Scan, ScanBuffer, StoreError};
+use xylem_store::{FileRef, OutboardFile, RegionScan, Runs, Scan, ScanBuffer, StoreError};
 use xylem_tree::{Geometry, NodeValue};
 
 use crate::{hashing, threads};
@@ -35,16 +36,13 @@ type Work<'a, T> = dyn Fn(u64, &mut ScanBuffer) -> Result<Option<T>, StoreError>
 /// # Errors
 /// The first error of any thread, which ends that thread's work.
 pub(crate) fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>, StoreError> {
-    let next = AtomicU64::new(0);
+    let runs = Runs::new(count, hashing::threads());
     let share = || {
         let (mut buffer, mut found) = (ScanBuffer::default(), Vec::new());
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            if i >= count {
-                return Ok(found);
-            }
+        for i in iter::from_fn(|| runs.take()).flatten() {
             found.extend(work(i, &mut buffer)?);
         }
+        Ok(found)
     };
     let count = hashing::threads().min(usize::try_from(count).unwrap_or(usize::MAX));
     if count < 2 {

@@ -176,6 +176,8 @@ pub(crate) struct NewLink {
     pub opener: Opener,
     pub theirs: Parameters,
     pub post_quantum: bool,
+    /// What the handshake took, if that is the path's round trip.
+    pub rtt: Option<Duration>,
     pub rng: Rng,
     pub finish: Option<Finish>,
 }
@@ -216,7 +218,7 @@ impl Link {
             last_received: now,
             ping: None,
             quick_pings: 0,
-            rtt: None,
+            rtt: new.rtt,
             owed: Owed { ping: true, announce: Some(now), ..Owed::default() },
             paths: Paths::default(),
             reach: Reach::default(),

@@ -73,6 +73,8 @@ mod node_buffer;
 
 mod part;
 
+mod runs;
+
 mod publish;
 
 mod serve;
@@ -124,6 +126,7 @@ pub use parts::Part;
 pub use publish::{Hashed, RegionReader, hash_and_sum_file, hash_file};
 pub use range::RangeFile;
 pub use repair::{Repair, RepairRecord};
+pub use runs::Runs;
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use servable::OnServable;
 pub use serve::{FileCache, SharedFile, hold_at_most};

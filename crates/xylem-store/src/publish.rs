@@ -1,12 +1,11 @@
 //! Hashing a file where it lies: regions of 4 MiB in, outboard nodes out, no copy of the file. Holes
 //! are hashed as the zeros that they are, and not read.
 //!
-//! [`hash_file`] does it on one thread. For two, share a [`RegionReader`]: each thread claims a
-//! region, reads and hashes it; one of them pushes the regions in order into an
+//! [`hash_file`] does it on one thread. For more, share a [`RegionReader`] and its [`Runs`]: each thread takes
+//! some regions, reads and hashes them; one of them pushes the regions in order into an
 //! [`OutboardBuilder`] and calls [`RegionReader::finish`]. Memory: one buffer of 128 KiB a thread, of 4 MiB with sums.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use xylem_hash::Hash;
 use xylem_tree::{
@@ -18,6 +17,7 @@ use crate::error::{Difference, StoreError};
 use crate::file::{FileRef, FileState, require_regular};
 use crate::medium::{Medium, OpenHow};
 use crate::outboard::OutboardWriter;
+use crate::runs::Runs;
 use crate::sparse::SparseReader;
 
 /// Holes are looked for in regions of at least this length.
@@ -91,7 +91,7 @@ fn hash_regions(
     let mut builder = OutboardBuilder::new(*reader.geometry(), |slot, nodes: &[u8]| {
         outboard.as_mut().map_or(Ok(()), |o| o.write(slot, nodes))
     });
-    while let Some(index) = reader.next_region() {
+    for index in 0..Region::count(reader.geometry()) {
         let region = hash(index)?;
         let range = Region::range(reader.geometry(), index);
         builder.push(region).map_err(|e| reader.build_error(e))?;
@@ -101,13 +101,12 @@ fn hash_regions(
     reader.finish(root)
 }
 
-/// A file being hashed by several threads: who reads which region.
+/// A file being hashed, by any number of threads.
 #[derive(Debug)]
 pub struct RegionReader {
     file: FileRef,
     state: FileState,
     geometry: Geometry,
-    next: AtomicU64,
 }
 
 impl RegionReader {
@@ -133,7 +132,7 @@ impl RegionReader {
         if Region::count(&geometry) > 1 {
             file.read_in_order();
         }
-        Ok(Self { file, state, geometry, next: AtomicU64::new(0) })
+        Ok(Self { file, state, geometry })
     }
 
     /// The shape of the file's tree, from its size when it was opened.
@@ -148,11 +147,10 @@ impl RegionReader {
         self.state
     }
 
-    /// Claims the next region that nobody has claimed yet; `None` after the last.
-    pub fn next_region(&self) -> Option<u64> {
-        // Relaxed: the number itself is all that threads share here.
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        (index < Region::count(&self.geometry)).then_some(index)
+    /// The regions, for `threads` to share.
+    #[must_use]
+    pub fn runs(&self, threads: usize) -> Runs {
+        Runs::new(Region::count(&self.geometry), threads)
     }
 
     /// Reads and hashes a region; any thread.

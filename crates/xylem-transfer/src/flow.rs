@@ -199,6 +199,14 @@ impl Flow {
         self.pieces.datagram = Some(bytes.max(1));
     }
 
+    /// The path's round trip as its link has measured it, which the first waits go by: 1 s is long where the first
+    /// thing that is asked for is lost.
+    pub(crate) fn expect_round_trip(&mut self, rtt: Duration) {
+        if self.rtt.smoothed().is_none() {
+            self.rtt.sample(rtt, Duration::ZERO);
+        }
+    }
+
     /// What the source's link has brought and missed until now.
     pub(crate) fn note_path(&mut self, now: Duration, report: PathReport) {
         let before = self.pieces.path.replace(report).unwrap_or(report);

@@ -153,6 +153,14 @@ impl Transfer {
         }
     }
 
+    /// A round trip to `peer` takes so long, as its link has measured it. What nothing has been fetched from yet is
+    /// asked again by this, else after 1 s; does nothing for other peers.
+    pub fn expect_round_trip(&mut self, peer: PeerId, rtt: Duration) {
+        if let Some(p) = self.peers.place(peer) {
+            self.peers[p].flow_mut().expect_round_trip(rtt);
+        }
+    }
+
     /// What `peer`'s link has brought and missed until now. Told whenever something came, before it is handed in:
     /// congestion control takes rates and losses from this, as the link repairs what it loses.
     pub fn note_path(&mut self, now: Duration, peer: PeerId, report: PathReport) {

@@ -16,7 +16,7 @@ pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
     let args: Vec<OsString> = std::env::args_os().collect();
     let json = asks_for_json(&args, std::env::var_os("XYLEM_JSON"));
     let command = verbs::command_for(&args).color(help_color(&args));
-    let parsed = command.try_get_matches_from(args).and_then(|matches| verbs::read(&matches));
+    let parsed = command.try_get_matches_from(args).and_then(verbs::read);
     parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
             Ok(()) => Exit::Done.into(),

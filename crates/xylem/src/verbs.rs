@@ -25,7 +25,7 @@ struct Verb {
     /// Adds the help texts and flags.
     arguments: fn(clap::Command) -> clap::Command,
     /// Reads the flags that were given.
-    read: fn(&ArgMatches) -> Result<Task, clap::Error>,
+    read: fn(&mut ArgMatches) -> Result<Task, clap::Error>,
 }
 
 macro_rules! verb {
@@ -34,7 +34,7 @@ macro_rules! verb {
             name: $name,
             arguments: <$arguments as Args>::augment_args,
             read: |matches| {
-                let arguments = <$arguments as FromArgMatches>::from_arg_matches(matches)?;
+                let arguments = <$arguments as FromArgMatches>::from_arg_matches_mut(matches)?;
                 let run: fn($arguments, &Common, &mut Out) -> Result<Exit, Failure> = $run;
                 Ok(Box::new(move |common, out| run(arguments, common, out)))
             },
@@ -92,12 +92,12 @@ pub(crate) fn command_for(args: &[OsString]) -> clap::Command {
     if args.len() == 2 && ["-V", "--version"].contains(&first) { Cli::command() } else { command() }
 }
 
-/// What was asked for.
-pub(crate) fn read(matches: &ArgMatches) -> Result<(Common, Task), clap::Error> {
-    let common = Cli::from_arg_matches(matches)?.common;
-    let (name, flags) = matches.subcommand().expect("clap insists on a subcommand");
+/// What was asked for, taken out of `matches`: reading them without is to copy them first.
+pub(crate) fn read(mut matches: ArgMatches) -> Result<(Common, Task), clap::Error> {
+    let (name, mut flags) = matches.remove_subcommand().expect("clap insists on a subcommand");
+    let common = Cli::from_arg_matches_mut(&mut matches)?.common;
     let verb = VERBS.iter().find(|verb| verb.name == name).expect("clap knows only the table's");
-    Ok((common, (verb.read)(flags)?))
+    Ok((common, (verb.read)(&mut flags)?))
 }
 
 fn add(command: clap::Command, verb: &Verb) -> clap::Command {

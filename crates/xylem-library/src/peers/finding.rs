@@ -11,8 +11,11 @@ use xylem_object::find::{Answer, FindId};
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::{Data, Interest, InterestBuilder};
 
-/// Wait before the question is asked again, for a lost packet; doubles up to [`MAX_WAIT`].
-const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// Wait before the question is asked again, for a lost packet, where the round trip is not known; doubles up to
+/// [`MAX_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// The least where it is: a peer may have to read from a disk.
+const MIN_WAIT: Duration = Duration::from_millis(50);
 const MAX_WAIT: Duration = Duration::from_secs(2);
 /// A peer that has not answered by then does not know the question, or does not want to.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -74,10 +77,18 @@ impl Finding {
         Self { publisher, root, asked: HashMap::new(), waiting: Vec::new(), refused: None }
     }
 
-    /// A link came up, on which `key` was proven: to be asked.
-    pub fn ask(&mut self, now: Duration, face: FaceId, key: [u8; 32], must_vouch: bool) {
+    /// A link came up, on which `key` was proven: to be asked. `rtt`: its round trip, if that is known.
+    pub fn ask(
+        &mut self,
+        now: Duration,
+        face: FaceId,
+        key: [u8; 32],
+        must_vouch: bool,
+        rtt: Option<Duration>,
+    ) {
         let id = FindId::new(&self.root, &key);
-        let (next, wait) = (now, FIRST_WAIT);
+        let wait = rtt.map_or(FIRST_WAIT, |rtt| (rtt * 3).clamp(MIN_WAIT, MAX_WAIT));
+        let next = now;
         self.asked.insert(face, Asked { key, must_vouch, id, next, wait, until: None });
     }
 
@@ -212,8 +223,8 @@ mod tests {
         };
         let mut finding = Finding::new(&ticket);
         let (now, key) = (Duration::from_secs(1), [9; 32]);
-        finding.ask(now, FaceId(1), key, true);
-        finding.ask(now, FaceId(2), key, true);
+        finding.ask(now, FaceId(1), key, true, None);
+        finding.ask(now, FaceId(2), key, true, None);
         let mut asked = Vec::new();
         let mut turn = |finding: &mut Finding, now| {
             assert!(finding.handle_timeout(now, &mut |face, _| asked.push(face)).is_empty());
@@ -234,5 +245,31 @@ mod tests {
         let found = id.packet(&Answer { vouch, manifest: b"it" }).unwrap();
         let answered = finding.handle_answer(now, &found);
         assert!(matches!(answered, Some(Answered::Found { face, .. }) if face == second[0]));
+    }
+
+    /// Questions and answers get lost; each loss should cost some round trips, not seconds.
+    #[test]
+    fn what_is_lost_is_asked_again_within_a_few_round_trips() {
+        let publisher = PublisherKey::from_bytes(&[7; 32]);
+        let ticket = Ticket {
+            publisher: publisher.public(),
+            root: xylem_hash::hash(b"x"),
+            name: None,
+            size: None,
+            kind: Some(Kind::File),
+            link_key: None,
+            addresses: vec![],
+            relay: None,
+        };
+        let rtt = Duration::from_millis(100);
+        let mut finding = Finding::new(&ticket);
+        finding.ask(Duration::ZERO, FaceId(1), [9; 32], true, Some(rtt));
+        let (mut times, mut sent) = (Vec::new(), 0);
+        while let Some(at) = finding.poll_timeout().filter(|_| times.len() < 4) {
+            assert!(finding.handle_timeout(at, &mut |_, _| sent += 1).is_empty());
+            times.push(at);
+        }
+        assert_eq!(sent, 4);
+        assert_eq!(times, [0, 3, 9, 21].map(|trips| rtt * trips));
     }
 }

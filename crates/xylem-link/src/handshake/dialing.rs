@@ -67,9 +67,11 @@ pub(crate) struct Dialing {
     message: Vec<u8>,
     cookies: Cookies,
     sent: u32,
-    /// When an initial is due out of turn, and how many more may be; the last one was sent then.
+    /// When an initial is due out of turn, and how many were sent so; the last one then.
     hurry: Option<Duration>,
     hurried: (u8, Option<Duration>),
+    /// When the first initial was sent.
+    begun: Option<Duration>,
     /// When the rest of the message is due, in the same envelope as the initial before, and how
     /// often: again after a quarter of the wait, in case the first has overtaken the initial.
     rest_due: Option<(Duration, DialedBy, u8)>,
@@ -144,6 +146,7 @@ impl Dialing {
             sent: 0,
             hurry: None,
             hurried: (0, None),
+            begun: None,
             rest_due: None,
             next: now,
             wait: HANDSHAKE_RETRY,
@@ -196,6 +199,12 @@ impl Dialing {
         Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })
     }
 
+    /// The path's round trip, where there is no doubt which initial was answered (Karn's rule).
+    fn round_trip(&self, now: Duration) -> Option<Duration> {
+        let is_one = self.sent == 1 && self.hurried.0 == 0;
+        self.begun.filter(|_| is_one).map(|begun| now.saturating_sub(begun))
+    }
+
     /// Whether an initial is due, and in which envelope.
     fn what_is_due(&mut self, now: Duration) -> Option<DialedBy> {
         if self.hurry.is_some_and(|at| at <= now) {
@@ -208,6 +217,7 @@ impl Dialing {
         }
         self.next = now + self.wait;
         self.wait = (self.wait * 2).min(MAX_RETRY_WAIT);
+        self.begun.get_or_insert(now);
         self.sent += 1;
         let ask = self.sent > 2 && self.sent % 2 == 1 && self.open_envelope.is_some();
         Some(if ask { DialedBy::Address } else { DialedBy::Key })
@@ -364,6 +374,7 @@ impl Dialing {
             opener: Opener::new(answer.cipher, receiving),
             theirs: answer.parameters,
             post_quantum: shared.is_some(),
+            rtt: self.round_trip(now),
             rng: self.rng.child(),
             finish: Some(Finish {
                 datagram,

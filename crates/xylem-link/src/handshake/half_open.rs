@@ -201,6 +201,7 @@ impl HalfOpen {
             sealer: Sealer::new(self.cipher, sending, config.rekey, now),
             opener: Opener::new(self.cipher, receiving),
             theirs,
+            rtt: None,
             post_quantum: self.shared.is_some(),
             rng: self.rng,
             finish: None,

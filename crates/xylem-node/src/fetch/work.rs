@@ -209,15 +209,17 @@ impl Work {
         self.introduced.extract_if(.., met).count() > 0
     }
 
-    /// What a link has found out of its path: how large datagrams are, ours standing for the peer's, which sends
+    /// What a link has found out of its path: its round trip; how large datagrams are, ours standing for the peer's, which sends
     /// the Data; and what came of the peer's, by which congestion control goes.
     pub(super) fn note_paths(&mut self, engine: &Engine) {
         let now = engine.now();
         for face in self.dialler.links() {
             if let Some(path) = engine.link_stats(face) {
                 let (brought, missing) = (path.content_received, path.datagrams_missing);
-                self.transfer.set_datagram_size(peer_of(face), path.datagram_size);
-                self.transfer.note_path(now, peer_of(face), PathReport { brought, missing });
+                let peer = peer_of(face);
+                self.transfer.set_datagram_size(peer, path.datagram_size);
+                path.rtt.into_iter().for_each(|rtt| self.transfer.expect_round_trip(peer, rtt));
+                self.transfer.note_path(now, peer, PathReport { brought, missing });
             }
         }
     }
@@ -394,7 +396,8 @@ impl Work {
         let must_vouch = self.dialler.must_vouch(face);
         match key {
             Some(key) if must_vouch || self.name.is_none() => {
-                self.finding.ask(engine.now(), face, key, must_vouch);
+                let rtt = engine.link_stats(face).and_then(|path| path.rtt);
+                self.finding.ask(engine.now(), face, key, must_vouch, rtt);
             }
             _ if self.name.is_none() => self.finding.wait(face),
             _ => {

@@ -76,12 +76,12 @@ fn two_threads_hash_one_file() {
     let new = store.new_file().unwrap();
     let mut nodes = new.outboard().writer_at(0);
     let reader = RegionReader::open(&**store.medium(), &path, None, SegmentSize::DEFAULT).unwrap();
-    let done = Mutex::new(std::collections::BTreeMap::new());
+    let (runs, done) = (reader.runs(2), Mutex::new(std::collections::BTreeMap::new()));
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 let mut buffer = Vec::new();
-                while let Some(i) = reader.next_region() {
+                for i in std::iter::from_fn(|| runs.take()).flatten() {
                     let region = reader.read_and_hash(i, &mut buffer).unwrap();
                     done.lock().unwrap().insert(i, region);
                 }

@@ -16,7 +16,7 @@ pub(super) const REGION: usize = 64 << 10;
 
 /// Regions that a worker takes at a time, at most: what is read of a disk comes by itself while the reading goes on
 /// where it was.
-const TAKE: u64 = 64;
+const TAKE: u64 = 256;
 /// Regions that are worth a thread's waking.
 const WORTH_A_THREAD: u64 = 8;
 
