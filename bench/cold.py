@@ -6,9 +6,10 @@
 
 One file of N MiB, then a directory of N files of 4 KiB, under DIR, which must be on a disk. What is compared
 runs in turn, round by round; medians, and ratios to cat or `tar c | cat`, are printed. `share` is timed until
-its ticket is there, each time with a store of its own. Before each run everything is written back and
-all caches of the system are dropped (root). --read-ahead sets how far Linux looks ahead on DIR's disk, for the
-time of the run: 128 is its own default.
+its ticket is there, each time with a store of its own. Before each run with the one file that file and the stores
+are written back and taken out of memory, the programs are not; before one with the directory all caches of the
+system are dropped (root). --read-ahead sets how far Linux looks ahead on DIR's disk, for the time of the run: 128
+is its own default.
 """
 
 import argparse
@@ -26,10 +27,16 @@ import time
 MIB = 1 << 20
 
 
-def forget():
-    """Nothing of any file stays in memory, nor of any directory."""
+def forget(path, work):
+    """Nothing of what is read stays in memory: of one file, its bytes and the stores'; of a directory, nothing of
+    any file or directory."""
     os.sync()
-    pathlib.Path("/proc/sys/vm/drop_caches").write_text("3\n")
+    if path.is_dir():
+        pathlib.Path("/proc/sys/vm/drop_caches").write_text("3\n")
+        return
+    for file in [path, *(p for p in work.rglob("*") if p.is_file())]:
+        with open(file, "rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def seconds(command):
@@ -59,11 +66,11 @@ def compare(title, bar, path, programs, what, work, rounds):
     for name, program in programs.items():
         until_ticket(program, work / f"known-{name}", path)
     for turn in range(rounds):
-        forget()
+        forget(path, work)
         runs["bar"].append(seconds(bar))
         for verb in what:
             for name, program in programs.items():
-                forget()
+                forget(path, work)
                 if verb == "share":
                     store = work / f"new-{name}-{turn}"
                     took = until_ticket(program, store, path)

@@ -309,7 +309,7 @@ fn read_regions(
     has_list: bool,
     mut hand: impl FnMut(Result<(Region, Vec<u8>), StoreError>, u64) -> bool,
 ) {
-    let mut buffer = Vec::new();
+    let (reader, mut buffer) = (reader.another(), Vec::new());
     for index in iter::from_fn(|| runs.take()).flatten() {
         let mut sums = Vec::new();
         let region = match has_list {

@@ -2,7 +2,7 @@
 
 use std::iter;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use xylem_hash::Hash;
@@ -36,9 +36,10 @@ type Work<'a, T> = dyn Fn(u64, &mut ScanBuffer) -> Result<Option<T>, StoreError>
 /// # Errors
 /// The first error of any thread, which ends that thread's work.
 pub(crate) fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>, StoreError> {
-    let runs = Runs::new(count, hashing::threads());
+    let (runs, readers) = (Runs::new(count, hashing::threads()), AtomicUsize::new(0));
     let share = || {
-        let (mut buffer, mut found) = (ScanBuffer::default(), Vec::new());
+        let reader = readers.fetch_add(1, Ordering::Relaxed);
+        let (mut buffer, mut found) = (ScanBuffer::of_reader(reader), Vec::new());
         for i in iter::from_fn(|| runs.take()).flatten() {
             found.extend(work(i, &mut buffer)?);
         }
@@ -111,7 +112,11 @@ pub(crate) fn inspect_again(
     let Subject { file, outboard, geometry, root } = subject;
     let base = outboard.as_ref().map_or(0, |(_, base)| *base);
     let nodes = outboard.as_ref().map(|(file, _)| file);
-    let mut scan = Scan::tolerant(file.clone(), nodes, base, *geometry, *root)?;
+    let count = match readers {
+        Readers::All => hashing::threads(),
+        Readers::Here(_) => 1,
+    };
+    let mut scan = Scan::tolerant(file.clone(), nodes, base, *geometry, *root, count)?;
     let known: std::collections::HashSet<u64> = right.iter().map(RegionScan::region).collect();
     let todo: Vec<u64> = (0..scan.region_count()).filter(|r| !known.contains(r)).collect();
     let lost: Vec<u64> = todo.iter().copied().filter(|r| !scan.is_proven(*r)).collect();

@@ -324,3 +324,27 @@ fn many_links_share_an_endpoint() {
     assert_eq!(got.len(), 19, "each got its own");
     assert!(got.iter().all(|packets| packets.len() == 1));
 }
+
+/// What is asked first over a new link is asked again by this, where it is lost.
+#[test]
+fn the_dialer_knows_the_round_trip_of_its_handshake() {
+    let conditions = Conditions { delay: 50 * MS, ..FAIR };
+    let mut net = Net::pair(1, &Config::default(), conditions);
+    let dialed = net.dial();
+    while net.nodes[0].connected.is_empty() {
+        net.run(MS);
+    }
+    let rtt = net.nodes[0].endpoint.stats(dialed).unwrap().rtt;
+    assert_eq!(
+        rtt,
+        Some(100 * MS),
+        "as it was on this path, from the first datagram to its answer"
+    );
+    // Of two first messages nobody knows which was answered.
+    let mut net = Net::pair(1, &Config::default(), Conditions { delay: 200 * MS, ..FAIR });
+    let dialed = net.dial();
+    while net.nodes[0].connected.is_empty() {
+        net.run(MS);
+    }
+    assert_eq!(net.nodes[0].endpoint.stats(dialed).unwrap().rtt, None);
+}

@@ -14,7 +14,7 @@ mod portable;
 #[cfg(unix)]
 mod unix;
 
-pub use in_order::read_in_order;
+pub use in_order::in_order;
 #[cfg(not(unix))]
 pub use portable::DiskMedium;
 #[cfg(unix)]

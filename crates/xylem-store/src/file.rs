@@ -89,9 +89,10 @@ impl FileRef {
             .map_err(|e| StoreError::from_io("read", &self.path, Some(offset), e))
     }
 
-    /// Says that it will be read from its beginning to its end, in pieces.
-    pub(crate) fn read_in_order(&self) {
-        self.file.read_in_order();
+    /// The same file for one thread that reads it in order, in pieces.
+    pub(crate) fn in_order(&self) -> Self {
+        let file = self.file.in_order().unwrap_or_else(|| self.file.clone());
+        Self { file, path: self.path.clone() }
     }
 
     /// As [`FileRef::read_full`] for what was read already and is wrong; see [`MediumFile::read_anew_at`].

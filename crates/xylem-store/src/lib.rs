@@ -105,7 +105,7 @@ pub use catalog::KnownPaths;
 pub use check::{TreeCheck, check_tree, segments_of_outboard};
 pub use collect::{Collected, Collecting};
 pub use dirs::{create_dirs, keep_private, require_private};
-pub use disk::{DiskMedium, read_in_order};
+pub use disk::{DiskMedium, in_order};
 pub use error::{Difference, StoreError};
 
 pub use attributes::{Attributes, OverwritePolicy, Unset};

@@ -184,8 +184,10 @@ pub trait MediumFile: Send + Sync {
     fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_at(buf, offset)
     }
-    /// Hears that the file will be read from its beginning to its end, in pieces and by several threads.
-    fn read_in_order(&self) {}
+    /// A handle of its own for a thread that reads the file in order, where that serves anything.
+    fn in_order(&self) -> Option<Arc<dyn MediumFile>> {
+        None
+    }
     /// Writes at a byte offset; may be short.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize>;
     /// As [`MediumFile::write_at`] for bytes that lie in several places, in order.

@@ -1,8 +1,8 @@
 //! Hashing a file where it lies: regions of 4 MiB in, outboard nodes out, no copy of the file. Holes
 //! are hashed as the zeros that they are, and not read.
 //!
-//! [`hash_file`] does it on one thread. For more, share a [`RegionReader`] and its [`Runs`]: each thread takes
-//! some regions, reads and hashes them; one of them pushes the regions in order into an
+//! [`hash_file`] does it on one thread. For more, share the [`Runs`] of a [`RegionReader`]: each thread has one of
+//! its own ([`RegionReader::another`]), takes some regions, reads and hashes them; one of them pushes the regions in order into an
 //! [`OutboardBuilder`] and calls [`RegionReader::finish`]. Memory: one buffer of 128 KiB a thread, of 4 MiB with sums.
 
 use std::path::Path;
@@ -128,11 +128,20 @@ impl RegionReader {
         if let Some(what) = expected.and_then(|e| e.difference(&state)) {
             return Err(StoreError::Changed { path: path.to_path_buf(), what });
         }
-        let geometry = Geometry::new(state.size, segment);
-        if Region::count(&geometry) > 1 {
-            file.read_in_order();
+        Ok(Self { file, state, geometry: Geometry::new(state.size, segment) }.in_order())
+    }
+
+    /// The same for one thread more.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self { file: self.file.clone(), ..*self }.in_order()
+    }
+
+    fn in_order(mut self) -> Self {
+        if Region::count(&self.geometry) > 1 {
+            self.file = self.file.in_order();
         }
-        Ok(Self { file, state, geometry })
+        self
     }
 
     /// The shape of the file's tree, from its size when it was opened.

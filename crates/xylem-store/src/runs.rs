@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Regions that a thread reads in a row, at most: 16 MiB. A disk is read fastest by one who goes on where they
+/// Regions that a thread reads in a row, at most: 64 MiB. A disk is read fastest by one who goes on where they
 /// are; several threads at as many places are nearly that, if they stay there for a while.
-const LONGEST: u64 = 4;
+const LONGEST: u64 = 16;
 
 /// The numbers below a count, handed out in ascending runs to whoever asks: long ones first, and single ones
 /// towards the end, so that nobody waits long for the last.

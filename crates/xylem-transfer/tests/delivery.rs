@@ -7,8 +7,8 @@ use std::time::Duration;
 use sim::{Behaviour, Original, World, ms, path};
 use xylem_congestion::Algorithm;
 use xylem_object::ObjectId;
-use xylem_sim::Conditions;
-use xylem_transfer::Config;
+use xylem_sim::{Conditions, Path};
+use xylem_transfer::{Config, PeerId};
 
 const LOSSES: [f64; 5] = [0.0, 0.001, 0.01, 0.05, 0.20];
 const ROUND_TRIPS: [u64; 4] = [1, 20, 100, 300];
@@ -161,4 +161,25 @@ fn a_long_lossy_path_is_used() {
     let bbr = fetch_with(&original, &[net()], 1, None);
     let (cubic, bbr) = (cubic.goodput(), bbr.goodput());
     assert!(bbr > 3.0 * cubic, "{bbr} and {cubic} bytes a second");
+}
+
+/// The first Interest is lost, and the path's round trip is known from its link: what comes back late is three
+/// round trips of it, not the second that a path of which nothing is known gets.
+#[test]
+fn a_lost_first_interest_costs_some_round_trips() {
+    let original = Original::file(100_000);
+    let finished = |rtt: Option<Duration>| {
+        let world = World::new(&original, Config::default(), 1);
+        let mut world = world.peer(&original, Behaviour::Honest, path(100, 0.0));
+        rtt.into_iter().for_each(|rtt| world.transfer.expect_round_trip(PeerId(0), rtt));
+        world.peers[0].up = Path::new(path(100, 1.0), 1);
+        world.run(ms(1));
+        world.peers[0].up = Path::new(path(100, 0.0), 1);
+        world.run(Duration::from_secs(60));
+        assert_eq!(world.complete, [ObjectId::Root]);
+        world.now()
+    };
+    let (unknown, known) = (finished(None), finished(Some(ms(100))));
+    assert!(unknown > Duration::from_secs(1), "{unknown:?}");
+    assert!(unknown - known >= ms(600), "{known:?} and {unknown:?}");
 }

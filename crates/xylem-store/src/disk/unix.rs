@@ -187,8 +187,8 @@ impl MediumFile for DiskFile {
         self.0.read_at(buf, offset)
     }
 
-    fn read_in_order(&self) {
-        super::read_in_order(&self.0);
+    fn in_order(&self) -> Option<Arc<dyn MediumFile>> {
+        super::in_order(&self.0).map(|own| Arc::new(Self(own)) as _)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {

@@ -45,7 +45,8 @@ pub(crate) struct ProvenPair {
 /// A file, its outboard and the root that both must agree with.
 #[derive(Debug)]
 pub struct Scan {
-    file: FileRef,
+    /// Handles on the file: one, or one for each reader.
+    files: Vec<FileRef>,
     /// `None`: there is none, every slot counts as never written.
     outboard: Option<FileRef>,
     base: u64,
@@ -129,6 +130,8 @@ impl RegionScan {
 /// Buffers of one scanning thread; reused from region to region.
 #[derive(Debug, Default)]
 pub struct ScanBuffer {
+    /// Which of several readers has it.
+    reader: usize,
     data: Vec<u8>,
     nodes: Vec<u8>,
     levels: Vec<Vec<ChainingValue>>,
@@ -137,6 +140,12 @@ pub struct ScanBuffer {
 }
 
 impl ScanBuffer {
+    /// That of the reader of this number.
+    #[must_use]
+    pub fn of_reader(reader: usize) -> Self {
+        Self { reader, ..Self::default() }
+    }
+
     /// One that reads into what `data` has room for; what is in there is gone.
     #[must_use]
     pub fn over(data: Vec<u8>) -> Self {
@@ -171,11 +180,11 @@ impl Scan {
         root: Hash,
     ) -> Result<Self, StoreError> {
         let outboard = Some(outboard.file().clone());
-        Self::with(file, outboard, slot_offset, geometry, root, false)
+        Self::with(vec![file], outboard, slot_offset, geometry, root, false)
     }
 
-    /// As [`Scan::new`] for scrubbing: bytes and nodes that the medium fails to read count as wrong
-    /// ones, and there may be no outboard at all.
+    /// As [`Scan::new`] for scrubbing, by so many `readers` at once: bytes and nodes that the medium fails to read
+    /// count as wrong ones, and there may be no outboard at all.
     ///
     /// # Errors
     /// The medium's, but for those of reading at some place ([`StoreError::Io`]).
@@ -185,16 +194,19 @@ impl Scan {
         slot_offset: u64,
         geometry: Geometry,
         root: Hash,
+        readers: usize,
     ) -> Result<Self, StoreError> {
         let outboard = outboard.map(|o| o.file().clone());
-        if geometry.count(region_level(&geometry)) > 1 {
-            file.read_in_order();
-        }
-        Self::with(file, outboard, slot_offset, geometry, root, true)
+        let many = geometry.count(region_level(&geometry)) > 1;
+        let files = match many {
+            true => (0..readers.max(1)).map(|_| file.in_order()).collect(),
+            false => vec![file],
+        };
+        Self::with(files, outboard, slot_offset, geometry, root, true)
     }
 
     fn with(
-        file: FileRef,
+        files: Vec<FileRef>,
         outboard: Option<FileRef>,
         base: u64,
         geometry: Geometry,
@@ -204,7 +216,7 @@ impl Scan {
         let regions = geometry.count(region_level(&geometry)) as usize;
         let (tops, upper, upper_mend) = (vec![None; regions], Vec::new(), Vec::new());
         let mut scan =
-            Self { file, outboard, base, geometry, root, tolerant, tops, upper, upper_mend };
+            Self { files, outboard, base, geometry, root, tolerant, tops, upper, upper_mend };
         scan.prove_upper(&[])?;
         Ok(scan)
     }
@@ -384,10 +396,11 @@ impl Scan {
     ) -> Result<usize, StoreError> {
         let segment = self.geometry.segment_size().bytes() as u64;
         let start = segments.start * segment + piece.start as u64;
-        let ScanBuffer { data, unreadable, .. } = buffer;
-        match self.file.read_full(&mut data[piece.clone()], start) {
+        let ScanBuffer { data, unreadable, reader, .. } = buffer;
+        let file = &self.files[*reader % self.files.len()];
+        match file.read_full(&mut data[piece.clone()], start) {
             Err(StoreError::Io { .. }) if self.tolerant => {
-                read_around(&self.file, &mut data[piece], start, segment as usize, |at| {
+                read_around(file, &mut data[piece], start, segment as usize, |at| {
                     let lost = (start + at as u64) / segment;
                     match unreadable.last_mut() {
                         Some(last) if last.end == lost => last.end += 1,

@@ -80,7 +80,7 @@ fn two_threads_hash_one_file() {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let mut buffer = Vec::new();
+                let (reader, mut buffer) = (reader.another(), Vec::new());
                 for i in std::iter::from_fn(|| runs.take()).flatten() {
                     let region = reader.read_and_hash(i, &mut buffer).unwrap();
                     done.lock().unwrap().insert(i, region);

@@ -54,7 +54,7 @@ fn scrub(medium: &FaultMedium, source: &Source, with_tree: bool) -> Found {
     let tree = OutboardFile::new(open(medium, TREE));
     let tree = with_tree.then_some(&tree);
     let (geometry, root) = (source.geometry(), source.root());
-    let mut scan = Scan::tolerant(open(medium, FILE), tree, 0, geometry, root).unwrap();
+    let mut scan = Scan::tolerant(open(medium, FILE), tree, 0, geometry, root, 2).unwrap();
     let mut buffer = ScanBuffer::default();
     if (0..scan.region_count()).any(|region| !scan.is_proven(region)) {
         let tops = (0..scan.region_count()).map(|r| scan.top_of(r, &mut buffer).unwrap());

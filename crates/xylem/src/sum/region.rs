@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use xylem_store::read_in_order;
+use xylem_store::in_order;
 use xylem_tree::parts::{AnyTree, Part, Subtree, subtrees};
 
 /// Bytes of a region: a power of two, so that each is a whole subtree, and small enough that what
@@ -16,7 +16,9 @@ pub(super) const REGION: usize = 64 << 10;
 
 /// Regions that a worker takes at a time, at most: what is read of a disk comes by itself while the reading goes on
 /// where it was.
-const TAKE: u64 = 256;
+const TAKE: u64 = 1024;
+/// Regions in a row that are worth a handle of their own.
+const WORTH_A_HANDLE: u64 = 64;
 /// Regions that are worth a thread's waking.
 const WORTH_A_THREAD: u64 = 8;
 
@@ -51,7 +53,6 @@ struct Progress<T> {
 impl<T> Cut<T> {
     /// The `bytes` of a file, which begin with a chunk; up to `threads` will work at them.
     pub(super) fn new(number: u64, item: T, file: File, bytes: Range<u64>, threads: usize) -> Self {
-        read_in_order(&file);
         let progress = Progress {
             item: Some(item),
             taken: 0,
@@ -110,10 +111,13 @@ impl<T> Cut<T> {
         meter: &Meter,
     ) -> io::Result<Vec<Subtree>> {
         let mut nodes = Vec::with_capacity((regions.end - regions.start) as usize + 1);
+        let own =
+            if regions.end - regions.start < WORTH_A_HANDLE { None } else { in_order(&self.file) };
+        let file = own.as_ref().unwrap_or(&self.file);
         for region in regions {
             let place = self.region(region);
             let bytes = desk.bytes((place.end - place.start) as usize);
-            read_exact_at(&self.file, bytes, place.start).map_err(|error| match error.kind() {
+            read_exact_at(file, bytes, place.start).map_err(|error| match error.kind() {
                 io::ErrorKind::UnexpectedEof => {
                     io::Error::new(error.kind(), "it became shorter while it was read")
                 }
