@@ -87,7 +87,7 @@ impl Finding {
         rtt: Option<Duration>,
     ) {
         let id = FindId::new(&self.root, &key);
-        let wait = rtt.map_or(FIRST_WAIT, |rtt| (rtt * 3).clamp(MIN_WAIT, MAX_WAIT));
+        let wait = rtt.map_or(FIRST_WAIT, |rtt| (rtt * 3 / 2).clamp(MIN_WAIT, MAX_WAIT));
         let next = now;
         self.asked.insert(face, Asked { key, must_vouch, id, next, wait, until: None });
     }
@@ -270,6 +270,6 @@ mod tests {
             times.push(at);
         }
         assert_eq!(sent, 4);
-        assert_eq!(times, [0, 3, 9, 21].map(|trips| rtt * trips));
+        assert_eq!(times, [0, 3, 9, 21].map(|half_trips| rtt * half_trips / 2));
     }
 }
