@@ -4,12 +4,13 @@
 //! time, and does not know how they are compressed.
 
 use core::fmt;
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::batch::{Run, chunk_group, parent_group, whole_group};
-use crate::constants::{BLOCK_LEN, CHUNK_LEN, OUT_LEN, PARENT};
-use crate::kernels;
+use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, OUT_LEN, PARENT};
+use crate::kernels::{self, One};
 use crate::mode::Mode;
 
 /// A chaining value in its wire form: eight little-endian words.
@@ -59,12 +60,9 @@ pub(crate) struct Node {
 pub(crate) struct Kernels {
     pub name: &'static str,
     pub is_supported: fn() -> bool,
-    /// The compression function, all sixteen output words.
-    pub compress: unsafe fn(&Node) -> [u32; 16],
-    /// The chaining value after whole blocks at the start of one chunk.
-    pub chunk_start: unsafe fn(&Mode, &[[u8; BLOCK_LEN]], u64) -> [u32; 8],
-    /// The value of one chunk: its bytes, its index, flags of its last block beyond `CHUNK_END`.
-    pub chunk: unsafe fn(&Mode, &[u8], u64, u32) -> Cv,
+    /// Takes one message some blocks further: the first eight words are its value, and all sixteen the
+    /// extendable output if that was its last block.
+    pub one: unsafe fn(&One, &mut [u32; 16]),
     /// What takes this many lanes, or fewer, some blocks further; narrowest first.
     pub widths: &'static [(usize, Run)],
     /// What takes four times eight whole chunks, if there is something wider for those.
@@ -128,11 +126,26 @@ impl Backend {
         self.0.name
     }
 
+    /// Takes one message some blocks further.
+    ///
+    /// # Safety
+    /// The pointers of `one` are to what its documentation says.
+    #[inline]
+    unsafe fn one(self, one: &One) -> [u32; 16] {
+        let mut out = [0; 16];
+        // SAFETY: a `Backend` is made only of kernels that this processor supports; the pointers are the
+        // caller's promise.
+        unsafe { (self.0.one)(one, &mut out) };
+        out
+    }
+
     /// The compression function, all sixteen output words.
     #[inline]
     pub(crate) fn compress(self, node: &Node) -> [u32; 16] {
-        // SAFETY: a `Backend` is made only of kernels that this processor supports.
-        unsafe { (self.0.compress)(node) }
+        let (at, end) = (node.block.as_ptr(), One::end(node.len, node.flags));
+        let Node { cv, counter, .. } = node;
+        // SAFETY: both are references; the block is the last one.
+        unsafe { self.one(&One { cv, at, last: at, blocks: 1, counter: *counter, ends: [end; 3] }) }
     }
 
     /// The chaining value after whole `blocks` at the start of one chunk.
@@ -143,16 +156,43 @@ impl Backend {
         blocks: &[[u8; BLOCK_LEN]],
         counter: u64,
     ) -> [u32; 8] {
-        // SAFETY: a `Backend` is made only of kernels that this processor supports.
-        unsafe { (self.0.chunk_start)(mode, blocks, counter) }
+        let Some(last) = blocks.last() else { return *mode.key() };
+        let end = |flags| One::end(BLOCK_LEN as u32, mode.flags() | flags);
+        let start = if blocks.len() == 1 { CHUNK_START } else { 0 };
+        let (cv, at, last) = (mode.key(), blocks.as_ptr().cast(), last.as_ptr());
+        let ends = [end(CHUNK_START), end(0), end(start)];
+        // SAFETY: all are references, and the blocks lie in a row.
+        let out = unsafe { self.one(&One { cv, at, last, blocks: blocks.len(), counter, ends }) };
+        let mut cv = [0; 8];
+        cv.copy_from_slice(&out[..8]);
+        cv
     }
 
     /// The value of one chunk: its bytes, its index, flags of its last block beyond `CHUNK_END`.
     #[inline]
     pub(crate) fn chunk(self, mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
         debug_assert!(bytes.len() <= CHUNK_LEN);
-        // SAFETY: a `Backend` is made only of kernels that this processor supports.
-        unsafe { (self.0.chunk)(mode, bytes, counter, end) }
+        let (blocks, tail) = split_last_block(bytes);
+        let (mut last, mut copy) = (tail.as_ptr(), MaybeUninit::<[u8; BLOCK_LEN]>::uninit());
+        if tail.len() < BLOCK_LEN {
+            last = copy.write(padded(tail)).as_ptr();
+        }
+        let flags = mode.flags();
+        let start = if blocks.is_empty() { CHUNK_START } else { 0 };
+        let one = One {
+            cv: mode.key(),
+            at: bytes.as_ptr(),
+            last,
+            blocks: blocks.len() + 1,
+            counter,
+            ends: [
+                One::end(BLOCK_LEN as u32, flags | CHUNK_START),
+                One::end(BLOCK_LEN as u32, flags),
+                One::end(tail.len() as u32, flags | start | CHUNK_END | end),
+            ],
+        };
+        // SAFETY: the blocks lie in a row, and the last one is whole, itself or in the copy.
+        first_half(&unsafe { self.one(&one) })
     }
 
     /// The value of one parent, given as its two children in a row; `end` is `ROOT` or nothing.

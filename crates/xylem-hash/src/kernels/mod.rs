@@ -19,7 +19,7 @@ mod lanes;
 #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
 mod neon;
 pub(crate) mod portable;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "wasm32", target_feature = "simd128")))]
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod rows;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm;
@@ -44,6 +44,27 @@ pub(crate) static ALL: &[&Kernels] = &[
     &wasm::SIMD128,
     &portable::KERNELS,
 ];
+
+/// One message on its way through a kernel: from where it is, all blocks but the last lie in a row at
+/// `at`, the last one at `last`. `blocks` is at least one; with one alone `at` is not looked at.
+#[repr(C)]
+pub(crate) struct One {
+    pub cv: *const [u32; 8],
+    pub at: *const u8,
+    pub last: *const u8,
+    pub blocks: usize,
+    pub counter: u64,
+    /// [`Self::end`] of the first block, of those between, and of the last.
+    pub ends: [u64; 3],
+}
+
+impl One {
+    /// Length and flags of a block.
+    #[inline]
+    pub(crate) fn end(len: u32, flags: u32) -> u64 {
+        u64::from(flags) << 32 | u64::from(len)
+    }
+}
 
 /// Asks for the memory there, which need not be valid, before it is needed, where there is a stable
 /// way to ask. The chunks of a batch are as many streams, each too short for the processor to

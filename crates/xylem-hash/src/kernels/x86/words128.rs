@@ -86,35 +86,6 @@ pub(super) mod by_shift {
     }
 }
 
-/// Rotations to the right, each one instruction (AVX-512VL).
-pub(super) mod by_rotate {
-    use super::*;
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub(crate) fn right_16(a: V) -> V {
-        _mm_ror_epi32::<16>(a)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub(crate) fn right_8(a: V) -> V {
-        _mm_ror_epi32::<8>(a)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub(crate) fn right_12(a: V) -> V {
-        _mm_ror_epi32::<12>(a)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub(crate) fn right_7(a: V) -> V {
-        _mm_ror_epi32::<7>(a)
-    }
-}
-
 /// Vector i of the result has word i of the block at `offset` from each pointer.
 ///
 /// # Safety

@@ -88,35 +88,6 @@ pub(super) mod by_shift {
     }
 }
 
-/// Rotations to the right, each one instruction; 32 registers (AVX-512VL).
-pub(super) mod by_rotate {
-    use super::*;
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub(crate) fn right_16(a: V) -> V {
-        _mm256_ror_epi32::<16>(a)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub(crate) fn right_8(a: V) -> V {
-        _mm256_ror_epi32::<8>(a)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub(crate) fn right_12(a: V) -> V {
-        _mm256_ror_epi32::<12>(a)
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2,avx512f,avx512vl")]
-    pub(crate) fn right_7(a: V) -> V {
-        _mm256_ror_epi32::<7>(a)
-    }
-}
-
 /// Sixteen bytes at `low`, then sixteen at `high`.
 ///
 /// # Safety

@@ -125,10 +125,147 @@ macro_rules! put {
     ) };
 }
 
+/// Instructions by their names in SSE, in which a first operand is also the target; `x2 op to with`,
+/// `x3 op to a b`, and with a number in the end.
+macro_rules! sse {
+    () => {
+        r"
+        .macro x2 op d s
+        \op \d, \s
+        .endm
+        .macro x3 op d a b
+        movdqa \d, \a
+        \op \d, \b
+        .endm
+        .macro xi op d s i
+        \op \d, \s, \i
+        .endm
+        .macro x2i op d s i
+        \op \d, \s, \i
+        .endm
+        .macro x3i op d a b i
+        movdqa \d, \a
+        \op \d, \b, \i
+        .endm
+        .macro xmv d s
+        movdqa \d, \s
+        .endm
+        .macro xld d s
+        movdqu \d, \s
+        .endm
+        .macro xst d s
+        movdqu \d, \s
+        .endm
+        .macro xq d s
+        movq \d, \s
+        .endm
+        .macro xblend d a b word
+        movdqa \d, \a
+        pblendw \d, \b, 3<<(2*\word)
+        .endm
+        .macro x_right_one r t count
+        .if (\count == 16) || (\count == 8)
+        pshufb \r, [{k}+(16-\count)*4]
+        .else
+        movdqa \t, \r
+        psrld \t, \count
+        pslld \r, 32-\count
+        por \r, \t
+        .endif
+        .endm
+        "
+    };
+    (end) => {
+        r"
+        .irp name, x2, x3, xi, x2i, x3i, xmv, xld, xst, xq, xblend, x_right_one
+        .purgem \name
+        .endr
+        "
+    };
+}
+
+/// The same names for instructions of AVX, whose target is apart.
+macro_rules! vex {
+    (plain) => {
+        r"
+        .macro x2 op d s
+        v\op \d, \d, \s
+        .endm
+        .macro x3 op d a b
+        v\op \d, \a, \b
+        .endm
+        .macro xi op d s i
+        v\op \d, \s, \i
+        .endm
+        .macro x2i op d s i
+        v\op \d, \d, \s, \i
+        .endm
+        .macro x3i op d a b i
+        v\op \d, \a, \b, \i
+        .endm
+        .macro xmv d s
+        vmovdqa \d, \s
+        .endm
+        .macro xld d s
+        vmovdqu \d, \s
+        .endm
+        .macro xst d s
+        vmovdqu \d, \s
+        .endm
+        .macro xq d s
+        vmovq \d, \s
+        .endm
+        .macro xblend d a b word
+        vpblendd \d, \a, \b, 0x11<<\word
+        .endm
+        "
+    };
+    () => {
+        concat!(
+            vex!(plain),
+            r"
+            .macro x_right_one r t count
+            .if (\count == 16) || (\count == 8)
+            vpshufb \r, \r, [{k}+(16-\count)*4]
+            .else
+            vpsrld \t, \r, \count
+            vpslld \r, \r, 32-\count
+            vpor \r, \r, \t
+            .endif
+            .endm
+            "
+        )
+    };
+    (end) => {
+        sse!(end)
+    };
+}
+
+/// The same names, where there is an instruction that rotates.
+macro_rules! evex {
+    () => {
+        concat!(
+            vex!(plain),
+            r"
+            .macro x_right_one r t count
+            vprord \r, \r, \count
+            .endm
+            "
+        )
+    };
+    (end) => {
+        sse!(end)
+    };
+}
+
 mod batch;
 mod chunks;
 mod output;
+mod rows;
 
 pub(super) use batch::{eight, sixteen};
 pub(super) use chunks::chunks;
 pub(super) use output::{sixteen_blocks, thirty_two_blocks};
+pub(super) use rows::{
+    avx2_four, avx2_one, avx2_two, avx512_four, avx512_one, avx512_two, sse_one,
+};

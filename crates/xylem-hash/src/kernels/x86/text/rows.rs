@@ -1,0 +1,626 @@
+//! One, two and four messages as rows: four words of each message in a vector, so that a state is
+//! four vectors, and of four messages twice four, interleaved, because one alone waits for its own
+//! results half of the time.
+//!
+//! Register 0 to 3 are the rows of the first state, 10 to 13 those of the second.
+
+use core::arch::asm;
+use core::mem::{MaybeUninit, offset_of};
+
+use crate::batch::Batch;
+use crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
+use crate::kernels::One;
+
+/// What the texts read.
+#[repr(C, align(64))]
+struct Constants {
+    /// Byte shuffles that turn words right by 16 and by 8.
+    right: [[[u8; 4]; 8]; 2],
+    /// The third row.
+    iv: [[u32; 4]; 4],
+    /// Numbers of words for AVX-512's permutations: for the columns of a round, then for its diagonals,
+    /// what is taken first and what second. The diagonals' rows are turned so that they begin with the
+    /// last one.
+    one: [[[u32; 8]; 2]; ROUNDS],
+    /// The same for two messages side by side.
+    two: [[[u32; 16]; 2]; ROUNDS],
+}
+
+static CONSTANTS: Constants = {
+    const PLACES: [[usize; 8]; 2] = [[0, 2, 4, 6, 1, 3, 5, 7], [14, 8, 10, 12, 15, 9, 11, 13]];
+    let iv = [[IV[0], IV[1], IV[2], IV[3]]; 4];
+    let mut all = Constants {
+        right: [[[0; 4]; 8]; 2],
+        iv,
+        one: [[[0; 8]; 2]; ROUNDS],
+        two: [[[0; 16]; 2]; ROUNDS],
+    };
+    let mut i = 0;
+    while i < 8 {
+        let from = 4 * (i % 4) as u8;
+        all.right[0][i] = [from + 2, from + 3, from, from + 1];
+        all.right[1][i] = [from + 1, from + 2, from + 3, from];
+        i += 1;
+    }
+    i = 0;
+    while i < 16 * ROUNDS {
+        let (round, half, place) = (i / 16, i / 8 % 2, i % 8);
+        let word = SCHEDULE[round][PLACES[half][place]];
+        all.one[round][half][place] = word;
+        let place = place / 4 * 8 + place % 4;
+        all.two[round][half][place] = word;
+        all.two[round][half][place + 4] = word + 16;
+        i += 1;
+    }
+    all
+};
+
+/// Rounds of `n` states of vectors `v`. `b` comes last in a sum: it is what everybody waits for. For
+/// the diagonals, `a`, `c` and `d` are turned by a lane each and `b` stays, likewise.
+macro_rules! rounds {
+    () => {
+        r"
+        .macro x_both op v n d s
+        x2 \op, \v\d, \v\s
+        .if \n == 2
+        x2 \op, \v\()1\d, \v\()1\s
+        .endif
+        .endm
+        .macro x_turn v n r order
+        xi pshufd, \v\r, \v\r, \order
+        .if \n == 2
+        xi pshufd, \v\()1\r, \v\()1\r, \order
+        .endif
+        .endm
+        .macro x_right v n r count
+        x_right_one \v\r, \v\()8, \count
+        .if \n == 2
+        x_right_one \v\()1\r, \v\()9, \count
+        .endif
+        .endm
+        .macro x_half v n half
+        x_words \v, \n, \half
+        x_first \v, \n, \half
+        x_both paddd, \v, \n, 0, 1
+        x_both pxor, \v, \n, 3, 0
+        x_right \v, \n, 3, 16
+        x_both paddd, \v, \n, 2, 3
+        x_both pxor, \v, \n, 1, 2
+        x_right \v, \n, 1, 12
+        x_second \v, \n, \half
+        x_both paddd, \v, \n, 0, 1
+        x_both pxor, \v, \n, 3, 0
+        x_right \v, \n, 3, 8
+        x_both paddd, \v, \n, 2, 3
+        x_both pxor, \v, \n, 1, 2
+        x_right \v, \n, 1, 7
+        .endm
+        .macro x_rounds v n
+        mov {round:e}, 7
+        .p2align 4
+        5:
+        x_half \v, \n, 0
+        x_turn \v, \n, 0, 0x93
+        x_turn \v, \n, 2, 0x39
+        x_turn \v, \n, 3, 0x4e
+        x_half \v, \n, 1
+        x_turn \v, \n, 0, 0x39
+        x_turn \v, \n, 2, 0x93
+        x_turn \v, \n, 3, 0x4e
+        x_next \v, \n
+        dec {round:e}
+        jnz 5b
+        .endm
+        "
+    };
+    (end) => {
+        r"
+        .irp name, x_both, x_turn, x_right, x_half, x_rounds
+        .purgem \name
+        .endr
+        "
+    };
+}
+
+/// Words in the order of each round by shuffles inside four words, where there are 16 registers: of
+/// one state in registers 4 to 7, of two in memory. A round's words stand in the order
+/// (0 2 4 6), (1 3 5 7), (14 8 10 12), (15 9 11 13).
+macro_rules! shuffled {
+    () => {
+        r"
+        .macro x_words v n half
+        .endm
+        .macro x_leave
+        .endm
+        .macro x_add v n first second
+        .if \n == 1
+        x2 paddd, \v\()0, \v\first
+        .else
+        x2 paddd, \v\()0, [{frame}+32*(\first-4)]
+        x2 paddd, \v\()10, [{frame}+32*\first]
+        .endif
+        .endm
+        .macro x_first v n half
+        .if \half == 0
+        x_add \v, \n, 4
+        .else
+        x_add \v, \n, 6
+        .endif
+        .endm
+        .macro x_second v n half
+        .if \half == 0
+        x_add \v, \n, 5
+        .else
+        x_add \v, \n, 7
+        .endif
+        .endm
+        .macro x_order v
+        x3i shufps, \v\()9, \v\()4, \v\()5, 0xd9
+        xblend \v\()14, \v\()6, \v\()7, 3
+        x2i shufps, \v\()4, \v\()14, 0xe3
+        xblend \v\()15, \v\()6, \v\()7, 2
+        xblend \v\()14, \v\()6, \v\()5, 2
+        x2i shufps, \v\()15, \v\()14, 0x29
+        x3 punpckldq, \v\()14, \v\()7, \v\()5
+        xblend \v\()6, \v\()6, \v\()7, 1
+        x2i shufps, \v\()14, \v\()6, 0x74
+        xi pshufd, \v\()5, \v\()4, 0xd8
+        xi pshufd, \v\()4, \v\()9, 0x78
+        .endm
+        .macro x_keep at
+        xmv [{frame}+\at], ymm4
+        xmv [{frame}+\at+32], ymm5
+        xmv [{frame}+\at+64], ymm6
+        xmv [{frame}+\at+96], ymm7
+        .endm
+        .macro x_next_of v at
+        xmv \v\()4, [{frame}+\at]
+        xmv \v\()5, [{frame}+\at+32]
+        xmv \v\()6, [{frame}+\at+64]
+        xmv \v\()7, [{frame}+\at+96]
+        x_order \v
+        xmv [{frame}+\at], \v\()4
+        xmv [{frame}+\at+32], \v\()5
+        xmv [{frame}+\at+64], \v\()14
+        xmv [{frame}+\at+96], \v\()15
+        .endm
+        .macro x_next v n
+        .if \n == 1
+        x_order \v
+        xmv \v\()6, \v\()14
+        xmv \v\()7, \v\()15
+        .else
+        x_next_of \v, 0
+        x_next_of \v, 128
+        .endif
+        .endm
+        .macro x_begin v
+        x3i shufps, \v\()9, \v\()4, \v\()5, 0x88
+        x2i shufps, \v\()4, \v\()5, 0xdd
+        xmv \v\()5, \v\()4
+        xmv \v\()4, \v\()9
+        x3i shufps, \v\()9, \v\()6, \v\()7, 0x88
+        x2i shufps, \v\()6, \v\()7, 0xdd
+        xi pshufd, \v\()7, \v\()6, 0x93
+        xi pshufd, \v\()6, \v\()9, 0x93
+        .endm
+        "
+    };
+    (end) => {
+        r"
+        .irp name, x_words, x_leave, x_add, x_first, x_second, x_order, x_keep, x_next_of, x_next, x_begin
+        .purgem \name
+        .endr
+        "
+    };
+}
+
+/// Words in the order of each round by a permutation of a whole block of one message, or of the blocks
+/// of two: 16 and 17, and 18 and 19 of the second state.
+macro_rules! permuted {
+    () => {
+        r"
+        .macro x_leave
+        vzeroupper
+        .endm
+        .macro x_permute v to source other number half
+        vmovdqa32 \v\to, [{orders}+\number*\half]
+        vpermi2d \v\to, \v\source, \v\other
+        .endm
+        .macro x_words v n half
+        .ifc \v, xmm
+        x_permute ymm, 6, 16, 17, 32, \half
+        .else
+        x_permute zmm, 6, 16, 17, 64, \half
+        .if \n == 2
+        x_permute zmm, 14, 18, 19, 64, \half
+        .endif
+        .endif
+        .endm
+        .macro x_first v n half
+        vpaddd \v\()0, \v\()0, \v\()6
+        .if \n == 2
+        vpaddd \v\()10, \v\()10, \v\()14
+        .endif
+        .endm
+        .macro x_second v n half
+        .ifc \v, xmm
+        vextracti128 xmm7, ymm6, 1
+        .else
+        vextracti64x4 ymm7, zmm6, 1
+        .if \n == 2
+        vextracti64x4 ymm15, zmm14, 1
+        vpaddd \v\()10, \v\()10, \v\()15
+        .endif
+        .endif
+        vpaddd \v\()0, \v\()0, \v\()7
+        .endm
+        .macro x_next v n
+        .ifc \v, xmm
+        add {orders}, 64
+        .else
+        add {orders}, 128
+        .endif
+        .endm
+        "
+    };
+    (end) => {
+        r"
+        .irp name, x_leave, x_permute, x_words, x_first, x_second, x_next
+        .purgem \name
+        .endr
+        "
+    };
+}
+
+/// The blocks of one message: vectors of registers with these names.
+macro_rules! one {
+    ($(#[$doc:meta])* $name:ident $features:literal, $set:ident, $words:ident, $load:expr, [$($also:tt)*]) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The processor has the instruction set, and the pointers of `one` are to what its
+        /// documentation says.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn $name(one: &One, out: &mut [u32; 16]) {
+            // SAFETY: it reads `one`, what that points to, and constants, writes `out`, and names every
+            // register that it changes.
+            unsafe {
+                asm!(
+                    $set!(), rounds!(), $words!(),
+                    r"
+                    mov {at}, [{one}+{CV}]
+                    xld xmm0, [{at}]
+                    xld xmm1, [{at}+16]
+                    mov {at}, [{one}+{AT}]
+                    mov {left}, [{one}+{BLOCKS}]
+                    lea {ends}, [{one}+{ENDS}]
+                    2:
+                    dec {left}
+                    jnz 3f
+                    mov {at}, [{one}+{LAST}]
+                    lea {ends}, [{one}+{ENDS}+16]
+                    3:
+                    xmv xmm12, xmm0
+                    xmv xmm13, xmm1
+                    xmv xmm2, [{k}+64]
+                    xq xmm3, [{one}+{COUNTER}]
+                    xq xmm8, [{ends}]
+                    x2 punpcklqdq, xmm3, xmm8
+                    ",
+                    $load,
+                    r"
+                    x_rounds xmm, 1
+                    test {left}, {left}
+                    jz 4f
+                    x2 pxor, xmm0, xmm2
+                    x2 pxor, xmm1, xmm3
+                    add {at}, 64
+                    lea {ends}, [{one}+{ENDS}+8]
+                    jmp 2b
+                    4:
+                    x2 pxor, xmm0, xmm2
+                    x2 pxor, xmm1, xmm3
+                    x2 pxor, xmm2, xmm12
+                    x2 pxor, xmm3, xmm13
+                    xst [{frame}], xmm0
+                    xst [{frame}+16], xmm1
+                    xst [{frame}+32], xmm2
+                    xst [{frame}+48], xmm3
+                    x_leave
+                    ",
+                    $words!(end), rounds!(end), $set!(end),
+                    one = in(reg) one,
+                    // Two states would keep words here; one has only its output.
+                    frame = in(reg) out,
+                    k = in(reg) &CONSTANTS,
+                    at = out(reg) _,
+                    left = out(reg) _,
+                    ends = out(reg) _,
+                    round = out(reg) _,
+                    CV = const offset_of!(One, cv),
+                    AT = const offset_of!(One, at),
+                    LAST = const offset_of!(One, last),
+                    BLOCKS = const offset_of!(One, blocks),
+                    COUNTER = const offset_of!(One, counter),
+                    ENDS = const offset_of!(One, ends),
+                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                    out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                    out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                    out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                    $($also)*
+                    options(nostack),
+                );
+            }
+        }
+    };
+}
+
+macro_rules! load_shuffled {
+    () => {
+        r"
+        xld xmm4, [{at}]
+        xld xmm5, [{at}+16]
+        xld xmm6, [{at}+32]
+        xld xmm7, [{at}+48]
+        x_begin xmm
+        "
+    };
+}
+
+macro_rules! load_permuted {
+    () => {
+        r"
+        lea {orders}, [{k}+{ORDERS}]
+        vmovdqu32 ymm16, [{at}]
+        vmovdqu32 ymm17, [{at}+32]
+        "
+    };
+}
+
+one! {
+    /// One message, SSE4.1.
+    sse_one "sse4.1", sse, shuffled, load_shuffled!(), []
+}
+one! {
+    /// One message, AVX2.
+    avx2_one "avx2", vex, shuffled, load_shuffled!(), []
+}
+one! {
+    /// One message, AVX-512VL.
+    avx512_one "avx2,avx512f,avx512vl", evex, permuted, load_permuted!(), [
+        orders = out(reg) _,
+        ORDERS = const offset_of!(Constants, one),
+        out("xmm16") _, out("xmm17") _,
+    ]
+}
+
+/// What the texts of two and four messages work on beside the batch.
+#[repr(C, align(64))]
+struct Frame {
+    /// Words of the round at hand, of two states.
+    words: MaybeUninit<[[[u32; 8]; 4]; 2]>,
+    /// Counter, then length and flags, of each lane: of its first block, of those between, of its last.
+    ends: [[[u64; 2]; MESSAGES]; 3],
+}
+
+const MESSAGES: usize = 4;
+
+impl Frame {
+    #[inline(never)]
+    fn new(batch: &Batch<'_>) -> Self {
+        let mut ends = [[[0; 2]; MESSAGES]; 3];
+        for lane in 0..MESSAGES {
+            let counter =
+                u64::from(batch.counters[1][lane]) << 32 | u64::from(batch.counters[0][lane]);
+            let end = |len: u32, flags: u32| [counter, One::end(len, flags)];
+            ends[0][lane] = end(BLOCK_LEN as u32, batch.flags[0]);
+            ends[1][lane] = end(BLOCK_LEN as u32, batch.flags[1]);
+            ends[2][lane] = end(batch.ends[0][lane], batch.ends[1][lane]);
+        }
+        Self { words: MaybeUninit::uninit(), ends }
+    }
+}
+
+/// Sixteen bytes of each of two lanes, from these places, into a register.
+macro_rules! joins {
+    () => {
+        r"
+        .macro x_join r low high at
+        vmovdqu xmm\r, [\low+\at]
+        vinserti128 ymm\r, ymm\r, [\high+\at], 1
+        .endm
+        .macro x_ends r at
+        vmovq xmm\r, [{ends}+\at]
+        vmovhps xmm\r, xmm\r, [{ends}+\at+8]
+        vmovq xmm8, [{ends}+\at+16]
+        vmovhps xmm8, xmm8, [{ends}+\at+24]
+        vinserti128 ymm\r, ymm\r, xmm8, 1
+        .endm
+        .macro x_put r at
+        vmovdqu [{batch}+{CVS}+\at], xmm\r
+        vextracti128 [{batch}+{CVS}+\at+32], ymm\r, 1
+        .endm
+        "
+    };
+    (end) => {
+        r"
+        .irp name, x_join, x_ends, x_put
+        .purgem \name
+        .endr
+        "
+    };
+}
+
+macro_rules! load_two {
+    () => {
+        r"
+        x_join 4, {round}+{offset}, {b}+{offset}, 0
+        x_join 5, {round}+{offset}, {b}+{offset}, 16
+        x_join 6, {round}+{offset}, {b}+{offset}, 32
+        x_join 7, {round}+{offset}, {b}+{offset}, 48
+        x_begin ymm
+        "
+    };
+}
+
+macro_rules! load_four {
+    () => {
+        concat!(
+            load_two!(),
+            r"
+        x_keep 0
+        x_join 4, {c}+{offset}, {d}+{offset}, 0
+        x_join 5, {c}+{offset}, {d}+{offset}, 16
+        x_join 6, {c}+{offset}, {d}+{offset}, 32
+        x_join 7, {c}+{offset}, {d}+{offset}, 48
+        x_begin ymm
+        x_keep 128
+        "
+        )
+    };
+}
+
+macro_rules! permute_two {
+    () => {
+        r"
+        lea {orders}, [{k}+{ORDERS}]
+        vmovdqu32 zmm16, [{round}+{offset}]
+        vmovdqu32 zmm17, [{b}+{offset}]
+        "
+    };
+}
+
+macro_rules! permute_four {
+    () => {
+        concat!(
+            permute_two!(),
+            r"
+        vmovdqu32 zmm18, [{c}+{offset}]
+        vmovdqu32 zmm19, [{d}+{offset}]
+        "
+        )
+    };
+}
+
+/// Makes a [`crate::batch::Run`].
+macro_rules! run {
+    ($(#[$doc:meta])* $name:ident $features:literal, $set:ident, $words:ident, $n:literal, $load:expr, [$($also:tt)*]) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The processor has the instruction set, and the pointers of `batch` are to what its
+        /// documentation says.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
+            let mut frame = Frame::new(batch);
+            let (cv, step): (_, usize) = match batch.key {
+                Some(key) => (key.as_ptr(), 0),
+                None => (batch.cvs.as_ptr().cast::<u32>(), 32),
+            };
+            // SAFETY: it reads `frame`, `batch`, where all lanes begin, and the blocks that the batch's
+            // pointers are to, which is the caller's promise, writes `frame.words` and the lanes' places
+            // in `batch.cvs`, and names every register that it changes.
+            unsafe {
+                asm!(
+                    $set!(), rounds!(), $words!(), joins!(),
+                    r"
+                    lea {b}, [{round}+{c}]
+                    x_join 0, {round}, {b}, 0
+                    x_join 1, {round}, {b}, 16
+                    .if {N} == 2
+                    lea {b}, [{b}+{c}]
+                    add {c}, {b}
+                    x_join 10, {b}, {c}, 0
+                    x_join 11, {b}, {c}, 16
+                    .endif
+                    lea {ends}, [{frame}+{ENDS}]
+                    xor {offset:e}, {offset:e}
+                    2:
+                    lea {orders}, [{batch}+{AT}]
+                    dec {left}
+                    jnz 3f
+                    lea {orders}, [{batch}+{LAST}]
+                    lea {ends}, [{frame}+{ENDS}+128]
+                    xor {offset:e}, {offset:e}
+                    3:
+                    mov {round}, [{orders}]
+                    mov {b}, [{orders}+8]
+                    .if {N} == 2
+                    mov {c}, [{orders}+16]
+                    mov {d}, [{orders}+24]
+                    .endif
+                    xmv ymm2, [{k}+64]
+                    x_ends 3, 0
+                    .if {N} == 2
+                    xmv ymm12, ymm2
+                    x_ends 13, 32
+                    .endif
+                    ",
+                    $load,
+                    r"
+                    x_rounds ymm, {N}
+                    x_both pxor, ymm, {N}, 0, 2
+                    x_both pxor, ymm, {N}, 1, 3
+                    add {offset}, 64
+                    lea {ends}, [{frame}+{ENDS}+64]
+                    test {left}, {left}
+                    jnz 2b
+                    x_put 0, 0
+                    x_put 1, 16
+                    .if {N} == 2
+                    x_put 10, 64
+                    x_put 11, 80
+                    .endif
+                    vzeroupper
+                    ",
+                    joins!(end), $words!(end), rounds!(end), $set!(end),
+                    batch = in(reg) batch,
+                    frame = in(reg) &raw mut frame,
+                    k = in(reg) &CONSTANTS,
+                    left = inout(reg) blocks => _,
+                    round = inout(reg) cv => _,
+                    b = out(reg) _,
+                    c = inout(reg) step => _,
+                    d = out(reg) _,
+                    offset = out(reg) _,
+                    orders = out(reg) _,
+                    ends = out(reg) _,
+                    N = const $n,
+                    ENDS = const offset_of!(Frame, ends),
+                    CVS = const offset_of!(Batch<'_>, cvs),
+                    AT = const offset_of!(Batch<'_>, at),
+                    LAST = const offset_of!(Batch<'_>, last),
+                    out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _,
+                    out("ymm4") _, out("ymm5") _, out("ymm6") _, out("ymm7") _,
+                    out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _,
+                    out("ymm12") _, out("ymm13") _, out("ymm14") _, out("ymm15") _,
+                    $($also)*
+                    options(nostack),
+                );
+            }
+        }
+    };
+}
+
+run! {
+    /// Takes the first two lanes of `batch` that many blocks further, AVX2.
+    avx2_two "avx2", vex, shuffled, 1, load_two!(), []
+}
+run! {
+    /// Takes the first four lanes of `batch` that many blocks further, AVX2.
+    avx2_four "avx2", vex, shuffled, 2, load_four!(), []
+}
+run! {
+    /// Takes the first two lanes of `batch` that many blocks further, AVX-512VL.
+    avx512_two "avx2,avx512f,avx512vl", evex, permuted, 1, permute_two!(), [
+        ORDERS = const offset_of!(Constants, two), out("zmm16") _, out("zmm17") _,
+    ]
+}
+run! {
+    /// Takes the first four lanes of `batch` that many blocks further, AVX-512VL.
+    avx512_four "avx2,avx512f,avx512vl", evex, permuted, 2, permute_four!(), [
+        ORDERS = const offset_of!(Constants, two),
+        out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
+    ]
+}
