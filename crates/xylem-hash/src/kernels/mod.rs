@@ -11,7 +11,6 @@
 //! be brought to write is assembly text: `x86/asm512.rs`.
 
 #[cfg(any(
-    target_arch = "x86_64",
     all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"),
     all(target_arch = "wasm32", target_feature = "simd128"),
 ))]

@@ -18,36 +18,25 @@ mod words128;
 mod words256;
 mod words512;
 
-use super::lanes::{lane_kernel, output_kernel};
 use crate::backend::Kernels;
 
 pub(crate) static SSE41: Kernels = Kernels {
     name: "sse4.1",
     is_supported: || has!("sse4.1"),
     one: text::sse_one,
-    widths: &[(4, sse41_lanes::run)],
+    widths: &[(4, text::sse_four)],
     whole: None,
-    root_blocks: &[(4, sse41_lanes::root_blocks)],
+    root_blocks: &[(4, text::sse_blocks)],
 };
-
-mod sse41_lanes {
-    super::lane_kernel!("sse4.1", super::words128::by_shift, rounds: looped);
-    super::output_kernel!("sse4.1", super::words128::by_shift);
-}
 
 pub(crate) static AVX2: Kernels = Kernels {
     name: "avx2",
     is_supported: || has!("avx2"),
     one: text::avx2_one,
-    widths: &[(2, text::avx2_two), (4, text::avx2_four), (8, avx2_lanes::run)],
+    widths: &[(2, text::avx2_two), (4, text::avx2_four), (8, text::avx2_eight)],
     whole: None,
-    root_blocks: &[(8, avx2_lanes::root_blocks)],
+    root_blocks: &[(8, text::avx2_blocks)],
 };
-
-mod avx2_lanes {
-    super::lane_kernel!("avx2", super::words256::by_shift, rounds: in_a_row);
-    super::output_kernel!("avx2", super::words256::by_shift);
-}
 
 pub(crate) static AVX512: Kernels = Kernels {
     name: "avx512",

@@ -4,6 +4,59 @@
 //!
 //! The words of a block lie in memory, transposed: vector i has word i of every lane.
 
+use crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
+
+/// What the texts read.
+#[repr(C, align(64))]
+struct Constants {
+    /// Byte shuffles that turn words right by 16 and by 8.
+    right: [[[u8; 4]; 8]; 2],
+    /// The third row.
+    iv: [[u32; 4]; 4],
+    /// Where the words of each round lie among vectors of sixteen bytes.
+    places: [[u16; 16]; ROUNDS],
+    /// The length of a block.
+    full: [u32; 8],
+    /// Numbers of words for AVX-512's permutations: for the columns of a round, then for its diagonals,
+    /// what is taken first and what second. The diagonals' rows are turned so that they begin with the
+    /// last one.
+    one: [[[u32; 8]; 2]; ROUNDS],
+    /// The same for two messages side by side.
+    two: [[[u32; 16]; 2]; ROUNDS],
+}
+
+static CONSTANTS: Constants = {
+    const PLACES: [[usize; 8]; 2] = [[0, 2, 4, 6, 1, 3, 5, 7], [14, 8, 10, 12, 15, 9, 11, 13]];
+    let iv = [[IV[0], IV[1], IV[2], IV[3]]; 4];
+    let mut all = Constants {
+        right: [[[0; 4]; 8]; 2],
+        iv,
+        places: [[0; 16]; ROUNDS],
+        full: [BLOCK_LEN as u32; 8],
+        one: [[[0; 8]; 2]; ROUNDS],
+        two: [[[0; 16]; 2]; ROUNDS],
+    };
+    let mut i = 0;
+    while i < 8 {
+        let from = 4 * (i % 4) as u8;
+        all.right[0][i] = [from + 2, from + 3, from, from + 1];
+        all.right[1][i] = [from + 1, from + 2, from + 3, from];
+        i += 1;
+    }
+    i = 0;
+    while i < 16 * ROUNDS {
+        let (round, half, place) = (i / 16, i / 8 % 2, i % 8);
+        all.places[round][i % 16] = 16 * SCHEDULE[round][i % 16] as u16;
+        let word = SCHEDULE[round][PLACES[half][place]];
+        all.one[round][half][place] = word;
+        let place = place / 4 * 8 + place % 4;
+        all.two[round][half][place] = word;
+        all.two[round][half][place + 4] = word + 16;
+        i += 1;
+    }
+    all
+};
+
 /// One instruction of three registers.
 macro_rules! op {
     ($op:literal $v:tt $to:tt $a:tt $b:tt) => {
@@ -260,11 +313,13 @@ macro_rules! evex {
 
 mod batch;
 mod chunks;
+mod lanes;
 mod output;
 mod rows;
 
 pub(super) use batch::{eight, sixteen};
 pub(super) use chunks::chunks;
+pub(super) use lanes::{avx2_blocks, avx2_eight, sse_blocks, sse_four};
 pub(super) use output::{sixteen_blocks, thirty_two_blocks};
 pub(super) use rows::{
     avx2_four, avx2_one, avx2_two, avx512_four, avx512_one, avx512_two, sse_one,

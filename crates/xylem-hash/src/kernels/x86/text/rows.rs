@@ -8,52 +8,9 @@ use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
 use crate::batch::Batch;
-use crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
+use super::{CONSTANTS, Constants};
+use crate::constants::BLOCK_LEN;
 use crate::kernels::One;
-
-/// What the texts read.
-#[repr(C, align(64))]
-struct Constants {
-    /// Byte shuffles that turn words right by 16 and by 8.
-    right: [[[u8; 4]; 8]; 2],
-    /// The third row.
-    iv: [[u32; 4]; 4],
-    /// Numbers of words for AVX-512's permutations: for the columns of a round, then for its diagonals,
-    /// what is taken first and what second. The diagonals' rows are turned so that they begin with the
-    /// last one.
-    one: [[[u32; 8]; 2]; ROUNDS],
-    /// The same for two messages side by side.
-    two: [[[u32; 16]; 2]; ROUNDS],
-}
-
-static CONSTANTS: Constants = {
-    const PLACES: [[usize; 8]; 2] = [[0, 2, 4, 6, 1, 3, 5, 7], [14, 8, 10, 12, 15, 9, 11, 13]];
-    let iv = [[IV[0], IV[1], IV[2], IV[3]]; 4];
-    let mut all = Constants {
-        right: [[[0; 4]; 8]; 2],
-        iv,
-        one: [[[0; 8]; 2]; ROUNDS],
-        two: [[[0; 16]; 2]; ROUNDS],
-    };
-    let mut i = 0;
-    while i < 8 {
-        let from = 4 * (i % 4) as u8;
-        all.right[0][i] = [from + 2, from + 3, from, from + 1];
-        all.right[1][i] = [from + 1, from + 2, from + 3, from];
-        i += 1;
-    }
-    i = 0;
-    while i < 16 * ROUNDS {
-        let (round, half, place) = (i / 16, i / 8 % 2, i % 8);
-        let word = SCHEDULE[round][PLACES[half][place]];
-        all.one[round][half][place] = word;
-        let place = place / 4 * 8 + place % 4;
-        all.two[round][half][place] = word;
-        all.two[round][half][place + 4] = word + 16;
-        i += 1;
-    }
-    all
-};
 
 /// Rounds of `n` states of vectors `v`. `b` comes last in a sum: it is what everybody waits for. For
 /// the diagonals, `a`, `c` and `d` are turned by a lane each and `b` stays, likewise.
