@@ -38,14 +38,19 @@ macro_rules! lanes {
         x2 paddd, \v\a, \v\b
         x2 pxor, \v\d, \v\a
         x_right_one \v\d, \v\t, \first
+        .if \c < 2
         x3 paddd, \v\t, \v\d, [{frame}+{C}+{B}*\c]
         xmv [{frame}+{C}+{B}*\c], \v\t
         x2 pxor, \v\b, \v\t
+        .else
+        x2 paddd, \v\()1\c, \v\d
+        x2 pxor, \v\b, \v\()1\c
+        .endif
         x_right_one \v\b, \v\t, \second
         .endm
         .macro x_part v first second b0 b1 b2 b3 c0 c1 c2 c3 d0 d1 d2 d3 w0 w1 w2 w3
-        x_column \v, \first, \second, 0, \b0, \c0, \d0, \w0, 12
-        x_column \v, \first, \second, 1, \b1, \c1, \d1, \w1, 13
+        x_column \v, \first, \second, 0, \b0, \c0, \d0, \w0, 14
+        x_column \v, \first, \second, 1, \b1, \c1, \d1, \w1, 15
         x_column \v, \first, \second, 2, \b2, \c2, \d2, \w2, 14
         x_column \v, \first, \second, 3, \b3, \c3, \d3, \w3, 15
         .endm
@@ -56,10 +61,12 @@ macro_rules! lanes {
         x_part \v, 8, 7, 5, 6, 7, 4, 2, 3, 0, 1, 11, 8, 9, 10, \w9, \w11, \w13, \w15
         .endm
         .macro x_third_row v
-        .irp i, 0, 1, 2, 3
+        .irp i, 0, 1
         x_splat \v, 12, {k}+64+4*\i
         xmv [{frame}+{C}+{B}*\i], \v\()12
         .endr
+        x_splat \v, 12, {k}+64+8
+        x_splat \v, 13, {k}+64+12
         .endm
         .macro x_exchange v a b c d t0 t1
         x3 punpckldq, \v\t0, \v\a, \v\b
@@ -285,8 +292,8 @@ macro_rules! run {
                     x_all_rounds \v
                     x2 pxor, \v\()0, [{frame}+{C}]
                     x2 pxor, \v\()1, [{frame}+{C}+{B}]
-                    x2 pxor, \v\()2, [{frame}+{C}+{B}*2]
-                    x2 pxor, \v\()3, [{frame}+{C}+{B}*3]
+                    x2 pxor, \v\()2, \v\()12
+                    x2 pxor, \v\()3, \v\()13
                     x_four pxor, \v, 4, 5, 6, 7, 8, 9, 10, 11
                     add {offset}, 64
                     test {left}, {left}
@@ -377,6 +384,8 @@ macro_rules! output {
                     x_splat \v, 10, {node}+{LEN}
                     x_splat \v, 11, {node}+{FLAGS}
                     x_all_rounds \v
+                    xmv [{frame}+{C}+{B}*2], \v\()12
+                    xmv [{frame}+{C}+{B}*3], \v\()13
                     .irp i, 0, 1, 2, 3
                     x2 pxor, \v\i, [{frame}+{C}+{B}*\i]
                     .endr
