@@ -1,4 +1,4 @@
-//! Kernels for x86-64: in intrinsics, and the widest as assembly text.
+//! Kernels for x86-64, as assembly text.
 
 /// Whether code compiled for these instruction sets may run: asked of the processor, or without
 /// `std` (which knows how to ask), of the target that this crate is compiled for.
@@ -14,9 +14,6 @@ macro_rules! has {
 
 pub(crate) mod sha256;
 mod text;
-mod words128;
-mod words256;
-mod words512;
 
 use crate::backend::Kernels;
 

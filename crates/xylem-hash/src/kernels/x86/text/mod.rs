@@ -17,6 +17,8 @@ struct Constants {
     places: [[u16; 16]; ROUNDS],
     /// The length of a block.
     full: [u32; 8],
+    /// What the counters of lanes have above the first one's; of two times eight lanes.
+    steps: [[u32; 16]; 2],
     /// Numbers of words for AVX-512's permutations: for the columns of a round, then for its diagonals,
     /// what is taken first and what second. The diagonals' rows are turned so that they begin with the
     /// last one.
@@ -33,6 +35,7 @@ static CONSTANTS: Constants = {
         iv,
         places: [[0; 16]; ROUNDS],
         full: [BLOCK_LEN as u32; 8],
+        steps: [[0; 16]; 2],
         one: [[[0; 8]; 2]; ROUNDS],
         two: [[[0; 16]; 2]; ROUNDS],
     };
@@ -41,6 +44,11 @@ static CONSTANTS: Constants = {
         let from = 4 * (i % 4) as u8;
         all.right[0][i] = [from + 2, from + 3, from, from + 1];
         all.right[1][i] = [from + 1, from + 2, from + 3, from];
+        i += 1;
+    }
+    i = 0;
+    while i < 16 {
+        (all.steps[0][i], all.steps[1][i]) = (i as u32, i as u32 % 8);
         i += 1;
     }
     i = 0;
@@ -57,125 +65,160 @@ static CONSTANTS: Constants = {
     all
 };
 
-/// One instruction of three registers.
-macro_rules! op {
-    ($op:literal $v:tt $to:tt $a:tt $b:tt) => {
-        concat!($op, " ", $v, $to, ", ", $v, $a, ", ", $v, $b, "\n")
+/// What states of vectors `v` in 32 registers are made of: 0 to 15 are the first one, row by row, 16 to 31
+/// the second. A kernel says what `z_word v set r word` adds.
+macro_rules! wide {
+    () => {
+        r"
+        .macro z_four op v t0 t1 t2 t3 w0 w1 w2 w3
+        \op \v\t0, \v\t0, \v\w0
+        \op \v\t1, \v\t1, \v\w1
+        \op \v\t2, \v\t2, \v\w2
+        \op \v\t3, \v\t3, \v\w3
+        .endm
+        .macro z_right v r0 r1 r2 r3 count
+        vprord \v\r0, \v\r0, \count
+        vprord \v\r1, \v\r1, \count
+        vprord \v\r2, \v\r2, \count
+        vprord \v\r3, \v\r3, \count
+        .endm
+        .macro z_words v set w0 w1 w2 w3
+        .if \set == 0
+        z_word \v, 0, 0, \w0
+        z_word \v, 0, 1, \w1
+        z_word \v, 0, 2, \w2
+        z_word \v, 0, 3, \w3
+        .else
+        z_word \v, 1, 16, \w0
+        z_word \v, 1, 17, \w1
+        z_word \v, 1, 18, \w2
+        z_word \v, 1, 19, \w3
+        .endif
+        .endm
+        .macro z_do k v a0 a1 a2 a3 b0 b1 b2 b3 c0 c1 c2 c3 d0 d1 d2 d3
+        .if (\k == 1) || (\k == 8)
+        z_four vpaddd, \v, \a0, \a1, \a2, \a3, \b0, \b1, \b2, \b3
+        .elseif (\k == 2) || (\k == 9)
+        z_four vpxord, \v, \d0, \d1, \d2, \d3, \a0, \a1, \a2, \a3
+        .elseif \k == 3
+        z_right \v, \d0, \d1, \d2, \d3, 16
+        .elseif (\k == 4) || (\k == 11)
+        z_four vpaddd, \v, \c0, \c1, \c2, \c3, \d0, \d1, \d2, \d3
+        .elseif (\k == 5) || (\k == 12)
+        z_four vpxord, \v, \b0, \b1, \b2, \b3, \c0, \c1, \c2, \c3
+        .elseif \k == 6
+        z_right \v, \b0, \b1, \b2, \b3, 12
+        .elseif \k == 10
+        z_right \v, \d0, \d1, \d2, \d3, 8
+        .else
+        z_right \v, \b0, \b1, \b2, \b3, 7
+        .endif
+        .endm
+        .macro z_step k v set half x0 x1 x2 x3 y0 y1 y2 y3
+        .if \k == 0
+        z_words \v, \set, \x0, \x1, \x2, \x3
+        .elseif \k == 7
+        z_words \v, \set, \y0, \y1, \y2, \y3
+        .elseif (\set == 0) && (\half == 0)
+        z_do \k, \v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+        .elseif \set == 0
+        z_do \k, \v, 0, 1, 2, 3, 5, 6, 7, 4, 10, 11, 8, 9, 15, 12, 13, 14
+        .elseif \half == 0
+        z_do \k, \v, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+        .else
+        z_do \k, \v, 16, 17, 18, 19, 21, 22, 23, 20, 26, 27, 24, 25, 31, 28, 29, 30
+        .endif
+        .endm
+        .macro z_one v set beside x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7
+        .irp k, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+        z_step \k, \v, \set, 0, \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
+        \beside \k, 0
+        .endr
+        .irp k, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+        z_step \k, \v, \set, 1, \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
+        \beside \k, 1
+        .endr
+        .endm
+        .macro z_both u0 v0 u1 v1 u2 v2 u3 v3 u4 v4 u5 v5 u6 v6 u7 v7 x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7
+        .irp k, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+        z_step \k, zmm, 0, 0, \u0, \u1, \u2, \u3, \v0, \v1, \v2, \v3
+        z_step \k, zmm, 1, 0, \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
+        .endr
+        .irp k, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+        z_step \k, zmm, 0, 1, \u4, \u5, \u6, \u7, \v4, \v5, \v6, \v7
+        z_step \k, zmm, 1, 1, \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
+        .endr
+        .endm
+        .macro z_nothing k half
+        .endm
+        .macro z_0 name rest:vararg
+        \name \rest, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+        .endm
+        .macro z_1 name rest:vararg
+        \name \rest, 2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8
+        .endm
+        .macro z_2 name rest:vararg
+        \name \rest, 3, 4, 10, 12, 13, 2, 7, 14, 6, 5, 9, 0, 11, 15, 8, 1
+        .endm
+        .macro z_3 name rest:vararg
+        \name \rest, 10, 7, 12, 9, 14, 3, 13, 15, 4, 0, 11, 2, 5, 8, 1, 6
+        .endm
+        .macro z_4 name rest:vararg
+        \name \rest, 12, 13, 9, 11, 15, 10, 14, 8, 7, 2, 5, 3, 0, 1, 6, 4
+        .endm
+        .macro z_5 name rest:vararg
+        \name \rest, 9, 14, 11, 5, 8, 12, 15, 1, 13, 3, 0, 10, 2, 6, 4, 7
+        .endm
+        .macro z_6 name rest:vararg
+        \name \rest, 11, 15, 5, 0, 1, 9, 8, 6, 14, 10, 2, 12, 3, 4, 7, 13
+        .endm
+        .macro z_pairs_of_words v t0 t1 t2 t3 a b c d
+        vpunpckldq \v\t0, \v\a, \v\b
+        vpunpckhdq \v\t1, \v\a, \v\b
+        vpunpckldq \v\t2, \v\c, \v\d
+        vpunpckhdq \v\t3, \v\c, \v\d
+        .endm
+        .macro z_fours_of_words v a b c d t0 t1 t2 t3
+        vpunpcklqdq \v\a, \v\t0, \v\t2
+        vpunpckhqdq \v\b, \v\t0, \v\t2
+        vpunpcklqdq \v\c, \v\t1, \v\t3
+        vpunpckhqdq \v\d, \v\t1, \v\t3
+        .endm
+        .macro z_put_one v to r
+        vmovdqu32 [\to], xmm\r
+        vextracti32x4 [\to+128], ymm\r, 1
+        .ifc \v, zmm
+        vextracti32x4 [\to+256], zmm\r, 2
+        vextracti32x4 [\to+384], zmm\r, 3
+        .endif
+        .endm
+        .macro z_put v to a b c d t0 t1 t2 t3
+        z_four vpxord, \v, \a, \b, \c, \d, \t0, \t1, \t2, \t3
+        z_pairs_of_words \v, \t0, \t1, \t2, \t3, \a, \b, \c, \d
+        z_fours_of_words \v, \a, \b, \c, \d, \t0, \t1, \t2, \t3
+        z_put_one \v, \to, \a
+        z_put_one \v, \to+32, \b
+        z_put_one \v, \to+64, \c
+        z_put_one \v, \to+96, \d
+        .endm
+        .macro z_count low high steps
+        vmovdqa64 zmm30, zmm\low
+        vpaddd zmm\low, zmm\low, [{k}+\steps]
+        vpcmpltud k1, zmm\low, zmm30
+        vpaddd zmm\high {{k1}}, zmm\high, dword ptr [{k}+{STEPS}+4]{{1to16}}
+        .endm
+        "
     };
-}
-
-/// The same instruction for the four columns: `$to` becomes what it makes of `$to` and `$with`.
-macro_rules! four {
-    ($op:literal $v:tt [$t0:tt $t1:tt $t2:tt $t3:tt] [$w0:tt $w1:tt $w2:tt $w3:tt]) => {
-        concat!(
-            op!($op $v $t0 $t0 $w0),
-            op!($op $v $t1 $t1 $w1),
-            op!($op $v $t2 $t2 $w2),
-            op!($op $v $t3 $t3 $w3)
-        )
+    (end) => {
+        r"
+        .irp name, z_four, z_right, z_words, z_do, z_step, z_one, z_both, z_nothing, z_word, z_count
+        .purgem \name
+        .endr
+        .irp name, z_0, z_1, z_2, z_3, z_4, z_5, z_6, z_pairs_of_words, z_fours_of_words, z_put_one, z_put
+        .purgem \name
+        .endr
+        "
     };
-}
-
-macro_rules! right {
-    ($count:literal $v:tt [$($r:tt)*]) => {
-        concat!($("vprord ", $v, $r, ", ", $v, $r, ", ", $count, "\n"),*)
-    };
-}
-
-/// Adds words of a block, transposed, that begins at `$m`; or where all lanes have the same block, of
-/// that.
-macro_rules! add_words {
-    ("zmm" (same $m:tt) [$($r:tt)*] [$($x:tt)*]) => {
-        concat!($("vpaddd zmm", $r, ", zmm", $r, ", dword ptr [", $m, " + 4*", $x, "]{{1to16}}\n"),*)
-    };
-    ("zmm" $m:tt [$($r:tt)*] [$($x:tt)*]) => {
-        concat!($("vpaddd zmm", $r, ", zmm", $r, ", [", $m, " + 64*", $x, "]\n"),*)
-    };
-    ("ymm" $m:tt [$($r:tt)*] [$($x:tt)*]) => {
-        concat!($("vpaddd ymm", $r, ", ymm", $r, ", [", $m, " + 32*", $x, "]\n"),*)
-    };
-}
-
-/// `in_round!(round f! arguments)` is `f!([words of the round in order] arguments)`.
-macro_rules! in_round {
-    (0 $f:ident! $($more:tt)*) => { $f!([0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15] $($more)*) };
-    (1 $f:ident! $($more:tt)*) => { $f!([2 6 3 10 7 0 4 13 1 11 12 5 9 14 15 8] $($more)*) };
-    (2 $f:ident! $($more:tt)*) => { $f!([3 4 10 12 13 2 7 14 6 5 9 0 11 15 8 1] $($more)*) };
-    (3 $f:ident! $($more:tt)*) => { $f!([10 7 12 9 14 3 13 15 4 0 11 2 5 8 1 6] $($more)*) };
-    (4 $f:ident! $($more:tt)*) => { $f!([12 13 9 11 15 10 14 8 7 2 5 3 0 1 6 4] $($more)*) };
-    (5 $f:ident! $($more:tt)*) => { $f!([9 14 11 5 8 12 15 1 13 3 0 10 2 6 4 7] $($more)*) };
-    (6 $f:ident! $($more:tt)*) => { $f!([11 15 5 0 1 9 8 6 14 10 2 12 3 4 7 13] $($more)*) };
-}
-
-/// One of the fourteen steps of a half round, for its four columns at once: of vectors of this name,
-/// a block at this place, rows of the state, words. The sum of `a` and the
-/// word comes first, because `b` is what everybody waits for.
-macro_rules! step {
-    (0 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { add_words!($v $m $a $x) };
-    (1 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpaddd" $v $a $b) };
-    (2 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpxord" $v $d $a) };
-    (3 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(16 $v $d) };
-    (4 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpaddd" $v $c $d) };
-    (5 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpxord" $v $b $c) };
-    (6 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(12 $v $b) };
-    (7 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { add_words!($v $m $a $y) };
-    (8 $half:tt) => { step!(1 $half) };
-    (9 $half:tt) => { step!(2 $half) };
-    (10 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(8 $v $d) };
-    (11 $half:tt) => { step!(4 $half) };
-    (12 $half:tt) => { step!(5 $half) };
-    (13 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(7 $v $b) };
-}
-
-/// A half round, and another text after each of its steps.
-macro_rules! half_round {
-    ($half:tt; $e0:expr, $e1:expr, $e2:expr, $e3:expr, $e4:expr, $e5:expr, $e6:expr,
-     $e7:expr, $e8:expr, $e9:expr, $e10:expr, $e11:expr, $e12:expr, $e13:expr) => { concat!(
-        step!(0 $half), $e0, step!(1 $half), $e1, step!(2 $half), $e2, step!(3 $half), $e3,
-        step!(4 $half), $e4, step!(5 $half), $e5, step!(6 $half), $e6, step!(7 $half), $e7,
-        step!(8 $half), $e8, step!(9 $half), $e9, step!(10 $half), $e10, step!(11 $half), $e11,
-        step!(12 $half), $e12, step!(13 $half), $e13
-    ) };
-    ($half:tt beside $other:tt) => { half_round!($half;
-        step!(0 $other), step!(1 $other), step!(2 $other), step!(3 $other), step!(4 $other),
-        step!(5 $other), step!(6 $other), step!(7 $other), step!(8 $other), step!(9 $other),
-        step!(10 $other), step!(11 $other), step!(12 $other), step!(13 $other)
-    ) };
-}
-
-/// The first half of exchanging rows and columns of the 4 by 4 matrix of words in each quarter.
-macro_rules! words {
-    ($v:tt $t0:tt $t1:tt $t2:tt $t3:tt, $a:tt $b:tt $c:tt $d:tt) => { concat!(
-        op!("vpunpckldq" $v $t0 $a $b), op!("vpunpckhdq" $v $t1 $a $b),
-        op!("vpunpckldq" $v $t2 $c $d), op!("vpunpckhdq" $v $t3 $c $d)
-    ) };
-}
-
-/// The second half, of what the first one made.
-macro_rules! pairs {
-    ($v:tt $a:tt $b:tt $c:tt $d:tt, $t0:tt $t1:tt $t2:tt $t3:tt) => { concat!(
-        op!("vpunpcklqdq" $v $a $t0 $t2), op!("vpunpckhqdq" $v $b $t0 $t2),
-        op!("vpunpcklqdq" $v $c $t1 $t3), op!("vpunpckhqdq" $v $d $t1 $t3)
-    ) };
-}
-
-/// The values of a state's lanes from `$out` on, four words of four lanes at a time.
-macro_rules! put {
-    ($v:tt $out:tt $half:tt [$a:tt $b:tt $c:tt $d:tt] [$t0:tt $t1:tt $t2:tt $t3:tt]) => { concat!(
-        words!($v $t0 $t1 $t2 $t3, $a $b $c $d),
-        pairs!($v $a $b $c $d, $t0 $t1 $t2 $t3),
-        put!(@ $v $out $half 0 $a), put!(@ $v $out $half 1 $b),
-        put!(@ $v $out $half 2 $c), put!(@ $v $out $half 3 $d)
-    ) };
-    (@ "zmm" $out:tt $half:tt $row:tt $r:tt) => { concat!(
-        put!(@ "ymm" $out $half $row $r),
-        "vextracti32x4 [", $out, " + 32*", $row, " + 16*", $half, " + 256], zmm", $r, ", 2\n",
-        "vextracti32x4 [", $out, " + 32*", $row, " + 16*", $half, " + 384], zmm", $r, ", 3\n"
-    ) };
-    (@ "ymm" $out:tt $half:tt $row:tt $r:tt) => { concat!(
-        "vmovdqu32 [", $out, " + 32*", $row, " + 16*", $half, "], xmm", $r, "\n",
-        "vextracti32x4 [", $out, " + 32*", $row, " + 16*", $half, " + 128], ymm", $r, ", 1\n"
-    ) };
 }
 
 /// Instructions by their names in SSE, in which a first operand is also the target; `x2 op to with`,

@@ -7,8 +7,8 @@
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
-use crate::batch::Batch;
 use super::{CONSTANTS, Constants};
+use crate::batch::Batch;
 use crate::constants::BLOCK_LEN;
 use crate::kernels::One;
 
