@@ -100,7 +100,13 @@ impl Backend {
 
     #[cold]
     fn choose() -> Self {
-        let best = Self::available().next().unwrap_or(Self(&kernels::portable::KERNELS));
+        let mut best = Self(&kernels::portable::KERNELS);
+        // From the last one to the first, which is the best.
+        for kernels in kernels::ALL.iter().rev() {
+            if (kernels.is_supported)() {
+                best = Self(kernels);
+            }
+        }
         best.use_from_now_on();
         best
     }
@@ -112,11 +118,17 @@ impl Backend {
     /// Makes `detect` answer the named backend.
     #[inline]
     pub(crate) fn set(name: &str) -> bool {
-        let found = Self::available().find(|backend| backend.name() == name);
-        found.inspect(|backend| backend.use_from_now_on()).is_some()
+        for kernels in kernels::ALL {
+            if kernels.name == name && (kernels.is_supported)() {
+                Self(kernels).use_from_now_on();
+                return true;
+            }
+        }
+        false
     }
 
     /// All backends of this processor, best first.
+    #[cfg(test)]
     pub(crate) fn available() -> impl Iterator<Item = Self> {
         kernels::ALL.iter().filter(|kernels| (kernels.is_supported)()).map(|kernels| Self(kernels))
     }
@@ -197,9 +209,13 @@ impl Backend {
 
     /// The value of one parent, given as its two children in a row; `end` is `ROOT` or nothing.
     pub(crate) fn parent(self, mode: &Mode, pair: &[Cv; 2], end: u32) -> Cv {
-        let flags = mode.flags() | PARENT | end;
-        let (cv, block) = (*mode.key(), joined(pair));
-        first_half(&self.compress(&Node { cv, block, len: BLOCK_LEN as u32, counter: 0, flags }))
+        let (at, end) =
+            (pair.as_ptr().cast(), One::end(BLOCK_LEN as u32, mode.flags() | PARENT | end));
+        // SAFETY: both are references; a pair is a whole block, the last one.
+        let out = unsafe {
+            self.one(&One { cv: mode.key(), at, last: at, blocks: 1, counter: 0, ends: [end; 3] })
+        };
+        first_half(&out)
     }
 
     /// The values of chunks, into as many places.

@@ -31,7 +31,8 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// All lanes at this block.
+    /// All lanes at this block. Made where it stays: it is large.
+    #[inline(always)]
     fn new(mode: &'a Mode, end: u32, at: *const u8) -> Self {
         let flags = mode.flags();
         Self {
@@ -85,10 +86,10 @@ pub(crate) unsafe fn chunk_group(
     }
     if !even {
         // SAFETY: the caller's promise.
-        return unsafe { ragged_chunks(run, batch, mode, lanes, out) };
+        return unsafe { ragged_chunks(run, &mut batch, mode, lanes, out) };
     }
     // SAFETY: the caller's promise; every lane has a whole chunk, its own or that of lane 0.
-    unsafe { run_chunks(run, width, batch, out) };
+    unsafe { run_chunks(run, width, &mut batch, out) };
 }
 
 /// As [`chunk_group`], for whole chunks that follow each other.
@@ -111,17 +112,17 @@ pub(crate) unsafe fn whole_group(
         batch.at[i] = chunks[i].as_ptr();
     }
     // SAFETY: the caller's promise; every lane has a whole chunk, its own or that of lane 0.
-    unsafe { run_chunks(run, width, batch, out) };
+    unsafe { run_chunks(run, width, &mut batch, out) };
 }
 
 /// # Safety
 /// As [`chunk_group`]; `at` of the first `width` lanes points to whole chunks.
-unsafe fn run_chunks(run: Run, width: usize, mut batch: Batch<'_>, out: &mut [Cv]) {
+unsafe fn run_chunks(run: Run, width: usize, batch: &mut Batch<'_>, out: &mut [Cv]) {
     for i in 0..width {
         batch.last[i] = batch.at[i].wrapping_add(CHUNK_LEN - BLOCK_LEN);
     }
     // SAFETY: the caller's promise.
-    unsafe { run(&mut batch, CHUNK_LEN / BLOCK_LEN) };
+    unsafe { run(batch, CHUNK_LEN / BLOCK_LEN) };
     for i in 0..out.len() {
         // SAFETY: the kernel has run, and there are no more lanes than it has.
         out[i] = unsafe { batch.value(i) };
@@ -136,7 +137,7 @@ unsafe fn run_chunks(run: Run, width: usize, mut batch: Batch<'_>, out: &mut [Cv
 /// As [`chunk_group`].
 unsafe fn ragged_chunks(
     run: Run,
-    mut batch: Batch<'_>,
+    batch: &mut Batch<'_>,
     mode: &Mode,
     lanes: &[Lane<'_>],
     out: &mut [Cv],
@@ -153,8 +154,13 @@ unsafe fn ragged_chunks(
         tails[i].write(padded(&lane.bytes[ends[i] * BLOCK_LEN..]));
     }
     let mut from = 0;
-    while let Some(to) = ends[..lanes.len()].iter().filter(|end| **end >= from).min() {
-        let to = *to;
+    while from <= ends[longest] {
+        let mut to = ends[longest];
+        for i in 0..lanes.len() {
+            if ends[i] >= from && ends[i] < to {
+                to = ends[i];
+            }
+        }
         let start = if to == 0 { CHUNK_START } else { 0 };
         for i in 0..MAX_LANES {
             let live = i < lanes.len() && ends[i] >= from;
@@ -175,7 +181,7 @@ unsafe fn ragged_chunks(
         // SAFETY: the caller's promise; blocks `from` to `to - 1` are whole in every lane that is
         // live and in the longest, and so is block `to`, except where it is a lane's last one:
         // then the pointer is to its padded copy. From the second run on `cvs` is written.
-        unsafe { run(&mut batch, to - from + 1) };
+        unsafe { run(batch, to - from + 1) };
         for i in 0..out.len() {
             if ends[i] == to {
                 // SAFETY: the kernel has run, and there are no more lanes than it has.

@@ -29,33 +29,61 @@ pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
     if input.len() <= CHUNK_LEN {
         backend.chunk(mode, input, 0, ROOT)
     } else {
-        long_root_hash_of(backend, mode, input)
+        long_value(backend, mode, input, 0, ROOT)
     }
-}
-
-/// As [`root_hash_of`], for more than a chunk.
-#[inline(never)]
-fn long_root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
-    long_output(backend, mode, input, 0).root_hash()
 }
 
 /// The value of a part of a message that is a subtree of it, and not all of it.
 #[inline]
 pub(crate) fn subtree_cv(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Cv {
-    long_output(backend, mode, input, first_chunk).chaining_value()
+    if input.len() <= CHUNK_LEN {
+        backend.chunk(mode, input, first_chunk, 0)
+    } else {
+        long_value(backend, mode, input, first_chunk, 0)
+    }
 }
 
-/// The top of a subtree whose bytes are all at hand.
-fn long_output(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Output {
+/// The value of more than a chunk; `end` is `ROOT` or nothing.
+#[inline(never)]
+fn long_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
     if input.len() <= BATCH_LEN {
-        return small_output(backend, mode, input, first_chunk);
+        let mut cvs = [[0; OUT_LEN]; MAX_LANES];
+        let count = chunk_cvs(backend, mode, input, first, &mut cvs);
+        top_value(backend, mode, &mut cvs[..count], end)
+    } else if input.len() <= PENDING * CHUNK_LEN {
+        pending_value(backend, mode, input, first, end)
+    } else {
+        // The left side has the largest power of two of chunks (the paper, section 2.1).
+        let left = 1 << ((input.len() - 1) / CHUNK_LEN).ilog2();
+        let (before, after) = input.split_at(left * CHUNK_LEN);
+        let mut pair = [
+            long_value(backend, mode, before, first, 0),
+            subtree_cv(backend, mode, after, first.wrapping_add(left as u64)),
+        ];
+        top_value(backend, mode, &mut pair, end)
     }
-    if input.len() <= PENDING * CHUNK_LEN {
-        return pending_output(backend, mode, &[], input, first_chunk);
+}
+
+/// As [`long_value`], for at most [`PENDING`] chunks, whose values need more room on the stack than a
+/// caller of itself should take.
+#[inline(never)]
+fn pending_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
+    let mut cvs = [[0; OUT_LEN]; PENDING];
+    let count = chunk_cvs(backend, mode, input, first, &mut cvs);
+    top_value(backend, mode, &mut cvs[..count], end)
+}
+
+/// The value of the tree over two or more nodes of one level (which are overwritten).
+fn top_value(backend: Backend, mode: &Mode, cvs: &mut [Cv], end: u32) -> Cv {
+    let mut count = cvs.len();
+    while count > 2 {
+        count = backend.join_neighbours(mode, &mut cvs[..count]);
     }
-    let mut subtree = Subtree::new(backend, mode.clone(), first_chunk);
-    let tail = subtree.absorb_groups(input);
-    subtree.finish(tail)
+    let value = backend.parent(mode, &cvs.as_chunks().0[0], end);
+    if is_secret(mode.flags()) {
+        wipe(cvs.as_flattened_mut());
+    }
+    value
 }
 
 /// The values of all chunks of `input`, side by side, to the front of `out`. Returns how many they
@@ -79,9 +107,11 @@ pub(crate) fn chunk_cvs(
     }
     let mut lanes = [Lane { bytes: &[], counter: 0, end: 0 }; MAX_LANES];
     let mut count = 0;
-    for (lane, bytes) in lanes.iter_mut().zip(input[done * CHUNK_LEN..].chunks(CHUNK_LEN)) {
-        *lane = Lane { bytes, counter: first.wrapping_add((done + count) as u64), end: 0 };
-        count += 1;
+    let mut left = &input[done * CHUNK_LEN..];
+    while !left.is_empty() {
+        let (bytes, more) = left.split_at(left.len().min(CHUNK_LEN));
+        lanes[count] = Lane { bytes, counter: first.wrapping_add((done + count) as u64), end: 0 };
+        (left, count) = (more, count + 1);
     }
     backend.chunks(mode, &lanes[..count], &mut out[done..done + count]);
     done + count
@@ -218,17 +248,6 @@ impl Subtree {
         self.first_chunk = 0;
         self.pending.truncate(0);
         self.stack.truncate(0);
-    }
-
-    /// Takes groups of [`PENDING`] chunks from the front of `input`, while none is pending, as long
-    /// as something follows them; returns the rest: at most a group.
-    fn absorb_groups<'a>(&mut self, mut input: &'a [u8]) -> &'a [u8] {
-        while input.len() > PENDING * CHUNK_LEN {
-            let (group, rest) = input.split_at(PENDING * CHUNK_LEN);
-            self.absorb_batch(group);
-            input = rest;
-        }
-        input
     }
 
     /// Takes whole batches from the front of `input` as long as something follows them; returns

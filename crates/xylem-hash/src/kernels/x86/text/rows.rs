@@ -9,7 +9,6 @@ use core::mem::{MaybeUninit, offset_of};
 
 use super::{CONSTANTS, Constants};
 use crate::batch::Batch;
-use crate::constants::BLOCK_LEN;
 use crate::kernels::One;
 
 /// Rounds of `n` states of vectors `v`. `b` comes last in a sum: it is what everybody waits for. For
@@ -352,32 +351,9 @@ one! {
     ]
 }
 
-/// What the texts of two and four messages work on beside the batch.
+/// Words of the round at hand of four messages, where registers are few.
 #[repr(C, align(64))]
-struct Frame {
-    /// Words of the round at hand, of two states.
-    words: MaybeUninit<[[[u32; 8]; 4]; 2]>,
-    /// Counter, then length and flags, of each lane: of its first block, of those between, of its last.
-    ends: [[[u64; 2]; MESSAGES]; 3],
-}
-
-const MESSAGES: usize = 4;
-
-impl Frame {
-    #[inline(never)]
-    fn new(batch: &Batch<'_>) -> Self {
-        let mut ends = [[[0; 2]; MESSAGES]; 3];
-        for lane in 0..MESSAGES {
-            let counter =
-                u64::from(batch.counters[1][lane]) << 32 | u64::from(batch.counters[0][lane]);
-            let end = |len: u32, flags: u32| [counter, One::end(len, flags)];
-            ends[0][lane] = end(BLOCK_LEN as u32, batch.flags[0]);
-            ends[1][lane] = end(BLOCK_LEN as u32, batch.flags[1]);
-            ends[2][lane] = end(batch.ends[0][lane], batch.ends[1][lane]);
-        }
-        Self { words: MaybeUninit::uninit(), ends }
-    }
-}
+struct Frame(MaybeUninit<[[[u32; 8]; 4]; 2]>);
 
 /// Sixteen bytes of each of two lanes, from these places, into a register.
 macro_rules! joins {
@@ -387,11 +363,20 @@ macro_rules! joins {
         vmovdqu xmm\r, [\low+\at]
         vinserti128 ymm\r, ymm\r, [\high+\at], 1
         .endm
-        .macro x_ends r at
-        vmovq xmm\r, [{ends}+\at]
-        vmovhps xmm\r, xmm\r, [{ends}+\at+8]
-        vmovq xmm8, [{ends}+\at+16]
-        vmovhps xmm8, xmm8, [{ends}+\at+24]
+        .macro x_end r lane lens flags
+        vmovd xmm\r, dword ptr [{batch}+{COUNTERS}+4*(\lane)]
+        vpinsrd xmm\r, xmm\r, dword ptr [{batch}+{COUNTERS}+4*(\lane)+64], 1
+        vpinsrd xmm\r, xmm\r, dword ptr [\lens], 2
+        vpinsrd xmm\r, xmm\r, dword ptr [\flags], 3
+        .endm
+        .macro x_ends r lane
+        x_end \r, \lane, {batch}+{ENDS}+4*\lane, {batch}+{ENDS}+64+4*\lane
+        x_end 8, \lane+1, {batch}+{ENDS}+4*\lane+4, {batch}+{ENDS}+68+4*\lane
+        vinserti128 ymm\r, ymm\r, xmm8, 1
+        .endm
+        .macro x_same r lane
+        x_end \r, \lane, {k}+{FULL}, {flags}
+        x_end 8, \lane+1, {k}+{FULL}, {flags}
         vinserti128 ymm\r, ymm\r, xmm8, 1
         .endm
         .macro x_put r at
@@ -402,7 +387,7 @@ macro_rules! joins {
     };
     (end) => {
         r"
-        .irp name, x_join, x_ends, x_put
+        .irp name, x_join, x_end, x_ends, x_same, x_put
         .purgem \name
         .endr
         "
@@ -470,14 +455,13 @@ macro_rules! run {
         /// documentation says.
         #[target_feature(enable = $features)]
         pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
-            let mut frame = Frame::new(batch);
             let (cv, step): (_, usize) = match batch.key {
                 Some(key) => (key.as_ptr(), 0),
                 None => (batch.cvs.as_ptr().cast::<u32>(), 32),
             };
-            // SAFETY: it reads `frame`, `batch`, where all lanes begin, and the blocks that the batch's
-            // pointers are to, which is the caller's promise, writes `frame.words` and the lanes' places
-            // in `batch.cvs`, and names every register that it changes.
+            // SAFETY: it reads `batch`, where all lanes begin, and the blocks that the batch's pointers are
+            // to, which is the caller's promise, writes `frame` and the lanes' places in `batch.cvs`, and
+            // names every register that it changes.
             unsafe {
                 asm!(
                     $set!(), rounds!(), $words!(), joins!(),
@@ -491,14 +475,13 @@ macro_rules! run {
                     x_join 10, {b}, {c}, 0
                     x_join 11, {b}, {c}, 16
                     .endif
-                    lea {ends}, [{frame}+{ENDS}]
+                    lea {flags}, [{batch}+{FLAGS}]
                     xor {offset:e}, {offset:e}
                     2:
                     lea {orders}, [{batch}+{AT}]
                     dec {left}
                     jnz 3f
                     lea {orders}, [{batch}+{LAST}]
-                    lea {ends}, [{frame}+{ENDS}+128]
                     xor {offset:e}, {offset:e}
                     3:
                     mov {round}, [{orders}]
@@ -508,11 +491,22 @@ macro_rules! run {
                     mov {d}, [{orders}+24]
                     .endif
                     xmv ymm2, [{k}+64]
-                    x_ends 3, 0
                     .if {N} == 2
                     xmv ymm12, ymm2
-                    x_ends 13, 32
                     .endif
+                    test {left}, {left}
+                    jz 6f
+                    x_same 3, 0
+                    .if {N} == 2
+                    x_same 13, 2
+                    .endif
+                    jmp 7f
+                    6:
+                    x_ends 3, 0
+                    .if {N} == 2
+                    x_ends 13, 2
+                    .endif
+                    7:
                     ",
                     $load,
                     r"
@@ -520,7 +514,7 @@ macro_rules! run {
                     x_both pxor, ymm, {N}, 0, 2
                     x_both pxor, ymm, {N}, 1, 3
                     add {offset}, 64
-                    lea {ends}, [{frame}+{ENDS}+64]
+                    lea {flags}, [{batch}+{FLAGS}+4]
                     test {left}, {left}
                     jnz 2b
                     x_put 0, 0
@@ -533,7 +527,6 @@ macro_rules! run {
                     ",
                     joins!(end), $words!(end), rounds!(end), $set!(end),
                     batch = in(reg) batch,
-                    frame = in(reg) &raw mut frame,
                     k = in(reg) &CONSTANTS,
                     left = inout(reg) blocks => _,
                     round = inout(reg) cv => _,
@@ -542,9 +535,12 @@ macro_rules! run {
                     d = out(reg) _,
                     offset = out(reg) _,
                     orders = out(reg) _,
-                    ends = out(reg) _,
+                    flags = out(reg) _,
                     N = const $n,
-                    ENDS = const offset_of!(Frame, ends),
+                    COUNTERS = const offset_of!(Batch<'_>, counters),
+                    ENDS = const offset_of!(Batch<'_>, ends),
+                    FLAGS = const offset_of!(Batch<'_>, flags),
+                    FULL = const offset_of!(Constants, full),
                     CVS = const offset_of!(Batch<'_>, cvs),
                     AT = const offset_of!(Batch<'_>, at),
                     LAST = const offset_of!(Batch<'_>, last),
@@ -562,11 +558,15 @@ macro_rules! run {
 
 run! {
     /// Takes the first two lanes of `batch` that many blocks further, AVX2.
-    avx2_two "avx2", vex, shuffled, 1, load_two!(), []
+    avx2_two "avx2", vex, shuffled, 1, load_two!(), [
+        frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
+    ]
 }
 run! {
     /// Takes the first four lanes of `batch` that many blocks further, AVX2.
-    avx2_four "avx2", vex, shuffled, 2, load_four!(), []
+    avx2_four "avx2", vex, shuffled, 2, load_four!(), [
+        frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
+    ]
 }
 run! {
     /// Takes the first two lanes of `batch` that many blocks further, AVX-512VL.
