@@ -292,6 +292,7 @@ impl Backend {
 
     /// The values of parents, each given as its two children in a row, into as many places;
     /// `end` is `ROOT` or nothing.
+    #[inline]
     pub(crate) fn parents(self, mode: &Mode, pairs: &[[Cv; 2]], end: u32, out: &mut [Cv]) {
         assert_eq!(pairs.len(), out.len());
         // SAFETY: as many places as pairs.
@@ -342,6 +343,7 @@ impl Backend {
     }
 
     /// Extendable output: compressions of `node` that differ in the counter only, from its own on.
+    #[inline]
     pub(crate) fn root_blocks(self, node: &Node, mut out: &mut [[u8; BLOCK_LEN]]) {
         let mut node = node.clone();
         while !out.is_empty() {
@@ -366,6 +368,7 @@ impl Backend {
 }
 
 impl PartialEq for Backend {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         ptr::eq(self.0, other.0)
     }

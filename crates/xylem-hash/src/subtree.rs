@@ -118,6 +118,7 @@ pub(crate) fn chunk_cvs(
 }
 
 /// The node over `left` and `right`, not yet compressed.
+#[inline]
 pub(crate) fn parent_output(backend: Backend, mode: &Mode, left: &Cv, right: &Cv) -> Output {
     let node = Node {
         cv: *mode.key(),
@@ -129,6 +130,7 @@ pub(crate) fn parent_output(backend: Backend, mode: &Mode, left: &Cv, right: &Cv
     Output { backend, node }
 }
 
+#[inline]
 fn chunk_output(backend: Backend, mode: &Mode, chunk: &[u8], counter: u64) -> Output {
     let (blocks, tail) = split_last_block(chunk);
     let start = if blocks.is_empty() { CHUNK_START } else { 0 };
@@ -143,6 +145,7 @@ fn chunk_output(backend: Backend, mode: &Mode, chunk: &[u8], counter: u64) -> Ou
 }
 
 /// The top of a subtree of at most [`BATCH_LEN`] bytes.
+#[inline]
 fn small_output(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Output {
     if input.len() <= CHUNK_LEN {
         return chunk_output(backend, mode, input, first_chunk);
@@ -154,6 +157,7 @@ fn small_output(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -
 
 /// The top of a subtree of which the values of the first chunks are known, and the others' bytes,
 /// from the chunk with this index on: two to [`PENDING`] chunks together.
+#[inline]
 fn pending_output(
     backend: Backend,
     mode: &Mode,
@@ -168,6 +172,7 @@ fn pending_output(
 }
 
 /// The top of the tree over two or more nodes of one level (which are overwritten).
+#[inline]
 pub(crate) fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> Output {
     let mut count = cvs.len();
     while count > 2 {
@@ -200,6 +205,7 @@ pub(crate) struct Subtree {
 }
 
 impl Subtree {
+    #[inline]
     pub(crate) fn new(backend: Backend, mode: Mode, first_chunk: u64) -> Self {
         Self { backend, mode, chunks: 0, first_chunk, pending: Stock::new(), stack: Stock::new() }
     }
@@ -209,11 +215,13 @@ impl Subtree {
         self.backend
     }
 
+    #[inline]
     pub(crate) fn mode(&self) -> &Mode {
         &self.mode
     }
 
     /// Bytes absorbed so far.
+    #[inline]
     pub(crate) fn absorbed(&self) -> u64 {
         self.chunks.wrapping_mul(CHUNK_LEN as u64)
     }
@@ -225,6 +233,7 @@ impl Subtree {
     }
 
     /// Index of the subtree's first chunk in its message.
+    #[inline]
     pub(crate) fn first_chunk(&self) -> u64 {
         self.first_chunk
     }
@@ -242,6 +251,7 @@ impl Subtree {
         self.first_chunk = first_chunk;
     }
 
+    #[inline]
     pub(crate) fn reset(&mut self) {
         self.wipe_if_secret();
         self.chunks = 0;
@@ -252,6 +262,7 @@ impl Subtree {
 
     /// Takes whole batches from the front of `input` as long as something follows them; returns
     /// the rest: at most [`BATCH_LEN`] bytes, and at least one if `input` was not empty.
+    #[inline]
     pub(crate) fn absorb<'a>(&mut self, mut input: &'a [u8]) -> &'a [u8] {
         while input.len() > BATCH_LEN {
             let batches = (input.len() - 1) / BATCH_LEN;
@@ -265,6 +276,7 @@ impl Subtree {
 
     /// Takes whole chunks, at least one, that more of the message follows: as many as there is room
     /// for, or a batch.
+    #[inline]
     pub(crate) fn absorb_batch(&mut self, batch: &[u8]) {
         let counter = self.first_chunk.wrapping_add(self.chunks);
         let count = batch.len() / CHUNK_LEN;
@@ -283,6 +295,7 @@ impl Subtree {
     }
 
     /// Takes the values of the next chunks, that more of the message follows.
+    #[inline]
     pub(crate) fn push_chunks(&mut self, mut cvs: &[Cv]) {
         while !cvs.is_empty() {
             let (now, rest) = cvs.split_at(cvs.len().min(self.pending.room()));
@@ -296,6 +309,7 @@ impl Subtree {
     }
 
     /// Makes one value of the full pending list.
+    #[inline]
     fn merge_pending(&mut self) {
         let mut count = PENDING;
         while count > 1 {
@@ -310,6 +324,7 @@ impl Subtree {
 
     /// Takes the value of the next [`PENDING`] chunks, while none is pending, and joins it with
     /// the equally large ones on the stack.
+    #[inline]
     pub(crate) fn push_group(&mut self, mut cv: Cv) {
         self.chunks += PENDING as u64;
         let groups = self.chunks / PENDING as u64;
@@ -336,6 +351,7 @@ impl Subtree {
 
     /// The top node, given the `tail` of the message: at most [`BATCH_LEN`] bytes, or a group of
     /// [`PENDING`] chunks if none is pending, and not empty unless the message is.
+    #[inline]
     pub(crate) fn finish(&self, tail: &[u8]) -> Output {
         let Self { backend, mode, .. } = self;
         let next = self.first_chunk.wrapping_add(self.chunks);
@@ -357,6 +373,7 @@ impl Subtree {
     /// [`Self::finish`] with more chunks than there is room for: those that fit are taken in
     /// first. Only after [`Self::resume`] or a part hashed by threads, because otherwise batches
     /// divide the room.
+    #[inline]
     #[cold]
     fn finish_over_full(&self, tail: &[u8]) -> Output {
         let mut fuller = self.clone();
@@ -365,6 +382,7 @@ impl Subtree {
         fuller.finish(rest)
     }
 
+    #[inline]
     fn wipe_if_secret(&mut self) {
         if !is_secret(self.mode.flags()) {
         } else if self.chunks < PENDING as u64 {
@@ -388,6 +406,7 @@ impl Subtree {
 }
 
 impl Drop for Subtree {
+    #[inline]
     fn drop(&mut self) {
         self.wipe_if_secret();
     }

@@ -9,6 +9,7 @@ use core::arch::x86_64::*;
 use core::arch::x86_64::__m512i as V;
 
 /// Whether this processor can run [`compress`].
+#[inline]
 pub(crate) fn is_supported() -> bool {
     has!("avx512f", "avx512bw")
 }
@@ -89,6 +90,7 @@ fn extended(w: &[V; 16], t: usize) -> V {
 ///
 /// # Panics
 /// If the lanes have not equally many blocks.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(crate) fn compress(states: &mut [[u32; 16]; 8], lanes: &[&[[u8; 64]]; 16], mask: u16) {
     let count = lanes[0].len();
