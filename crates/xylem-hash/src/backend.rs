@@ -390,16 +390,26 @@ fn fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
     widths[i]
 }
 
-/// The first eight words of a compression, as bytes.
-pub(crate) fn first_half(words: &[u32; 16]) -> Cv {
-    let mut bytes = [0; OUT_LEN];
+/// Words in their wire form.
+#[inline]
+pub(crate) fn bytes_of(words: &[u32; 8]) -> Cv {
+    let mut wire = [0; 8];
     for i in 0..8 {
-        bytes.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
+        wire[i] = words[i].to_le();
     }
-    bytes
+    // SAFETY: numbers are bytes, and as many.
+    unsafe { core::mem::transmute::<[u32; 8], Cv>(wire) }
+}
+
+/// The first eight words of a compression, as bytes.
+#[inline]
+pub(crate) fn first_half(words: &[u32; 16]) -> Cv {
+    // SAFETY: the reference is valid for more.
+    bytes_of(unsafe { &*words.as_ptr().cast() })
 }
 
 /// All words of a compression, as bytes.
+#[inline]
 pub(crate) fn all_bytes(words: &[u32; 16]) -> [u8; BLOCK_LEN] {
     let mut bytes = [0; BLOCK_LEN];
     for i in 0..16 {

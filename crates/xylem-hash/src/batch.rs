@@ -5,7 +5,7 @@
 
 use core::mem::MaybeUninit;
 
-use crate::backend::{Cv, Lane, MAX_LANES, padded};
+use crate::backend::{Cv, Lane, MAX_LANES, bytes_of, padded};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, PARENT};
 use crate::mode::Mode;
 
@@ -51,13 +51,8 @@ impl<'a> Batch<'a> {
     /// # Safety
     /// A kernel of more than `i` lanes has run.
     unsafe fn value(&self, i: usize) -> Cv {
-        let mut out = [0; 32];
         // SAFETY: the caller's promise: it was written.
-        let words = unsafe { &*self.cvs.as_ptr().cast::<[u32; 8]>().add(i) };
-        for i in 0..8 {
-            out.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
-        }
-        out
+        bytes_of(unsafe { &*self.cvs.as_ptr().cast::<[u32; 8]>().add(i) })
     }
 }
 
@@ -77,7 +72,8 @@ pub(crate) unsafe fn chunk_group(
 ) {
     let mut batch = Batch::new(mode, CHUNK_END, lanes[0].bytes.as_ptr());
     let mut even = true;
-    for (i, lane) in lanes.iter().enumerate() {
+    for i in 0..lanes.len() {
+        let lane = &lanes[i];
         batch.counters[0][i] = lane.counter as u32;
         batch.counters[1][i] = (lane.counter >> 32) as u32;
         batch.at[i] = lane.bytes.as_ptr();
@@ -146,7 +142,8 @@ unsafe fn ragged_chunks(
     // Index of the last block of each lane.
     let mut ends = [0; MAX_LANES];
     let mut longest = 0;
-    for (i, lane) in lanes.iter().enumerate() {
+    for i in 0..lanes.len() {
+        let lane = &lanes[i];
         ends[i] = lane.bytes.len().saturating_sub(1) / BLOCK_LEN;
         if ends[i] > ends[longest] {
             longest = i;
@@ -208,8 +205,8 @@ pub(crate) unsafe fn parent_group(
     out: *mut Cv,
 ) {
     let mut batch = Batch::new(mode, PARENT | end, pairs.cast());
-    for (i, last) in batch.last[..count].iter_mut().enumerate() {
-        *last = pairs.wrapping_add(i).cast();
+    for i in 0..count {
+        batch.last[i] = pairs.wrapping_add(i).cast();
     }
     // SAFETY: the caller's promise; a pair is a whole block, and every lane has one.
     unsafe { run(&mut batch, 1) };

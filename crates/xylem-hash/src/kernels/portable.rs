@@ -15,6 +15,7 @@ pub(crate) static KERNELS: Kernels = Kernels {
 };
 
 /// The compression function (the paper, section 2.2), all sixteen output words.
+#[inline(never)]
 fn mix(cv: &[u32; 8], block: &[u8; BLOCK_LEN], len: u32, counter: u64, flags: u32) -> [u32; 16] {
     let mut m = [0u32; 16];
     for i in 0..16 {

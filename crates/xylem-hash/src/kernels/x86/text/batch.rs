@@ -150,7 +150,6 @@ macro_rules! run {
         #[target_feature(enable = "avx2,avx512f,avx512vl")]
         pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
             let mut frame = Frame(MaybeUninit::uninit());
-            let key = batch.key.map_or(core::ptr::null(), |key| key.as_ptr());
             // SAFETY: it reads `batch`, the key if there is one, and the blocks that the batch's pointers
             // are to, which is the caller's promise, writes `frame` and the lanes' places in `batch.cvs`,
             // and names every register that it changes. What it prefetches need not be valid.
@@ -169,6 +168,7 @@ macro_rules! run {
                     .endif
                     .endm
                     .macro z_body v
+                    mov {line}, [{batch}+{KEY}]
                     test {line}, {line}
                     jz 2f
                     .irp i, 0, 1, 2, 3, 4, 5, 6, 7
@@ -248,7 +248,7 @@ macro_rules! run {
                     words = inout(reg) frame.0.as_mut_ptr().cast::<[u32; 256]>().wrapping_add(1) => _,
                     next = inout(reg) frame.0.as_mut_ptr() => _,
                     left = inout(reg) blocks => _,
-                    line = inout(reg) key => _,
+                    line = out(reg) _,
                     at = out(reg) _,
                     flags = out(reg) _,
                     offset = out(reg) _,
@@ -260,6 +260,7 @@ macro_rules! run {
                     ENDS = const offset_of!(Batch<'_>, ends),
                     AT = const offset_of!(Batch<'_>, at),
                     LAST = const offset_of!(Batch<'_>, last),
+                    KEY = const offset_of!(Batch<'_>, key),
                     FLAGS = const offset_of!(Batch<'_>, flags),
                     out("k1") _,
                     out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,

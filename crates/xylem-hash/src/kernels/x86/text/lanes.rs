@@ -223,7 +223,6 @@ macro_rules! run {
         #[target_feature(enable = $features)]
         pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
             let mut frame = MaybeUninit::<Frame>::uninit();
-            let key = batch.key.map_or(core::ptr::null(), |key| key.as_ptr());
             // SAFETY: it reads `batch`, the key if there is one, and the blocks that the batch's pointers
             // are to, which is the caller's promise, writes `frame` and the lanes' places in `batch.cvs`,
             // and names every register that it changes. What it prefetches need not be valid.
@@ -232,6 +231,7 @@ macro_rules! run {
                     $v!(), lanes!(), $rounds!(),
                     r"
                     .macro x_body v
+                    mov {line}, [{batch}+{KEY}]
                     test {line}, {line}
                     jz 2f
                     .irp i, 0, 1, 2, 3, 4, 5, 6, 7
@@ -309,7 +309,7 @@ macro_rules! run {
                     frame = in(reg) &raw mut frame,
                     k = in(reg) &CONSTANTS,
                     left = inout(reg) blocks => _,
-                    line = inout(reg) key => _,
+                    line = out(reg) _,
                     at = out(reg) _,
                     flags = out(reg) _,
                     offset = out(reg) _,
@@ -322,6 +322,7 @@ macro_rules! run {
                     ENDS = const offset_of!(Batch<'_>, ends),
                     AT = const offset_of!(Batch<'_>, at),
                     LAST = const offset_of!(Batch<'_>, last),
+                    KEY = const offset_of!(Batch<'_>, key),
                     FLAGS = const offset_of!(Batch<'_>, flags),
                     $($also)*
                     out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
