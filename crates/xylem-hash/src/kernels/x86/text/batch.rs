@@ -168,6 +168,7 @@ macro_rules! run {
                     .endif
                     .endm
                     .macro z_body v
+                    z_states \v
                     mov {line}, [{batch}+{KEY}]
                     test {line}, {line}
                     jz 2f
@@ -217,13 +218,13 @@ macro_rules! run {
                     vmovdqa32 \v\()14, [{batch}+{ENDS}]
                     vmovdqa32 \v\()15, [{batch}+{ENDS}+64]
                     6:
-                    z_0 z_one, \v, 0, "z_beside 0,"
-                    z_1 z_one, \v, 0, "z_beside 1,"
-                    z_2 z_one, \v, 0, "z_beside 2,"
-                    z_3 z_one, \v, 0, "z_beside 3,"
-                    z_4 z_one, \v, 0, "z_beside 4,"
-                    z_5 z_one, \v, 0, "z_beside 5,"
-                    z_6 z_one, \v, 0, "z_beside 6,"
+                    z_0 z_one, 0, "z_beside 0,"
+                    z_1 z_one, 0, "z_beside 1,"
+                    z_2 z_one, 0, "z_beside 2,"
+                    z_3 z_one, 0, "z_beside 3,"
+                    z_4 z_one, 0, "z_beside 4,"
+                    z_5 z_one, 0, "z_beside 5,"
+                    z_6 z_one, 0, "z_beside 6,"
                     xchg {words}, {next}
                     dec {left}
                     jz 7f

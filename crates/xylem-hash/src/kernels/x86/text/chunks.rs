@@ -179,6 +179,7 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
             wide!(),
             between!(),
             r#"
+            z_states zmm
             z_start 0, 0
             z_start 128, 16
             .irp i, 0, 1, 2, 3, 4, 5, 6, 7
@@ -198,7 +199,7 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
             .irp k, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
             z_begin 0, \k, 1
             .endr
-            z_0 z_one, zmm, 0, "z_begin 1,"
+            z_0 z_one, 0, "z_begin 1,"
             z_forth
             .p2align 5
             2:
@@ -210,12 +211,12 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
             z_6 z_5, z_both
             cmp {block:e}, 16
             je 3f
-            z_6 z_one, zmm, 1, "z_beside 0,"
-            z_0 z_one, zmm, 0, "z_beside 1,"
+            z_6 z_one, 1, "z_beside 0,"
+            z_0 z_one, 0, "z_beside 1,"
             z_forth
             jmp 2b
             3:
-            z_6 z_one, zmm, 1, z_nothing
+            z_6 z_one, 1, z_nothing
             z_put zmm, {out}, 0, 1, 2, 3, 8, 9, 10, 11
             z_put zmm, {out}+16, 4, 5, 6, 7, 12, 13, 14, 15
             z_put zmm, {out}+512, 16, 17, 18, 19, 24, 25, 26, 27

@@ -69,7 +69,7 @@ static CONSTANTS: Constants = {
 /// the second. A kernel says what `z_word v set r word` adds.
 macro_rules! wide {
     () => {
-        r"
+        r#"
         .macro z_four op v t0 t1 t2 t3 w0 w1 w2 w3
         \op \v\t0, \v\t0, \v\w0
         \op \v\t1, \v\t1, \v\w1
@@ -82,72 +82,105 @@ macro_rules! wide {
         vprord \v\r2, \v\r2, \count
         vprord \v\r3, \v\r3, \count
         .endm
-        .macro z_words v set w0 w1 w2 w3
-        .if \set == 0
-        z_word \v, 0, 0, \w0
-        z_word \v, 0, 1, \w1
-        z_word \v, 0, 2, \w2
-        z_word \v, 0, 3, \w3
-        .else
-        z_word \v, 1, 16, \w0
-        z_word \v, 1, 17, \w1
-        z_word \v, 1, 18, \w2
-        z_word \v, 1, 19, \w3
-        .endif
+        .macro z_steps set half v a0 a1 a2 a3 b0 b1 b2 b3 c0 c1 c2 c3 d0 d1 d2 d3
+        .macro z_words_\set\half w0 w1 w2 w3
+        z_word \v, \set, \a0, \w0
+        z_word \v, \set, \a1, \w1
+        z_word \v, \set, \a2, \w2
+        z_word \v, \set, \a3, \w3
         .endm
-        .macro z_do k v a0 a1 a2 a3 b0 b1 b2 b3 c0 c1 c2 c3 d0 d1 d2 d3
-        .if (\k == 1) || (\k == 8)
+        .macro z_ab_\set\half
         z_four vpaddd, \v, \a0, \a1, \a2, \a3, \b0, \b1, \b2, \b3
-        .elseif (\k == 2) || (\k == 9)
+        .endm
+        .macro z_da_\set\half
         z_four vpxord, \v, \d0, \d1, \d2, \d3, \a0, \a1, \a2, \a3
-        .elseif \k == 3
-        z_right \v, \d0, \d1, \d2, \d3, 16
-        .elseif (\k == 4) || (\k == 11)
+        .endm
+        .macro z_cd_\set\half
         z_four vpaddd, \v, \c0, \c1, \c2, \c3, \d0, \d1, \d2, \d3
-        .elseif (\k == 5) || (\k == 12)
+        .endm
+        .macro z_bc_\set\half
         z_four vpxord, \v, \b0, \b1, \b2, \b3, \c0, \c1, \c2, \c3
-        .elseif \k == 6
-        z_right \v, \b0, \b1, \b2, \b3, 12
-        .elseif \k == 10
-        z_right \v, \d0, \d1, \d2, \d3, 8
-        .else
-        z_right \v, \b0, \b1, \b2, \b3, 7
-        .endif
         .endm
-        .macro z_step k v set half x0 x1 x2 x3 y0 y1 y2 y3
-        .if \k == 0
-        z_words \v, \set, \x0, \x1, \x2, \x3
-        .elseif \k == 7
-        z_words \v, \set, \y0, \y1, \y2, \y3
-        .elseif (\set == 0) && (\half == 0)
-        z_do \k, \v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-        .elseif \set == 0
-        z_do \k, \v, 0, 1, 2, 3, 5, 6, 7, 4, 10, 11, 8, 9, 15, 12, 13, 14
-        .elseif \half == 0
-        z_do \k, \v, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-        .else
-        z_do \k, \v, 16, 17, 18, 19, 21, 22, 23, 20, 26, 27, 24, 25, 31, 28, 29, 30
-        .endif
+        .macro z_d_\set\half count
+        z_right \v, \d0, \d1, \d2, \d3, \count
         .endm
-        .macro z_one v set beside x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7
-        .irp k, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
-        z_step \k, \v, \set, 0, \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
-        \beside \k, 0
-        .endr
-        .irp k, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
-        z_step \k, \v, \set, 1, \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
-        \beside \k, 1
-        .endr
+        .macro z_b_\set\half count
+        z_right \v, \b0, \b1, \b2, \b3, \count
+        .endm
+        .endm
+        .macro z_states v
+        z_steps 0, 0, \v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+        z_steps 0, 1, \v, 0, 1, 2, 3, 5, 6, 7, 4, 10, 11, 8, 9, 15, 12, 13, 14
+        z_steps 1, 0, \v, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+        z_steps 1, 1, \v, 16, 17, 18, 19, 21, 22, 23, 20, 26, 27, 24, 25, 31, 28, 29, 30
+        .endm
+        .macro z_half set half beside x0 x1 x2 x3 y0 y1 y2 y3
+        z_words_\set\half \x0, \x1, \x2, \x3
+        \beside 0, \half
+        z_ab_\set\half
+        \beside 1, \half
+        z_da_\set\half
+        \beside 2, \half
+        z_d_\set\half 16
+        \beside 3, \half
+        z_cd_\set\half
+        \beside 4, \half
+        z_bc_\set\half
+        \beside 5, \half
+        z_b_\set\half 12
+        \beside 6, \half
+        z_words_\set\half \y0, \y1, \y2, \y3
+        \beside 7, \half
+        z_ab_\set\half
+        \beside 8, \half
+        z_da_\set\half
+        \beside 9, \half
+        z_d_\set\half 8
+        \beside 10, \half
+        z_cd_\set\half
+        \beside 11, \half
+        z_bc_\set\half
+        \beside 12, \half
+        z_b_\set\half 7
+        \beside 13, \half
+        .endm
+        .macro z_one set beside x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7
+        z_half \set, 0, "\beside", \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
+        z_half \set, 1, "\beside", \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
+        .endm
+        .macro z_halves half u0 u1 u2 u3 v0 v1 v2 v3 x0 x1 x2 x3 y0 y1 y2 y3
+        z_words_0\half \u0, \u1, \u2, \u3
+        z_words_1\half \x0, \x1, \x2, \x3
+        z_ab_0\half
+        z_ab_1\half
+        z_da_0\half
+        z_da_1\half
+        z_d_0\half 16
+        z_d_1\half 16
+        z_cd_0\half
+        z_cd_1\half
+        z_bc_0\half
+        z_bc_1\half
+        z_b_0\half 12
+        z_b_1\half 12
+        z_words_0\half \v0, \v1, \v2, \v3
+        z_words_1\half \y0, \y1, \y2, \y3
+        z_ab_0\half
+        z_ab_1\half
+        z_da_0\half
+        z_da_1\half
+        z_d_0\half 8
+        z_d_1\half 8
+        z_cd_0\half
+        z_cd_1\half
+        z_bc_0\half
+        z_bc_1\half
+        z_b_0\half 7
+        z_b_1\half 7
         .endm
         .macro z_both u0 v0 u1 v1 u2 v2 u3 v3 u4 v4 u5 v5 u6 v6 u7 v7 x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7
-        .irp k, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
-        z_step \k, zmm, 0, 0, \u0, \u1, \u2, \u3, \v0, \v1, \v2, \v3
-        z_step \k, zmm, 1, 0, \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
-        .endr
-        .irp k, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
-        z_step \k, zmm, 0, 1, \u4, \u5, \u6, \u7, \v4, \v5, \v6, \v7
-        z_step \k, zmm, 1, 1, \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
-        .endr
+        z_halves 0, \u0, \u1, \u2, \u3, \v0, \v1, \v2, \v3, \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
+        z_halves 1, \u4, \u5, \u6, \u7, \v4, \v5, \v6, \v7, \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
         .endm
         .macro z_nothing k half
         .endm
@@ -207,12 +240,17 @@ macro_rules! wide {
         vpcmpltud k1, zmm\low, zmm30
         vpaddd zmm\high {{k1}}, zmm\high, dword ptr [{k}+{STEPS}+4]{{1to16}}
         .endm
-        "
+        "#
     };
     (end) => {
         r"
-        .irp name, z_four, z_right, z_words, z_do, z_step, z_one, z_both, z_nothing, z_word, z_count
+        .irp name, z_four, z_right, z_steps, z_states, z_half, z_one, z_halves, z_both, z_nothing, z_word, z_count
         .purgem \name
+        .endr
+        .irp name, z_words, z_ab, z_da, z_cd, z_bc, z_d, z_b
+        .irp state, 00, 01, 10, 11
+        .purgem \name\()_\state
+        .endr
         .endr
         .irp name, z_0, z_1, z_2, z_3, z_4, z_5, z_6, z_pairs_of_words, z_fours_of_words, z_put_one, z_put
         .purgem \name

@@ -84,6 +84,7 @@ macro_rules! output {
                     z_four_lanes \at, 2, 2, 6, 10, 14
                     z_four_lanes \at, 3, 3, 7, 11, 15
                     .endm
+                    z_states zmm
                     mov {count}, [{node}+{COUNTER}]
                     z_start 8, 9, 10, 11, 12, 13, 14, 15
                     .irp i, 0, 1, 2, 3, 4, 5, 6, 7
@@ -163,13 +164,13 @@ macro_rules! output {
 output! {
     /// Sixteen blocks of extendable output.
     sixteen_blocks 1 r"
-    z_0 z_one, zmm, 0, z_nothing
-    z_1 z_one, zmm, 0, z_nothing
-    z_2 z_one, zmm, 0, z_nothing
-    z_3 z_one, zmm, 0, z_nothing
-    z_4 z_one, zmm, 0, z_nothing
-    z_5 z_one, zmm, 0, z_nothing
-    z_6 z_one, zmm, 0, z_nothing
+    z_0 z_one, 0, z_nothing
+    z_1 z_one, 0, z_nothing
+    z_2 z_one, 0, z_nothing
+    z_3 z_one, 0, z_nothing
+    z_4 z_one, 0, z_nothing
+    z_5 z_one, 0, z_nothing
+    z_6 z_one, 0, z_nothing
     "
 }
 output! {
