@@ -53,6 +53,7 @@ mod snapshot;
 
 mod blocks;
 mod many;
+#[cfg(feature = "sha256")]
 mod sha256;
 
 pub mod hazmat;
@@ -70,6 +71,7 @@ pub use hasher::Hasher;
 pub use hex::{HexError, HexString};
 pub use many::{hash_many, keyed_hash_many};
 pub use output::OutputReader;
+#[cfg(feature = "sha256")]
 pub use sha256::{SHA256_LANES, has_sha256_many, sha256_many};
 pub use snapshot::{Snapshot, SnapshotError};
 

@@ -26,7 +26,7 @@ mod wasm;
 mod x86;
 
 use crate::backend::Kernels;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "sha256"))]
 pub(crate) use x86::sha256;
 
 /// All there are, best first.

@@ -12,6 +12,7 @@ macro_rules! has {
     }};
 }
 
+#[cfg(feature = "sha256")]
 pub(crate) mod sha256;
 mod text;
 
