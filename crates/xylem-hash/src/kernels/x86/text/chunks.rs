@@ -140,14 +140,22 @@ macro_rules! between {
         add {eight_3}, 64
         inc {block:e}
         .endm
+        .macro z_16 name rest:vararg
+        \name \rest, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+        .endm
         .macro z_word v set r word
+        .if \word < 16
         vpaddd \v\r, \v\r, [{frame}+{WORDS}+1024*\set+64*\word]
+        .else
+        movzx {place:e}, word ptr [{round}+2*(\word-16)+32*(1-\set)]
+        vpaddd \v\r, \v\r, [{frame}+{WORDS}+1024*\set+{place}*4]
+        .endif
         .endm
         "
     };
     (end) => {
         r"
-        .irp name, z_line, z_keep, z_finish, z_text, z_between, z_beside, z_begin, z_start, z_forth
+        .irp name, z_16, z_line, z_keep, z_finish, z_text, z_between, z_beside, z_begin, z_start, z_forth
         .purgem \name
         .endr
         "
@@ -203,12 +211,13 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
             z_forth
             .p2align 5
             2:
-            z_1 z_0, z_both
-            z_2 z_1, z_both
-            z_3 z_2, z_both
-            z_4 z_3, z_both
-            z_5 z_4, z_both
-            z_6 z_5, z_both
+            lea {round}, [{k}+{PLACES}]
+            4:
+            z_16 z_16, z_both
+            add {round}, 32
+            lea {place}, [{k}+{PLACES}+192]
+            cmp {round}, {place}
+            jne 4b
             cmp {block:e}, 16
             je 3f
             z_6 z_one, 1, "z_beside 0,"
@@ -231,6 +240,8 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
             eight_3 = inout(reg) at(3) => _,
             ahead = in(reg) if in_a_row { LANES * CHUNK_LEN } else { 0 },
             block = inout(reg) 0usize => _,
+            round = out(reg) _,
+            place = out(reg) _,
             frame = in(reg) &raw mut frame,
             key = in(reg) mode.key(),
             k = in(reg) &CONSTANTS,
@@ -240,6 +251,7 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
             FLAGS = const offset_of!(Frame, flags),
             WORDS = const offset_of!(Frame, words),
             IV_AT = const offset_of!(Constants, iv),
+            PLACES = const offset_of!(Constants, places),
             STEPS = const offset_of!(Constants, steps),
             FULL = const offset_of!(Constants, full),
             out("k1") _,

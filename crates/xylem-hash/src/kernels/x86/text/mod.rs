@@ -25,6 +25,8 @@ struct Constants {
     one: [[[u32; 8]; 2]; ROUNDS],
     /// The same for two messages side by side.
     two: [[[u32; 16]; 2]; ROUNDS],
+    /// Where the words of each round lie in a block.
+    in_block: [[u8; 16]; ROUNDS],
 }
 
 static CONSTANTS: Constants = {
@@ -34,6 +36,7 @@ static CONSTANTS: Constants = {
         right: [[[0; 4]; 8]; 2],
         iv,
         places: [[0; 16]; ROUNDS],
+        in_block: [[0; 16]; ROUNDS],
         full: [BLOCK_LEN as u32; 8],
         steps: [[0; 16]; 2],
         one: [[[0; 8]; 2]; ROUNDS],
@@ -54,6 +57,7 @@ static CONSTANTS: Constants = {
     i = 0;
     while i < 16 * ROUNDS {
         let (round, half, place) = (i / 16, i / 8 % 2, i % 8);
+        all.in_block[round][i % 16] = 4 * SCHEDULE[round][i % 16] as u8;
         all.places[round][i % 16] = 16 * SCHEDULE[round][i % 16] as u16;
         let word = SCHEDULE[round][PLACES[half][place]];
         all.one[round][half][place] = word;

@@ -14,7 +14,7 @@ struct Frame(MaybeUninit<[[[u32; 16]; 16]; 2]>);
 
 /// Makes an [`crate::backend::Output`] of so many states.
 macro_rules! output {
-    ($(#[$doc:meta])* $name:ident $states:literal $rounds:literal) => {
+    ($(#[$doc:meta])* $name:ident $states:literal) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -29,7 +29,8 @@ macro_rules! output {
                     wide!(),
                     r"
                     .macro z_word v set r word
-                    vpaddd \v\r, \v\r, dword ptr [{node}+{BLOCK}+4*\word]{{1to16}}
+                    movzx {place:e}, byte ptr [{round}+\word]
+                    vpaddd \v\r, \v\r, dword ptr [{node}+{BLOCK}+{place}]{{1to16}}
                     .endm
                     .macro z_broadcast r from
                     vpbroadcastd zmm\r, dword ptr [\from]
@@ -102,8 +103,19 @@ macro_rules! output {
                     .endr
                     .endif
                     ",
-                    $rounds,
                     r"
+                    lea {round}, [{k}+{IN_BLOCK}]
+                    .p2align 5
+                    2:
+                    .if {STATES} == 2
+                    z_0 z_0, z_both
+                    .else
+                    z_0 z_one, 0, z_nothing
+                    .endif
+                    add {round}, 16
+                    lea {place}, [{k}+{IN_BLOCK}+112]
+                    cmp {round}, {place}
+                    jne 2b
                     z_word_out 0, 0, 0, 8
                     z_word_out 0, 1, 1, 9
                     z_word_out 0, 2, 2, 10
@@ -137,6 +149,8 @@ macro_rules! output {
                     frame = in(reg) &raw mut frame,
                     k = in(reg) &CONSTANTS,
                     count = out(reg) _,
+                    round = out(reg) _,
+                    place = out(reg) _,
                     STATES = const $states,
                     CV = const offset_of!(Node, cv),
                     BLOCK = const offset_of!(Node, block),
@@ -144,6 +158,7 @@ macro_rules! output {
                     COUNTER = const offset_of!(Node, counter),
                     FLAGS = const offset_of!(Node, flags),
                     IV_AT = const offset_of!(Constants, iv),
+                    IN_BLOCK = const offset_of!(Constants, in_block),
                     STEPS = const offset_of!(Constants, steps),
                     out("k1") _,
                     out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
@@ -163,25 +178,9 @@ macro_rules! output {
 
 output! {
     /// Sixteen blocks of extendable output.
-    sixteen_blocks 1 r"
-    z_0 z_one, 0, z_nothing
-    z_1 z_one, 0, z_nothing
-    z_2 z_one, 0, z_nothing
-    z_3 z_one, 0, z_nothing
-    z_4 z_one, 0, z_nothing
-    z_5 z_one, 0, z_nothing
-    z_6 z_one, 0, z_nothing
-    "
+    sixteen_blocks 1
 }
 output! {
     /// Thirty-two blocks of extendable output.
-    thirty_two_blocks 2 r"
-    z_0 z_0, z_both
-    z_1 z_1, z_both
-    z_2 z_2, z_both
-    z_3 z_3, z_both
-    z_4 z_4, z_both
-    z_5 z_5, z_both
-    z_6 z_6, z_both
-    "
+    thirty_two_blocks 2
 }
