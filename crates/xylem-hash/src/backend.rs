@@ -342,23 +342,23 @@ impl Backend {
         }
     }
 
-    /// Extendable output: compressions of `node` that differ in the counter only, from its own on.
+    /// Extendable output: compressions of `node` that differ in the counter only, from its own on, which
+    /// moves on by as many.
     #[inline]
-    pub(crate) fn root_blocks(self, node: &Node, mut out: &mut [[u8; BLOCK_LEN]]) {
-        let mut node = node.clone();
+    pub(crate) fn root_blocks(self, node: &mut Node, mut out: &mut [[u8; BLOCK_LEN]]) {
         while !out.is_empty() {
             let (lanes, run) = fitting(self.0.root_blocks, out.len());
             let (now, later) = out.split_at_mut(lanes.min(out.len()));
             if let [block] = now {
-                *block = all_bytes(&self.compress(&node));
+                *block = all_bytes(&self.compress(node));
             } else if now.len() == lanes {
                 // SAFETY: the kernel is of a supported backend; there are as many places.
-                unsafe { run(&node, now.as_mut_ptr()) };
+                unsafe { run(node, now.as_mut_ptr()) };
             } else {
                 let mut blocks = [[0; BLOCK_LEN]; 2 * MAX_LANES];
                 debug_assert!(lanes <= blocks.len());
                 // SAFETY: the kernel is of a supported backend; there are as many places.
-                unsafe { run(&node, blocks.as_mut_ptr()) };
+                unsafe { run(node, blocks.as_mut_ptr()) };
                 now.copy_from_slice(&blocks[..now.len()]);
             }
             node.counter = node.counter.wrapping_add(now.len() as u64);

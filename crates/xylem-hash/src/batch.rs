@@ -82,7 +82,7 @@ pub(crate) unsafe fn chunk_group(
     }
     if !even {
         // SAFETY: the caller's promise.
-        return unsafe { ragged_chunks(run, &mut batch, mode, lanes, out) };
+        return unsafe { ragged_chunks(run, width, &mut batch, mode, lanes, out) };
     }
     // SAFETY: the caller's promise; every lane has a whole chunk, its own or that of lane 0.
     unsafe { run_chunks(run, width, &mut batch, out) };
@@ -133,6 +133,7 @@ unsafe fn run_chunks(run: Run, width: usize, batch: &mut Batch<'_>, out: &mut [C
 /// As [`chunk_group`].
 unsafe fn ragged_chunks(
     run: Run,
+    width: usize,
     batch: &mut Batch<'_>,
     mode: &Mode,
     lanes: &[Lane<'_>],
@@ -159,7 +160,7 @@ unsafe fn ragged_chunks(
             }
         }
         let start = if to == 0 { CHUNK_START } else { 0 };
-        for i in 0..MAX_LANES {
+        for i in 0..width {
             let live = i < lanes.len() && ends[i] >= from;
             let lane = &lanes[if live { i } else { longest }];
             batch.at[i] = lane.bytes.as_ptr().wrapping_add(from * BLOCK_LEN);

@@ -40,7 +40,7 @@ impl Output {
     #[inline]
     fn root_blocks(&mut self, index: u64, out: &mut [[u8; BLOCK_LEN]]) {
         self.make_root(index);
-        self.backend.root_blocks(&self.node, out);
+        self.backend.root_blocks(&mut self.node, out);
     }
 }
 
