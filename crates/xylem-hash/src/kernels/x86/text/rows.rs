@@ -172,12 +172,19 @@ macro_rules! shuffled {
 }
 
 /// Words in the order of each round by a permutation of a whole block of one message, or of the blocks
-/// of two: 16 and 17, and 18 and 19 of the second state.
+/// of two: 16 and 17, and 18 and 19 of the second state. Blocks are read sixteen bytes at a time, as what
+/// was written just before: a longer read would wait until that has left the store queue.
 macro_rules! permuted {
     () => {
         r"
         .macro x_leave
         vzeroupper
+        .endm
+        .macro x_block r at
+        vmovdqu32 xmm\r, [\at]
+        vinserti32x4 zmm\r, zmm\r, [\at+16], 1
+        vinserti32x4 zmm\r, zmm\r, [\at+32], 2
+        vinserti32x4 zmm\r, zmm\r, [\at+48], 3
         .endm
         .macro x_permute v to source other number half
         vmovdqa32 \v\to, [{orders}+\number*\half]
@@ -222,7 +229,7 @@ macro_rules! permuted {
     };
     (end) => {
         r"
-        .irp name, x_leave, x_permute, x_words, x_first, x_second, x_next
+        .irp name, x_leave, x_block, x_permute, x_words, x_first, x_second, x_next
         .purgem \name
         .endr
         "
@@ -328,8 +335,10 @@ macro_rules! load_permuted {
     () => {
         r"
         lea {orders}, [{k}+{ORDERS}]
-        vmovdqu32 ymm16, [{at}]
-        vmovdqu32 ymm17, [{at}+32]
+        vmovdqu32 xmm16, [{at}]
+        vinserti32x4 ymm16, ymm16, [{at}+16], 1
+        vmovdqu32 xmm17, [{at}+32]
+        vinserti32x4 ymm17, ymm17, [{at}+48], 1
         "
     };
 }
@@ -427,8 +436,8 @@ macro_rules! permute_two {
     () => {
         r"
         lea {orders}, [{k}+{ORDERS}]
-        vmovdqu32 zmm16, [{round}+{offset}]
-        vmovdqu32 zmm17, [{b}+{offset}]
+        x_block 16, {round}+{offset}
+        x_block 17, {b}+{offset}
         "
     };
 }
@@ -438,8 +447,8 @@ macro_rules! permute_four {
         concat!(
             permute_two!(),
             r"
-        vmovdqu32 zmm18, [{c}+{offset}]
-        vmovdqu32 zmm19, [{d}+{offset}]
+        x_block 18, {c}+{offset}
+        x_block 19, {d}+{offset}
         "
         )
     };
