@@ -62,7 +62,7 @@ pub(crate) struct Kernels {
     pub is_supported: fn() -> bool,
     /// Takes one message some blocks further: the first eight words are its value, and all sixteen the
     /// extendable output if that was its last block.
-    pub one: unsafe fn(&One, &mut [u32; 16]),
+    pub one: unsafe fn(&One, *mut [u32; 16]),
     /// What takes this many lanes, or fewer, some blocks further; narrowest first.
     pub widths: &'static [(usize, Run)],
     /// What takes four times eight whole chunks, if there is something wider for those.
@@ -144,11 +144,13 @@ impl Backend {
     /// The pointers of `one` are to what its documentation says.
     #[inline]
     unsafe fn one(self, one: &One) -> [u32; 16] {
-        let mut out = [0; 16];
+        let mut out = MaybeUninit::uninit();
         // SAFETY: a `Backend` is made only of kernels that this processor supports; the pointers are the
-        // caller's promise.
-        unsafe { (self.0.one)(one, &mut out) };
-        out
+        // caller's promise; every kernel writes all words.
+        unsafe {
+            (self.0.one)(one, out.as_mut_ptr());
+            out.assume_init()
+        }
     }
 
     /// The compression function, all sixteen output words.
@@ -187,7 +189,9 @@ impl Backend {
         let (blocks, tail) = split_last_block(bytes);
         let (mut last, mut copy) = (tail.as_ptr(), MaybeUninit::<[u8; BLOCK_LEN]>::uninit());
         if tail.len() < BLOCK_LEN {
-            last = copy.write(padded(tail)).as_ptr();
+            let block = copy.write([0; BLOCK_LEN]);
+            block[..tail.len()].copy_from_slice(tail);
+            last = block.as_ptr();
         }
         let flags = mode.flags();
         let start = if blocks.is_empty() { CHUNK_START } else { 0 };

@@ -61,8 +61,8 @@ fn g(v: &mut [u32; 16], [a, b, c, d]: [usize; 4], x: u32, y: u32) {
 }
 
 /// # Safety
-/// The pointers of `one` are to what its documentation says.
-unsafe fn one(one: &One, out: &mut [u32; 16]) {
+/// The pointers of `one` are to what its documentation says, and `out` is valid for writing.
+unsafe fn one(one: &One, out: *mut [u32; 16]) {
     // SAFETY: the caller's promise.
     let mut cv = unsafe { *one.cv };
     for i in 0..one.blocks {
@@ -72,8 +72,10 @@ unsafe fn one(one: &One, out: &mut [u32; 16]) {
         }
         // SAFETY: the caller's promise: there is a block at this place; bytes need no alignment.
         let block = unsafe { &*at.cast::<[u8; BLOCK_LEN]>() };
-        *out = mix(&cv, block, end as u32, one.counter, (end >> 32) as u32);
-        cv.copy_from_slice(&out[..8]);
+        let words = mix(&cv, block, end as u32, one.counter, (end >> 32) as u32);
+        cv.copy_from_slice(&words[..8]);
+        // SAFETY: the caller's promise.
+        unsafe { out.write(words) };
     }
 }
 

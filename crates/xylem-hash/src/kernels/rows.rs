@@ -111,10 +111,10 @@ macro_rules! single_kernel {
         $crate::kernels::rows::row_rounds!($features, $($words)::+);
 
         /// # Safety
-        /// The processor has the instruction set, and the pointers of `one` are to what its
-        /// documentation says.
+        /// The processor has the instruction set, the pointers of `one` are to what its documentation
+        /// says, and `out` is valid for writing.
         #[target_feature(enable = $features)]
-        pub(crate) unsafe fn run(one: &One, out: &mut [u32; 16]) {
+        pub(crate) unsafe fn run(one: &One, out: *mut [u32; 16]) {
             // SAFETY: the caller's promise.
             let (halves, _) = unsafe { &*one.cv }.as_chunks::<4>();
             let mut h = [same(&halves[0]), same(&halves[1])];
@@ -132,11 +132,13 @@ macro_rules! single_kernel {
                 second = [xor(c, h[0]), xor(d, h[1])];
                 h = [xor(a, c), xor(b, d)];
             }
-            let (parts, _) = out.as_chunks_mut::<4>();
-            split(h[0], |_, words| parts[0] = words);
-            split(h[1], |_, words| parts[1] = words);
-            split(second[0], |_, words| parts[2] = words);
-            split(second[1], |_, words| parts[3] = words);
+            let mut words = [[0; 4]; 4];
+            split(h[0], |_, part| words[0] = part);
+            split(h[1], |_, part| words[1] = part);
+            split(second[0], |_, part| words[2] = part);
+            split(second[1], |_, part| words[3] = part);
+            // SAFETY: the caller's promise; four times four words are sixteen.
+            unsafe { out.cast::<[[u32; 4]; 4]>().write(words) };
         }
     };
 }

@@ -51,10 +51,7 @@ macro_rules! rounds {
         x_both pxor, \v, \n, 1, 2
         x_right \v, \n, 1, 7
         .endm
-        .macro x_rounds v n
-        mov {round:e}, 7
-        .p2align 4
-        5:
+        .macro x_round v n
         x_half \v, \n, 0
         x_turn \v, \n, 0, 0x93
         x_turn \v, \n, 2, 0x39
@@ -63,15 +60,28 @@ macro_rules! rounds {
         x_turn \v, \n, 0, 0x39
         x_turn \v, \n, 2, 0x93
         x_turn \v, \n, 3, 0x4e
+        .endm
+        .macro x_rounds v n
+        .if \n == 1
+        mov {round:e}, 6
+        .else
+        mov {round:e}, 7
+        .endif
+        .p2align 4
+        5:
+        x_round \v, \n
         x_next \v, \n
         dec {round:e}
         jnz 5b
+        .if \n == 1
+        x_round \v, \n
+        .endif
         .endm
         "
     };
     (end) => {
         r"
-        .irp name, x_both, x_turn, x_right, x_half, x_rounds
+        .irp name, x_both, x_turn, x_right, x_half, x_round, x_rounds
         .purgem \name
         .endr
         "
@@ -242,10 +252,10 @@ macro_rules! one {
         $(#[$doc])*
         ///
         /// # Safety
-        /// The processor has the instruction set, and the pointers of `one` are to what its
-        /// documentation says.
+        /// The processor has the instruction set, the pointers of `one` are to what its documentation
+        /// says, and `out` is valid for writing.
         #[target_feature(enable = $features)]
-        pub(crate) unsafe fn $name(one: &One, out: &mut [u32; 16]) {
+        pub(crate) unsafe fn $name(one: &One, out: *mut [u32; 16]) {
             // SAFETY: it reads `one`, what that points to, and constants, writes `out`, and names every
             // register that it changes.
             unsafe {
