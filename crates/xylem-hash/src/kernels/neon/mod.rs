@@ -25,10 +25,10 @@ pub(crate) static NEON: Kernels = Kernels {
 };
 
 mod four_lanes {
-    super::lane_kernel!("neon", super::words::four, rounds: looped);
+    super::lane_kernel!("neon", super::words::four);
 }
 
 mod eight_lanes {
-    super::lane_kernel!("neon", super::words::four_and_four, rounds: looped);
+    super::lane_kernel!("neon", super::words::four_and_four);
     super::output_kernel!("neon", super::words::four_and_four);
 }

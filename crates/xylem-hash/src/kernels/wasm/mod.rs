@@ -29,6 +29,6 @@ mod two {
 }
 
 mod four_lanes {
-    super::lane_kernel!("simd128", super::words, rounds: looped);
+    super::lane_kernel!("simd128", super::words);
     super::output_kernel!("simd128", super::words);
 }
