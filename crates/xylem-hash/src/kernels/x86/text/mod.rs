@@ -400,6 +400,8 @@ mod batch;
 mod chunks;
 mod lanes;
 mod output;
+#[macro_use]
+mod rounds;
 mod rows;
 
 pub(super) use batch::{eight, sixteen};
