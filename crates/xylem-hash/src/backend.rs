@@ -4,12 +4,13 @@
 //! time, and does not know how they are compressed.
 
 use core::fmt;
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::batch::{Run, chunk_group, parent_group, whole_group};
-use crate::constants::{BLOCK_LEN, CHUNK_LEN, OUT_LEN, PARENT};
-use crate::kernels;
+use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, OUT_LEN, PARENT};
+use crate::kernels::{self, One};
 use crate::mode::Mode;
 
 /// A chaining value in its wire form: eight little-endian words.
@@ -59,12 +60,9 @@ pub(crate) struct Node {
 pub(crate) struct Kernels {
     pub name: &'static str,
     pub is_supported: fn() -> bool,
-    /// The compression function, all sixteen output words.
-    pub compress: unsafe fn(&Node) -> [u32; 16],
-    /// The chaining value after whole blocks at the start of one chunk.
-    pub chunk_start: unsafe fn(&Mode, &[[u8; BLOCK_LEN]], u64) -> [u32; 8],
-    /// The value of one chunk: its bytes, its index, flags of its last block beyond `CHUNK_END`.
-    pub chunk: unsafe fn(&Mode, &[u8], u64, u32) -> Cv,
+    /// Takes one message some blocks further: the first eight words are its value, and all sixteen the
+    /// extendable output if that was its last block.
+    pub one: unsafe fn(&One, *mut [u32; 16]),
     /// What takes this many lanes, or fewer, some blocks further; narrowest first.
     pub widths: &'static [(usize, Run)],
     /// What takes four times eight whole chunks, if there is something wider for those.
@@ -102,7 +100,13 @@ impl Backend {
 
     #[cold]
     fn choose() -> Self {
-        let best = Self::available().next().unwrap_or(Self(&kernels::portable::KERNELS));
+        let mut best = Self(&kernels::portable::KERNELS);
+        // From the last one to the first, which is the best.
+        for kernels in kernels::ALL.iter().rev() {
+            if (kernels.is_supported)() {
+                best = Self(kernels);
+            }
+        }
         best.use_from_now_on();
         best
     }
@@ -114,11 +118,17 @@ impl Backend {
     /// Makes `detect` answer the named backend.
     #[inline]
     pub(crate) fn set(name: &str) -> bool {
-        let found = Self::available().find(|backend| backend.name() == name);
-        found.inspect(|backend| backend.use_from_now_on()).is_some()
+        for kernels in kernels::ALL {
+            if kernels.name == name && (kernels.is_supported)() {
+                Self(kernels).use_from_now_on();
+                return true;
+            }
+        }
+        false
     }
 
     /// All backends of this processor, best first.
+    #[cfg(test)]
     pub(crate) fn available() -> impl Iterator<Item = Self> {
         kernels::ALL.iter().filter(|kernels| (kernels.is_supported)()).map(|kernels| Self(kernels))
     }
@@ -128,11 +138,28 @@ impl Backend {
         self.0.name
     }
 
+    /// Takes one message some blocks further.
+    ///
+    /// # Safety
+    /// The pointers of `one` are to what its documentation says.
+    #[inline]
+    unsafe fn one(self, one: &One) -> [u32; 16] {
+        let mut out = MaybeUninit::uninit();
+        // SAFETY: a `Backend` is made only of kernels that this processor supports; the pointers are the
+        // caller's promise; every kernel writes all words.
+        unsafe {
+            (self.0.one)(one, out.as_mut_ptr());
+            out.assume_init()
+        }
+    }
+
     /// The compression function, all sixteen output words.
     #[inline]
     pub(crate) fn compress(self, node: &Node) -> [u32; 16] {
-        // SAFETY: a `Backend` is made only of kernels that this processor supports.
-        unsafe { (self.0.compress)(node) }
+        let (at, end) = (node.block.as_ptr(), One::end(node.len, node.flags));
+        let Node { cv, counter, .. } = node;
+        // SAFETY: both are references; the block is the last one.
+        unsafe { self.one(&One { cv, at, last: at, blocks: 1, counter: *counter, ends: [end; 3] }) }
     }
 
     /// The chaining value after whole `blocks` at the start of one chunk.
@@ -143,23 +170,56 @@ impl Backend {
         blocks: &[[u8; BLOCK_LEN]],
         counter: u64,
     ) -> [u32; 8] {
-        // SAFETY: a `Backend` is made only of kernels that this processor supports.
-        unsafe { (self.0.chunk_start)(mode, blocks, counter) }
+        let Some(last) = blocks.last() else { return *mode.key() };
+        let end = |flags| One::end(BLOCK_LEN as u32, mode.flags() | flags);
+        let start = if blocks.len() == 1 { CHUNK_START } else { 0 };
+        let (cv, at, last) = (mode.key(), blocks.as_ptr().cast(), last.as_ptr());
+        let ends = [end(CHUNK_START), end(0), end(start)];
+        // SAFETY: all are references, and the blocks lie in a row.
+        let out = unsafe { self.one(&One { cv, at, last, blocks: blocks.len(), counter, ends }) };
+        let mut cv = [0; 8];
+        cv.copy_from_slice(&out[..8]);
+        cv
     }
 
     /// The value of one chunk: its bytes, its index, flags of its last block beyond `CHUNK_END`.
     #[inline]
     pub(crate) fn chunk(self, mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
         debug_assert!(bytes.len() <= CHUNK_LEN);
-        // SAFETY: a `Backend` is made only of kernels that this processor supports.
-        unsafe { (self.0.chunk)(mode, bytes, counter, end) }
+        let (blocks, tail) = split_last_block(bytes);
+        let (mut last, mut copy) = (tail.as_ptr(), MaybeUninit::<[u8; BLOCK_LEN]>::uninit());
+        if tail.len() < BLOCK_LEN {
+            let block = copy.write([0; BLOCK_LEN]);
+            block[..tail.len()].copy_from_slice(tail);
+            last = block.as_ptr();
+        }
+        let flags = mode.flags();
+        let start = if blocks.is_empty() { CHUNK_START } else { 0 };
+        let one = One {
+            cv: mode.key(),
+            at: bytes.as_ptr(),
+            last,
+            blocks: blocks.len() + 1,
+            counter,
+            ends: [
+                One::end(BLOCK_LEN as u32, flags | CHUNK_START),
+                One::end(BLOCK_LEN as u32, flags),
+                One::end(tail.len() as u32, flags | start | CHUNK_END | end),
+            ],
+        };
+        // SAFETY: the blocks lie in a row, and the last one is whole, itself or in the copy.
+        first_half(&unsafe { self.one(&one) })
     }
 
     /// The value of one parent, given as its two children in a row; `end` is `ROOT` or nothing.
     pub(crate) fn parent(self, mode: &Mode, pair: &[Cv; 2], end: u32) -> Cv {
-        let flags = mode.flags() | PARENT | end;
-        let (cv, block) = (*mode.key(), joined(pair));
-        first_half(&self.compress(&Node { cv, block, len: BLOCK_LEN as u32, counter: 0, flags }))
+        let (at, end) =
+            (pair.as_ptr().cast(), One::end(BLOCK_LEN as u32, mode.flags() | PARENT | end));
+        // SAFETY: both are references; a pair is a whole block, the last one.
+        let out = unsafe {
+            self.one(&One { cv: mode.key(), at, last: at, blocks: 1, counter: 0, ends: [end; 3] })
+        };
+        first_half(&out)
     }
 
     /// The values of chunks, into as many places.
@@ -236,6 +296,7 @@ impl Backend {
 
     /// The values of parents, each given as its two children in a row, into as many places;
     /// `end` is `ROOT` or nothing.
+    #[inline]
     pub(crate) fn parents(self, mode: &Mode, pairs: &[[Cv; 2]], end: u32, out: &mut [Cv]) {
         assert_eq!(pairs.len(), out.len());
         // SAFETY: as many places as pairs.
@@ -285,22 +346,23 @@ impl Backend {
         }
     }
 
-    /// Extendable output: compressions of `node` that differ in the counter only, from its own on.
-    pub(crate) fn root_blocks(self, node: &Node, mut out: &mut [[u8; BLOCK_LEN]]) {
-        let mut node = node.clone();
+    /// Extendable output: compressions of `node` that differ in the counter only, from its own on, which
+    /// moves on by as many.
+    #[inline]
+    pub(crate) fn root_blocks(self, node: &mut Node, mut out: &mut [[u8; BLOCK_LEN]]) {
         while !out.is_empty() {
             let (lanes, run) = fitting(self.0.root_blocks, out.len());
             let (now, later) = out.split_at_mut(lanes.min(out.len()));
             if let [block] = now {
-                *block = all_bytes(&self.compress(&node));
+                *block = all_bytes(&self.compress(node));
             } else if now.len() == lanes {
                 // SAFETY: the kernel is of a supported backend; there are as many places.
-                unsafe { run(&node, now.as_mut_ptr()) };
+                unsafe { run(node, now.as_mut_ptr()) };
             } else {
                 let mut blocks = [[0; BLOCK_LEN]; 2 * MAX_LANES];
                 debug_assert!(lanes <= blocks.len());
                 // SAFETY: the kernel is of a supported backend; there are as many places.
-                unsafe { run(&node, blocks.as_mut_ptr()) };
+                unsafe { run(node, blocks.as_mut_ptr()) };
                 now.copy_from_slice(&blocks[..now.len()]);
             }
             node.counter = node.counter.wrapping_add(now.len() as u64);
@@ -310,6 +372,7 @@ impl Backend {
 }
 
 impl PartialEq for Backend {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         ptr::eq(self.0, other.0)
     }
@@ -331,16 +394,26 @@ fn fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
     widths[i]
 }
 
-/// The first eight words of a compression, as bytes.
-pub(crate) fn first_half(words: &[u32; 16]) -> Cv {
-    let mut bytes = [0; OUT_LEN];
+/// Words in their wire form.
+#[inline]
+pub(crate) fn bytes_of(words: &[u32; 8]) -> Cv {
+    let mut wire = [0; 8];
     for i in 0..8 {
-        bytes.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
+        wire[i] = words[i].to_le();
     }
-    bytes
+    // SAFETY: numbers are bytes, and as many.
+    unsafe { core::mem::transmute::<[u32; 8], Cv>(wire) }
+}
+
+/// The first eight words of a compression, as bytes.
+#[inline]
+pub(crate) fn first_half(words: &[u32; 16]) -> Cv {
+    // SAFETY: the reference is valid for more.
+    bytes_of(unsafe { &*words.as_ptr().cast() })
 }
 
 /// All words of a compression, as bytes.
+#[inline]
 pub(crate) fn all_bytes(words: &[u32; 16]) -> [u8; BLOCK_LEN] {
     let mut bytes = [0; BLOCK_LEN];
     for i in 0..16 {

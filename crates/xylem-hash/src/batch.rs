@@ -5,7 +5,7 @@
 
 use core::mem::MaybeUninit;
 
-use crate::backend::{Cv, Lane, MAX_LANES, padded};
+use crate::backend::{Cv, Lane, MAX_LANES, bytes_of, padded};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, PARENT};
 use crate::mode::Mode;
 
@@ -31,7 +31,8 @@ pub(crate) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// All lanes at this block.
+    /// All lanes at this block. Made where it stays: it is large.
+    #[inline(always)]
     fn new(mode: &'a Mode, end: u32, at: *const u8) -> Self {
         let flags = mode.flags();
         Self {
@@ -50,13 +51,8 @@ impl<'a> Batch<'a> {
     /// # Safety
     /// A kernel of more than `i` lanes has run.
     unsafe fn value(&self, i: usize) -> Cv {
-        let mut out = [0; 32];
         // SAFETY: the caller's promise: it was written.
-        let words = unsafe { &*self.cvs.as_ptr().cast::<[u32; 8]>().add(i) };
-        for i in 0..8 {
-            out.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
-        }
-        out
+        bytes_of(unsafe { &*self.cvs.as_ptr().cast::<[u32; 8]>().add(i) })
     }
 }
 
@@ -76,7 +72,8 @@ pub(crate) unsafe fn chunk_group(
 ) {
     let mut batch = Batch::new(mode, CHUNK_END, lanes[0].bytes.as_ptr());
     let mut even = true;
-    for (i, lane) in lanes.iter().enumerate() {
+    for i in 0..lanes.len() {
+        let lane = &lanes[i];
         batch.counters[0][i] = lane.counter as u32;
         batch.counters[1][i] = (lane.counter >> 32) as u32;
         batch.at[i] = lane.bytes.as_ptr();
@@ -85,10 +82,10 @@ pub(crate) unsafe fn chunk_group(
     }
     if !even {
         // SAFETY: the caller's promise.
-        return unsafe { ragged_chunks(run, batch, mode, lanes, out) };
+        return unsafe { ragged_chunks(run, width, &mut batch, mode, lanes, out) };
     }
     // SAFETY: the caller's promise; every lane has a whole chunk, its own or that of lane 0.
-    unsafe { run_chunks(run, width, batch, out) };
+    unsafe { run_chunks(run, width, &mut batch, out) };
 }
 
 /// As [`chunk_group`], for whole chunks that follow each other.
@@ -111,17 +108,17 @@ pub(crate) unsafe fn whole_group(
         batch.at[i] = chunks[i].as_ptr();
     }
     // SAFETY: the caller's promise; every lane has a whole chunk, its own or that of lane 0.
-    unsafe { run_chunks(run, width, batch, out) };
+    unsafe { run_chunks(run, width, &mut batch, out) };
 }
 
 /// # Safety
 /// As [`chunk_group`]; `at` of the first `width` lanes points to whole chunks.
-unsafe fn run_chunks(run: Run, width: usize, mut batch: Batch<'_>, out: &mut [Cv]) {
+unsafe fn run_chunks(run: Run, width: usize, batch: &mut Batch<'_>, out: &mut [Cv]) {
     for i in 0..width {
         batch.last[i] = batch.at[i].wrapping_add(CHUNK_LEN - BLOCK_LEN);
     }
     // SAFETY: the caller's promise.
-    unsafe { run(&mut batch, CHUNK_LEN / BLOCK_LEN) };
+    unsafe { run(batch, CHUNK_LEN / BLOCK_LEN) };
     for i in 0..out.len() {
         // SAFETY: the kernel has run, and there are no more lanes than it has.
         out[i] = unsafe { batch.value(i) };
@@ -136,7 +133,8 @@ unsafe fn run_chunks(run: Run, width: usize, mut batch: Batch<'_>, out: &mut [Cv
 /// As [`chunk_group`].
 unsafe fn ragged_chunks(
     run: Run,
-    mut batch: Batch<'_>,
+    width: usize,
+    batch: &mut Batch<'_>,
     mode: &Mode,
     lanes: &[Lane<'_>],
     out: &mut [Cv],
@@ -145,7 +143,8 @@ unsafe fn ragged_chunks(
     // Index of the last block of each lane.
     let mut ends = [0; MAX_LANES];
     let mut longest = 0;
-    for (i, lane) in lanes.iter().enumerate() {
+    for i in 0..lanes.len() {
+        let lane = &lanes[i];
         ends[i] = lane.bytes.len().saturating_sub(1) / BLOCK_LEN;
         if ends[i] > ends[longest] {
             longest = i;
@@ -153,10 +152,15 @@ unsafe fn ragged_chunks(
         tails[i].write(padded(&lane.bytes[ends[i] * BLOCK_LEN..]));
     }
     let mut from = 0;
-    while let Some(to) = ends[..lanes.len()].iter().filter(|end| **end >= from).min() {
-        let to = *to;
+    while from <= ends[longest] {
+        let mut to = ends[longest];
+        for i in 0..lanes.len() {
+            if ends[i] >= from && ends[i] < to {
+                to = ends[i];
+            }
+        }
         let start = if to == 0 { CHUNK_START } else { 0 };
-        for i in 0..MAX_LANES {
+        for i in 0..width {
             let live = i < lanes.len() && ends[i] >= from;
             let lane = &lanes[if live { i } else { longest }];
             batch.at[i] = lane.bytes.as_ptr().wrapping_add(from * BLOCK_LEN);
@@ -175,7 +179,7 @@ unsafe fn ragged_chunks(
         // SAFETY: the caller's promise; blocks `from` to `to - 1` are whole in every lane that is
         // live and in the longest, and so is block `to`, except where it is a lane's last one:
         // then the pointer is to its padded copy. From the second run on `cvs` is written.
-        unsafe { run(&mut batch, to - from + 1) };
+        unsafe { run(batch, to - from + 1) };
         for i in 0..out.len() {
             if ends[i] == to {
                 // SAFETY: the kernel has run, and there are no more lanes than it has.
@@ -202,8 +206,8 @@ pub(crate) unsafe fn parent_group(
     out: *mut Cv,
 ) {
     let mut batch = Batch::new(mode, PARENT | end, pairs.cast());
-    for (i, last) in batch.last[..count].iter_mut().enumerate() {
-        *last = pairs.wrapping_add(i).cast();
+    for i in 0..count {
+        batch.last[i] = pairs.wrapping_add(i).cast();
     }
     // SAFETY: the caller's promise; a pair is a whole block, and every lane has one.
     unsafe { run(&mut batch, 1) };

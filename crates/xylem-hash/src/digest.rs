@@ -50,6 +50,7 @@ impl Hash {
     }
 
     /// 64 lower-case hexadecimal digits, on the stack.
+    #[inline]
     #[must_use]
     pub fn to_hex(&self) -> HexString {
         HexString::encode(&self.0)

@@ -79,6 +79,7 @@ impl Hasher {
     }
 
     /// `update` with more than fits into the buffer.
+    #[inline]
     fn update_through(&mut self, mut input: &[u8]) {
         if !self.buffer.is_empty() {
             let (fill, rest) = input.split_at(self.buffer.room());
@@ -96,6 +97,7 @@ impl Hasher {
     /// # Panics
     /// After [`set_input_offset`](crate::hazmat::HasherExt::set_input_offset) with anything but 0:
     /// a part of a message has no hash.
+    #[inline]
     #[must_use]
     pub fn finalize(&self) -> Hash {
         Hash::from_bytes(self.whole_message().root_hash())
@@ -111,17 +113,20 @@ impl Hasher {
         OutputReader::new(self.whole_message())
     }
 
+    #[inline]
     fn whole_message(&self) -> Output {
         assert!(self.subtree.first_chunk() == 0, "only finalize_non_root after set_input_offset");
         self.output()
     }
 
     /// The top node of what came so far.
+    #[inline]
     pub(crate) fn output(&self) -> Output {
         self.subtree.finish(self.buffer.as_slice())
     }
 
     /// Starts a new message under the same key.
+    #[inline]
     pub fn reset(&mut self) -> &mut Self {
         self.wipe_buffer_if_secret();
         self.subtree.reset();
@@ -149,6 +154,7 @@ impl Hasher {
         (&mut self.subtree, &mut self.buffer)
     }
 
+    #[inline]
     fn wipe_buffer_if_secret(&mut self) {
         if !is_secret(self.subtree.mode().flags()) {
         } else if self.subtree.absorbed() == 0 {
@@ -168,6 +174,7 @@ impl Default for Hasher {
 }
 
 impl Drop for Hasher {
+    #[inline]
     fn drop(&mut self) {
         self.wipe_buffer_if_secret();
     }

@@ -53,6 +53,7 @@ mod snapshot;
 
 mod blocks;
 mod many;
+#[cfg(feature = "sha256")]
 mod sha256;
 
 pub mod hazmat;
@@ -70,6 +71,7 @@ pub use hasher::Hasher;
 pub use hex::{HexError, HexString};
 pub use many::{hash_many, keyed_hash_many};
 pub use output::OutputReader;
+#[cfg(feature = "sha256")]
 pub use sha256::{SHA256_LANES, has_sha256_many, sha256_many};
 pub use snapshot::{Snapshot, SnapshotError};
 
@@ -85,6 +87,7 @@ pub fn hash(input: &[u8]) -> Hash {
 /// The keyed hash (a MAC) of `input` under a 32-byte `key`.
 ///
 /// The key should be uniformly random; comparing the result with `==` takes constant time.
+#[inline]
 #[must_use]
 pub fn keyed_hash(key: &[u8; KEY_LEN], input: &[u8]) -> Hash {
     Hash::from_bytes(root_hash_of(Backend::detect(), &Mode::keyed(key), input))
@@ -95,6 +98,7 @@ pub fn keyed_hash(key: &[u8; KEY_LEN], input: &[u8]) -> Hash {
 /// `context` should be a hard-coded string, unique in the world, such as
 /// `"example.org 2026-01-01 session tokens v1"`; it is no place for input of any kind (the paper,
 /// section 6.2). Key material may have any length, but must not be a password.
+#[inline]
 #[must_use]
 pub fn derive_key(context: &str, key_material: &[u8]) -> [u8; OUT_LEN] {
     let backend = Backend::detect();
@@ -103,6 +107,7 @@ pub fn derive_key(context: &str, key_material: &[u8]) -> [u8; OUT_LEN] {
 
 /// The name of the code that this process hashes with: `"avx512"`, `"avx2"`, `"sse4.1"`, `"neon"`,
 /// `"simd128"` or `"portable"`.
+#[inline]
 #[must_use]
 pub fn platform() -> &'static str {
     Backend::detect().name()
@@ -112,6 +117,7 @@ pub fn platform() -> &'static str {
 ///
 /// Returns false, and changes nothing, if this processor has no such code. Results do not depend
 /// on the choice.
+#[inline]
 #[doc(hidden)]
 pub fn set_platform(name: &str) -> bool {
     Backend::set(name)

@@ -96,6 +96,7 @@ pub(crate) fn group_cvs_with<'a>(
 }
 
 /// Messages of one chunk or less with equally many blocks: they need no sorting and have no parents.
+#[inline]
 fn hash_alike(backend: Backend, mode: &Mode, inputs: &[&[u8]], out: &mut [Hash]) {
     for (inputs, out) in inputs.chunks(MAX_LANES).zip(out.chunks_mut(MAX_LANES)) {
         let mut lanes = [Lane { bytes: &[], counter: 0, end: ROOT }; MAX_LANES];

@@ -32,6 +32,7 @@ impl Mode {
         Self { key: words(key), flags: KEYED_HASH }
     }
 
+    #[inline]
     pub(crate) fn derive_key(backend: Backend, context: &str) -> Self {
         let mut key = context_key(backend, context.as_bytes());
         let material = Self::context(&key);
@@ -65,6 +66,7 @@ impl Mode {
 }
 
 /// The key that `context` stands for (the paper, section 2.3: the first of derivation's two hashes).
+#[inline]
 pub(crate) fn context_key(backend: Backend, context: &[u8]) -> Cv {
     let mode = Mode { key: IV, flags: DERIVE_KEY_CONTEXT };
     root_hash_of(backend, &mode, context)

@@ -17,26 +17,30 @@ pub(crate) struct Output {
 
 impl Output {
     /// The node's value inside a larger tree.
+    #[inline]
     pub(crate) fn chaining_value(&self) -> Cv {
         first_half(&self.backend.compress(&self.node))
     }
 
     /// The node's value as the root.
+    #[inline]
     pub(crate) fn root_hash(mut self) -> Cv {
         self.make_root(0);
         first_half(&self.backend.compress(&self.node))
     }
 
     /// Turns the node into the one that gives block `index` of the extendable output.
+    #[inline]
     fn make_root(&mut self, index: u64) {
         self.node.flags |= ROOT;
         self.node.counter = index;
     }
 
     /// Blocks `index` and on of the extendable output.
+    #[inline]
     fn root_blocks(&mut self, index: u64, out: &mut [[u8; BLOCK_LEN]]) {
         self.make_root(index);
-        self.backend.root_blocks(&self.node, out);
+        self.backend.root_blocks(&mut self.node, out);
     }
 }
 
@@ -71,6 +75,7 @@ pub struct OutputReader {
 }
 
 impl OutputReader {
+    #[inline]
     pub(crate) fn new(output: Output) -> Self {
         Self { output, position: 0 }
     }

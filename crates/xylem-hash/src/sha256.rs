@@ -20,6 +20,7 @@ const INITIAL: [u32; 8] = [
 ];
 
 /// Whether [`sha256_many`] works here: an x86-64 processor with AVX-512 F and BW.
+#[inline]
 #[must_use]
 pub fn has_sha256_many() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -36,6 +37,7 @@ pub fn has_sha256_many() -> bool {
 ///
 /// # Panics
 /// If there are more messages than lanes, or not one place for each.
+#[inline]
 #[must_use]
 pub fn sha256_many(messages: &[&[u8]], out: &mut [[u8; 32]]) -> bool {
     assert!(messages.len() <= SHA256_LANES && messages.len() == out.len(), "one place for each");
@@ -84,6 +86,7 @@ pub fn sha256_many(messages: &[&[u8]], out: &mut [[u8; 32]]) -> bool {
     true
 }
 
+#[inline]
 fn compress(states: &mut [[u32; 16]; 8], lanes: &[&[[u8; 64]]; 16], mask: u16) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: `sha256_many` comes here only where the processor has the instructions.
@@ -103,6 +106,7 @@ struct Lane<'a> {
 
 impl<'a> Lane<'a> {
     /// Pads a message (section 5.1.1) into `room`.
+    #[inline]
     fn new(message: &'a [u8], room: &'a mut [u8; 128]) -> Self {
         let (whole, rest) = message.as_chunks::<64>();
         room[..rest.len()].copy_from_slice(rest);
@@ -113,11 +117,13 @@ impl<'a> Lane<'a> {
     }
 
     /// Blocks that lie one after the other; `None` at the end.
+    #[inline]
     fn front(&self) -> Option<&'a [[u8; 64]]> {
         [self.whole, self.tail].into_iter().find(|blocks| !blocks.is_empty())
     }
 
     /// No more than [`Self::front`] has.
+    #[inline]
     fn advance(&mut self, blocks: usize) {
         let front = if self.whole.is_empty() { &mut self.tail } else { &mut self.whole };
         *front = front.get(blocks..).unwrap_or_default();

@@ -82,6 +82,7 @@ impl<T: Copy, const N: usize> Stock<T, N> {
 
 impl<T: Zeroable, const N: usize> Stock<T, N> {
     /// Appends that many zeros, for which there must be [`Stock::room`], and returns them.
+    #[inline]
     pub(crate) fn grow(&mut self, count: usize) -> &mut [T] {
         assert!(count <= N - self.len, "the caller checked the room");
         // SAFETY: `len + count <= N` was just asserted, so the places lie inside `items`; zeros
@@ -107,6 +108,7 @@ impl<T: Zeroable, const N: usize> Stock<T, N> {
 
 impl<T: Copy, const N: usize> Clone for Stock<T, N> {
     /// Copies the items in use only.
+    #[inline]
     fn clone(&self) -> Self {
         let mut copy = Self::new();
         copy.extend(self.as_slice());

@@ -29,33 +29,61 @@ pub(crate) fn root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
     if input.len() <= CHUNK_LEN {
         backend.chunk(mode, input, 0, ROOT)
     } else {
-        long_root_hash_of(backend, mode, input)
+        long_value(backend, mode, input, 0, ROOT)
     }
-}
-
-/// As [`root_hash_of`], for more than a chunk.
-#[inline(never)]
-fn long_root_hash_of(backend: Backend, mode: &Mode, input: &[u8]) -> Cv {
-    long_output(backend, mode, input, 0).root_hash()
 }
 
 /// The value of a part of a message that is a subtree of it, and not all of it.
 #[inline]
 pub(crate) fn subtree_cv(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Cv {
-    long_output(backend, mode, input, first_chunk).chaining_value()
+    if input.len() <= CHUNK_LEN {
+        backend.chunk(mode, input, first_chunk, 0)
+    } else {
+        long_value(backend, mode, input, first_chunk, 0)
+    }
 }
 
-/// The top of a subtree whose bytes are all at hand.
-fn long_output(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Output {
+/// The value of more than a chunk; `end` is `ROOT` or nothing.
+#[inline(never)]
+fn long_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
     if input.len() <= BATCH_LEN {
-        return small_output(backend, mode, input, first_chunk);
+        let mut cvs = [[0; OUT_LEN]; MAX_LANES];
+        let count = chunk_cvs(backend, mode, input, first, &mut cvs);
+        top_value(backend, mode, &mut cvs[..count], end)
+    } else if input.len() <= PENDING * CHUNK_LEN {
+        pending_value(backend, mode, input, first, end)
+    } else {
+        // The left side has the largest power of two of chunks (the paper, section 2.1).
+        let left = 1 << ((input.len() - 1) / CHUNK_LEN).ilog2();
+        let (before, after) = input.split_at(left * CHUNK_LEN);
+        let mut pair = [
+            long_value(backend, mode, before, first, 0),
+            subtree_cv(backend, mode, after, first.wrapping_add(left as u64)),
+        ];
+        top_value(backend, mode, &mut pair, end)
     }
-    if input.len() <= PENDING * CHUNK_LEN {
-        return pending_output(backend, mode, &[], input, first_chunk);
+}
+
+/// As [`long_value`], for at most [`PENDING`] chunks, whose values need more room on the stack than a
+/// caller of itself should take.
+#[inline(never)]
+fn pending_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
+    let mut cvs = [[0; OUT_LEN]; PENDING];
+    let count = chunk_cvs(backend, mode, input, first, &mut cvs);
+    top_value(backend, mode, &mut cvs[..count], end)
+}
+
+/// The value of the tree over two or more nodes of one level (which are overwritten).
+fn top_value(backend: Backend, mode: &Mode, cvs: &mut [Cv], end: u32) -> Cv {
+    let mut count = cvs.len();
+    while count > 2 {
+        count = backend.join_neighbours(mode, &mut cvs[..count]);
     }
-    let mut subtree = Subtree::new(backend, mode.clone(), first_chunk);
-    let tail = subtree.absorb_groups(input);
-    subtree.finish(tail)
+    let value = backend.parent(mode, &cvs.as_chunks().0[0], end);
+    if is_secret(mode.flags()) {
+        wipe(cvs.as_flattened_mut());
+    }
+    value
 }
 
 /// The values of all chunks of `input`, side by side, to the front of `out`. Returns how many they
@@ -79,15 +107,18 @@ pub(crate) fn chunk_cvs(
     }
     let mut lanes = [Lane { bytes: &[], counter: 0, end: 0 }; MAX_LANES];
     let mut count = 0;
-    for (lane, bytes) in lanes.iter_mut().zip(input[done * CHUNK_LEN..].chunks(CHUNK_LEN)) {
-        *lane = Lane { bytes, counter: first.wrapping_add((done + count) as u64), end: 0 };
-        count += 1;
+    let mut left = &input[done * CHUNK_LEN..];
+    while !left.is_empty() {
+        let (bytes, more) = left.split_at(left.len().min(CHUNK_LEN));
+        lanes[count] = Lane { bytes, counter: first.wrapping_add((done + count) as u64), end: 0 };
+        (left, count) = (more, count + 1);
     }
     backend.chunks(mode, &lanes[..count], &mut out[done..done + count]);
     done + count
 }
 
 /// The node over `left` and `right`, not yet compressed.
+#[inline]
 pub(crate) fn parent_output(backend: Backend, mode: &Mode, left: &Cv, right: &Cv) -> Output {
     let node = Node {
         cv: *mode.key(),
@@ -99,6 +130,7 @@ pub(crate) fn parent_output(backend: Backend, mode: &Mode, left: &Cv, right: &Cv
     Output { backend, node }
 }
 
+#[inline]
 fn chunk_output(backend: Backend, mode: &Mode, chunk: &[u8], counter: u64) -> Output {
     let (blocks, tail) = split_last_block(chunk);
     let start = if blocks.is_empty() { CHUNK_START } else { 0 };
@@ -113,6 +145,7 @@ fn chunk_output(backend: Backend, mode: &Mode, chunk: &[u8], counter: u64) -> Ou
 }
 
 /// The top of a subtree of at most [`BATCH_LEN`] bytes.
+#[inline]
 fn small_output(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Output {
     if input.len() <= CHUNK_LEN {
         return chunk_output(backend, mode, input, first_chunk);
@@ -124,6 +157,7 @@ fn small_output(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -
 
 /// The top of a subtree of which the values of the first chunks are known, and the others' bytes,
 /// from the chunk with this index on: two to [`PENDING`] chunks together.
+#[inline]
 fn pending_output(
     backend: Backend,
     mode: &Mode,
@@ -138,6 +172,7 @@ fn pending_output(
 }
 
 /// The top of the tree over two or more nodes of one level (which are overwritten).
+#[inline]
 pub(crate) fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> Output {
     let mut count = cvs.len();
     while count > 2 {
@@ -170,6 +205,7 @@ pub(crate) struct Subtree {
 }
 
 impl Subtree {
+    #[inline]
     pub(crate) fn new(backend: Backend, mode: Mode, first_chunk: u64) -> Self {
         Self { backend, mode, chunks: 0, first_chunk, pending: Stock::new(), stack: Stock::new() }
     }
@@ -179,11 +215,13 @@ impl Subtree {
         self.backend
     }
 
+    #[inline]
     pub(crate) fn mode(&self) -> &Mode {
         &self.mode
     }
 
     /// Bytes absorbed so far.
+    #[inline]
     pub(crate) fn absorbed(&self) -> u64 {
         self.chunks.wrapping_mul(CHUNK_LEN as u64)
     }
@@ -195,6 +233,7 @@ impl Subtree {
     }
 
     /// Index of the subtree's first chunk in its message.
+    #[inline]
     pub(crate) fn first_chunk(&self) -> u64 {
         self.first_chunk
     }
@@ -212,6 +251,7 @@ impl Subtree {
         self.first_chunk = first_chunk;
     }
 
+    #[inline]
     pub(crate) fn reset(&mut self) {
         self.wipe_if_secret();
         self.chunks = 0;
@@ -220,19 +260,9 @@ impl Subtree {
         self.stack.truncate(0);
     }
 
-    /// Takes groups of [`PENDING`] chunks from the front of `input`, while none is pending, as long
-    /// as something follows them; returns the rest: at most a group.
-    fn absorb_groups<'a>(&mut self, mut input: &'a [u8]) -> &'a [u8] {
-        while input.len() > PENDING * CHUNK_LEN {
-            let (group, rest) = input.split_at(PENDING * CHUNK_LEN);
-            self.absorb_batch(group);
-            input = rest;
-        }
-        input
-    }
-
     /// Takes whole batches from the front of `input` as long as something follows them; returns
     /// the rest: at most [`BATCH_LEN`] bytes, and at least one if `input` was not empty.
+    #[inline]
     pub(crate) fn absorb<'a>(&mut self, mut input: &'a [u8]) -> &'a [u8] {
         while input.len() > BATCH_LEN {
             let batches = (input.len() - 1) / BATCH_LEN;
@@ -246,6 +276,7 @@ impl Subtree {
 
     /// Takes whole chunks, at least one, that more of the message follows: as many as there is room
     /// for, or a batch.
+    #[inline]
     pub(crate) fn absorb_batch(&mut self, batch: &[u8]) {
         let counter = self.first_chunk.wrapping_add(self.chunks);
         let count = batch.len() / CHUNK_LEN;
@@ -264,6 +295,7 @@ impl Subtree {
     }
 
     /// Takes the values of the next chunks, that more of the message follows.
+    #[inline]
     pub(crate) fn push_chunks(&mut self, mut cvs: &[Cv]) {
         while !cvs.is_empty() {
             let (now, rest) = cvs.split_at(cvs.len().min(self.pending.room()));
@@ -277,6 +309,7 @@ impl Subtree {
     }
 
     /// Makes one value of the full pending list.
+    #[inline]
     fn merge_pending(&mut self) {
         let mut count = PENDING;
         while count > 1 {
@@ -291,6 +324,7 @@ impl Subtree {
 
     /// Takes the value of the next [`PENDING`] chunks, while none is pending, and joins it with
     /// the equally large ones on the stack.
+    #[inline]
     pub(crate) fn push_group(&mut self, mut cv: Cv) {
         self.chunks += PENDING as u64;
         let groups = self.chunks / PENDING as u64;
@@ -317,6 +351,7 @@ impl Subtree {
 
     /// The top node, given the `tail` of the message: at most [`BATCH_LEN`] bytes, or a group of
     /// [`PENDING`] chunks if none is pending, and not empty unless the message is.
+    #[inline]
     pub(crate) fn finish(&self, tail: &[u8]) -> Output {
         let Self { backend, mode, .. } = self;
         let next = self.first_chunk.wrapping_add(self.chunks);
@@ -338,6 +373,7 @@ impl Subtree {
     /// [`Self::finish`] with more chunks than there is room for: those that fit are taken in
     /// first. Only after [`Self::resume`] or a part hashed by threads, because otherwise batches
     /// divide the room.
+    #[inline]
     #[cold]
     fn finish_over_full(&self, tail: &[u8]) -> Output {
         let mut fuller = self.clone();
@@ -346,6 +382,7 @@ impl Subtree {
         fuller.finish(rest)
     }
 
+    #[inline]
     fn wipe_if_secret(&mut self) {
         if !is_secret(self.mode.flags()) {
         } else if self.chunks < PENDING as u64 {
@@ -369,6 +406,7 @@ impl Subtree {
 }
 
 impl Drop for Subtree {
+    #[inline]
     fn drop(&mut self) {
         self.wipe_if_secret();
     }

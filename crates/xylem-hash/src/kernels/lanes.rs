@@ -1,12 +1,11 @@
 //! As many messages as a vector has words: vector i of a state holds word i of every lane.
 
 /// Makes `run` (see [`crate::backend::Kernels`]) of `LANES` lanes for the instruction set
-/// `$features`, out of the vectors of `$words`, with `rounds: looped` or `in_a_row`.
+/// `$features`, out of the vectors of `$words`.
 macro_rules! lane_kernel {
-    ($features:literal, $($words:ident)::+, rounds: $rounds:ident) => {
+    ($features:literal, $($words:ident)::+) => {
         use $crate::batch::Batch;
-        use $crate::constants::{BLOCK_LEN, CHUNK_LEN, IV, ROUNDS, SCHEDULE};
-        use $crate::kernels::prefetch;
+        use $crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
         use $($words)::+::{
             LANES, V, add, held, left_in_memory, load, load_blocks, load_cvs, right_7, right_8,
             right_12, right_16, splat, store_cvs, to_memory, xor,
@@ -88,8 +87,6 @@ macro_rules! lane_kernel {
             [a, b, c, d]
         }
 
-        $crate::kernels::lanes::$rounds!($features);
-
         /// The rows of the state before the first round.
         #[inline]
         #[target_feature(enable = $features)]
@@ -123,12 +120,9 @@ macro_rules! lane_kernel {
                 let at = core::hint::black_box(at);
                 // SAFETY: the caller's promise: there is a block at each of these places.
                 let m = unsafe { load_blocks(at, offset * BLOCK_LEN) };
-                for lane in 0..LANES {
-                    prefetch(at[lane].wrapping_add(offset * BLOCK_LEN + LANES * CHUNK_LEN));
-                }
                 let [low, high] = &batch.counters;
                 let [len, flags] = rows[if is_last { 2 } else { usize::from(i != 0) }];
-                let [a, b, c, d] = compress(&cv, [load(low), load(high), len, flags], &m);
+                let [a, b, c, d] = looped::<0>(&cv, [load(low), load(high), len, flags], &m);
                 for i in 0..4 {
                     (cv[i], cv[4 + i]) = (xor(a[i], c[i]), xor(b[i], d[i]));
                 }
@@ -145,37 +139,6 @@ macro_rules! lane_kernel {
                 vectors[i] = splat(words[i]);
             }
             vectors
-        }
-    };
-}
-
-/// Makes `compress` of [`lane_kernel`], with the rounds in a loop.
-macro_rules! looped {
-    ($features:literal) => {
-        #[inline]
-        #[target_feature(enable = $features)]
-        fn compress(cv: &[V; 8], last_row: [V; 4], m: &[V; 16]) -> [[V; 4]; 4] {
-            looped::<0>(cv, last_row, m)
-        }
-    };
-}
-
-/// Makes `compress` of [`lane_kernel`], with the rounds in a row: words at fixed places, more code.
-#[cfg(target_arch = "x86_64")]
-macro_rules! in_a_row {
-    ($features:literal) => {
-        $crate::kernels::lanes::in_a_row!($features, 0 1 2 3 4 5 6);
-    };
-    ($features:literal, $($round:literal)*) => {
-        #[inline]
-        #[target_feature(enable = $features)]
-        fn compress(cv: &[V; 8], last_row: [V; 4], m: &[V; 16]) -> [[V; 4]; 4] {
-            let [mut a, mut b, mut c, mut d] = start(cv, last_row);
-            $(
-                half_round::<0, { 10 + $round }>(&mut a, &mut b, &mut c, &mut d, m, &OFFSETS[$round]);
-                half_round::<1, { 10 + $round }>(&mut a, &mut b, &mut c, &mut d, m, &OFFSETS[$round]);
-            )*
-            [a, b, c, d]
         }
     };
 }
@@ -216,6 +179,4 @@ macro_rules! output_kernel {
     };
 }
 
-#[cfg(target_arch = "x86_64")]
-pub(super) use in_a_row;
-pub(super) use {lane_kernel, looped, output_kernel};
+pub(super) use {lane_kernel, output_kernel};

@@ -1,26 +1,21 @@
 //! Plain scalar code, one block after the other, for every processor.
 
-use crate::backend::{Cv, Kernels, Node, all_bytes, first_half, padded, split_last_block};
+use crate::backend::{Kernels, Node, all_bytes};
 use crate::batch::Batch;
-use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_START, IV, SCHEDULE};
-use crate::mode::Mode;
+use crate::constants::{BLOCK_LEN, IV, SCHEDULE};
+use crate::kernels::One;
 
 pub(crate) static KERNELS: Kernels = Kernels {
     name: "portable",
     is_supported: || true,
-    compress,
-    chunk_start,
-    chunk,
+    one,
     widths: &[(1, run)],
     whole: None,
     root_blocks: &[(1, root_blocks)],
 };
 
-fn compress(node: &Node) -> [u32; 16] {
-    mix(&node.cv, &node.block, node.len, node.counter, node.flags)
-}
-
 /// The compression function (the paper, section 2.2), all sixteen output words.
+#[inline(never)]
 fn mix(cv: &[u32; 8], block: &[u8; BLOCK_LEN], len: u32, counter: u64, flags: u32) -> [u32; 16] {
     let mut m = [0u32; 16];
     for i in 0..16 {
@@ -65,23 +60,23 @@ fn g(v: &mut [u32; 16], [a, b, c, d]: [usize; 4], x: u32, y: u32) {
     v[b] = (v[b] ^ v[c]).rotate_right(7);
 }
 
-fn chunk_start(mode: &Mode, blocks: &[[u8; BLOCK_LEN]], counter: u64) -> [u32; 8] {
-    let mut cv = *mode.key();
-    let mut start = CHUNK_START;
-    for block in blocks {
-        let out = mix(&cv, block, BLOCK_LEN as u32, counter, mode.flags() | start);
-        cv.copy_from_slice(&out[..8]);
-        start = 0;
+/// # Safety
+/// The pointers of `one` are to what its documentation says, and `out` is valid for writing.
+unsafe fn one(one: &One, out: *mut [u32; 16]) {
+    // SAFETY: the caller's promise.
+    let mut cv = unsafe { *one.cv };
+    for i in 0..one.blocks {
+        let (mut at, mut end) = (one.at.wrapping_add(i * BLOCK_LEN), one.ends[usize::from(i != 0)]);
+        if i + 1 == one.blocks {
+            (at, end) = (one.last, one.ends[2]);
+        }
+        // SAFETY: the caller's promise: there is a block at this place; bytes need no alignment.
+        let block = unsafe { &*at.cast::<[u8; BLOCK_LEN]>() };
+        let words = mix(&cv, block, end as u32, one.counter, (end >> 32) as u32);
+        cv.copy_from_slice(&words[..8]);
+        // SAFETY: the caller's promise.
+        unsafe { out.write(words) };
     }
-    cv
-}
-
-fn chunk(mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
-    let (blocks, tail) = split_last_block(bytes);
-    let cv = chunk_start(mode, blocks, counter);
-    let start = if blocks.is_empty() { CHUNK_START } else { 0 };
-    let flags = mode.flags() | start | CHUNK_END | end;
-    first_half(&mix(&cv, &padded(tail), tail.len() as u32, counter, flags))
 }
 
 /// # Safety
@@ -89,29 +84,34 @@ fn chunk(mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
 unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
     let counter = u64::from(batch.counters[1][0]) << 32 | u64::from(batch.counters[0][0]);
     let value = batch.cvs.as_mut_ptr().cast::<[u32; 8]>();
-    let mut cv = match batch.key {
-        Some(key) => *key,
-        // SAFETY: the caller's promise: without a key, all lanes have a value.
-        None => unsafe { value.read() },
+    let full = BLOCK_LEN as u32;
+    let message = One {
+        cv: match batch.key {
+            Some(key) => key,
+            None => value,
+        },
+        at: batch.at[0],
+        last: batch.last[0],
+        blocks,
+        counter,
+        ends: [
+            One::end(full, batch.flags[0]),
+            One::end(full, batch.flags[1]),
+            One::end(batch.ends[0][0], batch.ends[1][0]),
+        ],
     };
-    for i in 0..blocks {
-        let (mut at, mut len) = (batch.at[0].wrapping_add(i * BLOCK_LEN), BLOCK_LEN as u32);
-        let mut flags = batch.flags[usize::from(i != 0)];
-        if i + 1 == blocks {
-            (at, len, flags) = (batch.last[0], batch.ends[0][0], batch.ends[1][0]);
-        }
-        // SAFETY: the caller's promise: there is a block at this place; bytes need no alignment.
-        let block = unsafe { &*at.cast::<[u8; BLOCK_LEN]>() };
-        let out = mix(&cv, block, len, counter, flags);
-        cv.copy_from_slice(&out[..8]);
+    let mut out = [0; 16];
+    // SAFETY: the caller's promise: without a key, all lanes have a value; and the place of the first.
+    unsafe {
+        one(&message, &mut out);
+        value.cast::<u32>().copy_from_nonoverlapping(out.as_ptr(), 8);
     }
-    // SAFETY: the place of the first lane.
-    unsafe { value.write(cv) };
 }
 
 /// # Safety
 /// `out` is valid for a block.
 unsafe fn root_blocks(node: &Node, out: *mut [u8; BLOCK_LEN]) {
+    let words = mix(&node.cv, &node.block, node.len, node.counter, node.flags);
     // SAFETY: the caller's promise.
-    unsafe { out.write(all_bytes(&compress(node))) };
+    unsafe { out.write(all_bytes(&words)) };
 }

@@ -101,115 +101,44 @@ macro_rules! row_kernel {
     };
 }
 
-/// Makes `compress`, `chunk_start` and `chunk` (see [`crate::backend::Kernels`]): one message.
+/// Makes `run` (`one` of [`crate::backend::Kernels`]): one message.
 macro_rules! single_kernel {
     ($features:literal, $($words:ident)::+) => {
-        use $crate::backend::{Cv, Node, padded};
-        use $crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_START, IV, ROUNDS};
-        use $crate::mode::Mode;
+        use $crate::constants::{BLOCK_LEN, IV, ROUNDS};
+        use $crate::kernels::One;
         use $($words)::+::split;
 
         $crate::kernels::rows::row_rounds!($features, $($words)::+);
 
-        #[inline]
-        #[target_feature(enable = $features)]
-        fn halves(words: &[u32; 8]) -> [V; 2] {
-            let (halves, _) = words.as_chunks::<4>();
-            [same(&halves[0]), same(&halves[1])]
-        }
-
-        #[inline]
-        #[target_feature(enable = $features)]
-        fn words(h: [V; 2]) -> [u32; 8] {
-            let mut words = [0; 8];
-            let (halves, _) = words.as_chunks_mut::<4>();
-            split(h[0], |_, words| halves[0] = words);
-            split(h[1], |_, words| halves[1] = words);
-            words
-        }
-
-        #[inline]
-        #[target_feature(enable = $features)]
-        fn last_row(len: u32, counter: u64, flags: u32) -> V {
-            same(&[counter as u32, (counter >> 32) as u32, len, flags])
-        }
-
-        #[inline]
-        #[target_feature(enable = $features)]
-        fn schedule(block: &[u8; BLOCK_LEN]) -> Schedule {
-            // SAFETY: the reference is to a block.
-            unsafe { Schedule::new([block.as_ptr()]) }
-        }
-
         /// # Safety
-        /// The processor has the instruction set.
+        /// The processor has the instruction set, the pointers of `one` are to what its documentation
+        /// says, and `out` is valid for writing.
         #[target_feature(enable = $features)]
-        pub(crate) unsafe fn compress(node: &Node) -> [u32; 16] {
-            let h = halves(&node.cv);
-            let row = last_row(node.len, node.counter, node.flags);
-            let [a, b, c, d] = rounds(h, schedule(&node.block), row);
-            let mut out = [0; 16];
-            let (parts, _) = out.as_chunks_mut::<8>();
-            parts[0] = words([xor(a, c), xor(b, d)]);
-            parts[1] = words([xor(c, h[0]), xor(d, h[1])]);
-            out
-        }
-
-        /// # Safety
-        /// The processor has the instruction set.
-        #[target_feature(enable = $features)]
-        pub(crate) unsafe fn chunk_start(
-            mode: &Mode,
-            blocks: &[[u8; BLOCK_LEN]],
-            counter: u64,
-        ) -> [u32; 8] {
-            let mut h = halves(mode.key());
-            let mut flags = mode.flags() | CHUNK_START;
-            for block in blocks {
-                let row = last_row(BLOCK_LEN as u32, counter, flags);
-                let [a, b, c, d] = rounds(h, schedule(block), row);
-                h = [xor(a, c), xor(b, d)];
-                flags = mode.flags();
-            }
-            words(h)
-        }
-
-        /// One loop over all blocks, the last one included: it would else be a second copy of the
-        /// rounds.
-        ///
-        /// # Safety
-        /// The processor has the instruction set.
-        #[target_feature(enable = $features)]
-        pub(crate) unsafe fn chunk(mode: &Mode, bytes: &[u8], counter: u64, end: u32) -> Cv {
-            let (whole, rest) = bytes.as_chunks::<BLOCK_LEN>();
-            let tail;
-            let last = bytes.len().saturating_sub(1) / BLOCK_LEN;
-            let last_block = match whole.get(last) {
-                Some(block) => block,
-                None => {
-                    tail = padded(rest);
-                    &tail
+        pub(crate) unsafe fn run(one: &One, out: *mut [u32; 16]) {
+            // SAFETY: the caller's promise.
+            let (halves, _) = unsafe { &*one.cv }.as_chunks::<4>();
+            let mut h = [same(&halves[0]), same(&halves[1])];
+            let mut second = h;
+            for i in 0..one.blocks {
+                let mut at = one.at.wrapping_add(i * BLOCK_LEN);
+                let mut end = one.ends[usize::from(i != 0)];
+                if i + 1 == one.blocks {
+                    (at, end) = (one.last, one.ends[2]);
                 }
-            };
-            let mut h = halves(mode.key());
-            let mut flags = mode.flags() | CHUNK_START;
-            for i in 0..=last {
-                let mut len = BLOCK_LEN as u32;
-                if i == last {
-                    len = (bytes.len() - i * BLOCK_LEN) as u32;
-                    flags |= CHUNK_END | end;
-                }
-                let row = last_row(len, counter, flags);
-                let [a, b, c, d] = rounds(h, schedule(if i == last { last_block } else { &whole[i] }), row);
+                // SAFETY: the caller's promise: there is a block at this place.
+                let schedule = unsafe { Schedule::new([at]) };
+                let row = [one.counter as u32, (one.counter >> 32) as u32, end as u32, (end >> 32) as u32];
+                let [a, b, c, d] = rounds(h, schedule, same(&row));
+                second = [xor(c, h[0]), xor(d, h[1])];
                 h = [xor(a, c), xor(b, d)];
-                flags = mode.flags();
             }
-            let mut out = [0; 32];
-            let words = words(h);
-            for i in 0..8 {
-                out.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
-            }
-            out
+            let mut words = [[0; 4]; 4];
+            split(h[0], |_, part| words[0] = part);
+            split(h[1], |_, part| words[1] = part);
+            split(second[0], |_, part| words[2] = part);
+            split(second[1], |_, part| words[3] = part);
+            // SAFETY: the caller's promise; four times four words are sixteen.
+            unsafe { out.cast::<[[u32; 4]; 4]>().write(words) };
         }
     };
 }

@@ -102,7 +102,7 @@ proptest! {
             .collect();
         for backend in Backend::available() {
             let mut got = vec![[7; 64]; count + 1];
-            backend.root_blocks(&node, &mut got[..count]);
+            backend.root_blocks(&mut node.clone(), &mut got[..count]);
             prop_assert_eq!(got.pop(), Some([7; 64]), "{:?}", backend);
             prop_assert_eq!(&got, &want, "{:?}", backend);
         }

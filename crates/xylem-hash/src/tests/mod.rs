@@ -7,6 +7,7 @@ mod kernels;
 #[cfg(feature = "rayon")]
 mod parallel;
 mod reference;
+#[cfg(feature = "sha256")]
 mod sha256;
 mod snapshots;
 mod trees;

@@ -18,19 +18,17 @@ use crate::backend::Kernels;
 pub(crate) static NEON: Kernels = Kernels {
     name: "neon",
     is_supported: || true,
-    compress: portable::KERNELS.compress,
-    chunk_start: portable::KERNELS.chunk_start,
-    chunk: portable::KERNELS.chunk,
+    one: portable::KERNELS.one,
     widths: &[(4, four_lanes::run), (8, eight_lanes::run)],
     whole: None,
     root_blocks: &[(8, eight_lanes::root_blocks)],
 };
 
 mod four_lanes {
-    super::lane_kernel!("neon", super::words::four, rounds: looped);
+    super::lane_kernel!("neon", super::words::four);
 }
 
 mod eight_lanes {
-    super::lane_kernel!("neon", super::words::four_and_four, rounds: looped);
+    super::lane_kernel!("neon", super::words::four_and_four);
     super::output_kernel!("neon", super::words::four_and_four);
 }

@@ -14,9 +14,7 @@ use crate::backend::Kernels;
 pub(crate) static SIMD128: Kernels = Kernels {
     name: "simd128",
     is_supported: || true,
-    compress: one::compress,
-    chunk_start: one::chunk_start,
-    chunk: one::chunk,
+    one: one::run,
     widths: &[(2, two::run), (4, four_lanes::run)],
     whole: None,
     root_blocks: &[(4, four_lanes::root_blocks)],
@@ -31,6 +29,6 @@ mod two {
 }
 
 mod four_lanes {
-    super::lane_kernel!("simd128", super::words, rounds: looped);
+    super::lane_kernel!("simd128", super::words);
     super::output_kernel!("simd128", super::words);
 }

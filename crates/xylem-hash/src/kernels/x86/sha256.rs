@@ -6,11 +6,49 @@
 
 use core::arch::x86_64::*;
 
-use super::words512::{V, exchange};
+use core::arch::x86_64::__m512i as V;
 
 /// Whether this processor can run [`compress`].
+#[inline]
 pub(crate) fn is_supported() -> bool {
     has!("avx512f", "avx512bw")
+}
+
+/// Transposes the 4 by 4 matrix in each quarter.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transpose([a, b, c, d]: [V; 4]) -> [V; 4] {
+    let (ab_low, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    let (cd_low, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    [
+        _mm512_unpacklo_epi64(ab_low, cd_low),
+        _mm512_unpackhi_epi64(ab_low, cd_low),
+        _mm512_unpacklo_epi64(ab_high, cd_high),
+        _mm512_unpackhi_epi64(ab_high, cd_high),
+    ]
+}
+
+/// The 16 by 16 matrix, rows and columns exchanged: first inside the 4 by 4 matrices of words, then
+/// these among themselves.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn exchange(mut rows: [V; 16]) -> [V; 16] {
+    for i in 0..4 {
+        let group = &mut rows.as_chunks_mut::<4>().0[i];
+        *group = transpose(*group);
+    }
+    for i in 0..4 {
+        let [a, b, c, d] = [rows[i], rows[4 + i], rows[8 + i], rows[12 + i]];
+        let ab_even = _mm512_shuffle_i32x4::<0b10_00_10_00>(a, b);
+        let ab_odd = _mm512_shuffle_i32x4::<0b11_01_11_01>(a, b);
+        let cd_even = _mm512_shuffle_i32x4::<0b10_00_10_00>(c, d);
+        let cd_odd = _mm512_shuffle_i32x4::<0b11_01_11_01>(c, d);
+        rows[i] = _mm512_shuffle_i32x4::<0b10_00_10_00>(ab_even, cd_even);
+        rows[4 + i] = _mm512_shuffle_i32x4::<0b10_00_10_00>(ab_odd, cd_odd);
+        rows[8 + i] = _mm512_shuffle_i32x4::<0b11_01_11_01>(ab_even, cd_even);
+        rows[12 + i] = _mm512_shuffle_i32x4::<0b11_01_11_01>(ab_odd, cd_odd);
+    }
+    rows
 }
 
 /// The sixteen words of sixteen blocks: vector i gets word i of each.
@@ -52,6 +90,7 @@ fn extended(w: &[V; 16], t: usize) -> V {
 ///
 /// # Panics
 /// If the lanes have not equally many blocks.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(crate) fn compress(states: &mut [[u32; 16]; 8], lanes: &[&[[u8; 64]]; 16], mask: u16) {
     let count = lanes[0].len();

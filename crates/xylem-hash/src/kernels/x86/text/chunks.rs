@@ -1,5 +1,4 @@
-//! Thirty-two lanes of AVX-512F as assembly text, made by macros: two states of sixteen, which fill
-//! all 32 registers.
+//! Thirty-two lanes of AVX-512F: two states of sixteen, which fill all 32 registers.
 //!
 //! One state of sixteen lanes has four chains, and those leave the units of a processor waiting for
 //! each other; eight chains don't. The second state is one round behind the first, so that the
@@ -13,9 +12,9 @@
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
-use super::super::words512::{V, counters_of_eights};
+use super::{CONSTANTS, Constants};
 use crate::backend::{Cv, EIGHT, Eight};
-use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, IV};
+use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START};
 use crate::mode::Mode;
 
 const LANES: usize = 4 * EIGHT;
@@ -23,216 +22,144 @@ const LANES: usize = 4 * EIGHT;
 /// Blocks of a chunk.
 const BLOCKS: usize = CHUNK_LEN / BLOCK_LEN;
 
-/// What the text reads beside the chunks, and writes last.
+/// What the text works on beside the chunks.
 #[repr(C, align(64))]
 struct Frame {
     /// Lower and upper halves of the counters of each state.
-    counters: [[V; 2]; 2],
-    /// `IV`, of which four words are used, and the length of a block.
-    constants: [u32; 8],
-    key: [u32; 8],
+    counters: MaybeUninit<[[[u32; 16]; 2]; 2]>,
+    /// The words of a block, state by state.
+    words: MaybeUninit<[[[u32; 16]; 16]; 2]>,
     /// Flags of each block.
     flags: [u32; BLOCKS],
-    /// The words of a block, state by state; in the end the eight words of the values.
-    words: MaybeUninit<[[[u32; 16]; 16]; 2]>,
+    /// The counter of the first chunk of each eight.
+    firsts: [u64; 4],
 }
 
-/// A round of the first state beside one of the second, or of one of them beside other texts.
-macro_rules! round {
-    (first $a:tt, second $b:tt) => { in_round!($a round! @one $b) };
-    ($words:tt @one $b:tt) => { in_round!($b round! @two $words) };
-    ([$u0:tt $v0:tt $u1:tt $v1:tt $u2:tt $v2:tt $u3:tt $v3:tt
-      $u4:tt $v4:tt $u5:tt $v5:tt $u6:tt $v6:tt $u7:tt $v7:tt] @two
-     [$x0:tt $y0:tt $x1:tt $y1:tt $x2:tt $y2:tt $x3:tt $y3:tt
-      $x4:tt $y4:tt $x5:tt $y5:tt $x6:tt $y6:tt $x7:tt $y7:tt]) => { concat!(
-        half_round!(
-            ["zmm" "{frame} + {WORDS}" [0 1 2 3] [4 5 6 7] [8 9 10 11] [12 13 14 15] [$x0 $x1 $x2 $x3] [$y0 $y1 $y2 $y3]]
-            beside ["zmm" "{frame} + {WORDS} + 1024" [16 17 18 19] [20 21 22 23] [24 25 26 27] [28 29 30 31]
-                [$u0 $u1 $u2 $u3] [$v0 $v1 $v2 $v3]]),
-        half_round!(
-            ["zmm" "{frame} + {WORDS}" [0 1 2 3] [5 6 7 4] [10 11 8 9] [15 12 13 14] [$x4 $x5 $x6 $x7] [$y4 $y5 $y6 $y7]]
-            beside ["zmm" "{frame} + {WORDS} + 1024" [16 17 18 19] [21 22 23 20] [26 27 24 25] [31 28 29 30]
-                [$u4 $u5 $u6 $u7] [$v4 $v5 $v6 $v7]])
-    ) };
-    (first $a:tt; $($beside:tt)*) => { in_round!($a round! @first $($beside)*) };
-    (second $b:tt; $($beside:tt)*) => { in_round!($b round! @second $($beside)*) };
-    ([$x0:tt $y0:tt $x1:tt $y1:tt $x2:tt $y2:tt $x3:tt $y3:tt
-      $x4:tt $y4:tt $x5:tt $y5:tt $x6:tt $y6:tt $x7:tt $y7:tt] @first
-     [$($columns:expr),*] [$($diagonals:expr),*]) => { concat!(
-        half_round!(["zmm" "{frame} + {WORDS}" [0 1 2 3] [4 5 6 7] [8 9 10 11] [12 13 14 15]
-            [$x0 $x1 $x2 $x3] [$y0 $y1 $y2 $y3]]; $($columns),*),
-        half_round!(["zmm" "{frame} + {WORDS}" [0 1 2 3] [5 6 7 4] [10 11 8 9] [15 12 13 14]
-            [$x4 $x5 $x6 $x7] [$y4 $y5 $y6 $y7]]; $($diagonals),*)
-    ) };
-    ([$x0:tt $y0:tt $x1:tt $y1:tt $x2:tt $y2:tt $x3:tt $y3:tt
-      $x4:tt $y4:tt $x5:tt $y5:tt $x6:tt $y6:tt $x7:tt $y7:tt] @second
-     [$($columns:expr),*] [$($diagonals:expr),*]) => { concat!(
-        half_round!(["zmm" "{frame} + {WORDS} + 1024" [16 17 18 19] [20 21 22 23] [24 25 26 27] [28 29 30 31]
-            [$x0 $x1 $x2 $x3] [$y0 $y1 $y2 $y3]]; $($columns),*),
-        half_round!(["zmm" "{frame} + {WORDS} + 1024" [16 17 18 19] [21 22 23 20] [26 27 24 25] [31 28 29 30]
-            [$x4 $x5 $x6 $x7] [$y4 $y5 $y6 $y7]]; $($diagonals),*)
-    ) };
-}
-
-/// Where a line is, of those that are the first four of an eight.
-macro_rules! line {
-    (0 0) => {
-        "{eight_0}"
-    };
-    (0 1) => {
-        "{eight_0} + 1024"
-    };
-    (0 2) => {
-        "{eight_0} + 2048"
-    };
-    (0 3) => {
-        "{eight_0} + 3072"
-    };
-    (0 8) => {
-        "{eight_1}"
-    };
-    (0 9) => {
-        "{eight_1} + 1024"
-    };
-    (0 10) => {
-        "{eight_1} + 2048"
-    };
-    (0 11) => {
-        "{eight_1} + 3072"
-    };
-    (16 0) => {
-        "{eight_2}"
-    };
-    (16 1) => {
-        "{eight_2} + 1024"
-    };
-    (16 2) => {
-        "{eight_2} + 2048"
-    };
-    (16 3) => {
-        "{eight_2} + 3072"
-    };
-    (16 8) => {
-        "{eight_3}"
-    };
-    (16 9) => {
-        "{eight_3} + 1024"
-    };
-    (16 10) => {
-        "{eight_3} + 2048"
-    };
-    (16 11) => {
-        "{eight_3} + 3072"
-    };
-}
-
-/// Lines `$first` and `$first + 4` of the state's lanes, 32 bytes of each, into one vector; the
-/// first half of a block also asks for what the next call may want.
-macro_rules! join {
-    ($lane:tt $half:tt $r:tt $first:tt) => { concat!(
-        "vmovdqu32 ymm", $r, ", [", line!($lane $first), " + 32*", $half, "]\n",
-        "vinserti64x4 zmm", $r, ", zmm", $r, ", [", line!($lane $first), " + 4096 + 32*", $half, "], 1\n",
-        join!(@ask $half $lane $first)
-    ) };
-    (@ask 0 $lane:tt $first:tt) => { concat!(
-        "prefetcht1 [", line!($lane $first), " + {ahead}]\n",
-        "prefetcht1 [", line!($lane $first), " + {ahead} + 4096]\n"
-    ) };
-    (@ask 1 $lane:tt $first:tt) => { "" };
-}
-
-/// Sixteen words of two lanes, four by four, to and from the place of vector `$i` of a block.
-macro_rules! keep {
-    ($m:literal $i:literal $half:literal $r:tt) => {
-        concat!("vmovdqa32 [{frame} + {WORDS} + ", $m, " + 64*", $i, " + 512*", $half, "], zmm", $r, "\n")
-    };
-}
-
-/// Vectors `$i` and `$i + 4` of half a block: of the lower eight lanes (`$r`) and the upper ones, which
-/// are in memory.
-macro_rules! finish {
-    ($m:literal $i:literal $half:literal $r:tt $free:tt) => { concat!(
-        "vshufi32x4 zmm", $free, ", zmm", $r,
-            ", [{frame} + {WORDS} + ", $m, " + 64*", $i, " + 256 + 512*", $half, "], 0x88\n",
-        "vshufi32x4 zmm", $r, ", zmm", $r,
-            ", [{frame} + {WORDS} + ", $m, " + 64*", $i, " + 256 + 512*", $half, "], 0xdd\n",
-        keep!($m $i $half $free),
-        "vmovdqa32 [{frame} + {WORDS} + ", $m, " + 64*", $i, " + 256 + 512*", $half, "], zmm", $r, "\n"
-    ) };
-}
-
-/// The 28 texts between two blocks of a state: its value out of the last rounds, the words of its
-/// next block transposed into memory, and the lower half of its state before the first round. They
-/// use the registers of that half: `$beside!(arguments [fourteen] [fourteen])`.
+/// Sixteen texts, in the order of `k`, that come between two blocks of a state, beside steps of the other
+/// one: its value out of the last rounds; the words of its next block transposed into memory, half a block
+/// at a time; and the lower half of its state before the first round. They use the registers of that half.
 macro_rules! between {
-    (first $($then:tt)*) => { between!(@ 0 0 [0 1 2 3 4 5 6 7] [8 9 10 11 12 13 14 15] $($then)*) };
-    (second $($then:tt)*) => {
-        between!(@ 1024 16 [16 17 18 19 20 21 22 23] [24 25 26 27 28 29 30 31] $($then)*)
-    };
-    (@ $m:tt $lane:tt [$h0:tt $h1:tt $h2:tt $h3:tt $h4:tt $h5:tt $h6:tt $h7:tt]
-     [$r0:tt $r1:tt $r2:tt $r3:tt $r4:tt $r5:tt $r6:tt $r7:tt] $beside:ident! $($more:tt)*) => {
-        $beside!($($more)*
-            [four!("vpxord" "zmm" [$h0 $h1 $h2 $h3] [$r0 $r1 $r2 $r3]),
-             four!("vpxord" "zmm" [$h4 $h5 $h6 $h7] [$r4 $r5 $r6 $r7]),
-             between!(@load $m $lane 0 8 $r0 $r1), between!(@load $m $lane 0 10 $r2 $r3),
-             words!("zmm" $r4 $r0 $r1 $r2, $r0 $r1 $r2 $r3), pairs!("zmm" $r3 $r4 $r1 $r0, $r4 $r0 $r1 $r2),
-             concat!(keep!($m 4 0 $r3), keep!($m 5 0 $r4), keep!($m 6 0 $r1), keep!($m 7 0 $r0)),
-             between!(@load $m $lane 0 0 $r0 $r1), between!(@load $m $lane 0 2 $r2 $r3),
-             words!("zmm" $r4 $r0 $r1 $r2, $r0 $r1 $r2 $r3), pairs!("zmm" $r3 $r4 $r1 $r0, $r4 $r0 $r1 $r2),
-             concat!(finish!($m 0 0 $r3 $r2), finish!($m 1 0 $r4 $r3)),
-             concat!(finish!($m 2 0 $r1 $r4), finish!($m 3 0 $r0 $r1)),
-             ""]
-            [between!(@load $m $lane 1 8 $r0 $r1), between!(@load $m $lane 1 10 $r2 $r3),
-             words!("zmm" $r4 $r0 $r1 $r2, $r0 $r1 $r2 $r3), pairs!("zmm" $r3 $r4 $r1 $r0, $r4 $r0 $r1 $r2),
-             concat!(keep!($m 4 1 $r3), keep!($m 5 1 $r4), keep!($m 6 1 $r1), keep!($m 7 1 $r0)),
-             between!(@load $m $lane 1 0 $r0 $r1), between!(@load $m $lane 1 2 $r2 $r3),
-             words!("zmm" $r4 $r0 $r1 $r2, $r0 $r1 $r2 $r3), pairs!("zmm" $r3 $r4 $r1 $r0, $r4 $r0 $r1 $r2),
-             concat!(finish!($m 0 1 $r3 $r2), finish!($m 1 1 $r4 $r3)),
-             concat!(finish!($m 2 1 $r1 $r4), finish!($m 3 1 $r0 $r1)),
-             concat!(
-                "vpbroadcastd zmm", $r0, ", [{frame} + {CONSTANTS}]\n",
-                "vpbroadcastd zmm", $r1, ", [{frame} + {CONSTANTS} + 4]\n",
-                "vpbroadcastd zmm", $r2, ", [{frame} + {CONSTANTS} + 8]\n",
-                "vpbroadcastd zmm", $r3, ", [{frame} + {CONSTANTS} + 12]\n"),
-             concat!(
-                "vmovdqa32 zmm", $r4, ", [{frame} + {COUNTERS} + 8*", $lane, "]\n",
-                "vmovdqa32 zmm", $r5, ", [{frame} + {COUNTERS} + 64 + 8*", $lane, "]\n"),
-             concat!(
-                "vpbroadcastd zmm", $r6, ", [{frame} + {CONSTANTS} + 16]\n",
-                "vpbroadcastd zmm", $r7, ", [{frame} + {FLAGS} + 4*{block}]\n")])
-    };
-    (@load $m:tt $lane:tt $half:tt $first:tt $r0:tt $r1:tt) => {
-        concat!(join!($lane $half $r0 $first), between!(@next $lane $half $first $r1))
-    };
-    (@next $lane:tt $half:tt 0 $r:tt) => { join!($lane $half $r 1) };
-    (@next $lane:tt $half:tt 2 $r:tt) => { join!($lane $half $r 3) };
-    (@next $lane:tt $half:tt 8 $r:tt) => { join!($lane $half $r 9) };
-    (@next $lane:tt $half:tt 10 $r:tt) => { join!($lane $half $r 11) };
-}
-
-/// The texts of [`between`] in a row, less the first two: before the first block there is no value.
-macro_rules! begin {
-    ([$e0:expr, $e1:expr, $($columns:expr),*] [$($diagonals:expr),*]) => {
-        concat!($($columns,)* $($diagonals),*)
-    };
-}
-
-/// A round beside the texts of [`between`] less the first two.
-macro_rules! without_value {
-    ($which:ident $round:tt; [$e0:expr, $e1:expr, $($columns:expr),*] $diagonals:tt) => {
-        round!($which $round; ["", "", $($columns),*] $diagonals)
-    };
-}
-
-/// To the next block of every chunk.
-macro_rules! forth {
     () => {
-        "add {eight_0}, 64\nadd {eight_1}, 64\nadd {eight_2}, 64\nadd {eight_3}, 64\n"
+        r"
+        .macro z_line half r at
+        vmovdqu32 ymm\r, [\at+32*\half]
+        vinserti64x4 zmm\r, zmm\r, [\at+4096+32*\half], 1
+        .if \half == 0
+        prefetcht1 [\at+{ahead}]
+        prefetcht1 [\at+{ahead}+4096]
+        .endif
+        .endm
+        .macro z_keep m half i r
+        vmovdqa32 [{frame}+{WORDS}+\m+512*\half+64*\i], zmm\r
+        .endm
+        .macro z_finish m half i r free
+        vshufi32x4 zmm\free, zmm\r, [{frame}+{WORDS}+\m+512*\half+64*\i+256], 0x88
+        vshufi32x4 zmm\r, zmm\r, [{frame}+{WORDS}+\m+512*\half+64*\i+256], 0xdd
+        vmovdqa32 [{frame}+{WORDS}+\m+512*\half+64*\i], zmm\free
+        vmovdqa32 [{frame}+{WORDS}+\m+512*\half+64*\i+256], zmm\r
+        .endm
+        .macro z_text k half m n low high h0 h1 h2 h3 h4 h5 h6 h7 r0 r1 r2 r3 r4 r5 r6 r7
+        .if \k == 0
+        z_four vpxord, zmm, \h0, \h1, \h2, \h3, \r0, \r1, \r2, \r3
+        .elseif \k == 1
+        z_four vpxord, zmm, \h4, \h5, \h6, \h7, \r4, \r5, \r6, \r7
+        .elseif \k == 2
+        z_line \half, \r0, \high
+        z_line \half, \r1, \high+1024
+        .elseif \k == 3
+        z_line \half, \r2, \high+2048
+        z_line \half, \r3, \high+3072
+        .elseif (\k == 4) || (\k == 9)
+        z_pairs_of_words zmm, \r4, \r0, \r1, \r2, \r0, \r1, \r2, \r3
+        .elseif (\k == 5) || (\k == 10)
+        z_fours_of_words zmm, \r3, \r4, \r1, \r0, \r4, \r0, \r1, \r2
+        .elseif \k == 6
+        z_keep \m, \half, 4, \r3
+        z_keep \m, \half, 5, \r4
+        z_keep \m, \half, 6, \r1
+        z_keep \m, \half, 7, \r0
+        .elseif \k == 7
+        z_line \half, \r0, \low
+        z_line \half, \r1, \low+1024
+        .elseif \k == 8
+        z_line \half, \r2, \low+2048
+        z_line \half, \r3, \low+3072
+        .elseif \k == 11
+        z_finish \m, \half, 0, \r3, \r2
+        z_finish \m, \half, 1, \r4, \r3
+        .elseif \k == 12
+        z_finish \m, \half, 2, \r1, \r4
+        z_finish \m, \half, 3, \r0, \r1
+        .elseif \k == 13
+        vpbroadcastd zmm\r0, dword ptr [{k}+{IV_AT}]
+        vpbroadcastd zmm\r1, dword ptr [{k}+{IV_AT}+4]
+        vpbroadcastd zmm\r2, dword ptr [{k}+{IV_AT}+8]
+        vpbroadcastd zmm\r3, dword ptr [{k}+{IV_AT}+12]
+        .elseif \k == 14
+        vmovdqa32 zmm\r4, [{frame}+{COUNTERS}+\n]
+        vmovdqa32 zmm\r5, [{frame}+{COUNTERS}+\n+64]
+        .elseif \k == 15
+        vpbroadcastd zmm\r6, dword ptr [{k}+{FULL}]
+        vpbroadcastd zmm\r7, dword ptr [{frame}+{FLAGS}+4*{block}]
+        .endif
+        .endm
+        .macro z_between set k half
+        .if \set == 0
+        z_text \k, \half, 0, 0, {eight_0}, {eight_1}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+        .else
+        z_text \k, \half, 1024, 128, {eight_2}, {eight_3}, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+        .endif
+        .endm
+        .macro z_beside set k half
+        .if (\half == 0) && (\k < 13)
+        z_between \set, \k, 0
+        .elseif \half == 1
+        z_between \set, (\k+2), 1
+        .endif
+        .endm
+        .macro z_begin set k half
+        .if (\half == 1) || (\k > 1)
+        z_beside \set, \k, \half
+        .endif
+        .endm
+        .macro z_start low at
+        vpbroadcastd zmm0, dword ptr [{frame}+{FIRSTS}+\at]
+        vpbroadcastd ymm1, dword ptr [{frame}+{FIRSTS}+\at+8]
+        vinserti64x4 zmm0, zmm0, ymm1, 1
+        vpbroadcastd zmm2, dword ptr [{frame}+{FIRSTS}+\at+4]
+        vpbroadcastd ymm1, dword ptr [{frame}+{FIRSTS}+\at+12]
+        vinserti64x4 zmm2, zmm2, ymm1, 1
+        z_count 0, 2, {STEPS}+64
+        vmovdqa32 [{frame}+{COUNTERS}+\low], zmm0
+        vmovdqa32 [{frame}+{COUNTERS}+\low+64], zmm2
+        .endm
+        .macro z_forth
+        add {eight_0}, 64
+        add {eight_1}, 64
+        add {eight_2}, 64
+        add {eight_3}, 64
+        inc {block:e}
+        .endm
+        .macro z_16 name rest:vararg
+        \name \rest, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+        .endm
+        .macro z_word v set r word
+        .if \word < 16
+        vpaddd \v\r, \v\r, [{frame}+{WORDS}+1024*\set+64*\word]
+        .else
+        movzx {place:e}, word ptr [{round}+2*(\word-16)+32*(1-\set)]
+        vpaddd \v\r, \v\r, [{frame}+{WORDS}+1024*\set+{place}*4]
+        .endif
+        .endm
+        "
     };
-}
-
-macro_rules! key {
-    ($($r:tt $i:tt),*) => { concat!($("vpbroadcastd zmm", $r, ", [{frame} + {KEY} + 4*", $i, "]\n"),*) };
+    (end) => {
+        r"
+        .irp name, z_16, z_line, z_keep, z_finish, z_text, z_between, z_beside, z_begin, z_start, z_forth
+        .purgem \name
+        .endr
+        "
+    };
 }
 
 /// The values of four times eight whole chunks, into as many places.
@@ -245,69 +172,89 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
     // Where all follow each other, those after them are wanted next as a rule; else nobody knows.
     let in_a_row = at(0).wrapping_add(3 * EIGHT) == at(3);
     let mut frame = Frame {
-        counters: [
-            counters_of_eights(eights[0].first, eights[1].first),
-            counters_of_eights(eights[2].first, eights[3].first),
-        ],
-        constants: [IV[0], IV[1], IV[2], IV[3], BLOCK_LEN as u32, 0, 0, 0],
-        key: *mode.key(),
-        flags: [mode.flags(); BLOCKS],
+        counters: MaybeUninit::uninit(),
         words: MaybeUninit::uninit(),
+        flags: [mode.flags(); BLOCKS],
+        firsts: [eights[0].first, eights[1].first, eights[2].first, eights[3].first],
     };
     frame.flags[0] |= CHUNK_START;
     frame.flags[BLOCKS - 1] |= CHUNK_END;
     // SAFETY: it reads the 8 KiB of each of `eights` (block after block: each pointer moves on by one
-    // sixteen times and is not read from after that), writes the 1,024 bytes at `out`, reads `frame` and writes
-    // its `words`, and names every register that it changes. What it prefetches need not be valid.
+    // sixteen times and is not read from after that) and the key, writes the 1,024 bytes at `out`, reads
+    // and writes `frame`, and names every register that it changes. What it prefetches need not be valid.
     unsafe {
         asm!(
-            key!(0 0, 1 1, 2 2, 3 3, 4 4, 5 5, 6 6, 7 7),
-            key!(16 0, 17 1, 18 2, 19 3, 20 4, 21 5, 22 6, 23 7),
-            between!(first begin!),
-            between!(second without_value! first 0;),
-            forth!(),
-            "inc {block:e}",
-            ".p2align 5",
-            "2:",
-            round!(first 1, second 0),
-            round!(first 2, second 1),
-            round!(first 3, second 2),
-            round!(first 4, second 3),
-            round!(first 5, second 4),
-            round!(first 6, second 5),
-            "cmp {block:e}, 16",
-            "je 3f",
-            between!(first round! second 6;),
-            between!(second round! first 0;),
-            forth!(),
-            "inc {block:e}",
-            "jmp 2b",
-            "3:",
-            round!(second 6;
-                [four!("vpxord" "zmm" [0 1 2 3] [8 9 10 11]), four!("vpxord" "zmm" [4 5 6 7] [12 13 14 15]),
-                 "", "", "", "", "", "", "", "", "", "", "", ""]
-                ["", "", "", "", "", "", "", "", "", "", "", "", "", ""]),
-            four!("vpxord" "zmm" [16 17 18 19] [24 25 26 27]),
-            four!("vpxord" "zmm" [20 21 22 23] [28 29 30 31]),
-            put!("zmm" "{out}" 0 [0 1 2 3] [8 9 10 11]),
-            put!("zmm" "{out}" 1 [4 5 6 7] [12 13 14 15]),
-            put!("zmm" "{out} + 512" 0 [16 17 18 19] [24 25 26 27]),
-            put!("zmm" "{out} + 512" 1 [20 21 22 23] [28 29 30 31]),
-            // The compiler writes none for registers of text.
-            "vzeroupper",
+            wide!(),
+            between!(),
+            r#"
+            z_states zmm
+            z_start 0, 0
+            z_start 128, 16
+            .irp i, 0, 1, 2, 3, 4, 5, 6, 7
+            vpbroadcastd zmm\i, dword ptr [{key}+4*\i]
+            .endr
+            vmovdqa64 zmm16, zmm0
+            vmovdqa64 zmm17, zmm1
+            vmovdqa64 zmm18, zmm2
+            vmovdqa64 zmm19, zmm3
+            vmovdqa64 zmm20, zmm4
+            vmovdqa64 zmm21, zmm5
+            vmovdqa64 zmm22, zmm6
+            vmovdqa64 zmm23, zmm7
+            .irp k, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+            z_begin 0, \k, 0
+            .endr
+            .irp k, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+            z_begin 0, \k, 1
+            .endr
+            z_0 z_one, 0, "z_begin 1,"
+            z_forth
+            .p2align 5
+            2:
+            lea {round}, [{k}+{PLACES}]
+            4:
+            z_16 z_16, z_both
+            add {round}, 32
+            lea {place}, [{k}+{PLACES}+192]
+            cmp {round}, {place}
+            jne 4b
+            cmp {block:e}, 16
+            je 3f
+            z_6 z_one, 1, "z_beside 0,"
+            z_0 z_one, 0, "z_beside 1,"
+            z_forth
+            jmp 2b
+            3:
+            z_6 z_one, 1, z_nothing
+            z_put zmm, {out}, 0, 1, 2, 3, 8, 9, 10, 11
+            z_put zmm, {out}+16, 4, 5, 6, 7, 12, 13, 14, 15
+            z_put zmm, {out}+512, 16, 17, 18, 19, 24, 25, 26, 27
+            z_put zmm, {out}+528, 20, 21, 22, 23, 28, 29, 30, 31
+            vzeroupper
+            "#,
+            between!(end),
+            wide!(end),
             eight_0 = inout(reg) at(0) => _,
             eight_1 = inout(reg) at(1) => _,
             eight_2 = inout(reg) at(2) => _,
             eight_3 = inout(reg) at(3) => _,
             ahead = in(reg) if in_a_row { LANES * CHUNK_LEN } else { 0 },
             block = inout(reg) 0usize => _,
+            round = out(reg) _,
+            place = out(reg) _,
             frame = in(reg) &raw mut frame,
+            key = in(reg) mode.key(),
+            k = in(reg) &CONSTANTS,
             out = in(reg) out,
             COUNTERS = const offset_of!(Frame, counters),
-            CONSTANTS = const offset_of!(Frame, constants),
-            KEY = const offset_of!(Frame, key),
+            FIRSTS = const offset_of!(Frame, firsts),
             FLAGS = const offset_of!(Frame, flags),
             WORDS = const offset_of!(Frame, words),
+            IV_AT = const offset_of!(Constants, iv),
+            PLACES = const offset_of!(Constants, places),
+            STEPS = const offset_of!(Constants, steps),
+            FULL = const offset_of!(Constants, full),
+            out("k1") _,
             out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
             out("zmm4") _, out("zmm5") _, out("zmm6") _, out("zmm7") _,
             out("zmm8") _, out("zmm9") _, out("zmm10") _, out("zmm11") _,

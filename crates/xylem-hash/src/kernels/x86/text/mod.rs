@@ -4,131 +4,410 @@
 //!
 //! The words of a block lie in memory, transposed: vector i has word i of every lane.
 
-/// One instruction of three registers.
-macro_rules! op {
-    ($op:literal $v:tt $to:tt $a:tt $b:tt) => {
-        concat!($op, " ", $v, $to, ", ", $v, $a, ", ", $v, $b, "\n")
+use crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
+
+/// What the texts read.
+#[repr(C, align(64))]
+struct Constants {
+    /// Byte shuffles that turn words right by 16 and by 8.
+    right: [[[u8; 4]; 8]; 2],
+    /// The third row.
+    iv: [[u32; 4]; 4],
+    /// Where the words of each round lie among vectors of sixteen bytes.
+    places: [[u16; 16]; ROUNDS],
+    /// The length of a block.
+    full: [u32; 8],
+    /// What the counters of lanes have above the first one's; of two times eight lanes.
+    steps: [[u32; 16]; 2],
+    /// Numbers of words for AVX-512's permutations: for the columns of a round, then for its diagonals,
+    /// what is taken first and what second. The diagonals' rows are turned so that they begin with the
+    /// last one.
+    one: [[[u32; 8]; 2]; ROUNDS],
+    /// The same for two messages side by side.
+    two: [[[u32; 16]; 2]; ROUNDS],
+    /// Where the words of each round lie in a block.
+    in_block: [[u8; 16]; ROUNDS],
+}
+
+static CONSTANTS: Constants = {
+    const PLACES: [[usize; 8]; 2] = [[0, 2, 4, 6, 1, 3, 5, 7], [14, 8, 10, 12, 15, 9, 11, 13]];
+    let iv = [[IV[0], IV[1], IV[2], IV[3]]; 4];
+    let mut all = Constants {
+        right: [[[0; 4]; 8]; 2],
+        iv,
+        places: [[0; 16]; ROUNDS],
+        in_block: [[0; 16]; ROUNDS],
+        full: [BLOCK_LEN as u32; 8],
+        steps: [[0; 16]; 2],
+        one: [[[0; 8]; 2]; ROUNDS],
+        two: [[[0; 16]; 2]; ROUNDS],
+    };
+    let mut i = 0;
+    while i < 8 {
+        let from = 4 * (i % 4) as u8;
+        all.right[0][i] = [from + 2, from + 3, from, from + 1];
+        all.right[1][i] = [from + 1, from + 2, from + 3, from];
+        i += 1;
+    }
+    i = 0;
+    while i < 16 {
+        (all.steps[0][i], all.steps[1][i]) = (i as u32, i as u32 % 8);
+        i += 1;
+    }
+    i = 0;
+    while i < 16 * ROUNDS {
+        let (round, half, place) = (i / 16, i / 8 % 2, i % 8);
+        all.in_block[round][i % 16] = 4 * SCHEDULE[round][i % 16] as u8;
+        all.places[round][i % 16] = 16 * SCHEDULE[round][i % 16] as u16;
+        let word = SCHEDULE[round][PLACES[half][place]];
+        all.one[round][half][place] = word;
+        let place = place / 4 * 8 + place % 4;
+        all.two[round][half][place] = word;
+        all.two[round][half][place + 4] = word + 16;
+        i += 1;
+    }
+    all
+};
+
+/// What states of vectors `v` in 32 registers are made of: 0 to 15 are the first one, row by row, 16 to 31
+/// the second. A kernel says what `z_word v set r word` adds.
+macro_rules! wide {
+    () => {
+        r#"
+        .macro z_four op v t0 t1 t2 t3 w0 w1 w2 w3
+        \op \v\t0, \v\t0, \v\w0
+        \op \v\t1, \v\t1, \v\w1
+        \op \v\t2, \v\t2, \v\w2
+        \op \v\t3, \v\t3, \v\w3
+        .endm
+        .macro z_right v r0 r1 r2 r3 count
+        vprord \v\r0, \v\r0, \count
+        vprord \v\r1, \v\r1, \count
+        vprord \v\r2, \v\r2, \count
+        vprord \v\r3, \v\r3, \count
+        .endm
+        .macro z_steps set half v a0 a1 a2 a3 b0 b1 b2 b3 c0 c1 c2 c3 d0 d1 d2 d3
+        .macro z_words_\set\half w0 w1 w2 w3
+        z_word \v, \set, \a0, \w0
+        z_word \v, \set, \a1, \w1
+        z_word \v, \set, \a2, \w2
+        z_word \v, \set, \a3, \w3
+        .endm
+        .macro z_ab_\set\half
+        z_four vpaddd, \v, \a0, \a1, \a2, \a3, \b0, \b1, \b2, \b3
+        .endm
+        .macro z_da_\set\half
+        z_four vpxord, \v, \d0, \d1, \d2, \d3, \a0, \a1, \a2, \a3
+        .endm
+        .macro z_cd_\set\half
+        z_four vpaddd, \v, \c0, \c1, \c2, \c3, \d0, \d1, \d2, \d3
+        .endm
+        .macro z_bc_\set\half
+        z_four vpxord, \v, \b0, \b1, \b2, \b3, \c0, \c1, \c2, \c3
+        .endm
+        .macro z_d_\set\half count
+        z_right \v, \d0, \d1, \d2, \d3, \count
+        .endm
+        .macro z_b_\set\half count
+        z_right \v, \b0, \b1, \b2, \b3, \count
+        .endm
+        .endm
+        .macro z_states v
+        z_steps 0, 0, \v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+        z_steps 0, 1, \v, 0, 1, 2, 3, 5, 6, 7, 4, 10, 11, 8, 9, 15, 12, 13, 14
+        z_steps 1, 0, \v, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+        z_steps 1, 1, \v, 16, 17, 18, 19, 21, 22, 23, 20, 26, 27, 24, 25, 31, 28, 29, 30
+        .endm
+        .macro z_half set half beside x0 x1 x2 x3 y0 y1 y2 y3
+        z_words_\set\half \x0, \x1, \x2, \x3
+        \beside 0, \half
+        z_ab_\set\half
+        \beside 1, \half
+        z_da_\set\half
+        \beside 2, \half
+        z_d_\set\half 16
+        \beside 3, \half
+        z_cd_\set\half
+        \beside 4, \half
+        z_bc_\set\half
+        \beside 5, \half
+        z_b_\set\half 12
+        \beside 6, \half
+        z_words_\set\half \y0, \y1, \y2, \y3
+        \beside 7, \half
+        z_ab_\set\half
+        \beside 8, \half
+        z_da_\set\half
+        \beside 9, \half
+        z_d_\set\half 8
+        \beside 10, \half
+        z_cd_\set\half
+        \beside 11, \half
+        z_bc_\set\half
+        \beside 12, \half
+        z_b_\set\half 7
+        \beside 13, \half
+        .endm
+        .macro z_one set beside x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7
+        z_half \set, 0, "\beside", \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
+        z_half \set, 1, "\beside", \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
+        .endm
+        .macro z_halves half u0 u1 u2 u3 v0 v1 v2 v3 x0 x1 x2 x3 y0 y1 y2 y3
+        z_words_0\half \u0, \u1, \u2, \u3
+        z_words_1\half \x0, \x1, \x2, \x3
+        z_ab_0\half
+        z_ab_1\half
+        z_da_0\half
+        z_da_1\half
+        z_d_0\half 16
+        z_d_1\half 16
+        z_cd_0\half
+        z_cd_1\half
+        z_bc_0\half
+        z_bc_1\half
+        z_b_0\half 12
+        z_b_1\half 12
+        z_words_0\half \v0, \v1, \v2, \v3
+        z_words_1\half \y0, \y1, \y2, \y3
+        z_ab_0\half
+        z_ab_1\half
+        z_da_0\half
+        z_da_1\half
+        z_d_0\half 8
+        z_d_1\half 8
+        z_cd_0\half
+        z_cd_1\half
+        z_bc_0\half
+        z_bc_1\half
+        z_b_0\half 7
+        z_b_1\half 7
+        .endm
+        .macro z_both u0 v0 u1 v1 u2 v2 u3 v3 u4 v4 u5 v5 u6 v6 u7 v7 x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7
+        z_halves 0, \u0, \u1, \u2, \u3, \v0, \v1, \v2, \v3, \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
+        z_halves 1, \u4, \u5, \u6, \u7, \v4, \v5, \v6, \v7, \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
+        .endm
+        .macro z_nothing k half
+        .endm
+        .macro z_0 name rest:vararg
+        \name \rest, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+        .endm
+        .macro z_1 name rest:vararg
+        \name \rest, 2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8
+        .endm
+        .macro z_2 name rest:vararg
+        \name \rest, 3, 4, 10, 12, 13, 2, 7, 14, 6, 5, 9, 0, 11, 15, 8, 1
+        .endm
+        .macro z_3 name rest:vararg
+        \name \rest, 10, 7, 12, 9, 14, 3, 13, 15, 4, 0, 11, 2, 5, 8, 1, 6
+        .endm
+        .macro z_4 name rest:vararg
+        \name \rest, 12, 13, 9, 11, 15, 10, 14, 8, 7, 2, 5, 3, 0, 1, 6, 4
+        .endm
+        .macro z_5 name rest:vararg
+        \name \rest, 9, 14, 11, 5, 8, 12, 15, 1, 13, 3, 0, 10, 2, 6, 4, 7
+        .endm
+        .macro z_6 name rest:vararg
+        \name \rest, 11, 15, 5, 0, 1, 9, 8, 6, 14, 10, 2, 12, 3, 4, 7, 13
+        .endm
+        .macro z_pairs_of_words v t0 t1 t2 t3 a b c d
+        vpunpckldq \v\t0, \v\a, \v\b
+        vpunpckhdq \v\t1, \v\a, \v\b
+        vpunpckldq \v\t2, \v\c, \v\d
+        vpunpckhdq \v\t3, \v\c, \v\d
+        .endm
+        .macro z_fours_of_words v a b c d t0 t1 t2 t3
+        vpunpcklqdq \v\a, \v\t0, \v\t2
+        vpunpckhqdq \v\b, \v\t0, \v\t2
+        vpunpcklqdq \v\c, \v\t1, \v\t3
+        vpunpckhqdq \v\d, \v\t1, \v\t3
+        .endm
+        .macro z_put_one v to r
+        vmovdqu32 [\to], xmm\r
+        vextracti32x4 [\to+128], ymm\r, 1
+        .ifc \v, zmm
+        vextracti32x4 [\to+256], zmm\r, 2
+        vextracti32x4 [\to+384], zmm\r, 3
+        .endif
+        .endm
+        .macro z_put v to a b c d t0 t1 t2 t3
+        z_four vpxord, \v, \a, \b, \c, \d, \t0, \t1, \t2, \t3
+        z_pairs_of_words \v, \t0, \t1, \t2, \t3, \a, \b, \c, \d
+        z_fours_of_words \v, \a, \b, \c, \d, \t0, \t1, \t2, \t3
+        z_put_one \v, \to, \a
+        z_put_one \v, \to+32, \b
+        z_put_one \v, \to+64, \c
+        z_put_one \v, \to+96, \d
+        .endm
+        .macro z_count low high steps
+        vmovdqa64 zmm30, zmm\low
+        vpaddd zmm\low, zmm\low, [{k}+\steps]
+        vpcmpltud k1, zmm\low, zmm30
+        vpaddd zmm\high {{k1}}, zmm\high, dword ptr [{k}+{STEPS}+4]{{1to16}}
+        .endm
+        "#
+    };
+    (end) => {
+        r"
+        .irp name, z_four, z_right, z_steps, z_states, z_half, z_one, z_halves, z_both, z_nothing, z_word, z_count
+        .purgem \name
+        .endr
+        .irp name, z_words, z_ab, z_da, z_cd, z_bc, z_d, z_b
+        .irp state, 00, 01, 10, 11
+        .purgem \name\()_\state
+        .endr
+        .endr
+        .irp name, z_0, z_1, z_2, z_3, z_4, z_5, z_6, z_pairs_of_words, z_fours_of_words, z_put_one, z_put
+        .purgem \name
+        .endr
+        "
     };
 }
 
-/// The same instruction for the four columns: `$to` becomes what it makes of `$to` and `$with`.
-macro_rules! four {
-    ($op:literal $v:tt [$t0:tt $t1:tt $t2:tt $t3:tt] [$w0:tt $w1:tt $w2:tt $w3:tt]) => {
+/// Instructions by their names in SSE, in which a first operand is also the target; `x2 op to with`,
+/// `x3 op to a b`, and with a number in the end.
+macro_rules! sse {
+    () => {
+        r"
+        .macro x2 op d s
+        \op \d, \s
+        .endm
+        .macro x3 op d a b
+        movdqa \d, \a
+        \op \d, \b
+        .endm
+        .macro xi op d s i
+        \op \d, \s, \i
+        .endm
+        .macro x2i op d s i
+        \op \d, \s, \i
+        .endm
+        .macro x3i op d a b i
+        movdqa \d, \a
+        \op \d, \b, \i
+        .endm
+        .macro xmv d s
+        movdqa \d, \s
+        .endm
+        .macro xld d s
+        movdqu \d, \s
+        .endm
+        .macro xst d s
+        movdqu \d, \s
+        .endm
+        .macro xq d s
+        movq \d, \s
+        .endm
+        .macro xblend d a b word
+        movdqa \d, \a
+        pblendw \d, \b, 3<<(2*\word)
+        .endm
+        .macro x_right_one r t count
+        .if (\count == 16) || (\count == 8)
+        pshufb \r, [{k}+(16-\count)*4]
+        .else
+        movdqa \t, \r
+        psrld \t, \count
+        pslld \r, 32-\count
+        por \r, \t
+        .endif
+        .endm
+        "
+    };
+    (end) => {
+        r"
+        .irp name, x2, x3, xi, x2i, x3i, xmv, xld, xst, xq, xblend, x_right_one
+        .purgem \name
+        .endr
+        "
+    };
+}
+
+/// The same names for instructions of AVX, whose target is apart.
+macro_rules! vex {
+    (plain) => {
+        r"
+        .macro x2 op d s
+        v\op \d, \d, \s
+        .endm
+        .macro x3 op d a b
+        v\op \d, \a, \b
+        .endm
+        .macro xi op d s i
+        v\op \d, \s, \i
+        .endm
+        .macro x2i op d s i
+        v\op \d, \d, \s, \i
+        .endm
+        .macro x3i op d a b i
+        v\op \d, \a, \b, \i
+        .endm
+        .macro xmv d s
+        vmovdqa \d, \s
+        .endm
+        .macro xld d s
+        vmovdqu \d, \s
+        .endm
+        .macro xst d s
+        vmovdqu \d, \s
+        .endm
+        .macro xq d s
+        vmovq \d, \s
+        .endm
+        .macro xblend d a b word
+        vpblendd \d, \a, \b, 0x11<<\word
+        .endm
+        "
+    };
+    () => {
         concat!(
-            op!($op $v $t0 $t0 $w0),
-            op!($op $v $t1 $t1 $w1),
-            op!($op $v $t2 $t2 $w2),
-            op!($op $v $t3 $t3 $w3)
+            vex!(plain),
+            r"
+            .macro x_right_one r t count
+            .if (\count == 16) || (\count == 8)
+            vpshufb \r, \r, [{k}+(16-\count)*4]
+            .else
+            vpsrld \t, \r, \count
+            vpslld \r, \r, 32-\count
+            vpor \r, \r, \t
+            .endif
+            .endm
+            "
         )
     };
-}
-
-macro_rules! right {
-    ($count:literal $v:tt [$($r:tt)*]) => {
-        concat!($("vprord ", $v, $r, ", ", $v, $r, ", ", $count, "\n"),*)
+    (end) => {
+        sse!(end)
     };
 }
 
-/// Adds words of a block, transposed, that begins at `$m`; or where all lanes have the same block, of
-/// that.
-macro_rules! add_words {
-    ("zmm" (same $m:tt) [$($r:tt)*] [$($x:tt)*]) => {
-        concat!($("vpaddd zmm", $r, ", zmm", $r, ", dword ptr [", $m, " + 4*", $x, "]{{1to16}}\n"),*)
+/// The same names, where there is an instruction that rotates.
+macro_rules! evex {
+    () => {
+        concat!(
+            vex!(plain),
+            r"
+            .macro x_right_one r t count
+            vprord \r, \r, \count
+            .endm
+            "
+        )
     };
-    ("zmm" $m:tt [$($r:tt)*] [$($x:tt)*]) => {
-        concat!($("vpaddd zmm", $r, ", zmm", $r, ", [", $m, " + 64*", $x, "]\n"),*)
+    (end) => {
+        sse!(end)
     };
-    ("ymm" $m:tt [$($r:tt)*] [$($x:tt)*]) => {
-        concat!($("vpaddd ymm", $r, ", ymm", $r, ", [", $m, " + 32*", $x, "]\n"),*)
-    };
-}
-
-/// `in_round!(round f! arguments)` is `f!([words of the round in order] arguments)`.
-macro_rules! in_round {
-    (0 $f:ident! $($more:tt)*) => { $f!([0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15] $($more)*) };
-    (1 $f:ident! $($more:tt)*) => { $f!([2 6 3 10 7 0 4 13 1 11 12 5 9 14 15 8] $($more)*) };
-    (2 $f:ident! $($more:tt)*) => { $f!([3 4 10 12 13 2 7 14 6 5 9 0 11 15 8 1] $($more)*) };
-    (3 $f:ident! $($more:tt)*) => { $f!([10 7 12 9 14 3 13 15 4 0 11 2 5 8 1 6] $($more)*) };
-    (4 $f:ident! $($more:tt)*) => { $f!([12 13 9 11 15 10 14 8 7 2 5 3 0 1 6 4] $($more)*) };
-    (5 $f:ident! $($more:tt)*) => { $f!([9 14 11 5 8 12 15 1 13 3 0 10 2 6 4 7] $($more)*) };
-    (6 $f:ident! $($more:tt)*) => { $f!([11 15 5 0 1 9 8 6 14 10 2 12 3 4 7 13] $($more)*) };
-}
-
-/// One of the fourteen steps of a half round, for its four columns at once: of vectors of this name,
-/// a block at this place, rows of the state, words. The sum of `a` and the
-/// word comes first, because `b` is what everybody waits for.
-macro_rules! step {
-    (0 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { add_words!($v $m $a $x) };
-    (1 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpaddd" $v $a $b) };
-    (2 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpxord" $v $d $a) };
-    (3 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(16 $v $d) };
-    (4 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpaddd" $v $c $d) };
-    (5 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { four!("vpxord" $v $b $c) };
-    (6 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(12 $v $b) };
-    (7 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { add_words!($v $m $a $y) };
-    (8 $half:tt) => { step!(1 $half) };
-    (9 $half:tt) => { step!(2 $half) };
-    (10 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(8 $v $d) };
-    (11 $half:tt) => { step!(4 $half) };
-    (12 $half:tt) => { step!(5 $half) };
-    (13 [$v:tt $m:tt $a:tt $b:tt $c:tt $d:tt $x:tt $y:tt]) => { right!(7 $v $b) };
-}
-
-/// A half round, and another text after each of its steps.
-macro_rules! half_round {
-    ($half:tt; $e0:expr, $e1:expr, $e2:expr, $e3:expr, $e4:expr, $e5:expr, $e6:expr,
-     $e7:expr, $e8:expr, $e9:expr, $e10:expr, $e11:expr, $e12:expr, $e13:expr) => { concat!(
-        step!(0 $half), $e0, step!(1 $half), $e1, step!(2 $half), $e2, step!(3 $half), $e3,
-        step!(4 $half), $e4, step!(5 $half), $e5, step!(6 $half), $e6, step!(7 $half), $e7,
-        step!(8 $half), $e8, step!(9 $half), $e9, step!(10 $half), $e10, step!(11 $half), $e11,
-        step!(12 $half), $e12, step!(13 $half), $e13
-    ) };
-    ($half:tt beside $other:tt) => { half_round!($half;
-        step!(0 $other), step!(1 $other), step!(2 $other), step!(3 $other), step!(4 $other),
-        step!(5 $other), step!(6 $other), step!(7 $other), step!(8 $other), step!(9 $other),
-        step!(10 $other), step!(11 $other), step!(12 $other), step!(13 $other)
-    ) };
-}
-
-/// The first half of exchanging rows and columns of the 4 by 4 matrix of words in each quarter.
-macro_rules! words {
-    ($v:tt $t0:tt $t1:tt $t2:tt $t3:tt, $a:tt $b:tt $c:tt $d:tt) => { concat!(
-        op!("vpunpckldq" $v $t0 $a $b), op!("vpunpckhdq" $v $t1 $a $b),
-        op!("vpunpckldq" $v $t2 $c $d), op!("vpunpckhdq" $v $t3 $c $d)
-    ) };
-}
-
-/// The second half, of what the first one made.
-macro_rules! pairs {
-    ($v:tt $a:tt $b:tt $c:tt $d:tt, $t0:tt $t1:tt $t2:tt $t3:tt) => { concat!(
-        op!("vpunpcklqdq" $v $a $t0 $t2), op!("vpunpckhqdq" $v $b $t0 $t2),
-        op!("vpunpcklqdq" $v $c $t1 $t3), op!("vpunpckhqdq" $v $d $t1 $t3)
-    ) };
-}
-
-/// The values of a state's lanes from `$out` on, four words of four lanes at a time.
-macro_rules! put {
-    ($v:tt $out:tt $half:tt [$a:tt $b:tt $c:tt $d:tt] [$t0:tt $t1:tt $t2:tt $t3:tt]) => { concat!(
-        words!($v $t0 $t1 $t2 $t3, $a $b $c $d),
-        pairs!($v $a $b $c $d, $t0 $t1 $t2 $t3),
-        put!(@ $v $out $half 0 $a), put!(@ $v $out $half 1 $b),
-        put!(@ $v $out $half 2 $c), put!(@ $v $out $half 3 $d)
-    ) };
-    (@ "zmm" $out:tt $half:tt $row:tt $r:tt) => { concat!(
-        put!(@ "ymm" $out $half $row $r),
-        "vextracti32x4 [", $out, " + 32*", $row, " + 16*", $half, " + 256], zmm", $r, ", 2\n",
-        "vextracti32x4 [", $out, " + 32*", $row, " + 16*", $half, " + 384], zmm", $r, ", 3\n"
-    ) };
-    (@ "ymm" $out:tt $half:tt $row:tt $r:tt) => { concat!(
-        "vmovdqu32 [", $out, " + 32*", $row, " + 16*", $half, "], xmm", $r, "\n",
-        "vextracti32x4 [", $out, " + 32*", $row, " + 16*", $half, " + 128], ymm", $r, ", 1\n"
-    ) };
 }
 
 mod batch;
 mod chunks;
+mod lanes;
 mod output;
+#[macro_use]
+mod rounds;
+mod rows;
 
 pub(super) use batch::{eight, sixteen};
 pub(super) use chunks::chunks;
+pub(super) use lanes::{avx2_blocks, avx2_eight, sse_blocks, sse_four};
 pub(super) use output::{sixteen_blocks, thirty_two_blocks};
+pub(super) use rows::{
+    avx2_four, avx2_one, avx2_two, avx512_four, avx512_one, avx512_two, sse_one,
+};

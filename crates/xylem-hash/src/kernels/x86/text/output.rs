@@ -1,97 +1,166 @@
-//! Extendable output, sixteen or thirty-two blocks at a time: one state, or two side by side. All
-//! lanes have the same words, which additions take straight from the node.
+//! Extendable output with AVX-512, sixteen or thirty-two blocks at a time: one state, or two side by side.
+//! All lanes have the same words, which additions take straight from the node.
 
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
-use super::super::words512::{V, counters, store_blocks};
+use super::{CONSTANTS, Constants};
 use crate::backend::Node;
-use crate::constants::{BLOCK_LEN, IV};
+use crate::constants::BLOCK_LEN;
 
-/// What the text works on beside the node.
+/// The sixteen words of the lanes of each state.
 #[repr(C, align(64))]
-struct Frame {
-    /// Lower and upper halves of the counters of each state.
-    counters: [[V; 2]; 2],
-    /// The sixteen words of all lanes, state by state.
-    out: MaybeUninit<[[V; 16]; 2]>,
-}
+struct Frame(MaybeUninit<[[[u32; 16]; 16]; 2]>);
 
-macro_rules! round {
-    ([$x0:tt $y0:tt $x1:tt $y1:tt $x2:tt $y2:tt $x3:tt $y3:tt
-      $x4:tt $y4:tt $x5:tt $y5:tt $x6:tt $y6:tt $x7:tt $y7:tt] 2) => { concat!(
-        half_round!(["zmm" (same "{node} + {BLOCK}") [0 1 2 3] [4 5 6 7] [8 9 10 11] [12 13 14 15]
-                [$x0 $x1 $x2 $x3] [$y0 $y1 $y2 $y3]]
-            beside ["zmm" (same "{node} + {BLOCK}") [16 17 18 19] [20 21 22 23] [24 25 26 27] [28 29 30 31]
-                [$x0 $x1 $x2 $x3] [$y0 $y1 $y2 $y3]]),
-        half_round!(["zmm" (same "{node} + {BLOCK}") [0 1 2 3] [5 6 7 4] [10 11 8 9] [15 12 13 14]
-                [$x4 $x5 $x6 $x7] [$y4 $y5 $y6 $y7]]
-            beside ["zmm" (same "{node} + {BLOCK}") [16 17 18 19] [21 22 23 20] [26 27 24 25] [31 28 29 30]
-                [$x4 $x5 $x6 $x7] [$y4 $y5 $y6 $y7]])
-    ) };
-    ([$x0:tt $y0:tt $x1:tt $y1:tt $x2:tt $y2:tt $x3:tt $y3:tt
-      $x4:tt $y4:tt $x5:tt $y5:tt $x6:tt $y6:tt $x7:tt $y7:tt] 1) => { concat!(
-        half_round!(["zmm" (same "{node} + {BLOCK}") [0 1 2 3] [4 5 6 7] [8 9 10 11] [12 13 14 15]
-            [$x0 $x1 $x2 $x3] [$y0 $y1 $y2 $y3]]; "", "", "", "", "", "", "", "", "", "", "", "", "", ""),
-        half_round!(["zmm" (same "{node} + {BLOCK}") [0 1 2 3] [5 6 7 4] [10 11 8 9] [15 12 13 14]
-            [$x4 $x5 $x6 $x7] [$y4 $y5 $y6 $y7]]; "", "", "", "", "", "", "", "", "", "", "", "", "", "")
-    ) };
-}
-
-/// The rows of a state, the `$number`-th, before the first round.
-macro_rules! start {
-    ($number:tt [$($cv:tt $i:tt),*] [$($iv:tt $j:tt),*] $low:tt $high:tt $len:tt $flags:tt) => { concat!(
-        $("vpbroadcastd zmm", $cv, ", [{node} + {CV} + 4*", $i, "]\n",)*
-        $("vpbroadcastd zmm", $iv, ", [{iv} + 4*", $j, "]\n",)*
-        "vmovdqa32 zmm", $low, ", [{frame} + {COUNTERS} + 128*", $number, "]\n",
-        "vmovdqa32 zmm", $high, ", [{frame} + {COUNTERS} + 128*", $number, " + 64]\n",
-        "vpbroadcastd zmm", $len, ", [{node} + {LEN}]\n",
-        "vpbroadcastd zmm", $flags, ", [{node} + {FLAGS}]\n"
-    ) };
-}
-
-/// The words of a compression out of the rows after the last round.
-macro_rules! finish {
-    ($number:tt $($low:tt $high:tt $i:tt),*) => { concat!($(
-        op!("vpxord" "zmm" $low $low $high),
-        "vpxord zmm", $high, ", zmm", $high, ", dword ptr [{node} + {CV} + 4*", $i, "]{{1to16}}\n",
-        "vmovdqa32 [{frame} + {OUT} + 1024*", $number, " + 64*", $i, "], zmm", $low, "\n",
-        "vmovdqa32 [{frame} + {OUT} + 1024*", $number, " + 64*", $i, " + 512], zmm", $high, "\n"
-    ),*) };
-}
-
-/// Makes `root_blocks` (see [`crate::backend::Kernels`]) of so many states.
+/// Makes an [`crate::backend::Output`] of so many states.
 macro_rules! output {
-    ($name:ident $states:tt, $start:expr, $finish:expr) => {
-        /// Extendable output: so many compressions of `node`, with its counter and those after it.
+    ($(#[$doc:meta])* $name:ident $states:literal) => {
+        $(#[$doc])*
         ///
         /// # Safety
         /// The processor has the instruction set, and `out` is valid for as many blocks.
         #[target_feature(enable = "avx2,avx512f,avx512vl")]
         pub(crate) unsafe fn $name(node: &Node, out: *mut [u8; BLOCK_LEN]) {
-            let next = node.counter.wrapping_add(16);
-            let counters = [counters(node.counter), counters(next)];
-            let mut frame = Frame { counters, out: MaybeUninit::uninit() };
-            // SAFETY: it reads `node`, `IV` and `frame`, writes `frame.out`, and names every register
-            // that it changes.
+            let mut frame = Frame(MaybeUninit::uninit());
+            // SAFETY: it reads `node`, writes `frame` and as many blocks, and names every register that it
+            // changes.
             unsafe {
                 asm!(
-                    $start,
-                    in_round!(0 round! $states), in_round!(1 round! $states), in_round!(2 round! $states),
-                    in_round!(3 round! $states), in_round!(4 round! $states), in_round!(5 round! $states),
-                    in_round!(6 round! $states),
-                    $finish,
-                    // The compiler writes none for registers of text.
-                    "vzeroupper",
+                    wide!(),
+                    r"
+                    .macro z_word v set r word
+                    movzx {place:e}, byte ptr [{round}+\word]
+                    vpaddd \v\r, \v\r, dword ptr [{node}+{BLOCK}+{place}]{{1to16}}
+                    .endm
+                    .macro z_broadcast r from
+                    vpbroadcastd zmm\r, dword ptr [\from]
+                    .endm
+                    .macro z_start c0 c1 c2 c3 low high len flags
+                    z_broadcast \c0, {k}+{IV_AT}
+                    z_broadcast \c1, {k}+{IV_AT}+4
+                    z_broadcast \c2, {k}+{IV_AT}+8
+                    z_broadcast \c3, {k}+{IV_AT}+12
+                    vpbroadcastd zmm\low, {count:e}
+                    shr {count}, 32
+                    vpbroadcastd zmm\high, {count:e}
+                    z_count \low, \high, {STEPS}
+                    z_broadcast \len, {node}+{LEN}
+                    z_broadcast \flags, {node}+{FLAGS}
+                    .endm
+                    .macro z_word_out at i low high
+                    vpxord zmm\low, zmm\low, zmm\high
+                    vpxord zmm\high, zmm\high, dword ptr [{node}+{CV}+4*\i]{{1to16}}
+                    vmovdqa32 [{frame}+\at+64*\i], zmm\low
+                    vmovdqa32 [{frame}+\at+64*\i+512], zmm\high
+                    .endm
+                    .macro z_four_rows at i a b c d
+                    vmovdqa32 zmm16, [{frame}+\at+256*\i]
+                    vmovdqa32 zmm17, [{frame}+\at+256*\i+64]
+                    vmovdqa32 zmm18, [{frame}+\at+256*\i+128]
+                    vmovdqa32 zmm19, [{frame}+\at+256*\i+192]
+                    z_pairs_of_words zmm, 20, 21, 22, 23, 16, 17, 18, 19
+                    z_fours_of_words zmm, \a, \b, \c, \d, 20, 21, 22, 23
+                    .endm
+                    .macro z_four_lanes at i a b c d
+                    vshufi32x4 zmm16, zmm\a, zmm\b, 0x88
+                    vshufi32x4 zmm17, zmm\a, zmm\b, 0xdd
+                    vshufi32x4 zmm18, zmm\c, zmm\d, 0x88
+                    vshufi32x4 zmm19, zmm\c, zmm\d, 0xdd
+                    vshufi32x4 zmm20, zmm16, zmm18, 0x88
+                    vshufi32x4 zmm21, zmm17, zmm19, 0x88
+                    vshufi32x4 zmm22, zmm16, zmm18, 0xdd
+                    vshufi32x4 zmm23, zmm17, zmm19, 0xdd
+                    vmovdqu32 [{out}+\at+64*\i], zmm20
+                    vmovdqu32 [{out}+\at+64*\i+256], zmm21
+                    vmovdqu32 [{out}+\at+64*\i+512], zmm22
+                    vmovdqu32 [{out}+\at+64*\i+768], zmm23
+                    .endm
+                    .macro z_lines at
+                    z_four_rows \at, 0, 0, 1, 2, 3
+                    z_four_rows \at, 1, 4, 5, 6, 7
+                    z_four_rows \at, 2, 8, 9, 10, 11
+                    z_four_rows \at, 3, 12, 13, 14, 15
+                    z_four_lanes \at, 0, 0, 4, 8, 12
+                    z_four_lanes \at, 1, 1, 5, 9, 13
+                    z_four_lanes \at, 2, 2, 6, 10, 14
+                    z_four_lanes \at, 3, 3, 7, 11, 15
+                    .endm
+                    z_states zmm
+                    mov {count}, [{node}+{COUNTER}]
+                    z_start 8, 9, 10, 11, 12, 13, 14, 15
+                    .irp i, 0, 1, 2, 3, 4, 5, 6, 7
+                    z_broadcast \i, {node}+{CV}+4*\i
+                    .endr
+                    .if {STATES} == 2
+                    mov {count}, [{node}+{COUNTER}]
+                    add {count}, 16
+                    z_start 24, 25, 26, 27, 28, 29, 30, 31
+                    .irp i, 6, 7, 8, 9
+                    z_broadcast 1\i, {node}+{CV}+4*(\i-6)
+                    .endr
+                    .irp i, 0, 1, 2, 3
+                    z_broadcast 2\i, {node}+{CV}+16+4*\i
+                    .endr
+                    .endif
+                    ",
+                    r"
+                    lea {round}, [{k}+{IN_BLOCK}]
+                    .p2align 5
+                    2:
+                    .if {STATES} == 2
+                    z_0 z_0, z_both
+                    .else
+                    z_0 z_one, 0, z_nothing
+                    .endif
+                    add {round}, 16
+                    lea {place}, [{k}+{IN_BLOCK}+112]
+                    cmp {round}, {place}
+                    jne 2b
+                    z_word_out 0, 0, 0, 8
+                    z_word_out 0, 1, 1, 9
+                    z_word_out 0, 2, 2, 10
+                    z_word_out 0, 3, 3, 11
+                    z_word_out 0, 4, 4, 12
+                    z_word_out 0, 5, 5, 13
+                    z_word_out 0, 6, 6, 14
+                    z_word_out 0, 7, 7, 15
+                    .if {STATES} == 2
+                    z_word_out 1024, 0, 16, 24
+                    z_word_out 1024, 1, 17, 25
+                    z_word_out 1024, 2, 18, 26
+                    z_word_out 1024, 3, 19, 27
+                    z_word_out 1024, 4, 20, 28
+                    z_word_out 1024, 5, 21, 29
+                    z_word_out 1024, 6, 22, 30
+                    z_word_out 1024, 7, 23, 31
+                    .endif
+                    z_lines 0
+                    .if {STATES} == 2
+                    z_lines 1024
+                    .endif
+                    vzeroupper
+                    .irp name, z_broadcast, z_start, z_word_out, z_four_rows, z_four_lanes, z_lines
+                    .purgem \name
+                    .endr
+                    ",
+                    wide!(end),
                     node = in(reg) node,
-                    iv = in(reg) &IV,
+                    out = in(reg) out,
                     frame = in(reg) &raw mut frame,
+                    k = in(reg) &CONSTANTS,
+                    count = out(reg) _,
+                    round = out(reg) _,
+                    place = out(reg) _,
+                    STATES = const $states,
                     CV = const offset_of!(Node, cv),
                     BLOCK = const offset_of!(Node, block),
                     LEN = const offset_of!(Node, len),
+                    COUNTER = const offset_of!(Node, counter),
                     FLAGS = const offset_of!(Node, flags),
-                    COUNTERS = const offset_of!(Frame, counters),
-                    OUT = const offset_of!(Frame, out),
+                    IV_AT = const offset_of!(Constants, iv),
+                    IN_BLOCK = const offset_of!(Constants, in_block),
+                    STEPS = const offset_of!(Constants, steps),
+                    out("k1") _,
                     out("zmm0") _, out("zmm1") _, out("zmm2") _, out("zmm3") _,
                     out("zmm4") _, out("zmm5") _, out("zmm6") _, out("zmm7") _,
                     out("zmm8") _, out("zmm9") _, out("zmm10") _, out("zmm11") _,
@@ -103,29 +172,15 @@ macro_rules! output {
                     options(nostack),
                 );
             }
-            for i in 0..$states {
-                // SAFETY: the text has written the words of this many states, and `out` is valid for
-                // sixteen blocks for each.
-                unsafe {
-                    let words = frame.out.as_ptr().cast::<[V; 16]>().add(i).read();
-                    store_blocks(words, &mut *out.add(16 * i).cast());
-                }
-            }
         }
     };
 }
 
-macro_rules! start_first {
-    () => { start!(0 [0 0, 1 1, 2 2, 3 3, 4 4, 5 5, 6 6, 7 7] [8 0, 9 1, 10 2, 11 3] 12 13 14 15) };
+output! {
+    /// Sixteen blocks of extendable output.
+    sixteen_blocks 1
 }
-
-macro_rules! finish_first {
-    () => { finish!(0 0 8 0, 1 9 1, 2 10 2, 3 11 3, 4 12 4, 5 13 5, 6 14 6, 7 15 7) };
+output! {
+    /// Thirty-two blocks of extendable output.
+    thirty_two_blocks 2
 }
-
-output!(sixteen_blocks 1, start_first!(), finish_first!());
-output!(thirty_two_blocks 2,
-    concat!(start_first!(),
-        start!(1 [16 0, 17 1, 18 2, 19 3, 20 4, 21 5, 22 6, 23 7] [24 0, 25 1, 26 2, 27 3] 28 29 30 31)),
-    concat!(finish_first!(),
-        finish!(1 16 24 0, 17 25 1, 18 26 2, 19 27 3, 20 28 4, 21 29 5, 22 30 6, 23 31 7)));

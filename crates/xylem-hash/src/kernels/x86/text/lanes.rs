@@ -1,0 +1,448 @@
+//! Four lanes of SSE4.1 and eight of AVX2: a state in twelve of 16 registers, and its third row in
+//! memory, where four more are wanted for sums and rotations.
+//!
+//! Registers 0 to 3 are `a`, 4 to 7 `b`, 8 to 11 `d`, 12 to 15 free.
+
+use core::arch::asm;
+use core::mem::{MaybeUninit, offset_of};
+
+use super::{CONSTANTS, Constants};
+use crate::backend::Node;
+use crate::batch::Batch;
+use crate::constants::{BLOCK_LEN, CHUNK_LEN};
+
+/// What the texts work on; vectors of four words lie in the first half.
+#[repr(C, align(64))]
+struct Frame {
+    /// The words of a block, transposed.
+    words: MaybeUninit<[[u32; 8]; 16]>,
+    /// The third row of the state.
+    c: MaybeUninit<[[u32; 8]; 4]>,
+    /// Lower and upper halves of the counters of output.
+    counters: [[u32; 8]; 2],
+}
+
+/// A half round in two parts, of which each adds a word to every column; all rounds; and the ways from
+/// lines to columns.
+macro_rules! lanes {
+    () => {
+        r"
+        .macro x_four op v t0 t1 t2 t3 s0 s1 s2 s3
+        x2 \op, \v\t0, \v\s0
+        x2 \op, \v\t1, \v\s1
+        x2 \op, \v\t2, \v\s2
+        x2 \op, \v\t3, \v\s3
+        .endm
+        .macro x_column v first second a b c d word t
+        x_word \v\a, \word
+        x2 paddd, \v\a, \v\b
+        x2 pxor, \v\d, \v\a
+        x_right_one \v\d, \v\t, \first
+        .if \c < 2
+        x3 paddd, \v\t, \v\d, [{frame}+{C}+{B}*\c]
+        xmv [{frame}+{C}+{B}*\c], \v\t
+        x2 pxor, \v\b, \v\t
+        .else
+        x2 paddd, \v\()1\c, \v\d
+        x2 pxor, \v\b, \v\()1\c
+        .endif
+        x_right_one \v\b, \v\t, \second
+        .endm
+        .macro x_part v first second b0 b1 b2 b3 c0 c1 c2 c3 d0 d1 d2 d3 w0 w1 w2 w3
+        x_column \v, \first, \second, 0, \b0, \c0, \d0, \w0, 14
+        x_column \v, \first, \second, 1, \b1, \c1, \d1, \w1, 15
+        x_column \v, \first, \second, 2, \b2, \c2, \d2, \w2, 14
+        x_column \v, \first, \second, 3, \b3, \c3, \d3, \w3, 15
+        .endm
+        .macro x_round v w0 w1 w2 w3 w4 w5 w6 w7 w8 w9 w10 w11 w12 w13 w14 w15
+        x_part \v, 16, 12, 4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11, \w0, \w2, \w4, \w6
+        x_part \v, 8, 7, 4, 5, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11, \w1, \w3, \w5, \w7
+        x_part \v, 16, 12, 5, 6, 7, 4, 2, 3, 0, 1, 11, 8, 9, 10, \w8, \w10, \w12, \w14
+        x_part \v, 8, 7, 5, 6, 7, 4, 2, 3, 0, 1, 11, 8, 9, 10, \w9, \w11, \w13, \w15
+        .endm
+        .macro x_third_row v
+        .irp i, 0, 1
+        x_splat \v, 12, {k}+64+4*\i
+        xmv [{frame}+{C}+{B}*\i], \v\()12
+        .endr
+        x_splat \v, 12, {k}+64+8
+        x_splat \v, 13, {k}+64+12
+        .endm
+        .macro x_exchange v a b c d t0 t1
+        x3 punpckldq, \v\t0, \v\a, \v\b
+        x2 punpckhdq, \v\a, \v\b
+        x3 punpckldq, \v\t1, \v\c, \v\d
+        x2 punpckhdq, \v\c, \v\d
+        x3 punpcklqdq, \v\b, \v\t0, \v\t1
+        x2 punpckhqdq, \v\t0, \v\t1
+        x3 punpcklqdq, \v\d, \v\a, \v\c
+        x2 punpckhqdq, \v\a, \v\c
+        .endm
+        .macro x_put v to apart a b c d t
+        x_exchange \v, \a, \b, \c, \d, \t, 13
+        x_store \b, \to, \apart
+        x_store \t, \to+\apart, \apart
+        x_store \d, \to+2*\apart, \apart
+        x_store \a, \to+3*\apart, \apart
+        .endm
+        "
+    };
+    (end) => {
+        r"
+        .irp name, x_four, x_column, x_part, x_round, x_third_row, x_exchange, x_put
+        .purgem \name
+        .endr
+        .irp name, x_word, x_all_rounds, x_splat, x_store, x_join, x_line, x_leave
+        .purgem \name
+        .endr
+        "
+    };
+}
+
+/// Rounds in a row: words at fixed places, more text.
+macro_rules! in_a_row {
+    () => {
+        r"
+        .macro x_word r word
+        x2 paddd, \r, [{frame}+{B}*\word]
+        .endm
+        .macro x_all_rounds v
+        x_round \v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+        x_round \v, 2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8
+        x_round \v, 3, 4, 10, 12, 13, 2, 7, 14, 6, 5, 9, 0, 11, 15, 8, 1
+        x_round \v, 10, 7, 12, 9, 14, 3, 13, 15, 4, 0, 11, 2, 5, 8, 1, 6
+        x_round \v, 12, 13, 9, 11, 15, 10, 14, 8, 7, 2, 5, 3, 0, 1, 6, 4
+        x_round \v, 9, 14, 11, 5, 8, 12, 15, 1, 13, 3, 0, 10, 2, 6, 4, 7
+        x_round \v, 11, 15, 5, 0, 1, 9, 8, 6, 14, 10, 2, 12, 3, 4, 7, 13
+        .endm
+        "
+    };
+}
+
+/// Rounds in a loop: words at places that a table has.
+macro_rules! looped {
+    () => {
+        r"
+        .macro x_word r word
+        movzx {place:e}, word ptr [{round}+2*\word]
+        .if {B} == 16
+        x2 paddd, \r, [{frame}+{place}]
+        .else
+        x2 paddd, \r, [{frame}+{place}*2]
+        .endif
+        .endm
+        .macro x_all_rounds v
+        lea {round}, [{k}+{PLACES}]
+        .p2align 4
+        7:
+        x_round \v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+        add {round}, 32
+        lea {place}, [{k}+{PLACES}+224]
+        cmp {round}, {place}
+        jne 7b
+        .endm
+        "
+    };
+}
+
+/// What differs between four lanes of SSE4.1 and eight of AVX2 beside the instructions: of eight, lanes
+/// 0 to 3 are in lower halves and 4 to 7 in upper ones.
+macro_rules! xmm {
+    () => {
+        concat!(
+            sse!(),
+            r"
+            .macro x_splat v r at
+            movd xmm\r, dword ptr [\at]
+            pshufd xmm\r, xmm\r, 0
+            .endm
+            .macro x_store r to apart
+            movdqu [\to], xmm\r
+            .endm
+            .macro x_join r from apart
+            movdqu xmm\r, [\from]
+            .endm
+            .macro x_line r lane quarter
+            mov {line}, [{at}+8*\lane]
+            movdqu xmm\r, [{line}+{offset}+16*\quarter]
+            .if \quarter == 0
+            prefetcht1 [{line}+{offset}+{AHEAD}]
+            .endif
+            .endm
+            .macro x_leave
+            .endm
+            "
+        )
+    };
+}
+
+macro_rules! ymm {
+    () => {
+        concat!(
+            vex!(),
+            r"
+            .macro x_splat v r at
+            vpbroadcastd ymm\r, dword ptr [\at]
+            .endm
+            .macro x_store r to apart
+            vmovdqu [\to], xmm\r
+            vextracti128 [\to+4*\apart], ymm\r, 1
+            .endm
+            .macro x_join r from apart
+            vmovdqu xmm\r, [\from]
+            vinserti128 ymm\r, ymm\r, [\from+4*\apart], 1
+            .endm
+            .macro x_line r lane quarter
+            mov {line}, [{at}+8*\lane]
+            vmovdqu xmm\r, [{line}+{offset}+16*\quarter]
+            .if \quarter == 0
+            prefetcht1 [{line}+{offset}+{AHEAD}]
+            .endif
+            mov {line}, [{at}+8*\lane+32]
+            vinserti128 ymm\r, ymm\r, [{line}+{offset}+16*\quarter], 1
+            .if \quarter == 0
+            prefetcht1 [{line}+{offset}+{AHEAD}]
+            .endif
+            .endm
+            .macro x_leave
+            vzeroupper
+            .endm
+            "
+        )
+    };
+}
+
+/// Makes a [`crate::batch::Run`] of vectors of these names.
+macro_rules! run {
+    ($(#[$doc:meta])* $name:ident $features:literal, $v:ident, $v_name:literal, $bytes:literal, $rounds:ident, [$($also:tt)*]) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The processor has the instruction set, and the pointers of `batch` are to what its
+        /// documentation says.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
+            let mut frame = MaybeUninit::<Frame>::uninit();
+            // SAFETY: it reads `batch`, the key if there is one, and the blocks that the batch's pointers
+            // are to, which is the caller's promise, writes `frame` and the lanes' places in `batch.cvs`,
+            // and names every register that it changes. What it prefetches need not be valid.
+            unsafe {
+                asm!(
+                    $v!(), lanes!(), $rounds!(),
+                    r"
+                    .macro x_body v
+                    mov {line}, [{batch}+{KEY}]
+                    test {line}, {line}
+                    jz 2f
+                    .irp i, 0, 1, 2, 3, 4, 5, 6, 7
+                    x_splat \v, \i, {line}+4*\i
+                    .endr
+                    jmp 3f
+                    2:
+                    .irp half, 1, 0
+                    x_join 12, {batch}+{CVS}+16*\half, 32
+                    x_join 13, {batch}+{CVS}+16*\half+32, 32
+                    x_join 14, {batch}+{CVS}+16*\half+64, 32
+                    x_join 15, {batch}+{CVS}+16*\half+96, 32
+                    x_exchange \v, 12, 13, 14, 15, 8, 9
+                    .if \half == 1
+                    xmv \v\()4, \v\()13
+                    xmv \v\()5, \v\()8
+                    xmv \v\()6, \v\()15
+                    xmv \v\()7, \v\()12
+                    .else
+                    xmv \v\()0, \v\()13
+                    xmv \v\()1, \v\()8
+                    xmv \v\()2, \v\()15
+                    xmv \v\()3, \v\()12
+                    .endif
+                    .endr
+                    3:
+                    xor {offset:e}, {offset:e}
+                    lea {flags}, [{batch}+{FLAGS}]
+                    4:
+                    lea {at}, [{batch}+{AT}]
+                    dec {left}
+                    jnz 5f
+                    lea {at}, [{batch}+{LAST}]
+                    xor {offset:e}, {offset:e}
+                    5:
+                    .irp quarter, 0, 1, 2, 3
+                    x_line 12, 0, \quarter
+                    x_line 13, 1, \quarter
+                    x_line 14, 2, \quarter
+                    x_line 15, 3, \quarter
+                    x_exchange \v, 12, 13, 14, 15, 8, 9
+                    xmv [{frame}+{B}*4*\quarter], \v\()13
+                    xmv [{frame}+{B}*4*\quarter+{B}], \v\()8
+                    xmv [{frame}+{B}*4*\quarter+{B}*2], \v\()15
+                    xmv [{frame}+{B}*4*\quarter+{B}*3], \v\()12
+                    .endr
+                    x_third_row \v
+                    xmv \v\()8, [{batch}+{COUNTERS}]
+                    xmv \v\()9, [{batch}+{COUNTERS}+64]
+                    xmv \v\()10, [{batch}+{ENDS}]
+                    xmv \v\()11, [{batch}+{ENDS}+64]
+                    test {left}, {left}
+                    jz 6f
+                    xmv \v\()10, [{k}+{FULL}]
+                    x_splat \v, 11, {flags}
+                    lea {flags}, [{batch}+{FLAGS}+4]
+                    6:
+                    x_all_rounds \v
+                    x2 pxor, \v\()0, [{frame}+{C}]
+                    x2 pxor, \v\()1, [{frame}+{C}+{B}]
+                    x2 pxor, \v\()2, \v\()12
+                    x2 pxor, \v\()3, \v\()13
+                    x_four pxor, \v, 4, 5, 6, 7, 8, 9, 10, 11
+                    add {offset}, 64
+                    test {left}, {left}
+                    jnz 4b
+                    x_put \v, {batch}+{CVS}, 32, 0, 1, 2, 3, 12
+                    x_put \v, {batch}+{CVS}+16, 32, 4, 5, 6, 7, 12
+                    x_leave
+                    .endm
+                    ",
+                    concat!("x_body ", $v_name, "\n.purgem x_body"),
+                    lanes!(end), sse!(end),
+                    batch = in(reg) batch,
+                    frame = in(reg) &raw mut frame,
+                    k = in(reg) &CONSTANTS,
+                    left = inout(reg) blocks => _,
+                    line = out(reg) _,
+                    at = out(reg) _,
+                    flags = out(reg) _,
+                    offset = out(reg) _,
+                    B = const $bytes,
+                    C = const offset_of!(Frame, c),
+                    FULL = const offset_of!(Constants, full),
+                    AHEAD = const $bytes / 4 * CHUNK_LEN,
+                    CVS = const offset_of!(Batch<'_>, cvs),
+                    COUNTERS = const offset_of!(Batch<'_>, counters),
+                    ENDS = const offset_of!(Batch<'_>, ends),
+                    AT = const offset_of!(Batch<'_>, at),
+                    LAST = const offset_of!(Batch<'_>, last),
+                    KEY = const offset_of!(Batch<'_>, key),
+                    FLAGS = const offset_of!(Batch<'_>, flags),
+                    $($also)*
+                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                    out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                    out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                    out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                    options(nostack),
+                );
+            }
+        }
+    };
+}
+
+run! {
+    /// Takes the first four lanes of `batch` that many blocks further, SSE4.1.
+    sse_four "sse4.1", xmm, "xmm", 16, looped, [
+        round = out(reg) _,
+        place = out(reg) _,
+        PLACES = const offset_of!(Constants, places),
+    ]
+}
+run! {
+    /// Takes the first eight lanes of `batch` that many blocks further, AVX2.
+    avx2_eight "avx2", ymm, "ymm", 32, in_a_row, []
+}
+
+/// Makes an [`crate::backend::Output`] of vectors of these names.
+macro_rules! output {
+    ($(#[$doc:meta])* $name:ident $features:literal, $v:ident, $v_name:literal, $bytes:literal) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The processor has the instruction set, and `out` is valid for as many blocks.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn $name(node: &Node, out: *mut [u8; BLOCK_LEN]) {
+            let mut counters = [[0; 8]; 2];
+            for i in 0..$bytes / 4 {
+                let counter = node.counter.wrapping_add(i as u64);
+                (counters[0][i], counters[1][i]) = (counter as u32, (counter >> 32) as u32);
+            }
+            let (words, c) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+            let mut frame = Frame { words, c, counters };
+            // SAFETY: it reads `node` and `frame`, writes `frame` and as many blocks, and names every
+            // register that it changes.
+            unsafe {
+                asm!(
+                    $v!(), lanes!(), looped!(),
+                    r"
+                    .macro x_body v
+                    .irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+                    x_splat \v, 12, {node}+{BLOCK}+4*\i
+                    xmv [{frame}+{B}*\i], \v\()12
+                    .endr
+                    .irp i, 0, 1, 2, 3, 4, 5, 6, 7
+                    x_splat \v, \i, {node}+{CV}+4*\i
+                    .endr
+                    x_third_row \v
+                    xmv \v\()8, [{frame}+{COUNTERS}]
+                    xmv \v\()9, [{frame}+{COUNTERS}+32]
+                    x_splat \v, 10, {node}+{LEN}
+                    x_splat \v, 11, {node}+{FLAGS}
+                    x_all_rounds \v
+                    xmv [{frame}+{C}+{B}*2], \v\()12
+                    xmv [{frame}+{C}+{B}*3], \v\()13
+                    .irp i, 0, 1, 2, 3
+                    x2 pxor, \v\i, [{frame}+{C}+{B}*\i]
+                    .endr
+                    x_put \v, {out}, 64, 0, 1, 2, 3, 12
+                    x_four pxor, \v, 4, 5, 6, 7, 8, 9, 10, 11
+                    x_put \v, {out}+16, 64, 4, 5, 6, 7, 12
+                    .irp i, 0, 1, 2, 3
+                    x_splat \v, \i, {node}+{CV}+4*\i
+                    x2 pxor, \v\i, [{frame}+{C}+{B}*\i]
+                    .endr
+                    x_put \v, {out}+32, 64, 0, 1, 2, 3, 12
+                    .irp i, 0, 1, 2, 3
+                    x_splat \v, \i, {node}+{CV}+16+4*\i
+                    .endr
+                    x_four pxor, \v, 0, 1, 2, 3, 8, 9, 10, 11
+                    x_put \v, {out}+48, 64, 0, 1, 2, 3, 12
+                    x_leave
+                    .endm
+                    ",
+                    concat!("x_body ", $v_name, "\n.purgem x_body"),
+                    lanes!(end), sse!(end),
+                    node = in(reg) node,
+                    out = in(reg) out,
+                    frame = in(reg) &raw mut frame,
+                    k = in(reg) &CONSTANTS,
+                    round = out(reg) _,
+                    place = out(reg) _,
+                    // For the ways in that a batch has.
+                    line = out(reg) _,
+                    at = out(reg) _,
+                    offset = out(reg) _,
+                    AHEAD = const 0,
+                    B = const $bytes,
+                    C = const offset_of!(Frame, c),
+                    COUNTERS = const offset_of!(Frame, counters),
+                    PLACES = const offset_of!(Constants, places),
+                    CV = const offset_of!(Node, cv),
+                    BLOCK = const offset_of!(Node, block),
+                    LEN = const offset_of!(Node, len),
+                    FLAGS = const offset_of!(Node, flags),
+                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                    out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                    out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                    out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                    options(nostack),
+                );
+            }
+        }
+    };
+}
+
+output! {
+    /// Four blocks of extendable output, SSE4.1.
+    sse_blocks "sse4.1", xmm, "xmm", 16
+}
+output! {
+    /// Eight blocks of extendable output, AVX2.
+    avx2_blocks "avx2", ymm, "ymm", 32
+}

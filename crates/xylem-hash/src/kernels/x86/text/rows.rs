@@ -1,0 +1,367 @@
+//! One, two and four messages as rows: four words of each message in a vector, so that a state is
+//! four vectors, and of four messages twice four, interleaved, because one alone waits for its own
+//! results half of the time.
+//!
+//! Registers 0 to 3 are the rows of the first state, 10 to 13 those of the second; `rounds.rs` has what mixes them.
+
+use core::arch::asm;
+use core::mem::{MaybeUninit, offset_of};
+
+use super::{CONSTANTS, Constants};
+use crate::batch::Batch;
+use crate::kernels::One;
+
+/// The blocks of one message: vectors of registers with these names.
+macro_rules! one {
+    ($(#[$doc:meta])* $name:ident $features:literal, $set:ident, $words:ident, $load:expr, [$($also:tt)*]) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The processor has the instruction set, the pointers of `one` are to what its documentation
+        /// says, and `out` is valid for writing.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn $name(one: &One, out: *mut [u32; 16]) {
+            // SAFETY: it reads `one`, what that points to, and constants, writes `out`, and names every
+            // register that it changes.
+            unsafe {
+                asm!(
+                    $set!(), rounds!(), $words!(),
+                    r"
+                    mov {at}, [{one}+{CV}]
+                    xld xmm0, [{at}]
+                    xld xmm1, [{at}+16]
+                    mov {at}, [{one}+{AT}]
+                    mov {left}, [{one}+{BLOCKS}]
+                    lea {ends}, [{one}+{ENDS}]
+                    2:
+                    dec {left}
+                    jnz 3f
+                    mov {at}, [{one}+{LAST}]
+                    lea {ends}, [{one}+{ENDS}+16]
+                    3:
+                    xmv xmm12, xmm0
+                    xmv xmm13, xmm1
+                    xmv xmm2, [{k}+64]
+                    xq xmm3, [{one}+{COUNTER}]
+                    xq xmm8, [{ends}]
+                    x2 punpcklqdq, xmm3, xmm8
+                    ",
+                    $load,
+                    r"
+                    x_rounds xmm, 1
+                    test {left}, {left}
+                    jz 4f
+                    x2 pxor, xmm0, xmm2
+                    x2 pxor, xmm1, xmm3
+                    add {at}, 64
+                    lea {ends}, [{one}+{ENDS}+8]
+                    jmp 2b
+                    4:
+                    x2 pxor, xmm0, xmm2
+                    x2 pxor, xmm1, xmm3
+                    x2 pxor, xmm2, xmm12
+                    x2 pxor, xmm3, xmm13
+                    xst [{frame}], xmm0
+                    xst [{frame}+16], xmm1
+                    xst [{frame}+32], xmm2
+                    xst [{frame}+48], xmm3
+                    x_leave
+                    ",
+                    $words!(end), rounds!(end), $set!(end),
+                    one = in(reg) one,
+                    // Two states would keep words here; one has only its output.
+                    frame = in(reg) out,
+                    k = in(reg) &CONSTANTS,
+                    at = out(reg) _,
+                    left = out(reg) _,
+                    ends = out(reg) _,
+                    round = out(reg) _,
+                    CV = const offset_of!(One, cv),
+                    AT = const offset_of!(One, at),
+                    LAST = const offset_of!(One, last),
+                    BLOCKS = const offset_of!(One, blocks),
+                    COUNTER = const offset_of!(One, counter),
+                    ENDS = const offset_of!(One, ends),
+                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                    out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+                    out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+                    out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+                    $($also)*
+                    options(nostack),
+                );
+            }
+        }
+    };
+}
+
+macro_rules! load_shuffled {
+    () => {
+        r"
+        xld xmm4, [{at}]
+        xld xmm5, [{at}+16]
+        xld xmm6, [{at}+32]
+        xld xmm7, [{at}+48]
+        x_begin xmm
+        "
+    };
+}
+
+macro_rules! load_permuted {
+    () => {
+        r"
+        lea {orders}, [{k}+{ORDERS}]
+        vmovdqu32 xmm16, [{at}]
+        vinserti32x4 ymm16, ymm16, [{at}+16], 1
+        vmovdqu32 xmm17, [{at}+32]
+        vinserti32x4 ymm17, ymm17, [{at}+48], 1
+        "
+    };
+}
+
+one! {
+    /// One message, SSE4.1.
+    sse_one "sse4.1", sse, shuffled, load_shuffled!(), []
+}
+one! {
+    /// One message, AVX2.
+    avx2_one "avx2", vex, shuffled, load_shuffled!(), []
+}
+one! {
+    /// One message, AVX-512VL.
+    avx512_one "avx2,avx512f,avx512vl", evex, permuted, load_permuted!(), [
+        orders = out(reg) _,
+        ORDERS = const offset_of!(Constants, one),
+        out("xmm16") _, out("xmm17") _,
+    ]
+}
+
+/// Words of the round at hand of four messages, where registers are few.
+#[repr(C, align(64))]
+struct Frame(MaybeUninit<[[[u32; 8]; 4]; 2]>);
+
+/// Sixteen bytes of each of two lanes, from these places, into a register.
+macro_rules! joins {
+    () => {
+        r"
+        .macro x_join r low high at
+        vmovdqu xmm\r, [\low+\at]
+        vinserti128 ymm\r, ymm\r, [\high+\at], 1
+        .endm
+        .macro x_end r lane lens flags
+        vmovd xmm\r, dword ptr [{batch}+{COUNTERS}+4*(\lane)]
+        vpinsrd xmm\r, xmm\r, dword ptr [{batch}+{COUNTERS}+4*(\lane)+64], 1
+        vpinsrd xmm\r, xmm\r, dword ptr [\lens], 2
+        vpinsrd xmm\r, xmm\r, dword ptr [\flags], 3
+        .endm
+        .macro x_ends r lane
+        x_end \r, \lane, {batch}+{ENDS}+4*\lane, {batch}+{ENDS}+64+4*\lane
+        x_end 8, \lane+1, {batch}+{ENDS}+4*\lane+4, {batch}+{ENDS}+68+4*\lane
+        vinserti128 ymm\r, ymm\r, xmm8, 1
+        .endm
+        .macro x_same r lane
+        x_end \r, \lane, {k}+{FULL}, {flags}
+        x_end 8, \lane+1, {k}+{FULL}, {flags}
+        vinserti128 ymm\r, ymm\r, xmm8, 1
+        .endm
+        .macro x_put r at
+        vmovdqu [{batch}+{CVS}+\at], xmm\r
+        vextracti128 [{batch}+{CVS}+\at+32], ymm\r, 1
+        .endm
+        "
+    };
+    (end) => {
+        r"
+        .irp name, x_join, x_end, x_ends, x_same, x_put
+        .purgem \name
+        .endr
+        "
+    };
+}
+
+macro_rules! load_two {
+    () => {
+        r"
+        x_join 4, {round}+{offset}, {b}+{offset}, 0
+        x_join 5, {round}+{offset}, {b}+{offset}, 16
+        x_join 6, {round}+{offset}, {b}+{offset}, 32
+        x_join 7, {round}+{offset}, {b}+{offset}, 48
+        x_begin ymm
+        "
+    };
+}
+
+macro_rules! load_four {
+    () => {
+        concat!(
+            load_two!(),
+            r"
+        x_keep 0
+        x_join 4, {c}+{offset}, {d}+{offset}, 0
+        x_join 5, {c}+{offset}, {d}+{offset}, 16
+        x_join 6, {c}+{offset}, {d}+{offset}, 32
+        x_join 7, {c}+{offset}, {d}+{offset}, 48
+        x_begin ymm
+        x_keep 128
+        "
+        )
+    };
+}
+
+macro_rules! permute_two {
+    () => {
+        r"
+        lea {orders}, [{k}+{ORDERS}]
+        x_block 16, {round}+{offset}
+        x_block 17, {b}+{offset}
+        "
+    };
+}
+
+macro_rules! permute_four {
+    () => {
+        concat!(
+            permute_two!(),
+            r"
+        x_block 18, {c}+{offset}
+        x_block 19, {d}+{offset}
+        "
+        )
+    };
+}
+
+/// Makes a [`crate::batch::Run`].
+macro_rules! run {
+    ($(#[$doc:meta])* $name:ident $features:literal, $set:ident, $words:ident, $n:literal, $load:expr, [$($also:tt)*]) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// The processor has the instruction set, and the pointers of `batch` are to what its
+        /// documentation says.
+        #[target_feature(enable = $features)]
+        pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
+            let (cv, step): (_, usize) = match batch.key {
+                Some(key) => (key.as_ptr(), 0),
+                None => (batch.cvs.as_ptr().cast::<u32>(), 32),
+            };
+            // SAFETY: it reads `batch`, where all lanes begin, and the blocks that the batch's pointers are
+            // to, which is the caller's promise, writes `frame` and the lanes' places in `batch.cvs`, and
+            // names every register that it changes.
+            unsafe {
+                asm!(
+                    $set!(), rounds!(), $words!(), joins!(),
+                    r"
+                    lea {b}, [{round}+{c}]
+                    x_join 0, {round}, {b}, 0
+                    x_join 1, {round}, {b}, 16
+                    .if {N} == 2
+                    lea {b}, [{b}+{c}]
+                    add {c}, {b}
+                    x_join 10, {b}, {c}, 0
+                    x_join 11, {b}, {c}, 16
+                    .endif
+                    lea {flags}, [{batch}+{FLAGS}]
+                    xor {offset:e}, {offset:e}
+                    2:
+                    lea {orders}, [{batch}+{AT}]
+                    dec {left}
+                    jnz 3f
+                    lea {orders}, [{batch}+{LAST}]
+                    xor {offset:e}, {offset:e}
+                    3:
+                    mov {round}, [{orders}]
+                    mov {b}, [{orders}+8]
+                    .if {N} == 2
+                    mov {c}, [{orders}+16]
+                    mov {d}, [{orders}+24]
+                    .endif
+                    xmv ymm2, [{k}+64]
+                    .if {N} == 2
+                    xmv ymm12, ymm2
+                    .endif
+                    test {left}, {left}
+                    jz 6f
+                    x_same 3, 0
+                    .if {N} == 2
+                    x_same 13, 2
+                    .endif
+                    jmp 7f
+                    6:
+                    x_ends 3, 0
+                    .if {N} == 2
+                    x_ends 13, 2
+                    .endif
+                    7:
+                    ",
+                    $load,
+                    r"
+                    x_rounds ymm, {N}
+                    x_both pxor, ymm, {N}, 0, 2
+                    x_both pxor, ymm, {N}, 1, 3
+                    add {offset}, 64
+                    lea {flags}, [{batch}+{FLAGS}+4]
+                    test {left}, {left}
+                    jnz 2b
+                    x_put 0, 0
+                    x_put 1, 16
+                    .if {N} == 2
+                    x_put 10, 64
+                    x_put 11, 80
+                    .endif
+                    vzeroupper
+                    ",
+                    joins!(end), $words!(end), rounds!(end), $set!(end),
+                    batch = in(reg) batch,
+                    k = in(reg) &CONSTANTS,
+                    left = inout(reg) blocks => _,
+                    round = inout(reg) cv => _,
+                    b = out(reg) _,
+                    c = inout(reg) step => _,
+                    d = out(reg) _,
+                    offset = out(reg) _,
+                    orders = out(reg) _,
+                    flags = out(reg) _,
+                    N = const $n,
+                    COUNTERS = const offset_of!(Batch<'_>, counters),
+                    ENDS = const offset_of!(Batch<'_>, ends),
+                    FLAGS = const offset_of!(Batch<'_>, flags),
+                    FULL = const offset_of!(Constants, full),
+                    CVS = const offset_of!(Batch<'_>, cvs),
+                    AT = const offset_of!(Batch<'_>, at),
+                    LAST = const offset_of!(Batch<'_>, last),
+                    out("ymm0") _, out("ymm1") _, out("ymm2") _, out("ymm3") _,
+                    out("ymm4") _, out("ymm5") _, out("ymm6") _, out("ymm7") _,
+                    out("ymm8") _, out("ymm9") _, out("ymm10") _, out("ymm11") _,
+                    out("ymm12") _, out("ymm13") _, out("ymm14") _, out("ymm15") _,
+                    $($also)*
+                    options(nostack),
+                );
+            }
+        }
+    };
+}
+
+run! {
+    /// Takes the first two lanes of `batch` that many blocks further, AVX2.
+    avx2_two "avx2", vex, shuffled, 1, load_two!(), [
+        frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
+    ]
+}
+run! {
+    /// Takes the first four lanes of `batch` that many blocks further, AVX2.
+    avx2_four "avx2", vex, shuffled, 2, load_four!(), [
+        frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
+    ]
+}
+run! {
+    /// Takes the first two lanes of `batch` that many blocks further, AVX-512VL.
+    avx512_two "avx2,avx512f,avx512vl", evex, permuted, 1, permute_two!(), [
+        ORDERS = const offset_of!(Constants, two), out("zmm16") _, out("zmm17") _,
+    ]
+}
+run! {
+    /// Takes the first four lanes of `batch` that many blocks further, AVX-512VL.
+    avx512_four "avx2,avx512f,avx512vl", evex, permuted, 2, permute_four!(), [
+        ORDERS = const offset_of!(Constants, two),
+        out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
+    ]
+}
