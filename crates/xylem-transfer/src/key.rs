@@ -14,6 +14,16 @@ pub(crate) enum Wanted {
     Tile(ObjectId, Tile),
 }
 
+impl Wanted {
+    /// The object that it is of.
+    pub(crate) fn object(self) -> Option<ObjectId> {
+        match self {
+            Self::Manifest => None,
+            Self::Segment(object, _) | Self::Tile(object, _) => Some(object),
+        }
+    }
+}
+
 /// A `Wanted` packed for comparing and hashing: object, then segment number or tagged tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use xylem_hash::Hash;
 use xylem_object::naming::ObjectId;
 use xylem_tree::{
-    Geometry, Node, NodeValue, Segment, SegmentIndex, SegmentSet, Tile, Verified, Verifier,
-    VerifyError,
+    Geometry, Node, NodeValue, SegmentIndex, SegmentSet, Tile, Verified, Verifier, VerifyError,
 };
 
 use crate::available::Runs;
 use crate::event::{AddError, PeerId};
 use crate::key::{Key, KeyMap, Wanted, object_number};
+use crate::objects::Outcome;
 use crate::peers::Asker;
 use crate::rarest::Rarity;
 
@@ -417,20 +417,35 @@ impl Object {
         self.is_missing(i) && self.unasked.insert(i.0 - self.first)
     }
 
-    /// Judges a segment; if it is good, it is missing no longer.
-    pub(crate) fn segment(
-        &mut self,
-        i: SegmentIndex,
-        content: Bytes,
-        signature: &[u8],
-    ) -> Result<Verified<Segment<Bytes>>, VerifyError> {
-        let verified = self.verifier.segment(i, content, signature)?;
+    /// What the verifier says of a segment by itself.
+    pub(crate) fn prove_one(&mut self, i: SegmentIndex, arrived: &Arrived) -> Outcome {
+        self.verifier.segment(i, arrived.content.clone(), &arrived.signature)
+    }
+
+    /// As [`Self::prove_one`] of several, one after the other, side by side. `None` of what need not be looked at: it
+    /// is not missing, or no segment.
+    pub(crate) fn prove(&mut self, arrived: &[&Arrived], out: &mut Vec<Option<Outcome>>) {
+        let index = |arrived: &Arrived| match arrived.wanted {
+            Wanted::Segment(_, i) if self.is_missing(i) => Some(i),
+            _ => None,
+        };
+        let indices: Vec<_> = arrived.iter().map(|arrived| index(arrived)).collect();
+        let batch = indices.iter().zip(arrived).filter_map(|(i, arrived)| {
+            Some(((*i)?, arrived.content.clone(), &arrived.signature[..]))
+        });
+        let mut outcomes = Vec::new();
+        self.verifier.segments(batch, &mut outcomes);
+        let mut outcomes = outcomes.into_iter();
+        out.extend(indices.iter().map(|i| i.and_then(|_| outcomes.next())));
+    }
+
+    /// A segment was good: it is missing no longer.
+    pub(crate) fn took(&mut self, i: SegmentIndex) {
         self.missing.remove(i.0.wrapping_sub(self.first));
         self.unasked.remove(i.0.wrapping_sub(self.first));
         // Reported at once and so safe as far as the proof goes: a second one is never judged.
         self.verifier.forget_complete(i.0..i.0 + 1);
         self.unreported += 1;
-        Ok(verified)
     }
 
     /// Judges a tile; if it is good, what was held for it is to be judged next.

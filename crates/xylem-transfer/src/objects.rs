@@ -64,6 +64,9 @@ pub(crate) enum Judged {
     Bad(VerifyError),
 }
 
+/// What the verifier says of a segment.
+pub(crate) type Outcome = Result<Verified<Segment<Bytes>>, VerifyError>;
+
 /// What a proven segment gives cause for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterSegment {
@@ -344,8 +347,33 @@ impl Objects {
         self.held
     }
 
-    /// Judges a segment or a tile. What comes before its own tile waits, `max_held` such things at most.
-    pub(crate) fn judge(&mut self, arrived: Arrived, max_held: usize) -> Judged {
+    /// What the verifiers say of segments, those of one object side by side; `None` of what is to be judged by
+    /// itself. Nothing is judged until [`Self::judge`] is told of it, one after the other.
+    pub(crate) fn prove<'a>(
+        &mut self,
+        arrived: impl Iterator<Item = &'a Arrived>,
+    ) -> Vec<Option<Outcome>> {
+        let arrived: Vec<&Arrived> = arrived.collect();
+        let mut outcomes = Vec::with_capacity(arrived.len());
+        for run in arrived.chunk_by(|a, b| a.wanted.object() == b.wanted.object()) {
+            let entry =
+                run[0].wanted.object().and_then(|id| self.table.get_mut(&object_number(id)));
+            match entry {
+                Some(Entry { object, .. }) if run.len() > 1 => object.prove(run, &mut outcomes),
+                _ => outcomes.extend(run.iter().map(|_| None)),
+            }
+        }
+        outcomes
+    }
+
+    /// Judges a segment, of which [`Self::prove`] may have an `outcome`, or a tile. What comes before its own tile
+    /// waits, `max_held` such things at most.
+    pub(crate) fn judge(
+        &mut self,
+        arrived: Arrived,
+        outcome: Option<Outcome>,
+        max_held: usize,
+    ) -> Judged {
         let wanted = arrived.wanted;
         let (Wanted::Segment(id, _) | Wanted::Tile(id, _)) = wanted else {
             return Judged::Unwanted;
@@ -359,7 +387,8 @@ impl Objects {
         let judged = match wanted {
             Wanted::Segment(_, index) => {
                 let before = object.unasked();
-                object.segment(index, arrived.content.clone(), &arrived.signature).map(|segment| {
+                let outcome = outcome.unwrap_or_else(|| object.prove_one(index, &arrived));
+                outcome.inspect(|_| object.took(index)).map(|segment| {
                     self.unasked -= before - object.unasked();
                     self.missing -= 1;
                     let after = match object.missing() {

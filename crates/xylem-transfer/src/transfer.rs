@@ -3,6 +3,7 @@
 mod arrive;
 mod ask;
 mod demand;
+mod together;
 
 pub use demand::Urgency;
 
@@ -44,7 +45,8 @@ enum Phase {
 ///
 /// Order of calls: [`new`](Self::new), [`add_peer`](Self::add_peer); then, whenever something arrives
 /// or [`poll_timeout`](Self::poll_timeout) is due: every packet that has arrived to
-/// [`handle_data`](Self::handle_data), then [`handle_timeout`](Self::handle_timeout), then
+/// [`handle_data`](Self::handle_data) (or [`queue_data`](Self::queue_data), which is faster, and
+/// [`prove_queued`](Self::prove_queued)), then [`handle_timeout`](Self::handle_timeout), then
 /// [`poll_event`](Self::poll_event) until `None`, then [`poll_transmit`](Self::poll_transmit) until
 /// `None`. After [`TransferEvent::Manifest`], [`add_object`](Self::add_object) says what is wanted. All `now`
 /// count from one epoch and do not go back.
@@ -63,6 +65,10 @@ pub struct Transfer {
     events: VecDeque<TransferEvent>,
     progress: Progress,
     last_misbehaviour: Option<Misbehaviour>,
+    /// Empty but while packets are queued.
+    unproven: Vec<together::Unproven>,
+    /// While several segments are judged: the objects whose nodes are to be reported behind them.
+    due: Option<Vec<ObjectId>>,
 }
 
 impl Transfer {
@@ -80,6 +86,8 @@ impl Transfer {
             events: VecDeque::new(),
             progress: Progress::default(),
             last_misbehaviour: None,
+            unproven: Vec::new(),
+            due: None,
             config,
         }
     }
@@ -153,10 +161,10 @@ impl Transfer {
         }
     }
 
-    /// A round trip to `peer` takes so long, as its link has measured it. What nothing has been fetched from yet is
+    /// A round trip to `peer` takes so long, if its link has measured it. What nothing has been fetched from yet is
     /// asked again by this, else after 1 s; does nothing for other peers.
-    pub fn expect_round_trip(&mut self, peer: PeerId, rtt: Duration) {
-        if let Some(p) = self.peers.place(peer) {
+    pub fn expect_round_trip(&mut self, peer: PeerId, rtt: Option<Duration>) {
+        if let (Some(p), Some(rtt)) = (self.peers.place(peer), rtt) {
             self.peers[p].flow_mut().expect_round_trip(rtt);
         }
     }

@@ -171,7 +171,7 @@ fn a_lost_first_interest_costs_some_round_trips() {
     let finished = |rtt: Option<Duration>| {
         let world = World::new(&original, Config::default(), 1);
         let mut world = world.peer(&original, Behaviour::Honest, path(100, 0.0));
-        rtt.into_iter().for_each(|rtt| world.transfer.expect_round_trip(PeerId(0), rtt));
+        world.transfer.expect_round_trip(PeerId(0), rtt);
         world.peers[0].up = Path::new(path(100, 1.0), 1);
         world.run(ms(1));
         world.peers[0].up = Path::new(path(100, 0.0), 1);

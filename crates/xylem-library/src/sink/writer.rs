@@ -15,8 +15,9 @@ use super::context::Nodes;
 
 /// Pieces that travel together at most.
 const BATCH: usize = 32;
-/// Batches on their way. A disk that does not keep up stops the fetch here.
-const QUEUE: usize = 16;
+/// Batches on their way. A disk that does not keep up stops the fetch here. With more, what is written has left the
+/// processor's cache.
+const QUEUE: usize = 8;
 
 /// What the thread is given.
 enum Piece {

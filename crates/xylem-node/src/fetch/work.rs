@@ -177,6 +177,7 @@ impl Work {
         now: Duration,
         on_event: &mut dyn FnMut(Event),
     ) {
+        self.transfer.prove_queued(now);
         if self.transfer.poll_timeout(now).is_some_and(|t| t <= now) {
             self.transfer.handle_timeout(now);
         }
@@ -209,17 +210,16 @@ impl Work {
         self.introduced.extract_if(.., met).count() > 0
     }
 
-    /// What a link has found out of its path: its round trip; how large datagrams are, ours standing for the peer's, which sends
-    /// the Data; and what came of the peer's, by which congestion control goes.
+    /// What a link has found out of its path: its round trip; how large datagrams are, ours standing for the peer's,
+    /// which sends the Data; and what came of the peer's, by which congestion control goes.
     pub(super) fn note_paths(&mut self, engine: &Engine) {
         let now = engine.now();
         for face in self.dialler.links() {
             if let Some(path) = engine.link_stats(face) {
                 let (brought, missing) = (path.content_received, path.datagrams_missing);
-                let peer = peer_of(face);
-                self.transfer.set_datagram_size(peer, path.datagram_size);
-                path.rtt.into_iter().for_each(|rtt| self.transfer.expect_round_trip(peer, rtt));
-                self.transfer.note_path(now, peer, PathReport { brought, missing });
+                self.transfer.set_datagram_size(peer_of(face), path.datagram_size);
+                self.transfer.expect_round_trip(peer_of(face), path.rtt);
+                self.transfer.note_path(now, peer_of(face), PathReport { brought, missing });
             }
         }
     }
@@ -239,13 +239,16 @@ impl Work {
         on_event: &mut dyn FnMut(Event),
     ) {
         let now = engine.now();
+        if !matches!(event, EngineEvent::Packet { nack: None, .. }) {
+            self.transfer.prove_queued(now);
+        }
         match event {
             EngineEvent::Packet { from, packet, nack: Some(reason), .. } => {
                 self.handle_nack(engine, from, &packet, reason, on_event);
             }
             EngineEvent::Packet { from, packet, marked, .. } => {
-                if !self.handle_found(engine, &packet, on_event) {
-                    self.handle_data(engine, from, packet, marked);
+                if !self.handle_found(engine, now, &packet, on_event) {
+                    self.handle_data(engine, now, from, packet, marked);
                 }
             }
             EngineEvent::FaceUp { face, peer } => {
@@ -291,10 +294,18 @@ impl Work {
     }
 
     /// Data may answer a question about other peers, or point to the next version of a growing
-    /// object; all else is the transfer's. `marked`: it met congestion on its way.
-    fn handle_data(&mut self, engine: &Engine, from: FaceId, packet: Bytes, marked: bool) {
+    /// object; all else is the transfer's, which proves together what has come together. `marked`: it met
+    /// congestion on its way.
+    fn handle_data(
+        &mut self,
+        engine: &Engine,
+        now: Duration,
+        from: FaceId,
+        packet: Bytes,
+        marked: bool,
+    ) {
         if let Some(swarm) = &mut self.swarm
-            && swarm.handle_answer(engine, from, &packet)
+            && swarm.handle_answer(engine, now, from, &packet)
         {
             return;
         }
@@ -304,12 +315,7 @@ impl Work {
         if self.gone.handle_data(from, &packet) {
             return;
         }
-        let (now, peer) = (engine.now(), peer_of(from));
-        if marked {
-            self.transfer.handle_marked_data(now, peer, packet);
-        } else {
-            self.transfer.handle_data(now, peer, packet);
-        }
+        self.transfer.queue_data(now, peer_of(from), packet, marked);
     }
 
     fn handle_nack(
@@ -446,34 +452,35 @@ impl Work {
     fn handle_found(
         &mut self,
         engine: &mut Engine,
+        now: Duration,
         packet: &Bytes,
         on_event: &mut dyn FnMut(Event),
     ) -> bool {
-        let (face, key, manifest, vouched) = match self.finding.handle_answer(engine.now(), packet)
-        {
-            None => return false,
+        let Some(answered) = self.finding.handle_answer(now, packet) else { return false };
+        self.transfer.prove_queued(now);
+        let (face, key, manifest, vouched) = match answered {
             // Who follows an object wants whatever version there is.
-            Some(Answered::Absent(face)) if self.watch.is_some() => {
+            Answered::Absent(face) if self.watch.is_some() => {
                 self.admit(engine, face, on_event);
                 return true;
             }
-            Some(Answered::Absent(face)) => {
+            Answered::Absent(face) => {
                 self.refused(engine, (face, true), false, on_event);
                 if self.name.is_none() {
                     engine.drop_face(face, NOT_THERE);
                 }
                 return true;
             }
-            Some(Answered::Left(face, why)) => {
+            Answered::Left(face, why) => {
                 engine.drop_face(face, why);
                 return true;
             }
-            Some(Answered::Found { face, key, manifest, vouched }) => {
+            Answered::Found { face, key, manifest, vouched } => {
                 (face, key, Bytes::from(manifest), vouched)
             }
         };
         let Some(peer) = engine.face(face).map(|face| face.address.clone()) else { return true };
-        if let Err(what) = self.transfer.offer_manifest(engine.now(), &manifest) {
+        if let Err(what) = self.transfer.offer_manifest(now, &manifest) {
             on_event(Event::PeerMisbehaved { peer, what: what.to_string() });
             engine.drop_face(face, "it misbehaved");
             return true;

@@ -129,9 +129,15 @@ impl Swarm {
     }
 
     /// A packet that may answer what a peer was asked here; whether it does.
-    pub(crate) fn handle_answer(&mut self, engine: &Engine, from: FaceId, packet: &[u8]) -> bool {
+    pub(crate) fn handle_answer(
+        &mut self,
+        engine: &Engine,
+        now: Duration,
+        from: FaceId,
+        packet: &[u8],
+    ) -> bool {
         let near = || address_of(engine, from).is_some_and(|ip| ip.is_loopback());
-        self.finder.handle_answer(engine.now(), from, near, packet)
+        self.finder.handle_answer(now, from, near, packet)
     }
 
     /// A face came up and is asked.

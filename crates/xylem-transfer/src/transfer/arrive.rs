@@ -18,7 +18,7 @@ use crate::event::{Misbehaviour, PeerId, TransferEvent};
 use crate::flight::Answer;
 use crate::key::{Key, Wanted};
 use crate::object::Arrived;
-use crate::objects::{AfterSegment, Judged};
+use crate::objects::{AfterSegment, Judged, Outcome};
 use crate::question::QuestionNonce;
 
 /// Headers around headers are followed this deep.
@@ -35,13 +35,23 @@ impl Transfer {
     /// Takes one packet from `peer`: a Data, or an NDNLPv2 packet around a Data or a Nack. Anything
     /// else, and anything that was not asked of this peer, is thrown away.
     pub fn handle_data(&mut self, now: Duration, peer: PeerId, packet: Bytes) {
-        self.take_packet(now, peer, packet, Way::Clear, 0);
+        self.queue_data(now, peer, packet, false);
+        self.prove_queued(now);
     }
 
     /// As [`Self::handle_data`], for a packet that came with a congestion mark: the peer is asked for
     /// less at a time.
     pub fn handle_marked_data(&mut self, now: Duration, peer: PeerId, packet: Bytes) {
-        self.take_packet(now, peer, packet, Way::Congested, 0);
+        self.queue_data(now, peer, packet, true);
+        self.prove_queued(now);
+    }
+
+    /// As [`Self::handle_data`], but segments may be left for [`Self::prove_queued`], which proves those that came
+    /// together in a fraction of the time; it has to be called before anything else than this. `marked`: it came with
+    /// a congestion mark.
+    pub fn queue_data(&mut self, now: Duration, peer: PeerId, packet: Bytes, marked: bool) {
+        let way = if marked { Way::Congested } else { Way::Clear };
+        self.take_packet(now, peer, packet, way, 0);
     }
 
     /// `peer` says that it does not have `name`, or cannot answer now.
@@ -90,7 +100,8 @@ impl Transfer {
             Ok(_) => self.progress.unasked += 1,
             Err(_) => self.take_undecodable(now, p, &packet),
         }
-        if let Some(p) = self.peers.place(peer) {
+        // Where something of it is queued, that follows when it is judged.
+        if let Some(p) = self.peers.place(peer).filter(|_| !self.is_queued_of(peer)) {
             self.find_lost(p, now);
         }
     }
@@ -150,6 +161,7 @@ impl Transfer {
         if data.meta().content_type == ContentType::NACK {
             return self.take_refusal(now, p, key, NackReason::NO_ROUTE, way);
         }
+        self.prove_before(now, key);
         let flow = self.peers[p].flow_mut();
         let answer = flow.answered(now, key);
         if way == Way::Congested {
@@ -172,9 +184,30 @@ impl Transfer {
                 self.take_manifest(now, packet, data, prefix.as_ref()).map(|()| 0)
             }
             Wanted::Segment(id, _) | Wanted::Tile(id, _) => {
-                self.take_proof(now, p, id, packet, data)
+                match (self.open(p, id, packet, data), key.wanted()) {
+                    (Ok(arrived), Wanted::Segment(..)) => {
+                        return self.queue(now, answer, arrived);
+                    }
+                    (Ok(arrived), _) => self.judge(now, arrived, None).map(|()| 0),
+                    (Err(what), _) => {
+                        self.prove_queued(now);
+                        Err(what)
+                    }
+                }
             }
         };
+        self.on_judged(now, p, key, answer, judged);
+    }
+
+    /// An answer was judged: good, with so many bytes of content, or its sender is to blame.
+    pub(super) fn on_judged(
+        &mut self,
+        now: Duration,
+        p: usize,
+        key: Key,
+        answer: Answer,
+        judged: Result<usize, Misbehaviour>,
+    ) {
         match judged {
             Ok(bytes) => self.peers[p].on_good(now, answer, bytes),
             Err(what) => self.on_misbehaviour(now, p, key, what),
@@ -197,26 +230,24 @@ impl Transfer {
         }
     }
 
-    /// Judges a segment or a tile. How many bytes of content it brought.
-    fn take_proof(
-        &mut self,
-        now: Duration,
+    /// Takes a segment or a tile out of its packet.
+    fn open(
+        &self,
         p: usize,
         id: ObjectId,
         packet: &Bytes,
         data: &Data<'_>,
-    ) -> Result<usize, Misbehaviour> {
+    ) -> Result<Arrived, Misbehaviour> {
         let geometry = |_| self.objects.geometry(id).copied();
         let opened = packets::open(self.spec.prefix.as_ref(), data, geometry)?;
-        let content = packet.slice(opened.content_range);
-        let signature = packet.slice_ref(opened.proof);
-        let (wanted, length) = match opened.request {
-            Request::Segment { object, index } => (Wanted::Segment(object, index), content.len()),
-            Request::Tile { object, tile } => (Wanted::Tile(object, tile), 0),
+        let wanted = match opened.request {
+            Request::Segment { object, index } => Wanted::Segment(object, index),
+            Request::Tile { object, tile } => Wanted::Tile(object, tile),
             _ => return Err(PacketError::Name.into()),
         };
-        let from = self.peers[p].id();
-        self.judge(now, Arrived { from, wanted, content, signature }).map(|()| length)
+        let content = packet.slice(opened.content_range);
+        let signature = packet.slice_ref(opened.proof);
+        Ok(Arrived { from: self.peers[p].id(), wanted, content, signature })
     }
 
     /// Judges the manifest and, if it is the one, goes on to the objects.
@@ -243,15 +274,20 @@ impl Transfer {
         Ok(())
     }
 
-    /// Judges a segment or a tile, and whatever was waiting for that tile. Blame for what waited goes to
-    /// whoever sent it.
-    fn judge(&mut self, now: Duration, first: Arrived) -> Result<(), Misbehaviour> {
+    /// Judges a segment, of which there may be an `outcome` already, or a tile, and whatever was waiting for that
+    /// tile. Blame for what waited goes to whoever sent it.
+    pub(super) fn judge(
+        &mut self,
+        now: Duration,
+        first: Arrived,
+        mut outcome: Option<Outcome>,
+    ) -> Result<(), Misbehaviour> {
         let mut result = Ok(());
         let (mut next, mut is_first) = (Some(first), true);
         let mut freed = Vec::new();
         while let Some(arrived) = next {
             let (from, wanted) = (arrived.from, arrived.wanted);
-            match self.objects.judge(arrived, self.config.max_held) {
+            match self.objects.judge(arrived, outcome.take(), self.config.max_held) {
                 Judged::Segment(segment, after) => self.on_segment(now, wanted, segment, after),
                 Judged::Tile(waited) => {
                     freed.extend(waited);
@@ -286,8 +322,12 @@ impl Transfer {
         self.events.push_back(TransferEvent::Segment { object, segment });
         self.patience.on_progress(now);
         self.peers.forget_avoided(wanted.into());
-        if after != AfterSegment::Nothing {
-            self.report_nodes(object);
+        match (after, &mut self.due) {
+            (AfterSegment::Nothing, _) => {}
+            // All that was proven together is handed over before the nodes that vouch for it.
+            (AfterSegment::Report, Some(due)) if due.contains(&object) => {}
+            (AfterSegment::Report, Some(due)) => due.push(object),
+            (AfterSegment::Report | AfterSegment::Complete, _) => self.report_nodes(object),
         }
         if after == AfterSegment::Complete {
             self.objects.remove(object);
@@ -331,6 +371,7 @@ impl Transfer {
             self.progress.unasked += 1;
             return;
         };
+        self.prove_queued(now);
         if self.peers[p].flow_mut().answered(now, key) == Answer::Unasked {
             self.progress.unasked += 1;
         } else if self.is_missing(key) {

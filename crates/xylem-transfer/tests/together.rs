@@ -1,0 +1,135 @@
+//! What arrives together is judged as it would be one after the other: the fast path beside the slow one.
+
+mod sim;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sim::producer::{Producer, Reply};
+use sim::{Behaviour, Original, ms};
+use xylem_object::ObjectId;
+use xylem_sim::Rng;
+use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
+
+fn transfer(original: &Original, peers: usize) -> Transfer {
+    let spec = Spec {
+        prefix: original.prefix.clone(),
+        publisher: original.key.public(),
+        root: None,
+        size: None,
+    };
+    // Of a peer that is dropped in the middle of what came together, the rest may count too: it is proven. And no
+    // window depends on when in a burst an answer counts.
+    let config = Config { max_misbehaviour: u32::MAX, max_window: 48, ..Config::default() };
+    let mut transfer = Transfer::new(spec, config, 9);
+    (0..peers).for_each(|p| assert!(transfer.add_peer(ms(0), PeerId(p as u32))));
+    transfer
+}
+
+/// What has happened, as text, and the nodes that were reported, of several reports together; a manifest is acted upon.
+fn events(transfer: &mut Transfer, original: &Original) -> (Vec<String>, Vec<String>) {
+    let (mut said, mut proven) = (Vec::new(), Vec::new());
+    transfer.flush_nodes();
+    while let Some(event) = transfer.poll_event() {
+        said.push(match event {
+            TransferEvent::Manifest { .. } => {
+                let mut objects: Vec<_> = original.objects.iter().collect();
+                objects.sort_unstable_by_key(|(id, _)| **id);
+                for (id, truth) in objects {
+                    let all = Some(0..u64::MAX);
+                    let added = transfer.add_object(*id, truth.root, truth.geometry, all, [], None);
+                    added.expect("within the limits");
+                }
+                "manifest".into()
+            }
+            TransferEvent::Segment { object, segment } => {
+                let content = &original.objects[&object].content[segment.offset as usize..];
+                assert!(content.starts_with(&segment.content), "a wrong byte passed");
+                format!("{object:?} {:?}", segment.index)
+            }
+            TransferEvent::Nodes { object, nodes } => {
+                proven.extend(nodes.iter().map(|(node, _)| format!("{object:?} {node:?}")));
+                continue;
+            }
+            other => format!("{other:?}"),
+        });
+    }
+    proven.sort_unstable();
+    (said, proven)
+}
+
+/// Runs two transfers, of which one is given each packet by itself and the other all that come together.
+fn both(original: &Original, behaviours: &[Behaviour], seed: u64) {
+    let mut producers: Vec<_> =
+        behaviours.iter().map(|b| Producer::new(original.clone(), *b)).collect();
+    let mut slow = transfer(original, behaviours.len());
+    let mut fast = transfer(original, behaviours.len());
+    let (mut rng, mut now, mut sizes) = (Rng::new(seed), Duration::ZERO, 0);
+    for round in 0.. {
+        assert!(round < 20_000, "{behaviours:?}: {:?}", slow.progress());
+        let (mut asked, mut also) = (Vec::new(), Vec::new());
+        let mut arrived: Vec<(PeerId, Bytes)> = Vec::new();
+        while let Some(peer) = slow.poll_transmit(now, &mut asked) {
+            assert_eq!(fast.poll_transmit(now, &mut also), Some(peer), "round {round}");
+            assert_eq!(asked, also, "{behaviours:?}: asks for something else in round {round}");
+            for reply in producers[peer.0 as usize].reply(&asked) {
+                let Reply::Data(data) = reply else { continue };
+                arrived.push((peer, data.clone().into()));
+                if rng.chance(0.1) {
+                    arrived.push((peer, data.into()));
+                }
+            }
+        }
+        assert_eq!(fast.poll_transmit(now, &mut also), None);
+        rng.shuffle(&mut arrived);
+        sizes = sizes.max(arrived.len());
+        now += ms(1);
+        for (peer, packet) in &arrived {
+            slow.handle_data(now, *peer, packet.clone());
+            fast.queue_data(now, *peer, packet.clone(), false);
+        }
+        fast.prove_queued(now);
+        if slow.poll_timeout(now).is_some_and(|due| due <= now) {
+            slow.handle_timeout(now);
+        }
+        if fast.poll_timeout(now).is_some_and(|due| due <= now) {
+            fast.handle_timeout(now);
+        }
+        assert_eq!(events(&mut slow, original), events(&mut fast, original), "round {round}");
+        assert_eq!(slow.progress(), fast.progress(), "round {round}");
+        if slow.is_idle() {
+            break;
+        }
+    }
+    assert!(sizes > 40, "many came together: {sizes}");
+    let bytes = |transfer: &Transfer| transfer.peers(now).map(|p| p.bytes).collect::<Vec<_>>();
+    assert_eq!(bytes(&slow), bytes(&fast));
+}
+
+#[test]
+fn what_comes_together_is_judged_as_one_by_one() {
+    let file = Original::file(3_000_000);
+    for behaviour in [
+        Behaviour::Honest,
+        Behaviour::WrongByte,
+        Behaviour::WrongProof,
+        Behaviour::ShortProof,
+        Behaviour::WrongTile,
+        Behaviour::OtherNames,
+        Behaviour::Chatty,
+        Behaviour::Mangles,
+    ] {
+        both(&file, &[behaviour, Behaviour::Honest], 1);
+    }
+    both(&file, &[Behaviour::Honest], 2);
+}
+
+#[test]
+fn so_are_segments_of_several_objects() {
+    let directory =
+        Original::directory(&[20_000, 5, 70_000, 400_000, 9_000, 300_000, 8_192, 8_193]);
+    assert!(directory.objects.contains_key(&ObjectId::Root));
+    for behaviour in [Behaviour::Honest, Behaviour::WrongByte, Behaviour::OtherObject] {
+        both(&directory, &[behaviour, Behaviour::Honest], 3);
+    }
+}
