@@ -7,6 +7,8 @@ mod kernels;
 #[cfg(feature = "rayon")]
 mod parallel;
 mod reference;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+mod secrets;
 #[cfg(feature = "sha256")]
 mod sha256;
 mod snapshots;
