@@ -2,6 +2,8 @@
 //! and the `blake3` crate.
 
 mod api;
+#[cfg(all(unix, feature = "mmap", not(miri)))]
+mod bounds;
 mod differential;
 mod kernels;
 #[cfg(feature = "rayon")]
