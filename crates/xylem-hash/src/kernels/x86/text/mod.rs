@@ -1,8 +1,11 @@
-//! Kernels of AVX-512 as assembly text, made by macros: the compiler spills registers where a state
-//! and what is transposed beside it fill all 32 of them, and orders instructions by what it knows of
-//! other processors.
+//! Kernels as assembly text, made by macros of the assembler: the compiler spills registers where states fill
+//! all there are, orders instructions by what it knows of other processors, and takes long over both.
 //!
-//! The words of a block lie in memory, transposed: vector i has word i of every lane.
+//! `rows` and `lanes` are for SSE4.1 and AVX2 (`rows` for AVX-512VL too), `batch`, `chunks` and `output` for
+//! AVX-512. Here is what they share: constants, steps of AVX-512's states (`z_`), and instructions by names
+//! that stand for those of SSE, AVX or AVX-512 (`x`).
+//!
+//! All names of macros are in one table of the compilation: a text takes back what it defines.
 
 use crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
 
