@@ -241,17 +241,11 @@ macro_rules! wide {
         z_put_one \v, \to+64, \c
         z_put_one \v, \to+96, \d
         .endm
-        .macro z_count low high steps
-        vmovdqa64 zmm30, zmm\low
-        vpaddd zmm\low, zmm\low, [{k}+\steps]
-        vpcmpltud k1, zmm\low, zmm30
-        vpaddd zmm\high {{k1}}, zmm\high, dword ptr [{k}+{STEPS}+4]{{1to16}}
-        .endm
         "#
     };
     (end) => {
         r"
-        .irp name, z_four, z_right, z_steps, z_states, z_half, z_one, z_halves, z_both, z_nothing, z_word, z_count
+        .irp name, z_four, z_right, z_steps, z_states, z_half, z_one, z_halves, z_both, z_nothing, z_word
         .purgem \name
         .endr
         .irp name, z_words, z_ab, z_da, z_cd, z_bc, z_d, z_b
@@ -263,6 +257,23 @@ macro_rules! wide {
         .purgem \name
         .endr
         "
+    };
+}
+
+/// Counters of sixteen lanes: lower halves get their steps, upper ones what those carry.
+macro_rules! count {
+    () => {
+        r"
+        .macro z_count low high steps
+        vmovdqa64 zmm30, zmm\low
+        vpaddd zmm\low, zmm\low, [{k}+\steps]
+        vpcmpltud k1, zmm\low, zmm30
+        vpaddd zmm\high {{k1}}, zmm\high, dword ptr [{k}+{STEPS}+4]{{1to16}}
+        .endm
+        "
+    };
+    (end) => {
+        "\n.purgem z_count\n"
     };
 }
 
