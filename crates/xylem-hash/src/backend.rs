@@ -11,7 +11,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use crate::batch::{Run, chunk_group, parent_group, whole_group};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, OUT_LEN, PARENT};
 use crate::kernels::{self, One};
-use crate::mode::Mode;
+use crate::mode::{Mode, is_secret};
+use crate::wipe::wipe;
 
 /// A chaining value in its wire form: eight little-endian words.
 pub(crate) type Cv = [u8; OUT_LEN];
@@ -208,7 +209,12 @@ impl Backend {
             ],
         };
         // SAFETY: the blocks lie in a row, and the last one is whole, itself or in the copy.
-        first_half(&unsafe { self.one(&one) })
+        let value = first_half(&unsafe { self.one(&one) });
+        if is_secret(flags) && tail.len() < BLOCK_LEN {
+            // SAFETY: written above for such a tail.
+            wipe(unsafe { copy.assume_init_mut() });
+        }
+        value
     }
 
     /// The value of one parent, given as its two children in a row; `end` is `ROOT` or nothing.

@@ -5,9 +5,10 @@
 
 use core::mem::MaybeUninit;
 
-use crate::backend::{Cv, Lane, MAX_LANES, bytes_of, padded};
+use crate::backend::{Cv, Lane, MAX_LANES, bytes_of};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, PARENT};
-use crate::mode::Mode;
+use crate::mode::{Mode, is_secret};
+use crate::wipe::wipe;
 
 /// What a kernel works on. Each array has one entry per lane; a kernel of fewer lanes than
 /// [`MAX_LANES`] uses the first ones.
@@ -149,7 +150,8 @@ unsafe fn ragged_chunks(
         if ends[i] > ends[longest] {
             longest = i;
         }
-        tails[i].write(padded(&lane.bytes[ends[i] * BLOCK_LEN..]));
+        let tail = &lane.bytes[ends[i] * BLOCK_LEN..];
+        tails[i].write([0; BLOCK_LEN])[..tail.len()].copy_from_slice(tail);
     }
     let mut from = 0;
     while from <= ends[longest] {
@@ -188,6 +190,12 @@ unsafe fn ragged_chunks(
         }
         (batch.key, batch.flags[0]) = (None, batch.flags[1]);
         from = to + 1;
+    }
+    if is_secret(mode.flags()) {
+        for tail in &mut tails[..lanes.len()] {
+            // SAFETY: written above for every lane.
+            wipe(unsafe { tail.assume_init_mut() });
+        }
     }
 }
 

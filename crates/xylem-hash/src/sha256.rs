@@ -23,9 +23,9 @@ const INITIAL: [u32; 8] = [
 #[inline]
 #[must_use]
 pub fn has_sha256_many() -> bool {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
     return crate::kernels::sha256::is_supported();
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2")))]
     false
 }
 
@@ -88,12 +88,12 @@ pub fn sha256_many(messages: &[&[u8]], out: &mut [[u8; 32]]) -> bool {
 
 #[inline]
 fn compress(states: &mut [[u32; 16]; 8], lanes: &[&[[u8; 64]]; 16], mask: u16) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
     // SAFETY: `sha256_many` comes here only where the processor has the instructions.
     unsafe {
         crate::kernels::sha256::compress(states, lanes, mask);
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(not(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2")))]
     let _ = (states, lanes, mask);
 }
 

@@ -27,20 +27,18 @@ pub(crate) fn wipe<T: Zeroable>(secret: &mut [T]) {
 /// # Safety
 /// `start` must be valid for writing `len` bytes, and zeros a value of what lies there.
 pub(crate) unsafe fn wipe_raw(start: *mut u8, len: usize) {
-    const WORD: usize = size_of::<u64>();
+    // Keys and values have this length, and most else a multiple of it; bytes need no alignment.
+    const PART: usize = 32;
     let mut done = 0;
+    while len - done >= PART {
+        // SAFETY: the part is inside of what the caller vouches for.
+        unsafe { core::ptr::write_volatile(start.add(done).cast::<[u8; PART]>(), [0; PART]) };
+        done += PART;
+    }
     while done < len {
-        // SAFETY: `done < len`, so this is inside of what the caller vouches for.
-        let at = unsafe { start.add(done) };
-        if len - done >= WORD && at.addr().is_multiple_of(WORD) {
-            // SAFETY: aligned, and the whole word is inside.
-            unsafe { core::ptr::write_volatile(at.cast::<u64>(), 0) };
-            done += WORD;
-        } else {
-            // SAFETY: one byte, inside.
-            unsafe { core::ptr::write_volatile(at, 0) };
-            done += 1;
-        }
+        // SAFETY: one byte, inside.
+        unsafe { core::ptr::write_volatile(start.add(done), 0) };
+        done += 1;
     }
     compiler_fence(Ordering::SeqCst);
 }

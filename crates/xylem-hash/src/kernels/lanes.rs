@@ -7,8 +7,8 @@ macro_rules! lane_kernel {
         use $crate::batch::Batch;
         use $crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
         use $($words)::+::{
-            LANES, V, add, held, left_in_memory, load, load_blocks, load_cvs, right_7, right_8,
-            right_12, right_16, splat, store_cvs, to_memory, xor,
+            LANES, V, add, held, load, load_blocks, load_cvs, right_7, right_8, right_12, right_16,
+            splat, store_cvs, xor,
         };
 
         /// Where the words of the schedule lie in an array of vectors, in bytes.
@@ -45,9 +45,8 @@ macro_rules! lane_kernel {
             }
             for i in 0..4 {
                 let (bi, ci, di) = place(i);
-                let sum = add(left_in_memory(&c[ci]), d[di]);
-                to_memory(&mut c[ci], sum);
-                b[bi] = right_12(xor(b[bi], sum));
+                c[ci] = add(c[ci], d[di]);
+                b[bi] = right_12(xor(b[bi], c[ci]));
             }
             for i in 0..4 {
                 let (bi, _, di) = place(i);
@@ -56,33 +55,24 @@ macro_rules! lane_kernel {
             }
             for i in 0..4 {
                 let (bi, ci, di) = place(i);
-                let sum = add(left_in_memory(&c[ci]), d[di]);
-                to_memory(&mut c[ci], sum);
-                b[bi] = right_7(xor(b[bi], sum));
+                c[ci] = add(c[ci], d[di]);
+                b[bi] = right_7(xor(b[bi], c[ci]));
             }
         }
 
         /// The compression of every lane (the paper, section 2.2): the four rows of the state after
         /// all rounds.
         ///
-        /// The third row goes through memory where there are only 16 registers (`to_memory`,
-        /// `left_in_memory`): the compiler then keeps the rest in registers. `held` keeps `a + word`
-        /// from being computed after `a + b`, which would make every chain longer by an addition:
-        /// `b` comes last. Each caller has an instance of its own, which is then inlined: `cv`
-        /// stays in registers from block to block.
+        /// `held` keeps `a + word` from being computed after `a + b`, which would make every chain
+        /// longer by an addition: `b` comes last. Each caller has an instance of its own, which is
+        /// then inlined: `cv` stays in registers from block to block.
         #[inline]
         #[target_feature(enable = $features)]
         fn looped<const CALLER: usize>(cv: &[V; 8], last_row: [V; 4], m: &[V; 16]) -> [[V; 4]; 4] {
             let [mut a, mut b, mut c, mut d] = start(cv, last_row);
-            for i in 0..4 {
-                to_memory(&mut c[i], splat(IV[i]));
-            }
             for offsets in &OFFSETS {
                 half_round::<0, CALLER>(&mut a, &mut b, &mut c, &mut d, m, offsets);
                 half_round::<1, CALLER>(&mut a, &mut b, &mut c, &mut d, m, offsets);
-            }
-            for i in 0..4 {
-                c[i] = left_in_memory(&c[i]);
             }
             [a, b, c, d]
         }

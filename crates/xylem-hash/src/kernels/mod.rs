@@ -21,20 +21,27 @@ pub(crate) mod portable;
 mod rows;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm;
-#[cfg(target_arch = "x86_64")]
+// Targets of operating systems and firmware (`x86_64-unknown-none`) have no vector registers, and the ABI
+// x32 has pointers of 32 bits, where the text reads 64: both are portable.
+#[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
 mod x86;
 
 use crate::backend::Kernels;
-#[cfg(all(target_arch = "x86_64", feature = "sha256"))]
+#[cfg(all(
+    target_arch = "x86_64",
+    target_pointer_width = "64",
+    target_feature = "sse2",
+    feature = "sha256"
+))]
 pub(crate) use x86::sha256;
 
 /// All there are, best first.
 pub(crate) static ALL: &[&Kernels] = &[
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
     &x86::AVX512,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
     &x86::AVX2,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
     &x86::SSE41,
     #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon"))]
     &neon::NEON,

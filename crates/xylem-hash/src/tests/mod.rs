@@ -2,11 +2,15 @@
 //! and the `blake3` crate.
 
 mod api;
+#[cfg(all(unix, feature = "mmap", not(miri)))]
+mod bounds;
 mod differential;
 mod kernels;
 #[cfg(feature = "rayon")]
 mod parallel;
 mod reference;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+mod secrets;
 #[cfg(feature = "sha256")]
 mod sha256;
 mod snapshots;

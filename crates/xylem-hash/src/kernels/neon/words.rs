@@ -36,14 +36,6 @@ pub(super) mod four {
         a
     }
 
-    pub(crate) fn to_memory(place: &mut V, a: V) {
-        *place = a;
-    }
-
-    pub(crate) fn left_in_memory(place: &V) -> V {
-        *place
-    }
-
     #[inline]
     #[target_feature(enable = "neon")]
     pub(crate) fn right_16(a: V) -> V {
@@ -137,19 +129,6 @@ pub(super) mod four_and_four {
         const { assert!(N >= LANES) };
         let groups = words.as_chunks::<4>().0;
         [four::load(&groups[0]), four::load(&groups[1])]
-    }
-
-    /// Nowhere but where the compiler has it: of seven ways to keep rows in memory, none spilled less.
-    #[inline]
-    #[target_feature(enable = "neon")]
-    pub(crate) fn to_memory(place: &mut V, a: V) {
-        *place = a;
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    pub(crate) fn left_in_memory(place: &V) -> V {
-        *place
     }
 
     /// As [`four::load_blocks`].

@@ -25,14 +25,6 @@ pub(super) fn held(a: V) -> V {
     a
 }
 
-pub(super) fn to_memory(place: &mut V, a: V) {
-    *place = a;
-}
-
-pub(super) fn left_in_memory(place: &V) -> V {
-    *place
-}
-
 // Rotations by whole bytes are shuffles: engines make one instruction of each, on x86-64 (`pshufb`)
 // as on AArch64 (`tbl`).
 

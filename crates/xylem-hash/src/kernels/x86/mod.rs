@@ -20,7 +20,7 @@ use crate::backend::Kernels;
 
 pub(crate) static SSE41: Kernels = Kernels {
     name: "sse4.1",
-    is_supported: || has!("sse4.1"),
+    is_supported: || has!("ssse3", "sse4.1"),
     one: text::sse_one,
     widths: &[(4, text::sse_four)],
     whole: None,

@@ -185,6 +185,7 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
     unsafe {
         asm!(
             wide!(),
+            count!(),
             between!(),
             r#"
             z_states zmm
@@ -233,6 +234,7 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
             vzeroupper
             "#,
             between!(end),
+            count!(end),
             wide!(end),
             eight_0 = inout(reg) at(0) => _,
             eight_1 = inout(reg) at(1) => _,

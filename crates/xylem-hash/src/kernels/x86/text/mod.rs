@@ -1,8 +1,11 @@
-//! Kernels of AVX-512 as assembly text, made by macros: the compiler spills registers where a state
-//! and what is transposed beside it fill all 32 of them, and orders instructions by what it knows of
-//! other processors.
+//! Kernels as assembly text, made by macros of the assembler: the compiler spills registers where states fill
+//! all there are, orders instructions by what it knows of other processors, and takes long over both.
 //!
-//! The words of a block lie in memory, transposed: vector i has word i of every lane.
+//! `rows` and `lanes` are for SSE4.1 and AVX2 (`rows` for AVX-512VL too), `batch`, `chunks` and `output` for
+//! AVX-512. Here is what they share: constants, steps of AVX-512's states (`z_`), and instructions by names
+//! that stand for those of SSE, AVX or AVX-512 (`x`).
+//!
+//! All names of macros are in one table of the compilation: a text takes back what it defines.
 
 use crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
 
@@ -238,17 +241,11 @@ macro_rules! wide {
         z_put_one \v, \to+64, \c
         z_put_one \v, \to+96, \d
         .endm
-        .macro z_count low high steps
-        vmovdqa64 zmm30, zmm\low
-        vpaddd zmm\low, zmm\low, [{k}+\steps]
-        vpcmpltud k1, zmm\low, zmm30
-        vpaddd zmm\high {{k1}}, zmm\high, dword ptr [{k}+{STEPS}+4]{{1to16}}
-        .endm
         "#
     };
     (end) => {
         r"
-        .irp name, z_four, z_right, z_steps, z_states, z_half, z_one, z_halves, z_both, z_nothing, z_word, z_count
+        .irp name, z_four, z_right, z_steps, z_states, z_half, z_one, z_halves, z_both, z_nothing, z_word
         .purgem \name
         .endr
         .irp name, z_words, z_ab, z_da, z_cd, z_bc, z_d, z_b
@@ -260,6 +257,23 @@ macro_rules! wide {
         .purgem \name
         .endr
         "
+    };
+}
+
+/// Counters of sixteen lanes: lower halves get their steps, upper ones what those carry.
+macro_rules! count {
+    () => {
+        r"
+        .macro z_count low high steps
+        vmovdqa64 zmm30, zmm\low
+        vpaddd zmm\low, zmm\low, [{k}+\steps]
+        vpcmpltud k1, zmm\low, zmm30
+        vpaddd zmm\high {{k1}}, zmm\high, dword ptr [{k}+{STEPS}+4]{{1to16}}
+        .endm
+        "
+    };
+    (end) => {
+        "\n.purgem z_count\n"
     };
 }
 

@@ -26,7 +26,7 @@ macro_rules! output {
             // changes.
             unsafe {
                 asm!(
-                    wide!(),
+                    wide!(), count!(),
                     r"
                     .macro z_word v set r word
                     movzx {place:e}, byte ptr [{round}+\word]
@@ -143,7 +143,7 @@ macro_rules! output {
                     .purgem \name
                     .endr
                     ",
-                    wide!(end),
+                    count!(end), wide!(end),
                     node = in(reg) node,
                     out = in(reg) out,
                     frame = in(reg) &raw mut frame,
