@@ -23,7 +23,7 @@ const REFUSALS: u32 = 4;
 const REST_MIN: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(4);
 /// An answer is not expected sooner, however short the link: its source may read from a disk.
-const MIN_EXPECTED: Duration = Duration::from_millis(20);
+const MIN_EXPECTED: Duration = Duration::from_millis(10);
 /// What the largest Data weighs: the unit of the smallest windows.
 pub(crate) const DATA_BYTES: u64 = MAX_PACKET as u64;
 /// Up to here CUBIC fills a path as well as BBR does, and a machine's own delays blur what BBR measures.
