@@ -250,7 +250,7 @@ impl Pool<'_> {
         let mut builder = OutboardBuilder::new(*reader.geometry(), |slot, nodes: &[u8]| {
             writer.as_mut().map_or(Ok(()), |w| w.write(slot, nodes))
         });
-        // Regions come in nearly the right order: what waits is bounded by the threads.
+        // Regions come in nearly the right order: what waits is the nodes of about a run for each thread.
         let (mut waiting, mut next) = (BTreeMap::new(), 0);
         let mut take = |region: Result<(Region, Vec<u8>), StoreError>| {
             let (region, sums) = region?;

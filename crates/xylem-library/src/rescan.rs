@@ -153,6 +153,7 @@ pub(crate) fn inspect_again(
         return Ok(None);
     }
     regions.sort_unstable_by_key(RegionScan::region);
+    scan.close_readers();
     Ok(Some(Inspection { scan, regions }))
 }
 
@@ -218,4 +219,36 @@ fn joined<'a>(ranges: impl Iterator<Item = &'a Range<u64>>) -> Vec<Range<u64>> {
         }
     }
     all
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs;
+
+    use xylem_store::{DiskMedium, OpenHow};
+    use xylem_tree::{REGION_LEN, SegmentSize};
+
+    use super::*;
+
+    /// What is found is kept of every damaged file until all have been read.
+    #[test]
+    fn what_was_found_keeps_no_handles_but_the_file_s() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap().join("file");
+        let bytes = vec![7; 2 * REGION_LEN + 1];
+        fs::write(&path, &bytes).unwrap();
+        let subject = Subject {
+            file: FileRef::open(&DiskMedium::default(), &path, OpenHow::Read).unwrap(),
+            outboard: None,
+            geometry: Geometry::new(bytes.len() as u64, SegmentSize::DEFAULT),
+            root: xylem_hash::hash(&bytes),
+        };
+        let found = inspect(&subject, &mut Readers::All, &|_| true).unwrap().unwrap();
+        assert_eq!(found.bad(), Vec::<Range<u64>>::new());
+        let handles = fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| {
+            let leads_to = fs::read_link(fd.ok()?.path()).ok()?;
+            (leads_to == path).then_some(())
+        });
+        assert_eq!(handles.count(), 1);
+    }
 }

@@ -130,7 +130,7 @@ pub use runs::Runs;
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use servable::OnServable;
 pub use serve::{FileCache, SharedFile, hold_at_most};
-pub use sparse::SparseReader;
+pub use sparse::{SparseReader, is_zero};
 pub use staging::{Listing, MAX_SMALL_FILE, SmallFile, Spares, Staging, Target};
 pub use store::{NewFile, Store};
 pub use sweep::MAX_DEPTH;

@@ -22,6 +22,8 @@ const SILENCE_TIMEOUTS: u32 = 3;
 const REFUSALS: u32 = 4;
 const REST_MIN: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(4);
+/// An answer is not expected sooner, however short the link: its source may read from a disk.
+const MIN_EXPECTED: Duration = Duration::from_millis(10);
 /// What the largest Data weighs: the unit of the smallest windows.
 pub(crate) const DATA_BYTES: u64 = MAX_PACKET as u64;
 /// Up to here CUBIC fills a path as well as BBR does, and a machine's own delays blur what BBR measures.
@@ -34,6 +36,8 @@ const TIMEOUT: TimeoutLimits =
 #[derive(Debug)]
 pub(crate) struct Flow {
     rtt: Rtt,
+    /// What the waits go by before anything was measured.
+    expected: Rtt,
     controller: Controller,
     /// The algorithm is chosen by the path: the first short round trip decides.
     by_path: bool,
@@ -81,10 +85,14 @@ impl Silence {
         self.probes = self.probes.saturating_sub(1);
     }
 
-    fn on_received(&mut self, now: Duration) {
+    /// `measured`: a round trip is known. Until then the waits stay as long as they became, or what takes longer than
+    /// expected would always be asked for twice, and never measured (Karn's rule).
+    fn on_received(&mut self, now: Duration, measured: bool) {
         self.waiting_since = now;
         self.probe.restart(now);
-        self.probe.forget_backoff();
+        if measured {
+            self.probe.forget_backoff();
+        }
         (self.probes, self.silent) = (0, false);
     }
 
@@ -106,6 +114,7 @@ impl Flow {
         let algorithm = config.congestion.unwrap_or(Algorithm::Bbr);
         Self {
             rtt: Rtt::default(),
+            expected: Rtt::default(),
             controller: Controller::new(algorithm, now, DATA_BYTES),
             by_path: config.congestion.is_none(),
             pacer: Pacer::default(),
@@ -134,7 +143,16 @@ impl Flow {
 
     /// How long after its sending an answer is overdue.
     pub(crate) fn patience(&self) -> Duration {
-        self.silence.probe.first_timeout(&self.rtt)
+        self.silence.probe.first_timeout(self.waits())
+    }
+
+    /// The round trip that the waits go by.
+    fn waits(&self) -> &Rtt {
+        if self.is_measured() { &self.rtt } else { &self.expected }
+    }
+
+    fn is_measured(&self) -> bool {
+        self.rtt.smoothed().is_some()
     }
 
     /// Whether it has answered nothing for long.
@@ -199,11 +217,12 @@ impl Flow {
         self.pieces.datagram = Some(bytes.max(1));
     }
 
-    /// The path's round trip as its link has measured it, which the first waits go by: 1 s is long where the first
-    /// thing that is asked for is lost.
+    /// The round trip of the link to it, which the first waits go by: 1 s is long where the first thing that is asked
+    /// for is lost. The answers may come from further away, or from a disk: it is no sample of theirs.
     pub(crate) fn expect_round_trip(&mut self, rtt: Duration) {
-        if self.rtt.smoothed().is_none() {
-            self.rtt.sample(rtt, Duration::ZERO);
+        if !self.is_measured() {
+            self.expected = Rtt::default();
+            self.expected.sample(rtt.max(MIN_EXPECTED), Duration::ZERO);
         }
     }
 
@@ -282,16 +301,16 @@ impl Flow {
         match answer {
             Answer::Unasked => {}
             Answer::Late(late) => {
-                self.silence.on_received(now);
+                self.silence.on_received(now, self.is_measured());
                 self.on_late(now, &late);
             }
             Answer::Outstanding { number, sent, earlier } => {
-                self.silence.on_received(now);
                 let rtt = now.saturating_sub(sent.sent_at());
                 if earlier.is_none() {
                     self.choose_algorithm(rtt);
                     self.rtt.sample(rtt, Duration::ZERO);
                 }
+                self.silence.on_received(now, self.is_measured());
                 // Faster than ever, and asked twice: this answers the first asking (RFC 8985 6.2).
                 match earlier.filter(|_| self.rtt.min().is_none_or(|min| rtt < min)) {
                     Some(late) => self.on_late(now, &late),
@@ -369,7 +388,7 @@ impl Flow {
     /// It has said something, if not in answer to what its window counts.
     pub(crate) fn on_sign_of_life(&mut self, now: Duration) {
         if self.silence.silent {
-            self.silence.on_received(now);
+            self.silence.on_received(now, self.is_measured());
         }
     }
 
@@ -411,13 +430,13 @@ impl Flow {
         if self.flight.outstanding() == 0 {
             return None;
         }
-        let probe = self.silence.probe.due(&self.rtt);
+        let probe = self.silence.probe.due(self.waits());
         Some(self.flight.loss_due(&self.rtt).map_or(probe, |lost| lost.min(probe)))
     }
 
     /// Looks for a tail that nothing answers. Returns what is to be asked again, of whomever.
     pub(crate) fn on_probe_timer(&mut self, now: Duration) -> Vec<Key> {
-        if self.flight.outstanding() == 0 || now < self.silence.probe.due(&self.rtt) {
+        if self.flight.outstanding() == 0 || now < self.silence.probe.due(self.waits()) {
             return Vec::new();
         }
         self.silence.probe.back_off();

@@ -183,3 +183,30 @@ fn a_lost_first_interest_costs_some_round_trips() {
     assert!(unknown > Duration::from_secs(1), "{unknown:?}");
     assert!(unknown - known >= ms(600), "{known:?} and {unknown:?}");
 }
+
+/// What is short is the link, not the way: whoever is at its other end fetches the answers from far away, or from a
+/// slow disk. A few things are asked for twice until that is known, and nothing else differs.
+#[test]
+fn answers_may_take_far_longer_than_the_link() {
+    for (trip, size, sooner) in
+        [(20, 3_000_000, 0), (300, 30_000, 4), (300, 3_000_000, 4), (1000, 3_000_000, 6)]
+    {
+        let original = Original::file(size);
+        let fetched = |link: Option<Duration>| {
+            let world = World::new(&original, Config::default(), 1);
+            let mut world = world.direct_peer(&original, Behaviour::Honest, path(trip, 0.0));
+            world.transfer.expect_round_trip(PeerId(0), link);
+            world.run(Duration::from_secs(60));
+            assert_eq!(world.complete, [ObjectId::Root]);
+            let stats = world.transfer.peers(world.now()).next().expect("it is still there");
+            assert_eq!(stats.round_trip, Some(ms(trip)), "measured, over a link of {link:?}");
+            (world.now(), world.transfer.progress().interests)
+        };
+        let (took, asked) = fetched(None);
+        for link in [Duration::ZERO, Duration::from_micros(100), ms(10)] {
+            let (also_took, also_asked) = fetched(Some(link));
+            assert!(also_took <= took + ms(trip) / 10, "{trip} ms: {also_took:?}, not {took:?}");
+            assert!(also_asked <= asked + sooner, "{trip} ms: {also_asked}, not {asked}");
+        }
+    }
+}

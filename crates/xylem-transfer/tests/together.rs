@@ -11,19 +11,23 @@ use xylem_object::ObjectId;
 use xylem_sim::Rng;
 use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
 
-fn transfer(original: &Original, peers: usize) -> Transfer {
+fn transfer_of(original: &Original, peers: usize, config: Config) -> Transfer {
     let spec = Spec {
         prefix: original.prefix.clone(),
         publisher: original.key.public(),
         root: None,
         size: None,
     };
-    // Of a peer that is dropped in the middle of what came together, the rest may count too: it is proven. And no
-    // window depends on when in a burst an answer counts.
-    let config = Config { max_misbehaviour: u32::MAX, max_window: 48, ..Config::default() };
     let mut transfer = Transfer::new(spec, config, 9);
     (0..peers).for_each(|p| assert!(transfer.add_peer(ms(0), PeerId(p as u32))));
     transfer
+}
+
+fn transfer(original: &Original, peers: usize) -> Transfer {
+    // Of a peer that is dropped in the middle of what came together, the rest may count too: it is proven. And no
+    // window depends on when in a burst an answer counts.
+    let config = Config { max_misbehaviour: u32::MAX, max_window: 48, ..Config::default() };
+    transfer_of(original, peers, config)
 }
 
 /// What has happened, as text, and the nodes that were reported, of several reports together; a manifest is acted upon.
@@ -131,5 +135,67 @@ fn so_are_segments_of_several_objects() {
     assert!(directory.objects.contains_key(&ObjectId::Root));
     for behaviour in [Behaviour::Honest, Behaviour::WrongByte, Behaviour::OtherObject] {
         both(&directory, &[behaviour, Behaviour::Honest], 3);
+    }
+}
+
+/// Packets of several peers come together, some of which are dropped on the way: what the others brought counts, and
+/// nobody else is blamed.
+#[test]
+fn who_is_dropped_in_the_middle_takes_nothing_with_it() {
+    let file = Original::file(3_000_000);
+    for behaviour in
+        [Behaviour::WrongByte, Behaviour::WrongProof, Behaviour::WrongTile, Behaviour::Mangles]
+    {
+        let behaviours = [behaviour, Behaviour::Honest, behaviour];
+        let mut producers: Vec<_> =
+            behaviours.iter().map(|b| Producer::new(file.clone(), *b)).collect();
+        let mut transfer = transfer_of(&file, 3, Config::default());
+        let (mut rng, mut now, mut blamed, mut segments) = (Rng::new(7), ms(0), [0; 3], 0);
+        for round in 0.. {
+            assert!(round < 20_000, "{behaviour:?}: {:?}", transfer.progress());
+            let (mut asked, mut arrived) = (Vec::new(), Vec::new());
+            while let Some(peer) = transfer.poll_transmit(now, &mut asked) {
+                for reply in producers[peer.0 as usize].reply(&asked) {
+                    if let Reply::Data(data) = reply {
+                        arrived.push((peer, Bytes::from(data)));
+                    }
+                }
+            }
+            rng.shuffle(&mut arrived);
+            now += ms(1);
+            for (peer, packet) in arrived {
+                transfer.queue_data(now, peer, packet, false);
+            }
+            transfer.prove_queued(now);
+            if transfer.poll_timeout(now).is_some_and(|due| due <= now) {
+                transfer.handle_timeout(now);
+            }
+            for event in std::iter::from_fn(|| transfer.poll_event()).collect::<Vec<_>>() {
+                match event {
+                    TransferEvent::Manifest { manifest, .. } => {
+                        let truth = &file.objects[&ObjectId::Root];
+                        let (root, geometry) = (manifest.root, truth.geometry);
+                        let all = Some(0..u64::MAX);
+                        transfer.add_object(ObjectId::Root, root, geometry, all, [], None).unwrap();
+                    }
+                    TransferEvent::Segment { object, segment } => {
+                        let content = &file.objects[&object].content[segment.offset as usize..];
+                        assert!(content.starts_with(&segment.content), "a wrong byte passed");
+                        segments += 1;
+                    }
+                    TransferEvent::PeerMisbehaved { peer, .. } => blamed[peer.0 as usize] += 1,
+                    TransferEvent::Failed(reason) => panic!("{behaviour:?}: {reason}"),
+                    _ => {}
+                }
+            }
+            if transfer.is_idle() {
+                break;
+            }
+        }
+        assert_eq!(blamed[1], 0, "{behaviour:?}");
+        assert!(blamed[0] > 0 && blamed[2] > 0, "{behaviour:?}: {blamed:?}");
+        let limit = Config::default().max_misbehaviour;
+        assert!(blamed.iter().all(|times| *times <= limit), "{behaviour:?}: {blamed:?}");
+        assert_eq!(segments, file.objects[&ObjectId::Root].geometry.segments());
     }
 }

@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
 use xylem_hash::{Hash, Hasher};
-use xylem_store::{FileRef, Partial, SparseReader, StoreError};
+use xylem_store::{FileRef, Partial, SparseReader, StoreError, is_zero};
 use xylem_tree::{Geometry, SegmentIndex};
 
 /// Segments that are handed to the thread together; whole ones only.
@@ -109,7 +109,7 @@ fn hash_ranges(file: &FileRef, ranges: &Receiver<Range<u64>>) -> Result<Hash, St
             // To look for holes the system walks over all pages that there are, and keeps the writer out meanwhile:
             // that is for files that have some.
             let got = if zeros { reader.read_full(piece, at)? } else { file.read_full(piece, at)? };
-            zeros = piece[..got].iter().all(|b| *b == 0);
+            zeros = is_zero(&piece[..got]);
             hasher.update(&piece[..got]);
             at += piece.len() as u64;
         }

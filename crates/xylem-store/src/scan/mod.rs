@@ -45,8 +45,9 @@ pub(crate) struct ProvenPair {
 /// A file, its outboard and the root that both must agree with.
 #[derive(Debug)]
 pub struct Scan {
-    /// Handles on the file: one, or one for each reader.
-    files: Vec<FileRef>,
+    file: FileRef,
+    /// Handles of the readers' own, while they read.
+    own: Vec<FileRef>,
     /// `None`: there is none, every slot counts as never written.
     outboard: Option<FileRef>,
     base: u64,
@@ -180,7 +181,7 @@ impl Scan {
         root: Hash,
     ) -> Result<Self, StoreError> {
         let outboard = Some(outboard.file().clone());
-        Self::with(vec![file], outboard, slot_offset, geometry, root, false)
+        Self::with(file, outboard, slot_offset, geometry, root, false)
     }
 
     /// As [`Scan::new`] for scrubbing, by so many `readers` at once: bytes and nodes that the medium fails to read
@@ -197,16 +198,21 @@ impl Scan {
         readers: usize,
     ) -> Result<Self, StoreError> {
         let outboard = outboard.map(|o| o.file().clone());
-        let many = geometry.count(region_level(&geometry)) > 1;
-        let files = match many {
-            true => (0..readers.max(1)).map(|_| file.in_order()).collect(),
-            false => vec![file],
-        };
-        Self::with(files, outboard, slot_offset, geometry, root, true)
+        let mut scan = Self::with(file, outboard, slot_offset, geometry, root, true)?;
+        let regions = scan.tops.len();
+        if regions > 1 {
+            scan.own = (0..readers.min(regions)).map(|_| scan.file.in_order()).collect();
+        }
+        Ok(scan)
+    }
+
+    /// All is read: what was found may be kept for longer than there are handles for.
+    pub fn close_readers(&mut self) {
+        self.own = Vec::new();
     }
 
     fn with(
-        files: Vec<FileRef>,
+        file: FileRef,
         outboard: Option<FileRef>,
         base: u64,
         geometry: Geometry,
@@ -215,8 +221,9 @@ impl Scan {
     ) -> Result<Self, StoreError> {
         let regions = geometry.count(region_level(&geometry)) as usize;
         let (tops, upper, upper_mend) = (vec![None; regions], Vec::new(), Vec::new());
+        let own = Vec::new();
         let mut scan =
-            Self { files, outboard, base, geometry, root, tolerant, tops, upper, upper_mend };
+            Self { file, own, outboard, base, geometry, root, tolerant, tops, upper, upper_mend };
         scan.prove_upper(&[])?;
         Ok(scan)
     }
@@ -397,7 +404,7 @@ impl Scan {
         let segment = self.geometry.segment_size().bytes() as u64;
         let start = segments.start * segment + piece.start as u64;
         let ScanBuffer { data, unreadable, reader, .. } = buffer;
-        let file = &self.files[*reader % self.files.len()];
+        let file = self.own.get(*reader).unwrap_or(&self.file);
         match file.read_full(&mut data[piece.clone()], start) {
             Err(StoreError::Io { .. }) if self.tolerant => {
                 read_around(file, &mut data[piece], start, segment as usize, |at| {
