@@ -30,7 +30,7 @@ use excess::Excess;
 use filter::MaxFilter;
 use min_rtt::MinRtt;
 use model::{Bounds, Saved};
-use startup::{Caution, FullBw};
+use startup::{Caution, FullBw, SAMPLES};
 
 /// Section 2.8: 4 ln 2, the least gain that lets the rate double each round; and the window's.
 const STARTUP_PACING_GAIN: f64 = 2.77;
@@ -332,7 +332,8 @@ impl Bbr {
         }
         if let (Phase::Startup, Some(latest), Some(min)) = (self.phase, latest, self.min_rtt.get())
         {
-            self.full_bw.reached |= self.caution.on_round_trip(latest, min, self.round.started);
+            let (begins, enough) = (self.round.started, self.excess.samples(SAMPLES));
+            self.full_bw.reached |= self.caution.on_round_trip(latest, min, begins, enough);
         }
     }
 

@@ -16,7 +16,7 @@ const FULL_BW_ROUNDS_CLEAR: u32 = 10;
 const FULL_BW_GROWTH: f64 = 1.25;
 /// RFC 9406 section 4.3: so many round trips make the smallest of a round count. There is a queue where it is longer by
 /// an eighth, within bounds.
-const SAMPLES: u32 = 8;
+pub(super) const SAMPLES: u32 = 8;
 const LONGER_BY: u32 = 8;
 const LONGER_LEAST: Duration = Duration::from_millis(4);
 const LONGER_MOST: Duration = Duration::from_millis(16);
@@ -70,16 +70,25 @@ impl Caution {
     }
 
     /// A round trip, `min` without a queue, as the first of a round or not. Returns whether a queue is there to stay.
-    pub(super) fn on_round_trip(&mut self, rtt: Duration, min: Duration, new_round: bool) -> bool {
+    /// `enough`: how many of them tell.
+    pub(super) fn on_round_trip(
+        &mut self,
+        rtt: Duration,
+        min: Duration,
+        new_round: bool,
+        enough: u32,
+    ) -> bool {
         if new_round {
             self.rounds = self.rounds.map(|rounds| rounds + 1);
+        }
+        if new_round && self.samples >= enough {
             (self.least, self.samples) = (None, 0);
         }
         let least = self.least.map_or(rtt, |least| least.min(rtt));
         (self.least, self.samples) = (Some(least), self.samples + 1);
         if least < min + (min / LONGER_BY).clamp(LONGER_LEAST, LONGER_MOST) {
             self.rounds = None;
-        } else if self.samples >= SAMPLES {
+        } else if self.samples >= enough {
             return *self.rounds.get_or_insert(0) >= CAUTIOUS_ROUNDS;
         }
         false
@@ -98,7 +107,7 @@ mod tests {
     fn round(caution: &mut Caution, least: u64) -> bool {
         (0..20).fold(false, |ends, i| {
             let rtt = if i % 5 == 4 { least } else { 500 };
-            caution.on_round_trip(ms(rtt), ms(100), i == 0) || ends
+            caution.on_round_trip(ms(rtt), ms(100), i == 0, SAMPLES) || ends
         })
     }
 
@@ -117,7 +126,7 @@ mod tests {
             assert!(!round(&mut caution, 150) && !round(&mut caution, 140) && caution.is_on());
             assert!(!round(&mut caution, 110) && !caution.is_on());
         }
-        assert!((0..7).all(|_| !caution.on_round_trip(ms(200), ms(100), false)));
+        assert!((0..7).all(|_| !caution.on_round_trip(ms(200), ms(100), false, SAMPLES)));
         assert!(!caution.is_on(), "few of a round say little");
     }
 }
