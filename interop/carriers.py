@@ -88,6 +88,10 @@ def dissect(pcap, keys, port, scheme, fields, display=None):
     inner = "http" if scheme == "xylem+ws" else "tls"
     command = ["tshark", "-r", str(pcap), "-d", f"tcp.port=={port},{inner}", "-T", "fields"]
     command += ["-o", "tcp.desegment_tcp_streams:TRUE", "-o", "http.desegment_body:TRUE"]
+    if scheme == "xylem+tls":
+        # The hello promises HTTP, and what comes looks random: now and then a piece of it begins as some HTTP does,
+        # and is a bad packet of that.
+        command += ["--disable-protocol", "http"]
     if keys.exists():
         command += ["-o", f"tls.keylog_file:{keys}"]
     if display:
