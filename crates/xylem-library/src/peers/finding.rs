@@ -11,8 +11,7 @@ use xylem_object::find::{Answer, FindId};
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::{Data, Interest, InterestBuilder};
 
-/// Wait before the question is asked again, for a lost packet, where the round trip is not known; doubles up to
-/// [`MAX_WAIT`].
+/// Wait before the question is asked again, for a lost packet, where the round trip is not known; doubles twice.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// The least where it is: a peer may have to read from a disk.
 const MIN_WAIT: Duration = Duration::from_millis(50);
@@ -46,6 +45,8 @@ pub struct Asked {
     id: FindId,
     next: Duration,
     wait: Duration,
+    /// It is no bulk of data that makes way for others: whoever loses several in a row should not wait for seconds.
+    longest: Duration,
     /// None before it is asked: two addresses of one peer have one question, and are asked one after
     /// the other, so that it is known whose the answer is.
     until: Option<Duration>,
@@ -88,8 +89,8 @@ impl Finding {
     ) {
         let id = FindId::new(&self.root, &key);
         let wait = rtt.map_or(FIRST_WAIT, |rtt| (rtt * 3 / 2).clamp(MIN_WAIT, MAX_WAIT));
-        let next = now;
-        self.asked.insert(face, Asked { key, must_vouch, id, next, wait, until: None });
+        let (next, longest) = (now, (wait * 4).clamp(FIRST_WAIT, MAX_WAIT));
+        self.asked.insert(face, Asked { key, must_vouch, id, next, wait, longest, until: None });
     }
 
     /// A face came up that cannot be asked by anything but the name.
@@ -134,7 +135,7 @@ impl Finding {
             }
             asked.until.get_or_insert(now + PATIENCE);
             asked.next = now + asked.wait;
-            asked.wait = (asked.wait * 2).min(MAX_WAIT);
+            asked.wait = (asked.wait * 2).min(asked.longest);
             let mut interest = Vec::new();
             let question = asked.id.question();
             let lifetime = PATIENCE.as_millis() as u64;
@@ -265,11 +266,11 @@ mod tests {
         let mut finding = Finding::new(&ticket);
         finding.ask(Duration::ZERO, FaceId(1), [9; 32], true, Some(rtt));
         let (mut times, mut sent) = (Vec::new(), 0);
-        while let Some(at) = finding.poll_timeout().filter(|_| times.len() < 4) {
+        while let Some(at) = finding.poll_timeout().filter(|_| times.len() < 5) {
             assert!(finding.handle_timeout(at, &mut |_, _| sent += 1).is_empty());
             times.push(at);
         }
-        assert_eq!(sent, 4);
-        assert_eq!(times, [0, 3, 9, 21].map(|half_trips| rtt * half_trips / 2));
+        assert_eq!(sent, 5);
+        assert_eq!(times, [0, 3, 9, 21, 33].map(|half_trips| rtt * half_trips / 2));
     }
 }
