@@ -208,11 +208,8 @@ mod tests {
 
     use super::*;
 
-    /// Of two addresses of one peer, the first has something else and the second has it.
-    #[test]
-    fn addresses_of_one_peer_are_asked_in_turn() {
-        let publisher = PublisherKey::from_bytes(&[7; 32]);
-        let ticket = Ticket {
+    fn ticket(publisher: &PublisherKey) -> Ticket {
+        Ticket {
             publisher: publisher.public(),
             root: xylem_hash::hash(b"x"),
             name: None,
@@ -221,7 +218,14 @@ mod tests {
             link_key: None,
             addresses: vec![],
             relay: None,
-        };
+        }
+    }
+
+    /// Of two addresses of one peer, the first has something else and the second has it.
+    #[test]
+    fn addresses_of_one_peer_are_asked_in_turn() {
+        let publisher = PublisherKey::from_bytes(&[7; 32]);
+        let ticket = ticket(&publisher);
         let mut finding = Finding::new(&ticket);
         let (now, key) = (Duration::from_secs(1), [9; 32]);
         finding.ask(now, FaceId(1), key, true, None);
@@ -251,17 +255,7 @@ mod tests {
     /// Questions and answers get lost; each loss should cost some round trips, not seconds.
     #[test]
     fn what_is_lost_is_asked_again_within_a_few_round_trips() {
-        let publisher = PublisherKey::from_bytes(&[7; 32]);
-        let ticket = Ticket {
-            publisher: publisher.public(),
-            root: xylem_hash::hash(b"x"),
-            name: None,
-            size: None,
-            kind: Some(Kind::File),
-            link_key: None,
-            addresses: vec![],
-            relay: None,
-        };
+        let ticket = ticket(&PublisherKey::from_bytes(&[7; 32]));
         let rtt = Duration::from_millis(100);
         let mut finding = Finding::new(&ticket);
         finding.ask(Duration::ZERO, FaceId(1), [9; 32], true, Some(rtt));
