@@ -258,8 +258,10 @@ fn a_killed_repair_goes_on() {
             file.write_all_at(&vec![0; 6_000_000], 5_000_000).unwrap();
         });
         let mut command = xylem(&pair.store);
-        command.args(["scrub", "--repair"]).stdin(Stdio::null()).stdout(Stdio::null());
-        let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+        // Slow enough that no machine is through between two looks at the folder.
+        command.args(["scrub", "--repair", "--limit", "16MiB"]).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
         let begun = || fs::read_dir(pair.store.join("repairs")).unwrap().next().is_some();
         until("a repair", begun);
         std::thread::sleep(Duration::from_millis(15));
