@@ -118,7 +118,9 @@ fn every_boundary_size_arrives_whole() {
 
 #[test]
 fn path_mtu_is_found_and_given_up_when_it_shrinks() {
-    for (path, found) in [(1_232, 1_232), (1_472, 1_452), (8_972, 8_952), (65_507, 65_507)] {
+    for (path, found) in
+        [(1_232, 1_232), (1_452, 1_452), (1_472, 1_472), (8_972, 8_952), (65_507, 65_507)]
+    {
         let mut net = Net::pair(1, &Config::default(), Conditions { mtu: path, ..FAIR });
         let (a, b) = net.connect();
         net.run(5 * S);

@@ -14,7 +14,7 @@ use xylem_link::{
 use xylem_sim::{Conditions, Rng, percent};
 
 /// What path MTU discovery tries; its probes keep their sizes.
-const PROBES: [usize; 6] = [1_392, 1_452, 8_952, 16_384, 32_768, 65_507];
+const PROBES: [usize; 7] = [1_392, 1_452, 1_472, 8_952, 16_384, 32_768, 65_507];
 
 fn at(level: Level) -> Config {
     Config { shaping: Shaping::at(level), ..Config::default() }
@@ -112,16 +112,16 @@ fn large_packets_come_through_every_level() {
 /// padding allows: acks, pings, announcements, challenges, closes too. Probes have theirs.
 #[test]
 fn sizes_are_of_the_allowed_classes_only() {
-    let full = 1_452;
-    let low = vec![128, 256, 512, 1_024, 1_232, 1_392, full];
+    let full = 1_472;
+    let low = vec![128, 256, 512, 1_024, 1_232, 1_392, 1_452, full];
     let cases = [
         (at(Level::Low), low.clone(), true),
-        (at(Level::Medium), vec![512, 1_232, 1_392, full], true),
+        (at(Level::Medium), vec![512, 1_232, 1_392, 1_452, full], true),
         (at(Level::High), vec![256, 512, 768, 1_024, 1_232], false),
         (at(Level::Paranoid), vec![1_232], false),
         (
             with(Profile { padding: Padding::PowerOfTwo, ..Profile::default() }),
-            vec![64, 128, 256, 512, 1_024, 1_232, 1_392, full],
+            vec![64, 128, 256, 512, 1_024, 1_232, 1_392, 1_452, full],
             true,
         ),
         (with(Profile { padding: Padding::Constant(700), ..Profile::default() }), vec![700], false),

@@ -20,10 +20,9 @@ const SLAB_LEN: usize = 4 * MESSAGE_LEN;
 const OWN_BUFFER: usize = MESSAGE_LEN / 4;
 /// Bytes of datagrams that leave in one call.
 const TRAIN_LEN: usize = 60 * 1024;
-/// Datagrams of these lengths fit into any Ethernet frame, by IPv4 (with PPPoE's header, too) and by IPv6, so that the
-/// kernel may cut a train into such. Larger ones it refuses unless the network's frames are larger, too. What a relay
-/// passes on by IPv4 has the largest datagram of a link and the relay's header.
-const SAFE_SEGMENT: [usize; 2] = [1_464, 1_452];
+/// Datagrams of these lengths fit into any Ethernet frame, by IPv4 and by IPv6, so that the kernel may cut a train into
+/// such. Larger ones it refuses unless the network's frames are larger, too.
+const SAFE_SEGMENT: [usize; 2] = [1_472, 1_452];
 /// Asked of the kernel for each direction; it may grant less (`net.core.rmem_max`).
 const SOCKET_BUFFER: usize = 4 << 20;
 
