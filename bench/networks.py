@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Transfers between two network namespaces whose only way to each other is a bad network.
 
-Usage: bench/networks.py [--xylem PROGRAM]... [--jobs N] [--quick] [--json] [table|paths|ecn|beside|start]...
+Usage: bench/networks.py [--xylem PROGRAM]... [--jobs N] [--quick] [--json] [table|paths|ecn|beside|alone|start]...
 
 Needs root, /dev/net/tun and `ip`. Each namespace has one TUN device; bench/relay carries packets
 from one to the other with the delay, loss, rate and so on of the cell (this kernel has no netem).
@@ -14,6 +14,7 @@ kernel does it) and socat (plain TCP with CUBIC).
   ecn    a bottleneck that marks instead of dropping
   beside `get` and `get --background` in one queue with a TCP of this kernel, CUBIC and BBR; not
          unless it is named
+  alone  the queue that one flow keeps; not unless it is named
   start  1 MB over a path without loss, in round trips; not unless it is named
 
 A figure is file bytes over seconds from the receiver's start, its handshake included, to its exit;
@@ -31,6 +32,7 @@ import json
 import os
 import pathlib
 import queue
+import re
 import shutil
 import signal
 import statistics
@@ -482,6 +484,44 @@ def start(bench, programs, pool, quick):
     return [{"table": "start", "round_trip": k[0], "program": programs[k[1]].name, **job.result()} for k, job in jobs.items()]
 
 
+def standing(bench, program, round_trip, queue, seconds):
+    """By how many round trips a ping takes longer while a flow alone fills the path: median and 95th percentile."""
+    pinged = tempfile.NamedTemporaryFile("r", dir=bench.work)
+    probes = []
+
+    def ping(pair):
+        command = ["ping", "-n", "-D", "-i", "0.05", "-w", str(seconds // 2), RIGHT]
+        probes.append(pair.start(0, command, stdout=open(pinged.name, "w")))
+
+    cell = {"delay": round_trip / 2, "loss": 0, "rate": RATE, "queue": int(RATE * 125 * round_trip * queue)}
+    result = bench.run(program, BESIDE_BYTES, seconds, cell, meanwhile=[(seconds / 2, ping)])
+    probes[0].wait()
+    waits = [float(ms) for ms in re.findall(r"time=([0-9.]+)", pinged.read())]
+    times = sorted((ms - round_trip) / round_trip for ms in waits)
+    return {"mbit": result["mbit"], "median": statistics.median(times), "p95": times[len(times) * 95 // 100]}
+
+
+def alone(bench, programs, pool, quick):
+    bench.make([BESIDE_BYTES])
+    seconds = 8 if quick else 16
+    jobs = {}
+    for number, program in enumerate(programs):
+        for round_trip in [20, 100, 300]:
+            jobs[number, round_trip] = pool.submit(standing, bench, program, round_trip, 4, seconds)
+    print(f"\n### The queue of one flow alone\n\n{RATE} Mbit/s, room for 4 round trips; by how many round trips a ping takes longer "
+          "in the second half of the time, median and 95th percentile, and Mbit/s of it all.\n")
+    print("| program | 20 ms | 100 ms | 300 ms |\n|---|---|---|---|")
+    results = []
+    for number, program in enumerate(programs):
+        cells = []
+        for round_trip in [20, 100, 300]:
+            row = jobs[number, round_trip].result()
+            results.append({"table": "alone", "program": program.name, "round_trip": round_trip, **row})
+            cells.append("{median:.2f}, {p95:.2f}; {mbit:.1f}".format(**row))
+        print(f"| {program.name} | " + " | ".join(cells) + " |")
+    return results
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--xylem", action="append", help="can be repeated: NAME=PROGRAM or PROGRAM")
@@ -494,7 +534,7 @@ def main():
     parser.add_argument("--dir", default="/dev/shm")
     parser.add_argument("what", nargs="*", default=[])
     arguments = parser.parse_args()
-    tables = {"table": table, "paths": paths, "ecn": ecn, "beside": beside, "start": start}
+    tables = {"table": table, "paths": paths, "ecn": ecn, "beside": beside, "alone": alone, "start": start}
     chosen = arguments.what or ["table", "paths", "ecn"]
     if unknown := [what for what in chosen if what not in tables]:
         parser.error(f"no table {unknown[0]}")
