@@ -156,7 +156,7 @@ macro_rules! output_kernel {
             }
             let cv = splats(&node.cv);
             let [low, high] = &counters;
-            let last_row = [load(low), load(high), splat(node.len), splat(node.flags)];
+            let last_row = [load(low), load(high), splat(node.end as u32), splat(node.flags())];
             let [a, b, c, d] = looped::<1>(&cv, last_row, &m);
             let mut v = [splat(0); 16];
             for i in 0..4 {

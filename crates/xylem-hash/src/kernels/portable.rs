@@ -1,6 +1,6 @@
 //! Plain scalar code, one block after the other, for every processor.
 
-use crate::backend::{Kernels, Node, all_bytes};
+use crate::backend::{Kernels, Node, first_half, words_of};
 use crate::batch::Batch;
 use crate::constants::{BLOCK_LEN, IV, SCHEDULE};
 use crate::kernels::One;
@@ -62,7 +62,7 @@ fn g(v: &mut [u32; 16], [a, b, c, d]: [usize; 4], x: u32, y: u32) {
 
 /// # Safety
 /// The pointers of `one` are to what its documentation says, and `out` is valid for writing.
-unsafe fn one(one: &One, out: *mut [u32; 16]) {
+unsafe fn one(one: &One, out: *mut [u8; BLOCK_LEN]) {
     // SAFETY: the caller's promise.
     let mut cv = unsafe { *one.cv };
     for i in 0..one.blocks {
@@ -75,7 +75,7 @@ unsafe fn one(one: &One, out: *mut [u32; 16]) {
         let words = mix(&cv, block, end as u32, one.counter, (end >> 32) as u32);
         cv.copy_from_slice(&words[..8]);
         // SAFETY: the caller's promise.
-        unsafe { out.write(words) };
+        unsafe { out.write(all_bytes(&words)) };
     }
 }
 
@@ -100,18 +100,27 @@ unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
             One::end(batch.ends[0][0], batch.ends[1][0]),
         ],
     };
-    let mut out = [0; 16];
+    let mut out = [0; BLOCK_LEN];
     // SAFETY: the caller's promise: without a key, all lanes have a value; and the place of the first.
     unsafe {
         one(&message, &mut out);
-        value.cast::<u32>().copy_from_nonoverlapping(out.as_ptr(), 8);
+        value.write(words_of(&first_half(&out)));
     }
+}
+
+/// Words in their wire form.
+fn all_bytes(words: &[u32; 16]) -> [u8; BLOCK_LEN] {
+    let mut bytes = [0; BLOCK_LEN];
+    for i in 0..16 {
+        bytes.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
+    }
+    bytes
 }
 
 /// # Safety
 /// `out` is valid for a block.
 unsafe fn root_blocks(node: &Node, out: *mut [u8; BLOCK_LEN]) {
-    let words = mix(&node.cv, &node.block, node.len, node.counter, node.flags);
+    let words = mix(&node.cv, &node.block, node.end as u32, node.counter, node.flags());
     // SAFETY: the caller's promise.
     unsafe { out.write(all_bytes(&words)) };
 }

@@ -114,7 +114,7 @@ macro_rules! single_kernel {
         /// The processor has the instruction set, the pointers of `one` are to what its documentation
         /// says, and `out` is valid for writing.
         #[target_feature(enable = $features)]
-        pub(crate) unsafe fn run(one: &One, out: *mut [u32; 16]) {
+        pub(crate) unsafe fn run(one: &One, out: *mut [u8; BLOCK_LEN]) {
             // SAFETY: the caller's promise.
             let (halves, _) = unsafe { &*one.cv }.as_chunks::<4>();
             let mut h = [same(&halves[0]), same(&halves[1])];
@@ -137,8 +137,8 @@ macro_rules! single_kernel {
             split(h[1], |_, part| words[1] = part);
             split(second[0], |_, part| words[2] = part);
             split(second[1], |_, part| words[3] = part);
-            // SAFETY: the caller's promise; four times four words are sixteen.
-            unsafe { out.cast::<[[u32; 4]; 4]>().write(words) };
+            // SAFETY: the caller's promise; four times four words are a block.
+            unsafe { out.cast::<[[u32; 4]; 4]>().write_unaligned(words) };
         }
     };
 }

@@ -70,7 +70,7 @@ impl<K: Kind> Subtree<K> {
     #[must_use]
     pub fn finish(&self) -> Value<K> {
         assert_fits(self.first_chunk, self.count());
-        Value::from_bytes(self.hasher.output().chaining_value())
+        Value::from_bytes(self.hasher.value())
     }
 }
 

@@ -9,6 +9,7 @@ use core::mem::{MaybeUninit, offset_of};
 
 use super::{CONSTANTS, Constants};
 use crate::batch::Batch;
+use crate::constants::BLOCK_LEN;
 use crate::kernels::One;
 
 /// The blocks of one message: vectors of registers with these names.
@@ -20,7 +21,7 @@ macro_rules! one {
         /// The processor has the instruction set, the pointers of `one` are to what its documentation
         /// says, and `out` is valid for writing.
         #[target_feature(enable = $features)]
-        pub(crate) unsafe fn $name(one: &One, out: *mut [u32; 16]) {
+        pub(crate) unsafe fn $name(one: &One, out: *mut [u8; BLOCK_LEN]) {
             // SAFETY: it reads `one`, what that points to, and constants, writes `out`, and names every
             // register that it changes.
             unsafe {
