@@ -362,7 +362,7 @@ impl Backend {
                 if now == 1 {
                     out.write(self.parent(mode, &pairs.read(), end));
                 } else {
-                    parent_group(run, mode, pairs, now, end, out);
+                    parent_group(run, width, mode, pairs, now, end, out);
                 }
             }
             done += now;
@@ -414,17 +414,6 @@ fn fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
         i += 1;
     }
     widths[i]
-}
-
-/// Words in their wire form.
-#[inline]
-pub(crate) fn bytes_of(words: &[u32; 8]) -> Cv {
-    let mut wire = [0; 8];
-    for i in 0..8 {
-        wire[i] = words[i].to_le();
-    }
-    // SAFETY: numbers are bytes, and as many.
-    unsafe { core::mem::transmute::<[u32; 8], Cv>(wire) }
 }
 
 /// Words out of their wire form.

@@ -48,9 +48,10 @@ pub(crate) fn subtree_cv(backend: Backend, mode: &Mode, input: &[u8], first_chun
 #[inline(never)]
 fn long_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
     if input.len() <= BATCH_LEN {
-        let mut cvs = [[0; OUT_LEN]; MAX_LANES];
-        let count = chunk_cvs(backend, mode, input, first, &mut cvs);
-        top_value(backend, mode, &mut cvs[..count], end)
+        let mut cvs = Stock::<Cv, MAX_LANES>::new();
+        let cvs = cvs.grow(input.len().div_ceil(CHUNK_LEN));
+        chunk_cvs(backend, mode, input, first, cvs);
+        top_value(backend, mode, cvs, end)
     } else if input.len() <= PENDING * CHUNK_LEN {
         pending_value(backend, mode, input, first, end)
     } else {
@@ -69,9 +70,10 @@ fn long_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32)
 /// caller of itself should take.
 #[inline(never)]
 fn pending_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
-    let mut cvs = [[0; OUT_LEN]; PENDING];
-    let count = chunk_cvs(backend, mode, input, first, &mut cvs);
-    top_value(backend, mode, &mut cvs[..count], end)
+    let mut cvs = Stock::<Cv, PENDING>::new();
+    let cvs = cvs.grow(input.len().div_ceil(CHUNK_LEN));
+    chunk_cvs(backend, mode, input, first, cvs);
+    top_value(backend, mode, cvs, end)
 }
 
 /// The value of the tree over two or more nodes of one level (which are overwritten).

@@ -82,29 +82,37 @@ unsafe fn one(one: &One, out: *mut [u8; BLOCK_LEN]) {
 /// # Safety
 /// The first lane's pointers are to what the documentation of `Batch` says.
 unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
-    let counter = u64::from(batch.counters[1][0]) << 32 | u64::from(batch.counters[0][0]);
-    let value = batch.cvs.as_mut_ptr().cast::<[u32; 8]>();
     let full = BLOCK_LEN as u32;
+    // SAFETY: the caller's promise: what belongs to the first lane is there; without a key, a value too.
+    let ([low, high], [len, flags], at, last, value) = unsafe {
+        (
+            batch.counters.map(|half| half[0].assume_init()),
+            batch.ends.map(|end| end[0].assume_init()),
+            batch.at[0].assume_init(),
+            batch.last[0].assume_init(),
+            if batch.key.is_none() { words_of(&batch.cvs.read()) } else { [0; 8] },
+        )
+    };
     let message = One {
         cv: match batch.key {
             Some(key) => key,
-            None => value,
+            None => &value,
         },
-        at: batch.at[0],
-        last: batch.last[0],
+        at,
+        last,
         blocks,
-        counter,
+        counter: u64::from(high) << 32 | u64::from(low),
         ends: [
             One::end(full, batch.flags[0]),
             One::end(full, batch.flags[1]),
-            One::end(batch.ends[0][0], batch.ends[1][0]),
+            One::end(len, flags),
         ],
     };
     let mut out = [0; BLOCK_LEN];
-    // SAFETY: the caller's promise: without a key, all lanes have a value; and the place of the first.
+    // SAFETY: the caller's promise, also of the place.
     unsafe {
         one(&message, &mut out);
-        value.write(words_of(&first_half(&out)));
+        batch.cvs.write(first_half(&out));
     }
 }
 

@@ -76,10 +76,10 @@ macro_rules! sixteen {
         .endif
         .endm
         .macro z_lane_line v r half i
-        vmovdqu32 xmm\r, [{batch}+{CVS}+16*\half+32*\i]
-        vinserti32x4 ymm\r, ymm\r, [{batch}+{CVS}+16*\half+32*\i+128], 1
-        vinserti32x4 zmm\r, zmm\r, [{batch}+{CVS}+16*\half+32*\i+256], 2
-        vinserti32x4 zmm\r, zmm\r, [{batch}+{CVS}+16*\half+32*\i+384], 3
+        vmovdqu32 xmm\r, [{line}+16*\half+32*\i]
+        vinserti32x4 ymm\r, ymm\r, [{line}+16*\half+32*\i+128], 1
+        vinserti32x4 zmm\r, zmm\r, [{line}+16*\half+32*\i+256], 2
+        vinserti32x4 zmm\r, zmm\r, [{line}+16*\half+32*\i+384], 3
         .endm
         "
     };
@@ -132,8 +132,8 @@ macro_rules! eight {
         .endif
         .endm
         .macro z_lane_line v r half i
-        vmovdqu32 xmm\r, [{batch}+{CVS}+16*\half+32*\i]
-        vinserti32x4 ymm\r, ymm\r, [{batch}+{CVS}+16*\half+32*\i+128], 1
+        vmovdqu32 xmm\r, [{line}+16*\half+32*\i]
+        vinserti32x4 ymm\r, ymm\r, [{line}+16*\half+32*\i+128], 1
         .endm
         "
     };
@@ -151,7 +151,7 @@ macro_rules! run {
         pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
             let mut frame = Frame(MaybeUninit::uninit());
             // SAFETY: it reads `batch`, the key if there is one, and the blocks that the batch's pointers
-            // are to, which is the caller's promise, writes `frame` and the lanes' places in `batch.cvs`,
+            // are to, which is the caller's promise, writes `frame` and the lanes' places at `batch.cvs`,
             // and names every register that it changes. What it prefetches need not be valid.
             unsafe {
                 asm!(
@@ -177,6 +177,7 @@ macro_rules! run {
                     .endr
                     jmp 3f
                     2:
+                    mov {line}, [{batch}+{CVS}]
                     .irp i, 0, 1, 2, 3
                     z_lane_line \v, 2\i, 0, \i
                     z_lane_line \v, 1\i, 1, \i
@@ -232,8 +233,9 @@ macro_rules! run {
                     z_four vpxord, \v, 4, 5, 6, 7, 12, 13, 14, 15
                     jmp 4b
                     7:
-                    z_put \v, {batch}+{CVS}, 0, 1, 2, 3, 8, 9, 10, 11
-                    z_put \v, {batch}+{CVS}+16, 4, 5, 6, 7, 12, 13, 14, 15
+                    mov {line}, [{batch}+{CVS}]
+                    z_put \v, {line}, 0, 1, 2, 3, 8, 9, 10, 11
+                    z_put \v, {line}+16, 4, 5, 6, 7, 12, 13, 14, 15
                     vzeroupper
                     .endm
                     "#,

@@ -224,7 +224,7 @@ macro_rules! run {
         pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
             let mut frame = MaybeUninit::<Frame>::uninit();
             // SAFETY: it reads `batch`, the key if there is one, and the blocks that the batch's pointers
-            // are to, which is the caller's promise, writes `frame` and the lanes' places in `batch.cvs`,
+            // are to, which is the caller's promise, writes `frame` and the lanes' places at `batch.cvs`,
             // and names every register that it changes. What it prefetches need not be valid.
             unsafe {
                 asm!(
@@ -239,11 +239,12 @@ macro_rules! run {
                     .endr
                     jmp 3f
                     2:
+                    mov {line}, [{batch}+{CVS}]
                     .irp half, 1, 0
-                    x_join 12, {batch}+{CVS}+16*\half, 32
-                    x_join 13, {batch}+{CVS}+16*\half+32, 32
-                    x_join 14, {batch}+{CVS}+16*\half+64, 32
-                    x_join 15, {batch}+{CVS}+16*\half+96, 32
+                    x_join 12, {line}+16*\half, 32
+                    x_join 13, {line}+16*\half+32, 32
+                    x_join 14, {line}+16*\half+64, 32
+                    x_join 15, {line}+16*\half+96, 32
                     x_exchange \v, 12, 13, 14, 15, 8, 9
                     .if \half == 1
                     xmv \v\()4, \v\()13
@@ -298,8 +299,9 @@ macro_rules! run {
                     add {offset}, 64
                     test {left}, {left}
                     jnz 4b
-                    x_put \v, {batch}+{CVS}, 32, 0, 1, 2, 3, 12
-                    x_put \v, {batch}+{CVS}+16, 32, 4, 5, 6, 7, 12
+                    mov {line}, [{batch}+{CVS}]
+                    x_put \v, {line}, 32, 0, 1, 2, 3, 12
+                    x_put \v, {line}+16, 32, 4, 5, 6, 7, 12
                     x_leave
                     .endm
                     ",

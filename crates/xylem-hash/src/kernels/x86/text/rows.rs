@@ -165,8 +165,8 @@ macro_rules! joins {
         vinserti128 ymm\r, ymm\r, xmm8, 1
         .endm
         .macro x_put r at
-        vmovdqu [{batch}+{CVS}+\at], xmm\r
-        vextracti128 [{batch}+{CVS}+\at+32], ymm\r, 1
+        vmovdqu [{c}+\at], xmm\r
+        vextracti128 [{c}+\at+32], ymm\r, 1
         .endm
         "
     };
@@ -242,10 +242,10 @@ macro_rules! run {
         pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
             let (cv, step): (_, usize) = match batch.key {
                 Some(key) => (key.as_ptr(), 0),
-                None => (batch.cvs.as_ptr().cast::<u32>(), 32),
+                None => (batch.cvs.cast::<u32>().cast_const(), 32),
             };
             // SAFETY: it reads `batch`, where all lanes begin, and the blocks that the batch's pointers are
-            // to, which is the caller's promise, writes `frame` and the lanes' places in `batch.cvs`, and
+            // to, which is the caller's promise, writes `frame` and the lanes' places at `batch.cvs`, and
             // names every register that it changes.
             unsafe {
                 asm!(
@@ -302,6 +302,7 @@ macro_rules! run {
                     lea {flags}, [{batch}+{FLAGS}+4]
                     test {left}, {left}
                     jnz 2b
+                    mov {c}, [{batch}+{CVS}]
                     x_put 0, 0
                     x_put 1, 16
                     .if {N} == 2
