@@ -423,5 +423,5 @@ pub(super) use chunks::chunks;
 pub(super) use lanes::{avx2_blocks, avx2_eight, sse_blocks, sse_four};
 pub(super) use output::{sixteen_blocks, thirty_two_blocks};
 pub(super) use rows::{
-    avx2_four, avx2_one, avx2_two, avx512_four, avx512_one, avx512_two, sse_one,
+    avx2_four, avx2_one, avx2_two, avx512_four, avx512_one, avx512_two, avx512_two_pairs, sse_one,
 };

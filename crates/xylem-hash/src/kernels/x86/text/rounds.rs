@@ -6,7 +6,11 @@ macro_rules! rounds {
     () => {
         r"
         .macro x_both op v n d s
+        .ifc \op\v, pxorzmm
+        vpxord zmm\d, zmm\d, zmm\s
+        .else
         x2 \op, \v\d, \v\s
+        .endif
         .if \n == 2
         x2 \op, \v\()1\d, \v\()1\s
         .endif
@@ -194,13 +198,21 @@ macro_rules! permuted {
         x_permute ymm, 6, 16, 17, 32, \half
         .else
         x_permute zmm, 6, 16, 17, 64, \half
+        .ifc \v, zmm
+        x_permute zmm, 7, 18, 19, 64, \half
+        .endif
         .if \n == 2
         x_permute zmm, 14, 18, 19, 64, \half
         .endif
         .endif
         .endm
         .macro x_first v n half
+        .ifc \v, zmm
+        vinserti64x4 zmm8, zmm6, ymm7, 1
+        vpaddd zmm0, zmm0, zmm8
+        .else
         vpaddd \v\()0, \v\()0, \v\()6
+        .endif
         .if \n == 2
         vpaddd \v\()10, \v\()10, \v\()14
         .endif
@@ -209,7 +221,11 @@ macro_rules! permuted {
         .ifc \v, xmm
         vextracti128 xmm7, ymm6, 1
         .else
+        .ifc \v, zmm
+        vshufi64x2 zmm7, zmm6, zmm7, 0xee
+        .else
         vextracti64x4 ymm7, zmm6, 1
+        .endif
         .if \n == 2
         vextracti64x4 ymm15, zmm14, 1
         vpaddd \v\()10, \v\()10, \v\()15

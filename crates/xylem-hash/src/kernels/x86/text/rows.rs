@@ -164,6 +164,16 @@ macro_rules! joins {
         x_end 8, \lane+1, {k}+{FULL}, {flags}
         vinserti128 ymm\r, ymm\r, xmm8, 1
         .endm
+        .macro x_widen low high
+        .if {STATES} < {N}
+        vinserti64x4 zmm\low, zmm\low, ymm\high, 1
+        .endif
+        .endm
+        .macro x_narrow high all
+        .if {STATES} < {N}
+        vextracti64x4 ymm\high, zmm\all, 1
+        .endif
+        .endm
         .macro x_put r at
         vmovdqu [{c}+\at], xmm\r
         vextracti128 [{c}+\at+32], ymm\r, 1
@@ -172,7 +182,7 @@ macro_rules! joins {
     };
     (end) => {
         r"
-        .irp name, x_join, x_end, x_ends, x_same, x_put
+        .irp name, x_join, x_end, x_ends, x_same, x_widen, x_narrow, x_put
         .purgem \name
         .endr
         "
@@ -232,7 +242,7 @@ macro_rules! permute_four {
 
 /// Makes a [`crate::batch::Run`].
 macro_rules! run {
-    ($(#[$doc:meta])* $name:ident $features:literal, $set:ident, $words:ident, $n:literal, $load:expr, [$($also:tt)*]) => {
+    ($(#[$doc:meta])* $name:ident $features:literal, $set:ident, $words:ident, $v:literal, $n:literal, $states:literal, $load:expr, [$($also:tt)*]) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -260,6 +270,8 @@ macro_rules! run {
                     x_join 10, {b}, {c}, 0
                     x_join 11, {b}, {c}, 16
                     .endif
+                    x_widen 0, 10
+                    x_widen 1, 11
                     lea {flags}, [{batch}+{FLAGS}]
                     xor {offset:e}, {offset:e}
                     2:
@@ -279,6 +291,7 @@ macro_rules! run {
                     .if {N} == 2
                     xmv ymm12, ymm2
                     .endif
+                    x_widen 2, 12
                     test {left}, {left}
                     jz 6f
                     x_same 3, 0
@@ -292,12 +305,13 @@ macro_rules! run {
                     x_ends 13, 2
                     .endif
                     7:
+                    x_widen 3, 13
                     ",
                     $load,
+                    concat!("x_rounds ", $v, ", {STATES}"),
+                    concat!("x_both pxor, ", $v, ", {STATES}, 0, 2"),
+                    concat!("x_both pxor, ", $v, ", {STATES}, 1, 3"),
                     r"
-                    x_rounds ymm, {N}
-                    x_both pxor, ymm, {N}, 0, 2
-                    x_both pxor, ymm, {N}, 1, 3
                     add {offset}, 64
                     lea {flags}, [{batch}+{FLAGS}+4]
                     test {left}, {left}
@@ -306,6 +320,8 @@ macro_rules! run {
                     x_put 0, 0
                     x_put 1, 16
                     .if {N} == 2
+                    x_narrow 10, 0
+                    x_narrow 11, 1
                     x_put 10, 64
                     x_put 11, 80
                     .endif
@@ -323,6 +339,7 @@ macro_rules! run {
                     orders = out(reg) _,
                     flags = out(reg) _,
                     N = const $n,
+                    STATES = const $states,
                     COUNTERS = const offset_of!(Batch<'_>, counters),
                     ENDS = const offset_of!(Batch<'_>, ends),
                     FLAGS = const offset_of!(Batch<'_>, flags),
@@ -344,25 +361,32 @@ macro_rules! run {
 
 run! {
     /// Takes the first two lanes of `batch` that many blocks further, AVX2.
-    avx2_two "avx2", vex, shuffled, 1, load_two!(), [
+    avx2_two "avx2", vex, shuffled, "ymm", 1, 1, load_two!(), [
         frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
     ]
 }
 run! {
     /// Takes the first four lanes of `batch` that many blocks further, AVX2.
-    avx2_four "avx2", vex, shuffled, 2, load_four!(), [
+    avx2_four "avx2", vex, shuffled, "ymm", 2, 2, load_four!(), [
         frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
     ]
 }
 run! {
     /// Takes the first two lanes of `batch` that many blocks further, AVX-512VL.
-    avx512_two "avx2,avx512f,avx512vl", evex, permuted, 1, permute_two!(), [
+    avx512_two "avx2,avx512f,avx512vl", evex, permuted, "ymm", 1, 1, permute_two!(), [
         ORDERS = const offset_of!(Constants, two), out("zmm16") _, out("zmm17") _,
     ]
 }
 run! {
-    /// Takes the first four lanes of `batch` that many blocks further, AVX-512VL.
-    avx512_four "avx2,avx512f,avx512vl", evex, permuted, 2, permute_four!(), [
+    /// Takes the first four lanes of `batch` that many blocks further, AVX-512VL: two states of 256 bits.
+    avx512_two_pairs "avx2,avx512f,avx512vl", evex, permuted, "ymm", 2, 2, permute_four!(), [
+        ORDERS = const offset_of!(Constants, two),
+        out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
+    ]
+}
+run! {
+    /// Takes the first four lanes of `batch` that many blocks further, AVX-512: one state of 512 bits.
+    avx512_four "avx2,avx512f,avx512vl", evex, permuted, "zmm", 2, 1, permute_four!(), [
         ORDERS = const offset_of!(Constants, two),
         out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
     ]
