@@ -179,7 +179,7 @@ fn small_output(backend: Backend, mode: &Mode, input: &[u8], first: u64, top: u3
 
 /// The top of a subtree of which the values of the first chunks are known, and the others' bytes,
 /// from the chunk with this index on: two to [`PENDING`] chunks together.
-#[inline]
+#[inline(never)]
 fn pending_output(
     backend: Backend,
     mode: &Mode,
@@ -386,7 +386,7 @@ impl Subtree {
     }
 
     /// [`Self::finish`] without the groups that have been merged.
-    #[inline(never)]
+    #[inline]
     fn finish_pending(&self, tail: &[u8], top: u32) -> OutputReader {
         let Self { backend, mode, .. } = self;
         let next = self.first_chunk.wrapping_add(self.chunks);
