@@ -129,6 +129,25 @@ pub(crate) fn chunk_cvs(
     done + count
 }
 
+/// The most bytes of a subtree that begins at chunk `first_chunk`; `None` for no limit, at 0 (the
+/// paper, section 2.1: a subtree begins at a multiple of its size).
+#[inline]
+pub(crate) fn max_len(first_chunk: u64) -> Option<u64> {
+    // From chunk 2^53 on, 2^63 bytes: more than a message has after them is no limit.
+    let chunks = 1u64.checked_shl(first_chunk.trailing_zeros())?;
+    Some(chunks.saturating_mul(CHUNK_LEN as u64))
+}
+
+/// That `len` bytes from chunk `first_chunk` on are a subtree.
+#[inline]
+pub(crate) fn assert_fits(first_chunk: u64, len: u64) {
+    assert!(len > 0, "a chunk group has at least one byte");
+    assert!(
+        max_len(first_chunk).is_none_or(|most| len <= most),
+        "{len} bytes from chunk {first_chunk} on are no subtree"
+    );
+}
+
 /// The node over `left` and `right`, not yet compressed; `top` is `ROOT` or nothing.
 #[inline]
 pub(crate) fn parent_output(

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use super::subtree::{Subtree, assert_fits};
+use super::subtree::Subtree;
 use super::value::{DeriveKey, Keyed, Kind, Plain, Value, as_cvs};
 use crate::backend::{Backend, Cv, MAX_LANES};
 use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN, ROOT};
@@ -11,7 +11,7 @@ use crate::digest::Hash;
 use crate::many::group_cvs_with;
 use crate::output::OutputReader;
 use crate::stock::Stock;
-use crate::subtree::{Mode, PENDING, chunk_cvs, parent_output, subtree_cv, top_value};
+use crate::subtree::{Mode, PENDING, assert_fits, chunk_cvs, parent_output, subtree_cv, top_value};
 
 /// A plain, keyed or key-deriving tree, without its nodes: they are handed in and out.
 ///
