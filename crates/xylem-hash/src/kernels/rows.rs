@@ -63,7 +63,7 @@ macro_rules! row_kernel {
             let start = |half: usize| match batch.key {
                 Some(key) => same(&key.as_chunks::<4>().0[half]),
                 None => {
-                    let values = batch.cvs.cast::<[u32; 4]>();
+                    let values = batch.cvs.cast_const().cast::<[u32; 4]>();
                     let part = |i: usize| values.wrapping_add(2 * i + half).cast();
                     // SAFETY: the caller's promise: without a key, all lanes have a value.
                     unsafe { join(each(part)) }
