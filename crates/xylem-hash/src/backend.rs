@@ -42,16 +42,27 @@ pub(crate) struct Eight<'a> {
 }
 
 /// The inputs of one compression (the paper, section 2.2).
+///
+/// In this order, and `end` in one piece, because a processor hands a load what one store wrote just before, but not
+/// what two did: then it waits until both have left the store queue, and calls in a row can't overlap. Compilers
+/// make one load of two neighbours.
 #[derive(Clone)]
+#[repr(C)]
 pub(crate) struct Node {
+    /// Index of the chunk, 0 for a parent; in extendable output the index of the block.
+    pub counter: u64,
     /// Chaining value so far: of a chunk's earlier blocks, or the key words.
     pub cv: [u32; 8],
     pub block: [u8; BLOCK_LEN],
-    /// Bytes of `block` that are not padding.
-    pub len: u32,
-    /// Index of the chunk, 0 for a parent; in extendable output the index of the block.
-    pub counter: u64,
-    pub flags: u32,
+    /// [`One::end`]: how many bytes of `block` are not padding, and flags.
+    pub end: u64,
+}
+
+impl Node {
+    #[inline]
+    pub(crate) fn flags(&self) -> u32 {
+        (self.end >> 32) as u32
+    }
 }
 
 /// The code for one instruction set.
@@ -61,9 +72,9 @@ pub(crate) struct Node {
 pub(crate) struct Kernels {
     pub name: &'static str,
     pub is_supported: fn() -> bool,
-    /// Takes one message some blocks further: the first eight words are its value, and all sixteen the
+    /// Takes one message some blocks further: the first half of the place gets its value, and all of it the
     /// extendable output if that was its last block.
-    pub one: unsafe fn(&One, *mut [u32; 16]),
+    pub one: unsafe fn(&One, *mut [u8; BLOCK_LEN]),
     /// What takes this many lanes, or fewer, some blocks further; narrowest first.
     pub widths: &'static [(usize, Run)],
     /// What takes four times eight whole chunks, if there is something wider for those.
@@ -144,23 +155,31 @@ impl Backend {
     /// # Safety
     /// The pointers of `one` are to what its documentation says.
     #[inline]
-    unsafe fn one(self, one: &One) -> [u32; 16] {
+    unsafe fn one(self, one: &One) -> [u8; BLOCK_LEN] {
         let mut out = MaybeUninit::uninit();
         // SAFETY: a `Backend` is made only of kernels that this processor supports; the pointers are the
-        // caller's promise; every kernel writes all words.
+        // caller's promise; every kernel writes all of it.
         unsafe {
             (self.0.one)(one, out.as_mut_ptr());
             out.assume_init()
         }
     }
 
-    /// The compression function, all sixteen output words.
+    /// The compression function, all sixteen words that it puts out.
     #[inline]
-    pub(crate) fn compress(self, node: &Node) -> [u32; 16] {
-        let (at, end) = (node.block.as_ptr(), One::end(node.len, node.flags));
-        let Node { cv, counter, .. } = node;
-        // SAFETY: both are references; the block is the last one.
-        unsafe { self.one(&One { cv, at, last: at, blocks: 1, counter: *counter, ends: [end; 3] }) }
+    pub(crate) fn compress(self, node: &Node) -> [u8; BLOCK_LEN] {
+        let mut out = [0; BLOCK_LEN];
+        self.compress_into(node, &mut out);
+        out
+    }
+
+    /// [`Self::compress`], to where it is wanted.
+    #[inline]
+    pub(crate) fn compress_into(self, node: &Node, out: &mut [u8; BLOCK_LEN]) {
+        let (at, &Node { ref cv, counter, end, .. }) = (node.block.as_ptr(), node);
+        let one = One { cv, at, last: at, blocks: 1, counter, ends: [end; 3] };
+        // SAFETY: the kernel is of a supported backend; both are references; the block is the last one.
+        unsafe { (self.0.one)(&one, out) }
     }
 
     /// The chaining value after whole `blocks` at the start of one chunk.
@@ -178,9 +197,7 @@ impl Backend {
         let ends = [end(CHUNK_START), end(0), end(start)];
         // SAFETY: all are references, and the blocks lie in a row.
         let out = unsafe { self.one(&One { cv, at, last, blocks: blocks.len(), counter, ends }) };
-        let mut cv = [0; 8];
-        cv.copy_from_slice(&out[..8]);
-        cv
+        words_of(&first_half(&out))
     }
 
     /// The value of one chunk: its bytes, its index, flags of its last block beyond `CHUNK_END`.
@@ -345,7 +362,7 @@ impl Backend {
                 if now == 1 {
                     out.write(self.parent(mode, &pairs.read(), end));
                 } else {
-                    parent_group(run, mode, pairs, now, end, out);
+                    parent_group(run, width, mode, pairs, now, end, out);
                 }
             }
             done += now;
@@ -354,13 +371,12 @@ impl Backend {
 
     /// Extendable output: compressions of `node` that differ in the counter only, from its own on, which
     /// moves on by as many.
-    #[inline]
     pub(crate) fn root_blocks(self, node: &mut Node, mut out: &mut [[u8; BLOCK_LEN]]) {
         while !out.is_empty() {
             let (lanes, run) = fitting(self.0.root_blocks, out.len());
             let (now, later) = out.split_at_mut(lanes.min(out.len()));
             if let [block] = now {
-                *block = all_bytes(&self.compress(node));
+                self.compress_into(node, block);
             } else if now.len() == lanes {
                 // SAFETY: the kernel is of a supported backend; there are as many places.
                 unsafe { run(node, now.as_mut_ptr()) };
@@ -400,32 +416,22 @@ fn fitting<F: Copy>(widths: &[(usize, F)], lanes: usize) -> (usize, F) {
     widths[i]
 }
 
-/// Words in their wire form.
+/// Words out of their wire form.
 #[inline]
-pub(crate) fn bytes_of(words: &[u32; 8]) -> Cv {
-    let mut wire = [0; 8];
+pub(crate) fn words_of(bytes: &Cv) -> [u32; 8] {
+    let mut words = [0; 8];
     for i in 0..8 {
-        wire[i] = words[i].to_le();
+        words[i] = u32::from_le_bytes(bytes.as_chunks().0[i]);
     }
-    // SAFETY: numbers are bytes, and as many.
-    unsafe { core::mem::transmute::<[u32; 8], Cv>(wire) }
+    words
 }
 
-/// The first eight words of a compression, as bytes.
+/// The value that a compression puts out.
 #[inline]
-pub(crate) fn first_half(words: &[u32; 16]) -> Cv {
-    // SAFETY: the reference is valid for more.
-    bytes_of(unsafe { &*words.as_ptr().cast() })
-}
-
-/// All words of a compression, as bytes.
-#[inline]
-pub(crate) fn all_bytes(words: &[u32; 16]) -> [u8; BLOCK_LEN] {
-    let mut bytes = [0; BLOCK_LEN];
-    for i in 0..16 {
-        bytes.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
-    }
-    bytes
+pub(crate) fn first_half(out: &[u8; BLOCK_LEN]) -> Cv {
+    let mut value = [0; OUT_LEN];
+    value.copy_from_slice(&out[..OUT_LEN]);
+    value
 }
 
 /// Whole blocks, and the last one (1 to 64 bytes; none only of an empty chunk).

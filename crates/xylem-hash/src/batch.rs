@@ -5,55 +5,73 @@
 
 use core::mem::MaybeUninit;
 
-use crate::backend::{Cv, Lane, MAX_LANES, bytes_of};
+use crate::backend::{Cv, Lane, MAX_LANES};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, PARENT};
 use crate::mode::{Mode, is_secret};
 use crate::wipe::wipe;
 
-/// What a kernel works on. Each array has one entry per lane; a kernel of fewer lanes than
-/// [`MAX_LANES`] uses the first ones.
+/// Something of each lane, of as many as the kernel has: for two lanes it would take longer to clear the others' places
+/// than to write theirs.
+pub(crate) type PerLane<T> = [MaybeUninit<T>; MAX_LANES];
+
+/// What the first `N` lanes have.
+///
+/// # Safety
+/// It has been written.
+#[cfg(any(target_arch = "aarch64", target_arch = "wasm32"))]
+#[inline]
+pub(crate) unsafe fn first<T, const N: usize>(all: &PerLane<T>) -> &[T; N] {
+    const { assert!(N <= MAX_LANES) };
+    // SAFETY: there are as many, written as the caller says.
+    unsafe { &*all.as_ptr().cast() }
+}
+
+/// What a kernel works on.
 ///
 /// A kernel takes each lane `blocks` (one or more) blocks further: all but the last lie in a row
 /// at `at`, the last one at `last`.
 #[repr(C, align(64))]
 pub(crate) struct Batch<'a> {
-    /// What each lane has reached; written by every run, read by it if there is no `key`.
-    pub cvs: MaybeUninit<[[u32; 8]; MAX_LANES]>,
     /// Lower and upper half of each lane's counter.
-    pub counters: [[u32; MAX_LANES]; 2],
+    pub counters: [PerLane<u32>; 2],
     /// Length and flags of each lane's last block.
-    pub ends: [[u32; MAX_LANES]; 2],
-    pub at: [*const u8; MAX_LANES],
-    pub last: [*const u8; MAX_LANES],
+    pub ends: [PerLane<u32>; 2],
+    pub at: PerLane<*const u8>,
+    pub last: PerLane<*const u8>,
     /// Where all lanes begin; `None` if they go on where they are.
     pub key: Option<&'a [u32; 8]>,
     /// Flags of the first block, if it is not the last, and of those between. Both are full.
     pub flags: [u32; 2],
+    /// What each lane has reached; written by every run when all else has been read, read by it if there is no `key`.
+    /// Straight where it is wanted if there is room for all lanes: a copy would make who reads it next wait.
+    pub cvs: *mut Cv,
 }
 
 impl<'a> Batch<'a> {
-    /// All lanes at this block. Made where it stays: it is large.
+    /// No lanes yet. Made where it stays: it is large.
     #[inline(always)]
-    fn new(mode: &'a Mode, end: u32, at: *const u8) -> Self {
+    fn new(mode: &'a Mode, cvs: *mut Cv) -> Self {
         let flags = mode.flags();
         Self {
-            cvs: MaybeUninit::uninit(),
-            counters: [[0; MAX_LANES]; 2],
-            ends: [[BLOCK_LEN as u32; MAX_LANES], [flags | end; MAX_LANES]],
-            at: [at; MAX_LANES],
-            last: [at; MAX_LANES],
+            counters: [const { [const { MaybeUninit::uninit() }; MAX_LANES] }; 2],
+            ends: [const { [const { MaybeUninit::uninit() }; MAX_LANES] }; 2],
+            at: [const { MaybeUninit::uninit() }; MAX_LANES],
+            last: [const { MaybeUninit::uninit() }; MAX_LANES],
             key: Some(mode.key()),
             flags: [flags | CHUNK_START, flags],
+            cvs,
         }
     }
 
-    /// The value that lane `i` has reached.
-    ///
-    /// # Safety
-    /// A kernel of more than `i` lanes has run.
-    unsafe fn value(&self, i: usize) -> Cv {
-        // SAFETY: the caller's promise: it was written.
-        bytes_of(unsafe { &*self.cvs.as_ptr().cast::<[u32; 8]>().add(i) })
+    /// Lane `i` begins at `at`, and ends with the block at `last`.
+    #[inline(always)]
+    fn set(&mut self, i: usize, counter: u64, at: *const u8, last: *const u8, end: u32) {
+        self.counters[0][i].write(counter as u32);
+        self.counters[1][i].write((counter >> 32) as u32);
+        self.at[i].write(at);
+        self.last[i].write(last);
+        self.ends[0][i].write(BLOCK_LEN as u32);
+        self.ends[1][i].write(self.flags[1] | end);
     }
 }
 
@@ -71,22 +89,16 @@ pub(crate) unsafe fn chunk_group(
     lanes: &[Lane<'_>],
     out: &mut [Cv],
 ) {
-    let mut batch = Batch::new(mode, CHUNK_END, lanes[0].bytes.as_ptr());
-    let mut even = true;
-    for i in 0..lanes.len() {
-        let lane = &lanes[i];
-        batch.counters[0][i] = lane.counter as u32;
-        batch.counters[1][i] = (lane.counter >> 32) as u32;
-        batch.at[i] = lane.bytes.as_ptr();
-        batch.ends[1][i] |= lane.end;
-        even &= lane.bytes.len() == CHUNK_LEN;
-    }
-    if !even {
+    if lanes.iter().any(|lane| lane.bytes.len() != CHUNK_LEN) {
         // SAFETY: the caller's promise.
-        return unsafe { ragged_chunks(run, width, &mut batch, mode, lanes, out) };
+        return unsafe { ragged_chunks(run, width, mode, lanes, out) };
     }
+    let lane = |i: usize| {
+        let lane = &lanes[if i < lanes.len() { i } else { 0 }];
+        (lane.bytes.as_ptr(), lane.counter, CHUNK_END | lane.end)
+    };
     // SAFETY: the caller's promise; every lane has a whole chunk, its own or that of lane 0.
-    unsafe { run_chunks(run, width, &mut batch, out) };
+    unsafe { even_chunks(run, width, mode, lane, out) };
 }
 
 /// As [`chunk_group`], for whole chunks that follow each other.
@@ -101,28 +113,40 @@ pub(crate) unsafe fn whole_group(
     first: u64,
     out: &mut [Cv],
 ) {
-    let mut batch = Batch::new(mode, CHUNK_END, chunks.as_ptr().cast());
-    for i in 0..chunks.len() {
-        let counter = first.wrapping_add(i as u64);
-        batch.counters[0][i] = counter as u32;
-        batch.counters[1][i] = (counter >> 32) as u32;
-        batch.at[i] = chunks[i].as_ptr();
-    }
+    let lane = |i: usize| {
+        let i = if i < chunks.len() { i } else { 0 };
+        (chunks[i].as_ptr(), first.wrapping_add(i as u64), CHUNK_END)
+    };
     // SAFETY: the caller's promise; every lane has a whole chunk, its own or that of lane 0.
-    unsafe { run_chunks(run, width, &mut batch, out) };
+    unsafe { even_chunks(run, width, mode, lane, out) };
 }
 
+/// The values of whole chunks: where each is, its counter and flags.
+///
 /// # Safety
-/// As [`chunk_group`]; `at` of the first `width` lanes points to whole chunks.
-unsafe fn run_chunks(run: Run, width: usize, batch: &mut Batch<'_>, out: &mut [Cv]) {
+/// As [`chunk_group`]; what `lane` says of the first `width` ones is true.
+#[inline(always)]
+unsafe fn even_chunks(
+    run: Run,
+    width: usize,
+    mode: &Mode,
+    lane: impl Fn(usize) -> (*const u8, u64, u32),
+    out: &mut [Cv],
+) {
+    let mut spare = MaybeUninit::<[Cv; MAX_LANES]>::uninit();
+    let places = if out.len() == width { out.as_mut_ptr() } else { spare.as_mut_ptr().cast() };
+    let mut batch = Batch::new(mode, places);
     for i in 0..width {
-        batch.last[i] = batch.at[i].wrapping_add(CHUNK_LEN - BLOCK_LEN);
+        let (at, counter, end) = lane(i);
+        batch.set(i, counter, at, at.wrapping_add(CHUNK_LEN - BLOCK_LEN), end);
     }
     // SAFETY: the caller's promise.
-    unsafe { run(batch, CHUNK_LEN / BLOCK_LEN) };
-    for i in 0..out.len() {
-        // SAFETY: the kernel has run, and there are no more lanes than it has.
-        out[i] = unsafe { batch.value(i) };
+    unsafe { run(&mut batch, CHUNK_LEN / BLOCK_LEN) };
+    if out.len() < width {
+        // SAFETY: the kernel has written as many and more.
+        out.copy_from_slice(unsafe {
+            core::slice::from_raw_parts(spare.as_ptr().cast(), out.len())
+        });
     }
 }
 
@@ -132,14 +156,10 @@ unsafe fn run_chunks(run: Run, width: usize, batch: &mut Batch<'_>, out: &mut [C
 ///
 /// # Safety
 /// As [`chunk_group`].
-unsafe fn ragged_chunks(
-    run: Run,
-    width: usize,
-    batch: &mut Batch<'_>,
-    mode: &Mode,
-    lanes: &[Lane<'_>],
-    out: &mut [Cv],
-) {
+unsafe fn ragged_chunks(run: Run, width: usize, mode: &Mode, lanes: &[Lane<'_>], out: &mut [Cv]) {
+    let mut values = MaybeUninit::<[Cv; MAX_LANES]>::uninit();
+    let values: *mut Cv = values.as_mut_ptr().cast();
+    let mut batch = Batch::new(mode, values);
     let mut tails = [const { MaybeUninit::<[u8; BLOCK_LEN]>::uninit() }; MAX_LANES];
     // Index of the last block of each lane.
     let mut ends = [0; MAX_LANES];
@@ -165,27 +185,27 @@ unsafe fn ragged_chunks(
         for i in 0..width {
             let live = i < lanes.len() && ends[i] >= from;
             let lane = &lanes[if live { i } else { longest }];
-            batch.at[i] = lane.bytes.as_ptr().wrapping_add(from * BLOCK_LEN);
-            let (mut len, mut flags) = (BLOCK_LEN, mode.flags() | start);
-            if live && ends[i] == to {
-                len = lane.bytes.len() - to * BLOCK_LEN;
-                flags |= CHUNK_END | lane.end;
-                batch.last[i] = tails[i].as_ptr().cast();
-            } else if ends[longest] == to {
-                batch.last[i] = tails[longest].as_ptr().cast();
-            } else {
-                batch.last[i] = lane.bytes.as_ptr().wrapping_add(to * BLOCK_LEN);
+            let at = lane.bytes.as_ptr().wrapping_add(from * BLOCK_LEN);
+            let mut last = lane.bytes.as_ptr().wrapping_add(to * BLOCK_LEN);
+            if ends[longest] == to {
+                last = tails[longest].as_ptr().cast();
             }
-            (batch.ends[0][i], batch.ends[1][i]) = (len as u32, flags);
+            if live && ends[i] == to {
+                last = tails[i].as_ptr().cast();
+                batch.set(i, lane.counter, at, last, start | CHUNK_END | lane.end);
+                batch.ends[0][i].write((lane.bytes.len() - to * BLOCK_LEN) as u32);
+            } else {
+                batch.set(i, lane.counter, at, last, start);
+            }
         }
         // SAFETY: the caller's promise; blocks `from` to `to - 1` are whole in every lane that is
         // live and in the longest, and so is block `to`, except where it is a lane's last one:
         // then the pointer is to its padded copy. From the second run on `cvs` is written.
-        unsafe { run(batch, to - from + 1) };
+        unsafe { run(&mut batch, to - from + 1) };
         for i in 0..out.len() {
             if ends[i] == to {
                 // SAFETY: the kernel has run, and there are no more lanes than it has.
-                out[i] = unsafe { batch.value(i) };
+                out[i] = unsafe { values.add(i).read() };
             }
         }
         (batch.key, batch.flags[0]) = (None, batch.flags[1]);
@@ -203,24 +223,27 @@ unsafe fn ragged_chunks(
 /// may overlap: everything is read before anything is written.
 ///
 /// # Safety
-/// This processor can execute `run`, which uses at least `count` (not 0) lanes; `pairs` is valid
+/// This processor can execute `run`, which uses `width` lanes, at least `count` (not 0); `pairs` is valid
 /// for twice as many values, and `out` for writing as many.
 pub(crate) unsafe fn parent_group(
     run: Run,
+    width: usize,
     mode: &Mode,
     pairs: *const [Cv; 2],
     count: usize,
     end: u32,
     out: *mut Cv,
 ) {
-    let mut batch = Batch::new(mode, PARENT | end, pairs.cast());
-    for i in 0..count {
-        batch.last[i] = pairs.wrapping_add(i).cast();
+    let mut spare = MaybeUninit::<[Cv; MAX_LANES]>::uninit();
+    let mut batch = Batch::new(mode, if count == width { out } else { spare.as_mut_ptr().cast() });
+    for i in 0..width {
+        let at = pairs.wrapping_add(if i < count { i } else { 0 }).cast();
+        batch.set(i, 0, at, at, PARENT | end);
     }
     // SAFETY: the caller's promise; a pair is a whole block, and every lane has one.
     unsafe { run(&mut batch, 1) };
-    for i in 0..count {
-        // SAFETY: the kernel has run, and has that many lanes; the place is valid.
-        unsafe { out.add(i).write(batch.value(i)) };
+    if count < width {
+        // SAFETY: the kernel has written as many and more; the place is valid.
+        unsafe { out.copy_from_nonoverlapping(spare.as_ptr().cast(), count) };
     }
 }

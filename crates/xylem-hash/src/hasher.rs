@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use crate::backend::Backend;
-use crate::constants::{KEY_LEN, KEYED_HASH};
+use crate::backend::{Backend, Cv};
+use crate::constants::{KEY_LEN, KEYED_HASH, ROOT};
 use crate::digest::Hash;
-use crate::output::{Output, OutputReader};
+use crate::output::OutputReader;
 use crate::stock::Stock;
 use crate::subtree::{BATCH_LEN, Mode, Subtree, is_secret};
 use crate::wipe::wipe;
@@ -100,7 +100,7 @@ impl Hasher {
     #[inline]
     #[must_use]
     pub fn finalize(&self) -> Hash {
-        Hash::from_bytes(self.whole_message().root_hash())
+        Hash::from_bytes(self.whole_message().value())
     }
 
     /// The extendable output of the message so far.
@@ -110,19 +110,19 @@ impl Hasher {
     #[inline]
     #[must_use]
     pub fn finalize_xof(&self) -> OutputReader {
-        OutputReader::new(self.whole_message())
+        self.whole_message()
     }
 
     #[inline]
-    fn whole_message(&self) -> Output {
+    fn whole_message(&self) -> OutputReader {
         assert!(self.subtree.first_chunk() == 0, "only finalize_non_root after set_input_offset");
-        self.output()
+        self.subtree.finish(self.buffer.as_slice(), ROOT)
     }
 
-    /// The top node of what came so far.
+    /// The value of what came so far as a part of a message.
     #[inline]
-    pub(crate) fn output(&self) -> Output {
-        self.subtree.finish(self.buffer.as_slice())
+    pub(crate) fn value(&self) -> Cv {
+        self.subtree.finish(self.buffer.as_slice(), 0).value()
     }
 
     /// Starts a new message under the same key.

@@ -18,12 +18,11 @@
 use core::fmt;
 
 use crate::backend::Backend;
-use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN};
+use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN, ROOT};
 use crate::digest::Hash;
 use crate::hasher::Hasher;
-use crate::output::{Output, OutputReader};
-use crate::subtree::{Mode as Keys, context_key, parent_output};
-use crate::tree::{assert_fits, max_len};
+use crate::output::OutputReader;
+use crate::subtree::{Mode as Keys, assert_fits, context_key, max_len, parent_output};
 
 /// The value of an inner node, as bytes. [`crate::tree::ChainingValue`] is the typed one.
 pub type ChainingValue = [u8; OUT_LEN];
@@ -67,7 +66,7 @@ impl HasherExt for Hasher {
     #[inline]
     fn finalize_non_root(&self) -> ChainingValue {
         assert_fits(self.parts().0.first_chunk(), self.count());
-        self.output().chaining_value()
+        self.value()
     }
 }
 
@@ -132,7 +131,7 @@ pub fn merge_subtrees_non_root(
     right_child: &ChainingValue,
     mode: Mode<'_>,
 ) -> ChainingValue {
-    merged(left_child, right_child, mode).chaining_value()
+    merged(left_child, right_child, mode, 0).value()
 }
 
 /// The hash of a message that has these two nodes under its root.
@@ -143,7 +142,7 @@ pub fn merge_subtrees_root(
     right_child: &ChainingValue,
     mode: Mode<'_>,
 ) -> Hash {
-    Hash::from_bytes(merged(left_child, right_child, mode).root_hash())
+    Hash::from_bytes(merged(left_child, right_child, mode, ROOT).value())
 }
 
 /// The extendable output of a message that has these two nodes under its root.
@@ -154,17 +153,17 @@ pub fn merge_subtrees_root_xof(
     right_child: &ChainingValue,
     mode: Mode<'_>,
 ) -> OutputReader {
-    OutputReader::new(merged(left_child, right_child, mode))
+    merged(left_child, right_child, mode, ROOT)
 }
 
 #[inline]
-fn merged(left: &ChainingValue, right: &ChainingValue, mode: Mode<'_>) -> Output {
+fn merged(left: &ChainingValue, right: &ChainingValue, mode: Mode<'_>, top: u32) -> OutputReader {
     let keys = match mode {
         Mode::Hash => Keys::plain(),
         Mode::KeyedHash(key) => Keys::keyed(key),
         Mode::DeriveKeyMaterial(key) => Keys::context(key),
     };
-    parent_output(Backend::detect(), &keys, left, right)
+    parent_output(Backend::detect(), &keys, left, right, top)
 }
 
 /// Hashes a context string of [`crate::derive_key`], to be used for many keys.

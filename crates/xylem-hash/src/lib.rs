@@ -28,6 +28,11 @@
 // Loops over indices where iterators would do: the code that every user compiles is kept free of
 // generic adapters, which cost more time to compile than the kernels.
 #![allow(clippy::needless_range_loop)]
+// What only an interface that is not asked for would use.
+#![cfg_attr(
+    not(all(feature = "tree", feature = "hazmat", feature = "snapshot")),
+    allow(dead_code, unused_imports)
+)]
 
 mod constants;
 mod wipe;
@@ -49,30 +54,38 @@ mod hasher;
 mod io;
 #[cfg(feature = "rayon")]
 mod parallel;
+#[cfg(any(test, feature = "snapshot"))]
 mod snapshot;
 
+#[cfg(any(test, feature = "batch"))]
 mod blocks;
+#[cfg(any(test, feature = "batch"))]
 mod many;
 #[cfg(feature = "sha256")]
 mod sha256;
 
+#[cfg(any(test, feature = "hazmat"))]
 pub mod hazmat;
 #[cfg(feature = "traits-preview")]
 pub mod traits;
+#[cfg(any(test, feature = "tree"))]
 pub mod tree;
 
 #[cfg(test)]
 mod tests;
 
+#[cfg(any(test, feature = "batch"))]
 pub use blocks::{hash_blocks, keyed_hash_blocks};
 pub use constants::{BLOCK_LEN, CHUNK_LEN, KEY_LEN, OUT_LEN};
 pub use digest::Hash;
 pub use hasher::Hasher;
 pub use hex::{HexError, HexString};
+#[cfg(any(test, feature = "batch"))]
 pub use many::{hash_many, keyed_hash_many};
 pub use output::OutputReader;
 #[cfg(feature = "sha256")]
 pub use sha256::{SHA256_LANES, has_sha256_many, sha256_many};
+#[cfg(any(test, feature = "snapshot"))]
 pub use snapshot::{Snapshot, SnapshotError};
 
 use backend::Backend;

@@ -1,6 +1,6 @@
 //! [`Mode`]: what distinguishes a plain, a keyed and a key-deriving tree.
 
-use crate::backend::{Backend, Cv};
+use crate::backend::{Backend, Cv, words_of};
 use crate::constants::{DERIVE_KEY_CONTEXT, DERIVE_KEY_MATERIAL, IV, KEY_LEN, KEYED_HASH};
 use crate::subtree::root_hash_of;
 use crate::wipe::wipe;
@@ -29,7 +29,7 @@ impl Mode {
 
     #[inline]
     pub(crate) fn keyed(key: &[u8; KEY_LEN]) -> Self {
-        Self { key: words(key), flags: KEYED_HASH }
+        Self { key: words_of(key), flags: KEYED_HASH }
     }
 
     #[inline]
@@ -43,7 +43,7 @@ impl Mode {
     /// For deriving keys under a context that is already hashed.
     #[inline]
     pub(crate) fn context(key: &[u8; KEY_LEN]) -> Self {
-        Self { key: words(key), flags: DERIVE_KEY_MATERIAL }
+        Self { key: words_of(key), flags: DERIVE_KEY_MATERIAL }
     }
 
     #[inline]
@@ -79,13 +79,4 @@ impl Drop for Mode {
             wipe(&mut self.key);
         }
     }
-}
-
-#[inline]
-fn words(bytes: &[u8; 32]) -> [u32; 8] {
-    let mut words = [0; 8];
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
-        *word = u32::from_le_bytes(*bytes);
-    }
-    words
 }

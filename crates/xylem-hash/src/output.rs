@@ -3,56 +3,9 @@
 use core::fmt;
 
 use crate::backend::{Backend, Cv, Node, first_half};
-use crate::constants::{BLOCK_LEN, ROOT};
+use crate::constants::BLOCK_LEN;
+use crate::mode::is_secret;
 use crate::wipe::wipe;
-
-/// A node whose compression is still to do: a chunk's last block, or a parent's only one.
-///
-/// Whether it is the root is decided by what is asked of it.
-#[derive(Clone)]
-pub(crate) struct Output {
-    pub backend: Backend,
-    pub node: Node,
-}
-
-impl Output {
-    /// The node's value inside a larger tree.
-    #[inline]
-    pub(crate) fn chaining_value(&self) -> Cv {
-        first_half(&self.backend.compress(&self.node))
-    }
-
-    /// The node's value as the root.
-    #[inline]
-    pub(crate) fn root_hash(mut self) -> Cv {
-        self.make_root(0);
-        first_half(&self.backend.compress(&self.node))
-    }
-
-    /// Turns the node into the one that gives block `index` of the extendable output.
-    #[inline]
-    fn make_root(&mut self, index: u64) {
-        self.node.flags |= ROOT;
-        self.node.counter = index;
-    }
-
-    /// Blocks `index` and on of the extendable output.
-    #[inline]
-    fn root_blocks(&mut self, index: u64, out: &mut [[u8; BLOCK_LEN]]) {
-        self.make_root(index);
-        self.backend.root_blocks(&mut self.node, out);
-    }
-}
-
-impl Drop for Output {
-    #[inline]
-    fn drop(&mut self) {
-        if crate::subtree::is_secret(self.node.flags) {
-            wipe(&mut self.node.cv);
-            wipe(&mut self.node.block);
-        }
-    }
-}
 
 /// Extendable output (the paper, section 2.6): a stream of 2^64 - 1 bytes, read from any place.
 ///
@@ -68,16 +21,32 @@ impl Drop for Output {
 /// reader.fill(&mut again);
 /// assert_eq!(again, bytes[60..]);
 /// ```
+// Inside of the crate any node whose compression is still to do: a chunk's last block, or a parent's only one. No type
+// of its own, which would have to be moved in here.
 #[derive(Clone)]
 pub struct OutputReader {
-    output: Output,
+    backend: Backend,
+    node: Node,
     position: u64,
 }
 
 impl OutputReader {
     #[inline]
-    pub(crate) fn new(output: Output) -> Self {
-        Self { output, position: 0 }
+    pub(crate) fn new(backend: Backend, node: Node) -> Self {
+        Self { backend, node, position: 0 }
+    }
+
+    /// The node's value: the hash if it is the root.
+    #[inline]
+    pub(crate) fn value(&self) -> Cv {
+        first_half(&self.backend.compress(&self.node))
+    }
+
+    /// Block `index` of a root's output.
+    #[inline]
+    fn block(&mut self, index: u64) -> [u8; BLOCK_LEN] {
+        self.node.counter = index;
+        self.backend.compress(&self.node)
     }
 
     /// Fills `out` with the bytes from [`Self::position`] on, and advances.
@@ -91,18 +60,23 @@ impl OutputReader {
         let mut out = out;
         let mut index = self.position / BLOCK_LEN as u64;
         let skip = (self.position % BLOCK_LEN as u64) as usize;
-        let mut block = [[0; BLOCK_LEN]];
         if skip > 0 && !out.is_empty() {
-            self.output.root_blocks(index, &mut block);
+            let block = self.block(index);
             let (now, later) = out.split_at_mut(out.len().min(BLOCK_LEN - skip));
-            now.copy_from_slice(&block[0][skip..skip + now.len()]);
+            now.copy_from_slice(&block[skip..skip + now.len()]);
             (out, index) = (later, index.wrapping_add(1));
         }
         let (blocks, tail) = out.as_chunks_mut::<BLOCK_LEN>();
-        self.output.root_blocks(index, blocks);
+        if let [block] = blocks {
+            self.node.counter = index;
+            self.backend.compress_into(&self.node, block);
+        } else {
+            self.node.counter = index;
+            self.backend.root_blocks(&mut self.node, blocks);
+        }
         if !tail.is_empty() {
-            self.output.root_blocks(index.wrapping_add(blocks.len() as u64), &mut block);
-            tail.copy_from_slice(&block[0][..tail.len()]);
+            let block = self.block(index.wrapping_add(blocks.len() as u64));
+            tail.copy_from_slice(&block[..tail.len()]);
         }
         self.position = end;
     }
@@ -121,15 +95,25 @@ impl OutputReader {
     }
 }
 
+impl Drop for OutputReader {
+    #[inline]
+    fn drop(&mut self) {
+        if is_secret(self.node.flags()) {
+            wipe(&mut self.node.cv);
+            wipe(&mut self.node.block);
+        }
+    }
+}
+
 /// Overwrites the state; what is read afterwards has nothing to do with what was hashed.
 #[cfg(feature = "zeroize")]
 impl zeroize::Zeroize for OutputReader {
     #[inline]
     fn zeroize(&mut self) {
-        let Node { cv, block, len, counter, flags } = &mut self.output.node;
+        let Node { counter, cv, block, end } = &mut self.node;
         wipe(cv);
         wipe(block);
-        (*len, *counter, *flags, self.position) = (0, 0, 0, 0);
+        (*end, *counter, self.position) = (0, 0, 0);
     }
 }
 

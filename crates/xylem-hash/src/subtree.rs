@@ -7,8 +7,9 @@
 
 use crate::backend::{Backend, Cv, Lane, MAX_LANES, Node, joined, padded, split_last_block};
 use crate::constants::{BLOCK_LEN, CHUNK_END, CHUNK_LEN, CHUNK_START, OUT_LEN, PARENT, ROOT};
+use crate::kernels::One;
 pub(crate) use crate::mode::{Mode, context_key, is_secret};
-use crate::output::Output;
+use crate::output::OutputReader;
 use crate::stock::Stock;
 use crate::wipe::wipe;
 
@@ -47,9 +48,10 @@ pub(crate) fn subtree_cv(backend: Backend, mode: &Mode, input: &[u8], first_chun
 #[inline(never)]
 fn long_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
     if input.len() <= BATCH_LEN {
-        let mut cvs = [[0; OUT_LEN]; MAX_LANES];
-        let count = chunk_cvs(backend, mode, input, first, &mut cvs);
-        top_value(backend, mode, &mut cvs[..count], end)
+        let mut cvs = Stock::<Cv, MAX_LANES>::new();
+        let cvs = cvs.grow(input.len().div_ceil(CHUNK_LEN));
+        chunk_cvs(backend, mode, input, first, cvs);
+        top_value(backend, mode, cvs, end)
     } else if input.len() <= PENDING * CHUNK_LEN {
         pending_value(backend, mode, input, first, end)
     } else {
@@ -68,22 +70,32 @@ fn long_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32)
 /// caller of itself should take.
 #[inline(never)]
 fn pending_value(backend: Backend, mode: &Mode, input: &[u8], first: u64, end: u32) -> Cv {
-    let mut cvs = [[0; OUT_LEN]; PENDING];
-    let count = chunk_cvs(backend, mode, input, first, &mut cvs);
-    top_value(backend, mode, &mut cvs[..count], end)
+    let mut cvs = Stock::<Cv, PENDING>::new();
+    let cvs = cvs.grow(input.len().div_ceil(CHUNK_LEN));
+    chunk_cvs(backend, mode, input, first, cvs);
+    top_value(backend, mode, cvs, end)
 }
 
 /// The value of the tree over two or more nodes of one level (which are overwritten).
-fn top_value(backend: Backend, mode: &Mode, cvs: &mut [Cv], end: u32) -> Cv {
+pub(crate) fn top_value(backend: Backend, mode: &Mode, cvs: &mut [Cv], end: u32) -> Cv {
+    join_to_two(backend, mode, cvs);
+    let value = backend.parent(mode, &cvs.as_chunks().0[0], end);
+    wipe_if_secret(mode, cvs);
+    value
+}
+
+fn join_to_two(backend: Backend, mode: &Mode, cvs: &mut [Cv]) {
     let mut count = cvs.len();
     while count > 2 {
         count = backend.join_neighbours(mode, &mut cvs[..count]);
     }
-    let value = backend.parent(mode, &cvs.as_chunks().0[0], end);
+}
+
+#[inline]
+fn wipe_if_secret(mode: &Mode, cvs: &mut [Cv]) {
     if is_secret(mode.flags()) {
         wipe(cvs.as_flattened_mut());
     }
-    value
 }
 
 /// The values of all chunks of `input`, side by side, to the front of `out`. Returns how many they
@@ -117,71 +129,96 @@ pub(crate) fn chunk_cvs(
     done + count
 }
 
-/// The node over `left` and `right`, not yet compressed.
+/// The most bytes of a subtree that begins at chunk `first_chunk`; `None` for no limit, at 0 (the
+/// paper, section 2.1: a subtree begins at a multiple of its size).
 #[inline]
-pub(crate) fn parent_output(backend: Backend, mode: &Mode, left: &Cv, right: &Cv) -> Output {
+pub(crate) fn max_len(first_chunk: u64) -> Option<u64> {
+    // From chunk 2^53 on, 2^63 bytes: more than a message has after them is no limit.
+    let chunks = 1u64.checked_shl(first_chunk.trailing_zeros())?;
+    Some(chunks.saturating_mul(CHUNK_LEN as u64))
+}
+
+/// That `len` bytes from chunk `first_chunk` on are a subtree.
+#[inline]
+pub(crate) fn assert_fits(first_chunk: u64, len: u64) {
+    assert!(len > 0, "a chunk group has at least one byte");
+    assert!(
+        max_len(first_chunk).is_none_or(|most| len <= most),
+        "{len} bytes from chunk {first_chunk} on are no subtree"
+    );
+}
+
+/// The node over `left` and `right`, not yet compressed; `top` is `ROOT` or nothing.
+#[inline]
+pub(crate) fn parent_output(
+    backend: Backend,
+    mode: &Mode,
+    left: &Cv,
+    right: &Cv,
+    top: u32,
+) -> OutputReader {
     let node = Node {
+        counter: 0,
         cv: *mode.key(),
         block: joined(&[*left, *right]),
-        len: BLOCK_LEN as u32,
-        counter: 0,
-        flags: mode.flags() | PARENT,
+        end: One::end(BLOCK_LEN as u32, mode.flags() | PARENT | top),
     };
-    Output { backend, node }
+    OutputReader::new(backend, node)
 }
 
 #[inline]
-fn chunk_output(backend: Backend, mode: &Mode, chunk: &[u8], counter: u64) -> Output {
+fn chunk_output(
+    backend: Backend,
+    mode: &Mode,
+    chunk: &[u8],
+    counter: u64,
+    top: u32,
+) -> OutputReader {
     let (blocks, tail) = split_last_block(chunk);
     let start = if blocks.is_empty() { CHUNK_START } else { 0 };
     let node = Node {
+        counter,
         cv: backend.chunk_start(mode, blocks, counter),
         block: padded(tail),
-        len: tail.len() as u32,
-        counter,
-        flags: mode.flags() | start | CHUNK_END,
+        end: One::end(tail.len() as u32, mode.flags() | start | CHUNK_END | top),
     };
-    Output { backend, node }
+    OutputReader::new(backend, node)
 }
 
 /// The top of a subtree of at most [`BATCH_LEN`] bytes.
 #[inline]
-fn small_output(backend: Backend, mode: &Mode, input: &[u8], first_chunk: u64) -> Output {
+fn small_output(backend: Backend, mode: &Mode, input: &[u8], first: u64, top: u32) -> OutputReader {
     if input.len() <= CHUNK_LEN {
-        return chunk_output(backend, mode, input, first_chunk);
+        return chunk_output(backend, mode, input, first, top);
     }
     let mut cvs = [[0; OUT_LEN]; MAX_LANES];
-    let count = chunk_cvs(backend, mode, input, first_chunk, &mut cvs);
-    top_output(backend, mode, &mut cvs[..count])
+    let count = chunk_cvs(backend, mode, input, first, &mut cvs);
+    top_output(backend, mode, &mut cvs[..count], top)
 }
 
 /// The top of a subtree of which the values of the first chunks are known, and the others' bytes,
 /// from the chunk with this index on: two to [`PENDING`] chunks together.
-#[inline]
+#[inline(never)]
 fn pending_output(
     backend: Backend,
     mode: &Mode,
     pending: &[Cv],
     tail: &[u8],
     next_chunk: u64,
-) -> Output {
+    top: u32,
+) -> OutputReader {
     let mut cvs = [[0; OUT_LEN]; PENDING];
     cvs[..pending.len()].copy_from_slice(pending);
     let count = chunk_cvs(backend, mode, tail, next_chunk, &mut cvs[pending.len()..]);
-    top_output(backend, mode, &mut cvs[..pending.len() + count])
+    top_output(backend, mode, &mut cvs[..pending.len() + count], top)
 }
 
-/// The top of the tree over two or more nodes of one level (which are overwritten).
+/// As [`top_value`], with the last compression still to do.
 #[inline]
-pub(crate) fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv]) -> Output {
-    let mut count = cvs.len();
-    while count > 2 {
-        count = backend.join_neighbours(mode, &mut cvs[..count]);
-    }
-    let output = parent_output(backend, mode, &cvs[0], &cvs[1]);
-    if is_secret(mode.flags()) {
-        wipe(cvs.as_flattened_mut());
-    }
+fn top_output(backend: Backend, mode: &Mode, cvs: &mut [Cv], top: u32) -> OutputReader {
+    join_to_two(backend, mode, cvs);
+    let output = parent_output(backend, mode, &cvs[0], &cvs[1], top);
+    wipe_if_secret(mode, cvs);
     output
 }
 
@@ -330,7 +367,7 @@ impl Subtree {
         let groups = self.chunks / PENDING as u64;
         for _ in 0..groups.trailing_zeros() {
             let left = self.stack.pop().expect("one entry for each bit set in the count before");
-            cv = parent_output(self.backend, &self.mode, &left, &cv).chaining_value();
+            cv = self.backend.parent(&self.mode, &[left, cv], 0);
         }
         self.stack.push(cv);
     }
@@ -350,24 +387,34 @@ impl Subtree {
     }
 
     /// The top node, given the `tail` of the message: at most [`BATCH_LEN`] bytes, or a group of
-    /// [`PENDING`] chunks if none is pending, and not empty unless the message is.
+    /// [`PENDING`] chunks if none is pending, and not empty unless the message is; `top` is `ROOT` if the message is
+    /// whole.
     #[inline]
-    pub(crate) fn finish(&self, tail: &[u8]) -> Output {
+    pub(crate) fn finish(&self, tail: &[u8], top: u32) -> OutputReader {
+        if self.pending.len() + tail.len().div_ceil(CHUNK_LEN) > PENDING {
+            return self.finish_over_full(tail, top);
+        }
+        let Some((first, others)) = self.stack.as_slice().split_first() else {
+            return self.finish_pending(tail, top);
+        };
+        let mut value = self.finish_pending(tail, 0).value();
+        for left in others.iter().rev() {
+            value = self.backend.parent(&self.mode, &[*left, value], 0);
+        }
+        parent_output(self.backend, &self.mode, first, &value, top)
+    }
+
+    /// [`Self::finish`] without the groups that have been merged.
+    #[inline]
+    fn finish_pending(&self, tail: &[u8], top: u32) -> OutputReader {
         let Self { backend, mode, .. } = self;
         let next = self.first_chunk.wrapping_add(self.chunks);
-        let (pending, tail_count) = (self.pending.as_slice(), tail.len().div_ceil(CHUNK_LEN));
-        let count = pending.len() + tail_count;
-        let mut output = if pending.is_empty() && count <= MAX_LANES {
-            small_output(*backend, mode, tail, next)
-        } else if count > PENDING {
-            return self.finish_over_full(tail);
+        let pending = self.pending.as_slice();
+        if pending.is_empty() && tail.len() <= BATCH_LEN {
+            small_output(*backend, mode, tail, next, top)
         } else {
-            pending_output(*backend, mode, pending, tail, next)
-        };
-        for left in self.stack.as_slice().iter().rev() {
-            output = parent_output(*backend, mode, left, &output.chaining_value());
+            pending_output(*backend, mode, pending, tail, next, top)
         }
-        output
     }
 
     /// [`Self::finish`] with more chunks than there is room for: those that fit are taken in
@@ -375,11 +422,11 @@ impl Subtree {
     /// divide the room.
     #[inline]
     #[cold]
-    fn finish_over_full(&self, tail: &[u8]) -> Output {
+    fn finish_over_full(&self, tail: &[u8], top: u32) -> OutputReader {
         let mut fuller = self.clone();
         let (now, rest) = tail.split_at(self.pending.room() * CHUNK_LEN);
         fuller.absorb_batch(now);
-        fuller.finish(rest)
+        fuller.finish(rest, top)
     }
 
     #[inline]

@@ -16,6 +16,7 @@ unsafe impl Zeroable for u32 {}
 unsafe impl<T: Zeroable, const N: usize> Zeroable for [T; N] {}
 
 /// Sets every byte of `secret` to zero with writes that are not optimized away.
+#[inline]
 pub(crate) fn wipe<T: Zeroable>(secret: &mut [T]) {
     let len = size_of_val(secret);
     // SAFETY: the slice is `len` bytes, borrowed exclusively, and zeros are a value of `T`.
@@ -26,6 +27,9 @@ pub(crate) fn wipe<T: Zeroable>(secret: &mut [T]) {
 ///
 /// # Safety
 /// `start` must be valid for writing `len` bytes, and zeros a value of what lies there.
+// Called from wherever something may be secret, and seldom is.
+#[cold]
+#[inline(never)]
 pub(crate) unsafe fn wipe_raw(start: *mut u8, len: usize) {
     // Keys and values have this length, and most else a multiple of it; bytes need no alignment.
     const PART: usize = 32;

@@ -4,7 +4,7 @@
 /// `$features`, out of the vectors of `$words`.
 macro_rules! lane_kernel {
     ($features:literal, $($words:ident)::+) => {
-        use $crate::batch::Batch;
+        use $crate::batch::{Batch, first};
         use $crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
         use $($words)::+::{
             LANES, V, add, held, load, load_blocks, load_cvs, right_7, right_8, right_12, right_16,
@@ -95,30 +95,41 @@ macro_rules! lane_kernel {
             let mut cv = match batch.key {
                 Some(key) => splats(key),
                 // SAFETY: the caller's promise: without a key, all lanes have a value.
-                None => load_cvs(unsafe { batch.cvs.assume_init_ref() }),
+                None => load_cvs(&unsafe { batch.cvs.cast::<[[u32; 8]; LANES]>().read_unaligned() }),
+            };
+            // SAFETY: the caller's promise: what belongs to the lanes is there.
+            let (counters, ends, at, last) = unsafe {
+                (
+                    [first::<_, LANES>(&batch.counters[0]), first(&batch.counters[1])],
+                    [first::<_, LANES>(&batch.ends[0]), first(&batch.ends[1])],
+                    first::<_, LANES>(&batch.at),
+                    first::<_, LANES>(&batch.last),
+                )
             };
             let full = splat(BLOCK_LEN as u32);
             let rows = [
                 [full, splat(batch.flags[0])],
                 [full, splat(batch.flags[1])],
-                [load(&batch.ends[0]), load(&batch.ends[1])],
+                [load(ends[0]), load(ends[1])],
             ];
             for i in 0..blocks {
                 let is_last = i + 1 == blocks;
-                let (at, offset) = if is_last { (&batch.last, 0) } else { (&batch.at, i) };
+                let (at, offset) = if is_last { (last, 0) } else { (at, i) };
                 // Hidden from the optimizer, which would make a copy of the loop for each case.
                 let at = core::hint::black_box(at);
                 // SAFETY: the caller's promise: there is a block at each of these places.
                 let m = unsafe { load_blocks(at, offset * BLOCK_LEN) };
-                let [low, high] = &batch.counters;
+                let [low, high] = counters;
                 let [len, flags] = rows[if is_last { 2 } else { usize::from(i != 0) }];
                 let [a, b, c, d] = looped::<0>(&cv, [load(low), load(high), len, flags], &m);
                 for i in 0..4 {
                     (cv[i], cv[4 + i]) = (xor(a[i], c[i]), xor(b[i], d[i]));
                 }
             }
-            // SAFETY: arrays of words have no invalid values; the first `LANES` are written.
-            store_cvs(&cv, unsafe { &mut *batch.cvs.as_mut_ptr() });
+            let mut cvs = [[0; 8]; LANES];
+            store_cvs(&cv, &mut cvs);
+            // SAFETY: the caller's promise: there are places for as many.
+            unsafe { batch.cvs.cast::<[[u32; 8]; LANES]>().write_unaligned(cvs) };
         }
 
         #[inline]
@@ -156,7 +167,7 @@ macro_rules! output_kernel {
             }
             let cv = splats(&node.cv);
             let [low, high] = &counters;
-            let last_row = [load(low), load(high), splat(node.len), splat(node.flags)];
+            let last_row = [load(low), load(high), splat(node.end as u32), splat(node.flags())];
             let [a, b, c, d] = looped::<1>(&cv, last_row, &m);
             let mut v = [splat(0); 16];
             for i in 0..4 {

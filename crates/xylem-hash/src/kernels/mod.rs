@@ -40,6 +40,8 @@ pub(crate) static ALL: &[&Kernels] = &[
     #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
     &x86::AVX512,
     #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
+    &x86::AVX512_IN_HALVES,
+    #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
     &x86::AVX2,
     #[cfg(all(target_arch = "x86_64", target_pointer_width = "64", target_feature = "sse2"))]
     &x86::SSE41,

@@ -1,6 +1,6 @@
 //! Plain scalar code, one block after the other, for every processor.
 
-use crate::backend::{Kernels, Node, all_bytes};
+use crate::backend::{Kernels, Node, first_half, words_of};
 use crate::batch::Batch;
 use crate::constants::{BLOCK_LEN, IV, SCHEDULE};
 use crate::kernels::One;
@@ -62,7 +62,7 @@ fn g(v: &mut [u32; 16], [a, b, c, d]: [usize; 4], x: u32, y: u32) {
 
 /// # Safety
 /// The pointers of `one` are to what its documentation says, and `out` is valid for writing.
-unsafe fn one(one: &One, out: *mut [u32; 16]) {
+unsafe fn one(one: &One, out: *mut [u8; BLOCK_LEN]) {
     // SAFETY: the caller's promise.
     let mut cv = unsafe { *one.cv };
     for i in 0..one.blocks {
@@ -75,43 +75,60 @@ unsafe fn one(one: &One, out: *mut [u32; 16]) {
         let words = mix(&cv, block, end as u32, one.counter, (end >> 32) as u32);
         cv.copy_from_slice(&words[..8]);
         // SAFETY: the caller's promise.
-        unsafe { out.write(words) };
+        unsafe { out.write(all_bytes(&words)) };
     }
 }
 
 /// # Safety
 /// The first lane's pointers are to what the documentation of `Batch` says.
 unsafe fn run(batch: &mut Batch<'_>, blocks: usize) {
-    let counter = u64::from(batch.counters[1][0]) << 32 | u64::from(batch.counters[0][0]);
-    let value = batch.cvs.as_mut_ptr().cast::<[u32; 8]>();
     let full = BLOCK_LEN as u32;
+    // SAFETY: the caller's promise: what belongs to the first lane is there; without a key, a value too.
+    let ([low, high], [len, flags], at, last, value) = unsafe {
+        (
+            batch.counters.map(|half| half[0].assume_init()),
+            batch.ends.map(|end| end[0].assume_init()),
+            batch.at[0].assume_init(),
+            batch.last[0].assume_init(),
+            if batch.key.is_none() { words_of(&batch.cvs.read()) } else { [0; 8] },
+        )
+    };
     let message = One {
         cv: match batch.key {
             Some(key) => key,
-            None => value,
+            None => &value,
         },
-        at: batch.at[0],
-        last: batch.last[0],
+        at,
+        last,
         blocks,
-        counter,
+        counter: u64::from(high) << 32 | u64::from(low),
         ends: [
             One::end(full, batch.flags[0]),
             One::end(full, batch.flags[1]),
-            One::end(batch.ends[0][0], batch.ends[1][0]),
+            One::end(len, flags),
         ],
     };
-    let mut out = [0; 16];
-    // SAFETY: the caller's promise: without a key, all lanes have a value; and the place of the first.
+    let mut out = [0; BLOCK_LEN];
+    // SAFETY: the caller's promise, also of the place.
     unsafe {
         one(&message, &mut out);
-        value.cast::<u32>().copy_from_nonoverlapping(out.as_ptr(), 8);
+        batch.cvs.write(first_half(&out));
     }
+}
+
+/// Words in their wire form.
+fn all_bytes(words: &[u32; 16]) -> [u8; BLOCK_LEN] {
+    let mut bytes = [0; BLOCK_LEN];
+    for i in 0..16 {
+        bytes.as_chunks_mut::<4>().0[i] = words[i].to_le_bytes();
+    }
+    bytes
 }
 
 /// # Safety
 /// `out` is valid for a block.
 unsafe fn root_blocks(node: &Node, out: *mut [u8; BLOCK_LEN]) {
-    let words = mix(&node.cv, &node.block, node.len, node.counter, node.flags);
+    let words = mix(&node.cv, &node.block, node.end as u32, node.counter, node.flags());
     // SAFETY: the caller's promise.
     unsafe { out.write(all_bytes(&words)) };
 }

@@ -47,7 +47,7 @@ macro_rules! row_rounds {
 /// Makes `run` (see [`crate::backend::Kernels`]) of `MESSAGES` lanes.
 macro_rules! row_kernel {
     ($features:literal, $($words:ident)::+) => {
-        use $crate::batch::Batch;
+        use $crate::batch::{Batch, first};
         use $crate::constants::{BLOCK_LEN, IV, ROUNDS};
         use $($words)::+::{MESSAGES, each, join, split};
 
@@ -63,17 +63,25 @@ macro_rules! row_kernel {
             let start = |half: usize| match batch.key {
                 Some(key) => same(&key.as_chunks::<4>().0[half]),
                 None => {
-                    let first = batch.cvs.as_ptr().cast::<[u32; 4]>();
-                    let part = |i: usize| first.wrapping_add(2 * i + half).cast();
+                    let values = batch.cvs.cast_const().cast::<[u32; 4]>();
+                    let part = |i: usize| values.wrapping_add(2 * i + half).cast();
                     // SAFETY: the caller's promise: without a key, all lanes have a value.
                     unsafe { join(each(part)) }
                 }
             };
             let mut h = [start(0), start(1)];
-            let [low, high] = &batch.counters;
+            // SAFETY: the caller's promise: what belongs to the lanes is there.
+            let ([low, high], ends, at, last) = unsafe {
+                (
+                    [first::<_, MESSAGES>(&batch.counters[0]), first(&batch.counters[1])],
+                    [first::<_, MESSAGES>(&batch.ends[0]), first(&batch.ends[1])],
+                    first::<_, MESSAGES>(&batch.at),
+                    first::<_, MESSAGES>(&batch.last),
+                )
+            };
             for i in 0..blocks {
                 let is_last = i + 1 == blocks;
-                let (at, offset) = if is_last { (&batch.last, 0) } else { (&batch.at, i) };
+                let (at, offset) = if is_last { (last, 0) } else { (at, i) };
                 // SAFETY: the caller's promise: there is a block at each of these places.
                 let schedule = unsafe {
                     Schedule::new(each(|i| at[i].wrapping_add(offset * BLOCK_LEN)))
@@ -83,7 +91,7 @@ macro_rules! row_kernel {
                 for lane in 0..MESSAGES {
                     let (mut len, mut flags) = (BLOCK_LEN as u32, flags);
                     if is_last {
-                        (len, flags) = (batch.ends[0][lane], batch.ends[1][lane]);
+                        (len, flags) = (ends[0][lane], ends[1][lane]);
                     }
                     last_row[lane] = [low[lane], high[lane], len, flags];
                 }
@@ -92,11 +100,12 @@ macro_rules! row_kernel {
                 let [a, b, c, d] = rounds(h, schedule, last_row);
                 h = [xor(a, c), xor(b, d)];
             }
-            // SAFETY: arrays of words have no invalid values; the first `MESSAGES` are written.
-            let cvs = unsafe { &mut *batch.cvs.as_mut_ptr() };
+            let mut cvs = [[0; 8]; MESSAGES];
             for half in 0..2 {
                 split(h[half], |i, words| cvs[i].as_chunks_mut::<4>().0[half] = words);
             }
+            // SAFETY: the caller's promise: there are places for as many.
+            unsafe { batch.cvs.cast::<[[u32; 8]; MESSAGES]>().write_unaligned(cvs) };
         }
     };
 }
@@ -114,7 +123,7 @@ macro_rules! single_kernel {
         /// The processor has the instruction set, the pointers of `one` are to what its documentation
         /// says, and `out` is valid for writing.
         #[target_feature(enable = $features)]
-        pub(crate) unsafe fn run(one: &One, out: *mut [u32; 16]) {
+        pub(crate) unsafe fn run(one: &One, out: *mut [u8; BLOCK_LEN]) {
             // SAFETY: the caller's promise.
             let (halves, _) = unsafe { &*one.cv }.as_chunks::<4>();
             let mut h = [same(&halves[0]), same(&halves[1])];
@@ -137,8 +146,8 @@ macro_rules! single_kernel {
             split(h[1], |_, part| words[1] = part);
             split(second[0], |_, part| words[2] = part);
             split(second[1], |_, part| words[3] = part);
-            // SAFETY: the caller's promise; four times four words are sixteen.
-            unsafe { out.cast::<[[u32; 4]; 4]>().write(words) };
+            // SAFETY: the caller's promise; four times four words are a block.
+            unsafe { out.cast::<[[u32; 4]; 4]>().write_unaligned(words) };
         }
     };
 }

@@ -49,7 +49,6 @@ mod value;
 
 pub use node::Tree;
 pub use subtree::Subtree;
-pub(crate) use subtree::{assert_fits, max_len};
 pub use value::{ChainingValue, DeriveKey, Keyed, Kind, Plain, Value};
 
 use crate::digest::Hash;

@@ -3,15 +3,15 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use super::subtree::{Subtree, assert_fits};
+use super::subtree::Subtree;
 use super::value::{DeriveKey, Keyed, Kind, Plain, Value, as_cvs};
 use crate::backend::{Backend, Cv, MAX_LANES};
-use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN};
+use crate::constants::{CHUNK_LEN, KEY_LEN, OUT_LEN, ROOT};
 use crate::digest::Hash;
 use crate::many::group_cvs_with;
-use crate::output::{Output, OutputReader};
+use crate::output::OutputReader;
 use crate::stock::Stock;
-use crate::subtree::{Mode, PENDING, chunk_cvs, parent_output, subtree_cv, top_output};
+use crate::subtree::{Mode, PENDING, assert_fits, chunk_cvs, parent_output, subtree_cv, top_value};
 
 /// A plain, keyed or key-deriving tree, without its nodes: they are handed in and out.
 ///
@@ -175,7 +175,7 @@ impl<K: Kind> Tree<K> {
     #[must_use]
     pub fn root_hash(&self, left: &Value<K>, right: &Value<K>) -> Hash {
         let (left, right) = (left.as_bytes(), right.as_bytes());
-        Hash::from_bytes(parent_output(self.backend, &self.mode, left, right).root_hash())
+        Hash::from_bytes(self.backend.parent(&self.mode, &[*left, *right], ROOT))
     }
 
     /// The extendable output of a message whose tree has these two nodes under its root.
@@ -183,7 +183,7 @@ impl<K: Kind> Tree<K> {
     #[must_use]
     pub fn root_output(&self, left: &Value<K>, right: &Value<K>) -> OutputReader {
         let (left, right) = (left.as_bytes(), right.as_bytes());
-        OutputReader::new(parent_output(self.backend, &self.mode, left, right))
+        parent_output(self.backend, &self.mode, left, right, ROOT)
     }
 
     /// The hash of a message of which these are all nodes of one level, in order; `None` if there
@@ -195,29 +195,8 @@ impl<K: Kind> Tree<K> {
         if nodes.len() < 2 {
             return None;
         }
-        let output = if nodes.len() > 2 * PENDING {
-            let (left, right) = nodes.split_at(left_nodes(nodes.len()));
-            let [left, right] = [left, right].map(|side| level_cv(self.backend, &self.mode, side));
-            parent_output(self.backend, &self.mode, &left, &right)
-        } else {
-            level_output(self.backend, &self.mode, nodes)
-        };
-        Some(Hash::from_bytes(output.root_hash()))
+        Some(Hash::from_bytes(level_value(self.backend, &self.mode, nodes, ROOT)))
     }
-}
-
-/// The top over two to twice [`PENDING`] nodes of a level, each row of parents side by side.
-#[inline]
-fn level_output(backend: Backend, mode: &Mode, nodes: &[Cv]) -> Output {
-    if let [left, right] = nodes {
-        return parent_output(backend, mode, left, right);
-    }
-    let (pairs, odd) = nodes.as_chunks::<2>();
-    // The first row straight from where the nodes lie, into places that no one has to clear.
-    let mut row = Stock::<Cv, PENDING>::new();
-    backend.parents(mode, pairs, 0, row.grow(pairs.len()));
-    row.extend(odd);
-    top_output(backend, mode, row.as_mut_slice())
 }
 
 /// The values of whole groups, at most [`PENDING`] chunks in all, and how many they are.
@@ -244,16 +223,24 @@ fn left_nodes(count: usize) -> usize {
     1 << (count - 1).ilog2()
 }
 
-/// The value of the node over all `nodes` (one or more) of a level.
+/// The value of the node over all `nodes` (one or more) of a level, each row of parents side by side; `end` is `ROOT`
+/// or nothing.
 #[inline]
-fn level_cv(backend: Backend, mode: &Mode, nodes: &[Cv]) -> Cv {
-    if let [node] = nodes {
-        return *node;
+fn level_value(backend: Backend, mode: &Mode, nodes: &[Cv], end: u32) -> Cv {
+    match nodes {
+        [node] => return *node,
+        [left, right] => return backend.parent(mode, &[*left, *right], end),
+        _ => {}
     }
     if nodes.len() > 2 * PENDING {
         let (left, right) = nodes.split_at(left_nodes(nodes.len()));
-        let pair = [level_cv(backend, mode, left), level_cv(backend, mode, right)];
-        return backend.parent(mode, &pair, 0);
+        let pair = [left, right].map(|side| level_value(backend, mode, side, 0));
+        return backend.parent(mode, &pair, end);
     }
-    level_output(backend, mode, nodes).chaining_value()
+    let (pairs, odd) = nodes.as_chunks::<2>();
+    // The first row straight from where the nodes lie, into places that no one has to clear.
+    let mut row = Stock::<Cv, PENDING>::new();
+    backend.parents(mode, pairs, 0, row.grow(pairs.len()));
+    row.extend(odd);
+    top_value(backend, mode, row.as_mut_slice(), end)
 }

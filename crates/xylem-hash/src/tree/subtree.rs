@@ -5,28 +5,8 @@ use core::marker::PhantomData;
 
 use super::value::{Kind, Plain, Value};
 use crate::backend::Backend;
-use crate::constants::CHUNK_LEN;
 use crate::hasher::Hasher;
-use crate::subtree::Mode;
-
-/// The most bytes of a subtree that begins at chunk `first_chunk`; `None` for no limit, at 0 (the
-/// paper, section 2.1: a subtree begins at a multiple of its size).
-#[inline]
-pub(crate) fn max_len(first_chunk: u64) -> Option<u64> {
-    // From chunk 2^53 on, 2^63 bytes: more than a message has after them is no limit.
-    let chunks = 1u64.checked_shl(first_chunk.trailing_zeros())?;
-    Some(chunks.saturating_mul(CHUNK_LEN as u64))
-}
-
-/// That `len` bytes from chunk `first_chunk` on are a subtree.
-#[inline]
-pub(crate) fn assert_fits(first_chunk: u64, len: u64) {
-    assert!(len > 0, "a chunk group has at least one byte");
-    assert!(
-        max_len(first_chunk).is_none_or(|most| len <= most),
-        "{len} bytes from chunk {first_chunk} on are no subtree"
-    );
-}
+use crate::subtree::{Mode, assert_fits};
 
 /// The bytes of one chunk group on their way to its [`Value`]; made by
 /// [`Tree::subtree`](super::Tree::subtree).
@@ -70,7 +50,7 @@ impl<K: Kind> Subtree<K> {
     #[must_use]
     pub fn finish(&self) -> Value<K> {
         assert_fits(self.first_chunk, self.count());
-        Value::from_bytes(self.hasher.output().chaining_value())
+        Value::from_bytes(self.hasher.value())
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) mod four {
     /// The pointers are to blocks.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
+    pub(crate) unsafe fn load_blocks(at: &[*const u8], offset: usize) -> [V; 16] {
         // SAFETY: the caller's promise.
         unsafe { load_group(at, offset, 0) }
     }
@@ -79,14 +79,14 @@ pub(super) mod four {
     /// Vector i of the result has word i of each value.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
+    pub(crate) fn load_cvs(cvs: &[[u32; 8]]) -> [V; 8] {
         load_group_cvs(cvs, 0)
     }
 
     /// The inverse of [`load_cvs`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
+    pub(crate) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]]) {
         store_group_cvs(v, cvs, 0);
     }
 }
@@ -137,7 +137,7 @@ pub(super) mod four_and_four {
     /// The pointers are to blocks.
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
+    pub(crate) unsafe fn load_blocks(at: &[*const u8], offset: usize) -> [V; 16] {
         // SAFETY: the caller's promise.
         let (low, high) = unsafe { (load_group(at, offset, 0), load_group(at, offset, 1)) };
         from_fn(|i| [low[i], high[i]])
@@ -146,7 +146,7 @@ pub(super) mod four_and_four {
     /// As [`four::load_cvs`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
+    pub(crate) fn load_cvs(cvs: &[[u32; 8]]) -> [V; 8] {
         let (low, high) = (load_group_cvs(cvs, 0), load_group_cvs(cvs, 1));
         from_fn(|i| [low[i], high[i]])
     }
@@ -154,7 +154,7 @@ pub(super) mod four_and_four {
     /// The inverse of [`load_cvs`].
     #[inline]
     #[target_feature(enable = "neon")]
-    pub(crate) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
+    pub(crate) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]]) {
         for group in 0..2 {
             store_group_cvs(&v.map(|v| v[group]), cvs, group);
         }
@@ -176,7 +176,7 @@ pub(super) mod four_and_four {
 /// The pointers are to blocks.
 #[inline]
 #[target_feature(enable = "neon")]
-unsafe fn load_group(at: &[*const u8; MAX_LANES], offset: usize, group: usize) -> [uint32x4_t; 16] {
+unsafe fn load_group(at: &[*const u8], offset: usize, group: usize) -> [uint32x4_t; 16] {
     let at = &at.as_chunks::<4>().0[group];
     let mut m = [vdupq_n_u32(0); 16];
     for (quarter, words) in m.as_chunks_mut::<4>().0.iter_mut().enumerate() {
@@ -192,7 +192,7 @@ unsafe fn load_group(at: &[*const u8; MAX_LANES], offset: usize, group: usize) -
 
 #[inline]
 #[target_feature(enable = "neon")]
-fn load_group_cvs(cvs: &[[u32; 8]; MAX_LANES], group: usize) -> [uint32x4_t; 8] {
+fn load_group_cvs(cvs: &[[u32; 8]], group: usize) -> [uint32x4_t; 8] {
     let cvs = &cvs.as_chunks::<4>().0[group];
     let mut v = [vdupq_n_u32(0); 8];
     for (half, words) in v.as_chunks_mut::<4>().0.iter_mut().enumerate() {
@@ -204,7 +204,7 @@ fn load_group_cvs(cvs: &[[u32; 8]; MAX_LANES], group: usize) -> [uint32x4_t; 8] 
 
 #[inline]
 #[target_feature(enable = "neon")]
-fn store_group_cvs(v: &[uint32x4_t; 8], cvs: &mut [[u32; 8]; MAX_LANES], group: usize) {
+fn store_group_cvs(v: &[uint32x4_t; 8], cvs: &mut [[u32; 8]], group: usize) {
     let cvs = &mut cvs.as_chunks_mut::<4>().0[group];
     for (half, words) in v.as_chunks::<4>().0.iter().enumerate() {
         for (i, part) in transpose(*words).into_iter().enumerate() {

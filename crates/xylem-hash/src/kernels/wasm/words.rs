@@ -58,7 +58,7 @@ pub(super) fn right_7(a: V) -> V {
 /// The pointers are to blocks.
 #[inline]
 #[target_feature(enable = "simd128")]
-pub(super) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> [V; 16] {
+pub(super) unsafe fn load_blocks(at: &[*const u8], offset: usize) -> [V; 16] {
     let mut m = [splat(0); 16];
     for (quarter, words) in m.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         let part = |i: usize| {
@@ -74,7 +74,7 @@ pub(super) unsafe fn load_blocks(at: &[*const u8; MAX_LANES], offset: usize) -> 
 /// Vector i of the result has word i of each value.
 #[inline]
 #[target_feature(enable = "simd128")]
-pub(super) fn load_cvs(cvs: &[[u32; 8]; MAX_LANES]) -> [V; 8] {
+pub(super) fn load_cvs(cvs: &[[u32; 8]]) -> [V; 8] {
     let mut v = [splat(0); 8];
     for (half, words) in v.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         let part = |i: usize| load(&cvs[i].as_chunks::<4>().0[half]);
@@ -99,7 +99,7 @@ fn transpose([a, b, c, d]: [V; 4]) -> [V; 4] {
 /// The inverse of [`load_cvs`].
 #[inline]
 #[target_feature(enable = "simd128")]
-pub(super) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]; MAX_LANES]) {
+pub(super) fn store_cvs(v: &[V; 8], cvs: &mut [[u32; 8]]) {
     for (half, words) in v.as_chunks::<4>().0.iter().enumerate() {
         for (i, part) in transpose(*words).into_iter().enumerate() {
             store(part, &mut cvs[i].as_chunks_mut::<4>().0[half]);

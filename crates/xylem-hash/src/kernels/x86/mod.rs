@@ -17,6 +17,7 @@ pub(crate) mod sha256;
 mod text;
 
 use crate::backend::Kernels;
+use crate::batch::Run;
 
 pub(crate) static SSE41: Kernels = Kernels {
     name: "sse4.1",
@@ -36,11 +37,46 @@ pub(crate) static AVX2: Kernels = Kernels {
     root_blocks: &[(8, text::avx2_blocks)],
 };
 
-pub(crate) static AVX512: Kernels = Kernels {
-    name: "avx512",
-    is_supported: || has!("avx2", "avx512f", "avx512vl"),
-    one: text::avx512_one,
-    widths: &[(2, text::avx512_two), (4, text::avx512_four), (8, text::eight), (16, text::sixteen)],
-    whole: Some(text::chunks),
-    root_blocks: &[(16, text::sixteen_blocks), (32, text::thirty_two_blocks)],
-};
+/// With AVX-512 but for what takes four messages.
+const fn avx512(is_supported: fn() -> bool, widths: &'static [(usize, Run)]) -> Kernels {
+    Kernels {
+        name: "avx512",
+        is_supported,
+        one: text::avx512_one,
+        widths,
+        whole: Some(text::chunks),
+        root_blocks: &[(16, text::sixteen_blocks), (32, text::thirty_two_blocks)],
+    }
+}
+
+pub(crate) static AVX512: Kernels = avx512(
+    || (AVX512_IN_HALVES.is_supported)() && !takes_halves(),
+    &[(2, text::avx512_two), (4, text::avx512_four), (8, text::eight), (16, text::sixteen)],
+);
+
+/// Where operations of 512 bits take as long as two of 256: four messages as two pairs.
+pub(crate) static AVX512_IN_HALVES: Kernels = avx512(
+    || has!("avx2", "avx512f", "avx512vl"),
+    &[(2, text::avx512_two), (4, text::avx512_two_pairs), (8, text::eight), (16, text::sixteen)],
+);
+
+/// Whether this is a Zen 4: of AMD's family 0x19, which begins with Zen 3, the only ones with AVX-512. No other
+/// maker has an extended family of ten.
+fn takes_halves() -> bool {
+    let version: u32;
+    // SAFETY: all processors of x86-64 have the instruction and this leaf; `rbx`, which the compiler keeps for
+    // itself, is put back.
+    unsafe {
+        core::arch::asm!(
+            "mov {kept}, rbx",
+            "cpuid",
+            "mov rbx, {kept}",
+            kept = out(reg) _,
+            inout("eax") 1 => version,
+            out("ecx") _,
+            out("edx") _,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    version >> 20 & 0xff == 10
+}

@@ -19,7 +19,7 @@ struct Frame(MaybeUninit<[[[u32; 16]; 16]; 2]>);
 macro_rules! sixteen {
     () => {
         r"
-        .macro z_line half r i
+        .macro xylem_z_line half r i
         mov {line}, [{at}+8*\i]
         vmovdqu32 ymm\r, [{line}+{offset}+32*\half]
         .if \half == 0
@@ -31,55 +31,55 @@ macro_rules! sixteen {
         prefetcht1 [{line}+{offset}+16384]
         .endif
         .endm
-        .macro z_finish half i a b t0 t1
+        .macro xylem_z_finish half i a b t0 t1
         vshufi32x4 zmm\t0, zmm\a, zmm\b, 0x88
         vmovdqa32 [{next}+512*\half+64*\i], zmm\t0
         vshufi32x4 zmm\t1, zmm\a, zmm\b, 0xdd
         vmovdqa32 [{next}+512*\half+64*\i+256], zmm\t1
         .endm
-        .macro z_part_of half i
+        .macro xylem_z_part_of half i
         .if \i == 0
-        z_line \half, 16, 0
-        z_line \half, 17, 1
+        xylem_z_line \half, 16, 0
+        xylem_z_line \half, 17, 1
         .elseif \i == 1
-        z_line \half, 18, 2
-        z_line \half, 19, 3
+        xylem_z_line \half, 18, 2
+        xylem_z_line \half, 19, 3
         .elseif \i == 2
-        z_pairs_of_words zmm, 24, 25, 26, 27, 16, 17, 18, 19
+        xylem_z_pairs_of_words zmm, 24, 25, 26, 27, 16, 17, 18, 19
         .elseif \i == 3
-        z_line \half, 20, 8
-        z_line \half, 21, 9
+        xylem_z_line \half, 20, 8
+        xylem_z_line \half, 21, 9
         .elseif \i == 4
-        z_fours_of_words zmm, 16, 17, 18, 19, 24, 25, 26, 27
+        xylem_z_fours_of_words zmm, 16, 17, 18, 19, 24, 25, 26, 27
         .elseif \i == 5
-        z_line \half, 22, 10
-        z_line \half, 23, 11
+        xylem_z_line \half, 22, 10
+        xylem_z_line \half, 23, 11
         .elseif \i == 6
-        z_pairs_of_words zmm, 28, 29, 30, 31, 20, 21, 22, 23
+        xylem_z_pairs_of_words zmm, 28, 29, 30, 31, 20, 21, 22, 23
         .elseif \i == 7
-        z_fours_of_words zmm, 20, 21, 22, 23, 28, 29, 30, 31
+        xylem_z_fours_of_words zmm, 20, 21, 22, 23, 28, 29, 30, 31
         .elseif \i == 8
-        z_finish \half, 0, 16, 20, 24, 25
+        xylem_z_finish \half, 0, 16, 20, 24, 25
         .elseif \i == 9
-        z_finish \half, 1, 17, 21, 26, 27
+        xylem_z_finish \half, 1, 17, 21, 26, 27
         .elseif \i == 10
-        z_finish \half, 2, 18, 22, 28, 29
+        xylem_z_finish \half, 2, 18, 22, 28, 29
         .elseif \i == 11
-        z_finish \half, 3, 19, 23, 30, 31
+        xylem_z_finish \half, 3, 19, 23, 30, 31
         .endif
         .endm
-        .macro z_part n
+        .macro xylem_z_part n
         .if \n < 14
-        z_part_of 0, (\n)
+        xylem_z_part_of 0, (\n)
         .else
-        z_part_of 1, (\n-14)
+        xylem_z_part_of 1, (\n-14)
         .endif
         .endm
-        .macro z_lane_line v r half i
-        vmovdqu32 xmm\r, [{batch}+{CVS}+16*\half+32*\i]
-        vinserti32x4 ymm\r, ymm\r, [{batch}+{CVS}+16*\half+32*\i+128], 1
-        vinserti32x4 zmm\r, zmm\r, [{batch}+{CVS}+16*\half+32*\i+256], 2
-        vinserti32x4 zmm\r, zmm\r, [{batch}+{CVS}+16*\half+32*\i+384], 3
+        .macro xylem_z_lane_line v r half i
+        vmovdqu32 xmm\r, [{line}+16*\half+32*\i]
+        vinserti32x4 ymm\r, ymm\r, [{line}+16*\half+32*\i+128], 1
+        vinserti32x4 zmm\r, zmm\r, [{line}+16*\half+32*\i+256], 2
+        vinserti32x4 zmm\r, zmm\r, [{line}+16*\half+32*\i+384], 3
         .endm
         "
     };
@@ -88,7 +88,7 @@ macro_rules! sixteen {
 macro_rules! eight {
     () => {
         r"
-        .macro z_line quarter r i
+        .macro xylem_z_line quarter r i
         mov {line}, [{at}+8*\i]
         vmovdqu32 xmm\r, [{line}+{offset}+16*\quarter]
         .if \quarter == 0
@@ -100,40 +100,40 @@ macro_rules! eight {
         prefetcht1 [{line}+{offset}+8192]
         .endif
         .endm
-        .macro z_finish at a b c d
+        .macro xylem_z_finish at a b c d
         vmovdqa32 [{next}+\at], ymm\a
         vmovdqa32 [{next}+\at+32], ymm\b
         vmovdqa32 [{next}+\at+64], ymm\c
         vmovdqa32 [{next}+\at+96], ymm\d
         .endm
-        .macro z_part_of quarter i
+        .macro xylem_z_part_of quarter i
         .if \i == 0
-        z_line \quarter, 16, 0
-        z_line \quarter, 17, 1
+        xylem_z_line \quarter, 16, 0
+        xylem_z_line \quarter, 17, 1
         .elseif \i == 1
-        z_line \quarter, 18, 2
-        z_line \quarter, 19, 3
+        xylem_z_line \quarter, 18, 2
+        xylem_z_line \quarter, 19, 3
         .elseif \i == 2
-        z_pairs_of_words ymm, 20, 21, 22, 23, 16, 17, 18, 19
+        xylem_z_pairs_of_words ymm, 20, 21, 22, 23, 16, 17, 18, 19
         .elseif \i == 4
-        z_fours_of_words ymm, 16, 17, 18, 19, 20, 21, 22, 23
-        z_finish 128*(\quarter), 16, 17, 18, 19
+        xylem_z_fours_of_words ymm, 16, 17, 18, 19, 20, 21, 22, 23
+        xylem_z_finish 128*(\quarter), 16, 17, 18, 19
         .endif
         .endm
-        .macro z_part n
+        .macro xylem_z_part n
         .if \n < 5
-        z_part_of 0, (\n)
+        xylem_z_part_of 0, (\n)
         .elseif \n < 10
-        z_part_of 1, (\n-5)
+        xylem_z_part_of 1, (\n-5)
         .elseif \n < 15
-        z_part_of 2, (\n-10)
+        xylem_z_part_of 2, (\n-10)
         .elseif \n < 20
-        z_part_of 3, (\n-15)
+        xylem_z_part_of 3, (\n-15)
         .endif
         .endm
-        .macro z_lane_line v r half i
-        vmovdqu32 xmm\r, [{batch}+{CVS}+16*\half+32*\i]
-        vinserti32x4 ymm\r, ymm\r, [{batch}+{CVS}+16*\half+32*\i+128], 1
+        .macro xylem_z_lane_line v r half i
+        vmovdqu32 xmm\r, [{line}+16*\half+32*\i]
+        vinserti32x4 ymm\r, ymm\r, [{line}+16*\half+32*\i+128], 1
         .endm
         "
     };
@@ -151,24 +151,24 @@ macro_rules! run {
         pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
             let mut frame = Frame(MaybeUninit::uninit());
             // SAFETY: it reads `batch`, the key if there is one, and the blocks that the batch's pointers
-            // are to, which is the caller's promise, writes `frame` and the lanes' places in `batch.cvs`,
+            // are to, which is the caller's promise, writes `frame` and the lanes' places at `batch.cvs`,
             // and names every register that it changes. What it prefetches need not be valid.
             unsafe {
                 asm!(
                     wide!(), $lanes!(),
                     r#"
-                    .macro z_word v set r word
+                    .macro xylem_z_word v set r word
                     vpaddd \v\r, \v\r, [{words}+{B}*\word]
                     .endm
-                    .macro z_beside round k half
+                    .macro xylem_z_beside round k half
                     .if \k == 6
-                    z_part (\round*4+\half*2)
+                    xylem_z_part (\round*4+\half*2)
                     .elseif \k == 13
-                    z_part (\round*4+\half*2+1)
+                    xylem_z_part (\round*4+\half*2+1)
                     .endif
                     .endm
-                    .macro z_body v
-                    z_states \v
+                    .macro xylem_z_body v
+                    xylem_z_states \v
                     mov {line}, [{batch}+{KEY}]
                     test {line}, {line}
                     jz 2f
@@ -177,14 +177,15 @@ macro_rules! run {
                     .endr
                     jmp 3f
                     2:
+                    mov {line}, [{batch}+{CVS}]
                     .irp i, 0, 1, 2, 3
-                    z_lane_line \v, 2\i, 0, \i
-                    z_lane_line \v, 1\i, 1, \i
+                    xylem_z_lane_line \v, 2\i, 0, \i
+                    xylem_z_lane_line \v, 1\i, 1, \i
                     .endr
-                    z_pairs_of_words \v, 24, 25, 26, 27, 20, 21, 22, 23
-                    z_fours_of_words \v, 0, 1, 2, 3, 24, 25, 26, 27
-                    z_pairs_of_words \v, 24, 25, 26, 27, 10, 11, 12, 13
-                    z_fours_of_words \v, 4, 5, 6, 7, 24, 25, 26, 27
+                    xylem_z_pairs_of_words \v, 24, 25, 26, 27, 20, 21, 22, 23
+                    xylem_z_fours_of_words \v, 0, 1, 2, 3, 24, 25, 26, 27
+                    xylem_z_pairs_of_words \v, 24, 25, 26, 27, 10, 11, 12, 13
+                    xylem_z_fours_of_words \v, 4, 5, 6, 7, 24, 25, 26, 27
                     3:
                     lea {at}, [{batch}+{AT}]
                     lea {line}, [{batch}+{LAST}]
@@ -193,10 +194,10 @@ macro_rules! run {
                     cmp {left}, 1
                     cmove {at}, {line}
                     .irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
-                    z_part \n
+                    xylem_z_part \n
                     .endr
                     .irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25
-                    z_part \n
+                    xylem_z_part \n
                     .endr
                     xchg {words}, {next}
                     .p2align 5
@@ -218,29 +219,30 @@ macro_rules! run {
                     vmovdqa32 \v\()14, [{batch}+{ENDS}]
                     vmovdqa32 \v\()15, [{batch}+{ENDS}+64]
                     6:
-                    z_0 z_one, 0, "z_beside 0,"
-                    z_1 z_one, 0, "z_beside 1,"
-                    z_2 z_one, 0, "z_beside 2,"
-                    z_3 z_one, 0, "z_beside 3,"
-                    z_4 z_one, 0, "z_beside 4,"
-                    z_5 z_one, 0, "z_beside 5,"
-                    z_6 z_one, 0, "z_beside 6,"
+                    xylem_z_0 xylem_z_one, 0, "xylem_z_beside 0,"
+                    xylem_z_1 xylem_z_one, 0, "xylem_z_beside 1,"
+                    xylem_z_2 xylem_z_one, 0, "xylem_z_beside 2,"
+                    xylem_z_3 xylem_z_one, 0, "xylem_z_beside 3,"
+                    xylem_z_4 xylem_z_one, 0, "xylem_z_beside 4,"
+                    xylem_z_5 xylem_z_one, 0, "xylem_z_beside 5,"
+                    xylem_z_6 xylem_z_one, 0, "xylem_z_beside 6,"
                     xchg {words}, {next}
                     dec {left}
                     jz 7f
-                    z_four vpxord, \v, 0, 1, 2, 3, 8, 9, 10, 11
-                    z_four vpxord, \v, 4, 5, 6, 7, 12, 13, 14, 15
+                    xylem_z_four vpxord, \v, 0, 1, 2, 3, 8, 9, 10, 11
+                    xylem_z_four vpxord, \v, 4, 5, 6, 7, 12, 13, 14, 15
                     jmp 4b
                     7:
-                    z_put \v, {batch}+{CVS}, 0, 1, 2, 3, 8, 9, 10, 11
-                    z_put \v, {batch}+{CVS}+16, 4, 5, 6, 7, 12, 13, 14, 15
+                    mov {line}, [{batch}+{CVS}]
+                    xylem_z_put \v, {line}, 0, 1, 2, 3, 8, 9, 10, 11
+                    xylem_z_put \v, {line}+16, 4, 5, 6, 7, 12, 13, 14, 15
                     vzeroupper
                     .endm
                     "#,
-                    concat!("z_body ", $v),
+                    concat!("xylem_z_body ", $v),
                     wide!(end),
                     r"
-                    .irp name, z_line, z_finish, z_part_of, z_part, z_lane_line, z_beside, z_body
+                    .irp name, xylem_z_line, xylem_z_finish, xylem_z_part_of, xylem_z_part, xylem_z_lane_line, xylem_z_beside, xylem_z_body
                     .purgem \name
                     .endr
                     ",

@@ -41,7 +41,7 @@ struct Frame {
 macro_rules! between {
     () => {
         r"
-        .macro z_line half r at
+        .macro xylem_z_line half r at
         vmovdqu32 ymm\r, [\at+32*\half]
         vinserti64x4 zmm\r, zmm\r, [\at+4096+32*\half], 1
         .if \half == 0
@@ -49,47 +49,47 @@ macro_rules! between {
         prefetcht1 [\at+{ahead}+4096]
         .endif
         .endm
-        .macro z_keep m half i r
+        .macro xylem_z_keep m half i r
         vmovdqa32 [{frame}+{WORDS}+\m+512*\half+64*\i], zmm\r
         .endm
-        .macro z_finish m half i r free
+        .macro xylem_z_finish m half i r free
         vshufi32x4 zmm\free, zmm\r, [{frame}+{WORDS}+\m+512*\half+64*\i+256], 0x88
         vshufi32x4 zmm\r, zmm\r, [{frame}+{WORDS}+\m+512*\half+64*\i+256], 0xdd
         vmovdqa32 [{frame}+{WORDS}+\m+512*\half+64*\i], zmm\free
         vmovdqa32 [{frame}+{WORDS}+\m+512*\half+64*\i+256], zmm\r
         .endm
-        .macro z_text k half m n low high h0 h1 h2 h3 h4 h5 h6 h7 r0 r1 r2 r3 r4 r5 r6 r7
+        .macro xylem_z_text k half m n low high h0 h1 h2 h3 h4 h5 h6 h7 r0 r1 r2 r3 r4 r5 r6 r7
         .if \k == 0
-        z_four vpxord, zmm, \h0, \h1, \h2, \h3, \r0, \r1, \r2, \r3
+        xylem_z_four vpxord, zmm, \h0, \h1, \h2, \h3, \r0, \r1, \r2, \r3
         .elseif \k == 1
-        z_four vpxord, zmm, \h4, \h5, \h6, \h7, \r4, \r5, \r6, \r7
+        xylem_z_four vpxord, zmm, \h4, \h5, \h6, \h7, \r4, \r5, \r6, \r7
         .elseif \k == 2
-        z_line \half, \r0, \high
-        z_line \half, \r1, \high+1024
+        xylem_z_line \half, \r0, \high
+        xylem_z_line \half, \r1, \high+1024
         .elseif \k == 3
-        z_line \half, \r2, \high+2048
-        z_line \half, \r3, \high+3072
+        xylem_z_line \half, \r2, \high+2048
+        xylem_z_line \half, \r3, \high+3072
         .elseif (\k == 4) || (\k == 9)
-        z_pairs_of_words zmm, \r4, \r0, \r1, \r2, \r0, \r1, \r2, \r3
+        xylem_z_pairs_of_words zmm, \r4, \r0, \r1, \r2, \r0, \r1, \r2, \r3
         .elseif (\k == 5) || (\k == 10)
-        z_fours_of_words zmm, \r3, \r4, \r1, \r0, \r4, \r0, \r1, \r2
+        xylem_z_fours_of_words zmm, \r3, \r4, \r1, \r0, \r4, \r0, \r1, \r2
         .elseif \k == 6
-        z_keep \m, \half, 4, \r3
-        z_keep \m, \half, 5, \r4
-        z_keep \m, \half, 6, \r1
-        z_keep \m, \half, 7, \r0
+        xylem_z_keep \m, \half, 4, \r3
+        xylem_z_keep \m, \half, 5, \r4
+        xylem_z_keep \m, \half, 6, \r1
+        xylem_z_keep \m, \half, 7, \r0
         .elseif \k == 7
-        z_line \half, \r0, \low
-        z_line \half, \r1, \low+1024
+        xylem_z_line \half, \r0, \low
+        xylem_z_line \half, \r1, \low+1024
         .elseif \k == 8
-        z_line \half, \r2, \low+2048
-        z_line \half, \r3, \low+3072
+        xylem_z_line \half, \r2, \low+2048
+        xylem_z_line \half, \r3, \low+3072
         .elseif \k == 11
-        z_finish \m, \half, 0, \r3, \r2
-        z_finish \m, \half, 1, \r4, \r3
+        xylem_z_finish \m, \half, 0, \r3, \r2
+        xylem_z_finish \m, \half, 1, \r4, \r3
         .elseif \k == 12
-        z_finish \m, \half, 2, \r1, \r4
-        z_finish \m, \half, 3, \r0, \r1
+        xylem_z_finish \m, \half, 2, \r1, \r4
+        xylem_z_finish \m, \half, 3, \r0, \r1
         .elseif \k == 13
         vpbroadcastd zmm\r0, dword ptr [{k}+{IV_AT}]
         vpbroadcastd zmm\r1, dword ptr [{k}+{IV_AT}+4]
@@ -103,47 +103,47 @@ macro_rules! between {
         vpbroadcastd zmm\r7, dword ptr [{frame}+{FLAGS}+4*{block}]
         .endif
         .endm
-        .macro z_between set k half
+        .macro xylem_z_between set k half
         .if \set == 0
-        z_text \k, \half, 0, 0, {eight_0}, {eight_1}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+        xylem_z_text \k, \half, 0, 0, {eight_0}, {eight_1}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
         .else
-        z_text \k, \half, 1024, 128, {eight_2}, {eight_3}, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+        xylem_z_text \k, \half, 1024, 128, {eight_2}, {eight_3}, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
         .endif
         .endm
-        .macro z_beside set k half
+        .macro xylem_z_beside set k half
         .if (\half == 0) && (\k < 13)
-        z_between \set, \k, 0
+        xylem_z_between \set, \k, 0
         .elseif \half == 1
-        z_between \set, (\k+2), 1
+        xylem_z_between \set, (\k+2), 1
         .endif
         .endm
-        .macro z_begin set k half
+        .macro xylem_z_begin set k half
         .if (\half == 1) || (\k > 1)
-        z_beside \set, \k, \half
+        xylem_z_beside \set, \k, \half
         .endif
         .endm
-        .macro z_start low at
+        .macro xylem_z_start low at
         vpbroadcastd zmm0, dword ptr [{frame}+{FIRSTS}+\at]
         vpbroadcastd ymm1, dword ptr [{frame}+{FIRSTS}+\at+8]
         vinserti64x4 zmm0, zmm0, ymm1, 1
         vpbroadcastd zmm2, dword ptr [{frame}+{FIRSTS}+\at+4]
         vpbroadcastd ymm1, dword ptr [{frame}+{FIRSTS}+\at+12]
         vinserti64x4 zmm2, zmm2, ymm1, 1
-        z_count 0, 2, {STEPS}+64
+        xylem_z_count 0, 2, {STEPS}+64
         vmovdqa32 [{frame}+{COUNTERS}+\low], zmm0
         vmovdqa32 [{frame}+{COUNTERS}+\low+64], zmm2
         .endm
-        .macro z_forth
+        .macro xylem_z_forth
         add {eight_0}, 64
         add {eight_1}, 64
         add {eight_2}, 64
         add {eight_3}, 64
         inc {block:e}
         .endm
-        .macro z_16 name rest:vararg
+        .macro xylem_z_16 name rest:vararg
         \name \rest, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
         .endm
-        .macro z_word v set r word
+        .macro xylem_z_word v set r word
         .if \word < 16
         vpaddd \v\r, \v\r, [{frame}+{WORDS}+1024*\set+64*\word]
         .else
@@ -155,7 +155,7 @@ macro_rules! between {
     };
     (end) => {
         r"
-        .irp name, z_16, z_line, z_keep, z_finish, z_text, z_between, z_beside, z_begin, z_start, z_forth
+        .irp name, xylem_z_16, xylem_z_line, xylem_z_keep, xylem_z_finish, xylem_z_text, xylem_z_between, xylem_z_beside, xylem_z_begin, xylem_z_start, xylem_z_forth
         .purgem \name
         .endr
         "
@@ -188,9 +188,9 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
             count!(),
             between!(),
             r#"
-            z_states zmm
-            z_start 0, 0
-            z_start 128, 16
+            xylem_z_states zmm
+            xylem_z_start 0, 0
+            xylem_z_start 128, 16
             .irp i, 0, 1, 2, 3, 4, 5, 6, 7
             vpbroadcastd zmm\i, dword ptr [{key}+4*\i]
             .endr
@@ -203,34 +203,34 @@ pub(crate) unsafe fn chunks(mode: &Mode, eights: &[Eight<'_>; 4], out: *mut Cv) 
             vmovdqa64 zmm22, zmm6
             vmovdqa64 zmm23, zmm7
             .irp k, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
-            z_begin 0, \k, 0
+            xylem_z_begin 0, \k, 0
             .endr
             .irp k, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
-            z_begin 0, \k, 1
+            xylem_z_begin 0, \k, 1
             .endr
-            z_0 z_one, 0, "z_begin 1,"
-            z_forth
+            xylem_z_0 xylem_z_one, 0, "xylem_z_begin 1,"
+            xylem_z_forth
             .p2align 5
             2:
             lea {round}, [{k}+{PLACES}]
             4:
-            z_16 z_16, z_both
+            xylem_z_16 xylem_z_16, xylem_z_both
             add {round}, 32
             lea {place}, [{k}+{PLACES}+192]
             cmp {round}, {place}
             jne 4b
             cmp {block:e}, 16
             je 3f
-            z_6 z_one, 1, "z_beside 0,"
-            z_0 z_one, 0, "z_beside 1,"
-            z_forth
+            xylem_z_6 xylem_z_one, 1, "xylem_z_beside 0,"
+            xylem_z_0 xylem_z_one, 0, "xylem_z_beside 1,"
+            xylem_z_forth
             jmp 2b
             3:
-            z_6 z_one, 1, z_nothing
-            z_put zmm, {out}, 0, 1, 2, 3, 8, 9, 10, 11
-            z_put zmm, {out}+16, 4, 5, 6, 7, 12, 13, 14, 15
-            z_put zmm, {out}+512, 16, 17, 18, 19, 24, 25, 26, 27
-            z_put zmm, {out}+528, 20, 21, 22, 23, 28, 29, 30, 31
+            xylem_z_6 xylem_z_one, 1, xylem_z_nothing
+            xylem_z_put zmm, {out}, 0, 1, 2, 3, 8, 9, 10, 11
+            xylem_z_put zmm, {out}+16, 4, 5, 6, 7, 12, 13, 14, 15
+            xylem_z_put zmm, {out}+512, 16, 17, 18, 19, 24, 25, 26, 27
+            xylem_z_put zmm, {out}+528, 20, 21, 22, 23, 28, 29, 30, 31
             vzeroupper
             "#,
             between!(end),

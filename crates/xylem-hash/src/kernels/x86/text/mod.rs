@@ -2,10 +2,11 @@
 //! all there are, orders instructions by what it knows of other processors, and takes long over both.
 //!
 //! `rows` and `lanes` are for SSE4.1 and AVX2 (`rows` for AVX-512VL too), `batch`, `chunks` and `output` for
-//! AVX-512. Here is what they share: constants, steps of AVX-512's states (`z_`), and instructions by names
-//! that stand for those of SSE, AVX or AVX-512 (`x`).
+//! AVX-512. Here is what they share: constants, steps of AVX-512's states (`xylem_z_`), and instructions by names
+//! that stand for those of SSE, AVX or AVX-512 (`xylem_2` for two operands and its like).
 //!
-//! All names of macros are in one table of the compilation: a text takes back what it defines.
+//! All names of macros are in one table of the compilation: they have the prefix of this crate, and a text takes back
+//! what it defines, because another version of the crate may be in the same program.
 
 use crate::constants::{BLOCK_LEN, IV, ROUNDS, SCHEDULE};
 
@@ -73,158 +74,158 @@ static CONSTANTS: Constants = {
 };
 
 /// What states of vectors `v` in 32 registers are made of: 0 to 15 are the first one, row by row, 16 to 31
-/// the second. A kernel says what `z_word v set r word` adds.
+/// the second. A kernel says what `xylem_z_word v set r word` adds.
 macro_rules! wide {
     () => {
         r#"
-        .macro z_four op v t0 t1 t2 t3 w0 w1 w2 w3
+        .macro xylem_z_four op v t0 t1 t2 t3 w0 w1 w2 w3
         \op \v\t0, \v\t0, \v\w0
         \op \v\t1, \v\t1, \v\w1
         \op \v\t2, \v\t2, \v\w2
         \op \v\t3, \v\t3, \v\w3
         .endm
-        .macro z_right v r0 r1 r2 r3 count
+        .macro xylem_z_right v r0 r1 r2 r3 count
         vprord \v\r0, \v\r0, \count
         vprord \v\r1, \v\r1, \count
         vprord \v\r2, \v\r2, \count
         vprord \v\r3, \v\r3, \count
         .endm
-        .macro z_steps set half v a0 a1 a2 a3 b0 b1 b2 b3 c0 c1 c2 c3 d0 d1 d2 d3
-        .macro z_words_\set\half w0 w1 w2 w3
-        z_word \v, \set, \a0, \w0
-        z_word \v, \set, \a1, \w1
-        z_word \v, \set, \a2, \w2
-        z_word \v, \set, \a3, \w3
+        .macro xylem_z_steps set half v a0 a1 a2 a3 b0 b1 b2 b3 c0 c1 c2 c3 d0 d1 d2 d3
+        .macro xylem_z_words_\set\half w0 w1 w2 w3
+        xylem_z_word \v, \set, \a0, \w0
+        xylem_z_word \v, \set, \a1, \w1
+        xylem_z_word \v, \set, \a2, \w2
+        xylem_z_word \v, \set, \a3, \w3
         .endm
-        .macro z_ab_\set\half
-        z_four vpaddd, \v, \a0, \a1, \a2, \a3, \b0, \b1, \b2, \b3
+        .macro xylem_z_ab_\set\half
+        xylem_z_four vpaddd, \v, \a0, \a1, \a2, \a3, \b0, \b1, \b2, \b3
         .endm
-        .macro z_da_\set\half
-        z_four vpxord, \v, \d0, \d1, \d2, \d3, \a0, \a1, \a2, \a3
+        .macro xylem_z_da_\set\half
+        xylem_z_four vpxord, \v, \d0, \d1, \d2, \d3, \a0, \a1, \a2, \a3
         .endm
-        .macro z_cd_\set\half
-        z_four vpaddd, \v, \c0, \c1, \c2, \c3, \d0, \d1, \d2, \d3
+        .macro xylem_z_cd_\set\half
+        xylem_z_four vpaddd, \v, \c0, \c1, \c2, \c3, \d0, \d1, \d2, \d3
         .endm
-        .macro z_bc_\set\half
-        z_four vpxord, \v, \b0, \b1, \b2, \b3, \c0, \c1, \c2, \c3
+        .macro xylem_z_bc_\set\half
+        xylem_z_four vpxord, \v, \b0, \b1, \b2, \b3, \c0, \c1, \c2, \c3
         .endm
-        .macro z_d_\set\half count
-        z_right \v, \d0, \d1, \d2, \d3, \count
+        .macro xylem_z_d_\set\half count
+        xylem_z_right \v, \d0, \d1, \d2, \d3, \count
         .endm
-        .macro z_b_\set\half count
-        z_right \v, \b0, \b1, \b2, \b3, \count
+        .macro xylem_z_b_\set\half count
+        xylem_z_right \v, \b0, \b1, \b2, \b3, \count
         .endm
         .endm
-        .macro z_states v
-        z_steps 0, 0, \v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-        z_steps 0, 1, \v, 0, 1, 2, 3, 5, 6, 7, 4, 10, 11, 8, 9, 15, 12, 13, 14
-        z_steps 1, 0, \v, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
-        z_steps 1, 1, \v, 16, 17, 18, 19, 21, 22, 23, 20, 26, 27, 24, 25, 31, 28, 29, 30
+        .macro xylem_z_states v
+        xylem_z_steps 0, 0, \v, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+        xylem_z_steps 0, 1, \v, 0, 1, 2, 3, 5, 6, 7, 4, 10, 11, 8, 9, 15, 12, 13, 14
+        xylem_z_steps 1, 0, \v, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+        xylem_z_steps 1, 1, \v, 16, 17, 18, 19, 21, 22, 23, 20, 26, 27, 24, 25, 31, 28, 29, 30
         .endm
-        .macro z_half set half beside x0 x1 x2 x3 y0 y1 y2 y3
-        z_words_\set\half \x0, \x1, \x2, \x3
+        .macro xylem_z_half set half beside x0 x1 x2 x3 y0 y1 y2 y3
+        xylem_z_words_\set\half \x0, \x1, \x2, \x3
         \beside 0, \half
-        z_ab_\set\half
+        xylem_z_ab_\set\half
         \beside 1, \half
-        z_da_\set\half
+        xylem_z_da_\set\half
         \beside 2, \half
-        z_d_\set\half 16
+        xylem_z_d_\set\half 16
         \beside 3, \half
-        z_cd_\set\half
+        xylem_z_cd_\set\half
         \beside 4, \half
-        z_bc_\set\half
+        xylem_z_bc_\set\half
         \beside 5, \half
-        z_b_\set\half 12
+        xylem_z_b_\set\half 12
         \beside 6, \half
-        z_words_\set\half \y0, \y1, \y2, \y3
+        xylem_z_words_\set\half \y0, \y1, \y2, \y3
         \beside 7, \half
-        z_ab_\set\half
+        xylem_z_ab_\set\half
         \beside 8, \half
-        z_da_\set\half
+        xylem_z_da_\set\half
         \beside 9, \half
-        z_d_\set\half 8
+        xylem_z_d_\set\half 8
         \beside 10, \half
-        z_cd_\set\half
+        xylem_z_cd_\set\half
         \beside 11, \half
-        z_bc_\set\half
+        xylem_z_bc_\set\half
         \beside 12, \half
-        z_b_\set\half 7
+        xylem_z_b_\set\half 7
         \beside 13, \half
         .endm
-        .macro z_one set beside x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7
-        z_half \set, 0, "\beside", \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
-        z_half \set, 1, "\beside", \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
+        .macro xylem_z_one set beside x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7
+        xylem_z_half \set, 0, "\beside", \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
+        xylem_z_half \set, 1, "\beside", \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
         .endm
-        .macro z_halves half u0 u1 u2 u3 v0 v1 v2 v3 x0 x1 x2 x3 y0 y1 y2 y3
-        z_words_0\half \u0, \u1, \u2, \u3
-        z_words_1\half \x0, \x1, \x2, \x3
-        z_ab_0\half
-        z_ab_1\half
-        z_da_0\half
-        z_da_1\half
-        z_d_0\half 16
-        z_d_1\half 16
-        z_cd_0\half
-        z_cd_1\half
-        z_bc_0\half
-        z_bc_1\half
-        z_b_0\half 12
-        z_b_1\half 12
-        z_words_0\half \v0, \v1, \v2, \v3
-        z_words_1\half \y0, \y1, \y2, \y3
-        z_ab_0\half
-        z_ab_1\half
-        z_da_0\half
-        z_da_1\half
-        z_d_0\half 8
-        z_d_1\half 8
-        z_cd_0\half
-        z_cd_1\half
-        z_bc_0\half
-        z_bc_1\half
-        z_b_0\half 7
-        z_b_1\half 7
+        .macro xylem_z_halves half u0 u1 u2 u3 v0 v1 v2 v3 x0 x1 x2 x3 y0 y1 y2 y3
+        xylem_z_words_0\half \u0, \u1, \u2, \u3
+        xylem_z_words_1\half \x0, \x1, \x2, \x3
+        xylem_z_ab_0\half
+        xylem_z_ab_1\half
+        xylem_z_da_0\half
+        xylem_z_da_1\half
+        xylem_z_d_0\half 16
+        xylem_z_d_1\half 16
+        xylem_z_cd_0\half
+        xylem_z_cd_1\half
+        xylem_z_bc_0\half
+        xylem_z_bc_1\half
+        xylem_z_b_0\half 12
+        xylem_z_b_1\half 12
+        xylem_z_words_0\half \v0, \v1, \v2, \v3
+        xylem_z_words_1\half \y0, \y1, \y2, \y3
+        xylem_z_ab_0\half
+        xylem_z_ab_1\half
+        xylem_z_da_0\half
+        xylem_z_da_1\half
+        xylem_z_d_0\half 8
+        xylem_z_d_1\half 8
+        xylem_z_cd_0\half
+        xylem_z_cd_1\half
+        xylem_z_bc_0\half
+        xylem_z_bc_1\half
+        xylem_z_b_0\half 7
+        xylem_z_b_1\half 7
         .endm
-        .macro z_both u0 v0 u1 v1 u2 v2 u3 v3 u4 v4 u5 v5 u6 v6 u7 v7 x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7
-        z_halves 0, \u0, \u1, \u2, \u3, \v0, \v1, \v2, \v3, \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
-        z_halves 1, \u4, \u5, \u6, \u7, \v4, \v5, \v6, \v7, \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
+        .macro xylem_z_both u0 v0 u1 v1 u2 v2 u3 v3 u4 v4 u5 v5 u6 v6 u7 v7 x0 y0 x1 y1 x2 y2 x3 y3 x4 y4 x5 y5 x6 y6 x7 y7
+        xylem_z_halves 0, \u0, \u1, \u2, \u3, \v0, \v1, \v2, \v3, \x0, \x1, \x2, \x3, \y0, \y1, \y2, \y3
+        xylem_z_halves 1, \u4, \u5, \u6, \u7, \v4, \v5, \v6, \v7, \x4, \x5, \x6, \x7, \y4, \y5, \y6, \y7
         .endm
-        .macro z_nothing k half
+        .macro xylem_z_nothing k half
         .endm
-        .macro z_0 name rest:vararg
+        .macro xylem_z_0 name rest:vararg
         \name \rest, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
         .endm
-        .macro z_1 name rest:vararg
+        .macro xylem_z_1 name rest:vararg
         \name \rest, 2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8
         .endm
-        .macro z_2 name rest:vararg
+        .macro xylem_z_2 name rest:vararg
         \name \rest, 3, 4, 10, 12, 13, 2, 7, 14, 6, 5, 9, 0, 11, 15, 8, 1
         .endm
-        .macro z_3 name rest:vararg
+        .macro xylem_z_3 name rest:vararg
         \name \rest, 10, 7, 12, 9, 14, 3, 13, 15, 4, 0, 11, 2, 5, 8, 1, 6
         .endm
-        .macro z_4 name rest:vararg
+        .macro xylem_z_4 name rest:vararg
         \name \rest, 12, 13, 9, 11, 15, 10, 14, 8, 7, 2, 5, 3, 0, 1, 6, 4
         .endm
-        .macro z_5 name rest:vararg
+        .macro xylem_z_5 name rest:vararg
         \name \rest, 9, 14, 11, 5, 8, 12, 15, 1, 13, 3, 0, 10, 2, 6, 4, 7
         .endm
-        .macro z_6 name rest:vararg
+        .macro xylem_z_6 name rest:vararg
         \name \rest, 11, 15, 5, 0, 1, 9, 8, 6, 14, 10, 2, 12, 3, 4, 7, 13
         .endm
-        .macro z_pairs_of_words v t0 t1 t2 t3 a b c d
+        .macro xylem_z_pairs_of_words v t0 t1 t2 t3 a b c d
         vpunpckldq \v\t0, \v\a, \v\b
         vpunpckhdq \v\t1, \v\a, \v\b
         vpunpckldq \v\t2, \v\c, \v\d
         vpunpckhdq \v\t3, \v\c, \v\d
         .endm
-        .macro z_fours_of_words v a b c d t0 t1 t2 t3
+        .macro xylem_z_fours_of_words v a b c d t0 t1 t2 t3
         vpunpcklqdq \v\a, \v\t0, \v\t2
         vpunpckhqdq \v\b, \v\t0, \v\t2
         vpunpcklqdq \v\c, \v\t1, \v\t3
         vpunpckhqdq \v\d, \v\t1, \v\t3
         .endm
-        .macro z_put_one v to r
+        .macro xylem_z_put_one v to r
         vmovdqu32 [\to], xmm\r
         vextracti32x4 [\to+128], ymm\r, 1
         .ifc \v, zmm
@@ -232,28 +233,28 @@ macro_rules! wide {
         vextracti32x4 [\to+384], zmm\r, 3
         .endif
         .endm
-        .macro z_put v to a b c d t0 t1 t2 t3
-        z_four vpxord, \v, \a, \b, \c, \d, \t0, \t1, \t2, \t3
-        z_pairs_of_words \v, \t0, \t1, \t2, \t3, \a, \b, \c, \d
-        z_fours_of_words \v, \a, \b, \c, \d, \t0, \t1, \t2, \t3
-        z_put_one \v, \to, \a
-        z_put_one \v, \to+32, \b
-        z_put_one \v, \to+64, \c
-        z_put_one \v, \to+96, \d
+        .macro xylem_z_put v to a b c d t0 t1 t2 t3
+        xylem_z_four vpxord, \v, \a, \b, \c, \d, \t0, \t1, \t2, \t3
+        xylem_z_pairs_of_words \v, \t0, \t1, \t2, \t3, \a, \b, \c, \d
+        xylem_z_fours_of_words \v, \a, \b, \c, \d, \t0, \t1, \t2, \t3
+        xylem_z_put_one \v, \to, \a
+        xylem_z_put_one \v, \to+32, \b
+        xylem_z_put_one \v, \to+64, \c
+        xylem_z_put_one \v, \to+96, \d
         .endm
         "#
     };
     (end) => {
         r"
-        .irp name, z_four, z_right, z_steps, z_states, z_half, z_one, z_halves, z_both, z_nothing, z_word
+        .irp name, xylem_z_four, xylem_z_right, xylem_z_steps, xylem_z_states, xylem_z_half, xylem_z_one, xylem_z_halves, xylem_z_both, xylem_z_nothing, xylem_z_word
         .purgem \name
         .endr
-        .irp name, z_words, z_ab, z_da, z_cd, z_bc, z_d, z_b
+        .irp name, xylem_z_words, xylem_z_ab, xylem_z_da, xylem_z_cd, xylem_z_bc, xylem_z_d, xylem_z_b
         .irp state, 00, 01, 10, 11
         .purgem \name\()_\state
         .endr
         .endr
-        .irp name, z_0, z_1, z_2, z_3, z_4, z_5, z_6, z_pairs_of_words, z_fours_of_words, z_put_one, z_put
+        .irp name, xylem_z_0, xylem_z_1, xylem_z_2, xylem_z_3, xylem_z_4, xylem_z_5, xylem_z_6, xylem_z_pairs_of_words, xylem_z_fours_of_words, xylem_z_put_one, xylem_z_put
         .purgem \name
         .endr
         "
@@ -264,7 +265,7 @@ macro_rules! wide {
 macro_rules! count {
     () => {
         r"
-        .macro z_count low high steps
+        .macro xylem_z_count low high steps
         vmovdqa64 zmm30, zmm\low
         vpaddd zmm\low, zmm\low, [{k}+\steps]
         vpcmpltud k1, zmm\low, zmm30
@@ -273,49 +274,49 @@ macro_rules! count {
         "
     };
     (end) => {
-        "\n.purgem z_count\n"
+        "\n.purgem xylem_z_count\n"
     };
 }
 
-/// Instructions by their names in SSE, in which a first operand is also the target; `x2 op to with`,
-/// `x3 op to a b`, and with a number in the end.
+/// Instructions by their names in SSE, in which a first operand is also the target; `xylem_2 op to with`,
+/// `xylem_3 op to a b`, and with a number in the end.
 macro_rules! sse {
     () => {
         r"
-        .macro x2 op d s
+        .macro xylem_2 op d s
         \op \d, \s
         .endm
-        .macro x3 op d a b
+        .macro xylem_3 op d a b
         movdqa \d, \a
         \op \d, \b
         .endm
-        .macro xi op d s i
+        .macro xylem_i op d s i
         \op \d, \s, \i
         .endm
-        .macro x2i op d s i
+        .macro xylem_2i op d s i
         \op \d, \s, \i
         .endm
-        .macro x3i op d a b i
+        .macro xylem_3i op d a b i
         movdqa \d, \a
         \op \d, \b, \i
         .endm
-        .macro xmv d s
+        .macro xylem_mv d s
         movdqa \d, \s
         .endm
-        .macro xld d s
+        .macro xylem_ld d s
         movdqu \d, \s
         .endm
-        .macro xst d s
+        .macro xylem_st d s
         movdqu \d, \s
         .endm
-        .macro xq d s
+        .macro xylem_q d s
         movq \d, \s
         .endm
-        .macro xblend d a b word
+        .macro xylem_blend d a b word
         movdqa \d, \a
         pblendw \d, \b, 3<<(2*\word)
         .endm
-        .macro x_right_one r t count
+        .macro xylem_right_one r t count
         .if (\count == 16) || (\count == 8)
         pshufb \r, [{k}+(16-\count)*4]
         .else
@@ -329,7 +330,7 @@ macro_rules! sse {
     };
     (end) => {
         r"
-        .irp name, x2, x3, xi, x2i, x3i, xmv, xld, xst, xq, xblend, x_right_one
+        .irp name, xylem_2, xylem_3, xylem_i, xylem_2i, xylem_3i, xylem_mv, xylem_ld, xylem_st, xylem_q, xylem_blend, xylem_right_one
         .purgem \name
         .endr
         "
@@ -340,34 +341,34 @@ macro_rules! sse {
 macro_rules! vex {
     (plain) => {
         r"
-        .macro x2 op d s
+        .macro xylem_2 op d s
         v\op \d, \d, \s
         .endm
-        .macro x3 op d a b
+        .macro xylem_3 op d a b
         v\op \d, \a, \b
         .endm
-        .macro xi op d s i
+        .macro xylem_i op d s i
         v\op \d, \s, \i
         .endm
-        .macro x2i op d s i
+        .macro xylem_2i op d s i
         v\op \d, \d, \s, \i
         .endm
-        .macro x3i op d a b i
+        .macro xylem_3i op d a b i
         v\op \d, \a, \b, \i
         .endm
-        .macro xmv d s
+        .macro xylem_mv d s
         vmovdqa \d, \s
         .endm
-        .macro xld d s
+        .macro xylem_ld d s
         vmovdqu \d, \s
         .endm
-        .macro xst d s
+        .macro xylem_st d s
         vmovdqu \d, \s
         .endm
-        .macro xq d s
+        .macro xylem_q d s
         vmovq \d, \s
         .endm
-        .macro xblend d a b word
+        .macro xylem_blend d a b word
         vpblendd \d, \a, \b, 0x11<<\word
         .endm
         "
@@ -376,7 +377,7 @@ macro_rules! vex {
         concat!(
             vex!(plain),
             r"
-            .macro x_right_one r t count
+            .macro xylem_right_one r t count
             .if (\count == 16) || (\count == 8)
             vpshufb \r, \r, [{k}+(16-\count)*4]
             .else
@@ -399,7 +400,7 @@ macro_rules! evex {
         concat!(
             vex!(plain),
             r"
-            .macro x_right_one r t count
+            .macro xylem_right_one r t count
             vprord \r, \r, \count
             .endm
             "
@@ -423,5 +424,5 @@ pub(super) use chunks::chunks;
 pub(super) use lanes::{avx2_blocks, avx2_eight, sse_blocks, sse_four};
 pub(super) use output::{sixteen_blocks, thirty_two_blocks};
 pub(super) use rows::{
-    avx2_four, avx2_one, avx2_two, avx512_four, avx512_one, avx512_two, sse_one,
+    avx2_four, avx2_one, avx2_two, avx512_four, avx512_one, avx512_two, avx512_two_pairs, sse_one,
 };

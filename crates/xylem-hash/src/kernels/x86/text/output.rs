@@ -28,40 +28,40 @@ macro_rules! output {
                 asm!(
                     wide!(), count!(),
                     r"
-                    .macro z_word v set r word
+                    .macro xylem_z_word v set r word
                     movzx {place:e}, byte ptr [{round}+\word]
                     vpaddd \v\r, \v\r, dword ptr [{node}+{BLOCK}+{place}]{{1to16}}
                     .endm
-                    .macro z_broadcast r from
+                    .macro xylem_z_broadcast r from
                     vpbroadcastd zmm\r, dword ptr [\from]
                     .endm
-                    .macro z_start c0 c1 c2 c3 low high len flags
-                    z_broadcast \c0, {k}+{IV_AT}
-                    z_broadcast \c1, {k}+{IV_AT}+4
-                    z_broadcast \c2, {k}+{IV_AT}+8
-                    z_broadcast \c3, {k}+{IV_AT}+12
+                    .macro xylem_z_start c0 c1 c2 c3 low high len flags
+                    xylem_z_broadcast \c0, {k}+{IV_AT}
+                    xylem_z_broadcast \c1, {k}+{IV_AT}+4
+                    xylem_z_broadcast \c2, {k}+{IV_AT}+8
+                    xylem_z_broadcast \c3, {k}+{IV_AT}+12
                     vpbroadcastd zmm\low, {count:e}
                     shr {count}, 32
                     vpbroadcastd zmm\high, {count:e}
-                    z_count \low, \high, {STEPS}
-                    z_broadcast \len, {node}+{LEN}
-                    z_broadcast \flags, {node}+{FLAGS}
+                    xylem_z_count \low, \high, {STEPS}
+                    xylem_z_broadcast \len, {node}+{LEN}
+                    xylem_z_broadcast \flags, {node}+{FLAGS}
                     .endm
-                    .macro z_word_out at i low high
+                    .macro xylem_z_word_out at i low high
                     vpxord zmm\low, zmm\low, zmm\high
                     vpxord zmm\high, zmm\high, dword ptr [{node}+{CV}+4*\i]{{1to16}}
                     vmovdqa32 [{frame}+\at+64*\i], zmm\low
                     vmovdqa32 [{frame}+\at+64*\i+512], zmm\high
                     .endm
-                    .macro z_four_rows at i a b c d
+                    .macro xylem_z_four_rows at i a b c d
                     vmovdqa32 zmm16, [{frame}+\at+256*\i]
                     vmovdqa32 zmm17, [{frame}+\at+256*\i+64]
                     vmovdqa32 zmm18, [{frame}+\at+256*\i+128]
                     vmovdqa32 zmm19, [{frame}+\at+256*\i+192]
-                    z_pairs_of_words zmm, 20, 21, 22, 23, 16, 17, 18, 19
-                    z_fours_of_words zmm, \a, \b, \c, \d, 20, 21, 22, 23
+                    xylem_z_pairs_of_words zmm, 20, 21, 22, 23, 16, 17, 18, 19
+                    xylem_z_fours_of_words zmm, \a, \b, \c, \d, 20, 21, 22, 23
                     .endm
-                    .macro z_four_lanes at i a b c d
+                    .macro xylem_z_four_lanes at i a b c d
                     vshufi32x4 zmm16, zmm\a, zmm\b, 0x88
                     vshufi32x4 zmm17, zmm\a, zmm\b, 0xdd
                     vshufi32x4 zmm18, zmm\c, zmm\d, 0x88
@@ -75,31 +75,31 @@ macro_rules! output {
                     vmovdqu32 [{out}+\at+64*\i+512], zmm22
                     vmovdqu32 [{out}+\at+64*\i+768], zmm23
                     .endm
-                    .macro z_lines at
-                    z_four_rows \at, 0, 0, 1, 2, 3
-                    z_four_rows \at, 1, 4, 5, 6, 7
-                    z_four_rows \at, 2, 8, 9, 10, 11
-                    z_four_rows \at, 3, 12, 13, 14, 15
-                    z_four_lanes \at, 0, 0, 4, 8, 12
-                    z_four_lanes \at, 1, 1, 5, 9, 13
-                    z_four_lanes \at, 2, 2, 6, 10, 14
-                    z_four_lanes \at, 3, 3, 7, 11, 15
+                    .macro xylem_z_lines at
+                    xylem_z_four_rows \at, 0, 0, 1, 2, 3
+                    xylem_z_four_rows \at, 1, 4, 5, 6, 7
+                    xylem_z_four_rows \at, 2, 8, 9, 10, 11
+                    xylem_z_four_rows \at, 3, 12, 13, 14, 15
+                    xylem_z_four_lanes \at, 0, 0, 4, 8, 12
+                    xylem_z_four_lanes \at, 1, 1, 5, 9, 13
+                    xylem_z_four_lanes \at, 2, 2, 6, 10, 14
+                    xylem_z_four_lanes \at, 3, 3, 7, 11, 15
                     .endm
-                    z_states zmm
+                    xylem_z_states zmm
                     mov {count}, [{node}+{COUNTER}]
-                    z_start 8, 9, 10, 11, 12, 13, 14, 15
+                    xylem_z_start 8, 9, 10, 11, 12, 13, 14, 15
                     .irp i, 0, 1, 2, 3, 4, 5, 6, 7
-                    z_broadcast \i, {node}+{CV}+4*\i
+                    xylem_z_broadcast \i, {node}+{CV}+4*\i
                     .endr
                     .if {STATES} == 2
                     mov {count}, [{node}+{COUNTER}]
                     add {count}, 16
-                    z_start 24, 25, 26, 27, 28, 29, 30, 31
+                    xylem_z_start 24, 25, 26, 27, 28, 29, 30, 31
                     .irp i, 6, 7, 8, 9
-                    z_broadcast 1\i, {node}+{CV}+4*(\i-6)
+                    xylem_z_broadcast 1\i, {node}+{CV}+4*(\i-6)
                     .endr
                     .irp i, 0, 1, 2, 3
-                    z_broadcast 2\i, {node}+{CV}+16+4*\i
+                    xylem_z_broadcast 2\i, {node}+{CV}+16+4*\i
                     .endr
                     .endif
                     ",
@@ -108,38 +108,38 @@ macro_rules! output {
                     .p2align 5
                     2:
                     .if {STATES} == 2
-                    z_0 z_0, z_both
+                    xylem_z_0 xylem_z_0, xylem_z_both
                     .else
-                    z_0 z_one, 0, z_nothing
+                    xylem_z_0 xylem_z_one, 0, xylem_z_nothing
                     .endif
                     add {round}, 16
                     lea {place}, [{k}+{IN_BLOCK}+112]
                     cmp {round}, {place}
                     jne 2b
-                    z_word_out 0, 0, 0, 8
-                    z_word_out 0, 1, 1, 9
-                    z_word_out 0, 2, 2, 10
-                    z_word_out 0, 3, 3, 11
-                    z_word_out 0, 4, 4, 12
-                    z_word_out 0, 5, 5, 13
-                    z_word_out 0, 6, 6, 14
-                    z_word_out 0, 7, 7, 15
+                    xylem_z_word_out 0, 0, 0, 8
+                    xylem_z_word_out 0, 1, 1, 9
+                    xylem_z_word_out 0, 2, 2, 10
+                    xylem_z_word_out 0, 3, 3, 11
+                    xylem_z_word_out 0, 4, 4, 12
+                    xylem_z_word_out 0, 5, 5, 13
+                    xylem_z_word_out 0, 6, 6, 14
+                    xylem_z_word_out 0, 7, 7, 15
                     .if {STATES} == 2
-                    z_word_out 1024, 0, 16, 24
-                    z_word_out 1024, 1, 17, 25
-                    z_word_out 1024, 2, 18, 26
-                    z_word_out 1024, 3, 19, 27
-                    z_word_out 1024, 4, 20, 28
-                    z_word_out 1024, 5, 21, 29
-                    z_word_out 1024, 6, 22, 30
-                    z_word_out 1024, 7, 23, 31
+                    xylem_z_word_out 1024, 0, 16, 24
+                    xylem_z_word_out 1024, 1, 17, 25
+                    xylem_z_word_out 1024, 2, 18, 26
+                    xylem_z_word_out 1024, 3, 19, 27
+                    xylem_z_word_out 1024, 4, 20, 28
+                    xylem_z_word_out 1024, 5, 21, 29
+                    xylem_z_word_out 1024, 6, 22, 30
+                    xylem_z_word_out 1024, 7, 23, 31
                     .endif
-                    z_lines 0
+                    xylem_z_lines 0
                     .if {STATES} == 2
-                    z_lines 1024
+                    xylem_z_lines 1024
                     .endif
                     vzeroupper
-                    .irp name, z_broadcast, z_start, z_word_out, z_four_rows, z_four_lanes, z_lines
+                    .irp name, xylem_z_broadcast, xylem_z_start, xylem_z_word_out, xylem_z_four_rows, xylem_z_four_lanes, xylem_z_lines
                     .purgem \name
                     .endr
                     ",
@@ -154,9 +154,9 @@ macro_rules! output {
                     STATES = const $states,
                     CV = const offset_of!(Node, cv),
                     BLOCK = const offset_of!(Node, block),
-                    LEN = const offset_of!(Node, len),
+                    LEN = const offset_of!(Node, end),
                     COUNTER = const offset_of!(Node, counter),
-                    FLAGS = const offset_of!(Node, flags),
+                    FLAGS = const offset_of!(Node, end) + 4,
                     IV_AT = const offset_of!(Constants, iv),
                     IN_BLOCK = const offset_of!(Constants, in_block),
                     STEPS = const offset_of!(Constants, steps),

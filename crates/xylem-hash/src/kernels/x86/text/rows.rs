@@ -9,6 +9,7 @@ use core::mem::{MaybeUninit, offset_of};
 
 use super::{CONSTANTS, Constants};
 use crate::batch::Batch;
+use crate::constants::BLOCK_LEN;
 use crate::kernels::One;
 
 /// The blocks of one message: vectors of registers with these names.
@@ -20,7 +21,7 @@ macro_rules! one {
         /// The processor has the instruction set, the pointers of `one` are to what its documentation
         /// says, and `out` is valid for writing.
         #[target_feature(enable = $features)]
-        pub(crate) unsafe fn $name(one: &One, out: *mut [u32; 16]) {
+        pub(crate) unsafe fn $name(one: &One, out: *mut [u8; BLOCK_LEN]) {
             // SAFETY: it reads `one`, what that points to, and constants, writes `out`, and names every
             // register that it changes.
             unsafe {
@@ -28,8 +29,8 @@ macro_rules! one {
                     $set!(), rounds!(), $words!(),
                     r"
                     mov {at}, [{one}+{CV}]
-                    xld xmm0, [{at}]
-                    xld xmm1, [{at}+16]
+                    xylem_ld xmm0, [{at}]
+                    xylem_ld xmm1, [{at}+16]
                     mov {at}, [{one}+{AT}]
                     mov {left}, [{one}+{BLOCKS}]
                     lea {ends}, [{one}+{ENDS}]
@@ -39,33 +40,33 @@ macro_rules! one {
                     mov {at}, [{one}+{LAST}]
                     lea {ends}, [{one}+{ENDS}+16]
                     3:
-                    xmv xmm12, xmm0
-                    xmv xmm13, xmm1
-                    xmv xmm2, [{k}+64]
-                    xq xmm3, [{one}+{COUNTER}]
-                    xq xmm8, [{ends}]
-                    x2 punpcklqdq, xmm3, xmm8
+                    xylem_mv xmm12, xmm0
+                    xylem_mv xmm13, xmm1
+                    xylem_mv xmm2, [{k}+64]
+                    xylem_q xmm3, [{one}+{COUNTER}]
+                    xylem_q xmm8, [{ends}]
+                    xylem_2 punpcklqdq, xmm3, xmm8
                     ",
                     $load,
                     r"
-                    x_rounds xmm, 1
+                    xylem_rounds xmm, 1
                     test {left}, {left}
                     jz 4f
-                    x2 pxor, xmm0, xmm2
-                    x2 pxor, xmm1, xmm3
+                    xylem_2 pxor, xmm0, xmm2
+                    xylem_2 pxor, xmm1, xmm3
                     add {at}, 64
                     lea {ends}, [{one}+{ENDS}+8]
                     jmp 2b
                     4:
-                    x2 pxor, xmm0, xmm2
-                    x2 pxor, xmm1, xmm3
-                    x2 pxor, xmm2, xmm12
-                    x2 pxor, xmm3, xmm13
-                    xst [{frame}], xmm0
-                    xst [{frame}+16], xmm1
-                    xst [{frame}+32], xmm2
-                    xst [{frame}+48], xmm3
-                    x_leave
+                    xylem_2 pxor, xmm0, xmm2
+                    xylem_2 pxor, xmm1, xmm3
+                    xylem_2 pxor, xmm2, xmm12
+                    xylem_2 pxor, xmm3, xmm13
+                    xylem_st [{frame}], xmm0
+                    xylem_st [{frame}+16], xmm1
+                    xylem_st [{frame}+32], xmm2
+                    xylem_st [{frame}+48], xmm3
+                    xylem_leave
                     ",
                     $words!(end), rounds!(end), $set!(end),
                     one = in(reg) one,
@@ -97,11 +98,11 @@ macro_rules! one {
 macro_rules! load_shuffled {
     () => {
         r"
-        xld xmm4, [{at}]
-        xld xmm5, [{at}+16]
-        xld xmm6, [{at}+32]
-        xld xmm7, [{at}+48]
-        x_begin xmm
+        xylem_ld xmm4, [{at}]
+        xylem_ld xmm5, [{at}+16]
+        xylem_ld xmm6, [{at}+32]
+        xylem_ld xmm7, [{at}+48]
+        xylem_begin xmm
         "
     };
 }
@@ -143,35 +144,45 @@ struct Frame(MaybeUninit<[[[u32; 8]; 4]; 2]>);
 macro_rules! joins {
     () => {
         r"
-        .macro x_join r low high at
+        .macro xylem_join r low high at
         vmovdqu xmm\r, [\low+\at]
         vinserti128 ymm\r, ymm\r, [\high+\at], 1
         .endm
-        .macro x_end r lane lens flags
+        .macro xylem_end r lane lens flags
         vmovd xmm\r, dword ptr [{batch}+{COUNTERS}+4*(\lane)]
         vpinsrd xmm\r, xmm\r, dword ptr [{batch}+{COUNTERS}+4*(\lane)+64], 1
         vpinsrd xmm\r, xmm\r, dword ptr [\lens], 2
         vpinsrd xmm\r, xmm\r, dword ptr [\flags], 3
         .endm
-        .macro x_ends r lane
-        x_end \r, \lane, {batch}+{ENDS}+4*\lane, {batch}+{ENDS}+64+4*\lane
-        x_end 8, \lane+1, {batch}+{ENDS}+4*\lane+4, {batch}+{ENDS}+68+4*\lane
+        .macro xylem_ends r lane
+        xylem_end \r, \lane, {batch}+{ENDS}+4*\lane, {batch}+{ENDS}+64+4*\lane
+        xylem_end 8, \lane+1, {batch}+{ENDS}+4*\lane+4, {batch}+{ENDS}+68+4*\lane
         vinserti128 ymm\r, ymm\r, xmm8, 1
         .endm
-        .macro x_same r lane
-        x_end \r, \lane, {k}+{FULL}, {flags}
-        x_end 8, \lane+1, {k}+{FULL}, {flags}
+        .macro xylem_same r lane
+        xylem_end \r, \lane, {k}+{FULL}, {flags}
+        xylem_end 8, \lane+1, {k}+{FULL}, {flags}
         vinserti128 ymm\r, ymm\r, xmm8, 1
         .endm
-        .macro x_put r at
-        vmovdqu [{batch}+{CVS}+\at], xmm\r
-        vextracti128 [{batch}+{CVS}+\at+32], ymm\r, 1
+        .macro xylem_widen low high
+        .if {STATES} < {N}
+        vinserti64x4 zmm\low, zmm\low, ymm\high, 1
+        .endif
+        .endm
+        .macro xylem_narrow high all
+        .if {STATES} < {N}
+        vextracti64x4 ymm\high, zmm\all, 1
+        .endif
+        .endm
+        .macro xylem_put r at
+        vmovdqu [{c}+\at], xmm\r
+        vextracti128 [{c}+\at+32], ymm\r, 1
         .endm
         "
     };
     (end) => {
         r"
-        .irp name, x_join, x_end, x_ends, x_same, x_put
+        .irp name, xylem_join, xylem_end, xylem_ends, xylem_same, xylem_widen, xylem_narrow, xylem_put
         .purgem \name
         .endr
         "
@@ -181,11 +192,11 @@ macro_rules! joins {
 macro_rules! load_two {
     () => {
         r"
-        x_join 4, {round}+{offset}, {b}+{offset}, 0
-        x_join 5, {round}+{offset}, {b}+{offset}, 16
-        x_join 6, {round}+{offset}, {b}+{offset}, 32
-        x_join 7, {round}+{offset}, {b}+{offset}, 48
-        x_begin ymm
+        xylem_join 4, {round}+{offset}, {b}+{offset}, 0
+        xylem_join 5, {round}+{offset}, {b}+{offset}, 16
+        xylem_join 6, {round}+{offset}, {b}+{offset}, 32
+        xylem_join 7, {round}+{offset}, {b}+{offset}, 48
+        xylem_begin ymm
         "
     };
 }
@@ -195,13 +206,13 @@ macro_rules! load_four {
         concat!(
             load_two!(),
             r"
-        x_keep 0
-        x_join 4, {c}+{offset}, {d}+{offset}, 0
-        x_join 5, {c}+{offset}, {d}+{offset}, 16
-        x_join 6, {c}+{offset}, {d}+{offset}, 32
-        x_join 7, {c}+{offset}, {d}+{offset}, 48
-        x_begin ymm
-        x_keep 128
+        xylem_keep 0
+        xylem_join 4, {c}+{offset}, {d}+{offset}, 0
+        xylem_join 5, {c}+{offset}, {d}+{offset}, 16
+        xylem_join 6, {c}+{offset}, {d}+{offset}, 32
+        xylem_join 7, {c}+{offset}, {d}+{offset}, 48
+        xylem_begin ymm
+        xylem_keep 128
         "
         )
     };
@@ -211,8 +222,8 @@ macro_rules! permute_two {
     () => {
         r"
         lea {orders}, [{k}+{ORDERS}]
-        x_block 16, {round}+{offset}
-        x_block 17, {b}+{offset}
+        xylem_block 16, {round}+{offset}
+        xylem_block 17, {b}+{offset}
         "
     };
 }
@@ -222,8 +233,8 @@ macro_rules! permute_four {
         concat!(
             permute_two!(),
             r"
-        x_block 18, {c}+{offset}
-        x_block 19, {d}+{offset}
+        xylem_block 18, {c}+{offset}
+        xylem_block 19, {d}+{offset}
         "
         )
     };
@@ -231,7 +242,7 @@ macro_rules! permute_four {
 
 /// Makes a [`crate::batch::Run`].
 macro_rules! run {
-    ($(#[$doc:meta])* $name:ident $features:literal, $set:ident, $words:ident, $n:literal, $load:expr, [$($also:tt)*]) => {
+    ($(#[$doc:meta])* $name:ident $features:literal, $set:ident, $words:ident, $v:literal, $n:literal, $states:literal, $load:expr, [$($also:tt)*]) => {
         $(#[$doc])*
         ///
         /// # Safety
@@ -241,24 +252,26 @@ macro_rules! run {
         pub(crate) unsafe fn $name(batch: &mut Batch<'_>, blocks: usize) {
             let (cv, step): (_, usize) = match batch.key {
                 Some(key) => (key.as_ptr(), 0),
-                None => (batch.cvs.as_ptr().cast::<u32>(), 32),
+                None => (batch.cvs.cast::<u32>().cast_const(), 32),
             };
             // SAFETY: it reads `batch`, where all lanes begin, and the blocks that the batch's pointers are
-            // to, which is the caller's promise, writes `frame` and the lanes' places in `batch.cvs`, and
+            // to, which is the caller's promise, writes `frame` and the lanes' places at `batch.cvs`, and
             // names every register that it changes.
             unsafe {
                 asm!(
                     $set!(), rounds!(), $words!(), joins!(),
                     r"
                     lea {b}, [{round}+{c}]
-                    x_join 0, {round}, {b}, 0
-                    x_join 1, {round}, {b}, 16
+                    xylem_join 0, {round}, {b}, 0
+                    xylem_join 1, {round}, {b}, 16
                     .if {N} == 2
                     lea {b}, [{b}+{c}]
                     add {c}, {b}
-                    x_join 10, {b}, {c}, 0
-                    x_join 11, {b}, {c}, 16
+                    xylem_join 10, {b}, {c}, 0
+                    xylem_join 11, {b}, {c}, 16
                     .endif
+                    xylem_widen 0, 10
+                    xylem_widen 1, 11
                     lea {flags}, [{batch}+{FLAGS}]
                     xor {offset:e}, {offset:e}
                     2:
@@ -274,38 +287,43 @@ macro_rules! run {
                     mov {c}, [{orders}+16]
                     mov {d}, [{orders}+24]
                     .endif
-                    xmv ymm2, [{k}+64]
+                    xylem_mv ymm2, [{k}+64]
                     .if {N} == 2
-                    xmv ymm12, ymm2
+                    xylem_mv ymm12, ymm2
                     .endif
+                    xylem_widen 2, 12
                     test {left}, {left}
                     jz 6f
-                    x_same 3, 0
+                    xylem_same 3, 0
                     .if {N} == 2
-                    x_same 13, 2
+                    xylem_same 13, 2
                     .endif
                     jmp 7f
                     6:
-                    x_ends 3, 0
+                    xylem_ends 3, 0
                     .if {N} == 2
-                    x_ends 13, 2
+                    xylem_ends 13, 2
                     .endif
                     7:
+                    xylem_widen 3, 13
                     ",
                     $load,
+                    concat!("xylem_rounds ", $v, ", {STATES}"),
+                    concat!("xylem_both pxor, ", $v, ", {STATES}, 0, 2"),
+                    concat!("xylem_both pxor, ", $v, ", {STATES}, 1, 3"),
                     r"
-                    x_rounds ymm, {N}
-                    x_both pxor, ymm, {N}, 0, 2
-                    x_both pxor, ymm, {N}, 1, 3
                     add {offset}, 64
                     lea {flags}, [{batch}+{FLAGS}+4]
                     test {left}, {left}
                     jnz 2b
-                    x_put 0, 0
-                    x_put 1, 16
+                    mov {c}, [{batch}+{CVS}]
+                    xylem_put 0, 0
+                    xylem_put 1, 16
                     .if {N} == 2
-                    x_put 10, 64
-                    x_put 11, 80
+                    xylem_narrow 10, 0
+                    xylem_narrow 11, 1
+                    xylem_put 10, 64
+                    xylem_put 11, 80
                     .endif
                     vzeroupper
                     ",
@@ -321,6 +339,7 @@ macro_rules! run {
                     orders = out(reg) _,
                     flags = out(reg) _,
                     N = const $n,
+                    STATES = const $states,
                     COUNTERS = const offset_of!(Batch<'_>, counters),
                     ENDS = const offset_of!(Batch<'_>, ends),
                     FLAGS = const offset_of!(Batch<'_>, flags),
@@ -342,25 +361,32 @@ macro_rules! run {
 
 run! {
     /// Takes the first two lanes of `batch` that many blocks further, AVX2.
-    avx2_two "avx2", vex, shuffled, 1, load_two!(), [
+    avx2_two "avx2", vex, shuffled, "ymm", 1, 1, load_two!(), [
         frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
     ]
 }
 run! {
     /// Takes the first four lanes of `batch` that many blocks further, AVX2.
-    avx2_four "avx2", vex, shuffled, 2, load_four!(), [
+    avx2_four "avx2", vex, shuffled, "ymm", 2, 2, load_four!(), [
         frame = in(reg) Frame(MaybeUninit::uninit()).0.as_mut_ptr(),
     ]
 }
 run! {
     /// Takes the first two lanes of `batch` that many blocks further, AVX-512VL.
-    avx512_two "avx2,avx512f,avx512vl", evex, permuted, 1, permute_two!(), [
+    avx512_two "avx2,avx512f,avx512vl", evex, permuted, "ymm", 1, 1, permute_two!(), [
         ORDERS = const offset_of!(Constants, two), out("zmm16") _, out("zmm17") _,
     ]
 }
 run! {
-    /// Takes the first four lanes of `batch` that many blocks further, AVX-512VL.
-    avx512_four "avx2,avx512f,avx512vl", evex, permuted, 2, permute_four!(), [
+    /// Takes the first four lanes of `batch` that many blocks further, AVX-512VL: two states of 256 bits.
+    avx512_two_pairs "avx2,avx512f,avx512vl", evex, permuted, "ymm", 2, 2, permute_four!(), [
+        ORDERS = const offset_of!(Constants, two),
+        out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
+    ]
+}
+run! {
+    /// Takes the first four lanes of `batch` that many blocks further, AVX-512: one state of 512 bits.
+    avx512_four "avx2,avx512f,avx512vl", evex, permuted, "zmm", 2, 1, permute_four!(), [
         ORDERS = const offset_of!(Constants, two),
         out("zmm16") _, out("zmm17") _, out("zmm18") _, out("zmm19") _,
     ]
