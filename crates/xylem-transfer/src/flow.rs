@@ -38,6 +38,8 @@ pub(crate) struct Flow {
     rtt: Rtt,
     /// What the waits go by before anything was measured.
     expected: Rtt,
+    /// Something that was asked for more than once came as long after the last asking as is expected.
+    fits: bool,
     controller: Controller,
     /// The algorithm is chosen by the path: the first short round trip decides.
     by_path: bool,
@@ -85,12 +87,12 @@ impl Silence {
         self.probes = self.probes.saturating_sub(1);
     }
 
-    /// `measured`: a round trip is known. Until then the waits stay as long as they became, or what takes longer than
+    /// `known`: so is the round trip. Until then the waits stay as long as they became, or what takes longer than
     /// expected would always be asked for twice, and never measured (Karn's rule).
-    fn on_received(&mut self, now: Duration, measured: bool) {
+    fn on_received(&mut self, now: Duration, known: bool) {
         self.waiting_since = now;
         self.probe.restart(now);
-        if measured {
+        if known {
             self.probe.forget_backoff();
         }
         (self.probes, self.silent) = (0, false);
@@ -115,6 +117,7 @@ impl Flow {
         Self {
             rtt: Rtt::default(),
             expected: Rtt::default(),
+            fits: false,
             controller: Controller::new(algorithm, now, DATA_BYTES),
             by_path: config.congestion.is_none(),
             pacer: Pacer::default(),
@@ -310,15 +313,24 @@ impl Flow {
                     self.choose_algorithm(rtt);
                     self.rtt.sample(rtt, Duration::ZERO);
                 }
-                self.silence.on_received(now, self.is_measured());
+                let fits = earlier.is_some() && !self.is_measured() && self.is_expected(rtt);
+                self.fits |= fits;
+                self.silence.on_received(now, self.is_measured() || self.fits);
                 // Faster than ever, and asked twice: this answers the first asking (RFC 8985 6.2).
-                match earlier.filter(|_| self.rtt.min().is_none_or(|min| rtt < min)) {
+                match earlier.filter(|_| !fits && self.rtt.min().is_none_or(|min| rtt < min)) {
                     Some(late) => self.on_late(now, &late),
                     None => self.flight.on_arrival(number),
                 }
             }
         }
         answer
+    }
+
+    /// Whether what was asked for more than once came about as long after the last asking as was expected: it answers that
+    /// one, then. It is no sample, but where much is lost waits would else double to seconds, and a window that is lost would
+    /// come back one by one, before anything was measured.
+    fn is_expected(&self, took: Duration) -> bool {
+        self.expected.smoothed().is_some_and(|rtt| (rtt / 2..=rtt * 2).contains(&took))
     }
 
     fn choose_algorithm(&mut self, rtt: Duration) {
@@ -419,7 +431,9 @@ impl Flow {
 
     /// One request that counts as lost by now, oldest first.
     pub(crate) fn take_lost(&mut self, now: Duration) -> Option<Key> {
-        let (key, sent) = self.flight.take_lost(now, &self.rtt)?;
+        let unmeasured = self.fits && !self.is_measured();
+        let rtt = if unmeasured { &self.expected } else { &self.rtt };
+        let (key, sent) = self.flight.take_lost(now, rtt)?;
         self.lost += 1;
         self.controller.on_loss(now, &sent);
         Some(key)
@@ -431,7 +445,8 @@ impl Flow {
             return None;
         }
         let probe = self.silence.probe.due(self.waits());
-        Some(self.flight.loss_due(&self.rtt).map_or(probe, |lost| lost.min(probe)))
+        let rtt = if self.fits { self.waits() } else { &self.rtt };
+        Some(self.flight.loss_due(rtt).map_or(probe, |lost| lost.min(probe)))
     }
 
     /// Looks for a tail that nothing answers. Returns what is to be asked again, of whomever.

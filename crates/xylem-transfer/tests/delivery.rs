@@ -184,6 +184,27 @@ fn a_lost_first_interest_costs_some_round_trips() {
     assert!(unknown - known >= ms(600), "{known:?} and {unknown:?}");
 }
 
+/// An answer to the third asking, as long after it as the link's round trip says, and then the first window is lost: that is
+/// found out after one wait, and not after four times as long as for what nothing answers.
+#[test]
+fn an_answer_that_is_expected_ends_the_doubling_of_waits() {
+    let original = Original::file(100_000);
+    let world = World::new(&original, Config::default(), 1);
+    let mut world = world.peer(&original, Behaviour::Honest, path(100, 0.0));
+    world.transfer.expect_round_trip(PeerId(0), Some(ms(100)));
+    let all_lost = |world: &mut World, lost: bool, until: u64| {
+        world.peers[0].up = Path::new(path(100, if lost { 1.0 } else { 0.0 }), 1);
+        world.run(ms(until));
+    };
+    // Asked at 0, 300 and 900 ms; the answer comes at 1,000.
+    all_lost(&mut world, true, 800);
+    all_lost(&mut world, false, 950);
+    all_lost(&mut world, true, 1_050);
+    all_lost(&mut world, false, 60_000);
+    assert_eq!(world.complete, [ObjectId::Root]);
+    assert!(world.now() < ms(1_900), "{:?}", world.now());
+}
+
 /// What is short is the link, not the way: whoever is at its other end fetches the answers from far away, or from a
 /// slow disk. A few things are asked for twice until that is known, and nothing else differs.
 #[test]
