@@ -13,6 +13,7 @@ use xylem_packet::MAX_PACKET;
 use crate::event::{Config, PathReport};
 use crate::flight::{Answer, Flight, Late, LossCause};
 use crate::key::Key;
+use crate::round_trip::RoundTrip;
 
 /// The least wait before a source counts as silent: disks and schedulers stall that long.
 const SILENCE_MIN: Duration = Duration::from_millis(250);
@@ -22,8 +23,6 @@ const SILENCE_TIMEOUTS: u32 = 3;
 const REFUSALS: u32 = 4;
 const REST_MIN: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(4);
-/// An answer is not expected sooner, however short the link: its source may read from a disk.
-const MIN_EXPECTED: Duration = Duration::from_millis(10);
 /// What the largest Data weighs: the unit of the smallest windows.
 pub(crate) const DATA_BYTES: u64 = MAX_PACKET as u64;
 /// Up to here CUBIC fills a path as well as BBR does, and a machine's own delays blur what BBR measures.
@@ -35,11 +34,7 @@ const TIMEOUT: TimeoutLimits =
 /// Requests to one source: window, pace, and the detector of losses.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    rtt: Rtt,
-    /// What the waits go by before anything was measured.
-    expected: Rtt,
-    /// Something that was asked for more than once came as long after the last asking as is expected.
-    fits: bool,
+    round_trip: RoundTrip,
     controller: Controller,
     /// The algorithm is chosen by the path: the first short round trip decides.
     by_path: bool,
@@ -87,8 +82,7 @@ impl Silence {
         self.probes = self.probes.saturating_sub(1);
     }
 
-    /// `known`: so is the round trip. Until then the waits stay as long as they became, or what takes longer than
-    /// expected would always be asked for twice, and never measured (Karn's rule).
+    /// `known`: so is the round trip, and the waits may begin anew.
     fn on_received(&mut self, now: Duration, known: bool) {
         self.waiting_since = now;
         self.probe.restart(now);
@@ -115,9 +109,7 @@ impl Flow {
     pub(crate) fn new(now: Duration, config: &Config) -> Self {
         let algorithm = config.congestion.unwrap_or(Algorithm::Bbr);
         Self {
-            rtt: Rtt::default(),
-            expected: Rtt::default(),
-            fits: false,
+            round_trip: RoundTrip::default(),
             controller: Controller::new(algorithm, now, DATA_BYTES),
             by_path: config.congestion.is_none(),
             pacer: Pacer::default(),
@@ -141,21 +133,12 @@ impl Flow {
 
     /// The mean round trip, once known.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
-        self.rtt.smoothed()
+        self.round_trip.measured().smoothed()
     }
 
     /// How long after its sending an answer is overdue.
     pub(crate) fn patience(&self) -> Duration {
-        self.silence.probe.first_timeout(self.waits())
-    }
-
-    /// The round trip that the waits go by.
-    fn waits(&self) -> &Rtt {
-        if self.is_measured() { &self.rtt } else { &self.expected }
-    }
-
-    fn is_measured(&self) -> bool {
-        self.rtt.smoothed().is_some()
+        self.silence.probe.first_timeout(self.round_trip.for_waits())
     }
 
     /// Whether it has answered nothing for long.
@@ -180,7 +163,7 @@ impl Flow {
 
     /// Bytes a second that its window lets it bring; what has not been measured is taken for fast.
     pub(crate) fn rate(&self) -> u64 {
-        let Some(rtt) = self.rtt.smoothed() else { return u64::MAX };
+        let Some(rtt) = self.round_trip.measured().smoothed() else { return u64::MAX };
         let rate = u128::from(self.window()) * 1_000_000 / rtt.as_micros().max(1);
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
@@ -220,13 +203,9 @@ impl Flow {
         self.pieces.datagram = Some(bytes.max(1));
     }
 
-    /// The round trip of the link to it, which the first waits go by: 1 s is long where the first thing that is asked
-    /// for is lost. The answers may come from further away, or from a disk: it is no sample of theirs.
+    /// As [`RoundTrip::expect`].
     pub(crate) fn expect_round_trip(&mut self, rtt: Duration) {
-        if !self.is_measured() {
-            self.expected = Rtt::default();
-            self.expected.sample(rtt.max(MIN_EXPECTED), Duration::ZERO);
-        }
+        self.round_trip.expect(rtt);
     }
 
     /// What the source's link has brought and missed until now.
@@ -304,33 +283,24 @@ impl Flow {
         match answer {
             Answer::Unasked => {}
             Answer::Late(late) => {
-                self.silence.on_received(now, self.is_measured());
+                self.silence.on_received(now, self.round_trip.is_known());
                 self.on_late(now, &late);
             }
             Answer::Outstanding { number, sent, earlier } => {
-                let rtt = now.saturating_sub(sent.sent_at());
+                let took = now.saturating_sub(sent.sent_at());
                 if earlier.is_none() {
-                    self.choose_algorithm(rtt);
-                    self.rtt.sample(rtt, Duration::ZERO);
+                    self.choose_algorithm(took);
+                    self.round_trip.sample(took);
                 }
-                let fits = earlier.is_some() && !self.is_measured() && self.is_expected(rtt);
-                self.fits |= fits;
-                self.silence.on_received(now, self.is_measured() || self.fits);
-                // Faster than ever, and asked twice: this answers the first asking (RFC 8985 6.2).
-                match earlier.filter(|_| !fits && self.rtt.min().is_none_or(|min| rtt < min)) {
+                let first = earlier.filter(|_| !self.round_trip.answers_the_last(took));
+                self.silence.on_received(now, self.round_trip.is_known());
+                match first {
                     Some(late) => self.on_late(now, &late),
                     None => self.flight.on_arrival(number),
                 }
             }
         }
         answer
-    }
-
-    /// Whether what was asked for more than once came about as long after the last asking as was expected: it answers that
-    /// one, then. It is no sample, but where much is lost waits would else double to seconds, and a window that is lost would
-    /// come back one by one, before anything was measured.
-    fn is_expected(&self, took: Duration) -> bool {
-        self.expected.smoothed().is_some_and(|rtt| (rtt / 2..=rtt * 2).contains(&took))
     }
 
     fn choose_algorithm(&mut self, rtt: Duration) {
@@ -348,10 +318,10 @@ impl Flow {
             LossCause::Overtaken => self.controller.on_late(now, &late.sent),
             LossCause::Silence => {
                 self.acks_open = true;
-                self.controller.on_ack(now, &late.sent, &self.rtt);
+                self.controller.on_ack(now, &late.sent, self.round_trip.measured());
             }
         }
-        self.flight.on_late(now, late, &self.rtt);
+        self.flight.on_late(now, late, self.round_trip.measured());
     }
 
     /// The answer was good: the window grows for verified bytes only.
@@ -360,7 +330,7 @@ impl Flow {
             self.rest.refusals_in_row = 0;
         }
         if let Answer::Outstanding { sent, .. } = answer {
-            self.controller.on_ack(now, &sent, &self.rtt);
+            self.controller.on_ack(now, &sent, self.round_trip.measured());
             self.acks_open = true;
         }
     }
@@ -400,7 +370,7 @@ impl Flow {
     /// It has said something, if not in answer to what its window counts.
     pub(crate) fn on_sign_of_life(&mut self, now: Duration) {
         if self.silence.silent {
-            self.silence.on_received(now, self.is_measured());
+            self.silence.on_received(now, self.round_trip.is_known());
         }
     }
 
@@ -408,7 +378,7 @@ impl Flow {
     pub(crate) fn end_acks(&mut self, now: Duration) {
         if core::mem::take(&mut self.acks_open) {
             self.report_pieces();
-            self.controller.on_ack_end(now, &self.rtt, self.flight.bytes());
+            self.controller.on_ack_end(now, self.round_trip.measured(), self.flight.bytes());
         }
     }
 
@@ -431,9 +401,7 @@ impl Flow {
 
     /// One request that counts as lost by now, oldest first.
     pub(crate) fn take_lost(&mut self, now: Duration) -> Option<Key> {
-        let unmeasured = self.fits && !self.is_measured();
-        let rtt = if unmeasured { &self.expected } else { &self.rtt };
-        let (key, sent) = self.flight.take_lost(now, rtt)?;
+        let (key, sent) = self.flight.take_lost(now, self.round_trip.for_losses())?;
         self.lost += 1;
         self.controller.on_loss(now, &sent);
         Some(key)
@@ -444,20 +412,22 @@ impl Flow {
         if self.flight.outstanding() == 0 {
             return None;
         }
-        let probe = self.silence.probe.due(self.waits());
-        let rtt = if self.fits { self.waits() } else { &self.rtt };
-        Some(self.flight.loss_due(rtt).map_or(probe, |lost| lost.min(probe)))
+        let probe = self.silence.probe.due(self.round_trip.for_waits());
+        let lost = self.flight.loss_due(self.round_trip.for_losses());
+        Some(lost.map_or(probe, |lost| lost.min(probe)))
     }
 
     /// Looks for a tail that nothing answers. Returns what is to be asked again, of whomever.
     pub(crate) fn on_probe_timer(&mut self, now: Duration) -> Vec<Key> {
-        if self.flight.outstanding() == 0 || now < self.silence.probe.due(self.waits()) {
+        if self.flight.outstanding() == 0
+            || now < self.silence.probe.due(self.round_trip.for_waits())
+        {
             return Vec::new();
         }
         self.silence.probe.back_off();
         self.silence.probes = 1;
         let mut keys: Vec<Key> = self.flight.give_up_oldest(now).into_iter().collect();
-        if self.silence.has_lasted(now, &self.rtt) {
+        if self.silence.has_lasted(now, self.round_trip.measured()) {
             if !self.silence.silent {
                 self.silence.silent = true;
                 self.controller.on_persistent_congestion(now);

@@ -48,6 +48,7 @@ mod question;
 mod object;
 mod objects;
 mod rarest;
+mod round_trip;
 // All of it: asking, and judging what comes.
 mod transfer;
 // One source alone, for fetches of another kind.
