@@ -18,7 +18,7 @@ use crate::wipe::wipe;
 ///
 /// More ways to feed it: [`std::io::Write`], [`Hasher::update_reader`] (feature `std`),
 /// `update_rayon` (feature `rayon`: all cores), `update_mmap` and `update_mmap_rayon` (feature
-/// `mmap`). To stop here and go on elsewhere: [`Hasher::snapshot`].
+/// `mmap`). To stop here and go on elsewhere: `snapshot` (feature of that name).
 ///
 /// ```
 /// use xylem_hash::{Hasher, hash};
@@ -95,7 +95,7 @@ impl Hasher {
     /// The hash of the message so far.
     ///
     /// # Panics
-    /// After [`set_input_offset`](crate::hazmat::HasherExt::set_input_offset) with anything but 0:
+    /// After `hazmat::HasherExt::set_input_offset` (feature `hazmat`) with anything but 0:
     /// a part of a message has no hash.
     #[inline]
     #[must_use]

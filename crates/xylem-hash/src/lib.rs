@@ -2,7 +2,7 @@
 //!
 //! What it is: the BLAKE3 hash function (plain, keyed, key derivation, extendable output) and the
 //! inner values of its tree. Bytes come in as slices, from the first byte of a message on; out go
-//! a [`Hash`](struct@Hash) (the root of the tree), [`tree::ChainingValue`]s (its inner nodes), or an
+//! a [`Hash`](struct@Hash) (the root of the tree), `tree::ChainingValue`s (its inner nodes; feature `tree`), or an
 //! [`OutputReader`] (as many bytes as wanted).
 //!
 //! What it does not do: it starts no thread, opens no file, keeps no tree (see `xylem-tree`), and
@@ -10,7 +10,7 @@
 //!
 //! Where the speed comes from: a processor compresses eight independent blocks ("lanes") in the
 //! time of little more than one. Chunks of one message are independent, and so are the parents of
-//! one level of its tree, and so are unrelated messages ([`hash_many`]). [`Hasher`] therefore
+//! one level of its tree, and so are unrelated messages (`hash_many`, feature `batch`). [`Hasher`] therefore
 //! gathers up to sixteen chunks before it compresses any, and keeps up to 128 chunk values before it
 //! merges any; neither needs the caller's slices to be aligned or large.
 //!
