@@ -14,7 +14,7 @@ kernel does it) and socat (plain TCP with CUBIC).
   ecn    a bottleneck that marks instead of dropping
   beside `get` and `get --background` in one queue with a TCP of this kernel, CUBIC and BBR; not
          unless it is named
-  alone  the queue that one flow keeps; not unless it is named
+  alone  the queue that one flow keeps, by `ping`; not unless it is named
   start  1 MB over a path without loss, in round trips; not unless it is named
 
 A figure is file bytes over seconds from the receiver's start, its handshake included, to its exit;
@@ -107,7 +107,7 @@ class Pair:
 
     def start(self, side, command, **kwargs):
         words = ["ip", "netns", "exec", self.names[side], *map(str, command)]
-        return subprocess.Popen(words, preexec_fn=first, **kwargs)
+        return subprocess.Popen(words, preexec_fn=first, start_new_session=True, **kwargs)
 
     def close(self):
         for device in self.devices:
@@ -148,7 +148,9 @@ def running(process):
     try:
         yield process
     finally:
-        process.kill()
+        # With its children: rsync has some, which would go on.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
@@ -490,7 +492,7 @@ def standing(bench, program, round_trip, queue, seconds):
     probes = []
 
     def ping(pair):
-        command = ["ping", "-n", "-D", "-i", "0.05", "-w", str(seconds // 2), RIGHT]
+        command = ["ping", "-n", "-i", "0.05", "-w", str(seconds // 2), RIGHT]
         probes.append(pair.start(0, command, stdout=open(pinged.name, "w")))
 
     cell = {"delay": round_trip / 2, "loss": 0, "rate": RATE, "queue": int(RATE * 125 * round_trip * queue)}
