@@ -92,12 +92,15 @@ impl Member {
 #[test]
 fn a_partition_ends_with_both_versions() {
     let dir = tempfile::tempdir().unwrap();
-    let (alice, mut bob) = two(dir.path());
+    let (mut alice, mut bob) = (Member::new(dir.path(), "alice"), Member::new(dir.path(), "bob"));
+    // All of it is one version: bob, who is killed, has written down that he has it once he says so.
     for (path, content) in
         [("both.txt", "old"), ("removed", "old"), ("changed", "old"), ("moved", "as it was")]
     {
         alice.write(path, content);
     }
+    alice.start(None);
+    bob.start(Some(&alice.ticket));
     converge(&[&alice, &bob], &["both.txt", "changed", "moved", "removed"]);
     bob.stop();
     alice.write("both.txt", "alice's");
