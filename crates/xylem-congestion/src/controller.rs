@@ -111,8 +111,7 @@ impl Controller {
         self.delivery.on_ack(now, sent, !self.is_told_by_path());
         match &mut self.state {
             State::Cubic(cubic) => {
-                let smoothed = rtt.smoothed().unwrap_or(rtt.latest());
-                cubic.on_ack(now, sent, self.delivery.delivered, rtt.latest(), smoothed);
+                cubic.on_ack(now, sent, self.delivery.delivered, rtt);
             }
             State::Bbr(_) => {} // it looks at acknowledgements, not at packets
             State::Ledbat(ledbat) => {
@@ -161,7 +160,10 @@ impl Controller {
                 ledbat.on_path_loss(now, missed, self.smoothed.unwrap_or_default());
                 0
             }
-            State::Cubic(_) => 0,
+            State::Cubic(cubic) => {
+                cubic.on_path(brought, lost, piece);
+                0
+            }
         }
     }
 

@@ -9,6 +9,8 @@ use core::time::Duration;
 use crate::delivery::Sent;
 use crate::hystart::HyStart;
 use crate::math::cbrt;
+use crate::repaired::Repaired;
+use crate::rtt::Rtt;
 
 /// RFC 9438 section 4.6: what is left of the window after a loss.
 const BETA: f64 = 0.7;
@@ -59,6 +61,7 @@ pub(crate) struct Cubic {
     recovery: Option<Duration>,
     undo: Option<Undo>,
     hystart: HyStart,
+    repaired: Repaired,
     /// A round trip ends when a packet arrives that left after so much was delivered.
     round_end: u64,
     /// The most that was under way, this round trip and the last.
@@ -79,6 +82,7 @@ impl Cubic {
             recovery: None,
             undo: None,
             hystart: HyStart::new(),
+            repaired: Repaired::default(),
             round_end: 0,
             peak: [0; 2],
         }
@@ -124,18 +128,19 @@ impl Cubic {
     }
 
     /// A packet arrived; `delivered` is the flow's count with it.
-    pub(crate) fn on_ack(
-        &mut self,
-        now: Duration,
-        sent: &Sent,
-        delivered: u64,
-        latest: Duration,
-        smoothed: Duration,
-    ) {
+    pub(crate) fn on_ack(&mut self, now: Duration, sent: &Sent, delivered: u64, rtt: &Rtt) {
+        let latest = rtt.latest();
+        let smoothed = rtt.smoothed().unwrap_or(latest);
+        self.repaired.on_round_trip(rtt, self.window / self.packet);
         let new_round = sent.delivered >= self.round_end;
         if new_round {
             self.round_end = delivered;
             self.peak = [0, self.peak[0]];
+            let lost = self.repaired.end_round(self.in_slow_start());
+            if lost && self.recovery.is_none_or(|r| sent.sent_at() > r) {
+                self.reduce(now);
+                self.undo = None;
+            }
         }
         if self.recovery.is_some_and(|r| sent.sent_at() <= r) {
             return; // sent before the last reduction: says nothing about the smaller window
@@ -194,6 +199,11 @@ impl Cubic {
             epoch: self.epoch,
         });
         self.reduce(now);
+    }
+
+    /// As [`Repaired::on_path`].
+    pub(crate) fn on_path(&mut self, brought: u64, lost: i64, piece: u64) {
+        self.repaired.on_path(brought, lost, piece);
     }
 
     fn reduce(&mut self, now: Duration) {

@@ -45,6 +45,8 @@ mod cubic;
 mod hystart;
 mod ledbat;
 mod math;
+mod queue;
+mod repaired;
 // One of them, for one flow.
 mod controller;
 

@@ -6,15 +6,10 @@
 
 use core::time::Duration;
 
+use crate::queue::{self, Queue};
+
 /// A queue that makes the round trip longer by less than this share counts as none.
 const SHORT_QUEUE: u32 = 16;
-/// So many round trips tell whether there is one, on a path that loses nothing.
-const MIN_SAMPLES: u32 = 24;
-/// Datagrams that a round trip takes, of an Interest and the largest Data: where one is lost it tells how long the repair
-/// took and not whether there is a queue, so that more of them are needed.
-const DATAGRAMS: u32 = 7;
-/// More are not waited for: at a loss of a fifth it is 4.8 times as many.
-const MOST_OF_SAMPLES: f64 = 8.0;
 /// Bytes that tell roughly what is lost.
 const SOME_BYTES: u64 = 64 << 10;
 /// Rounds over which the least share is sought: of a queue that flows keep full, some lose nothing.
@@ -36,12 +31,7 @@ const MAX_BEYOND: f64 = 64.0 * 1024.0;
 pub(super) struct Excess {
     /// The path counts: of packets that are lost, a queue's cannot be told.
     on: bool,
-    /// The smallest of the latest round trips, and of as many before them: of what was not repaired.
-    now: Option<Duration>,
-    last: Option<Duration>,
-    samples: u32,
-    /// From here on there is a queue.
-    limit: Duration,
+    queue: Queue,
     /// Bytes delivered and lost when the round began.
     delivered: u64,
     lost: u64,
@@ -62,10 +52,7 @@ impl Default for Excess {
     fn default() -> Self {
         Self {
             on: false,
-            now: None,
-            last: None,
-            samples: 0,
-            limit: Duration::MAX,
+            queue: Queue::default(),
             delivered: 0,
             lost: 0,
             shares: [MAX_SHARE; ROUNDS],
@@ -90,14 +77,10 @@ impl Excess {
     }
 
     pub(super) fn on_round_trip(&mut self, rtt: Duration, min: Duration, mean: Duration) {
-        let least = self.last.map_or(rtt, |last| last.min(rtt));
+        let least = self.queue.least().map_or(rtt, |last| last.min(rtt));
         self.longer = mean.saturating_sub(least).as_secs_f64() / min.as_secs_f64().max(1e-6);
-        self.now = Some(self.now.map_or(rtt, |now| now.min(rtt)));
-        self.limit = min + min / SHORT_QUEUE;
-        self.samples += 1;
-        if self.samples >= self.samples(MIN_SAMPLES) {
-            (self.last, self.now, self.samples) = (self.now, None, 0);
-        }
+        let enough = self.samples(queue::SAMPLES);
+        self.queue.on_round_trip(rtt, min + min / SHORT_QUEUE, enough);
     }
 
     /// A round is over, or several short ones: so many bytes were delivered and lost until now.
@@ -120,14 +103,12 @@ impl Excess {
 
     /// How many round trips say as much as `samples` do where nothing is lost: so many more as have to be repaired.
     pub(super) fn samples(&self, samples: u32) -> u32 {
-        let whole = (0..DATAGRAMS).fold(1.0, |whole, _| whole * (1.0 - self.seen));
-        (f64::from(samples) * (1.0 / whole).min(MOST_OF_SAMPLES)) as u32
+        queue::samples(samples, self.seen)
     }
 
     /// Whether all of the latest round trips found a queue.
     pub(super) fn has_queue(&self) -> bool {
-        let long = |rtt: Duration| rtt > self.limit;
-        self.last.is_some_and(long) && self.now.is_none_or(long)
+        self.queue.is_there()
     }
 
     /// The share of losses that chance explains.
