@@ -18,6 +18,9 @@ const ROUNDS: usize = 16;
 const SPREAD: f64 = 1.5;
 /// Above this a path is useless, whatever the reason.
 const MAX_SHARE: f64 = 0.3;
+/// Of what leaves 2.77 times as fast as the path carries it two thirds are lost; of late packets and those lost by chance less
+/// are missed.
+const FLOOD: f64 = 0.5;
 /// Bytes that tell a share, at least, in one round or several: of 5 % a third more or less.
 const MIN_BYTES: u64 = 512 << 10;
 /// Less than this is no path that loses by chance.
@@ -42,6 +45,8 @@ pub(super) struct Excess {
     /// The share that was lost of late, chance or not, as soon as there is any to tell.
     seen: f64,
     chance: f64,
+    /// So much was lost of late that it is not chance.
+    flooded: bool,
     /// Bytes lost that chance does not explain, and that nothing has made up for.
     beyond: f64,
     /// By so many round trips without a queue the mean one is longer than the least of late.
@@ -60,6 +65,7 @@ impl Default for Excess {
             share: 0.0,
             seen: 0.0,
             chance: 0.0,
+            flooded: false,
             beyond: 0.0,
             longer: 0.0,
         }
@@ -90,7 +96,8 @@ impl Excess {
         if !self.on || came + went < SOME_BYTES {
             return;
         }
-        self.seen = (went as f64 / (came + went) as f64).min(MAX_SHARE);
+        let seen = went as f64 / (came + went) as f64;
+        (self.seen, self.flooded) = (seen.min(MAX_SHARE), seen > FLOOD);
         if came + went < MIN_BYTES {
             return;
         }
@@ -109,6 +116,11 @@ impl Excess {
     /// Whether all of the latest round trips found a queue.
     pub(super) fn has_queue(&self) -> bool {
         self.queue.is_there()
+    }
+
+    /// Whether so much was lost of late that it is not chance, queue or not.
+    pub(super) fn is_flooded(&self) -> bool {
+        self.flooded
     }
 
     /// The share of losses that chance explains.
@@ -190,6 +202,18 @@ mod tests {
         }
         (0..228).for_each(|_| excess.on_round_trip(ms(150), ms(100), ms(200)));
         assert!(excess.has_queue(), "now there is one");
+    }
+
+    #[test]
+    fn more_than_half_is_no_chance() {
+        let mut excess = Excess::default();
+        excess.turn_on();
+        round(&mut excess, 100, 0.45);
+        assert!(!excess.is_flooded());
+        round(&mut excess, 100, 0.6);
+        assert!(excess.is_flooded() && !excess.has_queue());
+        round(&mut excess, 100, 0.2);
+        assert!(!excess.is_flooded());
     }
 
     #[test]

@@ -195,7 +195,8 @@ impl Bbr {
     fn exceeds_threshold(&self, lost: u64, in_flight: u64) -> bool {
         let starts = self.phase == Phase::Startup && self.excess.is_on();
         let by_chance = starts || self.excess.is_chance();
-        lost as f64 > in_flight as f64 * self.threshold() && (!by_chance || self.excess.has_queue())
+        lost as f64 > in_flight as f64 * self.threshold()
+            && (!by_chance || self.excess.has_queue() || self.excess.is_flooded())
     }
 
     fn threshold(&self) -> f64 {
