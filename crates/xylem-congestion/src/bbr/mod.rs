@@ -37,6 +37,8 @@ const STARTUP_PACING_GAIN: f64 = 2.77;
 const CWND_GAIN: f64 = 2.0;
 /// Section 2.8: what startup may have queued leaves in about a round.
 const DRAIN_PACING_GAIN: f64 = 0.5;
+/// What may be under way after a flood, in bandwidth-delay products: what it has lost is repaired meanwhile.
+const FLOODED_GAIN: f64 = 1.5;
 /// Section 2.5: the rate is 1 % below what the model says, so that queues drain in the long run.
 const PACING_MARGIN: f64 = 0.99;
 /// Section 2.7: the smallest window, in packets.
@@ -344,7 +346,11 @@ impl Bbr {
         let too_many = self.bounds.losses_last_round >= STARTUP_LOSSES && self.is_too_high(sample);
         if too_many || self.bounds.marked_last_round {
             self.full_bw.reached = true;
-            self.bounds.inflight_long = self.bdp(1.0).max(self.bounds.inflight_latest);
+            // In a flood repairs make rounds longer, and what they deliver more than the path holds.
+            self.bounds.inflight_long = match self.excess.is_flooded() {
+                true => self.bdp(FLOODED_GAIN),
+                false => self.bdp(1.0).max(self.bounds.inflight_latest),
+            };
         }
     }
 

@@ -196,7 +196,9 @@ impl Bbr {
         let starts = self.phase == Phase::Startup && self.excess.is_on();
         let by_chance = starts || self.excess.is_chance();
         lost as f64 > in_flight as f64 * self.threshold()
-            && (!by_chance || self.excess.has_queue() || self.excess.is_flooded())
+            && (!by_chance
+                || self.excess.has_queue()
+                || (self.excess.is_flooded() && self.full_bw.has_stopped()))
     }
 
     fn threshold(&self) -> f64 {

@@ -37,6 +37,11 @@ impl FullBw {
         (self.bw, self.rounds, self.now) = (0.0, 0, false);
     }
 
+    /// The bandwidth has not grown in the last round.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.rounds > 0
+    }
+
     /// A round has ended; `clear`: without a queue, on a path that loses by chance.
     pub(super) fn end_round(&mut self, sample: &Sample, clear: bool) {
         let Some(rate) = sample.rate else { return };
