@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Transfers between two network namespaces whose only way to each other is a bad network.
 
-Usage: bench/networks.py [--xylem PROGRAM]... [--jobs N] [--quick] [--json] [table|paths|ecn|beside|alone|start]...
+Usage: bench/networks.py [--xylem PROGRAM]... [--jobs N] [--quick] [--json] [table|paths|ecn|beside|alone|short|start]...
 
 Needs root, /dev/net/tun and `ip`. Each namespace has one TUN device; bench/relay carries packets
 from one to the other with the delay, loss, rate and so on of the cell (this kernel has no netem).
@@ -15,6 +15,7 @@ kernel does it) and socat (plain TCP with CUBIC).
   beside `get` and `get --background` in one queue with a TCP of this kernel, CUBIC and BBR; not
          unless it is named
   alone  the queue that one flow keeps, by `ping`; not unless it is named
+  short  bytes sent, and how fast, where the queue is short; not unless it is named
   start  1 MB over a path without loss, in round trips; not unless it is named
 
 A figure is file bytes over seconds from the receiver's start, its handshake included, to its exit;
@@ -524,6 +525,35 @@ def alone(bench, programs, pool, quick):
     return results
 
 
+# Mbit/s, round trip in ms, bytes of queue.
+SHORT = [(100, 1, 50_000), (100, 1, 100_000), (20, 30, 20_000), (20, 30, 80_000), (5, 60, 40_000), (5, 60, 100_000)]
+
+
+def short(bench, programs, pool, quick):
+    rounds = 1 if quick else 3
+    jobs = {}
+    bench.make([rate * 500_000 for rate in {rate for rate, _, _ in SHORT}])
+    for turn in range(rounds):
+        for rate, round_trip, waiting in SHORT:
+            cell = {"delay": round_trip / 2, "loss": 0, "rate": rate, "queue": waiting}
+            for number, program in enumerate(programs):
+                job = pool.submit(bench.run, program, rate * 500_000, 20, cell)
+                jobs[rate, round_trip, waiting, number, turn] = job
+    print("\n### Short queues\n\nFour seconds' worth of content: bytes sent over those of the content, headers included, and Mbit/s; "
+          f"medians of {rounds}.\n")
+    print("| Mbit/s, round trip, queue | " + " | ".join(program.name for program in programs) + " |")
+    print("|---|" + "---|" * len(programs))
+    for case in SHORT:
+        cells = []
+        for number in range(len(programs)):
+            runs = [jobs[*case, number, turn].result() for turn in range(rounds)]
+            sent = statistics.median(run["relay"]["inward"]["bytes"] / max(run["bytes"], 1) for run in runs)
+            cells.append(f"{sent:.2f}, {statistics.median(run['mbit'] for run in runs):.1f}")
+        print("| {}, {} ms, {} KB | ".format(*case[:2], case[2] // 1000) + " | ".join(cells) + " |")
+    return [{"table": "short", "rate": k[0], "round_trip": k[1], "queue": k[2], "program": programs[k[3]].name,
+             **job.result()} for k, job in jobs.items()]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--xylem", action="append", help="can be repeated: NAME=PROGRAM or PROGRAM")
@@ -536,7 +566,7 @@ def main():
     parser.add_argument("--dir", default="/dev/shm")
     parser.add_argument("what", nargs="*", default=[])
     arguments = parser.parse_args()
-    tables = {"table": table, "paths": paths, "ecn": ecn, "beside": beside, "alone": alone, "start": start}
+    tables = {"table": table, "paths": paths, "ecn": ecn, "beside": beside, "alone": alone, "short": short, "start": start}
     chosen = arguments.what or ["table", "paths", "ecn"]
     if unknown := [what for what in chosen if what not in tables]:
         parser.error(f"no table {unknown[0]}")

@@ -140,8 +140,8 @@ impl Controller {
     /// What carries the packets here does so in pieces, and repairs them: since the last call so many bytes came of
     /// them, and so many pieces of `piece` bytes were missed more than before; fewer, where some came after all. From
     /// the first call on BBR takes rates and losses from this: a packet comes when its last piece does, some at
-    /// once and some late, which says as much of repairs as of the path. CUBIC goes by packets, on paths so
-    /// short that chance takes little from it. LEDBAT++ goes by packets, and takes what is missed for lost.
+    /// once and some late, which says as much of repairs as of the path. CUBIC goes by packets, and
+    /// hears of what a queue has lost. LEDBAT++ goes by packets, and takes what is missed for lost.
     ///
     /// Returns the bytes that the repairs of it add to what the rate lets out, for [`Pacer::charge`]: what is lost
     /// by chance passes the bottleneck once, what its queue has dropped comes to it again.
