@@ -548,7 +548,8 @@ def short(bench, programs, pool, quick):
         for number in range(len(programs)):
             runs = [jobs[*case, number, turn].result() for turn in range(rounds)]
             sent = statistics.median(run["relay"]["inward"]["bytes"] / max(run["bytes"], 1) for run in runs)
-            cells.append(f"{sent:.2f}, {statistics.median(run['mbit'] for run in runs):.1f}")
+            wrong = "" if all(run["right"] for run in runs) else " (not all of it)"
+            cells.append(f"{sent:.2f}, {statistics.median(run['mbit'] for run in runs):.1f}{wrong}")
         print("| {}, {} ms, {} KB | ".format(*case[:2], case[2] // 1000) + " | ".join(cells) + " |")
     return [{"table": "short", "rate": k[0], "round_trip": k[1], "queue": k[2], "program": programs[k[3]].name,
              **job.result()} for k, job in jobs.items()]

@@ -132,6 +132,14 @@ impl Controller {
         }
     }
 
+    /// A packet took so long, which `rtt` knows: to be told at once where packets are told of later and together, and
+    /// needed by CUBIC alone, beside [`Self::on_path`].
+    pub fn on_round_trip(&mut self, took: Duration, rtt: &Rtt) {
+        if let State::Cubic(cubic) = &mut self.state {
+            cubic.on_round_trip(took, rtt);
+        }
+    }
+
     /// Whether packets tell round trips alone ([`Self::on_path`]).
     fn is_told_by_path(&self) -> bool {
         self.path_tells && matches!(self.state, State::Bbr(_))

@@ -131,12 +131,13 @@ impl Cubic {
     pub(crate) fn on_ack(&mut self, now: Duration, sent: &Sent, delivered: u64, rtt: &Rtt) {
         let latest = rtt.latest();
         let smoothed = rtt.smoothed().unwrap_or(latest);
-        self.repaired.on_round_trip(rtt, self.window / self.packet);
         let new_round = sent.delivered >= self.round_end;
         if new_round {
             self.round_end = delivered;
             self.peak = [0, self.peak[0]];
             let lost = self.repaired.end_round(self.in_slow_start());
+            // Some of it was asked for before the last reduction. But where the queue is still there after a round trip
+            // that reduction was too little: to wait for one more lets half as much again overflow.
             if lost && self.recovery.is_none_or(|r| sent.sent_at() > r) {
                 self.reduce(now);
                 self.undo = None;
@@ -201,6 +202,11 @@ impl Cubic {
         self.reduce(now);
     }
 
+    /// As [`Repaired::on_round_trip`].
+    pub(crate) fn on_round_trip(&mut self, took: Duration, rtt: &Rtt) {
+        self.repaired.on_round_trip(took, rtt, self.window / self.packet);
+    }
+
     /// As [`Repaired::on_path`].
     pub(crate) fn on_path(&mut self, brought: u64, lost: i64, piece: u64) {
         self.repaired.on_path(brought, lost, piece);
@@ -241,6 +247,7 @@ impl Cubic {
         self.window = self.min();
         self.undo = None;
         self.hystart = HyStart::new();
+        self.repaired = Repaired::default();
     }
 }
 

@@ -40,7 +40,7 @@ impl Queue {
     }
 
     /// The smallest of those before the latest.
-    pub(crate) fn least(&self) -> Option<Duration> {
+    pub(crate) fn least_before(&self) -> Option<Duration> {
         self.last
     }
 

@@ -3,6 +3,8 @@
 //! What is lost in a round trip without a queue is chance. In a queue, more than twice as much is the queue's: without a
 //! look at that, a flow goes on filling a short one, and what overflows is sent again and again.
 
+use core::time::Duration;
+
 use crate::queue::{self, Queue};
 use crate::rtt::Rtt;
 
@@ -10,6 +12,8 @@ use crate::rtt::Rtt;
 const FEW: f64 = 3.0;
 /// What is lost by chance varies: so much more is chance still.
 const SPREAD: f64 = 2.0;
+/// A round that loses more teaches nothing of chance, and more is never put down to it.
+const MOST: f64 = 0.3;
 /// Bytes that tell a share; four times as many are remembered.
 const TELL: u64 = 256 << 10;
 /// After so many round trips in a queue what chance takes is not known any more.
@@ -48,23 +52,25 @@ impl Repaired {
     /// The path has brought so many bytes, and lost so many more, or fewer, than was known, in pieces of this size.
     pub(crate) fn on_path(&mut self, brought: u64, lost: i64, piece: u64) {
         self.round.brought = self.round.brought.saturating_add(brought);
+        // What comes late may have counted in a round trip before.
+        let rest = self.round.lost.cast_signed().saturating_add(lost).min(0);
         self.round.lost = self.round.lost.saturating_add_signed(lost);
+        self.clear.lost = self.clear.lost.saturating_add_signed(rest);
         self.piece = piece;
     }
 
-    /// A round trip of a flow that has so many packets under way.
-    pub(crate) fn on_round_trip(&mut self, rtt: &Rtt, packets: f64) {
-        let latest = rtt.latest();
-        let (min, mean) = (rtt.min().unwrap_or(latest), rtt.smoothed().unwrap_or(latest));
+    /// A packet took so long, of a flow that may have so many under way.
+    pub(crate) fn on_round_trip(&mut self, took: Duration, rtt: &Rtt, packets: f64) {
+        let (min, mean) = (rtt.min().unwrap_or(took), rtt.smoothed().unwrap_or(took));
         let limit = min + (min / SHORT_QUEUE).max(mean.div_f64(packets.max(1.0)));
-        self.short |= latest <= limit;
-        self.queue.on_round_trip(latest, limit, queue::samples(queue::SAMPLES, self.chance()));
+        self.short |= took <= limit;
+        self.queue.on_round_trip(took, limit, queue::samples(queue::SAMPLES, self.chance()));
     }
 
     /// The share that chance takes, where it is known.
     fn chance(&self) -> f64 {
         let all = self.clear.all();
-        if all < TELL { 0.0 } else { self.clear.lost as f64 / all as f64 }
+        if all < TELL { 0.0 } else { (self.clear.lost as f64 / all as f64).min(MOST) }
     }
 
     /// A round trip is over, in which the flow found its rate or not: whether a queue has lost some of it.
@@ -72,7 +78,7 @@ impl Repaired {
         let round = core::mem::take(&mut self.round);
         if core::mem::take(&mut self.short) {
             self.queued = 0;
-            if !starts {
+            if !starts && round.lost as f64 <= MOST * round.all() as f64 {
                 self.remember(round);
             }
             return false;
@@ -88,7 +94,7 @@ impl Repaired {
     fn remember(&mut self, round: Bytes) {
         self.clear.brought = self.clear.brought.saturating_add(round.brought);
         self.clear.lost = self.clear.lost.saturating_add(round.lost);
-        if self.clear.all() > 4 * TELL {
+        while self.clear.all() > 4 * TELL {
             self.clear = Bytes { brought: self.clear.brought / 2, lost: self.clear.lost / 2 };
         }
     }
@@ -97,7 +103,6 @@ impl Repaired {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::time::Duration;
 
     const fn ms(n: u64) -> Duration {
         Duration::from_millis(n)
@@ -112,7 +117,7 @@ mod tests {
         let mut queues = 0;
         for _ in 0..n {
             for _ in 0..40 {
-                repaired.on_round_trip(&rtt, 40.0);
+                repaired.on_round_trip(took, &rtt, 40.0);
             }
             repaired.on_path((100 - lost) * 1_000, lost as i64 * 1_000, 1_000);
             queues += u32::from(repaired.end_round(false));
@@ -146,5 +151,22 @@ mod tests {
         repaired.on_path(0, 9_000, 1_000);
         repaired.on_path(9_000, -9_000, 1_000);
         assert_eq!(rounds(&mut repaired, 1, ms(15), 0), 0);
+        // Also where it was missed in the round trip before.
+        rounds(&mut repaired, 10, ms(10), 10);
+        repaired.on_path(0, -100_000, 1_000);
+        assert_eq!(repaired.chance(), 0.0);
+    }
+
+    /// The first packets of a burst find no queue, and the last ones overflow it.
+    #[test]
+    fn what_a_burst_loses_is_no_chance() {
+        let mut repaired = Repaired::default();
+        rounds(&mut repaired, 20, ms(10), 5);
+        let chance = repaired.chance();
+        rounds(&mut repaired, 20, ms(10), 60);
+        assert_eq!(repaired.chance(), chance);
+        rounds(&mut repaired, 100, ms(10), 30);
+        rounds(&mut repaired, 10, ms(15), 65);
+        assert_eq!(rounds(&mut repaired, 10, ms(15), 65), 10);
     }
 }

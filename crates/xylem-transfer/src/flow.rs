@@ -226,7 +226,7 @@ impl Flow {
         self.pacer.charge(repaired, self.controller.window());
     }
 
-    /// CUBIC knows of losses by the requests that are lost, and has to know soon.
+    /// CUBIC goes by the requests that are lost as well, and has to know of them soon.
     fn expect_repairs(&mut self) {
         let repairs = self.pieces.path.is_some() && self.controller.algorithm() != Algorithm::Cubic;
         self.flight.expect_repairs(repairs);
@@ -291,6 +291,7 @@ impl Flow {
                 if earlier.is_none() {
                     self.choose_algorithm(took);
                     self.round_trip.sample(took);
+                    self.controller.on_round_trip(took, self.round_trip.measured());
                 }
                 let first = earlier.filter(|_| !self.round_trip.answers_the_last(took));
                 self.silence.on_received(now, self.round_trip.is_known());

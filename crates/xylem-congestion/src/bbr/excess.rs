@@ -83,7 +83,7 @@ impl Excess {
     }
 
     pub(super) fn on_round_trip(&mut self, rtt: Duration, min: Duration, mean: Duration) {
-        let least = self.queue.least().map_or(rtt, |last| last.min(rtt));
+        let least = self.queue.least_before().map_or(rtt, |last| last.min(rtt));
         self.longer = mean.saturating_sub(least).as_secs_f64() / min.as_secs_f64().max(1e-6);
         let enough = self.samples(queue::SAMPLES);
         self.queue.on_round_trip(rtt, min + min / SHORT_QUEUE, enough);
@@ -93,12 +93,13 @@ impl Excess {
     pub(super) fn end_round(&mut self, delivered: u64, lost: u64) {
         let came = delivered.saturating_sub(self.delivered);
         let went = lost.saturating_sub(self.lost);
-        if !self.on || came + went < SOME_BYTES {
+        let all = came.saturating_add(went);
+        if !self.on || all < SOME_BYTES {
             return;
         }
-        let seen = went as f64 / (came + went) as f64;
+        let seen = went as f64 / all as f64;
         (self.seen, self.flooded) = (seen.min(MAX_SHARE), seen > FLOOD);
-        if came + went < MIN_BYTES {
+        if all < MIN_BYTES {
             return;
         }
         (self.delivered, self.lost) = (delivered, lost);
@@ -148,7 +149,7 @@ impl Excess {
 
     /// Whether the last round lost more than chance explains.
     pub(super) fn is_more_than_chance(&self) -> bool {
-        !self.is_chance() || self.share > self.chance()
+        !self.is_chance() || self.share > self.chance() || self.flooded
     }
 
     /// How much longer than a round trip a packet is under way on average: what is lost of it has to be sent again. On a
@@ -211,10 +212,12 @@ mod tests {
     fn a_flood_is_no_chance() {
         let mut excess = Excess::default();
         excess.turn_on();
-        round(&mut excess, 100, 0.35);
-        assert!(!excess.is_flooded() && excess.is_chance());
-        round(&mut excess, 100, 0.6);
-        assert!(excess.is_flooded() && !excess.has_queue());
+        (0..ROUNDS).for_each(|_| round(&mut excess, 100, 0.25));
+        assert!(!excess.is_flooded() && !excess.is_more_than_chance());
+        let chance = excess.chance();
+        (0..2 * ROUNDS).for_each(|_| round(&mut excess, 100, 0.6));
+        assert!(excess.is_flooded() && excess.is_more_than_chance() && !excess.has_queue());
+        assert_eq!(excess.chance(), chance, "nothing is learnt of it");
         round(&mut excess, 100, 0.2);
         assert!(!excess.is_flooded());
     }

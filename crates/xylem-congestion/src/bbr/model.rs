@@ -133,7 +133,7 @@ impl Bbr {
             return;
         }
         b.round_end = self.delivered;
-        if empty && !b.marked {
+        if empty && !b.marked && !self.excess.is_flooded() {
             b.forget_short_term();
         } else if b.congested && !phase.is_probing() && (b.marked || !is_chance) {
             if b.bw_short.is_infinite() {
@@ -191,7 +191,7 @@ impl Bbr {
     }
 
     /// Whether more is lost than chance explains. In startup, when chance is not known yet, and on a path that loses
-    /// by chance there has to be a queue as well that it may have been lost in.
+    /// by chance there has to be a queue as well that it may have been lost in, or a flood without more bandwidth.
     fn exceeds_threshold(&self, lost: u64, in_flight: u64) -> bool {
         let starts = self.phase == Phase::Startup && self.excess.is_on();
         let by_chance = starts || self.excess.is_chance();

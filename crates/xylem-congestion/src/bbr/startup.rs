@@ -37,7 +37,7 @@ impl FullBw {
         (self.bw, self.rounds, self.now) = (0.0, 0, false);
     }
 
-    /// The bandwidth has not grown in the last round.
+    /// The bandwidth has not grown for a round or more.
     pub(super) fn has_stopped(&self) -> bool {
         self.rounds > 0
     }

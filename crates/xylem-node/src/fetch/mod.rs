@@ -460,6 +460,7 @@ impl<L: FnMut(&mut Look<'_>) -> Result<Next, FetchError>> Program for Running<'_
     }
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), FetchError> {
+        self.work.note_paths(engine);
         self.work.handle_timeout(engine, now, self.on_event);
         let mut look = Look { engine, work: self.work, on_event: self.on_event };
         self.next = (self.look)(&mut look)?;
@@ -471,7 +472,6 @@ impl<L: FnMut(&mut Look<'_>) -> Result<Next, FetchError>> Program for Running<'_
     }
 
     fn before_wait(&mut self, engine: &mut Engine) {
-        self.work.note_paths(engine);
         self.work.ask(engine);
     }
 

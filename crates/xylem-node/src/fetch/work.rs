@@ -211,7 +211,7 @@ impl Work {
     }
 
     /// What a link has found out of its path: its round trip; how large datagrams are, ours standing for the peer's,
-    /// which sends the Data; and what came of the peer's, by which congestion control goes.
+    /// which sends the Data; and what came of the peer's, by which congestion control goes, before it is judged.
     pub(super) fn note_paths(&mut self, engine: &Engine) {
         let now = engine.now();
         for face in self.dialler.links() {
