@@ -2,12 +2,15 @@
 //!
 //! | number | cipher | library |
 //! |---|---|---|
-//! | 1 | AES-256-GCM | ring |
+//! | 1 | AES-256-GCM | ring; graviola for long messages where the processor has AVX-512 for AES |
 //! | 2 | ChaCha20-Poly1305 | ring |
 //! | 3 | XChaCha20-Poly1305 | ring under an HChaCha20 subkey |
 //!
 //! Keys come from [`crate::epoch`], which knows what to derive; here are nonces and tags only. What none of the three does is commit to its key; the epoch's
 //! commitment does that (docs/spec/link.md, "Epochs").
+
+#[cfg(target_arch = "x86_64")]
+mod long;
 
 use core::hint::black_box;
 
@@ -60,7 +63,14 @@ impl Cipher {
     pub(crate) fn keys(self, key: &[u8; 32], iv: &[u8; IV_LEN]) -> Box<dyn Aead> {
         let short = iv.first_chunk().expect("12 of 24 bytes");
         Box::new(match self {
-            Self::Aes256Gcm => Numbered::new(&aead::AES_256_GCM, key, short),
+            Self::Aes256Gcm => {
+                let ring = Numbered::new(&aead::AES_256_GCM, key, short);
+                #[cfg(target_arch = "x86_64")]
+                if long::is_ahead() {
+                    return Box::new(long::AesGcm::new(key, ring));
+                }
+                ring
+            }
             Self::ChaCha20Poly1305 => Numbered::new(&aead::CHACHA20_POLY1305, key, short),
             Self::XChaCha20Poly1305 => Numbered::extended(key, iv),
         })
@@ -103,11 +113,11 @@ impl Numbered {
     }
 
     #[inline]
-    fn nonce(&self, number: u64) -> Nonce {
+    fn nonce(&self, number: u64) -> [u8; 12] {
         let mut nonce = [0; 12];
         nonce[..4].copy_from_slice(&self.iv.0);
         nonce[4..].copy_from_slice(&(self.iv.1 ^ number).to_be_bytes());
-        Nonce::assume_unique_for_key(nonce)
+        nonce
     }
 }
 
@@ -125,14 +135,16 @@ impl Drop for Numbered {
 
 impl Aead for Numbered {
     fn seal(&self, number: u64, associated: &[u8], text: &mut [u8]) -> [u8; TAG_LEN] {
+        let nonce = Nonce::assume_unique_for_key(self.nonce(number));
         let tag = self
             .key
-            .seal_in_place_separate_tag(self.nonce(number), Aad::from(associated), text)
+            .seal_in_place_separate_tag(nonce, Aad::from(associated), text)
             .expect("ring refuses only messages of more than 64 GiB");
         *tag.as_ref().first_chunk().expect("both algorithms' tags have 16 bytes")
     }
 
     fn open(&self, number: u64, associated: &[u8], sealed: &mut [u8]) -> bool {
-        self.key.open_in_place(self.nonce(number), Aad::from(associated), sealed).is_ok()
+        let nonce = Nonce::assume_unique_for_key(self.nonce(number));
+        self.key.open_in_place(nonce, Aad::from(associated), sealed).is_ok()
     }
 }

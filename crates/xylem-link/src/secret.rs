@@ -67,8 +67,13 @@ impl Drop for Secret {
 /// Runs what computes with secrets, and wipes the stack that it has used. What it gives back is
 /// moved, and may therefore hold secrets on the heap only.
 pub(crate) fn leaving_nothing<T>(compute: impl FnOnce() -> T) -> T {
+    leaving_nothing_within::<STACK, T>(compute)
+}
+
+/// The same for what writes less deep than `DEEP` bytes.
+pub(crate) fn leaving_nothing_within<const DEEP: usize, T>(compute: impl FnOnce() -> T) -> T {
     let done = below(compute);
-    wipe_stack();
+    wipe_stack::<DEEP>();
     done
 }
 
@@ -79,8 +84,8 @@ fn below<T>(compute: impl FnOnce() -> T) -> T {
 }
 
 #[inline(never)]
-fn wipe_stack() {
-    let mut zeros = [0u8; STACK];
+fn wipe_stack<const DEEP: usize>() {
+    let mut zeros = [0u8; DEEP];
     // Somebody might look at them, as far as the compiler knows.
     black_box(&mut zeros);
 }
