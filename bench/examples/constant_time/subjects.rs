@@ -96,6 +96,8 @@ fn comparisons(rng: &mut Rng) -> Vec<Subject> {
     let mut reset = rng.bytes(64);
     reset[48..].copy_from_slice(&KEY[..16]);
     let sealed = |cipher| link::aead_seal(cipher, &KEY, &[9; 12], b"header", &[7; 256]);
+    const LONG: usize = 20_000;
+    let long = link::aead_seal(Cipher::Aes256Gcm, &KEY, &[9; 12], b"header", &[7; LONG]);
     let tag = *keyed_hash(&KEY, b"portion").as_bytes();
     let hmac = ring::hmac::sign(&ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &KEY), b"portion");
     vec![
@@ -161,6 +163,18 @@ fn comparisons(rng: &mut Rng) -> Vec<Subject> {
             leaks: false,
             calls: 4,
             classes: forged(&sealed(Cipher::Aes256Gcm), 256..272, rng),
+            run: |sealed| {
+                assert!(
+                    link::aead_open(Cipher::Aes256Gcm, &KEY, &[9; 12], b"header", sealed).is_none()
+                );
+            },
+        },
+        Subject {
+            // Which another library opens, where the processor is one for it.
+            name: "AES-256-GCM of 20 KB, first | last byte of the tag forged",
+            leaks: false,
+            calls: 1,
+            classes: forged(&long, LONG..LONG + 16, rng),
             run: |sealed| {
                 assert!(
                     link::aead_open(Cipher::Aes256Gcm, &KEY, &[9; 12], b"header", sealed).is_none()
