@@ -9,6 +9,8 @@ use xylem_object::PublisherId;
 
 /// A member is asked for so long if others wait; twice as long each time that this was not enough.
 const TURN: Duration = Duration::from_secs(10);
+/// And for so long if nothing at all comes: it has gone without a word, perhaps. Twice as long each time, too.
+const SILENT: Duration = Duration::from_secs(2);
 /// Who refuses a part of what it said before it said more is asked for the rest until nothing has come for so long.
 const REST: Duration = Duration::from_millis(300);
 /// While somebody is asked the clock is looked at so often,
@@ -37,6 +39,8 @@ struct Turn {
     number: u64,
     stop: Stop,
     until: Instant,
+    /// Unless something has come by then.
+    silent_until: Instant,
     /// Somebody else is to be asked.
     others_wait: bool,
     /// How much has come, and when that was less.
@@ -44,6 +48,14 @@ struct Turn {
     moved: Instant,
     /// It does not have a part any more: its folder has changed since.
     refused: bool,
+}
+
+impl Turn {
+    /// Whether others have waited for long enough.
+    fn is_over(&self) -> bool {
+        let until = if self.came == 0 { self.until.min(self.silent_until) } else { self.until };
+        self.others_wait && until <= Instant::now()
+    }
 }
 
 impl Heard {
@@ -88,20 +100,34 @@ impl Asking {
         held.now.iter().filter(|now| now.link == *link).for_each(|now| now.stop.raise());
     }
 
-    /// What a member with this key of its links said under this number is asked for; `stop` ends that.
+    /// What a member with this key of its links said under this number is asked for; `stop` ends that. Which of the
+    /// others `waits`, by the number of what it said last, of which the caller may not have taken note yet.
     pub(super) fn begin(
         &self,
         (who, link): (PublisherId, [u8; 32]),
         number: u64,
-        others_wait: bool,
+        waits: impl Fn(&PublisherId, u64) -> bool,
         stop: &Stop,
     ) {
+        let cut = self.cut(&who);
         let mut held = self.held();
-        let cut = held.cut.get(&who).copied().unwrap_or(0);
-        let until = Instant::now() + TURN * 2_u32.saturating_pow(cut.min(12));
-        let (stop, moved) = (stop.clone(), Instant::now());
-        let (came, refused) = (0, false);
-        let turn = Turn { who, link, number, stop, until, others_wait, came, moved, refused };
+        let others_wait =
+            held.last.iter().any(|(other, [newest, _])| *other != who && waits(other, *newest));
+        let (stop, now, longer) = (stop.clone(), Instant::now(), 2_u32.saturating_pow(cut.min(12)));
+        let (until, silent_until) = (now + TURN * longer, now + SILENT * longer);
+        let (came, moved, refused) = (0, now, false);
+        let turn = Turn {
+            who,
+            link,
+            number,
+            stop,
+            until,
+            silent_until,
+            others_wait,
+            came,
+            moved,
+            refused,
+        };
         held.now = Some(turn);
         held.stop_what_is_gone();
     }
@@ -127,16 +153,17 @@ impl Asking {
     pub(super) fn look_at_the_clock(&self) {
         let mut held = self.held();
         held.stop_what_is_gone();
-        if let Some(now) = &held.now
-            && now.others_wait
-            && !now.stop.raised()
-            && now.until <= Instant::now()
-        {
+        if let Some(now) = held.now.as_ref().filter(|now| now.is_over() && !now.stop.raised()) {
             now.stop.raise();
             let who = now.who;
             let cut = held.cut.entry(who).or_default();
             *cut = cut.saturating_add(1);
         }
+    }
+
+    /// How often it has not been done of late when its turn was over.
+    pub(super) fn cut(&self, who: &PublisherId) -> u32 {
+        self.held().cut.get(who).copied().unwrap_or(0)
     }
 
     /// It is not asked for any more; whether it was all there.
@@ -157,14 +184,14 @@ mod tests {
     fn what_a_member_does_not_serve_any_more_is_not_waited_for() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
         asking.heard(member, 5);
-        asking.begin((member, [1; 32]), 5, false, &stop);
+        asking.begin((member, [1; 32]), 5, |_, _| false, &stop);
         asking.heard(member, 6);
         asking.heard(PublisherId([2; 32]), 9);
         assert!(!stop.raised(), "the one before the last is there still");
         asking.heard(member, 7);
         assert!(stop.raised());
         let late = Stop::new();
-        asking.begin((member, [1; 32]), 5, false, &late);
+        asking.begin((member, [1; 32]), 5, |_, _| false, &late);
         assert!(late.raised(), "it is gone before it is asked for");
     }
 
@@ -180,7 +207,7 @@ mod tests {
             stop.raised()
         };
         asking.heard(member, 5);
-        asking.begin((member, [1; 32]), 5, false, &stop);
+        asking.begin((member, [1; 32]), 5, |_, _| false, &stop);
         asking.refused();
         assert!(!later(), "it says nothing else");
         asking.came(7);
@@ -193,7 +220,7 @@ mod tests {
     #[test]
     fn what_is_not_refused_is_waited_for() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
-        asking.begin((member, [1; 32]), 5, false, &stop);
+        asking.begin((member, [1; 32]), 5, |_, _| false, &stop);
         asking.heard(member, 6);
         asking.held().now.as_mut().unwrap().moved -= REST;
         asking.look_at_the_clock();
@@ -204,7 +231,7 @@ mod tests {
     #[test]
     fn who_is_away_is_not_waited_for() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
-        asking.begin((member, [2; 32]), 5, false, &stop);
+        asking.begin((member, [2; 32]), 5, |_, _| false, &stop);
         asking.away(&[3; 32]);
         assert!(!stop.raised(), "that was somebody else");
         asking.away(&[2; 32]);
@@ -212,11 +239,33 @@ mod tests {
     }
 
     #[test]
+    fn who_brings_nothing_does_not_keep_others_for_a_turn() {
+        let (asking, gone) = (Asking::default(), PublisherId([1; 32]));
+        asking.heard(PublisherId([2; 32]), 1);
+        let turn = |others_wait, came| {
+            let stop = Stop::new();
+            asking.begin((gone, [1; 32]), 1, |_, _| others_wait, &stop);
+            asking.came(came);
+            let given = asking.held().now.as_ref().unwrap().silent_until - Instant::now();
+            asking.held().now.as_mut().unwrap().silent_until = Instant::now();
+            asking.look_at_the_clock();
+            (given.as_secs_f64().round() as u64, stop.raised())
+        };
+        assert_eq!([turn(false, 0), turn(true, 1)], [(2, false), (2, false)]);
+        assert_eq!(
+            [turn(true, 0), turn(true, 0), turn(true, 0)],
+            [(2, true), (4, true), (8, true)]
+        );
+    }
+
+    #[test]
     fn who_is_slow_has_its_turn_and_no_more() {
         let (asking, slow) = (Asking::default(), PublisherId([1; 32]));
+        asking.heard(PublisherId([2; 32]), 1);
         let turn = |others_wait| {
             let stop = Stop::new();
-            asking.begin((slow, [1; 32]), 1, others_wait, &stop);
+            asking.begin((slow, [1; 32]), 1, |_, _| others_wait, &stop);
+            asking.came(1);
             let given = asking.held().now.as_ref().unwrap().until - Instant::now();
             // Its time is over now.
             asking.held().now.as_mut().unwrap().until = Instant::now();

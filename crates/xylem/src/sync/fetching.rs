@@ -23,7 +23,7 @@ pub(super) fn odd(said: &Statement, why: &str) -> Error {
 
 /// Fetches a member's index over the file at `at`, where an older one may lie; what it says, and where the content is.
 pub(super) fn index(
-    options: &SyncOptions,
+    (options, asking): (&SyncOptions, &Asking),
     said: &Statement,
     at: &Path,
     stop: &Stop,
@@ -39,6 +39,7 @@ pub(super) fn index(
         Event::Found { bytes, directory, .. } if *directory || *bytes > MAX_INDEX => {
             too_large.raise();
         }
+        Event::Progress { verified, .. } => asking.came(*verified),
         _ => {}
     });
     if let Err(e) = fetched {

@@ -245,7 +245,9 @@ impl<'a> Member<'a> {
             let other = &self.others[*other];
             self.wants(other) && other.again.is_none_or(|again| again <= now)
         };
-        let due: Vec<PublisherId> = self.others.keys().filter(due).copied().collect();
+        let mut due: Vec<PublisherId> = self.others.keys().filter(due).copied().collect();
+        // Who has kept others waiting for nothing is the last.
+        due.sort_by_key(|member| self.asking.cut(member));
         for member in due {
             if self.stop.raised() {
                 return Ok(());

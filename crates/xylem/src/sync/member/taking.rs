@@ -9,7 +9,7 @@ use xylem_library::{Blame, Error, Only, Stop, os_path};
 use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
 
-use super::{MAX_AHEAD_MS, MAX_NAMED, Member, Other, SyncEvent, fetching, pause, warning};
+use super::{MAX_AHEAD_MS, MAX_NAMED, Member, SyncEvent, fetching, pause, warning};
 
 impl Member<'_> {
     /// Takes over what a member has and we have not.
@@ -25,9 +25,11 @@ impl Member<'_> {
         }
         let said = other.said.clone();
         let stop = self.stop.part();
-        let waits = |(who, other): (&PublisherId, &Other)| who != member && self.wants(other);
-        let others_wait = self.others.iter().any(waits);
-        self.asking.begin((*member, said.link_key), said.number, others_wait, &stop);
+        let waits = |who: &PublisherId, newest| match self.others.get(who) {
+            Some(other) => self.wants(other) || newest > other.said.number,
+            None => self.roles.may_write(who),
+        };
+        self.asking.begin((*member, said.link_key), said.number, waits, &stop);
         let merged = self.merge(&said, &stop, tell);
         self.asking.end(merged.is_ok());
         match merged {
@@ -71,7 +73,7 @@ impl Member<'_> {
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<bool, Error> {
         let at = self.folder.own(&format!("of-{}", said.member.key_id()));
-        let (theirs, content) = fetching::index(self.options, said, &at, stop)?;
+        let (theirs, content) = fetching::index((self.options, &self.asking), said, &at, stop)?;
         loop {
             let plan = self.folder.plan(&theirs)?;
             if plan.is_empty() {
