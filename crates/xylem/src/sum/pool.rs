@@ -189,10 +189,12 @@ where
         state.busy += 1;
         if ended {
             self.wake(&state);
+            drop(state);
         } else if self.started.elapsed() > ALONE {
-            self.call_help(&mut state, 1, scope);
+            self.call_help(state, 1, scope);
+        } else {
+            drop(state);
         }
-        drop(state);
         self.hash_run(first, run, scope, desk);
         let mut state = self.lock();
         state.busy -= 1;
@@ -214,10 +216,11 @@ where
     /// Wakes the workers that wait, and starts up to `wanted` if fewer than that do.
     fn call_help<'scope>(
         &'scope self,
-        state: &mut State<'a, T, I, S>,
+        mut state: MutexGuard<'_, State<'a, T, I, S>>,
         wanted: usize,
         scope: &'scope Scope<'scope, '_>,
     ) {
+        let helpers = state.helpers;
         let left = (self.engine.threads.get() - 1).saturating_sub(state.helpers);
         for _ in 0..wanted.saturating_sub(state.waiting).min(left) {
             // Where the system has no thread left to give, those that there are do it all.
@@ -226,7 +229,12 @@ where
             }
             state.helpers += 1;
         }
-        self.wake(state);
+        self.wake(&state);
+        let started = state.helpers > helpers;
+        drop(state);
+        if started {
+            sync::let_leave();
+        }
     }
 
     fn hash_run<'scope>(
@@ -279,8 +287,7 @@ where
         let cut = Arc::new(cut);
         let mut state = self.lock();
         state.cuts.push(Arc::clone(&cut));
-        self.call_help(&mut state, cut.worth_helpers(), scope);
-        drop(state);
+        self.call_help(state, cut.worth_helpers(), scope);
         self.work_at(&cut, desk);
     }
 

@@ -12,15 +12,18 @@ pub(super) fn start<'scope>(
     work: impl FnOnce() + Send + 'scope,
 ) -> bool {
     let here = Processor::this();
-    let started = std::thread::Builder::new().spawn_scoped(scope, move || {
-        here.leave();
-        work();
-    });
-    if started.is_ok() {
-        // Where the new thread waits behind this one, it gets to leave.
-        std::thread::yield_now();
-    }
-    started.is_ok()
+    std::thread::Builder::new()
+        .spawn_scoped(scope, move || {
+            here.leave();
+            work();
+        })
+        .is_ok()
+}
+
+/// Where a new thread waits behind this one, it gets to leave.
+pub(super) fn let_leave() {
+    #[cfg(target_os = "linux")]
+    std::thread::yield_now();
 }
 
 /// The processor that a thread runs on.
@@ -43,15 +46,14 @@ impl Processor {
     /// (docs/benchmark-log.md, "xylem sum").
     #[cfg(target_os = "linux")]
     fn leave(self) {
-        use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
-        if sched_getcpu() != self.number || self.number >= CpuSet::MAX_CPU {
+        use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
+        if sched_getcpu() != self.number {
             return;
         }
         let Ok(allowed) = sched_getaffinity(None) else { return };
-        let mut others = allowed;
-        others.unset(self.number);
-        // Whom the user gave one processor stays there.
-        if others.count() > 0 && sched_setaffinity(None, &others).is_ok() {
+        if let Some(others) = without(allowed, self.number)
+            && sched_setaffinity(None, &others).is_ok()
+        {
             let _ = sched_setaffinity(None, &allowed);
         }
     }
@@ -60,21 +62,48 @@ impl Processor {
     fn leave(self) {}
 }
 
+/// The other processors that a thread may run on; `None` if there is none, as where the user gave it one.
+#[cfg(target_os = "linux")]
+fn without(
+    mut allowed: rustix::thread::CpuSet,
+    processor: usize,
+) -> Option<rustix::thread::CpuSet> {
+    // Beyond its length a set panics.
+    if processor >= rustix::thread::CpuSet::MAX_CPU {
+        return None;
+    }
+    allowed.unset(processor);
+    (allowed.count() > 0).then_some(allowed)
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
     use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
+    fn set(processors: &[usize]) -> CpuSet {
+        let mut set = CpuSet::new();
+        processors.iter().for_each(|processor| set.set(*processor));
+        set
+    }
+
+    #[test]
+    fn who_leaves_a_processor_goes_to_the_others_that_it_may_run_on() {
+        assert_eq!(without(set(&[0, 3, 1023]), 3), Some(set(&[0, 1023])));
+        assert_eq!(without(set(&[0, 3]), 7), Some(set(&[0, 3])));
+        assert_eq!(without(set(&[3]), 3), None);
+        assert_eq!(without(set(&[0, 3]), 1024), None);
+    }
+
     #[test]
     fn who_leaves_a_processor_may_run_where_it_could_before() {
-        let allowed = sched_getaffinity(None).expect("the system tells");
+        let Ok(allowed) = sched_getaffinity(None) else { return };
         Processor::this().leave();
-        assert_eq!(sched_getaffinity(None).expect("the system tells"), allowed);
+        assert_eq!(sched_getaffinity(None).expect("as before"), allowed);
         // A thread with one processor, as under `taskset`.
-        let mut one = CpuSet::new();
-        one.set(sched_getcpu());
+        let one = set(&[sched_getcpu()]);
         sched_setaffinity(None, &one).expect("it is one of those allowed");
         Processor::this().leave();
-        assert_eq!(sched_getaffinity(None).expect("the system tells"), one);
+        assert_eq!(sched_getaffinity(None).expect("as before"), one);
     }
 }

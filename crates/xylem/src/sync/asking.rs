@@ -9,8 +9,8 @@ use xylem_object::PublisherId;
 
 /// A member is asked for so long if others wait; twice as long each time that this was not enough.
 const TURN: Duration = Duration::from_secs(10);
-/// And for so long if nothing at all comes: it has gone without a word, perhaps. Twice as long each time, too.
-const SILENT: Duration = Duration::from_secs(2);
+/// And until there has been no sign of it for so long: it has gone without a word, perhaps. Twice as long each time, too.
+const SILENT: Duration = Duration::from_secs(3);
 /// Who refuses a part of what it said before it said more is asked for the rest until nothing has come for so long.
 const REST: Duration = Duration::from_millis(300);
 /// While somebody is asked the clock is looked at so often,
@@ -39,11 +39,10 @@ struct Turn {
     number: u64,
     stop: Stop,
     until: Instant,
-    /// Unless something has come by then.
-    silent_until: Instant,
+    patience: Duration,
     /// Somebody else is to be asked.
     others_wait: bool,
-    /// How much has come, and when that was less.
+    /// How much has come, and when that was less, or there was another sign of it.
     came: u64,
     moved: Instant,
     /// It does not have a part any more: its folder has changed since.
@@ -53,8 +52,7 @@ struct Turn {
 impl Turn {
     /// Whether others have waited for long enough.
     fn is_over(&self) -> bool {
-        let until = if self.came == 0 { self.until.min(self.silent_until) } else { self.until };
-        self.others_wait && until <= Instant::now()
+        self.others_wait && (self.until <= Instant::now() || self.moved.elapsed() >= self.patience)
     }
 }
 
@@ -100,8 +98,9 @@ impl Asking {
         held.now.iter().filter(|now| now.link == *link).for_each(|now| now.stop.raise());
     }
 
-    /// What a member with this key of its links said under this number is asked for; `stop` ends that. Which of the
-    /// others `waits`, by the number of what it said last, of which the caller may not have taken note yet.
+    /// What a member with this key of its links said under this number is asked for; `stop` ends that. `waits` tells
+    /// of another member whether it is to be asked too, by the number of its last statement, which may be one that the caller has
+    /// not seen.
     pub(super) fn begin(
         &self,
         (who, link): (PublisherId, [u8; 32]),
@@ -114,22 +113,24 @@ impl Asking {
         let others_wait =
             held.last.iter().any(|(other, [newest, _])| *other != who && waits(other, *newest));
         let (stop, now, longer) = (stop.clone(), Instant::now(), 2_u32.saturating_pow(cut.min(12)));
-        let (until, silent_until) = (now + TURN * longer, now + SILENT * longer);
-        let (came, moved, refused) = (0, now, false);
-        let turn = Turn {
+        held.now = Some(Turn {
             who,
             link,
             number,
             stop,
-            until,
-            silent_until,
+            until: now + TURN * longer,
+            patience: SILENT * longer,
             others_wait,
-            came,
-            moved,
-            refused,
-        };
-        held.now = Some(turn);
+            came: 0,
+            moved: now,
+            refused: false,
+        });
         held.stop_what_is_gone();
+    }
+
+    /// Who is asked is there.
+    pub(super) fn answers(&self) {
+        self.held().now.iter_mut().for_each(|now| now.moved = Instant::now());
     }
 
     /// So many bytes of what is asked for have come.
@@ -161,7 +162,7 @@ impl Asking {
         }
     }
 
-    /// How often it has not been done of late when its turn was over.
+    /// How many turns of a member have ended, since it last was done, before it was.
     pub(super) fn cut(&self, who: &PublisherId) -> u32 {
         self.held().cut.get(who).copied().unwrap_or(0)
     }
@@ -239,23 +240,51 @@ mod tests {
     }
 
     #[test]
-    fn who_brings_nothing_does_not_keep_others_for_a_turn() {
+    fn who_gives_no_sign_does_not_keep_others_for_a_turn() {
         let (asking, gone) = (Asking::default(), PublisherId([1; 32]));
         asking.heard(PublisherId([2; 32]), 1);
-        let turn = |others_wait, came| {
+        let turn = |others_wait, answers: bool| {
             let stop = Stop::new();
             asking.begin((gone, [1; 32]), 1, |_, _| others_wait, &stop);
-            asking.came(came);
-            let given = asking.held().now.as_ref().unwrap().silent_until - Instant::now();
-            asking.held().now.as_mut().unwrap().silent_until = Instant::now();
+            // So long has nothing come.
+            let patience = asking.held().now.as_ref().unwrap().patience;
+            asking.held().now.as_mut().unwrap().moved -= patience;
+            if answers {
+                asking.answers();
+            }
             asking.look_at_the_clock();
-            (given.as_secs_f64().round() as u64, stop.raised())
+            (patience.as_secs(), stop.raised())
         };
-        assert_eq!([turn(false, 0), turn(true, 1)], [(2, false), (2, false)]);
+        assert_eq!([turn(false, false), turn(true, true)], [(3, false), (3, false)]);
+        assert_eq!([turn(true, false), turn(true, false)], [(3, true), (6, true)]);
         assert_eq!(
-            [turn(true, 0), turn(true, 0), turn(true, 0)],
-            [(2, true), (4, true), (8, true)]
+            [asking.cut(&gone), asking.cut(&PublisherId([2; 32]))],
+            [2, 0],
+            "others are first"
         );
+        asking.end(false);
+        assert_eq!(asking.cut(&gone), 2);
+        asking.end(true);
+    }
+
+    #[test]
+    fn who_waits_is_asked_by_what_it_said_last() {
+        let (asking, first, second) =
+            (Asking::default(), PublisherId([1; 32]), PublisherId([2; 32]));
+        let waits = |known: u64| {
+            let stop = Stop::new();
+            asking.begin(
+                (first, [1; 32]),
+                1,
+                |who, newest| *who == second && newest > known,
+                &stop,
+            );
+            asking.held().now.as_ref().unwrap().others_wait
+        };
+        asking.heard(first, 9);
+        assert!(!waits(7), "nobody else has said anything");
+        asking.heard(second, 8);
+        assert!(waits(7) && !waits(8));
     }
 
     #[test]
@@ -265,7 +294,6 @@ mod tests {
         let turn = |others_wait| {
             let stop = Stop::new();
             asking.begin((slow, [1; 32]), 1, |_, _| others_wait, &stop);
-            asking.came(1);
             let given = asking.held().now.as_ref().unwrap().until - Instant::now();
             // Its time is over now.
             asking.held().now.as_mut().unwrap().until = Instant::now();

@@ -35,11 +35,10 @@ pub(super) fn index(
         return Err(odd("it is somebody else's"));
     }
     let too_large = stop.part();
-    let fetched = fetch(options, ticket, save, &too_large, &mut |event| match event {
+    let fetched = fetch((options, asking), ticket, save, &too_large, &mut |event| match event {
         Event::Found { bytes, directory, .. } if *directory || *bytes > MAX_INDEX => {
             too_large.raise();
         }
-        Event::Progress { verified, .. } => asking.came(*verified),
         _ => {}
     });
     if let Err(e) = fetched {
@@ -69,15 +68,14 @@ pub(super) fn content(
         only: Some(only),
         ..SaveOptions::to(Output::At(at.to_path_buf()), Existing::Refuse)
     };
-    fetch(options, ticket, save, stop, &mut |event| match event {
-        Event::Progress { verified, .. } => asking.came(*verified),
+    fetch((options, asking), ticket, save, stop, &mut |event| match event {
         Event::Library(LibraryEvent::Warning { what }) if what.contains(LOST) => asking.refused(),
         _ => {}
     })
 }
 
 fn fetch(
-    options: &SyncOptions,
+    (options, asking): (&SyncOptions, &Asking),
     ticket: Ticket,
     save: SaveOptions,
     stop: &Stop,
@@ -100,5 +98,13 @@ fn fetch(
         ciphertext: false,
         serve: None,
     };
-    Ok(get(&options, stop, &mut |event| look(&event)).map(drop)?)
+    let look = &mut |event| {
+        match event {
+            Event::PeerConnected { .. } | Event::Found { .. } => asking.answers(),
+            Event::Progress { verified, .. } => asking.came(verified),
+            _ => {}
+        }
+        look(&event);
+    };
+    Ok(get(&options, stop, look).map(drop)?)
 }

@@ -219,9 +219,11 @@ impl<'a> Member<'a> {
 
     /// Whether somebody has something that we may not have, and can be asked.
     fn wants(&self, other: &Other) -> bool {
-        !other.done
-            && self.up.contains(&other.said.link_key)
-            && self.roles.may_write(&other.said.member)
+        !other.done && self.can_ask(other)
+    }
+
+    fn can_ask(&self, other: &Other) -> bool {
+        self.up.contains(&other.said.link_key) && self.roles.may_write(&other.said.member)
     }
 
     fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), Error> {
@@ -246,7 +248,7 @@ impl<'a> Member<'a> {
             self.wants(other) && other.again.is_none_or(|again| again <= now)
         };
         let mut due: Vec<PublisherId> = self.others.keys().filter(due).copied().collect();
-        // Who has kept others waiting for nothing is the last.
+        // Who has kept others waiting is the last.
         due.sort_by_key(|member| self.asking.cut(member));
         for member in due {
             if self.stop.raised() {
@@ -379,9 +381,7 @@ impl<'a> Member<'a> {
 
     /// Says so when all who are there have the same.
     fn tell_in_step(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
-        let there = |other: &&Other| {
-            self.up.contains(&other.said.link_key) && self.roles.may_write(&other.said.member)
-        };
+        let there = |other: &&Other| self.can_ask(other);
         let state = self.folder.state();
         let there: Vec<&Other> = self.others.values().filter(there).collect();
         let all = self.look.is_none() && there.iter().all(|other| other.said.state == state);

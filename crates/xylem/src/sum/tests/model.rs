@@ -66,6 +66,10 @@ mod sync {
         }
         given
     }
+
+    pub(super) fn let_leave() {
+        shuttle::thread::yield_now();
+    }
 }
 
 /// Runs of each scheduler.

@@ -25,13 +25,14 @@ impl Member<'_> {
         }
         let said = other.said.clone();
         let stop = self.stop.part();
-        let waits = |who: &PublisherId, newest| match self.others.get(who) {
-            Some(other) => self.wants(other) || newest > other.said.number,
-            None => self.roles.may_write(who),
+        let waits = |who: &PublisherId, newest| {
+            self.others.get(who).is_some_and(|other| {
+                self.can_ask(other) && (!other.done || newest > other.said.number)
+            })
         };
         self.asking.begin((*member, said.link_key), said.number, waits, &stop);
         let merged = self.merge(&said, &stop, tell);
-        self.asking.end(merged.is_ok());
+        self.asking.end(matches!(merged, Ok(true)));
         match merged {
             Ok(whole) => {
                 self.settled(member, whole);
