@@ -17,6 +17,7 @@ mod parts;
 mod paths;
 mod pool;
 mod print;
+mod processor;
 mod region;
 mod sync;
 

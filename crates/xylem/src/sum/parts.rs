@@ -5,7 +5,7 @@ use super::engine::{Digest, SumSettings};
 use super::meter::{Meter, metered};
 use super::print::{Form, Sums};
 use super::region::{Cut, REGION};
-use super::{exit_for, unusable};
+use super::{exit_for, sync, unusable};
 use crate::exit::{Exit, Failure};
 use crate::output::{Out, json_line};
 use crate::values::ByteRange;
@@ -15,7 +15,6 @@ use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use xylem_hash::{CHUNK_LEN, Hash, OUT_LEN};
 use xylem_tree::parts::{Line, LineValue, Merged, Mode, Part, Whole, lines, subtrees};
 
@@ -213,11 +212,12 @@ fn on_all_cores(
             }
         }
     };
-    thread::scope(|scope| {
+    sync::scope(|scope| {
         for _ in 1..threads.min(cut.worth_helpers()) {
             // Where the system has no thread left, the others do it.
-            let _ = thread::Builder::new().spawn_scoped(scope, work);
+            sync::start(scope, work);
         }
+        sync::let_leave();
         work();
     });
     let outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -39,6 +39,7 @@ struct Turn {
     number: u64,
     stop: Stop,
     until: Instant,
+    /// Without a sign of it this is the end as well.
     patience: Duration,
     /// Somebody else is to be asked.
     others_wait: bool,
