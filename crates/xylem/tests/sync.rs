@@ -6,8 +6,9 @@ mod common;
 use common::syncing::Member;
 use common::{Share, assert_exit, finish, get, stderr, text, until, xylem};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// Waits until all have the same, say so, and have this.
 fn converge(members: &[&Member], paths: &[&str]) {
@@ -475,4 +476,50 @@ fn a_member_that_is_killed_goes_on_where_it_was() {
     bob.has("d0/0", "changed meanwhile");
     until("all have the same", || bob.all() == alice.all());
     assert!(!bob.all().keys().any(|path| path.contains("conflict")), "{:?}", bob.all().keys());
+}
+
+/// Who gives no sign while others have something waits for its next turn; what has come of it does, too.
+#[test]
+fn what_has_come_of_a_member_stays_while_others_are_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, mut bob) = two(dir.path());
+    let mut carol = Member::new(dir.path(), "carol");
+    carol.start(Some(&alice.ticket));
+    alice.write("a", "1");
+    converge(&[&alice, &bob, &carol], &["a"]);
+    bob.stop();
+    bob.write("b", "2");
+    let large = dir.path().join("large");
+    let mut noise = 1_u64;
+    let content: Vec<u8> = std::iter::repeat_with(|| {
+        noise = noise.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (noise >> 56) as u8
+    })
+    .take(128 << 20)
+    .collect();
+    fs::write(&large, &content).unwrap();
+    fs::rename(&large, alice.at("large")).unwrap();
+    let signal = |name: &str| {
+        let pid = alice.running.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    };
+    // Where it lies until it is whole, whatever the place is called.
+    let staged = || {
+        let all = fs::read_dir(carol.at(".xylem-sync")).unwrap().flatten();
+        all.map(|entry| entry.path().join("large")).find_map(|path| path.metadata().ok())
+    };
+    until("some of it is there", || staged().is_some_and(|large| large.blocks() > 2048));
+    signal("-STOP");
+    bob.start(None);
+    carol.has("b", "2");
+    let came = staged().expect("what has come is there still");
+    assert!(carol.at("large").metadata().is_err(), "it was whole before its member stood still");
+    signal("-CONT");
+    until("all of it is there", || carol.at("large").is_file());
+    assert_eq!(carol.at("large").metadata().unwrap().ino(), came.ino(), "it was begun anew");
+    assert!(fs::read(carol.at("large")).unwrap() == content);
+    until("nothing is left where it was", || {
+        let all = fs::read_dir(carol.at(".xylem-sync")).unwrap().flatten();
+        !all.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().contains("incoming"))
+    });
 }

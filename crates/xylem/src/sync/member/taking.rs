@@ -11,6 +11,13 @@ use xylem_object::{PublisherId, Ticket};
 
 use super::{MAX_AHEAD_MS, MAX_NAMED, Member, SyncEvent, fetching, pause, warning};
 
+/// Before the name of a member where it is fetched to, in what is ours of the folder.
+const STAGED: &str = "incoming";
+
+fn staged(member: &PublisherId) -> String {
+    format!("{STAGED}-{}", member.key_id())
+}
+
 impl Member<'_> {
     /// Takes over what a member has and we have not.
     pub(super) fn take_over(
@@ -64,6 +71,23 @@ impl Member<'_> {
         other.failures = if whole { 0 } else { other.failures + 1 };
         if whole {
             other.told.clear();
+            self.drop_staged();
+        }
+    }
+
+    /// Removes what has come of members of whom nothing is wanted any more, or who are none.
+    fn drop_staged(&self) {
+        let wanted = self.others.iter().filter(|(_, other)| !other.done);
+        let wanted: Vec<String> =
+            wanted.map(|(member, _)| format!(".{}.", staged(member))).collect();
+        for entry in fs::read_dir(self.folder.own("")).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(&format!(".{STAGED}"))
+                && !wanted.iter().any(|w| name.starts_with(w))
+            {
+                let _ = fs::remove_dir_all(entry.path());
+            }
         }
     }
 
@@ -99,7 +123,8 @@ impl Member<'_> {
         if plan.newest() > wall_clock().milliseconds().saturating_add(MAX_AHEAD_MS) {
             return Err(fetching::odd(said, "it has changes of a time more than a day ahead"));
         }
-        let staged = self.folder.own("incoming");
+        // A place for each: what has come of one stays while another is asked.
+        let staged = self.folder.own(&staged(&said.member));
         let _ = fs::remove_dir_all(&staged);
         let wanted = plan.wanted(theirs)?;
         if !wanted.is_empty() {
