@@ -1,6 +1,6 @@
 //! [`Asking`]: what is fetched ends when it is not to be had any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,8 @@ struct Turn {
     patience: Duration,
     /// Somebody else is to be asked.
     others_wait: bool,
+    /// Who is asked for nothing, whatever it says.
+    readers: BTreeSet<PublisherId>,
     /// How much has come, and when that was less, or there was another sign of it.
     came: u64,
     moved: Instant,
@@ -87,8 +89,8 @@ impl Asking {
         if number > last[0] {
             *last = [number, last[0]];
         }
-        if let Some(now) = held.now.as_mut().filter(|now| now.who != member) {
-            now.others_wait = true;
+        if let Some(now) = held.now.as_mut() {
+            now.others_wait |= now.who != member && !now.readers.contains(&member);
         }
         held.stop_what_is_gone();
     }
@@ -101,12 +103,12 @@ impl Asking {
 
     /// What a member with this key of its links said under this number is asked for; `stop` ends that. `waits` tells
     /// of another member whether it is to be asked too, by the number of its last statement, which may be one that the caller has
-    /// not seen.
+    /// not seen. `readers` are asked for nothing.
     pub(super) fn begin(
         &self,
         (who, link): (PublisherId, [u8; 32]),
         number: u64,
-        waits: impl Fn(&PublisherId, u64) -> bool,
+        (waits, readers): (impl Fn(&PublisherId, u64) -> bool, BTreeSet<PublisherId>),
         stop: &Stop,
     ) {
         let cut = self.cut(&who);
@@ -122,6 +124,7 @@ impl Asking {
             until: now + TURN * longer,
             patience: SILENT * longer,
             others_wait,
+            readers,
             came: 0,
             moved: now,
             refused: false,
@@ -186,14 +189,14 @@ mod tests {
     fn what_a_member_does_not_serve_any_more_is_not_waited_for() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
         asking.heard(member, 5);
-        asking.begin((member, [1; 32]), 5, |_, _| false, &stop);
+        asking.begin((member, [1; 32]), 5, (|_, _| false, BTreeSet::new()), &stop);
         asking.heard(member, 6);
         asking.heard(PublisherId([2; 32]), 9);
         assert!(!stop.raised(), "the one before the last is there still");
         asking.heard(member, 7);
         assert!(stop.raised());
         let late = Stop::new();
-        asking.begin((member, [1; 32]), 5, |_, _| false, &late);
+        asking.begin((member, [1; 32]), 5, (|_, _| false, BTreeSet::new()), &late);
         assert!(late.raised(), "it is gone before it is asked for");
     }
 
@@ -209,7 +212,7 @@ mod tests {
             stop.raised()
         };
         asking.heard(member, 5);
-        asking.begin((member, [1; 32]), 5, |_, _| false, &stop);
+        asking.begin((member, [1; 32]), 5, (|_, _| false, BTreeSet::new()), &stop);
         asking.refused();
         assert!(!later(), "it says nothing else");
         asking.came(7);
@@ -222,7 +225,7 @@ mod tests {
     #[test]
     fn what_is_not_refused_is_waited_for() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
-        asking.begin((member, [1; 32]), 5, |_, _| false, &stop);
+        asking.begin((member, [1; 32]), 5, (|_, _| false, BTreeSet::new()), &stop);
         asking.heard(member, 6);
         asking.held().now.as_mut().unwrap().moved -= REST;
         asking.look_at_the_clock();
@@ -233,7 +236,7 @@ mod tests {
     #[test]
     fn who_is_away_is_not_waited_for() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
-        asking.begin((member, [2; 32]), 5, |_, _| false, &stop);
+        asking.begin((member, [2; 32]), 5, (|_, _| false, BTreeSet::new()), &stop);
         asking.away(&[3; 32]);
         assert!(!stop.raised(), "that was somebody else");
         asking.away(&[2; 32]);
@@ -246,7 +249,7 @@ mod tests {
         asking.heard(PublisherId([2; 32]), 1);
         let turn = |others_wait, answers: bool| {
             let stop = Stop::new();
-            asking.begin((gone, [1; 32]), 1, |_, _| others_wait, &stop);
+            asking.begin((gone, [1; 32]), 1, (|_, _| others_wait, BTreeSet::new()), &stop);
             // So long has nothing come.
             let patience = asking.held().now.as_ref().unwrap().patience;
             asking.held().now.as_mut().unwrap().moved -= patience;
@@ -277,7 +280,7 @@ mod tests {
             asking.begin(
                 (first, [1; 32]),
                 1,
-                |who, newest| *who == second && newest > known,
+                (|who, newest| *who == second && newest > known, BTreeSet::new()),
                 &stop,
             );
             asking.held().now.as_ref().unwrap().others_wait
@@ -289,12 +292,25 @@ mod tests {
     }
 
     #[test]
+    fn who_only_reads_waits_for_nothing() {
+        let (asking, first, reader) =
+            (Asking::default(), PublisherId([1; 32]), PublisherId([2; 32]));
+        asking.begin((first, [1; 32]), 1, (|_, _| false, [reader].into()), &Stop::new());
+        asking.heard(first, 2);
+        asking.heard(reader, 3);
+        let others_wait = || asking.held().now.as_ref().unwrap().others_wait;
+        assert!(!others_wait());
+        asking.heard(PublisherId([3; 32]), 1);
+        assert!(others_wait());
+    }
+
+    #[test]
     fn who_is_slow_has_its_turn_and_no_more() {
         let (asking, slow) = (Asking::default(), PublisherId([1; 32]));
         asking.heard(PublisherId([2; 32]), 1);
         let turn = |others_wait| {
             let stop = Stop::new();
-            asking.begin((slow, [1; 32]), 1, |_, _| others_wait, &stop);
+            asking.begin((slow, [1; 32]), 1, (|_, _| others_wait, BTreeSet::new()), &stop);
             let given = asking.held().now.as_ref().unwrap().until - Instant::now();
             // Its time is over now.
             asking.held().now.as_mut().unwrap().until = Instant::now();

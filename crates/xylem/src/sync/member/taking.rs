@@ -37,7 +37,9 @@ impl Member<'_> {
                 self.can_ask(other) && (!other.done || newest > other.said.number)
             })
         };
-        self.asking.begin((*member, said.link_key), said.number, waits, &stop);
+        let readers =
+            self.others.keys().filter(|who| !self.roles.may_write(who)).copied().collect();
+        self.asking.begin((*member, said.link_key), said.number, (waits, readers), &stop);
         let merged = self.merge(&said, &stop, tell);
         self.asking.end(matches!(merged, Ok(true)));
         match merged {
