@@ -60,9 +60,9 @@ fn instead(store: &Path) -> &'static str {
     }
 }
 
-/// Whether a directory of this name is what `xylem sync` keeps in a folder.
+/// Whether a directory of this name is what `xylem sync` keeps in a folder, on a file system that keeps cases apart or not.
 fn is_of_sync(dir: &Path) -> bool {
-    dir.file_name().is_some_and(|name| name == OWN)
+    dir.file_name().is_some_and(|name| name.eq_ignore_ascii_case(OWN))
 }
 
 /// Why a directory that [is ours](is_ours) is left out.
@@ -202,6 +202,8 @@ mod tests {
         fs::write(at("photos/.xylem-sync/index-0"), "").unwrap();
         fs::write(at(".xylem-sync"), "no folder").unwrap();
         assert!(ours("photos/.xylem-sync") && !ours("photos") && !ours(".xylem-sync"));
+        folders(&["fat/.XYLEM-Sync"]);
+        assert!(ours("fat/.XYLEM-Sync"), "as a file system names it that keeps cases not apart");
 
         // What only looks a little like one is the user's.
         folders(&["git/objects", "b/keys/ndn", "c/keys", "d", "e/sessions"]);

@@ -171,8 +171,13 @@ impl Folder {
             }
             _ => {}
         }
-        // Nor is it taken over from anybody.
-        let own = [format!("{OWN}/"), format!("/{OWN}")];
+        // Nor is it taken over from anybody, in whatever case: there are file systems to which that is the same.
+        let either = |c: char| match c.to_ascii_uppercase() {
+            upper if upper == c => c.to_string(),
+            upper => format!("[{c}{upper}]"),
+        };
+        let own: String = OWN.chars().map(either).collect();
+        let own = [format!("{own}/"), format!("/{own}")];
         self.rules = Exclusion::new(&[&lines[..], &own].concat())?;
         Ok(lines)
     }
