@@ -12,6 +12,7 @@
 
 use data_encoding::BASE64;
 use xylem_packet::tlv::types;
+use zeroize::Zeroizing;
 
 /// What a text holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +65,10 @@ impl Armor {
         }
         let lines = body(core::str::from_utf8(file).ok()?)?.lines();
         // No digit is a colon: these are the block's headers.
-        let digits = lines.filter(|line| !line.contains(':')).flat_map(str::bytes);
-        let digits: Vec<u8> = digits.filter(|digit| !digit.is_ascii_whitespace()).collect();
+        let bytes = lines.filter(|line| !line.contains(':')).flat_map(str::bytes);
+        // They may be a key's: wiped, and with room for all of them none is left where they lay before.
+        let mut digits = Zeroizing::new(Vec::with_capacity(file.len()));
+        digits.extend(bytes.filter(|digit| !digit.is_ascii_whitespace()));
         BASE64.decode(&digits).ok().filter(|packet| !packet.is_empty())
     }
 }
