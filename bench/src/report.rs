@@ -224,6 +224,24 @@ impl Figure {
 }
 
 #[cfg(test)]
+impl Row {
+    /// Each of its cells has a column under `heading` and says something.
+    pub(crate) fn assert_fits(&self, heading: &Heading) {
+        assert_eq!(self.table, heading.table);
+        for figure in &self.figures {
+            let at = format!("{}, {}: {}", self.table, self.label, figure.name);
+            assert!(heading.figures.contains(&figure.name), "{at}: no column");
+            assert!(figure.value > 0.0, "{at}: {}", figure.value);
+        }
+        for ratio in &self.ratios {
+            let at = format!("{}, {}: {}", self.table, self.label, ratio.name);
+            assert!(heading.ratios.contains(&ratio.name), "{at}: no column");
+            assert!(ratio.value.is_finite(), "{at}: {}", ratio.value);
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

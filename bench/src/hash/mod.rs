@@ -102,17 +102,7 @@ mod tests {
                 _ => None,
             });
             assert!(rows.clone().count() >= 3, "{page}");
-            for row in rows {
-                assert_eq!(row.table, table);
-                for figure in &row.figures {
-                    assert!(heading.figures.contains(&figure.name), "{}: {}", table, figure.name);
-                    assert!(figure.value > 0.0, "{table}, {}: {}", row.label, figure.name);
-                }
-                for ratio in &row.ratios {
-                    assert!(heading.ratios.contains(&ratio.name), "{}: {}", table, ratio.name);
-                    assert!(ratio.value.is_finite(), "{table}, {}: {}", row.label, ratio.name);
-                }
-            }
+            rows.for_each(|row| row.assert_fits(heading));
         }
     }
 

@@ -87,13 +87,7 @@ mod tests {
             match report {
                 Report::Heading(new) => heading = Some(new),
                 Report::Row(row) => {
-                    let heading = heading.expect("a heading comes before its rows");
-                    assert_eq!(row.table, heading.table);
-                    for figure in &row.figures {
-                        assert!(heading.figures.contains(&figure.name), "{}: {page}", figure.name);
-                        assert!(figure.value > 0.0, "{}, {}", row.label, figure.name);
-                    }
-                    assert!(row.ratios.iter().all(|r| heading.ratios.contains(&r.name)), "{page}");
+                    row.assert_fits(heading.expect("a heading comes before its rows"));
                     rows += 1;
                 }
                 _ => {}

@@ -70,22 +70,13 @@ mod tests {
                 assert!(matches!(reports[1..], [Report::Absent(_)]), "{table}");
                 continue;
             };
+            assert_eq!(heading.table, table);
             let rows: Vec<_> = reports
                 .iter()
                 .filter_map(|r| if let Report::Row(row) = r { Some(row) } else { None })
                 .collect();
             assert!(!rows.is_empty(), "{page}");
-            for row in rows {
-                assert_eq!(row.table, table);
-                for figure in &row.figures {
-                    assert!(heading.figures.contains(&figure.name), "{table}: {}", figure.name);
-                    assert!(figure.value > 0.0, "{table}, {}: {}", row.label, figure.name);
-                }
-                for ratio in &row.ratios {
-                    assert!(heading.ratios.contains(&ratio.name), "{table}: {}", ratio.name);
-                    assert!(ratio.value.is_finite(), "{table}, {}: {}", row.label, ratio.name);
-                }
-            }
+            rows.iter().for_each(|row| row.assert_fits(heading));
         }
     }
 
