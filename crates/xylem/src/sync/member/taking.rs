@@ -80,14 +80,13 @@ impl Member<'_> {
     /// Removes what has come of members of whom nothing is wanted any more, or who are none.
     fn drop_staged(&self) {
         let wanted = self.others.iter().filter(|(_, other)| !other.done);
-        let wanted: Vec<String> =
-            wanted.map(|(member, _)| format!(".{}.", staged(member))).collect();
+        let wanted: Vec<String> = wanted.map(|(member, _)| staged(member)).collect();
         for entry in fs::read_dir(self.folder.own("")).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if name.starts_with(&format!(".{STAGED}"))
-                && !wanted.iter().any(|w| name.starts_with(w))
-            {
+            // Until it is whole there is a dot before it, and more behind.
+            let name = name.strip_prefix('.').unwrap_or(&name);
+            if name.starts_with(STAGED) && !wanted.iter().any(|w| name.starts_with(w)) {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
