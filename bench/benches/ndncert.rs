@@ -57,7 +57,7 @@ fn new(number: u64) -> Vec<u8> {
     let signer = signer("/org/al/KEY/1", number);
     let certificate = self_signed(&signer, 1, valid).unwrap();
     let ecdh_pub = Agreement::new().unwrap().public();
-    let new = NewRequest { ecdh_pub, certificate, derivations: vec![] };
+    let new = NewRequest { ecdh_pub, certificate, derivations: vec![], bindings: vec![] };
     let (name, mut wire) = (Name::from_uri("/org/CA/NEW").unwrap(), Vec::new());
     let stamp = Stamp::new([1; 8], NOW_MS);
     signer.interest(InterestBuilder::new(name.as_ref()), &new.encode(), stamp, &mut wire).unwrap();

@@ -11,7 +11,7 @@ use xylem_ndncert::packets::{
 };
 use xylem_ndncert::{
     Agreement, Authority, Believe, Choice, Config, Derivation, Event, Kind, Limits, Lookup, Profile,
-    Request, RequestId, Session, Standard, State,
+    Proof, Request, RequestId, Session, Standard, State,
 };
 use xylem_packet::{Component, Data, DataBuilder, Interest, InterestBuilder, Name};
 use xylem_trust::{Certificate, Hierarchy, Signer, Stamp, TrustStore, ValidityPeriod, self_signed};
@@ -66,6 +66,7 @@ fn to_the_ca(input: &[u8]) {
         ecdh_pub: agreement.public(),
         certificate: self_signed(&client_key(), 1, VALID).unwrap(),
         derivations: vec![Derivation::BLAKE3.into()],
+        bindings: vec![Proof::BOUND.into()],
     };
     let wire = interest(&client_key(), &name("/org/CA/NEW"), &new.encode()).unwrap();
     let answer = ca.interest(&wire, NOW_MS, [4; 32]).data.unwrap();

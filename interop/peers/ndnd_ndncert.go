@@ -130,9 +130,9 @@ func main() {
 		{"pin", "/authority/al", 0, "", false, "issued"},
 		{"pin after two wrong ones", "/authority/al", 2, "", false, "issued"},
 		{"three wrong pins", "/authority/al", 3, "", false, "(7)"},
-		{"email", "/authority/org/example/al", 0, "al@example.org", false, "issued"},
-		{"pin after probe", "/authority/org/example/al", 0, "", true, "issued"},
-		{"email after probe", "/authority/org/example/al", 0, "al@example.org", true, "issued"},
+		{"email", "/authority/org/example/_user/al", 0, "al@example.org", false, "issued"},
+		{"pin after probe", "/authority/org/example/_user/al", 0, "", true, "issued"},
+		{"email after probe", "/authority/org/example/_user/al", 0, "al@example.org", true, "issued"},
 		{"the email of another name", "/authority/al", 0, "al@example.org", false, "(5)"},
 	} {
 		said, err := request(os.Args[1], c.identity, c.wrong, c.email, c.probe)

@@ -79,6 +79,8 @@ fn ca(prefix: Name, mut input: Input) {
         challenges: Kind::ALL.to_vec(),
         info: "lines".into(),
         probe_keys: vec!["email".into()],
+        // NDNts makes no others.
+        bare_proofs: true,
         ..Config::new(prefix)
     };
     let policy = Box::new(Standard::new(Arc::new(Hierarchy), believed));

@@ -62,9 +62,11 @@ pub mod packets;
 
 mod chance;
 mod numbers;
+mod proof;
 
 pub use authority::{Answer, Authority, AuthorityError, Config, Event, Limits, Policy, Standard};
 pub use numbers::{ErrorCode, Kind, Status};
+pub use proof::{NONCE_LEN, Proof};
 pub use request::{Believe, Choice, Lookup, Profile, Request, RequestError, State};
 pub use session::{
     Agreement, Derivation, KEY_LEN, POINT_LEN, RequestId, SALT_LEN, SESSION_CONTEXT, Session,

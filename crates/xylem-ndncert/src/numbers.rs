@@ -30,6 +30,8 @@ pub(crate) mod typ {
     /// Ours, from the numbers for applications, and even: who does not know it skips it
     /// (docs/spec/kdf.md).
     pub(crate) const KEY_DERIVATION: u32 = 0xF620;
+    /// Likewise ours (docs/spec/ndncert.md, "Proofs of possession").
+    pub(crate) const PROOF_BINDING: u32 = 0xF624;
 }
 
 /// How far a request has come.

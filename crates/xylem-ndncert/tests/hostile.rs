@@ -4,31 +4,18 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{ALWAYS, Ca, DAY_MS, NOW_MS, certified, config, done, error, key, name, refusal};
-use xylem_ndncert::packets::{
-    ChallengeRequest, ChallengeResponse, Encrypted, ErrorMessage, NewRequest, NewResponse,
-    Parameters,
+use common::{
+    ALWAYS, Ca, DAY_MS, NOW_MS, Raw, VALID, certified, config, done, error, key, name, new_with,
+    refusal,
 };
-use xylem_ndncert::{
-    Agreement, Choice, Config, Derivation, ErrorCode, Event, Limits, Request, Session, State,
-};
-use xylem_packet::{Component, Data, Interest, InterestBuilder, tlv};
+use xylem_ndncert::packets::{NewRequest, Parameters};
+use xylem_ndncert::{Agreement, Choice, Config, ErrorCode, Event, Limits, Request, State};
+use xylem_packet::{Interest, InterestBuilder, tlv};
 use xylem_trust::{Certificate, Signer, Stamp, ValidityPeriod, self_signed};
-
-const VALID: ValidityPeriod =
-    ValidityPeriod { not_before_ms: NOW_MS, not_after_ms: NOW_MS + DAY_MS };
 
 /// A NEW Interest for a certificate, signed by whomever.
 fn new(asked: Vec<u8>, by: &Signer, time_ms: u64) -> Vec<u8> {
-    new_with(asked, by, time_ms, Agreement::new().unwrap().public())
-}
-
-fn new_with(asked: Vec<u8>, by: &Signer, time_ms: u64, point: [u8; 65]) -> Vec<u8> {
-    let new = NewRequest { ecdh_pub: point, certificate: asked, derivations: vec![] };
-    let (name, mut wire) = (name("/org/CA/NEW"), Vec::new());
-    let stamp = Stamp::new([1; 8], time_ms);
-    by.interest(InterestBuilder::new(name.as_ref()), &new.encode(), stamp, &mut wire).unwrap();
-    wire
+    new_with(asked, by, time_ms, Agreement::new().unwrap().public(), vec![])
 }
 
 fn good_new(signer: &Signer) -> Vec<u8> {
@@ -52,50 +39,6 @@ fn wrong_codes_by_the_thousand_end_requests_and_issue_nothing() {
     }
     assert_eq!(ca.issued(), 0);
     assert!(ca.authority.open() <= 4, "of one key");
-}
-
-/// A client that keeps to nothing: it says what the test says.
-struct Raw {
-    signer: Signer,
-    session: Session,
-}
-
-impl Raw {
-    fn open(ca: &mut Ca, signer: Signer) -> Self {
-        Self::open_for(ca, signer, VALID)
-    }
-
-    fn open_for(ca: &mut Ca, signer: Signer, validity: ValidityPeriod) -> Self {
-        let agreement = Agreement::new().unwrap();
-        let asked = self_signed(&signer, 1, validity).unwrap();
-        let answer = ca.ask(&new_with(asked, &signer, NOW_MS, agreement.public()), NOW_MS).unwrap();
-        let new = NewResponse::decode(Data::decode(&answer).unwrap().content()).unwrap();
-        let hkdf = Derivation::HkdfSha256;
-        let session = agreement.agree(&new.ecdh_pub, hkdf, &new.salt, new.id, [9; 8]).unwrap();
-        Raw { signer, session }
-    }
-
-    fn say(
-        &mut self,
-        ca: &mut Ca,
-        challenge: &str,
-        parameters: Parameters,
-    ) -> Result<String, ErrorCode> {
-        let request = ChallengeRequest { challenge: challenge.to_owned(), parameters };
-        let sealed = self.session.seal(&request.encode()).unwrap();
-        let id = self.session.id();
-        let (name, mut wire) = (name("/org/CA/CHALLENGE").child(Component::generic(&id.0)), vec![]);
-        let (builder, stamp) = (InterestBuilder::new(name.as_ref()), Stamp::new([1; 8], NOW_MS));
-        self.signer.interest(builder, &sealed.encode(), stamp, &mut wire).unwrap();
-        let answer = ca.ask(&wire, NOW_MS).unwrap();
-        let content = Data::decode(&answer).unwrap().content().to_vec();
-        if let Ok(refused) = ErrorMessage::decode(&content) {
-            return Err(refused.code);
-        }
-        let plaintext = self.session.open(&Encrypted::decode(&content).unwrap()).unwrap();
-        let response = ChallengeResponse::decode(&plaintext).unwrap();
-        Ok(response.progress.map_or_else(|| "done".to_owned(), |progress| progress.word))
-    }
 }
 
 fn code(code: &str) -> Parameters {
@@ -308,7 +251,7 @@ fn what_may_not_be_asked_for_is_refused() {
         let signer = key(identity, 1);
         new(asked(&signer), &signer, NOW_MS)
     };
-    let bad_point = new_with(asked(&al), &al, NOW_MS, [4; 65]);
+    let bad_point = new_with(asked(&al), &al, NOW_MS, [4; 65], vec![]);
     let long = format!("/org/{}", "x".repeat(1200));
     for (what, wire, code) in [
         ("the CA's own name", of("/org"), ErrorCode::NAME_NOT_ALLOWED),
@@ -366,7 +309,7 @@ fn what_is_issued_ends_with_the_ca() {
         let authority =
             xylem_ndncert::Authority::new(config(), signer, &certificate, policy, NOW_MS).unwrap();
         let mut ca = Ca { authority, events: vec![], rng: xylem_sim::Rng::new(1) };
-        let mut raw = Raw::open_for(&mut ca, key("/org/al", 1), asked);
+        let mut raw = Raw::open_for(&mut ca, key("/org/al", 1), asked, vec![]);
         raw.say(&mut ca, "pin", Parameters::new()).unwrap();
         let right = code(&ca.code());
         assert_eq!(raw.say(&mut ca, "pin", right).unwrap(), "done");

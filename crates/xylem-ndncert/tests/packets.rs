@@ -58,12 +58,13 @@ proptest! {
     #[test]
     fn new_is_read_as_it_is_written(
         ecdh_pub in point(), certificate in bytes(), derivations in vec("[a-z0-9]{1,9}", 0..3),
+        bindings in vec("[a-z0-9]{1,9}", 0..3),
         salt: [u8; 32], id: [u8; 8], challenges in vec("[a-z]{1,9}", 0..9),
     ) {
-        let derivation = derivations.first().cloned();
-        let request = NewRequest { ecdh_pub, certificate, derivations };
+        let (derivation, binding) = (derivations.first().cloned(), bindings.first().cloned());
+        let request = NewRequest { ecdh_pub, certificate, derivations, bindings };
         prop_assert_eq!(NewRequest::decode(&request.encode()), Ok(request));
-        let response = NewResponse { ecdh_pub, salt, id: RequestId(id), challenges, derivation };
+        let response = NewResponse { ecdh_pub, salt, id: RequestId(id), challenges, derivation, binding };
         prop_assert_eq!(NewResponse::decode(&response.encode()), Ok(response));
     }
 

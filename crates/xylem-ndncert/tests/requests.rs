@@ -3,14 +3,16 @@
 mod common;
 
 use common::{
-    ALWAYS, Ca, DAY_MS, NOW_MS, Network, certificate_of, certified, config, done, key, name, p256,
+    ALWAYS, Ca, DAY_MS, NOW_MS, Network, Raw, VALID, certificate_of, certified, config, done, key,
+    name, p256,
 };
 use xylem_ndncert::packets::{
     ChallengeRequest, ChallengeResponse, Encrypted, NewRequest, NewResponse, Parameters, Progress,
 };
 use xylem_ndncert::{
     Agreement, Authority, AuthorityError, Believe, Choice, Config, Derivation, ErrorCode, Event,
-    Kind, Lookup, Profile, Request, RequestError, RequestId, Session, Standard, State, Status,
+    Kind, Lookup, Profile, Proof, Request, RequestError, RequestId, Session, Standard, State,
+    Status,
 };
 use xylem_packet::{Component, Data, DataBuilder, Interest, InterestBuilder, NameRef};
 use xylem_trust::{Certificate, Issue, Signer, TrustStore, ValidityPeriod, Verifier};
@@ -52,17 +54,17 @@ fn a_code_of_the_operator_gives_a_certificate() {
 #[test]
 fn a_code_in_an_email_gives_the_name_of_the_address() {
     let mut ca = Ca::new();
-    let mut request = ca.opened(p256("/org/com/example/al"), NOW_MS);
+    let mut request = ca.opened(p256("/org/com/example/_user/al"), NOW_MS);
     ca.choose(&mut request, Choice::Email("Al@Example.com".into()), NOW_MS);
     let Some(Event::Email { address, key_name, .. }) = ca.events.last() else { panic!() };
     assert_eq!(address, "al@example.com");
-    assert_eq!(key_name.to_string(), "/org/com/example/al/KEY/p");
+    assert_eq!(key_name.to_string(), "/org/com/example/_user/al/KEY/p");
     let code = ca.code();
     ca.type_code(&mut request, &code, NOW_MS);
     let certificate = done(&request);
     assert_eq!(
         Certificate::decode(&certificate).unwrap().key_name(),
-        key_name_of("/org/com/example/al")
+        key_name_of("/org/com/example/_user/al")
     );
 }
 
@@ -235,6 +237,7 @@ impl Liar {
             id,
             challenges: vec!["nop".into(), "Possession".into(), "pin".into()],
             derivation: None,
+            binding: None,
         };
         new(&mut response);
         let hkdf = Derivation::HkdfSha256;
@@ -355,6 +358,63 @@ fn a_ca_that_goes_on_in_other_ways_is_left() {
     }
 }
 
+/// A CA asks the home CA for a certificate of its own key, hands on the nonce that it is given to who shows it
+/// a certificate of the home CA's, and the proof back. Proofs of ours name the CA that asked, so that the home CA takes none that was made for
+/// another, and it takes no bare one, which would not tell. Where bare ones are taken (of clients that make no others), that works.
+#[test]
+fn a_proof_that_another_ca_asked_for_is_of_no_use_here() {
+    let credential = certified(&key("/org", 0), &key("/org/al", 9), ALWAYS);
+    let bound = || vec![Proof::BOUND.to_owned()];
+    for (home, evil_is_bound, thief_says, gets) in [
+        (false, true, bound(), Err(Some(ErrorCode::INVALID_PARAMETER))),
+        (false, false, bound(), Err(Some(ErrorCode::INVALID_PARAMETER))),
+        (false, false, vec![], Err(None)),
+        (true, true, vec![], Err(Some(ErrorCode::INVALID_PARAMETER))),
+        (true, false, vec![], Ok(())),
+    ] {
+        let mut ca = Ca::of(Config { bare_proofs: home, ..config() });
+        let mut thief = Raw::open_for(&mut ca, key("/org/al/phone", 66), VALID, thief_says);
+        let shown = Parameters::of("issued-cert", &credential);
+        if thief.say(&mut ca, "possession", shown) != Ok("need-proof".to_owned()) {
+            assert_eq!(gets, Err(None), "{home} {evil_is_bound}");
+            assert!(!thief.challenges.contains(&"possession".to_owned()));
+            continue;
+        }
+        let nonce = thief.given.get("nonce").unwrap().to_vec();
+        let (mut evil, mut request) =
+            Liar::begin(|new| new.binding = evil_is_bound.then(|| Proof::BOUND.to_owned()));
+        assert_eq!(request.proof() == Proof::Bound, evil_is_bound);
+        let signer = Box::new(key("/org/al", 9));
+        let choice = Choice::Possession { certificate: credential.clone(), signer };
+        request.choose(choice, NOW_MS, [1; 32]).unwrap();
+        let asks = ChallengeResponse {
+            progress: Some(Progress { word: "need-proof".into(), tries: 1, time_s: 60 }),
+            parameters: Parameters::of("nonce", &nonce),
+            ..response(Status::Challenge)
+        };
+        evil.challenge(&mut request, &asks);
+        let said = evil.challenge(&mut request, &asks);
+        let proof = Parameters::of("proof", said.parameters.get("proof").unwrap());
+        let got = thief.say(&mut ca, "possession", proof).map(drop).map_err(Some);
+        assert_eq!(got, gets, "{home} {evil_is_bound}");
+        assert_eq!(ca.issued(), usize::from(gets.is_ok()));
+    }
+}
+
+/// Clients that know the protocol's proofs alone are served where the operator says so.
+#[test]
+fn bare_proofs_are_taken_where_that_is_said() {
+    let old = key("/org/al", 9);
+    let credential = certified(&key("/org", 0), &old, ALWAYS);
+    let mut ca = Ca::of(Config { bare_proofs: true, ..config() });
+    let mut raw = Raw::open(&mut ca, key("/org/al/phone", 2));
+    let shown = Parameters::of("issued-cert", &credential);
+    assert_eq!(raw.say(&mut ca, "possession", shown).unwrap(), "need-proof");
+    let proof = old.sign(&[raw.given.get("nonce").unwrap()]);
+    let done = raw.say(&mut ca, "possession", Parameters::of("proof", proof.as_ref()));
+    assert_eq!(done, Ok("done".to_owned()));
+}
+
 fn key_of(identity: &str, number: u8) -> xylem_packet::Name {
     name(identity).child(common::KEY).child(xylem_packet::Component::generic(&[number]))
 }
@@ -437,7 +497,7 @@ fn probe_says_what_the_policy_says() {
         profile.probed(&answer)
     };
     let found = probe(&Parameters::of("email", b"Al@Example.org")).unwrap();
-    assert_eq!(found.names, [(name("/org/org/example/al"), None)]);
+    assert_eq!(found.names, [(name("/org/org/example/_user/al"), None)]);
     for none in [Parameters::new(), Parameters::of("email", b"al"), Parameters::of("a", b"b")] {
         let Err(RequestError::Refused { code, .. }) = probe(&none) else { panic!() };
         assert_eq!(code, ErrorCode::NO_AVAILABLE_NAMES);

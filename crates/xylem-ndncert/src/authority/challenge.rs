@@ -11,6 +11,7 @@ use super::{AFTER_MS, Answer, Authority, Event, Refusal, digest_of, parameters, 
 use crate::chance::Chance;
 use crate::numbers::{ErrorCode, Kind, Status, word};
 use crate::packets::{ChallengeRequest, ChallengeResponse, Encrypted, Parameters, Progress};
+use crate::proof::{NONCE_LEN, Proof};
 use crate::session::RequestId;
 
 /// The largest certificate that is shown, and the longest proof.
@@ -148,7 +149,8 @@ impl Authority {
                 let proof = request.parameters.get(word::PROOF).unwrap_or_default();
                 let verifier = Verifier::of(&key).map_err(|why| invalid(&why.to_string()))?;
                 let info = SignatureInfo::new(verifier.typ(), None);
-                match verifier.parts(&info, &[&nonce], proof) {
+                let signed = open.proof.message(&nonce, id, &self.config.prefix, &open.key);
+                match verifier.parts(&info, &[&signed], proof) {
                     Ok(()) => Ok(Step::Proven(kind)),
                     Err(_) => Err(invalid("the proof is not of that certificate's key")),
                 }
@@ -205,13 +207,19 @@ impl Authority {
                 Step::Go(word::NEED_CODE, Parameters::new(), Some(event))
             }
             Kind::Possession => {
+                if open.proof == Proof::Bare && !self.config.bare_proofs {
+                    return refuse(
+                        ErrorCode::INVALID_PARAMETER,
+                        "this CA takes proofs that are bound to it, which this client does not make",
+                    );
+                }
                 let shown = given.get(word::ISSUED_CERT).unwrap_or_default();
                 let shown = shown.get(..shown.len().min(MAX_CREDENTIAL)).unwrap_or_default();
                 let Ok(credential) = Certificate::decode(shown) else {
                     return refuse(ErrorCode::INVALID_PARAMETER, "no certificate is shown");
                 };
                 self.policy.possession(identity, &credential, now_ms).map_err(not_allowed)?;
-                let nonce: [u8; 16] = chance.take();
+                let nonce: [u8; NONCE_LEN] = chance.take();
                 open.stage = Stage::Proof(credential.public_key().clone(), nonce);
                 Step::Go(word::NEED_PROOF, Parameters::of(word::NONCE, &nonce), None)
             }

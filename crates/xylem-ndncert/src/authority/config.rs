@@ -26,6 +26,9 @@ pub struct Config {
     pub forwarding_hint: Vec<Name>,
     /// Whether keys are derived with BLAKE3 for clients that know it (docs/spec/kdf.md).
     pub blake3: bool,
+    /// Whether clients that make bare proofs of possession alone have that challenge, too. Such a proof may have been
+    /// asked for by another CA ([`crate::Proof::Bare`]).
+    pub bare_proofs: bool,
     /// Bounds.
     pub limits: Limits,
 }
@@ -43,6 +46,7 @@ impl Config {
             issuer: "NDNCERT".to_owned(),
             forwarding_hint: Vec::new(),
             blake3: true,
+            bare_proofs: false,
             limits: Limits::default(),
         }
     }

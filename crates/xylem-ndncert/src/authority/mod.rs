@@ -22,6 +22,7 @@ use self::table::{Open, Stage, Table};
 use crate::chance::Chance;
 use crate::numbers::{ErrorCode, Kind, part};
 use crate::packets::{CaInfo, ErrorMessage, NewRequest, NewResponse, ProbeRequest};
+use crate::proof::Proof;
 use crate::session::{Agreement, Derivation, RequestId};
 
 /// How long an answer counts as fresh. The profile changes with the CA's certificate alone.
@@ -286,9 +287,14 @@ impl Authority {
         let ecdh_pub = agreement.public();
         let session =
             agreement.agree(theirs, derivation, &salt, id, chance.take()).map_err(invalid)?;
-        let challenges = self.config.challenges.iter().map(|kind| kind.name().to_owned()).collect();
+        let proof = Proof::among(&request.bindings);
+        let bare = proof == Proof::Bare && !self.config.bare_proofs;
+        let challenges = self.config.challenges.iter();
+        let challenges = challenges.filter(|kind| !bare || **kind != Kind::Possession);
+        let challenges = challenges.map(|kind| kind.name().to_owned()).collect();
+        let binding = (proof == Proof::Bound).then(|| Proof::BOUND.to_owned());
         let derivation = blake3.then(|| Derivation::BLAKE3.to_owned());
-        let response = NewResponse { ecdh_pub, salt, id, challenges, derivation };
+        let response = NewResponse { ecdh_pub, salt, id, challenges, derivation, binding };
         let answer = self.answer(interest.name(), &response.encode())?;
         let open = Open {
             key_name: asked.key_name().to_name(),
@@ -298,6 +304,7 @@ impl Authority {
             validity: asked.validity(),
             session,
             stage: Stage::Before(0),
+            proof,
             opened: (digest, answer.clone()),
             last: None,
             expires_ms: now_ms.saturating_add(BEFORE_MS),

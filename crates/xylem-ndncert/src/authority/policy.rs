@@ -47,7 +47,7 @@ pub trait Policy: fmt::Debug + Send {
 /// The policy where nobody gave another:
 ///
 /// - names by a trust schema's [`Rules`]; the hierarchy if there is none;
-/// - the owner of `user@example.org` has `/user@example.org` and `/org/example/user` below the prefix,
+/// - the owner of `user@example.org` has `/user@example.org` and `/org/example/_user/user` below the prefix,
 ///   and what is below those; PROBE with `email` says the second;
 /// - the owner of a certificate that is believed has its identity, and what is below it.
 #[derive(Debug)]
@@ -108,10 +108,14 @@ impl Policy for Standard {
     }
 }
 
-/// An address as a name: `org`, `example`, `user`.
+/// What stands before users in names: no label of a domain is this, so that no user has a name of another domain, or above one.
+const USER: &str = "_user";
+
+/// An address as a name: `org`, `example`, `_user`, `user`.
 fn spelt(address: &str) -> Option<impl Iterator<Item = Component<'_>>> {
     let (user, domain) = address.rsplit_once('@')?;
-    Some(domain.rsplit('.').chain([user]).map(|part| Component::generic(part.as_bytes())))
+    let parts = domain.rsplit('.').chain([USER, user]);
+    Some(parts.map(|part| Component::generic(part.as_bytes())))
 }
 
 /// An address that a mail program takes as one address and nothing else: one `@`, letters, digits and
@@ -174,11 +178,50 @@ mod tests {
         let owns = |suffix: &str, address| {
             policy.email(suffix.parse::<Name>().unwrap().as_ref(), address).is_ok()
         };
-        for good in ["/al@x.org", "/al@x.org/phone", "/org/x/al", "/org/x/al/phone"] {
+        for good in ["/al@x.org", "/al@x.org/phone", "/org/x/_user/al", "/org/x/_user/al/phone"] {
             assert!(owns(good, "al@x.org"), "{good}");
         }
-        for bad in ["/org", "/org/x", "/al", "/org/x/bob", "/x.org/al", "/org/x/a", "/"] {
+        for bad in
+            ["/org", "/org/x", "/al", "/org/x/bob", "/x.org/al", "/org/x/al", "/org/x/_user", "/"]
+        {
             assert!(!owns(bad, "al@x.org"), "{bad}");
+        }
+    }
+
+    /// Whoever may choose the name of a mailbox has nothing of a mail domain that is called so, nor of its users; each has
+    /// what PROBE says.
+    #[test]
+    fn no_mailbox_owns_what_is_another_address_s() {
+        let policy = Standard::default();
+        let prefix: Name = "/P".parse().unwrap();
+        let probed = |address: &str| {
+            let parameters = Parameters::of(word::EMAIL, address.as_bytes());
+            policy.probe(prefix.as_ref(), &parameters).names.remove(0).0
+        };
+        let addresses = [
+            "cs@uni.edu",
+            "prof@cs.uni.edu",
+            "uni@x.edu",
+            "edu@a.b",
+            "user@uni.edu",
+            "al@user.uni.edu",
+            "_user@uni.edu",
+            "al@uni.edu",
+            "al.cs@uni.edu",
+            "cs.al@uni.edu",
+            "cs+al@uni.edu",
+            "a@b.cs.uni.edu",
+            "b@cs.uni.edu",
+        ];
+        for one in addresses {
+            for other in addresses {
+                let name = probed(other);
+                let suffix = name.as_ref().strip_prefix(prefix.as_ref()).unwrap();
+                for below in [suffix.to_name(), suffix.to_name().child(Component::generic(b"x"))] {
+                    let owns = policy.email(below.as_ref(), one).is_ok();
+                    assert_eq!(owns, one == other, "{one} and {other}: {below}");
+                }
+            }
         }
     }
 }

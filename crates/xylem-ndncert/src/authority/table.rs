@@ -10,6 +10,7 @@ use super::AFTER_MS;
 use super::code::Code;
 use super::config::Limits;
 use crate::numbers::{ErrorCode, Kind};
+use crate::proof::{NONCE_LEN, Proof};
 use crate::session::{RequestId, Session};
 
 /// How far a request has come.
@@ -19,7 +20,7 @@ pub(super) enum Stage {
     /// A code was given out, and so many tries are left.
     Code(Kind, Code, u32),
     /// The owner of this key signs the nonce.
-    Proof(PublicKey, [u8; 16]),
+    Proof(PublicKey, [u8; NONCE_LEN]),
     /// Over, and what whoever comes now is told.
     Over(ErrorCode),
 }
@@ -34,6 +35,8 @@ pub(super) struct Open {
     pub(super) validity: ValidityPeriod,
     pub(super) session: Session,
     pub(super) stage: Stage,
+    /// What a proof of possession is to be over.
+    pub(super) proof: Proof,
     /// The digest of the Interest that opened it, and the answer: an Interest that comes again is
     /// answered again.
     pub(super) opened: ([u8; 32], Vec<u8>),

@@ -16,6 +16,8 @@ pub struct NewRequest {
     pub certificate: Vec<u8>,
     /// Other key derivations than HKDF that the client knows (docs/spec/kdf.md).
     pub derivations: Vec<String>,
+    /// Forms of a proof of possession beside the bare one that the client makes.
+    pub bindings: Vec<String>,
 }
 
 impl NewRequest {
@@ -25,19 +27,21 @@ impl NewRequest {
     /// See [`FormatError`].
     pub fn decode(parameters: &[u8]) -> Result<Self, FormatError> {
         let (mut ecdh_pub, mut certificate) = (None, None);
-        let mut derivations = Vec::new();
+        let (mut derivations, mut bindings) = (Vec::new(), Vec::new());
         fields::each(parameters, |found, value| match found {
             typ::ECDH_PUB => fields::once(&mut ecdh_pub, found, fields::fixed(found, value)?),
             typ::CERT_REQUEST => fields::once(&mut certificate, found, value.to_vec()),
             typ::KEY_DERIVATION => {
                 fields::more(&mut derivations, found, fields::text(found, value)?)
             }
+            typ::PROOF_BINDING => fields::more(&mut bindings, found, fields::text(found, value)?),
             _ => Ok(false),
         })?;
         Ok(NewRequest {
             ecdh_pub: fields::needed(ecdh_pub, typ::ECDH_PUB)?,
             certificate: fields::needed(certificate, typ::CERT_REQUEST)?,
             derivations,
+            bindings,
         })
     }
 
@@ -48,6 +52,9 @@ impl NewRequest {
         tlv::write_element(&mut out, typ::CERT_REQUEST, &self.certificate);
         for derivation in &self.derivations {
             tlv::write_element(&mut out, typ::KEY_DERIVATION, derivation.as_bytes());
+        }
+        for binding in &self.bindings {
+            tlv::write_element(&mut out, typ::PROOF_BINDING, binding.as_bytes());
         }
         out
     }
@@ -66,6 +73,8 @@ pub struct NewResponse {
     pub challenges: Vec<String>,
     /// The key derivation, if it is not HKDF: one that the request named.
     pub derivation: Option<String>,
+    /// The form of a proof of possession that it takes, if that is not the bare one: one that the request named.
+    pub binding: Option<String>,
 }
 
 impl NewResponse {
@@ -74,7 +83,8 @@ impl NewResponse {
     /// # Errors
     /// See [`FormatError`].
     pub fn decode(content: &[u8]) -> Result<Self, FormatError> {
-        let (mut ecdh_pub, mut salt, mut id, mut derivation) = (None, None, None, None);
+        let (mut ecdh_pub, mut salt, mut id) = (None, None, None);
+        let (mut derivation, mut binding) = (None, None);
         let mut challenges = Vec::new();
         fields::each(content, |found, value| match found {
             typ::ECDH_PUB => fields::once(&mut ecdh_pub, found, fields::fixed(found, value)?),
@@ -86,6 +96,7 @@ impl NewResponse {
             typ::KEY_DERIVATION => {
                 fields::once(&mut derivation, found, fields::text(found, value)?)
             }
+            typ::PROOF_BINDING => fields::once(&mut binding, found, fields::text(found, value)?),
             _ => Ok(false),
         })?;
         Ok(NewResponse {
@@ -94,6 +105,7 @@ impl NewResponse {
             id: fields::needed(id, typ::REQUEST_ID)?,
             challenges,
             derivation,
+            binding,
         })
     }
 
@@ -108,6 +120,9 @@ impl NewResponse {
         }
         if let Some(derivation) = &self.derivation {
             tlv::write_element(&mut out, typ::KEY_DERIVATION, derivation.as_bytes());
+        }
+        if let Some(binding) = &self.binding {
+            tlv::write_element(&mut out, typ::PROOF_BINDING, binding.as_bytes());
         }
         out
     }

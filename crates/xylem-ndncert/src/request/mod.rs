@@ -19,6 +19,7 @@ use crate::packets::{
     ChallengeRequest, ChallengeResponse, Encrypted, FormatError, NewRequest, NewResponse,
     Parameters,
 };
+use crate::proof::Proof;
 use crate::session::{Agreement, Derivation, Session, SessionError};
 
 /// How far the CA's clock may be off.
@@ -142,6 +143,7 @@ pub struct Request {
     exchange: Option<Exchange>,
     challenges: Vec<String>,
     derivation: Derivation,
+    proof: Proof,
     session: Option<Session>,
     choice: Option<Choice>,
 }
@@ -186,6 +188,7 @@ impl Request {
             ecdh_pub: agreement.public(),
             certificate,
             derivations: vec![Derivation::BLAKE3.to_owned()],
+            bindings: vec![Proof::BOUND.to_owned()],
         };
         let name = profile.info().prefix.child(part::CA).child(part::NEW);
         let exchange = signed(&signer, name.as_ref(), &new.encode(), now_ms, seed)?;
@@ -194,6 +197,7 @@ impl Request {
             exchange: Some(exchange),
             challenges: Vec::new(),
             derivation: Derivation::HkdfSha256,
+            proof: Proof::Bare,
             session: None,
             choice: None,
             profile,
@@ -219,6 +223,12 @@ impl Request {
     /// How the key was derived; HKDF before that is known.
     pub fn derivation(&self) -> Derivation {
         self.derivation
+    }
+
+    /// What a proof of possession would be over; bare before that is known. A bare one can be used by this CA at another
+    /// that takes bare ones.
+    pub fn proof(&self) -> Proof {
+        self.proof
     }
 
     /// The Interest to send now, if any. `nonce` is random.
@@ -330,6 +340,7 @@ impl Request {
             Some(Derivation::BLAKE3) => Derivation::Blake3,
             Some(other) => return Err(RequestError::Challenge(format!("key by {other}"))),
         };
+        self.proof = Proof::among(&new.binding);
         let random = Chance::new(seed).take();
         let session = agreement.agree(&new.ecdh_pub, self.derivation, &new.salt, new.id, random)?;
         self.session = Some(session);
@@ -350,9 +361,13 @@ impl Request {
             (Status::Challenge, Some(progress), _) => {
                 match (progress.word.as_str(), &self.choice) {
                     (word::NEED_PROOF, Some(Choice::Possession { signer, .. })) => {
-                        let nonce = response.parameters.get(word::NONCE).filter(|n| n.len() == 16);
+                        let nonce = response.parameters.get(word::NONCE);
+                        let nonce = nonce.and_then(|nonce| nonce.try_into().ok());
                         let nonce = nonce.ok_or(RequestError::Challenge("no nonce".into()))?;
-                        let proof = signer.sign(&[nonce]);
+                        let id = self.session.as_ref().ok_or(RequestError::NotNow)?.id();
+                        let ca = &self.profile.info().prefix;
+                        let signed = self.proof.message(nonce, id, ca, &self.key);
+                        let proof = signer.sign(&[&signed]);
                         self.send(Parameters::of(word::PROOF, proof.as_ref()), now_ms, seed)
                     }
                     (

@@ -4,15 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use xylem_ndncert::packets::ErrorMessage;
-use xylem_ndncert::{
-    Answer, Authority, Believe, Choice, Config, ErrorCode, Event, Kind, Lookup, Profile, Request,
-    RequestError, Standard, State,
+use xylem_ndncert::packets::{
+    ChallengeRequest, ChallengeResponse, Encrypted, ErrorMessage, NewRequest, NewResponse,
+    Parameters,
 };
-use xylem_packet::{Component, Data, Name};
+use xylem_ndncert::{
+    Agreement, Answer, Authority, Believe, Choice, Config, Derivation, ErrorCode, Event, Kind,
+    Lookup, Profile, Request, RequestError, Session, Standard, State,
+};
+use xylem_packet::{Component, Data, InterestBuilder, Name};
 use xylem_sim::{EventQueue, Rng, ms};
 use xylem_trust::{
-    Certificate, Hierarchy, Issue, PrivateKey, Signer, TrustStore, ValidityPeriod, self_signed,
+    Certificate, Hierarchy, Issue, PrivateKey, Signer, Stamp, TrustStore, ValidityPeriod,
+    self_signed,
 };
 
 pub(crate) const NOW_MS: u64 = 1_700_000_000_000;
@@ -171,6 +175,80 @@ impl Ca {
         let seed = self.seed();
         request.code(code, now_ms, seed).unwrap();
         self.run(request, now_ms)
+    }
+}
+
+/// Valid from now on, for a day.
+pub(crate) const VALID: ValidityPeriod =
+    ValidityPeriod { not_before_ms: NOW_MS, not_after_ms: NOW_MS + DAY_MS };
+
+/// A NEW Interest, signed by whomever.
+pub(crate) fn new_with(
+    asked: Vec<u8>,
+    by: &Signer,
+    time_ms: u64,
+    point: [u8; 65],
+    bindings: Vec<String>,
+) -> Vec<u8> {
+    let new = NewRequest { ecdh_pub: point, certificate: asked, derivations: vec![], bindings };
+    let (name, mut wire) = (name("/org/CA/NEW"), Vec::new());
+    let stamp = Stamp::new([1; 8], time_ms);
+    by.interest(InterestBuilder::new(name.as_ref()), &new.encode(), stamp, &mut wire).unwrap();
+    wire
+}
+
+/// A client that keeps to nothing: it says what the test says.
+pub(crate) struct Raw {
+    pub(crate) signer: Signer,
+    pub(crate) session: Session,
+    /// What the CA offers.
+    pub(crate) challenges: Vec<String>,
+    /// What came with the last answer.
+    pub(crate) given: Parameters,
+}
+
+impl Raw {
+    pub(crate) fn open(ca: &mut Ca, signer: Signer) -> Self {
+        Self::open_for(ca, signer, VALID, vec![])
+    }
+
+    pub(crate) fn open_for(
+        ca: &mut Ca,
+        signer: Signer,
+        validity: ValidityPeriod,
+        bindings: Vec<String>,
+    ) -> Self {
+        let agreement = Agreement::new().unwrap();
+        let asked = self_signed(&signer, 1, validity).unwrap();
+        let new = new_with(asked, &signer, NOW_MS, agreement.public(), bindings);
+        let answer = ca.ask(&new, NOW_MS).unwrap();
+        let new = NewResponse::decode(Data::decode(&answer).unwrap().content()).unwrap();
+        let hkdf = Derivation::HkdfSha256;
+        let session = agreement.agree(&new.ecdh_pub, hkdf, &new.salt, new.id, [9; 8]).unwrap();
+        Raw { signer, session, challenges: new.challenges, given: Parameters::new() }
+    }
+
+    pub(crate) fn say(
+        &mut self,
+        ca: &mut Ca,
+        challenge: &str,
+        parameters: Parameters,
+    ) -> Result<String, ErrorCode> {
+        let request = ChallengeRequest { challenge: challenge.to_owned(), parameters };
+        let sealed = self.session.seal(&request.encode()).unwrap();
+        let id = self.session.id();
+        let (name, mut wire) = (name("/org/CA/CHALLENGE").child(Component::generic(&id.0)), vec![]);
+        let (builder, stamp) = (InterestBuilder::new(name.as_ref()), Stamp::new([1; 8], NOW_MS));
+        self.signer.interest(builder, &sealed.encode(), stamp, &mut wire).unwrap();
+        let answer = ca.ask(&wire, NOW_MS).unwrap();
+        let content = Data::decode(&answer).unwrap().content().to_vec();
+        if let Ok(refused) = ErrorMessage::decode(&content) {
+            return Err(refused.code);
+        }
+        let plaintext = self.session.open(&Encrypted::decode(&content).unwrap()).unwrap();
+        let response = ChallengeResponse::decode(&plaintext).unwrap();
+        self.given = response.parameters;
+        Ok(response.progress.map_or_else(|| "done".to_owned(), |progress| progress.word))
     }
 }
 

@@ -40,7 +40,7 @@ const DAY_MS: u64 = 86_400_000;
   xylem ca /org --accept /org/staff      for names below /org/staff alone
   xylem ca /org --challenge email --smtp mail.example.org --smtp-from ca@example.org
                                          who reads al@example.org gets /org/al@example.org, and
-                                         /org/org/example/al
+                                         /org/org/example/_user/al
 
 ",
     exit_help!()
@@ -56,6 +56,11 @@ pub(crate) struct CaArgs {
     /// What clients may show, of pin, email and possession; each is enough
     #[arg(long, value_name = "HOW", value_delimiter = ',', default_value = "pin,possession", value_parser = parse_kind)]
     challenge: Vec<Kind>,
+
+    /// Take proofs of possession also from programs that bind them to nothing (NDNts, the C++ client). Another CA that
+    /// such a program asks can get a certificate here in its name
+    #[arg(long)]
+    bare_proofs: bool,
 
     /// Certify names below this one alone, which is below PREFIX; can be repeated
     #[arg(long, value_name = "NAME", conflicts_with = "schema")]
@@ -122,6 +127,7 @@ pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, 
         probe_keys: if by_mail { vec!["email".to_owned()] } else { Vec::new() },
         max_validity_ms: u64::from(args.days) * DAY_MS,
         challenges: args.challenge.clone(),
+        bare_proofs: args.bare_proofs,
         ..Config::new(prefix.clone())
     };
     let most = config.limits.issued;

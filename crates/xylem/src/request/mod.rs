@@ -19,7 +19,8 @@ use xylem_client::{Driver, believe};
 use xylem_hash::Hash;
 use xylem_library::keys::{self, KeyKind, Keyring, Trusted};
 use xylem_ndncert::{
-    Believe, Choice, Derivation, ErrorCode, Kind, Lookup, Profile, Request, RequestError, State,
+    Believe, Choice, Derivation, ErrorCode, Kind, Lookup, Profile, Proof, Request, RequestError,
+    State,
 };
 use xylem_node::wall_clock;
 use xylem_packet::{Name, NameRef};
@@ -56,6 +57,10 @@ pub(crate) struct RequestArgs {
 
     /// What to show the CA: pin (a code from its operator), email, or possession (of a certificate)
     /// [default: pin; email with --email, possession with --with]
+    ///
+    /// A proof of possession is good at this CA, for this request and key alone, if the CA is a `xylem ca`. Others
+    /// are shown a signature over a number of theirs and nothing else: such a CA can ask a third one, whose certificate you show, for
+    /// a certificate of your name and its own key. You are warned, then; pin and email have no such proof.
     #[arg(long, value_name = "HOW", value_parser = parse_kind)]
     challenge: Option<Kind>,
 
@@ -138,6 +143,12 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
                     return Err(usage(format!(
                         "the CA of {prefix} has no challenge {none}; --challenge takes {has}"
                     )));
+                }
+                if kind == Kind::Possession && request.proof() == Proof::Bare {
+                    out.warn(&format!(
+                        "the CA of {prefix} does not bind proofs of possession to itself: it can pass this one off as its own \
+                         at another CA that takes such proofs"
+                    ));
                 }
                 let choice = choice(&args, kind, &keyring, &key)?;
                 request.choose(choice, now_ms(), keys::random()?).map_err(failed)?;
