@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mio::net::TcpStream;
 use xylem_forward::{FaceId, FaceScope, LinkType};
-use xylem_link::{LinkId, PeerKey};
+use xylem_link::{LinkId, PeerKey, StaticKey};
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_sockets::Udp;
 
@@ -25,10 +25,17 @@ const REDIAL: Duration = Duration::from_secs(1);
 const OPENING: Duration = Duration::from_secs(15);
 
 impl Engine {
-    /// Answers who dials by this instead of our key; see [`xylem_link::Endpoint::answer_knock`].
-    pub fn answer_knock(&mut self, knock: &[u8; 32]) {
-        // Past the limit only who knows the key is answered, or where that is allowed, anybody.
-        self.net.endpoint.answer_knock(knock);
+    /// Answers who dials by this instead of our key; see [`xylem_link::Endpoint::answer_knock`]. False past the
+    /// limit: then only who knows the key is answered, or where that is allowed, anybody.
+    #[must_use]
+    pub fn answer_knock(&mut self, knock: &[u8; 32]) -> bool {
+        self.net.endpoint.answer_knock(knock)
+    }
+
+    /// As [`Self::answer_knock`], by a key made for that knock; see [`xylem_link::Endpoint::answer_knock_by`].
+    #[must_use]
+    pub fn answer_knock_by(&mut self, knock: &[u8; 32], key: StaticKey) -> bool {
+        self.net.endpoint.answer_knock_by(knock, key)
     }
 
     /// Answers it no more.

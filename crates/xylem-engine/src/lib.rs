@@ -17,6 +17,7 @@ mod clock;
 mod dialling;
 mod dispatch;
 mod event;
+mod guests;
 mod listening;
 mod look_up;
 mod program;

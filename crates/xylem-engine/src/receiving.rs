@@ -72,7 +72,7 @@ impl Engine {
 
     pub(super) fn drain_endpoint(&mut self, now: Duration) {
         while let Some(event) = self.net.endpoint.poll_event() {
-            if self.is_of_relay(now, &event) || self.is_of_way(&event) {
+            if self.is_of_guest(&event) || self.is_of_relay(now, &event) || self.is_of_way(&event) {
                 continue;
             }
             match event {
@@ -331,6 +331,7 @@ impl Engine {
             face.came_up = true;
             face.reported_down = false;
             face.last_received = now;
+            face.up_since = now;
             let peer = face.address.clone();
             tracing::info!(face = %id, %peer, "face is up");
             self.net.pending.push_back(EngineEvent::FaceUp { face: id, peer });

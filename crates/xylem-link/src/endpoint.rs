@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use zeroize::Zeroize;
@@ -63,6 +63,8 @@ pub struct Endpoint {
     flood: Flood,
     envelopes: Envelopes,
     links: HashMap<LinkId, Entry>,
+    /// Those that were dialled by a knock with a key of its own.
+    guests: HashSet<LinkId>,
     routes: HashMap<ConnectionId, Route>,
     firsts: Firsts,
     half_open: HalfOpens,
@@ -132,6 +134,7 @@ impl Endpoint {
             config,
             key,
             links: HashMap::new(),
+            guests: HashSet::new(),
             routes: HashMap::new(),
             firsts: Firsts::default(),
             half_open: HalfOpens::default(),
@@ -258,7 +261,7 @@ impl Endpoint {
                 State::Dialing(dialing) => dialing.poll_transmit(now, buf),
                 State::HalfOpen(half) => {
                     let envelope = self.envelopes.of(half.by);
-                    half.poll_transmit(envelope, buf)
+                    envelope.and_then(|envelope| half.poll_transmit(envelope, buf))
                 }
                 State::Up(link) => {
                     let transmit = link.transmit(now, buf);
@@ -327,6 +330,13 @@ impl Endpoint {
         }
     }
 
+    /// Whether the peer has dialled by a knock that is answered by a key of its own
+    /// ([`Endpoint::answer_knock_by`]): it may be anybody who has guessed that.
+    #[must_use]
+    pub fn is_guest(&self, link: LinkId) -> bool {
+        self.guests.contains(&link)
+    }
+
     /// Counters of an established link, if there is one of this id.
     #[must_use]
     pub fn stats(&self, link: LinkId) -> Option<LinkStats> {
@@ -368,6 +378,7 @@ impl Endpoint {
     fn unregister(&mut self, id: LinkId) -> Option<Entry> {
         self.leave_dial(id);
         let entry = self.links.remove(&id)?;
+        self.guests.remove(&id);
         for cid in &entry.ids {
             self.routes.remove(cid);
         }

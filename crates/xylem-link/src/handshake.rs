@@ -67,7 +67,7 @@ pub(crate) enum DialedBy {
     /// Our public key.
     Key,
     /// The knock of this number, instead of it.
-    Knock(usize),
+    Knock(u64),
     /// No key: whoever listens.
     Address,
 }

@@ -254,12 +254,68 @@ fn who_knows_the_knock_is_answered_and_nobody_else() {
             assert_eq!(net.nodes[1].packets.len(), 1);
         }
     }
-    let mut full = Net::pair(1, &config, FAIR);
-    for knock in 0..MAX_KNOCKS as u8 {
-        assert!(full.nodes[1].endpoint.answer_knock(&[knock; 32]));
+}
+
+/// One more than there are places is refused, and places are given back. The last one is answered as the first.
+#[test]
+fn as_many_knocks_as_there_are_places_are_answered() {
+    let config = Config { accept_open: false, ..Config::default() };
+    let mut net = Net::pair(1, &config, FAIR);
+    let knock = |n: usize| {
+        let mut knock = [0; 32];
+        knock[..8].copy_from_slice(&(n as u64).to_be_bytes());
+        knock
+    };
+    for n in 0..MAX_KNOCKS {
+        assert!(net.nodes[1].endpoint.answer_knock(&knock(n)));
     }
-    assert!(!full.nodes[1].endpoint.answer_knock(&[200; 32]), "random bytes are held against each");
-    assert!(full.nodes[1].endpoint.answer_knock(&[0; 32]), "it is known");
+    assert!(
+        !net.nodes[1].endpoint.answer_knock(&knock(MAX_KNOCKS)),
+        "each costs a look at strangers' bytes"
+    );
+    assert!(net.nodes[1].endpoint.answer_knock(&knock(0)), "it is known");
+    for n in 0..MAX_KNOCKS {
+        net.nodes[1].endpoint.forget_knock(&knock(n));
+        assert!(
+            net.nodes[1].endpoint.answer_knock(&knock(MAX_KNOCKS + n)),
+            "a place was given back"
+        );
+    }
+    let to = net.nodes[1].at;
+    for (n, answered) in [(0, false), (MAX_KNOCKS, true), (2 * MAX_KNOCKS - 1, true)] {
+        let (now, before) = (net.now(), net.nodes[0].connected.len());
+        net.nodes[0].endpoint.connect_by_knock(now, to, &knock(n));
+        net.run(S);
+        assert_eq!(net.nodes[0].connected.len() > before, answered, "knock {n}");
+    }
+}
+
+/// Who guesses a knock learns a key that is good for it alone; the endpoint's own key is proven to who knows that.
+#[test]
+fn a_knock_with_a_key_of_its_own_tells_no_other() {
+    let config = Config { accept_open: false, ..Config::default() };
+    let mut net = Net::pair(1, &config, FAIR);
+    let (to, now) = (net.nodes[1].at, net.now());
+    let (own, other) = (net.nodes[1].endpoint.public_key(), StaticKey::generate([44; 32]));
+    assert!(net.nodes[1].endpoint.answer_knock_by(&[7; 32], other.clone()));
+    let guessed = net.nodes[0].endpoint.connect_by_knock(now, to, &[7; 32]);
+    let known = net.nodes[0].endpoint.connect(now, to, Some(own));
+    let by_other = net.nodes[0].endpoint.connect(now, to, Some(other.public()));
+    net.run(S);
+    let peer = |net: &Net, link| net.nodes[0].endpoint.link(link).map(|link| link.peer());
+    assert_eq!(peer(&net, guessed), Some(other.public()));
+    assert_eq!(peer(&net, known), Some(own));
+    assert_eq!(peer(&net, by_other), None, "it answers nobody who dials by it");
+    let guests = net.nodes[1].connected.iter().filter(|at| net.nodes[1].endpoint.is_guest(**at));
+    assert_eq!(guests.count(), 1);
+    // The link goes on, and works, once the knock is answered no more.
+    net.nodes[1].endpoint.forget_knock(&[7; 32]);
+    net.nodes[0].endpoint.send(guessed, &[5; 100]).unwrap();
+    let now = net.now();
+    let late = net.nodes[0].endpoint.connect_by_knock(now, to, &[7; 32]);
+    net.run(S);
+    assert_eq!(net.nodes[1].packets.len(), 1);
+    assert_eq!(peer(&net, late), None);
 }
 
 /// The first datagrams of `n` dialers, each from an address of its own.

@@ -44,7 +44,7 @@ pub(crate) fn redeem(
     Ok(taken?)
 }
 
-/// A ticket, or the one that a code stands for, whose shower is then asked by the key that it has proven.
+/// A ticket, or the one that a code stands for; where that came from is then asked by the ticket's link key.
 pub(crate) fn or_ticket(
     text: &str,
     at: Whom,
@@ -52,7 +52,7 @@ pub(crate) fn or_ticket(
     stop: &Stop,
     out: &mut Out,
 ) -> Result<(Ticket, Vec<Peer>), Failure> {
-    let from = at.from.clone();
+    let mut from = at.from.clone();
     let text = read_text(text)?;
     if !looks_like_code(&text) {
         let wrong = |e: TicketError| Failure::new(Exit::Usage, e.to_string());
@@ -60,10 +60,13 @@ pub(crate) fn or_ticket(
     }
     let told = redeem(&text, at, give_up, stop, out)?;
     let other = "that code stands for a card: give it to `xylem send FILE CODE`";
-    let ticket = read(&told, other)?;
-    let is_it = |peer: &Peer| peer.link_address() == told.from.link_address();
-    let from = from.into_iter().map(|peer| if is_it(&peer) { told.from.clone() } else { peer });
-    Ok((ticket, from.collect()))
+    let ticket: Ticket = read(&told, other)?;
+    for peer in from.iter_mut().filter(|peer| peer.link_address() == told.from.link_address()) {
+        if let Some(key) = peer.link_key_mut() {
+            *key = key.or(ticket.link_key);
+        }
+    }
+    Ok((ticket, from))
 }
 
 /// What was handed over, read as what is wanted; `other`: what to do with a code of the other kind.

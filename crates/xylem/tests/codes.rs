@@ -22,7 +22,11 @@ use common::{
 };
 use relay::TestRelay;
 use serde_json::Value;
-use xylem_link::{Config, Endpoint, LinkEvent, LinkId, StaticKey, StreamId, StreamRead, purpose};
+use xylem_link::{
+    Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey, StreamId, StreamRead, purpose,
+};
+use xylem_object::find::FindId;
+use xylem_packet::InterestBuilder;
 use xylem_reach::code::{Code, Take, TakeError, Taken, knock};
 
 /// A share that shows a code, and the code.
@@ -202,6 +206,70 @@ impl Machine {
     }
 }
 
+/// A stranger who tries numbers until one is answered. It gets a link by a key that is made for the code, and nothing
+/// over it but tries of the code: no lasting key, no answer to a name, no way to others, no mail box.
+#[test]
+fn who_guesses_the_number_learns_no_lasting_key_and_is_served_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(50_000, 8);
+    let (share, code) = share(dir.path(), &content);
+    let number = code.parse::<Code>().unwrap().number();
+    assert!((10_000..100_000).contains(&number), "as long as no relay gives a short one: {code}");
+    let ticket: xylem_object::Ticket = share.ticket.parse().unwrap();
+    let at: SocketAddr = share.link.parse().unwrap();
+    let asked = |key: &[u8; 32]| {
+        let name = FindId::new(&ticket.root, key).question();
+        let mut interest = Vec::new();
+        InterestBuilder::new(name.as_ref()).encode(&mut interest).unwrap();
+        interest
+    };
+    let mut machine = Machine::new(90);
+    // Who has the ticket knows whose publication it is, and is shown the lasting key.
+    let holder = machine.endpoint.connect_by_knock(Duration::ZERO, at, &ticket.publisher.0);
+    let mut lasting = None;
+    until("a link to who has the ticket", || {
+        machine.turn();
+        lasting = machine.endpoint.link(holder).map(|link| link.peer().0);
+        lasting.is_some()
+    });
+    let lasting = lasting.unwrap();
+    let now = machine.start.elapsed();
+    let guessed = machine.endpoint.connect_by_knock(now, at, &knock(number));
+    let known = machine.endpoint.connect(now, at, Some(PeerKey(lasting)));
+    let (mut proven, mut answers) = (HashMap::new(), HashMap::from([(guessed, 0), (known, 0)]));
+    let (mut refused, mut ends) = (HashMap::from([(guessed, 0), (known, 0)]), None);
+    while ends.is_none_or(|at| Instant::now() < at) {
+        for event in machine.turn() {
+            match event {
+                LinkEvent::Connected { link, peer, .. } if answers.contains_key(&link) => {
+                    proven.insert(link, peer.0);
+                    for key in [lasting, peer.0] {
+                        machine.endpoint.send(link, &asked(&key)).unwrap();
+                    }
+                    for purpose in [purpose::MAIL, purpose::REACH] {
+                        machine.endpoint.open_stream(link, purpose).unwrap();
+                    }
+                }
+                LinkEvent::Packet { link, .. } => *answers.get_mut(&link).unwrap() += 1,
+                LinkEvent::StreamReset { link, .. } if link != holder => {
+                    *refused.get_mut(&link).unwrap() += 1
+                }
+                _ => {}
+            }
+        }
+        // What is asked by the key is answered; what is asked by the number has had its time by then.
+        if ends.is_none() && refused[&guessed] == 2 && answers[&known] > 0 {
+            ends = Some(Instant::now() + Duration::from_millis(500));
+        }
+        assert!(machine.start.elapsed() < Duration::from_secs(60), "{answers:?} {refused:?}");
+    }
+    assert_ne!(proven[&guessed], lasting, "who guesses a number has the lasting key");
+    assert_eq!((answers[&guessed], proven[&known]), (0, lasting));
+    // The code is as good as it was.
+    assert_exit(&get_by(dir.path(), "ann", &[&code], &share.link), 0);
+    assert!(fs::read(dir.path().join("ann/said aloud.bin")).unwrap() == content);
+}
+
 /// Every try has the share's answer before the first proof leaves, as far as the share lets that be.
 #[cfg(target_os = "linux")]
 #[test]
@@ -336,6 +404,47 @@ impl Between {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
     }
+}
+
+/// Somebody who answers by the number, and has no words, is shown a key by each taker: another one each time, and none of its
+/// store.
+#[test]
+fn who_is_dialled_by_a_knock_learns_a_key_of_that_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let code = Code::draw(77, &[5; 32]).to_string();
+    let mut keys = Vec::new();
+    for _ in 0..2 {
+        let mut machine = Machine::new(78);
+        let at = machine.socket.local_addr().unwrap().to_string();
+        assert!(machine.endpoint.answer_knock(&knock(77)));
+        let (done, ends) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (tell, end) = (done.clone(), ends.clone());
+        let thread = std::thread::spawn(move || {
+            let mut peer = None;
+            while peer.is_none() && !end.load(Ordering::Relaxed) {
+                let came = machine.turn().into_iter().find_map(|event| match event {
+                    LinkEvent::Connected { peer, .. } => Some(peer),
+                    _ => None,
+                });
+                peer = peer.or(came);
+            }
+            tell.store(true, Ordering::Relaxed);
+            peer
+        });
+        let mut command = xylem(&dir.path().join("a"));
+        command.args(["get", &code, "--from", &at, "-o"]).arg(dir.path().join("out"));
+        let mut child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until("a dial", || done.load(Ordering::Relaxed));
+        ends.store(true, Ordering::Relaxed);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        keys.push(thread.join().unwrap().expect("the taker's key").0);
+    }
+    assert_ne!(keys[0], keys[1]);
+    let own = fs::read(dir.path().join("a/keys/link")).ok();
+    let own = own.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+    let own = own.map(|secret| StaticKey::from_bytes(secret).public().0);
+    assert!(keys.iter().all(|key| Some(*key) != own));
 }
 
 #[test]

@@ -193,6 +193,48 @@ impl Mute {
     }
 }
 
+/// Who has a hash is answered by each of as many as may be shared with everybody. One more is told, and goes to who has the
+/// ticket.
+#[test]
+fn as_many_public_publications_as_may_be_are_all_answered() {
+    const MOST: usize = 256;
+    let (net, dir) = (testnet(10), tempfile::tempdir().unwrap());
+    let content = |n: usize| format!("content {n}");
+    let made = |n| file(dir.path(), &format!("f{n:03}"), content(n).as_bytes());
+    let sources: Vec<PathBuf> = (0..=MOST).map(made).collect();
+    let mut command = xylem(&dir.path().join("a"));
+    command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(","));
+    let (last, others) = sources.split_last().unwrap();
+    let more = ["--public"].into_iter().chain(others.iter().map(|path| common::text(path)));
+    let share = Share::run(command, last, &more.collect::<Vec<_>>());
+    until("all are shared", || share.told("shared").len() == MOST);
+    let warned = share.told("trouble");
+    let about = warned.iter().filter(|e| e["what"].as_str().is_some_and(|w| w.contains("DHT")));
+    let about: Vec<&str> = about.filter_map(|e| e["what"].as_str()).collect();
+    assert!(about.len() == 1 && about[0].contains("f256"), "{warned:?}");
+    let at = share.link.parse().unwrap();
+    let dialled = |n: usize| {
+        let root = xylem_hash::hash(content(n).as_bytes());
+        let mut one = Mute::new(200, &root);
+        let knock = xylem_reach::names::dht_knock(&root);
+        one.endpoint.connect_by_knock(Duration::ZERO, at, &knock);
+        one
+    };
+    let mut beyond = dialled(MOST);
+    for n in [0, 62, 63, 64, 65, 128, MOST - 1] {
+        let mut one = dialled(n);
+        until("an answer to who knows the hash", || {
+            assert_eq!(beyond.turn(), 0, "what is not announced is not answered");
+            one.turn() > 0
+        });
+    }
+    let newest = share.told("shared").pop().unwrap();
+    let into = dir.path().join("got");
+    let ticket = newest["ticket"].as_str().unwrap();
+    assert_exit(&get(&dir.path().join("b"), &into, &net.bootstrap, &[ticket]), 0);
+    assert_eq!(fs::read_to_string(&into).unwrap(), content(MOST));
+}
+
 /// What nobody shares with everybody is not found, in one line; a share that is not public tells the DHT nothing, and
 /// does not answer who knows the hash alone.
 #[test]

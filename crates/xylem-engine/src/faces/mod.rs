@@ -73,6 +73,8 @@ pub struct Face {
     pub seat: Option<Seat>,
     /// When the last frame came.
     pub last_received: Duration,
+    /// When its connection came up last.
+    pub up_since: Duration,
     /// Something waits to be written.
     pub unflushed: bool,
     /// Its connection has stood once; before that its end is a failed dial.
@@ -101,6 +103,7 @@ impl Face {
             persistency: Persistency::Persistent,
             seat: None,
             last_received: Duration::ZERO,
+            up_since: Duration::ZERO,
             unflushed: false,
             came_up: false,
             reported_down: false,

@@ -65,7 +65,8 @@ impl Engine {
     /// A link stands that goes through a relay.
     pub(crate) fn punch(&mut self, link: LinkId, near: bool) {
         let punching = &mut self.net.reaching.punching;
-        if punching.links.len() < MAX_LINKS {
+        // A guest has what it came for by the relay.
+        if punching.links.len() < MAX_LINKS && !self.net.endpoint.is_guest(link) {
             punching.links.insert(link, Punched { near, ..Punched::default() });
             let (told, mapping) = self.candidates();
             self.net.endpoint.tell_candidates(link, &told, mapping);

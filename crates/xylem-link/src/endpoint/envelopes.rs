@@ -7,61 +7,83 @@ use super::Endpoint;
 use crate::envelope::EnvelopeKey;
 use crate::event::LinkId;
 use crate::handshake::DialedBy;
-use crate::keys::PeerKey;
+use crate::keys::{PeerKey, StaticKey};
 
-/// Most knocks that one endpoint answers: random bytes are held against each.
-pub const MAX_KNOCKS: usize = 64;
+/// Most knocks that one endpoint answers at a time: random bytes are held against each.
+pub const MAX_KNOCKS: usize = 512;
 
 /// See the module's documentation.
 pub(super) struct Envelopes {
     key: EnvelopeKey,
     knocks: Vec<Knock>,
+    /// Numbers of knocks so far.
+    numbers: u64,
     open: EnvelopeKey,
 }
 
 struct Knock {
+    /// Given once: a handshake under way does not become another knock's.
+    number: u64,
     value: [u8; 32],
     envelope: EnvelopeKey,
-    /// Handshakes under way go on where it is answered no more.
-    answered: bool,
+    /// The key that answers; `None`: the endpoint's.
+    key: Option<StaticKey>,
 }
 
 impl Envelopes {
     /// Of an endpoint with this public key.
     pub(super) fn new(key: PeerKey) -> Self {
         let (key, open) = (EnvelopeKey::new(Some(key)), EnvelopeKey::new(None));
-        Self { key, knocks: Vec::new(), open }
+        Self { key, knocks: Vec::new(), numbers: 0, open }
     }
 
-    /// Answers one more; false if there are too many.
-    pub(super) fn add_knock(&mut self, knock: &[u8; 32]) -> bool {
-        if let Some(known) = self.knocks.iter_mut().find(|known| known.value == *knock) {
-            known.answered = true;
+    /// Answers one more, by the endpoint's key or by this one; false if there are too many. What answers
+    /// by another key is another knock.
+    fn add_knock(&mut self, knock: &[u8; 32], key: Option<StaticKey>) -> bool {
+        let public = |key: &Option<StaticKey>| key.as_ref().map(StaticKey::public);
+        let is_it = |known: &Knock| public(&known.key) == public(&key);
+        if self.knocks.iter().any(|known| known.value == *knock && is_it(known)) {
             return true;
         }
+        self.forget_knock(knock);
         if self.knocks.len() >= MAX_KNOCKS {
             return false;
         }
-        let envelope = EnvelopeKey::of_knock(knock);
-        self.knocks.push(Knock { value: *knock, envelope, answered: true });
+        let (envelope, number) = (EnvelopeKey::of_knock(knock), self.numbers);
+        self.numbers += 1;
+        self.knocks.push(Knock { number, value: *knock, envelope, key });
         true
     }
 
-    /// The one that a handshake under way came in.
-    pub(super) fn of(&self, by: DialedBy) -> &EnvelopeKey {
+    fn forget_knock(&mut self, knock: &[u8; 32]) {
+        self.knocks.retain(|known| known.value != *knock);
+    }
+
+    fn knock(&self, number: u64) -> Option<&Knock> {
+        self.knocks.iter().find(|knock| knock.number == number)
+    }
+
+    /// The one that a handshake under way came in; `None` once it is forgotten.
+    pub(super) fn of(&self, by: DialedBy) -> Option<&EnvelopeKey> {
         match by {
-            DialedBy::Key => &self.key,
-            // None is ever taken out.
-            DialedBy::Knock(number) => &self.knocks[number].envelope,
-            DialedBy::Address => &self.open,
+            DialedBy::Key => Some(&self.key),
+            DialedBy::Knock(number) => self.knock(number).map(|knock| &knock.envelope),
+            DialedBy::Address => Some(&self.open),
         }
     }
 
-    /// Those that are answered, the open one if `open`.
+    /// The key that answers who dials so; `None`: the endpoint's.
+    pub(super) fn key_of(&self, by: DialedBy) -> Option<&StaticKey> {
+        match by {
+            DialedBy::Knock(number) => self.knock(number)?.key.as_ref(),
+            DialedBy::Key | DialedBy::Address => None,
+        }
+    }
+
+    /// All of them, the open one if `open`.
     pub(super) fn all(&self, open: bool) -> impl Iterator<Item = (DialedBy, &EnvelopeKey)> {
-        let knocks = self.knocks.iter().enumerate();
-        let knocks = knocks.filter(|(_, knock)| knock.answered);
-        let knocks = knocks.map(|(number, knock)| (DialedBy::Knock(number), &knock.envelope));
+        let knocks = self.knocks.iter();
+        let knocks = knocks.map(|knock| (DialedBy::Knock(knock.number), &knock.envelope));
         let open = open.then_some((DialedBy::Address, &self.open));
         core::iter::once((DialedBy::Key, &self.key)).chain(knocks).chain(open)
     }
@@ -82,12 +104,20 @@ impl Endpoint {
 
     /// From now on dialers who know this value, and not our key, are answered, too, whether
     /// [`crate::Config::accept_open`] is on or not. At most [`MAX_KNOCKS`] are known; false past that.
+    #[must_use]
     pub fn answer_knock(&mut self, knock: &[u8; 32]) -> bool {
-        self.envelopes.add_knock(knock)
+        self.envelopes.add_knock(knock, None)
     }
-    /// Answers it no more; it goes on counting as one of [`MAX_KNOCKS`].
+
+    /// As [`Self::answer_knock`], but what is proven to them is this key: for a knock that can be guessed, whose
+    /// guessers should not learn ours.
+    #[must_use]
+    pub fn answer_knock_by(&mut self, knock: &[u8; 32], key: StaticKey) -> bool {
+        self.envelopes.add_knock(knock, Some(key))
+    }
+
+    /// Answers it no more, nor who is in the middle of a handshake by it. Links that are up go on.
     pub fn forget_knock(&mut self, knock: &[u8; 32]) {
-        let known = self.envelopes.knocks.iter_mut().find(|known| known.value == *knock);
-        known.into_iter().for_each(|known| known.answered = false);
+        self.envelopes.forget_knock(knock);
     }
 }

@@ -158,7 +158,8 @@ impl Endpoint {
         let id = self.new_id();
         let half = initial.is_sound().then(|| {
             let rng = (self.rng.child(), self.ahead.take_pair());
-            HalfOpen::new(&self.config, &self.key, rng, now, id, initial)
+            let key = self.envelopes.key_of(initial.by).unwrap_or(&self.key);
+            HalfOpen::new(&self.config, key, rng, now, id, initial)
         });
         let Some(Ok(half)) = half else {
             self.half_open.fail(now, self.config.max_half_open);
@@ -184,7 +185,7 @@ impl Endpoint {
         // The last bytes of a cookie are as random as others to whoever cannot make cookies.
         let random = cookie.last_chunk().map_or(0, |last| u64::from_be_bytes(*last));
         let len = RETRY_LEN.start + (random % RETRY_LEN.len() as u64) as usize;
-        let envelope = self.envelopes.of(by);
+        let Some(envelope) = self.envelopes.of(by) else { return };
         let mut reply = Vec::new();
         envelope.seal(cid, &Message::Retry { cookie: &cookie }.to_vec(), len, &mut reply);
         self.replies.push_back((from, reply));
@@ -212,7 +213,7 @@ impl Endpoint {
                 self.on_dialed(now, id, dialed);
             }
             State::HalfOpen(half) => {
-                let envelope = self.envelopes.of(half.by);
+                let Some(envelope) = self.envelopes.of(half.by) else { return };
                 if let Some(theirs) = half.on_finish(from, envelope, datagram) {
                     self.complete_half_open(now, id, theirs);
                 }
@@ -223,6 +224,9 @@ impl Endpoint {
     fn complete_half_open(&mut self, now: Duration, id: LinkId, theirs: Parameters) {
         let Some(entry) = self.unregister(id) else { return };
         let State::HalfOpen(half) = entry.state else { return };
+        if self.envelopes.key_of(half.by).is_some() {
+            self.guests.insert(id);
+        }
         if let Ok(new) = half.finish(&self.config, now, theirs) {
             self.establish(now, new, None);
             if let Some((from, first, _)) = entry.first {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_link::{StreamId, StreamRead, purpose};
+use xylem_link::{StaticKey, StreamId, StreamRead, purpose};
 use xylem_object::ticket::Address;
 use xylem_reach::code::{Code, LIFETIME, Offer, OfferEvent, Over, knock};
 
@@ -19,6 +19,9 @@ const NOT_UNDERSTOOD: u32 = 1;
 /// Streams with bytes that their links take later; more are given up.
 const MAX_LATER: usize = 32;
 
+/// What is told where the link answers no more knocks ([`xylem_link::MAX_KNOCKS`]).
+const FULL: &str = "more publishers are shared here than links answer at once: this code leads nobody here; show it by a share \
+    of its own";
 /// How long a relay may take to give a number.
 const NUMBER: Duration = Duration::from_secs(3);
 
@@ -61,6 +64,8 @@ struct Shown {
     offer: Offer<Id>,
     /// What is told when it is shown.
     told: Option<CodeEvent>,
+    /// That nobody is led here by it, which is told then as well.
+    full: Option<Event>,
     lan: Option<nearby::Shown>,
 }
 
@@ -173,7 +178,8 @@ impl CodeServer {
             self.show(engine, None);
         }
         let State::Shown(shown) = &mut self.state else { return };
-        shown.told.take().into_iter().for_each(|told| on_event(Event::Code(told)));
+        let told = shown.told.take().map(Event::Code);
+        told.into_iter().chain(shown.full.take()).for_each(&mut *on_event);
         shown.offer.handle_timeout(now);
         send(engine, &mut shown.offer, &mut self.later);
         while let Some(event) = shown.offer.poll_event() {
@@ -205,7 +211,9 @@ impl Shown {
             Some(number) => number,
             None => Code::draw_number(&keys::random()?),
         };
-        let (code, own) = (Code::draw(number, &keys::random()?), engine.link_key());
+        let code = Code::draw(number, &keys::random()?);
+        // The number can be guessed: who guesses it learns a key that is good for nothing else.
+        let own = StaticKey::generate(keys::random()?);
         let listens = engine.link_addresses().into_iter().find(|at| !at.ip().is_loopback());
         let port = listens.filter(|_| how.lan).map(|at| at.port());
         let lan = port.and_then(|port| nearby::Shown::new(number, port));
@@ -217,9 +225,10 @@ impl Shown {
             relay: how.relay.filter(|_| given.is_some()),
             at,
         };
-        let offer = Offer::new(engine.now(), code, text, own, &keys::random()?);
-        engine.answer_knock(&knock(number));
-        Ok(Self { offer, told: Some(told), lan })
+        let offer = Offer::new(engine.now(), code, text, own.public(), &keys::random()?);
+        let full = !engine.answer_knock_by(&knock(number), own);
+        let full = full.then(|| Event::warning(FULL));
+        Ok(Self { offer, told: Some(told), full, lan })
     }
 }
 

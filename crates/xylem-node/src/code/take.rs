@@ -89,7 +89,7 @@ pub struct TakeOptions {
 pub struct Told {
     /// A ticket or a card.
     pub text: String,
-    /// Where it came from, with the key that the other side has proven.
+    /// Where it came from. The key that the other side has proven is made for the code, and good for nothing else.
     pub from: Peer,
 }
 
@@ -234,10 +234,7 @@ impl Taking<'_> {
                 }
                 Ok(Taken::Text(text)) => {
                     let _ = engine.finish_stream(face, *stream);
-                    let Some(mut from) = self.dialled.get(&face).cloned() else { return };
-                    if let Some(key) = from.link_key_mut() {
-                        *key = engine.link_peer(face).map(|key| key.0);
-                    }
+                    let Some(from) = self.dialled.get(&face).cloned() else { return };
                     self.told = Some(Told { text, from });
                     self.deadline = engine.now() + GOODBYE;
                 }

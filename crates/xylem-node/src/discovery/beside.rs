@@ -33,7 +33,18 @@ const LOOK_AT_ROUTER: Duration = Duration::from_millis(2);
 /// How long a mapping lasts that nobody renews.
 const MAPPED_FOR: Duration = Duration::from_secs(3600);
 /// Publications that the DHT is told of.
-const MAX_PUBLIC: usize = 256;
+pub(crate) const MAX_PUBLIC: usize = 256;
+
+/// Whether one more publication is told to the DHT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// It is.
+    Free,
+    /// It is one more than [`MAX_PUBLIC`].
+    Full,
+    /// That is not asked for, or it grows.
+    Unwanted,
+}
 
 /// See the module's documentation.
 pub(crate) struct Beside {
@@ -109,7 +120,28 @@ impl Beside {
         self.dht.is_some()
     }
 
-    /// One more is served. `key` signs what the publisher says of the name.
+    /// Whether this one, too, can be shared with everybody.
+    pub(crate) fn room_for(&self, content: &Content) -> Room {
+        let told = self.shared.values().filter(|shared| shared.public.is_some()).count();
+        match content {
+            Content::Still { .. } | Content::Onward(_) if self.dht.is_none() => Room::Unwanted,
+            Content::Still { .. } | Content::Onward(_) if told < MAX_PUBLIC => Room::Free,
+            Content::Still { .. } | Content::Onward(_) => Room::Full,
+            Content::Growing(_) => Room::Unwanted,
+        }
+    }
+
+    /// Whether this root is shared with everybody.
+    pub(crate) fn shares(&self, root: &Hash) -> bool {
+        self.shared.values().any(|shared| shared.public.is_some() && shared.root == *root)
+    }
+
+    /// Whether something of this publisher's is shared.
+    pub(crate) fn shares_of(&self, publisher: &PublisherId) -> bool {
+        self.shared.values().any(|shared| shared.publisher == *publisher)
+    }
+
+    /// One more is served, and told to the DHT where there is `room`. `key` signs what the publisher says of the name.
     pub(crate) fn add(
         &mut self,
         now: Duration,
@@ -117,12 +149,10 @@ impl Beside {
         content: &Content,
         key: Option<&PublisherKey>,
         publisher: PublisherId,
+        room: Room,
     ) {
         let root = content.publication().manifest().root;
-        let growing = matches!(content, Content::Growing(_));
-        let told = self.shared.values().filter(|shared| shared.public.is_some()).count();
-        let wanted = self.dht.is_some() && !growing && told < MAX_PUBLIC;
-        let public = wanted.then(|| {
+        let public = (room == Room::Free).then(|| {
             let prefix = content.publication().prefix();
             let version = naming::version(prefix).filter(|v| i64::try_from(*v).is_ok());
             let signs = key.filter(|_| content.signed_by().is_none()).zip(version);

@@ -126,7 +126,8 @@ impl Host {
         let config = xylem_link::Config { accept_open, max_links: MAX_LINKS, ..links.config() };
         let mut endpoint = Endpoint::new(config, secret, keys::random()?);
         // Or who has a ticket: it says whose publication it is.
-        endpoint.answer_knock(&publisher.0);
+        // A new endpoint has room for this and for what the DHT leads here by.
+        let _ = endpoint.answer_knock(&publisher.0);
         let seed = Seed::from_random(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(Config::end_host(), seed))?;
         engine.set_limits(Limits { faces: MAX_LINKS, ..Limits::default() });
@@ -144,7 +145,7 @@ impl Host {
         if let Some(beside) = &mut beside {
             beside.add_held(root, publisher);
             if beside.is_public() {
-                engine.answer_knock(&dht_knock(&root));
+                let _ = engine.answer_knock(&dht_knock(&root));
                 let public = FindId::public(&root, &key);
                 let answer = PublicAnswer { publisher, answer: found };
                 finds.push((public, public.public_packet(&answer).unwrap_or_default()));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_forward::{Config, Forwarder, Seed};
-use xylem_link::{Endpoint, PeerKey, StaticKey};
+use xylem_link::{Endpoint, MAX_KNOCKS, PeerKey, StaticKey};
 use xylem_object::find::{self, VOUCH_LEN};
 use xylem_object::ticket::{Address, RelayAt};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
@@ -52,6 +52,15 @@ pub enum ShareError {
     /// The service has ended meanwhile.
     #[error("the service has ended")]
     Ended,
+    /// Those who dial by it could not be answered.
+    #[error(
+        "{path}: its publisher is one more than links answer at once ({MAX_KNOCKS}): share it by a program of its own, or end \
+         shares of other publishers"
+    )]
+    TooManyPublishers {
+        /// What was to be shared.
+        path: PathBuf,
+    },
     /// A prefix that no command can hold.
     #[error(transparent)]
     Register(#[from] RegisterError),
@@ -67,6 +76,7 @@ impl Failure for ShareError {
     fn blame(&self) -> Blame {
         match self {
             Self::Ended => Blame::Interrupted,
+            Self::TooManyPublishers { .. } => Blame::Usage,
             Self::Register(e) => e.blame(),
             Self::Engine(e) => e.blame(),
             Self::Library(e) => e.blame,

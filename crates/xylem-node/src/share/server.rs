@@ -21,7 +21,7 @@ use super::service::Command;
 use super::{At, ServiceSnapshot, ShareError, ShareOptions, publisher_of};
 use crate::addresses::of_tickets;
 use crate::code::{CodeServer, Offered, ShowOptions};
-use crate::discovery::Beside;
+use crate::discovery::{Beside, MAX_PUBLIC, Room};
 use crate::event::of_registrar;
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
@@ -159,7 +159,6 @@ impl<'a> Server<'a> {
         path: &Path,
         content: Content,
     ) -> Result<(PublicationId, Event), ShareError> {
-        engine.serve(content.publication().prefix().parent())?;
         let publication = content.publication();
         let (root, prefix) = (&publication.manifest().root, publication.prefix());
         let twin = self.publications.finds(root, &self.at.link_key, prefix);
@@ -167,19 +166,29 @@ impl<'a> Server<'a> {
         // A ticket need not have our link's key: whoever has one knows whose publication it is.
         let signed_by = content.signed_by();
         let publisher = signed_by.unwrap_or(self.at.publisher);
-        engine.answer_knock(&publisher.0);
-        let is_public = self.beside.is_public();
-        if is_public {
-            engine.answer_knock(&dht_knock(root));
+        if !engine.answer_knock(&publisher.0) {
+            return Err(ShareError::TooManyPublishers { path: path.to_path_buf() });
+        }
+        engine.serve(prefix.parent())?;
+        let mut room = self.beside.room_for(&content);
+        if room == Room::Free && !engine.answer_knock(&dht_knock(root)) {
+            room = Room::Full;
+        }
+        if room == Room::Full {
+            let what = format!(
+                "{}: not told to the DHT, where {MAX_PUBLIC} publications are announced at most; who has the ticket fetches it",
+                path.display()
+            );
+            (self.on_event)(Event::warning(what));
         }
         let id = self.publications.add(content);
         let vouch = signed_by.is_none().then_some(self.at.vouch);
         self.publications.add_find(id, &self.at.link_key, vouch);
-        if is_public {
+        if room == Room::Free {
             self.publications.add_public_find(id, &self.at.link_key, publisher, vouch);
         }
         if let Some(content) = self.publications.get(id) {
-            self.beside.add(engine.now(), id, content, self.signs.as_ref(), publisher);
+            self.beside.add(engine.now(), id, content, self.signs.as_ref(), publisher, room);
         }
         Ok((id, shared))
     }
@@ -207,6 +216,15 @@ impl<'a> Server<'a> {
         }
         self.announcers.remove(&id);
         self.beside.remove(id);
+        // Their places are for others. By our own publisher we stay reachable: who asks for what is gone is told so.
+        let (root, signed_by) = (content.publication().manifest().root, content.signed_by());
+        if !self.beside.shares(&root) {
+            engine.forget_knock(&dht_knock(&root));
+        }
+        let other = signed_by.filter(|other| !self.beside.shares_of(other));
+        if let Some(other) = other.filter(|other| *other != self.at.publisher) {
+            engine.forget_knock(&other.0);
+        }
     }
 
     /// What was served so far.

@@ -15,6 +15,9 @@ const WORDS: usize = 1_626;
 const LEN: usize = 3;
 /// Digits of the highest number.
 pub(super) const MAX_DIGITS: usize = 7;
+/// Numbers that are drawn where no relay gives one.
+const LEAST: u64 = 10_000;
+const DRAWN: u64 = 90_000;
 /// Longest text that is looked at.
 const MAX_TEXT: usize = 256;
 /// Typed words beyond this many characters are cut in messages, and compared as cut.
@@ -51,13 +54,14 @@ impl Code {
         self.number
     }
 
-    /// A number for who is found without a relay, which would give a free one: 1 to 999.
+    /// A number for who is found without a relay, which would give a free one: five digits, as every number there is
+    /// can be tried.
     #[must_use]
     pub fn draw_number(seed: &[u8; 32]) -> u32 {
         let drawn = xylem_hash::derive_key("xylem-reach v1 code number", seed);
         let (first, _) = drawn.split_first_chunk().unwrap_or((&[0; 8], &[]));
-        let below = u64::from_be_bytes(*first) % 999;
-        u32::try_from(below.saturating_add(1)).unwrap_or(1)
+        let below = u64::from_be_bytes(*first) % DRAWN;
+        u32::try_from(below.saturating_add(LEAST)).unwrap_or(0)
     }
 }
 
