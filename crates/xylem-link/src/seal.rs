@@ -67,6 +67,8 @@ pub struct Sealer {
     bytes: u64,
     since: Duration,
     confirmed: bool,
+    /// The current epoch has been seen elsewhere, by its id.
+    moved: bool,
 }
 
 /// The key is used up and the peer has not confirmed that it has the one before.
@@ -94,6 +96,7 @@ impl Sealer {
             bytes: 0,
             since: now,
             confirmed: false,
+            moved: false,
         }
     }
 
@@ -143,7 +146,13 @@ impl Sealer {
         self.ratchet.is_some()
     }
 
-    /// Begins a new epoch if the current key has reached a limit, or a round of Diffie-Hellman
+    /// The link has moved: the next epoch is to begin as soon as it may, so that who sees the new way alone, from then
+    /// on, does not know the id of the old one (RFC 9000 section 9.5).
+    pub(crate) fn on_move(&mut self) {
+        self.moved = true;
+    }
+
+    /// Begins a new epoch if the current key has reached a limit, the link has moved, or a round of Diffie-Hellman
     /// is complete. An epoch is only left once the
     /// peer has confirmed it, so that the two are never more than one apart; until then sending
     /// goes on under the old key. Returns whether a new epoch began.
@@ -152,6 +161,7 @@ impl Sealer {
     /// [`Stalled`] if the confirmation is missing so long that the key is used up.
     pub fn advance_if_due(&mut self, now: Duration) -> Result<bool, Stalled> {
         let due = self.ratchet.is_some()
+            || self.moved
             || self.packets >= self.limits.packets
             || self.bytes >= self.limits.bytes
             || now.saturating_sub(self.since) >= self.limits.time;
@@ -169,6 +179,7 @@ impl Sealer {
         self.current = Epoch::new(self.cipher, secret);
         self.epoch += 1;
         (self.packets, self.bytes, self.since, self.confirmed) = (0, 0, now, false);
+        self.moved = false;
         Ok(true)
     }
 

@@ -2,7 +2,7 @@
 
 mod sim;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -216,6 +216,32 @@ fn a_true_move_takes_less_than_a_second() {
             assert_eq!(talk(&mut net, links, S), [100, 100]);
         }
         assert_eq!(remotes(&net, links)[0], addr(RESPONDER));
+    }
+}
+
+/// Who sees a link before it has moved, and somebody else who sees it afterwards, have no id in common, of either
+/// direction; also where the side that moves is told only by the other that it has.
+#[test]
+fn a_link_that_has_moved_has_other_ids() {
+    let (mut net, links) = connected(1, &Config::default(), SLOW);
+    net.record = true;
+    let ids = |net: &mut Net| {
+        net.tap.clear();
+        assert_eq!(talk(net, links, S), [100, 100]);
+        let ids = net.tap.iter().map(|(_, _, datagram)| datagram[..8].to_vec());
+        ids.collect::<HashSet<_>>()
+    };
+    let mut seen = ids(&mut net);
+    for moved in [addr(77), addr(78), addr(DIALER)] {
+        assert!(!seen.is_empty());
+        net.nodes[0].at = moved;
+        while remotes(&net, links)[1] != moved {
+            talk(&mut net, links, 100 * MS);
+        }
+        talk(&mut net, links, S);
+        let now = ids(&mut net);
+        assert!(now.is_disjoint(&seen), "an id is seen on both ways");
+        seen.extend(now);
     }
 }
 

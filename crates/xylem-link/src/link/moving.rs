@@ -80,6 +80,7 @@ impl Link {
         let worse = self.paths.ways.way(to) > self.paths.ways.way(self.remote);
         self.paths.on_move(now, (self.remote, to), chosen);
         self.remote = to;
+        self.sealer.on_move();
         self.mtu.reset(now);
         self.queue.refit(self.mtu.current());
         self.on_new_path(now);
@@ -199,6 +200,10 @@ impl Link {
                 let address = to_address(octets);
                 // A liar may send any number of them.
                 if self.observed != Some(address) && now >= self.observed_rest {
+                    // Somebody has moved us: another network, or a NAT that has forgotten us.
+                    if self.observed.is_some() {
+                        self.sealer.on_move();
+                    }
                     self.observed = Some(address);
                     self.observed_rest = now + OBSERVED_APART;
                     events.push_back(LinkEvent::Observed { link, address });
