@@ -161,6 +161,11 @@ pub enum Event {
         #[serde(serialize_with = "json::text")]
         wanted: Level,
     },
+    /// Everything is here, and links under cover go on for a while: how long they last shows.
+    Holding {
+        /// For so long, at most.
+        seconds: f64,
+    },
     /// A link ended.
     PeerGone {
         /// Who.

@@ -161,7 +161,7 @@ pub fn get(
             return Err(GetError::Taken(path));
         }
         let signed = signed(&fetch, manifest, ticket);
-        fetch.close();
+        fetch.leave(stop, on_event);
         return already_there(signed, &path, options, &store, stop, on_event);
     }
     let mut summary = fetch_ticket(&mut fetch, manifest, options, &store, stop, on_event)?;
@@ -173,7 +173,7 @@ pub fn get(
     if options.serve.as_ref().is_some_and(|serve| serve.seed) {
         seed(&mut fetch, &mut summary, stop, on_event)?;
     }
-    fetch.close();
+    fetch.leave(stop, on_event);
     Ok(summary)
 }
 
@@ -397,7 +397,7 @@ fn already_there(
     let mut fetch = start(options)?;
     join(&mut fetch, options, whole.signed(), whole.holdings().clone(), on_event)?;
     seed(&mut fetch, &mut summary, stop, on_event)?;
-    fetch.close();
+    fetch.leave(stop, on_event);
     Ok(summary)
 }
 

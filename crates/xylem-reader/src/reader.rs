@@ -123,12 +123,14 @@ impl Reader {
         on_event: Box<dyn FnMut(Event) + Send>,
     ) -> Result<Self, OpenError> {
         let store = Store::open(disk(), &options.store)?;
-        let (queue, stop, keep) = (Arc::new(Queue::default()), stop.part(), options.keep);
+        let (queue, keep) = (Arc::new(Queue::default()), options.keep);
+        let (whole, stop) = (stop.clone(), stop.part());
         let worker = Worker {
             options,
             store: store.clone(),
             queue: queue.clone(),
             stop: stop.clone(),
+            whole,
             on_event,
         };
         let (opened, when_opened) = mpsc::channel();

@@ -33,6 +33,8 @@ pub(crate) struct Worker {
     pub(crate) store: Store,
     pub(crate) queue: Arc<Queue>,
     pub(crate) stop: Stop,
+    /// What ends the reader's program, and not the reader alone.
+    pub(crate) whole: Stop,
     pub(crate) on_event: Box<dyn FnMut(Event) + Send>,
 }
 
@@ -159,7 +161,7 @@ impl Worker {
                 let queue = &self.queue;
                 let ran = fetch
                     .run_until(&self.stop, &mut self.on_event, |look| demand.look(look, queue));
-                fetch.close();
+                fetch.leave(&self.whole, &mut self.on_event);
                 ran
             });
             self.queue.wake_by(None);

@@ -24,7 +24,7 @@ use xylem_app::object::{Fetched, ObjectOptions, get_object};
 use xylem_bucket::is_in_bucket;
 use xylem_library::witness::{Dial, Versions, witnessed};
 use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
-use xylem_node::{Dialling, Event, GetOptions, Peer, PeerUri, ServeOptions};
+use xylem_node::{Dialling, Event, GetOptions, Peer, PeerUri, ServeOptions, ShapeLevel};
 use xylem_object::Ticket;
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
@@ -152,7 +152,8 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     listen: Vec<ListenAt>,
 
-    /// Fetch only: serve nobody, and tell nobody an address
+    /// Fetch only: serve nobody, and tell nobody an address. So it is with --shape high and paranoid, too, unless --seed or
+    /// --listen is given: that somebody serves shows
     #[arg(long, conflicts_with_all = ["seed", "listen"])]
     no_serve: bool,
 
@@ -383,7 +384,10 @@ pub(crate) fn fetch(
 
 /// How others are served meanwhile.
 fn serve(args: &GetArgs, common: &Common) -> Result<Option<ServeOptions>, Failure> {
-    if args.no_serve {
+    // A node that serves is introduced to others once the fetch has lasted a while, which shows beside a link under cover.
+    let is_covered = args.shape.links().shaping.level >= ShapeLevel::High;
+    let asked = args.seed || !args.listen.is_empty();
+    if args.no_serve || (is_covered && !asked) {
         return Ok(None);
     }
     let beside = args.find.of_seed(&joined(&args.ticket)?, common)?;

@@ -11,7 +11,9 @@ pub(crate) struct ShapeArgs {
     /// Hide sizes and times of the encrypted link's datagrams from whoever watches the network
     ///
     /// The level in force is the higher of what the two sides ask for, within what both agree to;
-    /// who does not give this flag agrees to low and medium, off refuses all.
+    /// who does not give this flag agrees to low and medium, off refuses all. Below high amounts show, and by
+    /// them which of a set of known files is fetched. From high on a fetch's link goes on until the next of 4, 8, 16 … s
+    /// after its beginning (Ctrl-C ends it). No level hides that the link is xylem's.
     #[arg(long = "shape", value_name = "LEVEL", value_parser = level(), env = "XYLEM_SHAPE",
           hide_env_values = true)]
     shape: Option<Shaping>,

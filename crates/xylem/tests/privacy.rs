@@ -4,10 +4,13 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use common::fetching::{Place, from};
 use common::{Share, assert_exit, file, get, noise, text};
@@ -138,4 +141,42 @@ fn a_hybrid_can_be_demanded_by_either_side() {
     assert!(tried("never", "offer") && tried("never", "never"));
     assert!(!tried("never", "require"));
     assert!(!tried("require", "never"));
+}
+
+/// Under cover a link lasts as long for one small file as for another, since what else shows is a steady rate: four seconds. Who
+/// asked for it is told, has the file before, and may end it.
+#[test]
+fn under_cover_links_of_small_fetches_last_as_long() {
+    for level in ["high", "paranoid"] {
+        for (bytes, ends) in [(1_000, false), (400_000, false), (400_000, true)] {
+            let dir = tempfile::tempdir().unwrap();
+            let content = noise(bytes, 3);
+            let source = file(dir.path(), "source", &content);
+            let share = Share::with(&source, &dir.path().join("a"), &["--shape", level]);
+            let out = dir.path().join("out");
+            let mut command = common::xylem(&dir.path().join("b"));
+            command.args(["--json", "get", &share.ticket, "--shape", level, "-o"]).arg(&out);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+            let begun = Instant::now();
+            let mut child = command.spawn().unwrap();
+            let mut held = false;
+            for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+                let event: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+                assert_ne!(event["event"], "offering", "others are served, which shows");
+                if event["event"] == "holding" {
+                    held = true;
+                    assert!(fs::read(&out).unwrap() == content, "it is there by then");
+                    if ends {
+                        let pid = child.id().to_string();
+                        assert!(
+                            Command::new("kill").args(["-TERM", &pid]).status().unwrap().success()
+                        );
+                    }
+                }
+            }
+            assert!(child.wait().unwrap().success());
+            assert!(held, "{level}: nothing is said of it");
+            assert!(ends || begun.elapsed() >= Duration::from_secs(4), "{level}, {bytes} bytes");
+        }
+    }
 }

@@ -97,7 +97,11 @@ pub fn follow(
         last_reported: Duration::ZERO,
     };
     let outcome = follower.run(first, at.is_some(), stop, on_event);
-    follower.fetch.close();
+    if outcome.is_ok() {
+        follower.fetch.leave(stop, on_event);
+    } else {
+        follower.fetch.close();
+    }
     // What was verified is written whatever ended the run; its own error comes first.
     let written = follower.here.finish();
     match outcome {

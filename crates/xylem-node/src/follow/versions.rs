@@ -78,14 +78,6 @@ impl DerefMut for Peers<'_> {
     }
 }
 
-impl Drop for Peers<'_> {
-    fn drop(&mut self) {
-        if let Self::Own(fetch) = self {
-            fetch.close();
-        }
-    }
-}
-
 /// The peers of one ticket.
 pub struct Asked<'a> {
     fetch: Peers<'a>,
@@ -117,6 +109,14 @@ impl<'a> Asked<'a> {
             on_event(event);
         };
         Ok(run(fetch, stop, &mut tell)?)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if let Peers::Own(fetch) = &mut self.fetch {
+            fetch.leave(self.stop, self.on_event);
+        }
     }
 }
 

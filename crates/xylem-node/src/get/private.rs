@@ -86,7 +86,7 @@ pub(super) fn get(
     } else {
         opened.remove_ciphertext(&*medium)?;
     }
-    fetch.close();
+    fetch.leave(stop, on_event);
     Ok(summary)
 }
 

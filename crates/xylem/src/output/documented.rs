@@ -175,6 +175,7 @@ fn events() -> Vec<Event> {
             seconds: 0.5,
         },
         Event::Shaped { peer: peer(), level: ShapeLevel::Low, wanted: ShapeLevel::High },
+        Event::Holding { seconds: 2.5 },
         Event::PeerGone { peer: peer(), why: "w".into() },
         Event::PeerMisbehaved { peer: peer(), what: "w".into() },
         Event::Found { name: "n".into(), directory: true, root, bytes: 1, files: 1 },
@@ -229,7 +230,7 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared reachable mapped announced listening relaying relayed registered peer_connected moved relay other_key unanswered shaped peer_gone peer_misbehaved found progress \
+        "shared reachable mapped announced listening relaying relayed registered peer_connected moved relay other_key unanswered shaped holding peer_gone peer_misbehaved found progress \
          reach \
          offering done fetched hashing trouble skipped checkpoint cosigned contents left_out removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code code_wrong \

@@ -86,6 +86,13 @@ pub(super) fn said(event: &Event) -> Option<(Said, String)> {
         Event::Shaped { peer, level, wanted } if level < wanted => {
             (Said::Warning, format!("peer {peer} agrees to shaping {level}, not {wanted}"))
         }
+        Event::Holding { seconds } => (
+            Said::Note,
+            format!(
+                "all of it is here; the link goes on for {:.0} s, as how long it lasts tells how much it was (Ctrl-C ends it)",
+                seconds.ceil()
+            ),
+        ),
         Event::Shaped { peer, level, .. } => {
             (Said::Detail, format!("shaping towards peer {peer}: {level}"))
         }
