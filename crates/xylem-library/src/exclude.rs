@@ -1,38 +1,35 @@
 //! [`Exclusion`]: patterns of what of a directory is left out, with gitignore's rules.
 
+mod pattern;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use xylem_object::listing::{Entry, EntryKind};
 
+use self::pattern::{Pattern, Sense};
 use crate::error::{Blame, Failure};
-use crate::path::os_path;
+
+pub use self::pattern::PatternError;
 
 /// Patterns that leave out what they match, and everything below. They are read as the lines of a
 /// `.gitignore` in the directory: a later one overrides an earlier one, `!` takes back, a slash inside
 /// or in front means that path alone.
 #[derive(Clone)]
 pub(crate) struct Exclusion {
-    rules: Gitignore,
+    patterns: Arc<[Pattern]>,
     /// Nothing but these, with the directories that lead there.
     only: Option<Arc<BTreeSet<Vec<u8>>>>,
 }
 
 /// A pattern that is none.
 #[derive(Debug, thiserror::Error)]
-pub enum ExcludeError {
-    /// One by itself.
-    #[error("--exclude {pattern}: {source}")]
-    Pattern {
-        /// As it was given.
-        pattern: String,
-        /// What is wrong with it.
-        source: ignore::Error,
-    },
-    /// All of them together.
-    #[error("--exclude: {0}")]
-    Together(ignore::Error),
+#[error("--exclude {}: {why}", pattern)]
+pub struct ExcludeError {
+    /// As it was given.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub why: PatternError,
 }
 
 impl Failure for ExcludeError {
@@ -41,20 +38,80 @@ impl Failure for ExcludeError {
     }
 }
 
+/// A line of a file of rules that can't be read. No line of that file is in force then.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// It is no text.
+    #[error("line {line}: it is not UTF-8")]
+    NotText {
+        /// Its number, from 1.
+        line: usize,
+    },
+    /// It is no pattern.
+    #[error("line {line}: {}: {why}", pattern)]
+    Pattern {
+        /// Its number, from 1.
+        line: usize,
+        /// As it stands there.
+        pattern: String,
+        /// What is wrong with it.
+        why: PatternError,
+    },
+}
+
+impl Failure for RulesError {
+    fn blame(&self) -> Blame {
+        Blame::Usage
+    }
+}
+
+/// The patterns of a file like `.gitignore`, without blank lines and comments. A mark of the byte order in front of the first line is
+/// no part of it, nor is a carriage return at the end of one.
+///
+/// # Errors
+/// [`RulesError`]: the first line that is not understood.
+pub fn read_rules(text: &[u8]) -> Result<Vec<String>, RulesError> {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let mut rules = Vec::new();
+    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let line = str::from_utf8(line).map_err(|_| RulesError::NotText { line: number })?;
+        let bad = |why| RulesError::Pattern { line: number, pattern: line.to_owned(), why };
+        if Pattern::read(line).map_err(bad)?.is_some() {
+            rules.push(line.to_owned());
+        }
+    }
+    Ok(rules)
+}
+
+/// One pattern that is given by itself, which is neither blank nor a comment.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read_rule(text: &str) -> Result<String, String> {
+    match Pattern::read(text) {
+        Ok(Some(_)) => Ok(text.to_owned()),
+        Ok(None) if text.starts_with('#') => {
+            Err(format!("as a line of .gitignore it is a comment; write \\{text}"))
+        }
+        Ok(None) => Err("it names nothing".to_owned()),
+        Err(why) => Err(why.to_string()),
+    }
+}
+
 impl Exclusion {
     /// Leaves nothing out.
     pub(crate) fn none() -> Self {
-        Self { rules: Gitignore::empty(), only: None }
+        Self { patterns: Arc::default(), only: None }
     }
 
     pub(crate) fn new(patterns: &[String]) -> Result<Self, ExcludeError> {
-        let mut rules = GitignoreBuilder::new("");
-        for pattern in patterns {
-            let bad = |source| ExcludeError::Pattern { pattern: pattern.clone(), source };
-            rules.add_line(None, pattern).map_err(bad)?;
-        }
-        let rules = rules.build().map_err(ExcludeError::Together)?;
-        Ok(Self { rules, only: None })
+        let read = |pattern: &String| {
+            let bad = |why| ExcludeError { pattern: pattern.clone(), why };
+            Pattern::read(pattern).map_err(bad).transpose()
+        };
+        let patterns: Result<Vec<_>, _> = patterns.iter().filter_map(read).collect();
+        Ok(Self { patterns: patterns?.into(), only: None })
     }
 
     /// Leaves out everything else as well, if there are such paths.
@@ -81,38 +138,14 @@ impl Exclusion {
         if self.is_unwanted(path) {
             return true;
         }
-        !self.rules.is_empty()
+        !self.patterns.is_empty()
             && ends.chain([path.len()]).any(|end| {
                 let is_directory = is_directory || end < path.len();
-                self.rules.matched(os_path(&path[..end]), is_directory).is_ignore()
+                let says = |pattern: &Pattern| pattern.says(&path[..end], is_directory);
+                self.patterns.iter().rev().find_map(says) == Some(Sense::LeaveOut)
             })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_rules_are_gitignore_s() {
-        let lines =
-            ["# comment", "", "*.tmp", "!keep.tmp", "/only-here", "build/", "a/b", "x/**/y"];
-        let exclusion = Exclusion::new(&lines.map(str::to_owned)).unwrap();
-        let out = |path: &str, is_directory| exclusion.matches(path.as_bytes(), is_directory);
-        for path in
-            ["s.tmp", "sub/s.tmp", "only-here", "build/keep.tmp", "sub/build/x", "a/b/c", "x/1/2/y"]
-        {
-            assert!(out(path, false), "{path}");
-        }
-        for path in ["keep.tmp", "sub/only-here", "build", "sub/a/b", "# comment", "tmp"] {
-            assert!(!out(path, false), "{path}");
-        }
-        assert!(out("build", true) && out("d.tmp", true) && out("d.tmp/x", false));
-        assert!(!Exclusion::none().matches(b"s.tmp", false));
-        let wanted = ["a/b", "c"].map(|path| path.as_bytes().to_vec());
-        let exclusion = Exclusion::none().but(Some(Arc::new(wanted.into())));
-        assert!(!exclusion.matches(b"a", true) && !exclusion.matches(b"a/b", false));
-        assert!(exclusion.matches(b"a/bc", false) && exclusion.matches(b"a.b", false));
-        assert!(Exclusion::new(&["a{".to_owned()]).is_err());
-    }
-}
+mod tests;

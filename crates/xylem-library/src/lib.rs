@@ -74,7 +74,7 @@ pub mod mail;
 pub use disk::{disk, use_medium};
 pub use error::{Blame, Error, Failure, advised, blame_of};
 pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
-pub use exclude::ExcludeError;
+pub use exclude::{ExcludeError, PatternError, RulesError, read_rule, read_rules};
 pub use hashing::HashError;
 pub use hex::hex;
 pub use listed::{Entries, Listed, ListedError, ListedFiles};

@@ -23,7 +23,7 @@ use xylem_app::Believe;
 use xylem_app::object::{Fetched, ObjectOptions, get_object};
 use xylem_bucket::is_in_bucket;
 use xylem_library::witness::{Dial, Versions, witnessed};
-use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop};
+use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop, read_rule};
 use xylem_node::{Dialling, Event, GetOptions, Peer, PeerUri, ServeOptions, ShapeLevel};
 use xylem_object::Ticket;
 
@@ -143,7 +143,7 @@ pub(crate) struct GetArgs {
     like: Vec<PathBuf>,
 
     /// Leave out what matches, from a directory, with the rules of .gitignore; can be repeated
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", value_parser = read_rule)]
     exclude: Vec<String>,
 
     /// Where others who fetch the same find what is verified here, over the encrypted link: HOST:PORT,

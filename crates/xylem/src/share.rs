@@ -20,13 +20,14 @@ use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::fmt::Display;
 use std::fs;
+use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_bucket::is_in_bucket;
 use xylem_library::follow::{FollowOptions, Input};
 use xylem_library::keys::Sign;
-use xylem_library::{LibraryEvent, Selection};
+use xylem_library::{LibraryEvent, Selection, read_rule, read_rules};
 use xylem_link::PeerKey;
 use xylem_node::{Event, NDN_PORT, PeerUri, Prove, ShareOptions};
 use xylem_object::ticket::Address;
@@ -131,7 +132,7 @@ pub(crate) struct ShareArgs {
 
     /// Leave out what matches, from a directory, with the rules of .gitignore; can be repeated. It is
     /// remembered: without one, what was left out when the directory was shared last is left out again
-    #[arg(long, value_name = "GLOB", conflicts_with = "follow")]
+    #[arg(long, value_name = "GLOB", value_parser = read_rule, conflicts_with = "follow")]
     exclude: Vec<String>,
 
     /// Leave out what the lines of this file say, which are read as those of a .gitignore in the shared
@@ -250,6 +251,8 @@ pub(crate) struct ShareArgs {
 
 /// Bytes of patterns that are remembered with a directory.
 const MAX_PATTERNS: usize = 32 * 1024;
+/// Bytes of a file of them, with its comments.
+const MAX_RULES_FILE: u64 = 1 << 20;
 
 /// Runs `xylem share`.
 pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
@@ -348,9 +351,13 @@ fn selection(args: &ShareArgs) -> Result<Selection, Failure> {
             let what = format!("--ignore-file {}: {why}", file.display());
             Failure::new(Exit::Usage, what)
         };
-        let text = fs::read_to_string(file).map_err(|e| failed(&e))?;
-        let is_rule = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
-        lines.extend(text.lines().filter(is_rule).map(str::to_owned));
+        let mut text = Vec::new();
+        let opened = fs::File::open(file).map_err(|e| failed(&e))?;
+        opened.take(MAX_RULES_FILE + 1).read_to_end(&mut text).map_err(|e| failed(&e))?;
+        if text.len() as u64 > MAX_RULES_FILE {
+            return Err(failed(&format!("it has more than {MAX_RULES_FILE} bytes")));
+        }
+        lines.extend(read_rules(&text).map_err(|e| failed(&e))?);
     }
     lines.extend(args.exclude.iter().cloned());
     if lines.iter().map(String::len).sum::<usize>() > MAX_PATTERNS {

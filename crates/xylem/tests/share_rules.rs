@@ -103,7 +103,7 @@ fn what_is_left_out_goes_by_gitignore_s_rules_and_is_remembered() {
     let all = root(&Share::start(&site, &store));
     assert_ne!(all, first, "nothing is left out any more");
 
-    for more in [["--exclude", "a{"], ["--ignore-file", "/nowhere"]] {
+    for more in [["--exclude", "a["], ["--exclude", "#*#"], ["--ignore-file", "/nowhere"]] {
         assert_exit(&refused(xylem(&store), &site, &more), 2);
     }
     let key = file(&site, "secret", &[7; 32]);
@@ -157,4 +157,121 @@ fn what_can_t_be_read_ends_no_share_unless_strict() {
     sum.args(["sum", "--tree"]).arg(&tree);
     assert_exit(&finish(sum), 4);
     set(&tree.join("closed"), 0o755);
+}
+
+#[test]
+fn a_file_of_rules_is_read_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, store) = (dir.path().join("tree"), dir.path().join("store"));
+    fs::create_dir(&tree).unwrap();
+    for name in ["a.key", "b.txt", "1.txt", "{a,b}", "a"] {
+        file(&tree, name, name.as_bytes());
+    }
+    let rules = dir.path().join("rules");
+    for (bad, line, pattern) in [
+        (&b"*.key\r\n[[:letters:]]\n"[..], 2, "[[:letters:]]"),
+        (b"*.key\n\n# c\nb[\n", 4, "b["),
+        (b"*.key\nb\\\n", 2, "b\\"),
+        (b"*.k\xe9y\n", 1, "UTF-8"),
+        (b"\xff\xfe*\0.\0k\0e\0y\0", 1, "UTF-8"),
+    ] {
+        fs::write(&rules, bad).unwrap();
+        let said = refused(xylem(&store), &tree, &["--ignore-file", text(&rules)]);
+        assert_exit(&said, 2);
+        let said = stderr(&said);
+        let names = [text(&rules), &format!("line {line}: "), pattern];
+        assert!(names.iter().all(|name| said.contains(name)), "{said}");
+    }
+    // By way of a link, with a mark of the byte order.
+    fs::write(&rules, b"\xef\xbb\xbf*.key\r\n[[:alpha:]].txt\r\n{a,b}\r\n").unwrap();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&rules, &link).unwrap();
+    let share = Share::with(&tree, &store, &["--ignore-file", text(&link)]);
+    let out = dir.path().join("out");
+    assert_exit(&get(&dir.path().join("away"), &[&share.ticket, "-o", text(&out)]), 0);
+    assert_eq!(paths(&out), ["1.txt", "a"]);
+}
+
+#[test]
+fn verify_names_what_is_there_and_was_not_published() {
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, store) = (site(dir.path()), dir.path().join("store"));
+    let share = Share::with(&tree, &store, &["--exclude", "*.tmp"]);
+    let copy = dir.path().join("copy");
+    assert_exit(&get(&dir.path().join("away"), &[&share.ticket, "-o", text(&copy)]), 0);
+    let verify = |at: &Path, more: &[&str]| {
+        let mut verify = xylem(&store);
+        verify.args(["verify", text(at), &share.ticket]).args(more);
+        finish(verify)
+    };
+    assert_exit(&verify(&copy, &[]), 0);
+    // What was left out where it was shared from is there on purpose.
+    let own = verify(&tree, &[]);
+    assert_exit(&own, 0);
+    assert!(stderr(&own).contains("Left out 3"), "{}", stderr(&own));
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let file_of = copy.join("build/deep/o");
+    let before = fs::metadata(&file_of).unwrap().permissions().mode() & 0o777;
+    type Add<'a> = Box<dyn Fn() + 'a>;
+    let cases: [(&str, Add<'_>, Add<'_>); 6] = [
+        (
+            "evil.py: a file",
+            Box::new(|| drop(file(&copy, "evil.py", b"evil"))),
+            Box::new(|| fs::remove_file(copy.join("evil.py")).unwrap()),
+        ),
+        (
+            "x.tmp: a file",
+            Box::new(|| drop(file(&copy, "x.tmp", b"left out elsewhere"))),
+            Box::new(|| fs::remove_file(copy.join("x.tmp")).unwrap()),
+        ),
+        (
+            ".git: a directory",
+            Box::new(|| {
+                fs::create_dir_all(copy.join(".git/hooks")).unwrap();
+                file(&copy, ".git/config", b"evil");
+            }),
+            Box::new(|| fs::remove_dir_all(copy.join(".git")).unwrap()),
+        ),
+        (
+            "sub/link: a link",
+            Box::new(|| std::os::unix::fs::symlink("/etc/passwd", copy.join("sub/link")).unwrap()),
+            Box::new(|| fs::remove_file(copy.join("sub/link")).unwrap()),
+        ),
+        (
+            "build/deep/o: has mode 4",
+            Box::new(|| mode(&file_of, 0o4000 | before)),
+            Box::new(|| mode(&file_of, before)),
+        ),
+        (
+            "pipe: not a file",
+            Box::new(|| {
+                let made = Command::new("mkfifo").arg(copy.join("pipe")).status();
+                assert!(made.unwrap().success());
+            }),
+            Box::new(|| fs::remove_file(copy.join("pipe")).unwrap()),
+        ),
+    ];
+    for (expected, add, remove) in &cases {
+        add();
+        let said = verify(&copy, &[]);
+        assert_exit(&said, 1);
+        let lines = String::from_utf8(said.stdout).unwrap();
+        let expected = format!("{}/{expected}", copy.display());
+        assert!(lines.lines().count() == 1 && lines.starts_with(&expected), "{expected}: {lines}");
+        assert_exit(&verify(&copy, &["--allow-extra"]), 0);
+        remove();
+    }
+    assert_exit(&verify(&copy, &[]), 0);
+    // With damage both are named.
+    file(&copy, "evil.py", b"evil");
+    file(&copy, "keep.tmp", b"also not published");
+    file(&copy, "index", b"index");
+    fs::write(copy.join("index"), b"edited").unwrap();
+    let said = verify(&copy, &["--json"]);
+    assert_exit(&said, 1);
+    let lines = String::from_utf8(said.stdout).unwrap();
+    let last = lines.lines().last().unwrap();
+    assert!(last.contains("\"damaged\":2,\"extra\":2"), "{lines}");
 }

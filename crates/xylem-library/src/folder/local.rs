@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use super::stored::{Entries, Paths, Stored, Writer, newest};
 use super::trash::Trash;
 use super::vector::{MemberId, Vector};
 use crate::error::{Blame, Failure, advised, blame_of};
-use crate::exclude::{ExcludeError, Exclusion};
+use crate::exclude::{ExcludeError, Exclusion, RulesError, read_rules};
 use crate::listed::{ListedError, ListedFiles};
 use crate::path::os_path;
 
@@ -31,6 +31,8 @@ const MAX_RULES: u64 = 32 * 1024;
 const INDEX: &str = "index";
 /// Indexes that others may be at.
 const TOLD: u64 = 3;
+/// Rules that were understood last.
+const RULES: &str = "rules";
 /// What is being put in its place.
 const PENDING: &str = "pending";
 
@@ -56,9 +58,20 @@ pub enum FolderError {
         /// Why.
         why: IndexError,
     },
-    /// A line of the rules.
+    /// A line of the rules is none.
+    #[error("{}, {why}", path.display())]
+    Rules {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, and what is wrong with it.
+        why: RulesError,
+    },
+    /// A directory or a pipe stands where the rules would, or a link to one.
+    #[error("{}: rules have to be in a file, and this is none", .0.display())]
+    NoRulesFile(PathBuf),
+    /// Of the rules all together.
     #[error("{IGNORE_FILE}: {0}")]
-    Rules(#[from] ExcludeError),
+    Exclude(#[from] ExcludeError),
     /// More lines than are read.
     #[error("{IGNORE_FILE} has more than {MAX_RULES} bytes")]
     TooManyRules,
@@ -74,7 +87,9 @@ impl Failure for FolderError {
     fn blame(&self) -> Blame {
         match self {
             Self::Io { .. } | Self::NotThere(_) | Self::Index { .. } => Blame::Local,
-            Self::Rules(_) | Self::TooManyRules => Blame::Usage,
+            Self::Rules { .. } | Self::NoRulesFile(_) | Self::Exclude(_) | Self::TooManyRules => {
+                Blame::Usage
+            }
             Self::Store(e) => blame_of(e),
             Self::Listed(e) => e.blame(),
         }
@@ -161,25 +176,27 @@ impl Folder {
     pub fn read_rules(&mut self) -> Result<Vec<String>, FolderError> {
         self.check_there()?;
         let path = self.root.join(IGNORE_FILE);
-        let mut lines = Vec::new();
-        match path.symlink_metadata() {
-            Ok(meta) if meta.len() > MAX_RULES => return Err(FolderError::TooManyRules),
-            Ok(meta) if meta.is_file() => {
-                let text = fs::read_to_string(&path).map_err(at(&path))?;
-                let is_rule = |line: &&str| !line.trim().is_empty() && !line.starts_with('#');
-                lines.extend(text.lines().filter(is_rule).map(str::to_owned));
-            }
-            _ => {}
-        }
-        // Nor is it taken over from anybody, in whatever case: there are file systems to which that is the same.
-        let either = |c: char| match c.to_ascii_uppercase() {
-            upper if upper == c => c.to_string(),
-            upper => format!("[{c}{upper}]"),
+        let lines = match rules_file(&path)? {
+            Some(text) => read_rules(&text).map_err(|why| FolderError::Rules { path, why })?,
+            None => Vec::new(),
         };
-        let own: String = OWN.chars().map(either).collect();
-        let own = [format!("{own}/"), format!("/{own}")];
-        self.rules = Exclusion::new(&[&lines[..], &own].concat())?;
+        self.rules = exclusion(&lines)?;
+        let (kept, text) = (self.kept.join(RULES), lines.join("\n"));
+        if fs::read(&kept).ok().is_none_or(|before| before != text.as_bytes()) {
+            replace(&kept, text.as_bytes())?;
+        }
         Ok(lines)
+    }
+
+    /// Goes on with the rules that were read last, in an earlier run, so that others can bring better ones; `None`: none were.
+    ///
+    /// # Errors
+    /// [`FolderError::Exclude`].
+    pub fn rules_before(&mut self) -> Result<Option<Vec<String>>, FolderError> {
+        let text = fs::read(self.kept.join(RULES)).ok();
+        let Some(lines) = text.and_then(|text| read_rules(&text).ok()) else { return Ok(None) };
+        self.rules = exclusion(&lines)?;
+        Ok(Some(lines))
     }
 
     /// Takes what was shared just now from `store`, under this root, as what the folder holds; `about` is what others are told
@@ -374,6 +391,38 @@ impl Folder {
         self.stored.copy(&path)?;
         Ok(path)
     }
+}
+
+/// What these lines leave out, and what is ours in whatever case: there are file systems to which that is the same, and it is not
+/// taken over from anybody.
+fn exclusion(lines: &[String]) -> Result<Exclusion, ExcludeError> {
+    let either = |c: char| match c.to_ascii_uppercase() {
+        upper if upper == c => c.to_string(),
+        upper => format!("[{c}{upper}]"),
+    };
+    let own: String = OWN.chars().map(either).collect();
+    let own = [format!("{own}/"), format!("/{own}")];
+    Exclusion::new(&[lines, &own].concat())
+}
+
+/// What stands in the file of rules; `None`: there is none. What is there and is no file, or can't be read, is not taken for none:
+/// what the rules leave out would go to everybody.
+fn rules_file(path: &Path) -> Result<Option<Vec<u8>>, FolderError> {
+    match path.symlink_metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        _ => {}
+    }
+    // A link to a file is read, as whoever made it expects; one to nowhere is an error.
+    if !fs::metadata(path).map_err(at(path))?.is_file() {
+        return Err(FolderError::NoRulesFile(path.to_path_buf()));
+    }
+    let mut text = Vec::new();
+    let file = fs::File::open(path).map_err(at(path))?;
+    file.take(MAX_RULES + 1).read_to_end(&mut text).map_err(at(path))?;
+    if text.len() as u64 > MAX_RULES {
+        return Err(FolderError::TooManyRules);
+    }
+    Ok(Some(text))
 }
 
 /// The name of an index that others fetch.

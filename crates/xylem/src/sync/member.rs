@@ -297,8 +297,15 @@ impl<'a> Member<'a> {
     ) -> Result<(), Error> {
         match self.folder.read_rules() {
             Ok(lines) => self.lines = Some(lines),
-            Err(e) if self.lines.is_none() => return Err(e.into()),
-            Err(e) => tell(warning(format!("{e}; the rules before stay ({IGNORE_FILE})"))),
+            Err(e) => {
+                if self.lines.is_none() {
+                    self.lines = self.folder.rules_before()?;
+                }
+                if self.lines.is_none() || self.folder.check_there().is_err() {
+                    return Err(e.into());
+                }
+                tell(warning(format!("{e}; the rules before stay ({IGNORE_FILE})")));
+            }
         }
         let quiet = &mut |event: Event| {
             // What is kept here is left out at every look, and news to nobody.

@@ -1,0 +1,329 @@
+//! [`Pattern`]: one line of a `.gitignore`, as gitignore(5) describes it and git reads it, byte by byte.
+//!
+//! What git takes for a pattern that never matches (a class that is not closed, a backslash at the end) is an error here: whoever
+//! wrote it meant to leave something out.
+
+/// A line of rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    sense: Sense,
+    /// Whether it speaks of directories alone.
+    directories: bool,
+    against: Against,
+    parts: Vec<Part>,
+}
+
+/// What a match means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sense {
+    /// It is left out.
+    LeaveOut,
+    /// It is not, whatever the lines before say.
+    TakeBack,
+}
+
+/// What of a path is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Against {
+    /// Its last component: there is no slash in the pattern.
+    Name,
+    /// All of it.
+    Path,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// One byte of a set; the slash is in none.
+    OneOf(Set),
+    /// `*`: any bytes but slashes.
+    Run,
+    /// `**` at an end: any bytes.
+    Rest,
+    /// `**/`: nothing, or any bytes and a slash.
+    Folders,
+}
+
+/// A set of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Set([u64; 4]);
+
+impl Set {
+    fn of(bytes: impl IntoIterator<Item = u8>) -> Self {
+        let mut set = Self::default();
+        bytes.into_iter().for_each(|byte| set.insert(byte));
+        set
+    }
+
+    fn insert(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+
+    fn has(&self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+    }
+
+    /// All others; the slash is in neither.
+    fn but_the_slash(self, negated: bool) -> Self {
+        Self::of((0..=u8::MAX).filter(|byte| *byte != b'/' && self.has(*byte) != negated))
+    }
+}
+
+/// Why a line is no pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// `foo\`
+    #[error("it ends in a backslash; write \\\\ for a backslash")]
+    EndsInBackslash,
+    /// `[a`
+    #[error("a [ is not closed; write \\[ for the character")]
+    NotClosed,
+    /// `[[:letters:]]`
+    #[error("there is no class [:{0}:]")]
+    NoSuchClass(String),
+    /// `/`, `!`
+    #[error("it names nothing")]
+    Nothing,
+    /// A NUL is in no name.
+    #[error("it has a NUL")]
+    Nul,
+}
+
+impl Pattern {
+    /// Reads a line; `None`: it is blank or a comment.
+    pub(crate) fn read(line: &str) -> Result<Option<Self>, PatternError> {
+        let line = trimmed(line.as_bytes());
+        if line.is_empty() || line.starts_with(b"#") {
+            return Ok(None);
+        }
+        if line.contains(&0) {
+            return Err(PatternError::Nul);
+        }
+        let (sense, rest) = match line.strip_prefix(b"!") {
+            Some(rest) => (Sense::TakeBack, rest),
+            None => (Sense::LeaveOut, line),
+        };
+        let (directories, rest) = match rest.strip_suffix(b"/") {
+            Some(rest) => (true, rest),
+            None => (false, rest),
+        };
+        let against = if rest.contains(&b'/') { Against::Path } else { Against::Name };
+        let rest = rest.strip_prefix(b"/").unwrap_or(rest);
+        if rest.is_empty() {
+            return Err(PatternError::Nothing);
+        }
+        Ok(Some(Self { sense, directories, against, parts: parts(rest, against)? }))
+    }
+
+    /// What it says of a path; `None`: nothing.
+    pub(crate) fn says(&self, path: &[u8], is_directory: bool) -> Option<Sense> {
+        if self.directories && !is_directory {
+            return None;
+        }
+        let text = match self.against {
+            Against::Path => path,
+            Against::Name => path.rsplit(|byte| *byte == b'/').next().unwrap_or(path),
+        };
+        matches(&self.parts, text).then_some(self.sense)
+    }
+}
+
+/// Without blanks at the end, unless a backslash stands before them.
+fn trimmed(line: &[u8]) -> &[u8] {
+    let (mut end, mut at) = (0, 0);
+    while let Some(byte) = line.get(at) {
+        match byte {
+            b'\\' => {
+                at += 2;
+                end = at;
+            }
+            b' ' => at += 1,
+            _ => {
+                at += 1;
+                end = at;
+            }
+        }
+    }
+    &line[..end.min(line.len())]
+}
+
+fn parts(pattern: &[u8], against: Against) -> Result<Vec<Part>, PatternError> {
+    let special = |byte: &u8| b"*?[\\".contains(byte);
+    // git compares what stands before the first special character by itself, and begins anew behind it.
+    let first = pattern.iter().position(special).unwrap_or(pattern.len());
+    let mut parts = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = pattern.get(at) {
+        at += 1;
+        match byte {
+            b'*' => {
+                let begins = at - 1 == first || pattern[at - 2] == b'/';
+                let stars = at - 1;
+                while pattern.get(at) == Some(&b'*') {
+                    at += 1;
+                }
+                let two = at - stars > 1 && against == Against::Path && begins;
+                let part = match &pattern[at..] {
+                    [] if two => Part::Rest,
+                    [b'\\', b'/', ..] if two => Part::Rest,
+                    [b'/', ..] if two => {
+                        at += 1;
+                        Part::Folders
+                    }
+                    _ => Part::Run,
+                };
+                parts.push(part);
+            }
+            b'?' => parts.push(Part::OneOf(Set::default().but_the_slash(true))),
+            b'[' => {
+                let (set, end) = class(pattern, at)?;
+                parts.push(Part::OneOf(set));
+                at = end;
+            }
+            b'\\' => {
+                let next = *pattern.get(at).ok_or(PatternError::EndsInBackslash)?;
+                at += 1;
+                push(&mut parts, next);
+            }
+            byte => push(&mut parts, byte),
+        }
+    }
+    Ok(parts)
+}
+
+fn push(parts: &mut Vec<Part>, byte: u8) {
+    match parts.last_mut() {
+        Some(Part::Bytes(bytes)) => bytes.push(byte),
+        _ => parts.push(Part::Bytes(vec![byte])),
+    }
+}
+
+/// The set behind a `[`, and where the pattern goes on.
+fn class(pattern: &[u8], mut at: usize) -> Result<(Set, usize), PatternError> {
+    let byte_at = |at: usize| pattern.get(at).copied().ok_or(PatternError::NotClosed);
+    let negated = matches!(byte_at(at)?, b'!' | b'^');
+    at += usize::from(negated);
+    let mut set = Set::default();
+    // What a range may begin with.
+    let mut before = None;
+    let mut is_first = true;
+    loop {
+        let byte = byte_at(at)?;
+        at += 1;
+        match byte {
+            b']' if !is_first => return Ok((set.but_the_slash(negated), at)),
+            b'\\' => {
+                let escaped = byte_at(at)?;
+                at += 1;
+                set.insert(escaped);
+                before = Some(escaped);
+            }
+            b'-' if before.is_some() && byte_at(at)? != b']' => {
+                let mut last = byte_at(at)?;
+                at += 1;
+                if last == b'\\' {
+                    last = byte_at(at)?;
+                    at += 1;
+                }
+                (before.unwrap_or(last)..=last).for_each(|byte| set.insert(byte));
+                before = None;
+            }
+            b'[' if byte_at(at)? == b':' => {
+                let name = at + 1;
+                let end = pattern[name..].iter().position(|byte| *byte == b']');
+                let end = name + end.ok_or(PatternError::NotClosed)?;
+                if let Some(name) = pattern[name..end].strip_suffix(b":") {
+                    (0..=u8::MAX).filter(named(name)?).for_each(|byte| set.insert(byte));
+                    before = None;
+                    at = end + 1;
+                } else {
+                    set.insert(byte);
+                    before = Some(byte);
+                }
+            }
+            byte => {
+                set.insert(byte);
+                before = Some(byte);
+            }
+        }
+        is_first = false;
+    }
+}
+
+/// What is in a class of POSIX, of ASCII alone.
+fn named(name: &[u8]) -> Result<fn(&u8) -> bool, PatternError> {
+    Ok(match name {
+        b"alnum" => u8::is_ascii_alphanumeric,
+        b"alpha" => u8::is_ascii_alphabetic,
+        b"blank" => |byte| b" \t".contains(byte),
+        b"cntrl" => u8::is_ascii_control,
+        b"digit" => u8::is_ascii_digit,
+        b"graph" => u8::is_ascii_graphic,
+        b"lower" => u8::is_ascii_lowercase,
+        b"print" => |byte| (b' '..=b'~').contains(byte),
+        b"punct" => u8::is_ascii_punctuation,
+        b"space" => |byte| b" \t\n\r".contains(byte),
+        b"upper" => u8::is_ascii_uppercase,
+        b"xdigit" => u8::is_ascii_hexdigit,
+        other => {
+            return Err(PatternError::NoSuchClass(String::from_utf8_lossy(other).into_owned()));
+        }
+    })
+}
+
+/// Whether all of a text is these parts one after the other: it is passed over once for each of them.
+fn matches(parts: &[Part], text: &[u8]) -> bool {
+    let (text, parts) = match parts {
+        [Part::Bytes(bytes), rest @ ..] => match text.strip_prefix(&bytes[..]) {
+            Some(text) => (text, rest),
+            None => return false,
+        },
+        _ => (text, parts),
+    };
+    match parts {
+        [] => return text.is_empty(),
+        [Part::Run] => return !text.contains(&b'/'),
+        [Part::Run, Part::Bytes(end)] if !text.contains(&b'/') => return text.ends_with(end),
+        [.., Part::Bytes(end)] if !text.ends_with(end) => return false,
+        _ => {}
+    }
+    // Where the parts so far may have ended.
+    let mut ends = vec![false; text.len() + 1];
+    ends[0] = true;
+    for part in parts {
+        match part {
+            Part::Bytes(bytes) => {
+                moved(&mut ends, bytes.len(), |from, to| text[from..to] == bytes[..])
+            }
+            Part::OneOf(set) => moved(&mut ends, 1, |from, _| set.has(text[from])),
+            Part::Run => spread(&mut ends, |last| text[last] != b'/'),
+            Part::Rest => spread(&mut ends, |_| true),
+            Part::Folders => {
+                let mut begun = false;
+                for at in 1..ends.len() {
+                    begun |= ends[at - 1];
+                    ends[at] |= begun && text[at - 1] == b'/';
+                }
+            }
+        }
+        if !ends.contains(&true) {
+            return false;
+        }
+    }
+    ends[text.len()]
+}
+
+/// A part of a fixed length: it ends so much behind where the one before it ended, if it is there.
+fn moved(ends: &mut [bool], by: usize, is_there: impl Fn(usize, usize) -> bool) {
+    for to in (0..ends.len()).rev() {
+        ends[to] = to >= by && ends[to - by] && is_there(to - by, to);
+    }
+}
+
+/// A part of any length: from where the one before it ended it goes on as long as the bytes are of it.
+fn spread(ends: &mut [bool], goes_on: impl Fn(usize) -> bool) {
+    for to in 1..ends.len() {
+        ends[to] |= ends[to - 1] && goes_on(to - 1);
+    }
+}
