@@ -9,6 +9,9 @@ function size(n) {
   for (; n >= 999.5 && unit < 4; unit += 1) n /= 1000;
   return `${unit ? n.toPrecision(3) : n} ${units[unit]}`;
 }
+// Names are a publisher's: what would turn the line around, or is not seen, is.
+const odd = /[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029\ufff9-\ufffb]/gu;
+const clean = (text) => String(text).replace(odd, "\ufffd");
 function row(table, ...cells) {
   const tr = table.tBodies[0].insertRow();
   for (const cell of cells) tr.insertCell().append(cell);
@@ -68,7 +71,7 @@ const handlers = {
   note({ what }) { note(what, "dim"); },
   manifest(told) {
     manifest = told;
-    const name = told.name || "file";
+    const name = clean(told.name || "file");
     $("name").textContent = name;
     const files = told.directory ? `, ${told.files} file${told.files === 1 ? "" : "s"}` : "";
     $("about").textContent = `${size(told.bytes)}${files}. Signed by whom the link names; every piece is proven before it counts.`;
@@ -83,7 +86,7 @@ const handlers = {
     $("files").hidden = false;
     $("files").querySelector("summary").textContent = `Files (${told.files.length})`;
     const table = $("files").querySelector("table");
-    told.files.slice(0, ROWS).forEach(([path, bytes], number) => { row(table, path, size(bytes), "").id = `f${number}`; });
+    told.files.slice(0, ROWS).forEach(([path, bytes], number) => { row(table, clean(path), size(bytes), "").id = `f${number}`; });
     if (told.files.length > ROWS) row(table, `and ${told.files.length - ROWS} more`, "", "");
   },
   kept({ bytes }) { kept = bytes; },
@@ -149,7 +152,7 @@ async function stored(store) {
 function note(what, kind = "bad") {
   const item = document.createElement("li");
   item.className = kind;
-  item.textContent = what;
+  item.textContent = clean(what);
   $("told").append(item);
   if ($("told").childElementCount > 20) $("told").firstElementChild.remove();
 }

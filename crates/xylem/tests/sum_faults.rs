@@ -366,3 +366,29 @@ fn progress_on_a_terminal_only() {
     assert!(seen.contains("KiB read"), "{seen}");
     assert!(seen.contains(line(&bytes, "pipe").trim_end()), "{seen}");
 }
+
+#[test]
+fn a_list_of_somebody_else_commands_no_terminal() {
+    let dir = folder();
+    let names = ["a\u{1b}[2Jb", "c\u{202e}fdp.exe", "d\u{200b}e", "plain \u{e9}"];
+    let mut list = String::new();
+    for name in names {
+        list += &line(b"", name);
+    }
+    file(dir.path(), names[3], b"");
+    file(dir.path(), names[1], b"");
+    file(dir.path(), "list", list.as_bytes());
+    let checked = run(dir.path(), &["--check", "list"]);
+    let told = stdout(&checked) + &stderr(&checked);
+    assert!(told.contains("plain \u{e9}: OK"), "{told:?}");
+    assert!(told.contains("c\\u{202e}fdp.exe: OK"), "{told:?}");
+    assert!(told.contains("a\\u{1b}[2Jb: FAILED"), "{told:?}");
+    assert!(!told.contains(['\u{1b}', '\u{202e}', '\u{200b}']), "{told:?}");
+    // A list that is written stays what b3sum writes, and JSON says the same in other letters.
+    let written = run(dir.path(), &[names[1]]);
+    assert_eq!(stdout(&written), line(b"", names[1]));
+    for json in [&["--json", names[1]][..], &["--json", "--check", "list"]] {
+        let told = stdout(&run(dir.path(), json));
+        assert!(told.contains("c\\u202efdp.exe") && !told.contains('\u{202e}'), "{told:?}");
+    }
+}

@@ -6,6 +6,7 @@
 
 use crate::cli::{Common, LogFormat};
 use crate::exit::{Exit, Failure};
+use crate::output::text::clean;
 use serde::Serialize;
 use std::fmt::{Debug, Write as _};
 use std::io::{self, Write as _};
@@ -141,9 +142,7 @@ impl Visit for Line {
             name => write!(self.0, " {name}={value:?}"),
         };
         // What others say may stand in it: it neither begins a line nor commands a terminal.
-        if self.0[start..].contains(char::is_control) {
-            let clean = self.0.split_off(start).replace(char::is_control, "\u{fffd}");
-            self.0.push_str(&clean);
-        }
+        let said = self.0.split_off(start);
+        self.0.push_str(&clean(&said));
     }
 }

@@ -26,6 +26,7 @@ use crate::exit::{Exit, Failure};
 use crate::running::Running;
 use reaching::Said;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, clean_json, count, duration, path_for_sums};
@@ -64,7 +65,11 @@ pub(crate) fn wrong_usage(message: &str, json: bool) {
 
 /// One line of JSON, without its newline. `docs/spec/json-events.md` is the contract.
 pub(crate) fn json_line(event: &impl Serialize) -> String {
-    serde_json::to_string(event).expect("plain fields without keys that are no text")
+    let line = serde_json::to_string(event).expect("plain fields without keys that are no text");
+    match clean_json(&line) {
+        Cow::Borrowed(_) => line,
+        Cow::Owned(safe) => safe,
+    }
 }
 
 /// Results, notes and progress of one run, as the common flags ask for them.
@@ -170,12 +175,12 @@ impl Out {
         if !self.json {
             return Ok(());
         }
-        self.exact_line(&clean_json(&json_line(event)))
+        self.exact_line(&json_line(event))
     }
 
     /// `ROOT  PATH`, as `xylem sum` prints it.
     pub(crate) fn sum_line(&mut self, root: &str, path: &Path) -> Result<(), Failure> {
-        let (mark, name) = path_for_sums(path);
+        let (mark, name) = path_for_sums(path, io::stdout().is_terminal());
         self.line(&format!("{mark}{root}  {name}"))
     }
 

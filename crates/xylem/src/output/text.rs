@@ -5,34 +5,43 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Makes text of unknown origin safe to print: control characters, which could move a terminal's
-/// cursor or recolour it, become visible escapes, and one line stays one line.
+/// cursor or recolour it, and what is not seen become visible escapes, and one line stays one line.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(odd) {
-        return Cow::Borrowed(text);
-    }
-    let mut safe = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if odd(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
-    }
-    Cow::Owned(safe)
+    escaped(text, |c, safe| safe.extend(c.escape_default()))
 }
 
 /// The same JSON, whose strings hold no such characters as they are: JSON itself escapes some only.
 pub(crate) fn clean_json(text: &str) -> Cow<'_, str> {
-    if !text.contains(odd) {
+    escaped(text, |c, safe| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            safe.push_str(&format!("\\u{unit:04x}"));
+        }
+    })
+}
+
+fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
+    if !text.contains(is_odd) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if odd(c) { safe.push_str(&format!("\\u{:04x}", u32::from(c))) } else { safe.push(c) }
+        if is_odd(c) { escape(c, &mut safe) } else { safe.push(c) }
     }
     Cow::Owned(safe)
 }
 
-/// Control characters, and the bidirectional overrides, which make a name read as another one
-/// (`exe.fdp` as `pdf.exe`).
-fn odd(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Control characters; what ends a line or changes its direction, which makes a name read as another one (`exe.fdp` as
+/// `pdf.exe`); and what is not seen, so that two names look alike: all that Unicode has as Default_Ignorable_Code_Point
+/// (DerivedCoreProperties.txt of Unicode 16), which has the marks of direction and the tags.
+fn is_odd(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{2028}' | '\u{2029}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// `1.2 GiB`
@@ -78,16 +87,22 @@ pub(crate) fn date(seconds: u64) -> String {
 /// A path as b3sum writes it: the mark that goes before the hash (a backslash where the name was
 /// escaped, else nothing) and the name with backslash, newline and carriage return escaped.
 ///
-/// Bytes that are not UTF-8 become U+FFFD, which `--check` then refuses.
-pub(crate) fn path_for_sums(path: &Path) -> (&'static str, String) {
+/// Bytes that are not UTF-8 become U+FFFD, which `--check` then refuses. On a terminal it is [`clean`], too, which b3sum's is not: it
+/// is read there by nobody who checks it.
+pub(crate) fn path_for_sums(path: &Path, terminal: bool) -> (&'static str, String) {
     let mut name = path.to_string_lossy().into_owned();
     if cfg!(windows) {
         name = name.replace('\\', "/");
     }
-    if !name.contains(['\\', '\n', '\r']) {
-        return ("", name);
+    let mut mark = "";
+    if name.contains(['\\', '\n', '\r']) {
+        name = name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
+        mark = "\\";
     }
-    ("\\", name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r"))
+    if terminal {
+        name = clean(&name).into_owned();
+    }
+    (mark, name)
 }
 
 #[cfg(test)]
@@ -99,6 +114,27 @@ mod tests {
         assert_eq!(clean("plain ü"), "plain ü");
         assert_eq!(clean("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
         assert_eq!(clean("\u{202e}fdp.exe"), "\\u{202e}fdp.exe");
+        assert_eq!(clean("a\u{200b}b\u{ad}"), "a\\u{200b}b\\u{ad}");
+        // Accents, other scripts and pictures are seen.
+        assert_eq!(clean("e\u{301} 日本 नमस्ते 🎈"), "e\u{301} 日本 नमस्ते 🎈");
+    }
+
+    /// Each that is named in a report of names that read as others, by its number.
+    #[test]
+    fn what_is_not_seen_is_escaped_everywhere() {
+        let odd = [
+            0x1b, 0x7f, 0x9b, 0xad, 0x34f, 0x61c, 0x115f, 0x1160, 0x180e, 0x200b, 0x200c, 0x200d,
+            0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202e, 0x2060, 0x2066, 0x2069, 0x206f, 0x3164,
+            0xfe0f, 0xfeff, 0xffa0, 0xfff9, 0x1d173, 0xe0001, 0xe0041, 0xe007f, 0xe0100,
+        ];
+        for c in odd.map(|number| char::from_u32(number).unwrap()) {
+            let name = format!("a{c}b");
+            assert!(clean(&name).is_ascii(), "{:x}", u32::from(c));
+            let json = serde_json::to_string(&name).unwrap();
+            let safe = clean_json(&json);
+            assert!(safe.is_ascii(), "{:x}", u32::from(c));
+            assert_eq!(serde_json::from_str::<String>(&safe).unwrap(), name);
+        }
     }
 
     #[test]
@@ -107,17 +143,20 @@ mod tests {
         let text = serde_json::to_string(name).unwrap();
         assert!(text.contains('\u{9b}'), "JSON alone leaves them");
         let safe = clean_json(&text);
-        assert!(!safe.contains(odd), "{safe}");
+        assert!(!safe.contains(is_odd), "{safe}");
         assert_eq!(serde_json::from_str::<String>(&safe).unwrap(), name);
     }
 
     #[test]
     fn names_for_sums() {
-        assert_eq!(path_for_sums(Path::new("a b")), ("", "a b".to_owned()));
+        assert_eq!(path_for_sums(Path::new("a b"), false), ("", "a b".to_owned()));
         if cfg!(unix) {
-            let (mark, name) = path_for_sums(Path::new("a\\b\r\nc"));
+            let (mark, name) = path_for_sums(Path::new("a\\b\r\nc"), false);
             assert_eq!((mark, name.as_str()), ("\\", "a\\\\b\\r\\nc"));
         }
+        let odd = Path::new("a\u{1b}[2J");
+        assert_eq!(path_for_sums(odd, false), ("", "a\u{1b}[2J".to_owned()));
+        assert_eq!(path_for_sums(odd, true), ("", "a\\u{1b}[2J".to_owned()));
     }
 
     #[test]

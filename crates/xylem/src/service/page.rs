@@ -2,6 +2,7 @@
 
 use super::keeper::Keeper;
 use super::messages::Row;
+use crate::output::text::clean;
 use std::fmt::Write as _;
 
 pub(super) fn page(keeper: &Keeper) -> String {
@@ -36,7 +37,8 @@ fn of_each(page: &mut String, rows: &[Row]) {
 
 /// A label's value, as the text format has it.
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let lines: Vec<_> = text.split('\n').map(clean).collect();
+    lines.join("\n").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -46,5 +48,6 @@ mod tests {
     #[test]
     fn labels_keep_their_line() {
         assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+        assert_eq!(escaped("a\u{1b}\u{202e}"), "a\\\\u{1b}\\\\u{202e}");
     }
 }

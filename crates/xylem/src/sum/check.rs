@@ -7,6 +7,7 @@ use super::engine::{Digest, Item, Sink, SumSettings};
 use super::meter::{Meter, metered};
 use super::{AHEAD, exit_for};
 use crate::exit::{Exit, Failure};
+use crate::output::text::clean;
 use crate::output::{Out, error_line, json_line};
 use serde::Serialize;
 use std::fs::File;
@@ -231,11 +232,13 @@ impl Results<'_> {
             let path = line.path.to_string_lossy().into_owned();
             return writeln!(self.out, "{}", json_line(&CheckRow { path, ok, why }));
         }
+        // A list may be anybody's: no name of it commands the terminal, or reads as another.
+        let shown = clean(&line.shown);
         match (ok, why) {
             (true, _) if self.quiet => Ok(()),
-            (true, _) => writeln!(self.out, "{}: OK", line.shown),
-            (false, None) => writeln!(self.out, "{}: FAILED", line.shown),
-            (false, Some(why)) => writeln!(self.out, "{}: FAILED ({why})", line.shown),
+            (true, _) => writeln!(self.out, "{shown}: OK"),
+            (false, None) => writeln!(self.out, "{shown}: FAILED"),
+            (false, Some(why)) => writeln!(self.out, "{shown}: FAILED ({why})"),
         }
     }
 }

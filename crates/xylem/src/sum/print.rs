@@ -8,7 +8,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::json_line;
 use crate::output::text::path_for_sums;
 use serde::Serialize;
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use xylem_hash::{Hash, OUT_LEN};
 
 /// Bytes of a long output that are made at a time.
@@ -28,13 +28,16 @@ pub(super) struct Sums<'a> {
     form: Form,
     meter: &'a Meter,
     out: BufWriter<Stdout>,
+    /// Standard output is one.
+    terminal: bool,
     exit: Exit,
 }
 
 impl<'a> Sums<'a> {
     pub(super) fn new(form: Form, meter: &'a Meter) -> Self {
         let out = BufWriter::with_capacity(64 << 10, io::stdout());
-        Self { form, meter, out, exit: Exit::Done }
+        let terminal = io::stdout().is_terminal();
+        Self { form, meter, out, terminal, exit: Exit::Done }
     }
 
     /// Writes out what is left; the exit code of the whole run.
@@ -57,7 +60,8 @@ impl<'a> Sums<'a> {
         if raw {
             return digest.write_with(length, |bytes| out.write_all(bytes));
         }
-        let (mark, name) = if names { path_for_sums(path) } else { ("", String::new()) };
+        let (mark, name) =
+            if names { path_for_sums(path, self.terminal) } else { ("", String::new()) };
         out.write_all(mark.as_bytes())?;
         if names && tag {
             write!(out, "BLAKE3 ({name}) = ")?;

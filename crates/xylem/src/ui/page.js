@@ -15,7 +15,7 @@ let held = false;
 
 // ---- Words
 
-const odd = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu;
+const odd = /[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029\ufff9-\ufffb]/gu;
 const clean = (text) => String(text).replace(odd, "\ufffd");
 const bytes = (n) => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

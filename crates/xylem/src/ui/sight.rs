@@ -6,6 +6,7 @@
 
 use crate::ctl::Watcher;
 use crate::exit::Failure;
+use crate::output::json_line;
 use crate::running;
 use crate::service::control;
 use crate::service::messages::{Reply, Request};
@@ -53,7 +54,7 @@ impl Sight {
         match &*seen {
             Some((at, text)) if at.elapsed() < FRESH => text.clone(),
             _ => {
-                let text = json!(running::notes(&self.store)).to_string();
+                let text = json_line(&running::notes(&self.store));
                 *seen = Some((Instant::now(), text.clone()));
                 text
             }
