@@ -1,0 +1,103 @@
+//! Verbs and options drawn at random and held against a model of what is published, what is kept, what is
+//! served and what lies on disk: features that are right alone have to be right together.
+//!
+//! A sequence is a few commands of one sharer (a folder, a store, perhaps a background node and shares in the
+//! foreground) and of one getter (a store, three destinations). After each command the folders have to be what the
+//! model says, byte by byte: nothing of the user's changes or goes that was not named, nothing comes that was not
+//! published. A sequence that fails is made shorter until each of its verbs is needed.
+//!
+//! `XYLEM_SEQUENCES=N` runs N of them (a million: `just sequences`), `XYLEM_SEQUENCE=SEED` the one of a seed.
+#![cfg(unix)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod tree;
+mod verb;
+mod world;
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use verb::Verb;
+use world::World;
+
+/// Sequences that a run of all tests makes.
+const FEW: u64 = 200;
+
+/// How often a shorter sequence may pass before it is believed: a kill falls where it falls.
+const TRIES: usize = 3;
+
+/// What went wrong at which verb.
+fn run(verbs: &[Verb]) -> Result<(), String> {
+    let mut world = World::new();
+    for (at, verb) in verbs.iter().enumerate() {
+        let outcome = panic::catch_unwind(AssertUnwindSafe(|| world.apply(verb)));
+        let outcome = outcome.unwrap_or_else(|why| {
+            let text = why.downcast_ref::<String>().cloned();
+            Err(text.or(why.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default())
+        });
+        outcome.map_err(|why| format!("at verb {at}, {verb:?}: {why}"))?;
+    }
+    Ok(())
+}
+
+/// Leaves verbs away as long as what remains still fails.
+fn shortened(mut verbs: Vec<Verb>, mut why: String) -> (Vec<Verb>, String) {
+    let mut at = 0;
+    while at < verbs.len() {
+        let mut fewer = verbs.clone();
+        fewer.remove(at);
+        match (0..TRIES).find_map(|_| run(&fewer).err()) {
+            Some(still) => (verbs, why) = (fewer, still),
+            None => at += 1,
+        }
+    }
+    (verbs, why)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn drawn_verbs_do_what_the_model_says() {
+    // Of panics within a sequence the message is shown with it.
+    panic::set_hook(Box::new(|info| {
+        if thread::current().name() == Some("main") {
+            eprintln!("{info}");
+        }
+    }));
+    let one = number("XYLEM_SEQUENCE");
+    let first = one.unwrap_or(number("XYLEM_FIRST_SEQUENCE").unwrap_or(0));
+    let end = one.map_or_else(|| first + number("XYLEM_SEQUENCES").unwrap_or(FEW), |seed| seed + 1);
+    let (next, failed) = (AtomicU64::new(first), AtomicBool::new(false));
+    // They mostly wait for each other's processes.
+    let workers = 2 * thread::available_parallelism().map_or(1, usize::from);
+    let failures: Vec<String> = thread::scope(|scope| {
+        let work = || {
+            let mut failures = Vec::new();
+            while !failed.load(Ordering::Relaxed) {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= end {
+                    break;
+                }
+                let verbs = verb::sequence(seed);
+                if let Err(why) = run(&verbs) {
+                    failed.store(number("XYLEM_GO_ON").is_none(), Ordering::Relaxed);
+                    let (verbs, shorter) = shortened(verbs, why.clone());
+                    let lines: Vec<String> = verbs.iter().map(|v| format!("    {v:?}")).collect();
+                    failures.push(format!(
+                        "sequence {seed}: {why}\n  the shortest that fails: {shorter}\n{}",
+                        lines.join("\n")
+                    ));
+                }
+            }
+            failures
+        };
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
+    });
+    let _ = panic::take_hook();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
