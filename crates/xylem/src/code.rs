@@ -2,12 +2,12 @@
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
-use crate::values::read_text;
+use crate::values::{read_text, ticket_of};
 use std::time::Duration;
 use xylem_library::Stop;
 use xylem_node::code::{Code, CodeError, TakeOptions, Told, take};
 use xylem_node::{Peer, Relay};
-use xylem_object::{Ticket, TicketError};
+use xylem_object::Ticket;
 
 /// Whether a word of the command line is meant to be a code.
 pub(crate) use xylem_node::code::looks_like_code;
@@ -55,8 +55,7 @@ pub(crate) fn or_ticket(
     let mut from = at.from.clone();
     let text = read_text(text)?;
     if !looks_like_code(&text) {
-        let wrong = |e: TicketError| Failure::new(Exit::Usage, e.to_string());
-        return Ok((text.parse().map_err(wrong)?, from));
+        return Ok((ticket_of(&text)?, from));
     }
     let told = redeem(&text, at, give_up, stop, out)?;
     let other = "that code stands for a card: give it to `xylem send FILE CODE`";

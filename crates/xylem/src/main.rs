@@ -22,6 +22,7 @@ mod get;
 mod http;
 mod inbox;
 mod key;
+mod meant;
 mod metrics;
 mod mirror;
 mod mount;

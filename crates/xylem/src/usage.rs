@@ -3,12 +3,14 @@
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure};
+use crate::meant;
 use crate::output;
 use crate::verbs::{self, Task};
 use clap::ColorChoice;
 use clap::builder::{FalseyValueParser, TypedValueParser};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 /// What was asked for, or the exit code of a run that is over already (help, version, wrong usage).
@@ -16,7 +18,7 @@ pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
     let args: Vec<OsString> = std::env::args_os().collect();
     let json = asks_for_json(&args, std::env::var_os("XYLEM_JSON"));
     let command = verbs::command_for(&args).color(help_color(&args));
-    let parsed = command.try_get_matches_from(args).and_then(verbs::read);
+    let parsed = command.try_get_matches_from(&args).and_then(verbs::read);
     parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
             Ok(()) => Exit::Done.into(),
@@ -26,8 +28,20 @@ pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
                 failure.exit.into()
             }
         },
+        // Nothing was asked for yet: what can be is the answer.
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+            if !json =>
+        {
+            // A closed standard error is a wish not to be told.
+            let _ = write!(io::stderr().lock(), "{}", verb_of(&args).render_help());
+            Exit::Usage.into()
+        }
         _ => {
-            output::wrong_usage(&one_line(&error.render().to_string()), json);
+            let verb = verb_of(&args);
+            let what = advice(&error, verb.get_name())
+                .unwrap_or_else(|| one_line(&error.render().to_string()));
+            let help = verb.get_bin_name().unwrap_or("xylem");
+            output::wrong_usage(&format!("{what}; see `{help} --help`"), json);
             Exit::Usage.into()
         }
     })
@@ -59,21 +73,44 @@ fn help_color(args: &[OsString]) -> ColorChoice {
     }
 }
 
-/// Folds clap's paragraph (error, hints, usage) into `what; hint; see help`.
+/// The innermost verb that a command line names, such as `store gc`; the whole program if it names none.
+fn verb_of(args: &[OsString]) -> clap::Command {
+    let mut program = verbs::command();
+    program.build();
+    let mut verb = &program;
+    for word in args.iter().skip(1).filter_map(|word| word.to_str()) {
+        match verb.find_subcommand(word) {
+            Some(inner) => verb = inner,
+            // Before the first one there may be flags and their values.
+            None if word.starts_with('-') || std::ptr::eq(verb, &raw const program) => {}
+            None => break,
+        }
+    }
+    verb.clone()
+}
+
+/// What to type instead, where that is known.
+fn advice(error: &clap::Error, verb: &str) -> Option<String> {
+    match error.kind() {
+        ErrorKind::InvalidSubcommand if verb == "xylem" => {
+            let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+                return None;
+            };
+            let typed = meant::other_word(word)?;
+            Some(format!("{word} is no verb of xylem: type {typed}"))
+        }
+        ErrorKind::MissingRequiredArgument if verb == "send" => Some(
+            "send needs the peer to send to; to hand a file to a person whom you tell a code, type xylem share --code FILE".to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+/// Folds clap's paragraph (error, hints, usage) into `what; hint`.
 fn one_line(rendered: &str) -> String {
     let mut line = String::new();
-    let mut help = "xylem --help".to_owned();
     for part in rendered.lines().map(str::trim).filter(|part| !part.is_empty()) {
-        if let Some(usage) = part.strip_prefix("Usage: xylem") {
-            let words: Vec<&str> = usage
-                .split_whitespace()
-                .take_while(|word| word.starts_with(|c: char| c.is_ascii_lowercase()))
-                .collect();
-            help =
-                ["xylem"].into_iter().chain(words).chain(["--help"]).collect::<Vec<_>>().join(" ");
-            break;
-        }
-        if part.starts_with("For more information") {
+        if part.starts_with("Usage: ") || part.starts_with("For more information") {
             break;
         }
         let part = part.strip_prefix("error: ").unwrap_or(part);
@@ -86,7 +123,7 @@ fn one_line(rendered: &str) -> String {
         }
         line.push_str(part);
     }
-    format!("{line}; see `{help}`")
+    line
 }
 
 #[cfg(test)]
@@ -113,8 +150,7 @@ mod tests {
                     '--help'.\n";
         assert_eq!(
             one_line(text),
-            "the following required arguments were not provided: <PATH>, <TICKET>; see `xylem \
-             verify --help`"
+            "the following required arguments were not provided: <PATH>, <TICKET>"
         );
     }
 }

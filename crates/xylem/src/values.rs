@@ -2,6 +2,7 @@
 //! `xylem-node`'s [`xylem_node::PeerUri`].
 
 use crate::exit::{Exit, Failure};
+use crate::meant;
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::{Read, stdin};
@@ -108,8 +109,15 @@ pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
 
 /// A ticket from what was pasted; from a file, `@FILE`; or from standard input, `-`.
 pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Failure> {
-    let text = read_text(text)?;
-    text.parse().map_err(|e: TicketError| Failure::new(Exit::Usage, e.to_string()))
+    ticket_of(&read_text(text)?)
+}
+
+/// A ticket from its text; what else the text is known to be is said.
+pub(crate) fn ticket_of(text: &str) -> Result<Ticket, Failure> {
+    text.parse().map_err(|wrong: TicketError| {
+        let what = meant::no_ticket(text).unwrap_or_else(|| wrong.to_string());
+        Failure::new(Exit::Usage, what)
+    })
 }
 
 /// What was pasted; or what is in a file, `@FILE`; or on standard input, `-`: a ticket, a code, a card.
@@ -154,6 +162,9 @@ pub(crate) fn joined(words: &[String]) -> Result<String, Failure> {
         words if looks_like_code(&words.join("-")) => Ok(words.join("-")),
         [first, _, ..] if !is_ticket(first) => {
             Err(Failure::new(Exit::Usage, "give one ticket or name"))
+        }
+        [_, more @ ..] if more.iter().any(|word| is_ticket(word)) => {
+            Err(Failure::new(Exit::Usage, "these are several tickets: give one at a time"))
         }
         words => Ok(words.concat()),
     }

@@ -40,8 +40,13 @@ fn assert_one_line(output: &Output, code: i32, part: &str) {
 #[test]
 fn wrong_usage_is_one_line_and_2() {
     for (args, part) in [
-        (&[][..], "share, shares, unshare, service, get, mount, mirror, ticket, send"),
-        (&["frobnicate"], "'frobnicate'"),
+        (&["frobnicate"][..], "'frobnicate'"),
+        (&["receive", "xylem:a"], "type xylem get TICKET"),
+        (&["recv"], "type xylem get TICKET"),
+        (&["push", "x"], "type xylem share PATH"),
+        (&["hash", "x"], "type xylem sum FILE"),
+        (&["status"], "type xylem shares"),
+        (&["send", "x"], "xylem share --code FILE"),
         (&["shre", "x"], "'share'"),
         (&["get"], "<TICKET|CODE|NAME>...; see `xylem get --help`"),
         (&["get", "/a/name"], "--publisher, --key or --trust"),
@@ -53,8 +58,6 @@ fn wrong_usage_is_one_line_and_2() {
         (&["ping", "/a", "--size", "5"], "--serve"),
         (&["traffic", "/a", "--rate", "0"], "Interests a second"),
         (&["traffic", "/a", "--window", "0"], "1..=1048576"),
-        (&["ctl"], "status, face, route"),
-        (&["ctl", "face"], "list, create, destroy"),
         (&["ctl", "route", "add", "/a", "b"], "udp://HOST"),
         (&["ca", "/org", "--challenge", "dns"], "pin, email or possession"),
         (&["ca", "/org", "--smtp", "h"], "--smtp-from"),
@@ -62,8 +65,9 @@ fn wrong_usage_is_one_line_and_2() {
         (&["key", "request", "/org", "--name", "/org/a", "--ca-digest", "0a"], "64 hexadecimal"),
         (&["verify"], "<PATH|NEW_TICKET>, <TICKET>; see `xylem verify --help`"),
         (&["get", "xylem:a", "--limti", "5"], "'--limit'"),
-        (&["get", "xylem:a", "--limit", "5Q"], "10MiB"),
-        (&["get", "xylem:a", "--limit", "0"], "never end"),
+        (&["get", "xylem:a", "--limit", "5Q"], "10MiB; see `xylem get --help`"),
+        (&["get", "xylem:a", "--limit", "0"], "never end; see `xylem get --help`"),
+        (&["--quiet", "store", "gc", "--older-than", "x"], "; see `xylem store gc --help`"),
         (&["get", "xylem:a", "--timeout", "-5"], "seconds above 0"),
         (&["get", "xylem:a", "--range", "7..7"], "empty"),
         (&["get", "xylem:a", "--from", "ftp://h:1"], "udp://"),
@@ -88,6 +92,52 @@ fn wrong_usage_is_one_line_and_2() {
         } else {
             assert_one_line(&output, 2, part);
         }
+    }
+}
+
+/// As git, restic and uv do it: what can be asked for is the answer, on standard error as nothing was asked for.
+#[test]
+fn a_verb_that_is_missing_shows_the_help_and_is_2() {
+    for (args, part) in [
+        (&[][..], "Usage: xylem [OPTIONS] <COMMAND>"),
+        (&["store"], "Usage: xylem store [OPTIONS] <COMMAND>"),
+        (&["ctl"], "Usage: xylem ctl"),
+        (&["ctl", "face"], "Usage: xylem ctl face"),
+    ] {
+        let output = run(args);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(part) && said.contains("Commands:"), "{said}");
+        assert!(output.stdout.is_empty());
+    }
+    let output = run(&["--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
+}
+
+/// A ticket is a secret: what stands in its place, or where it does not belong, is named and never repeated.
+#[test]
+fn what_is_given_for_a_ticket_is_recognised_and_not_repeated() {
+    let dir = tempfile::tempdir().expect("a temporary folder can be made");
+    let store = dir.path().join("store");
+    let file = dir.path().join("ticket.txt");
+    std::fs::write(&file, "xylem:secretsecret").expect("a file can be written");
+    let (file, folder) = (file.to_str().expect("text"), dir.path().to_str().expect("text"));
+    let pasted = "http://192.0.2.1:7380/#xylem:secretsecret";
+    for (args, part) in [
+        (&["get", file][..], format!("give @{file}")),
+        (&["get", pasted], "behind the #".to_owned()),
+        (&["ticket", pasted], "behind the #".to_owned()),
+        (&["get", "xylem-sync:secretsecret"], "xylem sync DIR TICKET".to_owned()),
+        (&["get", "xylem:secretsecret", "xylem:secretsecret"], "several tickets".to_owned()),
+        (&["sync", folder, "xylem:secretsecret"], "for `xylem get`".to_owned()),
+        (&["sync", "xylem-sync:secretsecret", folder], "the folder comes first".to_owned()),
+        (&["mount", folder, "xylem:secretsecret"], "the ticket comes first".to_owned()),
+    ] {
+        let mut command = xylem(args);
+        let output = command.env("XYLEM_STORE", &store).output().expect("the program starts");
+        assert_one_line(&output, 2, &part);
+        assert!(!said(&output).contains("secretsecret"), "{}", said(&output));
     }
 }
 

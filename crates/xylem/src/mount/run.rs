@@ -7,6 +7,7 @@ use crate::cli::Common;
 use crate::code::Whom;
 use crate::exit::{Exit, Failure};
 use crate::get::peers;
+use crate::meant;
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
 use crate::reading::{self, News};
@@ -27,6 +28,10 @@ const GLANCE: Duration = Duration::from_millis(100);
 pub(super) fn run(args: &MountArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
+    if meant::is_any_ticket(&args.dir.to_string_lossy()) {
+        let what = "the ticket comes first: `xylem mount TICKET DIR`";
+        return Err(Failure::new(Exit::Usage, what));
+    }
     // Whoever has no place for it is told so before anybody is asked.
     let point = MountPoint::prepare(&args.dir, out)?;
     common.store()?;

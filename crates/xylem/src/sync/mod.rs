@@ -10,6 +10,7 @@ mod member;
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::AnnounceArgs;
+use crate::meant;
 use crate::output::{
     Out,
     text::{clean, count},
@@ -160,7 +161,11 @@ fn host() -> Option<String> {
 pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let store = common.store()?;
     if !args.folder.is_dir() {
-        let what = format!("{}: no such folder; make it first", args.folder.display());
+        let what = if meant::is_any_ticket(&args.folder.to_string_lossy()) {
+            "the folder comes first: `xylem sync DIR TICKET`".to_owned()
+        } else {
+            format!("{}: no such folder; make it first", args.folder.display())
+        };
         return Err(Failure::new(Exit::Usage, what));
     }
     if args.history {
@@ -186,8 +191,13 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
     let joins: Option<Invitation> = match &args.ticket {
         None => None,
         Some(text) => {
-            let usage = |e: InvitationError| Failure::new(Exit::Usage, e.to_string());
-            Some(read_text(text)?.parse().map_err(usage)?)
+            let text = read_text(text)?;
+            let invitation = text.parse().map_err(|wrong: InvitationError| {
+                let what =
+                    meant::no_invitation(&text).map_or_else(|| wrong.to_string(), str::to_owned);
+                Failure::new(Exit::Usage, what)
+            });
+            Some(invitation?)
         }
     };
     let options = SyncOptions {

@@ -66,13 +66,26 @@ pub(crate) enum Side {
 #[derive(Clone, Debug)]
 pub(crate) enum Verb {
     /// A file of the sharer gets new content.
-    Write { file: usize, len: usize, seed: u64 },
+    Write {
+        file: usize,
+        len: usize,
+        seed: u64,
+    },
     /// Its content changes, its size and time do not.
-    EditKeepingTime { file: usize },
+    EditKeepingTime {
+        file: usize,
+    },
     /// It grows.
-    Append { file: usize, len: usize },
-    Remove { file: usize },
-    Touch { file: usize },
+    Append {
+        file: usize,
+        len: usize,
+    },
+    Remove {
+        file: usize,
+    },
+    Touch {
+        file: usize,
+    },
     Share(Sharing),
     UnsharePath(Target),
     UnshareId(usize),
@@ -82,20 +95,39 @@ pub(crate) enum Verb {
     EndForeground(usize, End),
     Get(usize, Getting),
     /// The user of the getter changes or makes a file in a destination.
-    EditCopy { out: usize, file: usize, seed: u64 },
+    EditCopy {
+        out: usize,
+        file: usize,
+        seed: u64,
+    },
     /// Compares a destination with a share's ticket.
     Verify(usize, usize),
-    Scrub { side: Side, repair: bool },
-    Collect { side: Side },
-    CheckStore { side: Side },
+    Scrub {
+        side: Side,
+        repair: bool,
+    },
+    Collect {
+        side: Side,
+    },
+    CheckStore {
+        side: Side,
+    },
     /// `share --follow` of the log begins, or ends.
     Follow,
     EndFollow(End),
-    AppendLog { len: usize },
+    AppendLog {
+        len: usize,
+    },
     /// `get` of the log's ticket without `--follow`.
-    GetLog { out: usize, overwrite: bool },
+    GetLog {
+        out: usize,
+        overwrite: bool,
+    },
     /// `get --follow` of it, killed after so many milliseconds.
-    FollowLog { out: usize, killed_after: u64 },
+    FollowLog {
+        out: usize,
+        killed_after: u64,
+    },
 }
 
 /// The sequence of a seed.

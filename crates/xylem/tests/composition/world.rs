@@ -558,7 +558,11 @@ impl World {
         let is_taken = self.out_path(out).join(name).symlink_metadata().is_ok();
         let is_inside = |path: &str| path.strip_prefix(name).is_some_and(|p| p.starts_with('/'));
         let goes = |path: &str| {
-            delete && is_folder && is_inside(path) && !wanted.contains_key(path) && !is_left_out(path)
+            delete
+                && is_folder
+                && is_inside(path)
+                && !wanted.contains_key(path)
+                && !is_left_out(path)
         };
         let mut whole = before.clone();
         whole.retain(|path, _| !goes(path));
@@ -606,7 +610,8 @@ impl World {
 
     fn edit_copy(&mut self, out: usize, file: usize, seed: u64) {
         let is_folder = self.out_path(out).join("src").is_dir();
-        let path = if is_folder { format!("src/{}", FILES[file]) } else { base(FILES[file]).into() };
+        let path =
+            if is_folder { format!("src/{}", FILES[file]) } else { base(FILES[file]).into() };
         let (whole, content) = (self.out_path(out).join(&path), noise(500, seed));
         fs::create_dir_all(whole.parent().expect("a folder")).expect("made");
         fs::write(whole, &content).expect("written");

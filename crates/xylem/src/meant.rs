@@ -1,0 +1,109 @@
+//! What was meant by a text that is no ticket, and by a verb that is none: other programs' words, a pasted link,
+//! a ticket of another kind. Nothing of a text that may hold a ticket is repeated, since tickets are secrets.
+
+use std::path::Path;
+
+/// How tickets of folders in step and cards begin, and links to the page for browsers.
+const SYNC: &str = "xylem-sync:";
+const CARD: &str = "xylem-peer:";
+const WEB: [&str; 2] = ["http://", "https://"];
+
+/// What other programs call what a verb does, and how it is typed here.
+const OTHER_WORDS: &[(&[&str], &str)] = &[
+    (&["receive", "recv", "fetch", "pull", "download", "clone"], "xylem get TICKET"),
+    (&["push", "upload", "serve", "publish", "seed"], "xylem share PATH"),
+    (&["hash", "checksum", "b3sum", "digest"], "xylem sum FILE"),
+    (&["status", "ls", "list"], "xylem shares"),
+    (&["check"], "xylem sum --check LIST, xylem verify PATH TICKET or xylem store check"),
+    (&["repair", "fsck"], "xylem scrub --repair"),
+    (&["clean", "gc", "prune"], "xylem store gc"),
+    (&["daemon", "start", "install"], "xylem service install"),
+    (&["stop", "rm", "remove"], "xylem unshare PATH"),
+    (&["update", "upgrade"], "xylem get TICKET --overwrite"),
+    (&["config", "settings"], "xylem --config FILE; docs/node.md describes the file"),
+    (&["version"], "xylem --version"),
+];
+
+/// How that is typed here which another program calls `word`.
+pub(crate) fn other_word(word: &str) -> Option<&'static str> {
+    let known = |(words, _): &&(&[&str], &str)| words.contains(&word);
+    OTHER_WORDS.iter().find(known).map(|(_, typed)| *typed)
+}
+
+/// What to do with a text that stands where a ticket of `xylem get` belongs and is none, in one line; `None` if it
+/// looks like nothing that is known.
+pub(crate) fn no_ticket(text: &str) -> Option<String> {
+    let text = text.trim();
+    let starts = |scheme: &str| is_prefix(scheme, text);
+    let what = if text.to_ascii_lowercase().matches("xylem:").count() > 1 && !is_web_link(text) {
+        "these are several tickets: give one at a time"
+    } else if starts(SYNC) {
+        "this is the ticket of a folder in step: join it with `xylem sync DIR TICKET`"
+    } else if starts(CARD) {
+        "this is the card of a person, not a ticket: `xylem send FILE CARD` sends something there"
+    } else if is_web_link(text) {
+        "this is a link for browsers: give the part behind the #, which begins with \"xylem:\""
+    } else if is_file(text) {
+        return Some(format!("not a ticket, but a file: if the ticket is in it, give @{text}"));
+    } else {
+        return None;
+    };
+    Some(what.to_owned())
+}
+
+/// What to do with a text that stands where the ticket of a folder in step belongs and is none.
+pub(crate) fn no_invitation(text: &str) -> Option<&'static str> {
+    let text = text.trim();
+    if is_prefix("xylem:", text) {
+        return Some("this is a ticket for `xylem get`, not of a folder in step");
+    }
+    let is_folder = Path::new(text).is_dir();
+    is_folder.then_some("the folder comes first: `xylem sync DIR TICKET`")
+}
+
+/// Whether a text that stands where a path belongs is a ticket of any kind, as where arguments were swapped.
+pub(crate) fn is_any_ticket(text: &str) -> bool {
+    [SYNC, CARD, "xylem:"].iter().any(|scheme| is_prefix(scheme, text.trim()))
+}
+
+fn is_prefix(scheme: &str, text: &str) -> bool {
+    text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+}
+
+fn is_web_link(text: &str) -> bool {
+    WEB.iter().any(|scheme| is_prefix(scheme, text))
+}
+
+/// A file whose name may be shown.
+fn is_file(text: &str) -> bool {
+    !is_any_ticket(text) && Path::new(text).is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_ticket_is_named_and_not_repeated() {
+        for (text, part) in [
+            ("xylem:aaaasecret xylem:aaaasecret", "several tickets"),
+            ("xylem-sync:aaaasecret", "xylem sync DIR TICKET"),
+            ("XYLEM-PEER:aaaasecret", "xylem send"),
+            ("http://192.0.2.1:7380/#xylem:aaaasecret", "behind the #"),
+        ] {
+            let what = no_ticket(text).expect("it is known");
+            assert!(what.contains(part) && !what.contains("secret"), "{what}");
+        }
+        assert_eq!(no_ticket("no-such-file"), None);
+        assert!(no_ticket("Cargo.toml").is_some_and(|what| what.contains("@Cargo.toml")));
+        assert!(no_invitation("xylem:aa").is_some_and(|what| what.contains("xylem get")));
+    }
+
+    #[test]
+    fn no_word_of_others_is_a_verb_of_ours() {
+        let verbs = crate::verbs::command();
+        for word in OTHER_WORDS.iter().flat_map(|(words, _)| *words) {
+            assert!(verbs.find_subcommand(word).is_none(), "{word}");
+        }
+    }
+}
