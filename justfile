@@ -15,6 +15,10 @@ lint:
     cargo clippy --workspace --all-targets -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
+# Commands drawn at random and held against a model of disk, lists and fetches; a failing sequence is made shorter.
+sequences N="1000000" FIRST="0":
+    XYLEM_SEQUENCES={{N}} XYLEM_FIRST_SEQUENCE={{FIRST}} cargo test --release -p xylem --test composition -- --nocapture
+
 # The main job, end to end, on this machine.
 try:
     cargo run --release -- try
