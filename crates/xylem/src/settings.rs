@@ -10,19 +10,21 @@ mod relay;
 use crate::shaping::post_quantum;
 use relay::RelayTable;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use xylem_library::mail::MailboxConfig;
 use xylem_node::{MULTICAST_GROUP, NodeConfig, PeerUri, Prove, Relay, Route, Strategy};
 use xylem_packet::Name;
+use xylem_reach::code::distance;
 
-/// Reads a settings file: its table `[node]`, or the usual values if there is none.
+/// Reads a settings file: its tables `[node]` and `[mailbox]`, or the usual values if there are none.
 ///
 /// # Errors
 /// One line, with the file's name and the line of what is wrong.
 pub(crate) fn read(path: &Path, store: PathBuf) -> Result<NodeConfig, String> {
-    let wrong = |what: String| format!("settings {}: {what}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
-    parse(&text, store).map_err(wrong)
+    let wrong = |what| format!("settings {}: {what}", path.display());
+    let FileTable { relay: _, lan: _, map: _, dht: _, node, mailbox } = file(path)?;
+    let mut config = node.unwrap_or_default().apply(NodeConfig::new(store)).map_err(wrong)?;
+    config.mailbox = mailbox.and_then(MailboxTable::settings);
+    Ok(config)
 }
 
 /// The relays that a settings file names for all commands: `relay`, above its tables.
@@ -30,9 +32,8 @@ pub(crate) fn read(path: &Path, store: PathBuf) -> Result<NodeConfig, String> {
 /// # Errors
 /// As of [`read`].
 pub(crate) fn relays(path: &Path) -> Result<Vec<Relay>, String> {
-    let wrong = |what: String| format!("settings {}: {what}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
-    let named = tables::<RelaySetting>(&text).map_err(wrong)?.relay.unwrap_or_default();
+    let named = file(path)?.relay.unwrap_or_default();
+    let wrong = |what| format!("settings {}: {what}", path.display());
     let relay = |uri: &String| uri.parse().map_err(|e| wrong(format!("relay: {uri}: {e}")));
     named.iter().map(relay).collect()
 }
@@ -58,39 +59,66 @@ impl Default for Finding {
 /// # Errors
 /// As of [`read`].
 pub(crate) fn finding(path: &Path) -> Result<Finding, String> {
-    let wrong = |what: String| format!("settings {}: {what}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
-    let FindingSettings { lan, map, dht } = tables(&text).map_err(wrong)?;
+    let FileTable { lan, map, dht, .. } = file(path)?;
     let bootstrap = dht.and_then(|dht| dht.bootstrap);
     Ok(Finding { lan: lan.unwrap_or(true), map: map.unwrap_or(true), bootstrap })
 }
 
-fn tables<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+/// All of a settings file, whoever asks: a mistake anywhere in it is told by the first command that reads it.
+fn file(path: &Path) -> Result<FileTable, String> {
+    let wrong = |what: String| format!("settings {}: {what}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
+    tables(&text).map_err(wrong)
+}
+
+fn tables(text: &str) -> Result<FileTable, String> {
     toml::from_str(text).map_err(|e| {
-        let line = e.span().map(|at| text[..at.start.min(text.len())].lines().count().max(1));
+        let line = e.span().map(|at| text[..at.start.min(text.len())].matches('\n').count() + 1);
         let place = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        format!("{place}{}", e.message().replace('\n', "; "))
+        let what = unknown(e.message()).unwrap_or_else(|| e.message().replace('\n', "; "));
+        format!("{place}{what}")
     })
 }
 
-fn parse(text: &str, store: PathBuf) -> Result<NodeConfig, String> {
-    let file: FileTable = tables(text)?;
-    let mut config = file.node.unwrap_or_default().apply(NodeConfig::new(store))?;
-    config.mailbox = file.mailbox.and_then(MailboxTable::settings);
-    Ok(config)
+/// In which tables settings may stand; the first is above all of them.
+const PLACES: [&str; 6] = ["", "dht", "node", "node.multicast", "node.management", "mailbox"];
+
+/// What is told of a setting that is not known where it stands: the nearest one that is, or where it belongs. The library
+/// names all that it expected there.
+fn unknown(message: &str) -> Option<String> {
+    let (field, expected) = expected(message)?;
+    let what = format!("{field:?} is no setting here");
+    let is_flag = field.strip_prefix("no_").filter(|name| expected.contains(name));
+    if let Some(name) = is_flag {
+        return Some(format!("{what}; write {name} = false"));
+    }
+    let letters: Vec<char> = field.chars().collect();
+    let apart = |known: &&&str| distance(&letters, known);
+    let near = expected.iter().min_by_key(apart).filter(|known| apart(known) <= 2);
+    if let Some(known) = near {
+        return Some(format!("{what}; the nearest is {known:?}"));
+    }
+    let elsewhere =
+        PLACES.iter().find(|place| settings_of(place).iter().any(|name| *name == field));
+    Some(match elsewhere {
+        Some(&"") => format!("{what}; it stands above all tables"),
+        Some(place) => format!("{what}; it stands in [{place}]"),
+        None => format!("{what}; there are {}", expected.join(", ")),
+    })
 }
 
-#[derive(Deserialize)]
-struct RelaySetting {
-    // The tables are a node's.
-    relay: Option<Vec<String>>,
+/// The field that a message of the library is about, and those that it expected.
+fn expected(message: &str) -> Option<(&str, Vec<&str>)> {
+    let mut quoted = message.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
+    Some((quoted.next()?, quoted.collect()))
 }
 
-#[derive(Deserialize)]
-struct FindingSettings {
-    lan: Option<bool>,
-    map: Option<bool>,
-    dht: Option<DhtTable>,
+/// Names of the settings of a table.
+fn settings_of(place: &str) -> Vec<String> {
+    let text = if place.is_empty() { "-= 1".to_owned() } else { format!("[{place}]\n-= 1") };
+    let asked = toml::from_str::<FileTable>(&text).err();
+    let known = asked.as_ref().and_then(|e| expected(e.message()));
+    known.map_or_else(Vec::new, |(_, known)| known.into_iter().map(str::to_owned).collect())
 }
 
 #[derive(Deserialize)]
@@ -99,9 +127,14 @@ struct DhtTable {
     bootstrap: Option<Vec<String>>,
 }
 
+/// All that may stand in a settings file.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct FileTable {
-    // Other tables are other commands'.
+    relay: Option<Vec<String>>,
+    lan: Option<bool>,
+    map: Option<bool>,
+    dht: Option<DhtTable>,
     node: Option<NodeTable>,
     mailbox: Option<MailboxTable>,
 }
@@ -306,7 +339,10 @@ mod tests {
     use xylem_node::{ShapeLevel as Level, Shaping};
 
     fn read(text: &str) -> Result<NodeConfig, String> {
-        parse(text, PathBuf::from("/s"))
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.toml");
+        std::fs::write(&path, text).unwrap();
+        super::read(&path, PathBuf::from("/s"))
     }
 
     #[test]
@@ -352,8 +388,6 @@ mod tests {
             [mailbox]
             each = 5
             days = 2
-            [other]
-            unknown = 1
             "#,
         )
         .unwrap();
@@ -422,12 +456,10 @@ mod tests {
             }};
         }
         let text = sample_in_force().replace("localhop = false", "localhop = true");
-        let RelaySetting { relay } = toml::from_str(&text).unwrap();
+        let FileTable { relay, lan, map, dht, node, mailbox } = tables(&text).unwrap();
         assert!(relay.is_some_and(|uris| uris[0].parse::<Relay>().is_ok()));
-        let FindingSettings { lan, map, dht } = toml::from_str(&text).unwrap();
         assert_eq!((lan, map), (Some(true), Some(true)));
         assert!(dht.unwrap().bootstrap.is_some());
-        let FileTable { node, mailbox } = toml::from_str(&text).unwrap();
         let (multicast, management, relay, route, strategy, ..) = all!(
             node.unwrap(),
             NodeTable {
@@ -479,7 +511,15 @@ mod tests {
     fn what_is_wrong_is_one_line_that_names_it() {
         for (text, says) in [
             ("[node]\nlisten = 5", "line 2"),
-            ("[node]\n\nlissen = []", "lissen"),
+            (
+                "[node]\n\nlissen = []",
+                "line 3: \"lissen\" is no setting here; the nearest is \"listen\"",
+            ),
+            ("no_lan = true", "line 1: \"no_lan\" is no setting here; write lan = false"),
+            ("\nrelays = []", "line 2: \"relays\" is no setting here; the nearest is \"relay\""),
+            ("listen = []", "\"listen\" is no setting here; it stands in [node]"),
+            ("[node]\nlan = false", "\"lan\" is no setting here; it stands above all tables"),
+            ("[other]\nx = 1", "\"other\" is no setting here; there are relay, lan"),
             ("[node", "line 1"),
             ("[mailbox]\nsize = 1", "size"),
             ("[node]\nlisten = [\"http://x\"]", "http"),

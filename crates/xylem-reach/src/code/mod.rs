@@ -24,7 +24,7 @@ pub use error::{CodeError, Over, TakeError};
 pub use message::MAX_TEXT;
 pub use offer::{GUESSES, LIFETIME, Offer, OfferEvent};
 pub use take::{Take, Taken};
-pub use words::{Code, looks_like_code};
+pub use words::{Code, distance, looks_like_code};
 
 /// What every dialer knows who was told the number of a code (`Endpoint::connect_by_knock` of the link).
 #[must_use]

@@ -170,7 +170,7 @@ fn unknown(typed: &str) -> CodeError {
 }
 
 /// Letters that have to be changed, put in, left out, or exchanged with their neighbour (Damerau, Levenshtein).
-fn distance(typed: &[char], known: &str) -> usize {
+pub fn distance(typed: &[char], known: &str) -> usize {
     let known: Vec<char> = known.chars().collect();
     // Three rows of the table: of two letters before, of the letter before, and of this one.
     let mut before = vec![0; known.len().saturating_add(1)];
