@@ -1,7 +1,8 @@
 //! Looking after a store: what is known ([`list_store`]), what of it is damaged ([`check_store`]), what
 //! nothing needs any more ([`collect_store`]), and what is to stay ([`pin`]).
 //!
-//! Nothing here touches a user's file, and nothing but `collect_store` and a repair removes anything.
+//! Nothing here touches a user's file, and nothing but `collect_store` and a repair removes anything; the former also the
+//! hidden data of interrupted fetches, with what proves them.
 
 mod error;
 
@@ -13,7 +14,9 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use xylem_hash::Hash;
 use xylem_object::Ticket;
-use xylem_store::{Collected, Collecting, FileState, Known, Objects, Part, Store, StoreError};
+use xylem_store::{
+    Collected, Collecting, FileState, Known, Objects, Part, Store, StoreError, Unfinished,
+};
 
 use crate::disk::disk;
 use crate::json;
@@ -23,7 +26,7 @@ use crate::time::UnixTime;
 
 pub use check::{CheckOptions, CheckSummary, Finding, FindingKind, check_store};
 pub use error::UpkeepError;
-pub use xylem_store::Origin;
+pub use xylem_store::{Origin, UnfinishedKind};
 
 /// Parts that nothing needs are left alone this long: others may be about to need them.
 const UNNEEDED: Duration = Duration::from_secs(3600);
@@ -106,9 +109,73 @@ pub fn list_store(dir: &Path, each: &mut dyn FnMut(StoreEntry)) -> Result<u64, U
     Ok(all.damaged())
 }
 
+/// The data of a fetch that is under way or was interrupted, or what a mount has read.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename = "unfinished")]
+pub struct UnfinishedEntry {
+    /// Where they lie.
+    #[serde(serialize_with = "json::path")]
+    pub path: PathBuf,
+    /// Root of what is fetched, or of its listing.
+    #[serde(serialize_with = "json::text")]
+    pub root: Hash,
+    /// A part file, a folder, or the cache of a mount.
+    #[serde(serialize_with = "unfinished_kind")]
+    pub kind: UnfinishedKind,
+    /// Bytes that they take.
+    pub bytes: u64,
+    /// When they were written last, seconds since 1970.
+    pub written_s: u64,
+}
+
+/// What a store takes, and what lies beside the wanted files for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename = "store_totals")]
+pub struct StoreTotals {
+    /// Bytes of all in the store's directory, the next but one with them.
+    pub bytes: u64,
+    /// Fetches that are under way or were interrupted.
+    pub unfinished: u64,
+    /// Bytes of theirs, which are not in the store's directory.
+    pub unfinished_bytes: u64,
+    /// Bytes that mounts have read and keep, which are.
+    pub cache_bytes: u64,
+}
+
+fn unfinished_kind<S: Serializer>(kind: &UnfinishedKind, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(match kind {
+        UnfinishedKind::File => "file",
+        UnfinishedKind::Directory => "directory",
+        UnfinishedKind::Cache => "cache",
+    })
+}
+
+/// Hands what is not finished to `each`, in the order of paths; returns what the store takes.
+///
+/// # Errors
+/// As [`list_store`].
+pub fn list_unfinished(
+    dir: &Path,
+    each: &mut dyn FnMut(UnfinishedEntry),
+) -> Result<StoreTotals, UpkeepError> {
+    let store = open(dir)?;
+    let mut totals = StoreTotals { bytes: store.held_bytes(), ..StoreTotals::default() };
+    for Unfinished { root, path, kind, bytes, written_s } in store.unfinished()? {
+        if kind == UnfinishedKind::Cache {
+            totals.cache_bytes = totals.cache_bytes.saturating_add(bytes);
+        } else {
+            totals.unfinished += 1;
+            totals.unfinished_bytes = totals.unfinished_bytes.saturating_add(bytes);
+        }
+        each(UnfinishedEntry { path, root, kind, bytes, written_s });
+    }
+    Ok(totals)
+}
+
 /// Removes what nothing needs at `now`. `older_than`: only what was not written or used for that long; by
 /// default an hour for parts, thirty days for interrupted fetches and for what is known of files
-/// that are gone. `on_gone` is given each name below the store's directory and its bytes.
+/// that are gone. `on_gone` is given each name below the store's directory (of an interrupted fetch the whole path of its
+/// data) and its bytes.
 ///
 /// # Errors
 /// As [`list_store`].

@@ -1,7 +1,8 @@
 //! [`Store::collect`]: removes what nothing needs.
 //!
 //! Needed is what a record, a pin or a fetch under way names. It touches nothing outside the store's
-//! directory, removes one name at a time, and may stop anywhere: what is left is collected the next
+//! directory but the data of interrupted fetches, which go together with what proves them or not at all
+//! (unfinished.rs). It removes one name at a time, and may stop anywhere: what is left is collected the next
 //! time. Other processes may work meanwhile. Two rules keep it from taking what is about to be
 //! needed: whatever is locked is in use, and what nothing names must have been lying there for a
 //! while, since a part gets its name a moment before the record that needs it.
@@ -17,12 +18,14 @@ use crate::error::StoreError;
 use crate::file::FileRef;
 use crate::known::Known;
 use crate::layout::{KNOWN, NEW, OBJECTS, PARTIAL};
-use crate::medium::{FileKind, OpenHow};
+use crate::medium::{FileKind, Meta, OpenHow};
 use crate::objects::{ObjectInfo, Objects, part_of_name, partial_of_name};
 use crate::old_shares::old_share_name;
+use crate::part::require_same;
 use crate::parts::{Part, object_name};
 use crate::store::Store;
-use crate::sweep::os_path;
+use crate::sweep::{os_path, remove_tree};
+use crate::unfinished::{Note, UnfinishedKind, held_bytes};
 
 /// What is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub struct Collected {
     pub parts: u64,
     /// Parts of interrupted fetches.
     pub partials: u64,
+    /// Interrupted fetches whose data, beside the wanted file, went.
+    pub fetches: u64,
     /// Records of paths where nothing is any more.
     pub records: u64,
     /// Files that were under construction when their process died.
@@ -61,8 +66,8 @@ pub struct Collected {
 }
 
 impl Store {
-    /// Removes what nothing needs; `on_gone` hears each name (below the store's directory) and its
-    /// bytes.
+    /// Removes what nothing needs; `on_gone` hears each name (below the store's directory; of an interrupted
+    /// fetch the whole path of its data) and its bytes.
     ///
     /// # Errors
     /// The medium's. What went before is gone, the rest goes the next time.
@@ -95,6 +100,17 @@ struct Run<'a> {
     /// Roots.
     needed: HashSet<Hash>,
     done: Collected,
+}
+
+/// The data of an interrupted fetch, and the note of them.
+struct Abandoned {
+    name: PathBuf,
+    root: Hash,
+    path: PathBuf,
+    found: Meta,
+    /// Its lock, of a part file: no fetch takes it up meanwhile.
+    #[expect(dead_code, reason = "held until it is gone")]
+    held: Option<FileRef>,
 }
 
 /// What holding a lock showed.
@@ -172,6 +188,10 @@ impl Run<'_> {
                 },
             }
         }
+        let abandoned = self.abandoned()?;
+        for one in abandoned {
+            self.abandon(&one)?;
+        }
         // A fetch holds one part's lock and needs the others, too.
         for (root, name) in old {
             if self.needed.contains(&root) {
@@ -184,6 +204,87 @@ impl Run<'_> {
             self.done.partials += 1;
         }
         Ok(())
+    }
+
+    /// Data of interrupted fetches that are old enough. What is in use or young keeps what proves it.
+    fn abandoned(&mut self) -> Result<Vec<Abandoned>, StoreError> {
+        let mut old = Vec::new();
+        for (name, note) in self.store.notes()? {
+            let Some(Note { root, kind, path }) = note else {
+                self.remove_note(&name)?;
+                continue;
+            };
+            let found = match self.store.part_at(&path, kind) {
+                Ok(Some(found)) => found,
+                // It has its name, or was removed by its user.
+                Ok(None) => {
+                    self.remove_note(&name)?;
+                    continue;
+                }
+                // It can't be told.
+                Err(_) => {
+                    self.needed.insert(root);
+                    continue;
+                }
+            };
+            let held = match kind {
+                UnfinishedKind::File => match self.lock_part(&path)? {
+                    Locked::Free(file) => Some(file),
+                    Locked::Gone => continue,
+                    // What proves it was counted already, where it is in use or young as well.
+                    Locked::Busy => {
+                        self.done.busy += u64::from(self.needed.insert(root));
+                        continue;
+                    }
+                },
+                // Whose lock is one in the store, which was looked at already.
+                UnfinishedKind::Directory | UnfinishedKind::Cache => None,
+            };
+            let noted = self.store.metadata_of(&name)?.map_or(0, |meta| meta.mtime.secs);
+            let written = u64::try_from(noted.max(found.mtime.secs)).unwrap_or(0);
+            if self.how.now_s.saturating_sub(written) < self.how.forgotten_s {
+                self.done.young += u64::from(self.needed.insert(root));
+                continue;
+            }
+            old.push(Abandoned { name, root, path, found, held });
+        }
+        Ok(old)
+    }
+
+    /// The part file, locked, unless a fetch has it.
+    fn lock_part(&self, path: &Path) -> Result<Locked, StoreError> {
+        let file = match FileRef::open(&**self.store.medium(), path, OpenHow::ReadWrite) {
+            Err(StoreError::NotFound { .. }) => return Ok(Locked::Gone),
+            file => file?,
+        };
+        match file.lock() {
+            Ok(()) => Ok(Locked::Free(file)),
+            Err(StoreError::Busy { .. }) => Ok(Locked::Busy),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Removes the data of an interrupted fetch, and then the note of them; what proves them goes next.
+    fn abandon(&mut self, one: &Abandoned) -> Result<(), StoreError> {
+        if self.needed.contains(&one.root) {
+            return Ok(());
+        }
+        let medium = self.store.medium().clone();
+        let bytes = held_bytes(&*medium, &one.path, &one.found, 0);
+        if !self.how.dry_run {
+            require_same(&*medium, &one.path, &one.found)?;
+            remove_tree(&*medium, &one.path)?;
+            self.store.remove_named(&one.name)?;
+        }
+        self.done.fetches += 1;
+        self.done.bytes += bytes;
+        (self.on_gone)(&one.path, bytes);
+        Ok(())
+    }
+
+    /// A note that leads to nothing is not worth telling.
+    fn remove_note(&self, name: &Path) -> Result<(), StoreError> {
+        if self.how.dry_run { Ok(()) } else { self.store.remove_named(name) }
     }
 
     fn leftovers(&mut self) -> Result<(), StoreError> {

@@ -16,9 +16,12 @@ pub(crate) const KNOWN: &str = "known";
 pub(crate) const PINS: &str = "pins";
 /// Directory of the records.
 pub(crate) const REPAIRS: &str = "repairs";
+/// Notes of where the data of unfinished fetches lie.
+pub(crate) const UNFINISHED: &str = "unfinished";
 /// What else is in a store: other crates', and those of earlier formats.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 15] = [
     "format",
+    UNFINISHED,
     "keys",
     "mail",
     "mailbox",

@@ -95,6 +95,8 @@ mod repair;
 mod names;
 mod sweep;
 
+mod unfinished;
+
 mod staging;
 
 mod check;
@@ -134,3 +136,4 @@ pub use sparse::{SparseReader, is_zero};
 pub use staging::{Listing, MAX_SMALL_FILE, SmallFile, Spares, Staging, Target};
 pub use store::{NewFile, Store};
 pub use sweep::MAX_DEPTH;
+pub use unfinished::{Unfinished, UnfinishedKind};

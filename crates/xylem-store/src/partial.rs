@@ -25,6 +25,7 @@ use crate::scan::Scan;
 use crate::servable::{OnServable, Servable};
 use crate::sparse::has_zero_page;
 use crate::store::{LockedPart, PlaceKey, Store};
+use crate::unfinished::UnfinishedKind;
 
 mod cached;
 mod resume;
@@ -104,7 +105,8 @@ impl Partial {
         };
         let file = part.file().clone();
         let place = PlaceKey::of(&file.metadata()?, part.path());
-        let locked = store.lock_partial(&root, Part::Outboard, place, false)?;
+        let mut locked = store.lock_partial(&root, Part::Outboard, place, false)?;
+        locked.note = store.note_unfinished(&root, part.path(), UnfinishedKind::File)?;
         let outboard = OutboardFile::new(locked.file.clone());
         let (store, durability) = (store.clone(), store.durability());
         let home = Home::Alone { store, part, outboard: locked };

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSet, Verified};
@@ -12,6 +12,7 @@ use crate::error::StoreError;
 use crate::medium::{Medium, OpenHow};
 use crate::part::{PartFile, other_name};
 use crate::store::Store;
+use crate::unfinished::UnfinishedKind;
 
 /// The bytes of a range, from offset 0 of the result on. It begins anew each time: nothing of an
 /// earlier run is taken up. Call order: [`RangeFile::open`], [`RangeFile::put`] in any order,
@@ -20,6 +21,8 @@ use crate::store::Store;
 pub struct RangeFile {
     store: Store,
     part: PartFile,
+    /// The note that says where it is, until it has its name.
+    note: Option<PathBuf>,
     /// Permission bits of the result.
     mode: u32,
     root: Hash,
@@ -47,12 +50,13 @@ impl RangeFile {
             return Err(StoreError::OutOfRange { path: part.into(), offset: range.end });
         }
         let part = PartFile::open(&**store.medium(), part)?;
+        let note = store.note_unfinished(&root, part.path(), UnfinishedKind::File)?;
         let mode = usual_mode(&**store.medium(), part.path())?;
         part.file().set_len(0)?;
         let segments = geometry.segments_of(range.clone());
         let have = SegmentSet::new(segments.end.saturating_sub(segments.start));
         let (store, first) = (store.clone(), segments.start);
-        Ok(Self { store, part, mode, root, geometry, range, first, have })
+        Ok(Self { store, part, note, mode, root, geometry, range, first, have })
     }
 
     /// Writes what of a segment lies in the range.
@@ -95,7 +99,8 @@ impl RangeFile {
         // A file system without modes shows the file to everybody in any case.
         Unset::default().note(self.part.file().set_mode(self.mode))?;
         let (medium, durability) = (&**self.store.medium(), self.store.durability());
-        self.part.finish_as(medium, path, policy.into(), durability)
+        self.part.finish_as(medium, path, policy.into(), durability)?;
+        self.note.as_deref().map_or(Ok(()), |note| self.store.remove_named(note))
     }
 }
 

@@ -29,6 +29,7 @@ use crate::parts::Part;
 use crate::sparse::write_sparse;
 use crate::store::{LockedPart, PlaceKey, Store};
 use crate::sweep::{KindOf, os_path, remove_tree, sweep};
+use crate::unfinished::UnfinishedKind;
 
 mod folders;
 mod small;
@@ -119,7 +120,8 @@ impl Staging {
             first_of_ours(path, |path| Place::open(&**store.medium(), path))?;
         let path = path.as_path();
         let key = PlaceKey::of(&meta, path);
-        let locked = store.lock_partial(&root, Part::FileOutboards, key, true)?;
+        let mut locked = store.lock_partial(&root, Part::FileOutboards, key, true)?;
+        locked.note = store.note_unfinished(&root, path, UnfinishedKind::Directory)?;
         let staging = Self {
             store: store.clone(),
             root,

@@ -280,14 +280,14 @@ impl Store {
         if !filled {
             match self.lock_named(&name) {
                 Err(StoreError::Busy { .. }) => {}
-                file => return Ok(LockedPart { root, part, file: file?, name, own }),
+                file => return Ok(LockedPart { root, part, file: file?, name, own, note: None }),
             }
         }
         let file = match own {
             Some(own) => own,
             None => self.lock_named(&own_name)?,
         };
-        Ok(LockedPart { root, part, file, name: own_name, own: None })
+        Ok(LockedPart { root, part, file, name: own_name, own: None, note: None })
     }
 
     /// Moves a part of a fetch that is now complete among the finished ones, or removes it.
@@ -305,7 +305,7 @@ impl Store {
         {
             self.remove_named(&Path::new(PARTIAL).join(name))?;
         }
-        Ok(())
+        locked.note.as_deref().map_or(Ok(()), |note| self.remove_named(note))
     }
 
     /// Whether a path is of something in the store.
@@ -451,6 +451,8 @@ pub(crate) struct LockedPart {
     name: PathBuf,
     /// An empty file that holds the place.
     own: Option<FileRef>,
+    /// The name of the note that says where the data are, which goes with it.
+    pub(crate) note: Option<PathBuf>,
 }
 
 fn own_partial_name(root: &Hash, part: Part, PlaceKey(place): PlaceKey) -> PathBuf {

@@ -10,8 +10,8 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::upkeep::{
-    CheckOptions, Finding, FindingKind, Origin, Pinned, Standing, StoreEntry, check_store,
-    collect_store, list_store,
+    CheckOptions, Finding, FindingKind, Origin, Pinned, Standing, StoreEntry, StoreTotals,
+    UnfinishedEntry, UnfinishedKind, check_store, collect_store, list_store, list_unfinished,
 };
 use xylem_node::wall_clock;
 
@@ -43,7 +43,9 @@ enum StoreCommand {
     /// List what was shared and fetched
     ///
     /// One line each: ok (as it was then; of a directory only itself is looked at), changed or gone;
-    /// pinned or -; shared or fetched; the root; bytes; the path.
+    /// pinned or -; shared or fetched; the root; bytes; the path. Then those that are not finished: part (a fetch that is
+    /// under way or was interrupted: the path is where its data lie) or cache (what a mount has read), with the bytes that
+    /// they take. At the end what all of it takes.
     List,
     /// Check records, trees, listings and manifests; print each one that is damaged or missing
     ///
@@ -58,7 +60,8 @@ enum StoreCommand {
     /// Remove what nothing needs: no file that is there, no pin, no running fetch
     ///
     /// Trees that nothing refers to go after an hour; interrupted fetches, and records of files
-    /// that are gone, after thirty days without use. No file outside the store is touched.
+    /// that are gone, after thirty days without use. Of an interrupted fetch its data go too, which lie beside the
+    /// wanted file as .NAME.xylem-part; no other file outside the store is touched.
     Gc {
         /// Only say what would go
         #[arg(long)]
@@ -105,7 +108,40 @@ fn list(dir: &Path, out: &mut Out) -> Result<Exit, Failure> {
         let what = count(damaged, "record");
         out.warn(&format!("{what} can't be read; `xylem store check` names them"));
     }
+    let mut broken = Ok(());
+    let totals = list_unfinished(dir, &mut |entry| {
+        if broken.is_ok() {
+            broken = show_unfinished(&entry, out);
+        }
+    })?;
+    broken?;
+    out.json(&totals)?;
+    let StoreTotals { bytes: all, unfinished, unfinished_bytes, cache_bytes } = totals;
+    let mut what = format!("The store takes {}", bytes(all));
+    if cache_bytes > 0 {
+        what += &format!(", {} of it what mounts have read", bytes(cache_bytes));
+    }
+    if unfinished > 0 {
+        what += &format!("; {} beside it: {}", fetches(unfinished), bytes(unfinished_bytes));
+    }
+    out.note(&what);
     Ok(Exit::Done)
+}
+
+fn show_unfinished(entry: &UnfinishedEntry, out: &mut Out) -> Result<(), Failure> {
+    if out.is_json() {
+        return out.json(entry);
+    }
+    let cache = entry.kind == UnfinishedKind::Cache;
+    let (state, origin) = if cache { ("cache", "read") } else { ("part", "fetched") };
+    let path = entry.path.display().to_string();
+    out.line(&format!(
+        "{state:<7}  {:<6}  {origin:<7}  {}  {:>12}  {}",
+        "-",
+        entry.root,
+        entry.bytes,
+        clean(&path)
+    ))
 }
 
 fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), Failure> {
@@ -154,13 +190,16 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
         }
     }
     out.json(&summary)?;
-    let what = format!(
+    let mut what = format!(
         "{}, {}, {}, {}",
         count(summary.records, "record"),
         count(summary.trees, "tree"),
         count(summary.listings, "listing"),
         bytes(summary.bytes)
     );
+    if summary.cached > 0 {
+        what += &format!("; beside them {} that mounts have read", bytes(summary.cached));
+    }
     if summary.bad == 0 {
         let good = out.paint("32", "Right");
         out.note(&format!("{good}: {what}"));
@@ -177,7 +216,12 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
 fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Result<Exit, Failure> {
     let older_than = older_than.map(|days| Duration::from_secs(days * 24 * 3600));
     let mut broken = Ok(());
+    // Of what lies outside the store each one is named.
+    let mut data = Vec::new();
     let done = collect_store(dir, older_than, dry_run, wall_clock(), &mut |name, size| {
+        if name.is_absolute() {
+            data.push((name.to_path_buf(), size));
+        }
         let path = name.to_string_lossy().into_owned();
         if out.is_json() && broken.is_ok() {
             broken = out.json(&RemovedRow { path, bytes: size, dry_run });
@@ -189,6 +233,7 @@ fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Resu
     out.json(&CollectedRow {
         parts: done.parts,
         partials: done.partials,
+        fetches: done.fetches,
         records: done.records,
         leftovers: done.leftovers,
         bytes: done.bytes,
@@ -198,9 +243,13 @@ fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Resu
     })?;
     if !out.is_json() && !out.is_quiet() {
         let word = if dry_run { "Would remove" } else { "Removed" };
+        for (path, size) in &data {
+            out.line(&clean(&format!("{word} {}: {}", path.display(), bytes(*size))))?;
+        }
         out.line(&format!(
-            "{word} {}, {}, {}, {}: {}",
+            "{word} {}, the data of {}, {}, {}, {}: {}",
             count(done.parts, "part"),
+            fetches(done.fetches),
             count(done.partials, "part") + " of interrupted fetches",
             count(done.records, "record"),
             count(done.leftovers, "leftover"),
@@ -221,6 +270,11 @@ fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Resu
         ));
     }
     Ok(Exit::Done)
+}
+
+fn fetches(number: u64) -> String {
+    let many = if number == 1 { "" } else { "es" };
+    format!("{number} unfinished fetch{many}")
 }
 
 fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failure> {
@@ -255,6 +309,7 @@ struct RemovedRow {
 struct CollectedRow {
     parts: u64,
     partials: u64,
+    fetches: u64,
     records: u64,
     leftovers: u64,
     bytes: u64,
@@ -284,6 +339,7 @@ mod row_tests {
         assert_documented(&CollectedRow {
             parts: 1,
             partials: 1,
+            fetches: 1,
             records: 1,
             leftovers: 1,
             bytes: 1,
@@ -293,6 +349,14 @@ mod row_tests {
         });
         assert_documented(&RemovedRow { path: "x".into(), bytes: 1, dry_run: false });
         assert_documented(&CheckSummary::default());
+        assert_documented(&StoreTotals::default());
+        assert_documented(&UnfinishedEntry {
+            path: PathBuf::from("x"),
+            root: xylem_hash::hash(b""),
+            kind: UnfinishedKind::File,
+            bytes: 1,
+            written_s: 1,
+        });
         let (path, what) = (PathBuf::from("x"), "x".to_owned());
         let finding = Finding { kind: FindingKind::Damaged, path: path.clone(), what };
         assert_documented(&finding);

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use xylem_hash::{Hash, Hasher};
 use xylem_object::Ticket;
-use xylem_object::listing::EntryKind;
+use xylem_object::listing::{EntryKind, is_reserved};
 use xylem_store::{
-    Known, ObjectInfo, Objects, Origin, Part, Store, StoreError, segments_of_outboard,
+    Known, ObjectInfo, Objects, Origin, Part, Store, StoreError, Unfinished, UnfinishedKind,
+    segments_of_outboard,
 };
 use xylem_tree::SegmentSize;
 
@@ -19,7 +20,7 @@ use crate::event::LibraryEvent;
 use crate::json;
 use crate::listed::{ListedError, ListedFiles};
 use crate::mail::{self, DamagedMail};
-use crate::path::os_path;
+use crate::path::{os_bytes, os_path};
 use crate::publish::{rebuild, sums};
 use crate::record::Note;
 use crate::signed;
@@ -80,6 +81,8 @@ pub struct CheckSummary {
     pub manifests: u64,
     /// Bytes that were read.
     pub bytes: u64,
+    /// Bytes that mounts have read and keep; they are proven anew whenever they are read, and not looked at here.
+    pub cached: u64,
     /// Damaged or missing things that are still so.
     pub bad: u64,
     /// Things that were repaired.
@@ -119,7 +122,13 @@ pub fn check_store(
         let what = format!("{size} bytes of an interrupted run; `xylem store gc` removes old ones");
         check.report_one(FindingKind::Leftover, path, what);
     }
+    check.strays()?;
+    check.summary.cached = check.store.unfinished()?.iter().map(cached).sum();
     Ok(check.summary)
+}
+
+fn cached(one: &Unfinished) -> u64 {
+    if one.kind == UnfinishedKind::Cache { one.bytes } else { 0 }
 }
 
 struct Check<'a> {
@@ -148,6 +157,29 @@ impl Check<'_> {
             self.summary.bad += u64::from(finding.kind != FindingKind::Repaired);
             (self.on_finding)(finding);
         }
+    }
+
+    /// Names of interrupted fetches of which nothing is known here, in the folders where something was shared or
+    /// fetched. They may be another store's, so that nobody removes them by itself.
+    fn strays(&mut self) -> Result<(), UpkeepError> {
+        let unfinished = self.store.unfinished()?;
+        let ours: BTreeSet<&Path> = unfinished.iter().map(|one| one.path.as_path()).collect();
+        let known = self.known.values().flatten().map(|known| os_path(&known.path));
+        let folders = known.chain(ours.iter().map(|path| path.to_path_buf()));
+        let folders: BTreeSet<PathBuf> =
+            folders.filter_map(|path| Some(path.parent()?.to_path_buf())).collect();
+        for folder in folders {
+            // One that is not there now has nothing that could be named.
+            for item in self.store.medium().list_dir(&folder).unwrap_or_default() {
+                let path = folder.join(&item.name);
+                if is_reserved(&os_bytes(&item.name)) && !ours.contains(path.as_path()) {
+                    let what = "of an interrupted fetch that this store knows nothing of; if it is no other \
+                                store's, it can be removed";
+                    self.report_one(FindingKind::Leftover, path, what.to_owned());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn mail(&mut self, dir: &Path) -> Result<(), UpkeepError> {

@@ -6,7 +6,7 @@ use crate::catalog::known;
 use crate::support::Source;
 use crate::support::{memory, open, reopen};
 use xylem_faults::{Fault, FaultMedium};
-use xylem_store::{Collected, Collecting, Known, Objects, Part, Store, StoreError};
+use xylem_store::{Collected, Collecting, Known, Objects, Part, Store, StoreError, UnfinishedKind};
 
 const DAY: u64 = 24 * 3600;
 /// Later than anything that a fault medium stamps.
@@ -113,6 +113,17 @@ fn what_a_process_holds_stays() {
     drop((partial, new));
     let (done, _) = collect(&store, &at_once);
     assert_eq!((done.partials, done.parts, done.leftovers), (1, 1, 0));
+}
+
+/// What was read of a file without fetching it lies in the store, and is told with its bytes.
+#[test]
+fn what_a_mount_has_read_is_listed() {
+    let (medium, store) = memory();
+    let root = xylem_hash::hash(b"film");
+    medium.write(&store.partial_path(&root, Part::Content), b"pieces").unwrap();
+    let all = store.unfinished().unwrap();
+    let told: Vec<_> = all.iter().map(|one| (one.root, one.kind, one.bytes)).collect();
+    assert_eq!(told, [(root, UnfinishedKind::Cache, 6)]);
 }
 
 #[test]
