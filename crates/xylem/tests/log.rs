@@ -105,3 +105,63 @@ fn the_log_can_be_json_lines() {
     assert!(row["target"].as_str().unwrap().starts_with("xylem_node::share"), "{row}");
     assert!(row["time_ms"].as_u64().unwrap() > 1_700_000_000_000, "{row}");
 }
+
+/// Where the log is JSON, so is all else on standard error: what a supervisor reads there are objects, a line each.
+#[test]
+fn with_a_json_log_all_of_standard_error_is_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = file(dir.path(), "f", &noise(300_000, 1));
+    let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+    let mut share = xylem(&ours);
+    share.args(["--log-format", "json", "-v", "share", "--listen", "127.0.0.1:0", text(&shared)]);
+    let log = dir.path().join("share.log");
+    share.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut share = share.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let ticket = BufReader::new(share.stdout.take().expect("piped")).lines().next();
+    let ticket = ticket.unwrap().unwrap();
+    let rows = |text: &str| -> Vec<serde_json::Value> {
+        text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+    };
+    let mut get = xylem(&theirs);
+    get.args(["--log-format", "json", "get", &ticket, "-o", text(&dir.path().join("out"))]);
+    get.stdin(Stdio::null()).env("XYLEM_COLOR", "always");
+    let got = finish(get);
+    assert_exit(&got, 0);
+    assert!(!rows(&stderr(&got)).is_empty());
+    until("it is told", || fs::read_to_string(&log).unwrap().contains("fetched all of"));
+    share.kill().unwrap();
+    share.wait().unwrap();
+    let said = rows(&fs::read_to_string(&log).unwrap());
+    let told = |what: &str| {
+        said.iter().any(|row| row["message"].as_str().is_some_and(|message| message.contains(what)))
+    };
+    assert!(told("Serving until Ctrl-C") && told("fetched all of"), "{said:?}");
+    // Why a run ends, too, and what is warned of.
+    let mut wrong = xylem(&theirs);
+    wrong.args(["--log-format", "json", "get", "xylem:x"]).stdin(Stdio::null());
+    let wrong = finish(wrong);
+    assert_exit(&wrong, 2);
+    let rows = rows(&stderr(&wrong));
+    assert_eq!((rows.len(), &rows[0]["level"]), (1, &"ERROR".into()), "{rows:?}");
+}
+
+/// `--no-progress` is for scripts, too.
+#[test]
+fn without_progress_no_event_says_how_far_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let shared = file(dir.path(), "f", &noise(3_000_000, 1));
+    let share = common::Share::start(&shared, &dir.path().join("ours"));
+    for (flag, some) in [("--no-progress", false), ("-v", true)] {
+        let mut get = xylem(&dir.path().join(flag));
+        let out = dir.path().join(format!("out{flag}"));
+        get.args(["--json", flag, "get", &share.ticket, "--limit", "1M", "-o", text(&out)])
+            .stdin(Stdio::null());
+        let got = finish(get);
+        assert_exit(&got, 0);
+        let events = String::from_utf8(got.stdout).unwrap();
+        let steps =
+            events.contains("\"event\":\"progress\"") || events.contains("\"event\":\"hashing\"");
+        assert_eq!(steps, some, "{events}");
+        assert!(events.contains("\"event\":\"done\""), "{events}");
+    }
+}

@@ -10,11 +10,12 @@ use crate::output::text::clean;
 use serde::Serialize;
 use std::fmt::{Debug, Write as _};
 use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// The variable that asks for the log: off, error, warn, info, debug or trace.
 const VARIABLE: &str = "XYLEM_LOG";
@@ -37,6 +38,31 @@ pub(crate) fn start(common: &Common) -> Result<(), Failure> {
         let _ = tracing::subscriber::set_global_default(log);
     }
     Ok(())
+}
+
+/// Whether all that is written to standard error is a JSON object a line.
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on what people are told on standard error has the form of the log, where that is JSON.
+pub(crate) fn shape_lines(format: LogFormat) {
+    AS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
+/// Writes a line that is told to people to standard error: behind its prefix, or as an object of the log.
+pub(super) fn say(level: Level, prefix: &str, text: &str) {
+    let line = if AS_JSON.load(Ordering::Relaxed) {
+        let fields = [("message".to_owned(), text.into())].into_iter().collect();
+        row(level, "xylem", fields)
+    } else {
+        format!("{prefix}{text}")
+    };
+    // Nobody is left to be told where this write fails.
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+fn row(level: Level, target: &str, fields: serde_json::Map<String, serde_json::Value>) -> String {
+    let time_ms = xylem_node::wall_clock().microseconds() / 1_000;
+    super::json_line(&Row { time_ms, level: level.as_str(), target, fields })
 }
 
 /// Writes each event at once. Spans are not kept: an event says what it is about.
@@ -76,13 +102,7 @@ impl Subscriber for Log {
             LogFormat::Json => {
                 let mut fields = Fields::default();
                 event.record(&mut fields);
-                let row = Row {
-                    time_ms: xylem_node::wall_clock().microseconds() / 1_000,
-                    level: metadata.level().as_str(),
-                    target: metadata.target(),
-                    fields: fields.0,
-                };
-                super::json_line(&row)
+                row(*metadata.level(), metadata.target(), fields.0)
             }
         };
         line.push('\n');

@@ -21,7 +21,7 @@ pub(crate) use documented::assert_documented;
 pub(crate) use fetched::{report, report_object};
 pub(crate) use progress::{Phase, Progress};
 
-use crate::cli::{Color, Common};
+use crate::cli::{Color, Common, LogFormat};
 use crate::exit::{Exit, Failure};
 use crate::running::Running;
 use reaching::Said;
@@ -30,6 +30,7 @@ use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use text::{bytes, clean, clean_json, count, duration, path_for_sums};
+use tracing::Level;
 use xylem_library::Stop;
 use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
@@ -44,14 +45,13 @@ const SHOWN_FILES: usize = 20;
 /// Writes one line `xylem: …` to standard error; an empty one writes nothing.
 pub(crate) fn error_line(message: &str) {
     if !message.is_empty() {
-        // Nobody is left to be told where this write fails.
-        let _ = writeln!(io::stderr().lock(), "xylem: {}", clean(message));
+        log::say(Level::ERROR, "xylem: ", &clean(message));
     }
 }
 
 /// Writes one line `warning: …` to standard error.
 pub(crate) fn warning_line(message: &str) {
-    let _ = writeln!(io::stderr().lock(), "warning: {}", clean(message));
+    log::say(Level::WARN, "warning: ", &clean(message));
 }
 
 /// Says what is wrong with the command line, before flags are known: [`Out::failed`] without colour.
@@ -76,6 +76,8 @@ pub(crate) fn json_line(event: &impl Serialize) -> String {
 pub(crate) struct Out {
     json: bool,
     quiet: bool,
+    /// Whether it is told how far work is.
+    steps: bool,
     verbose: bool,
     color: bool,
     /// Whether a ticket's QR code was asked for.
@@ -94,7 +96,9 @@ impl Out {
     pub(crate) fn new(common: &Common) -> Self {
         // A dumb terminal has no colours and no cursor to move: it gets what a file would.
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let terminal = io::stderr().is_terminal() && !dumb;
+        let json_lines = common.log_format == LogFormat::Json;
+        log::shape_lines(common.log_format);
+        let terminal = io::stderr().is_terminal() && !dumb && !json_lines;
         let color = match common.color {
             Color::Always => true,
             Color::Never => false,
@@ -104,6 +108,7 @@ impl Out {
         Self {
             json: common.json,
             quiet: common.quiet,
+            steps: !common.no_progress,
             verbose: common.verbose > 0,
             color,
             qr: false,
@@ -187,7 +192,7 @@ impl Out {
     /// One line on standard error for a person; nothing with `-q` or `--json`.
     pub(crate) fn note(&mut self, line: &str) {
         if !self.quiet && !self.json {
-            self.stderr(line);
+            self.stderr(Level::INFO, "", line);
         }
     }
 
@@ -201,7 +206,8 @@ impl Out {
     /// A line on standard error that only `-q` keeps back.
     pub(crate) fn warn(&mut self, line: &str) {
         if !self.quiet {
-            self.stderr(&format!("{}: {}", self.paint("33", "warning"), clean(line)));
+            let prefix = format!("{}: ", self.paint("33", "warning"));
+            self.stderr(Level::WARN, &prefix, &clean(line));
         }
     }
 
@@ -214,8 +220,8 @@ impl Out {
         let event = ErrorRow { exit: failure.exit as u8, message: &failure.message };
         // Standard output may be what failed; the line on standard error says it either way.
         let _ = self.json(&event);
-        let line = format!("{}: {}", self.paint("1;31", "xylem"), clean(&failure.message));
-        let _ = writeln!(io::stderr().lock(), "{line}");
+        let prefix = format!("{}: ", self.paint("1;31", "xylem"));
+        log::say(Level::ERROR, &prefix, &clean(&failure.message));
     }
 
     /// `text` in an ANSI colour, where colour is wanted on standard error.
@@ -223,10 +229,8 @@ impl Out {
         if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    fn stderr(&mut self, line: &str) {
-        self.progress.aside(|| {
-            let _ = writeln!(io::stderr().lock(), "{line}");
-        });
+    fn stderr(&mut self, level: Level, prefix: &str, line: &str) {
+        self.progress.aside(|| log::say(level, prefix, line));
     }
 
     /// The first write to standard output that failed during [`Self::event`]s, if one did.
@@ -252,7 +256,11 @@ impl Out {
 
     fn try_event(&mut self, event: Event) -> Result<(), Failure> {
         if self.json {
-            return self.json(&event);
+            let is_step = matches!(
+                event,
+                Event::Progress { .. } | Event::Library(LibraryEvent::Hashing { .. })
+            );
+            return if is_step && !self.steps { Ok(()) } else { self.json(&event) };
         }
         match event {
             Event::Library(LibraryEvent::Hashing { done, total }) => {

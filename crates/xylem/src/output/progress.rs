@@ -1,10 +1,11 @@
 //! Progress of long work on standard error: a bar on a terminal, else a plain line now and then.
 
+use super::log;
 use super::text::{bytes, count, duration, rate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::collections::VecDeque;
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
+use tracing::Level;
 
 /// Plain lines come at most this often.
 const LINE_EVERY: Duration = Duration::from_secs(2);
@@ -84,7 +85,7 @@ impl Progress {
         } else if now.duration_since(work.last_line) >= LINE_EVERY {
             work.last_line = now;
             let line = format!("{}, {}", work.meter.so_far(total), work.meter.speed(total, peers));
-            let _ = writeln!(io::stderr().lock(), "{line}");
+            log::say(Level::INFO, "", &line);
         }
     }
 
@@ -177,6 +178,7 @@ impl Meter {
 mod tests {
     use super::*;
     use indicatif::TermLike;
+    use std::io;
     use std::sync::{Arc, Mutex};
 
     const MIB: u64 = 1 << 20;
