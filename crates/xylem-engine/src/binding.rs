@@ -10,7 +10,8 @@ use xylem_sockets::Site;
 use crate::{Engine, EngineError};
 
 /// Where encrypted links come in: as `asked`, or else on all interfaces at the `known` port, the usual
-/// one, or a free one, whichever can be had first.
+/// one, or a free one, whichever can be had first. The first that is asked for without a port is at the `known`
+/// one, too, where that is free: what named it before stays good.
 pub fn bind_links(
     engine: &mut Engine,
     asked: &[Peer],
@@ -21,8 +22,14 @@ pub fn bind_links(
             Peer::Link { address, .. } => Some(*address),
             _ => None,
         };
+        let mut known = known;
+        let mut bind = |at: SocketAddr| {
+            let again = known.take().filter(|_| at.port() == 0);
+            let bound = again.map(|port| engine.bind_link(SocketAddr::new(at.ip(), port)));
+            bound.and_then(Result::ok).map_or_else(|| engine.bind_link(at), Ok)
+        };
         return (asked.iter().filter_map(link))
-            .map(|a| engine.bind_link(a).map_err(EngineError::listen(a)))
+            .map(|at| bind(at).map_err(EngineError::listen(at)))
             .collect();
     }
     let any = Ipv4Addr::UNSPECIFIED;

@@ -114,9 +114,9 @@ pub fn blame_of(e: &StoreError) -> Blame {
 /// What the store said, and how it is mended: one line.
 pub fn advised(e: &StoreError) -> String {
     let advice = match e {
-        StoreError::NoSpace { .. } => "; make room and run it again, what was verified is kept",
+        StoreError::NoSpace { .. } => "; make room and run it again",
         StoreError::TooLarge { .. } => {
-            "; raise the limit (ulimit -f) or choose another place, and run it again, what was verified is kept"
+            "; raise the limit (ulimit -f) or choose another place, and run it again"
         }
         StoreError::Busy { .. } => "; another xylem is at work on it",
         StoreError::Changed { .. } => "; share it again",

@@ -42,6 +42,7 @@ pub mod signed;
 
 pub mod admission;
 pub mod announcers;
+pub mod as_shared;
 pub mod publications;
 pub mod publish;
 pub mod registry;

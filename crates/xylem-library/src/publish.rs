@@ -104,7 +104,7 @@ fn excluded(
     }
     let before = left_out_before(known);
     if !before.is_empty() {
-        let what = "left out as last time is what matches";
+        let what = "left out, as when it was shared or kept in step last, is what matches";
         let what = format!("{what} {}; --no-exclude shares all", before.join(", "));
         on_event(LibraryEvent::Warning { what });
     }

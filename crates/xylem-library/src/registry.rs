@@ -17,17 +17,52 @@ use crate::served::Counts;
 const FOLDER: &str = "service";
 const FILE: &str = "shares.json";
 
+/// How one path is to be shared: all that a user can ask of the background node for it. It travels whole to that node
+/// and is kept whole between its runs. A field that a program does not know is an error there: what it says may be that
+/// the path is not for everybody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShareTerms {
+    /// The object name that was asked for; `None`: the usual one.
+    pub name: Option<String>,
+    /// Whether names that some system cannot keep are an error.
+    pub portable: bool,
+    /// Whether what can't be read is an error, instead of being left out.
+    pub strict: bool,
+    /// Lines of a `.gitignore` that say what of a directory is left out; `None`: what was when it was shared last.
+    pub exclude: Option<Vec<String>>,
+    /// Who alone may read it, by the keys of their links (hexadecimal); `None`: everybody who can fetch it.
+    pub recipients: Option<Vec<String>>,
+    /// Whether the LAN may be told of it.
+    pub lan: bool,
+    /// Whether the router may be asked to forward the port where it is served.
+    pub map: bool,
+}
+
+impl Default for ShareTerms {
+    /// What `xylem share PATH` says without a flag.
+    fn default() -> Self {
+        Self {
+            name: None,
+            portable: false,
+            strict: false,
+            exclude: None,
+            recipients: None,
+            lan: true,
+            map: true,
+        }
+    }
+}
+
 /// One share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Written")]
 pub struct Registered {
     /// The absolute path that is shared.
     #[serde(with = "path_text")]
     pub path: PathBuf,
-    /// The object name that was asked for; `None`: the usual one.
-    pub name: Option<String>,
-    /// Whether names that some system cannot keep are an error.
-    #[serde(default)]
-    pub portable: bool,
+    /// How.
+    pub terms: ShareTerms,
     /// When it was shared first, seconds since 1970.
     pub since_s: u64,
     /// The ticket that was given for it last.
@@ -37,8 +72,33 @@ pub struct Registered {
     /// Files then.
     pub files: u64,
     /// What was served of it by all runs that have ended.
-    #[serde(default)]
     pub counts: Counts,
+}
+
+/// A share as a file has it: before there were terms, two of them stood beside the path.
+#[derive(Deserialize)]
+struct Written {
+    #[serde(with = "path_text")]
+    path: PathBuf,
+    terms: Option<ShareTerms>,
+    name: Option<String>,
+    #[serde(default)]
+    portable: bool,
+    since_s: u64,
+    ticket: String,
+    bytes: u64,
+    files: u64,
+    #[serde(default)]
+    counts: Counts,
+}
+
+impl From<Written> for Registered {
+    fn from(written: Written) -> Self {
+        let Written { path, terms, name, portable, since_s, ticket, bytes, files, counts } =
+            written;
+        let terms = terms.unwrap_or(ShareTerms { name, portable, ..ShareTerms::default() });
+        Self { path, terms, since_s, ticket, bytes, files, counts }
+    }
 }
 
 impl Registered {
@@ -46,7 +106,7 @@ impl Registered {
     pub fn id(&self) -> String {
         let mut whole = os_bytes(self.path.as_os_str());
         whole.push(0);
-        whole.extend_from_slice(self.name.as_deref().unwrap_or_default().as_bytes());
+        whole.extend_from_slice(self.terms.name.as_deref().unwrap_or_default().as_bytes());
         let mut id = xylem_hash::hash(&whole).to_hex().to_string();
         id.truncate(8);
         id
@@ -59,6 +119,9 @@ impl Registered {
 pub struct Registry {
     /// The port where the service was last.
     pub port: Option<u16>,
+    /// Where it was asked to listen last, as `service run --listen` takes it; empty: on all interfaces. It holds until
+    /// another place is asked for, so that what was served to this machine alone is not served to all by the next run.
+    pub listen: Vec<String>,
     /// In the order in which they were shared.
     pub shares: Vec<Registered>,
 }
@@ -113,10 +176,28 @@ impl Registry {
         write_atomically(&*disk(), &path, &text, 0o600, Clobber::Replace)
     }
 
-    /// The share that somebody means by its path or id.
-    pub fn find(&self, path: &Path, id: &str) -> Option<usize> {
-        self.shares.iter().position(|share| share.path == path || share.id() == id)
+    /// The shares that are meant by a path or an id: all of that path, or else the one with that id.
+    #[must_use]
+    pub fn meant(&self, path: &Path, id: &str) -> Vec<&Registered> {
+        meant(&self.shares, path, id)
     }
+
+    /// The shares by which what lies at `path` is served: of itself, and of directories that it lies in.
+    pub fn covering<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Registered> {
+        self.shares.iter().filter(|share| path.starts_with(&share.path))
+    }
+}
+
+/// Of `shares` those that are meant by a path or an id: all of that path, or else the one with that id.
+#[must_use]
+pub fn meant<'a>(
+    shares: impl IntoIterator<Item = &'a Registered, IntoIter: Clone>,
+    path: &Path,
+    id: &str,
+) -> Vec<&'a Registered> {
+    let shares = shares.into_iter();
+    let at_path: Vec<_> = shares.clone().filter(|share| share.path == path).collect();
+    if at_path.is_empty() { shares.filter(|share| share.id() == id).collect() } else { at_path }
 }
 
 /// A path as text, or as its bytes where it is none.
@@ -162,8 +243,7 @@ mod tests {
     fn share(path: &Path) -> Registered {
         Registered {
             path: path.to_path_buf(),
-            name: None,
-            portable: false,
+            terms: ShareTerms::default(),
             since_s: 7,
             ticket: "xylem:abc".to_owned(),
             bytes: 1,
@@ -177,21 +257,48 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Registry::load(dir.path()).unwrap(), Registry::default());
         let odd = os_path(b"/data/\xff");
-        let registry =
-            Registry { port: Some(7348), shares: vec![share(Path::new("/data/é")), share(&odd)] };
+        let shares = vec![share(Path::new("/data/é")), share(&odd)];
+        let listen = vec!["127.0.0.1:7348".to_owned()];
+        let registry = Registry { port: Some(7348), listen, shares };
         registry.save(dir.path()).unwrap();
         assert_eq!(Registry::load(dir.path()).unwrap(), registry);
-        assert_eq!(registry.find(&odd, ""), Some(1));
-        assert_eq!(registry.find(Path::new(""), &registry.shares[0].id()), Some(0));
-        assert_eq!(registry.find(Path::new("/data"), "00000000"), None);
-        let named = Registered { name: Some("/a".to_owned()), ..share(&odd) };
-        assert_ne!(named.id(), share(&odd).id());
+        assert_eq!(registry.meant(&odd, ""), [&registry.shares[1]]);
+        assert_eq!(registry.meant(Path::new(""), &registry.shares[0].id()), [&registry.shares[0]]);
+        assert_eq!(registry.meant(Path::new("/data"), "00000000"), [] as [&Registered; 0]);
+        let within = odd.join("below");
+        assert_eq!(registry.covering(&within).collect::<Vec<_>>(), [&registry.shares[1]]);
+    }
+
+    #[test]
+    fn several_shares_of_one_path_are_told_apart_by_id_and_meant_by_path() {
+        let path = Path::new("/data");
+        let terms = ShareTerms { name: Some("/a".to_owned()), ..ShareTerms::default() };
+        let named = Registered { terms, ..share(path) };
+        assert_ne!(named.id(), share(path).id());
+        let shares = vec![share(path), named];
+        let registry = Registry { shares, ..Registry::default() };
+        assert_eq!(registry.meant(path, "").len(), 2);
+        assert_eq!(registry.meant(Path::new("/x"), &registry.shares[1].id()).len(), 1);
+    }
+
+    #[test]
+    fn a_share_of_a_version_without_terms_comes_back() {
+        let old = r#"{"port":7,"shares":[{"path":"/a","name":"/n","portable":true,"since_s":1,
+            "ticket":"t","bytes":1,"files":1}]}"#;
+        let registry = Registry::read(old.as_bytes()).unwrap();
+        let terms = &registry.shares[0].terms;
+        assert_eq!((terms.name.as_deref(), terms.portable), (Some("/n"), true));
+        assert!(terms.lan && terms.map && terms.recipients.is_none());
+        // What a newer version says of who may have it is not passed over.
+        let newer =
+            old.replace(r#""name":"/n","portable":true"#, r#""terms":{"only_by_day":true}"#);
+        assert!(Registry::read(newer.as_bytes()).is_err());
     }
 
     #[test]
     fn a_damaged_file_is_an_error_and_not_an_empty_list() {
         let dir = tempfile::tempdir().unwrap();
-        let registry = Registry { port: None, shares: vec![share(Path::new("/a"))] };
+        let registry = Registry { shares: vec![share(Path::new("/a"))], ..Registry::default() };
         registry.save(dir.path()).unwrap();
         let file = Registry::folder_of(dir.path()).join(FILE);
         let whole = std::fs::read(&file).unwrap();

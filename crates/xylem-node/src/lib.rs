@@ -44,7 +44,7 @@ pub use reaching::{news, to_dial};
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{
-    ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, serve_group, share,
+    OneShare, ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, serve_group, share,
 };
 pub use verify::{VerifyOptions, verify};
 pub use xylem_app::RegisterError;

@@ -2,6 +2,7 @@
 
 use crate::cli::Common;
 use crate::exit::Failure;
+use crate::finding::LanArgs;
 use crate::get::fetch;
 use crate::output::{Out, not_with_json};
 use crate::relays::RelayArgs;
@@ -31,6 +32,9 @@ pub(crate) struct AcceptArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
+    #[command(flatten)]
+    lan: LanArgs,
+
     /// Replace a file that has the final name, or merge into a directory, as for `get`
     #[arg(long)]
     overwrite: bool,
@@ -59,7 +63,7 @@ pub(crate) fn accept(
         relays: args.relay.relays(common)?,
         links: args.shape.links(),
         give_up: args.timeout,
-        lan: true,
+        lan: args.lan.lan(common)?,
         ..GetOptions::new(ticket, save, common.store()?)
     };
     if matches!(options.save.output, Output::Stdout) {

@@ -77,7 +77,7 @@ pub(crate) struct Common {
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Common options")]
     pub(crate) verbose: u8,
 
-    /// How the log of -vv and XYLEM_LOG is written: text, or a JSON object a line
+    /// How the log of -vv and XYLEM_LOG is written: text, or a JSON object a line, as all else on standard error is then
     #[arg(
         long,
         global = true,
@@ -89,7 +89,7 @@ pub(crate) struct Common {
     )]
     pub(crate) log_format: LogFormat,
 
-    /// No progress bar and no progress lines
+    /// No progress bar and no progress lines; with --json no `progress` and `hashing` events
     #[arg(long, global = true, env = "XYLEM_NO_PROGRESS", hide_env_values = true,
           value_parser = FalseyValueParser::new(), help_heading = "Common options")]
     pub(crate) no_progress: bool,

@@ -40,10 +40,10 @@ pub(crate) struct FindArgs {
     dht: DhtArgs,
 }
 
-/// Of commands that show a card by a code, or take one.
+/// Of commands that may look for others on the LAN, or be looked for there, and never ask the router or the DHT.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LanArgs {
-    /// Let no code lead anybody on the LAN [default: `lan` in the settings, else by mDNS it does]
+    /// Neither ask the LAN for anybody nor announce anything on it [default: `lan` in the settings, else by mDNS both]
     #[arg(long, env = "XYLEM_NO_LAN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     no_lan: bool,
 }
@@ -82,6 +82,16 @@ pub(crate) struct AnnounceArgs {
     #[arg(long, conflicts_with = "follow")]
     public: bool,
 
+    #[command(flatten)]
+    near: NearArgs,
+
+    #[command(flatten)]
+    dht: DhtArgs,
+}
+
+/// Of commands that serve: whether those nearby are told, and asked to pass on.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct NearArgs {
     /// Do not announce it on the LAN [default: `lan` in the settings, else it is announced]
     ///
     /// By mDNS, under a name that changes every day and that only holders of the ticket can compute, so that `xylem
@@ -96,9 +106,6 @@ pub(crate) struct AnnounceArgs {
     /// listens on all interfaces; it is taken back at the end.
     #[arg(long, env = "XYLEM_NO_MAP", hide_env_values = true, value_parser = FalseyValueParser::new())]
     no_map: bool,
-
-    #[command(flatten)]
-    dht: DhtArgs,
 }
 
 /// What the settings say.
@@ -131,28 +138,43 @@ impl DhtArgs {
     }
 }
 
-impl AnnounceArgs {
-    /// Of the background node, where the settings say the rest.
-    #[cfg(unix)]
-    pub(crate) fn of_service(public: bool, dht: &DhtArgs) -> Self {
-        Self { public, dht: dht.clone(), ..Self::default() }
+impl NearArgs {
+    /// What is told nearby, and nobody else.
+    pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, Failure> {
+        let (settings, Self { no_lan, no_map }) = (found(common)?, self);
+        let (lan, map) = (!no_lan && settings.lan, !no_map && settings.map);
+        Ok(AnnounceOptions { lan, map, public: None })
     }
 
-    /// The flag that the background node does not know, if one was given.
-    pub(crate) fn given(&self) -> Option<&'static str> {
-        let asked =
-            [(self.public, "--public"), (!self.dht.dht_bootstrap.is_empty(), "--dht-bootstrap")];
+    /// As another run of this program takes them.
+    pub(crate) fn flags(&self) -> impl Iterator<Item = &'static str> {
+        let Self { no_lan, no_map } = *self;
+        let given = [(no_lan, "--no-lan"), (no_map, "--no-map")];
+        given.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag)
+    }
+}
+
+impl AnnounceArgs {
+    /// Of the background node, which has these flags of its own.
+    #[cfg(unix)]
+    pub(crate) fn of_service(public: bool, near: &NearArgs, dht: &DhtArgs) -> Self {
+        Self { public, near: near.clone(), dht: dht.clone() }
+    }
+
+    /// Which flag was given that is for the whole process and not for one share of it.
+    pub(crate) fn for_all(&self) -> Option<&'static str> {
+        // What is told nearby may be another of each share: `options` has it.
+        let Self { public, near: NearArgs { no_lan: _, no_map: _ }, dht } = self;
+        let DhtArgs { dht_bootstrap } = dht;
+        let asked = [(*public, "--public"), (!dht_bootstrap.is_empty(), "--dht-bootstrap")];
         asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
     }
 
     /// What is told, and whom.
     pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, Failure> {
-        let settings = found(common)?;
-        Ok(AnnounceOptions {
-            lan: !self.no_lan && settings.lan,
-            map: !self.no_map && settings.map,
-            public: self.public.then(|| self.dht.start(&settings)).transpose()?,
-        })
+        let Self { public, near, dht } = self;
+        let public = public.then(|| dht.start(&found(common)?)).transpose()?;
+        Ok(AnnounceOptions { public, ..near.options(common)? })
     }
 }
 

@@ -28,23 +28,19 @@ pub(crate) struct RelayArgs {
 }
 
 impl RelayArgs {
-    /// Whether the flag or the variable was given.
-    pub(crate) fn given(&self) -> bool {
-        !self.relay.is_empty()
+    /// Those that the flag or the variable named.
+    pub(crate) fn named(&self) -> &[Relay] {
+        let Self { relay } = self;
+        relay
     }
 
     /// The relays to use: those that were given, or else the settings'.
     pub(crate) fn relays(&self, common: &Common) -> Result<Vec<Relay>, Failure> {
-        relays(&self.relay, common)
+        let wrong = |why| Failure::new(Exit::Usage, why);
+        let named = match (self.named(), common.settings()) {
+            ([], Some(settings)) => settings::relays(&settings).map_err(wrong)?,
+            (given, _) => given.to_vec(),
+        };
+        Relay::gathered(named).map_err(|why| wrong(format!("--relay: {why}")))
     }
-}
-
-/// The relays that were `given`, or else the settings'.
-pub(crate) fn relays(given: &[Relay], common: &Common) -> Result<Vec<Relay>, Failure> {
-    let wrong = |why| Failure::new(Exit::Usage, why);
-    let named = match (given, common.settings()) {
-        ([], Some(settings)) => settings::relays(&settings).map_err(wrong)?,
-        _ => given.to_vec(),
-    };
-    Relay::gathered(named).map_err(|why| wrong(format!("--relay: {why}")))
 }

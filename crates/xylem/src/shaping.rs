@@ -69,8 +69,9 @@ fn level() -> impl TypedValueParser<Value = Shaping> {
 impl ShapeArgs {
     /// Which of them was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
-        let shape = self.shape.as_ref().map(|_| "--shape");
-        shape.or(self.post_quantum.map(|_| "--post-quantum"))
+        let Self { shape, post_quantum } = self;
+        let shape = shape.as_ref().map(|_| "--shape");
+        shape.or(post_quantum.map(|_| "--post-quantum"))
     }
 
     /// What the flags say, over what holds without them.
@@ -86,11 +87,12 @@ impl ShapeArgs {
         self.over(&LinkOptions::default())
     }
 
-    /// The flags as a child of this program takes them.
-    pub(crate) fn as_args(&self) -> impl Iterator<Item = String> {
-        let shape = self.shape.as_ref().map(|shape| format!("--shape={}", shape.level));
-        let word = WHEN.iter().find(|(when, ..)| Some(*when) == self.post_quantum);
-        let when = word.map(|(_, word, _)| format!("--post-quantum={word}"));
-        shape.into_iter().chain(when)
+    /// As another run of this program takes them: flags and their values.
+    pub(crate) fn flags(&self) -> Vec<(&'static str, String)> {
+        let Self { shape, post_quantum } = self;
+        let shape = shape.as_ref().map(|shape| ("--shape", shape.level.to_string()));
+        let word = WHEN.iter().find(|(when, ..)| Some(*when) == *post_quantum);
+        let when = word.map(|(_, word, _)| ("--post-quantum", (*word).to_owned()));
+        shape.into_iter().chain(when).collect()
     }
 }

@@ -5,6 +5,7 @@ use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::AnnounceArgs;
 use crate::get::peers;
+use crate::output::text::{clean, count};
 use crate::output::{Out, witnesses};
 use crate::publisher;
 use crate::relays::RelayArgs;
@@ -27,9 +28,10 @@ use std::time::Duration;
 use xylem_bucket::is_in_bucket;
 use xylem_library::follow::{FollowOptions, Input};
 use xylem_library::keys::Sign;
+use xylem_library::registry::{Registered, Registry, ShareTerms};
 use xylem_library::{LibraryEvent, Selection, read_rule, read_rules};
 use xylem_link::PeerKey;
-use xylem_node::{Event, NDN_PORT, PeerUri, Prove, ShareOptions};
+use xylem_node::{AnnounceOptions, Event, NDN_PORT, PeerUri, Prove, ShareOptions};
 use xylem_object::ticket::Address;
 
 /// Shares files and directories from where they are; prints a ticket for each and serves until Ctrl-C
@@ -283,14 +285,19 @@ pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result
     if let Some(key) = &args.key {
         require_outside(key, &args.paths)?;
     }
-    match needs_foreground(&args) {
-        Some(why) => out.detail(&format!("Serving from this process: {why}")),
-        None => {
-            if let Some(done) = hand_over(&args, common, out)? {
+    let recipients = recipients(&args.recipients, common)?;
+    if args.qr {
+        out.wants_qr();
+    }
+    match for_node(&args, &selection, recipients.as_deref(), common)? {
+        Err(why) => serves_itself(why, out),
+        Ok(terms) => {
+            if let Some(done) = hand_over(&args, &terms, common, out)? {
                 return Ok(done);
             }
         }
     }
+    tell_of_others(&args.paths, &[], common, out)?;
     let options = ShareOptions {
         follow,
         paths: args.paths,
@@ -298,7 +305,7 @@ pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result
         key_file: args.key,
         identity: args.sign,
         selection,
-        recipients: recipients(&args.recipients, common)?,
+        recipients,
         listen: links(&args.listen)?,
         announce: args.announce,
         relays: args.relay.relays(common)?,
@@ -315,9 +322,6 @@ pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result
         witnesses: args.witness,
         store: common.store()?,
     };
-    if args.qr {
-        out.wants_qr();
-    }
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     out.runs_as("share", &options.store);
@@ -398,41 +402,94 @@ pub(crate) fn parse_identity(text: &str) -> Result<String, String> {
     }
 }
 
-/// Why the background node cannot do it.
-fn needs_foreground(args: &ShareArgs) -> Option<&'static str> {
+/// What the background node is asked for, or else the flag that it does not know: this process serves then. Each flag is
+/// decided on here; a new one does not compile before it is.
+fn for_node(
+    args: &ShareArgs,
+    selection: &Selection,
+    readers: Option<&[PeerKey]>,
+    common: &Common,
+) -> Result<Result<ShareTerms, &'static str>, Failure> {
+    let ShareArgs {
+        paths,
+        follow,
+        // With --follow alone.
+        every_bytes: _,
+        every: _,
+        keep: _,
+        foreground,
+        name,
+        recipients: _, // `readers`
+        key,
+        sign,
+        witness,
+        // `selection`
+        portable: _,
+        exclude: _,
+        ignore_file: _,
+        no_exclude: _,
+        strict: _,
+        listen,
+        announce,
+        relay,
+        tls_cert,
+        tls_key: _, // With --tls-cert alone.
+        code,
+        qr: _, // Shown by this process.
+        plain,
+        plain_listen,
+        web,
+        web_listen,
+        answer_unproven,
+        via,
+        beside,
+        answer: AnswerArgs { accept_open },
+        shape,
+    } = args;
     let asked = [
-        (args.foreground, "--foreground"),
-        (args.paths.iter().any(|path| is_in_bucket(path)), "s3://, whose credentials it has not"),
-        (args.follow, "--follow"),
-        (args.code, "--code"),
-        (!args.recipients.is_empty(), "--for"),
-        (!args.exclude.is_empty(), "--exclude"),
-        (!args.ignore_file.is_empty(), "--ignore-file"),
-        (args.no_exclude, "--no-exclude"),
-        (args.strict, "--strict"),
-        (args.key.is_some(), "--key"),
-        (args.sign.is_some(), "--sign"),
-        (!args.witness.is_empty(), "--witness"),
-        (!args.listen.is_empty(), "--listen"),
-        (!args.announce.is_empty(), "--announce"),
-        (args.relay.given(), "--relay"),
-        (args.tls_cert.is_some(), "--tls-cert"),
-        (args.plain || !args.plain_listen.is_empty(), "--plain"),
-        (args.web || !args.web_listen.is_empty(), "--web"),
-        (args.answer_unproven, "--answer-unproven"),
-        (!args.via.is_empty(), "--via"),
-        (args.answer.accept_open, "--accept-open"),
+        (*foreground, "--foreground"),
+        (paths.iter().any(|path| is_in_bucket(path)), "s3://, whose credentials it has not"),
+        (*follow, "--follow"),
+        (*code, "--code"),
+        (key.is_some(), "--key"),
+        (sign.is_some(), "--sign"),
+        (!witness.is_empty(), "--witness"),
+        (!listen.is_empty(), "--listen"),
+        (!announce.is_empty(), "--announce"),
+        (!relay.named().is_empty(), "--relay"),
+        (tls_cert.is_some(), "--tls-cert"),
+        (*plain || !plain_listen.is_empty(), "--plain"),
+        (*web || !web_listen.is_empty(), "--web"),
+        (*answer_unproven, "--answer-unproven"),
+        (!via.is_empty(), "--via"),
+        (*accept_open, "--accept-open"),
     ];
     let asked = asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag);
-    asked.or(args.beside.given()).or(args.shape.given())
+    if let Some(flag) = asked.or(beside.for_all()).or(shape.given()) {
+        return Ok(Err(flag));
+    }
+    let Selection { portable, strict, exclude, changed: _, for_members: _ } = selection.clone();
+    let AnnounceOptions { lan, map, public: _ } = beside.options(common)?;
+    let recipients = readers.map(|keys| keys.iter().map(ToString::to_string).collect());
+    Ok(Ok(ShareTerms { name: name.clone(), portable, strict, exclude, recipients, lan, map }))
 }
 
-/// Has the background node serve them, if one runs.
-fn hand_over(args: &ShareArgs, common: &Common, out: &mut Out) -> Result<Option<Exit>, Failure> {
+fn serves_itself(why: &str, out: &mut Out) {
+    out.detail(&format!("Serving from this process: {why}"));
+}
+
+/// Has the background node serve them, if one runs and can.
+fn hand_over(
+    args: &ShareArgs,
+    terms: &ShareTerms,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Option<Exit>, Failure> {
     let store = service::store(common)?;
+    let before = Registry::load(&store)?;
+    let mut taken = Vec::new();
     for path in &args.paths {
-        let (name, portable) = (args.name.clone(), args.portable);
-        let request = Request::Share { path: service::absolute(path)?, name, portable };
+        let request = Request::Share { path: service::absolute(path)?, terms: terms.clone() };
         let answer = control::ask(&store, &request, &mut |reply| {
             let event = match reply {
                 Reply::Hashing { done, total } => LibraryEvent::Hashing { done, total },
@@ -443,14 +500,66 @@ fn hand_over(args: &ShareArgs, common: &Common, out: &mut Out) -> Result<Option<
         })?;
         match answer {
             // It may have ended between two paths.
-            None if path == &args.paths[0] => return Ok(None),
+            None if taken.is_empty() => return Ok(None),
+            Some(Reply::Declined { why }) if taken.is_empty() => {
+                serves_itself(&why, out);
+                return Ok(None);
+            }
             Some(Reply::Shared(shared)) => out.event(shared.event()?),
             _ => return Err(Failure::new(Exit::Local, "the background node has ended")),
         }
         out.take_broken()?;
+        taken.push(path.canonicalize().unwrap_or_else(|_| path.clone()));
+    }
+    let now = Registry::load(&store)?;
+    let taken_over =
+        |share: &&Registered| taken.contains(&share.path) && share.terms.name == terms.name;
+    for share in before.shares.iter().filter(taken_over) {
+        if share.terms.recipients != terms.recipients {
+            let (was, is) = (readers(&share.terms), readers(terms));
+            let path = share.path.display();
+            out.note(&clean(&format!(
+                "{path} was shared with {was} before, and is with {is} now; the ticket of before is over"
+            )));
+        }
+    }
+    let leaves_out = terms.exclude.as_ref().is_some_and(|exclude| !exclude.is_empty());
+    if terms.recipients.is_some() || leaves_out {
+        let own: Vec<String> = now.shares.iter().filter(taken_over).map(Registered::id).collect();
+        tell_of_others(&taken, &own, common, out)?;
     }
     out.note("Served in the background; `xylem shares` lists it, `xylem unshare PATH` ends it.");
     Ok(Some(Exit::Done))
+}
+
+/// Whom terms let read it.
+fn readers(terms: &ShareTerms) -> String {
+    match &terms.recipients {
+        Some(who) => count(who.len() as u64, "reader") + " alone",
+        None => "whoever has the ticket".to_owned(),
+    }
+}
+
+/// Says of each path that the background node serves it as well, on other terms, and how to end that; not of the shares
+/// with the ids of `but`.
+fn tell_of_others(
+    paths: &[PathBuf],
+    but: &[String],
+    common: &Common,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let registry = Registry::load(&service::store(common)?)?;
+    for path in paths.iter().filter_map(|path| path.canonicalize().ok()) {
+        for share in registry.covering(&path).filter(|share| !but.contains(&share.id())) {
+            let (id, called) = (share.id(), service::called_of(share));
+            let whose = if share.path == path { "It" } else { "What it lies in" };
+            let whom = readers(&share.terms);
+            out.event(Event::warning(format!(
+                "{whose} is shared in the background, too, with {whom}: {called}; `xylem unshare {id}` ends that"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What `--follow` asks for.
@@ -473,4 +582,71 @@ fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, Failure> {
         every: args.every,
         input: from_input.then_some(keep),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, FromArgMatches, Parser};
+    use std::collections::BTreeSet;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        share: ShareArgs,
+    }
+
+    /// A value that a flag takes, and what it can't be without.
+    fn sample(flag: &str) -> &'static [&'static str] {
+        match flag {
+            "every-bytes" | "every" => &["7", "--follow"],
+            "keep" => &["file", "--follow"],
+            "tls-cert" => &["cert.pem", "--tls-key", "key.pem"],
+            "tls-key" => &["key.pem", "--tls-cert", "cert.pem"],
+            "as" => &["/a"],
+            "for" | "key" | "ignore-file" | "exclude" | "witness" => &["file"],
+            "sign" => &["key:/a"],
+            "announce" | "dht-bootstrap" => &["host:7"],
+            "listen" | "plain-listen" | "web-listen" => &["127.0.0.1:7"],
+            "relay" => &["9ad1c8f3aabc26e4589ad1c8f3aabc26e4589ad1c8f3aabc26e4589ad1c8f3aa@h:7"],
+            "via" => &["udp://127.0.0.1"],
+            "shape" => &["low"],
+            "post-quantum" => &["never"],
+            _ => &[],
+        }
+    }
+
+    /// docs/service.md has the flags that the node does not take over, all of them and no others.
+    #[test]
+    fn the_flags_that_stay_here_are_those_that_the_documentation_names() {
+        let store = tempfile::tempdir().unwrap();
+        let own = |flag: &clap::Arg| flag.get_help_heading() != Some("Common options");
+        let command = Line::command();
+        let all =
+            command.get_arguments().filter(|flag| own(flag)).filter_map(|flag| flag.get_long());
+        let all: Vec<&str> = all.filter(|flag| !matches!(*flag, "help" | "version")).collect();
+        let (mut stay, mut count) = (BTreeSet::new(), 0);
+        for flag in all {
+            let long = format!("--{flag}");
+            let store = store.path().to_str().unwrap();
+            let line = ["xylem", "--store", store, "path", &long]
+                .into_iter()
+                .chain(sample(flag).iter().copied());
+            let found = Line::command().try_get_matches_from(line).expect(flag);
+            let Line { common, share } = Line::from_arg_matches(&found).unwrap();
+            let selection = Selection::default();
+            if for_node(&share, &selection, None, &common).unwrap().is_err() {
+                stay.insert(long);
+            }
+            count += 1;
+        }
+        assert!(count > 30 && stay.len() < count);
+        let text = include_str!("../../../docs/service.md");
+        let list = text.split("\n- Shared by the calling process").nth(1).unwrap();
+        let list = list.split("\n- ").next().unwrap().split("; a path in a bucket").next().unwrap();
+        let named = list.split('`').filter(|word| word.starts_with("--")).map(str::to_owned);
+        assert_eq!(stay, named.collect());
+    }
 }

@@ -14,8 +14,9 @@ use xylem_library::registry::{Registered, Registry};
 /// Lists what the background node shares, and how much of it was served
 ///
 /// One line each: id, size, bytes that were sent, links over which it was asked for, how often all of
-/// it was fetched (as those say who fetched), since when it is shared, path. What cannot be served
-/// now is said below it. Shares in the foreground (`xylem share` without the node) are not listed.
+/// it was fetched (as those say who fetched), since when it is shared, path, and where that was asked for
+/// under which name, for how many readers alone, whether a part of it. What cannot be served now, since it is
+/// not there or not what it was, is said below it. Shares in the foreground (`xylem share` without the node) are not listed.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -38,7 +39,7 @@ pub(crate) struct SharesArgs {
 
 /// Ends shares of the background node; the files stay
 ///
-/// A ticket of what is shared no more leads to nothing. Without the node, paths are taken out of the
+/// By a path all shares of it end, by an id that one. A ticket of what is shared no more leads to nothing. Without the node, paths are taken out of the
 /// list of what it will share when it starts.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
@@ -74,8 +75,13 @@ pub(crate) fn run(args: SharesArgs, common: &Common, out: &mut Out) -> Result<Ex
         let mut chosen = Vec::new();
         for what in &args.what {
             let (path, id) = named(what)?;
-            let found = rows.iter().find(|row| row.path == path || row.id == id);
-            chosen.push(found.cloned().ok_or_else(|| service::not_shared(&path, &id))?);
+            let at_path: Vec<_> = rows.iter().filter(|row| row.path == path).collect();
+            let with_id = || rows.iter().filter(|row| row.id == id).collect();
+            let found = if at_path.is_empty() { with_id() } else { at_path };
+            if found.is_empty() {
+                return Err(service::not_shared(&path, &id));
+            }
+            chosen.extend(found.into_iter().cloned());
         }
         rows = chosen;
     }
@@ -93,11 +99,11 @@ pub(crate) fn run(args: SharesArgs, common: &Common, out: &mut Out) -> Result<Ex
                 count(row.peers, "peer"),
                 row.fetched,
                 date(row.since_s),
-                row.path.display()
+                row.called()
             );
             out.line(&clean(&line))?;
             if let Some(why) = row.why.as_ref().filter(|_| runs) {
-                out.warn(&format!("{} is not served: {why}", row.path.display()));
+                out.warn(&format!("{} is not served as it was shared: {why}", row.id));
             }
         }
     }
@@ -123,6 +129,8 @@ fn registered(store: &Path) -> Result<Vec<Row>, Failure> {
 struct UnsharedRow<'a> {
     #[serde(serialize_with = "xylem_library::json::path")]
     path: &'a Path,
+    id: &'a str,
+    name: Option<&'a str>,
 }
 
 /// Runs `xylem unshare`.
@@ -131,26 +139,49 @@ pub(crate) fn unshare(args: UnshareArgs, common: &Common, out: &mut Out) -> Resu
     for what in &args.what {
         let (path, id) = named(what)?;
         let request = Request::Unshare { path: path.clone(), id: id.clone() };
-        let path = match control::ask(&store, &request, &mut |_| {})? {
-            Some(Reply::Unshared { path }) => path,
+        let ended = match control::ask(&store, &request, &mut |_| {})? {
+            Some(Reply::Unshared { shares }) => shares,
             Some(_) => {
                 return Err(Failure::new(Exit::Local, "the background node gives no answer"));
             }
-            None => forget(&store, &path, &id)?.ok_or_else(|| service::not_shared(&path, &id))?,
+            None => forget(&store, &path, &id)?,
         };
-        out.json(&UnsharedRow { path: &path })?;
-        out.note(&clean(&format!("{} is shared no more", path.display())));
+        if ended.is_empty() {
+            return Err(service::not_shared(&path, &id));
+        }
+        for share in &ended {
+            let name = share.terms.name.as_deref();
+            out.json(&UnsharedRow { path: &share.path, id: &share.id(), name })?;
+            out.note(&clean(&format!("{} is shared no more", service::called_of(share))));
+        }
+        goes_on(&store, &ended, out)?;
     }
     Ok(Exit::Done)
 }
 
-/// Takes one out of the list, without the node.
-fn forget(store: &Path, path: &Path, id: &str) -> Result<Option<PathBuf>, Failure> {
+/// Says what else still serves what was ended.
+fn goes_on(store: &Path, ended: &[Registered], out: &mut Out) -> Result<(), Failure> {
+    let registry = Registry::load(store)?;
+    let Some(path) = ended.first().map(|share| &share.path) else { return Ok(()) };
+    for share in registry.covering(path) {
+        let (id, called) = (share.id(), service::called_of(share));
+        out.warn(&clean(&format!(
+            "{} goes on being shared by {called}; `xylem unshare {id}` ends that",
+            path.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Takes them out of the list, without the node.
+fn forget(store: &Path, path: &Path, id: &str) -> Result<Vec<Registered>, Failure> {
     let mut registry = Registry::load(store)?;
-    let Some(at) = registry.find(path, id) else { return Ok(None) };
-    let gone = registry.shares.remove(at);
-    registry.save(store)?;
-    Ok(Some(gone.path))
+    let gone: Vec<Registered> = registry.meant(path, id).into_iter().cloned().collect();
+    if !gone.is_empty() {
+        registry.shares.retain(|share| !gone.contains(share));
+        registry.save(store)?;
+    }
+    Ok(gone)
 }
 
 #[cfg(test)]
@@ -160,6 +191,6 @@ mod tests {
 
     #[test]
     fn rows_are_documented() {
-        assert_documented(&UnsharedRow { path: Path::new("/a") });
+        assert_documented(&UnsharedRow { path: Path::new("/a"), id: "0", name: None });
     }
 }

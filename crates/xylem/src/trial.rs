@@ -76,7 +76,8 @@ fn steps(
     stop: &Stop,
     out: &mut Out,
 ) -> Result<(), Failure> {
-    let shape: Vec<String> = shape.as_args().collect();
+    let shape: Vec<String> =
+        shape.flags().iter().map(|(flag, value)| format!("{flag}={value}")).collect();
     let shape = shape.iter().map(OsStr::new);
     let mut args = vec![OsStr::new("share"), path.as_os_str(), OsStr::new("--listen=127.0.0.1:0")];
     args.extend(shape.clone());

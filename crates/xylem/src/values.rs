@@ -75,6 +75,15 @@ pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<Peer>, Failure> {
     places.iter().map(link).collect()
 }
 
+/// As [`links`] of what is remembered as it was typed: `--listen` of a long-lived command.
+pub(crate) fn listen_at(texts: &[String]) -> Result<Vec<Peer>, Failure> {
+    let parse = |text: &String| {
+        let wrong = |why| Failure::new(Exit::Usage, format!("--listen {text}: {why}"));
+        text.parse::<LinkAt>().map_err(wrong)
+    };
+    links(&texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?)
+}
+
 fn link(place: &LinkAt) -> Result<Peer, Failure> {
     match place {
         LinkAt::Udp(at) => Ok(Peer::Link { address: first(at)?, key: None }),

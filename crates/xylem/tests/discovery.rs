@@ -460,6 +460,62 @@ fn a_seed_is_found_on_the_same_lan() {
     assert_eq!(fs::read(&into).unwrap(), content);
 }
 
+/// Of what the background node shares the LAN is told, but of what was shared without it: not when the node takes over,
+/// nor when it is run again; and of nothing where the node itself is run without.
+#[test]
+fn the_background_node_tells_the_lan_only_of_what_may_be_told() {
+    let Some(lan) = Lan::new("dsn", 2) else {
+        eprintln!("SKIPPED: no right to make network namespaces");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("a");
+    let (told, kept) = (file(dir.path(), "told", b"told"), file(dir.path(), "kept", b"kept"));
+    let run = |more: &[&str]| {
+        let mut command = lan.on(1, &store);
+        command.args(["service", "run", "--listen", "10.67.0.1:0"]).args(more);
+        let service = Killed(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        until("it answers", || {
+            let mut command = lan.on(1, &store);
+            command.args(["service", "status"]);
+            finish(command).status.success()
+        });
+        service
+    };
+    let shared = |path: &Path, more: &[&str], variable: &str| {
+        let mut command = lan.on(1, &store);
+        command.arg("share").args(more).arg(path).env("XYLEM_NO_LAN", variable);
+        let output = finish(command);
+        assert_exit(&output, 0);
+        assert!(stderr(&output).contains("Served in the background"), "{}", stderr(&output));
+        let ticket = String::from_utf8(output.stdout).unwrap();
+        let mut ticket: xylem_object::Ticket = ticket.trim().parse().unwrap();
+        ticket.addresses = vec!["10.67.0.1:9".parse().unwrap()];
+        ticket.to_string()
+    };
+    let fetch = |ticket: &str, timeout: &str| {
+        let mut command = lan.on(2, &dir.path().join("b"));
+        command.args(["get", ticket, "--timeout", timeout, "--overwrite", "-o"]);
+        command.arg(dir.path().join("got"));
+        finish(command)
+    };
+    let service = run(&[]);
+    let open = shared(&told, &[], "");
+    let by_flag = shared(&kept, &["--no-lan"], "");
+    let by_variable = shared(&kept, &["--as", "/me/kept"], "1");
+    assert_exit(&fetch(&open, "30"), 0);
+    for ticket in [&by_flag, &by_variable] {
+        assert_exit(&fetch(ticket, "3"), 3);
+    }
+    drop(service);
+    let service = run(&[]);
+    assert_exit(&fetch(&open, "30"), 0);
+    assert_exit(&fetch(&by_flag, "3"), 3);
+    drop(service);
+    let _service = run(&["--no-lan"]);
+    assert_exit(&fetch(&open, "3"), 3);
+}
+
 /// What was found in the DHT and is seeded is found there when its publisher has gone.
 #[test]
 fn what_is_seeded_is_found_in_the_dht_after_its_publisher_has_gone() {

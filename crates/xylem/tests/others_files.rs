@@ -402,3 +402,25 @@ fn links_in_a_store_are_not_followed() {
         assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
     }
 }
+
+/// Whose store it is may be another's: that is told, and what to do, not that some node can't be reached.
+#[test]
+fn a_store_that_may_not_be_looked_into_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    if !is_root() || !as_nobody(&format!("{} --version", common::XYLEM)) {
+        return;
+    }
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let store = dir.path().join("store");
+    let source = dir.path().join("data");
+    fs::write(&source, "data").unwrap();
+    for line in ["shares", "unshare data", "service status", "share data"] {
+        let line = format!("{} --store {} {line}", common::XYLEM, text(&store));
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c"]);
+        let output = command.arg(&line).current_dir("/").output().unwrap();
+        assert_eq!(output.status.code(), Some(4), "{line}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(text(&store)) && said.contains("--store DIR"), "{line}: {said}");
+    }
+}

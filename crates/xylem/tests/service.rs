@@ -328,6 +328,276 @@ fn shares_says_how_much_was_served_and_unshare_ends_it() {
 
 #[cfg(unix)]
 #[test]
+fn unshare_ends_all_shares_of_a_path_and_says_what_goes_on() {
+    let mut service = Service::start();
+    let dir = service.dir.path().to_path_buf();
+    let tree = dir.join("tree");
+    fs::create_dir_all(&tree).unwrap();
+    let path = file(&tree, "secret", &noise(50_000, 3));
+    let first = service.ticket(&path);
+    let output = service.run(&["share", text(&path), "--as", "/me/secret"]);
+    assert_exit(&output, 0);
+    let second = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let whole = service.ticket(&tree);
+    // They are told apart, and each has an id.
+    let shown = String::from_utf8(service.run(&["shares"]).stdout).unwrap();
+    assert_eq!(shown.lines().filter(|line| line.contains(" as /me/secret")).count(), 1, "{shown}");
+    let names: Vec<_> = service.shares().iter().map(|row| row["name"].clone()).collect();
+    assert_eq!(names[1], "/me/secret");
+    assert_eq!(names[0], serde_json::Value::Null);
+    let output = service.run(&["unshare", text(&path)]);
+    assert_exit(&output, 0);
+    let said = stderr(&output);
+    assert_eq!(said.matches("is shared no more").count(), 2, "{said}");
+    assert!(said.contains("goes on being shared by") && said.contains(text(&tree)), "{said}");
+    assert_exit(&service.get(&first, "one"), 3);
+    assert_exit(&service.get(&second, "two"), 3);
+    assert_exit(&service.get(&whole, "three"), 0);
+    // By its id one of two ends; without the node, too.
+    service.ticket(&path);
+    assert_exit(&service.run(&["share", text(&path), "--as", "/me/secret"]), 0);
+    let id = service.shares()[1]["id"].as_str().unwrap().to_owned();
+    assert_exit(&service.run(&["unshare", &id]), 0);
+    assert_eq!(service.shares().len(), 2);
+    assert_exit(&service.run(&["share", text(&path), "--as", "/me/secret"]), 0);
+    assert_exit(&service.run(&["share", text(&path)]), 0);
+    assert_eq!(service.running.take().unwrap().signal("-TERM"), Some(0));
+    let output = service.run(&["--json", "unshare", text(&path)]);
+    assert_exit(&output, 0);
+    let ended = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(ended.matches("\"event\":\"unshared\"").count(), 2, "{ended}");
+    service.again(&[]);
+    assert_eq!(service.shares().len(), 1);
+}
+
+/// What is left out, and who may read it, is taken over and holds in every later run, whatever another share of the
+/// same path is asked for meanwhile.
+#[cfg(unix)]
+#[test]
+fn what_restricts_a_share_is_taken_over_and_kept() {
+    let mut service = Service::start();
+    let dir = service.dir.path().to_path_buf();
+    let tree = dir.join("tree");
+    fs::create_dir_all(&tree).unwrap();
+    file(&tree, "public", &noise(20_000, 1));
+    file(&tree, "secret", &noise(20_000, 2));
+    let all = service.ticket(&tree);
+    // In place of the share of before.
+    let output = service.run(&["share", text(&tree), "--exclude", "secret"]);
+    assert_exit(&output, 0);
+    assert!(stderr(&output).contains("Served in the background"), "{}", stderr(&output));
+    assert_eq!(service.shares().len(), 1);
+    assert_exit(&service.get(&all, "all"), 3);
+    let part = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    assert_exit(&service.get(&part, "part"), 0);
+    assert!(dir.join("part/public").exists() && !dir.join("part/secret").exists());
+    // Another share of it, by another process, with all of it: it says that the first goes on.
+    let mut command = xylem(&service.store());
+    command.args(["--json", "share", "--listen", "127.0.0.1:0", "--no-exclude"]).arg(&tree);
+    let mut other = Started::new(command);
+    let trouble = other.event("trouble");
+    let id = service.shares()[0]["id"].as_str().unwrap().to_owned();
+    let what = trouble["what"].as_str().unwrap();
+    assert!(what.contains(&format!("`xylem unshare {id}` ends that")), "{what}");
+    other.event("shared");
+    drop(other);
+    assert_eq!(service.running.take().unwrap().signal("-TERM"), Some(0));
+    service.again(&[]);
+    let rows = service.shares();
+    assert_eq!(rows[0]["exclude"], serde_json::json!(["secret"]));
+    let again = rows[0]["ticket"].as_str().unwrap().to_owned();
+    assert_exit(&service.get(&again, "again"), 0);
+    assert!(!dir.join("again/secret").exists());
+    // For one reader: who has only the ticket can't read it any more, and is told so after a restart as well.
+    let bob = dir.join("bob");
+    let mut command = xylem(&bob);
+    command.args(["inbox", "card"]).stdin(Stdio::null());
+    let card = finish(command);
+    let card = String::from_utf8(card.stdout).unwrap().trim().to_owned();
+    let output = service.run(&["share", text(&tree), "--for", &card]);
+    assert_exit(&output, 0);
+    assert!(stderr(&output).contains("is with 1 reader alone now"), "{}", stderr(&output));
+    let sealed = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    assert_exit(&service.get(&again, "open"), 3);
+    for restart in [false, true] {
+        if restart {
+            assert_eq!(service.running.take().unwrap().signal("-TERM"), Some(0));
+            service.again(&[]);
+        }
+        let rows = service.shares();
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0]["recipients"].as_array().unwrap().len(), 1);
+        assert_eq!(rows[0]["ticket"], *sealed);
+        let stranger = service.get(&sealed, &format!("stranger-{restart}"));
+        assert_ne!(stranger.status.code(), Some(0), "{}", stderr(&stranger));
+        let out = dir.join(format!("bobs-{restart}"));
+        assert_exit(&get(&bob, &[&sealed, "-o", text(&out)]), 0);
+        assert!(out.join("public").exists() && !out.join("secret").exists());
+    }
+}
+
+/// One port has one router: a share that is not to ask it is not served by a node that does, then or later.
+#[cfg(unix)]
+#[test]
+fn a_share_without_the_router_is_not_taken_over_by_a_node_that_asks_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, path) = (dir.path().join("store"), file(dir.path(), "data", b"data"));
+    let run = |map: bool| {
+        let mut command = xylem(&store);
+        command.args(["--json", "service", "run", "--listen", "127.0.0.1:0"]);
+        if map {
+            command.env_remove("XYLEM_NO_MAP");
+        }
+        let mut running = Started::new(command);
+        running.event("listening");
+        running
+    };
+    let ask = |arguments: &[&str]| {
+        let mut command = xylem(&store);
+        command.args(arguments).stdin(Stdio::null());
+        finish(command)
+    };
+    let rows = || {
+        let mut rows: Vec<serde_json::Value> = Vec::new();
+        until("they are looked at", || {
+            let output = ask(&["--json", "shares"]);
+            let text = String::from_utf8(output.stdout).unwrap();
+            rows = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            !rows.iter().any(|row| row["why"] == "it is being looked at")
+        });
+        rows
+    };
+    let asking = run(true);
+    until("it answers", || ask(&["service", "status"]).status.success());
+    let mut command = xylem(&store);
+    command.args(["--json", "share", "--no-map"]).arg(&path);
+    let mut itself = Started::new(command);
+    itself.event("shared");
+    assert!(rows().is_empty());
+    drop(itself);
+    drop(asking);
+    let silent = run(false);
+    until("it answers", || ask(&["service", "status"]).status.success());
+    assert_exit(&ask(&["share", "--no-map", text(&path)]), 0);
+    assert_eq!(rows()[0]["served"], true);
+    drop(silent);
+    let _asking = run(true);
+    until("it answers", || ask(&["service", "status"]).status.success());
+    let row = rows().remove(0);
+    assert_eq!(row["served"], false);
+    assert!(row["why"].as_str().unwrap().contains("--no-map"), "{row}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_service_listens_where_it_was_asked_to_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |more: &[&str]| {
+        let mut command = xylem(&dir.path().join("store"));
+        command.args(["--json", "service", "run"]).args(more);
+        let mut running = Started::new(command);
+        let uri = running.event("listening")["uri"].as_str().unwrap().to_owned();
+        assert_eq!(running.signal("-TERM"), Some(0));
+        uri
+    };
+    let first = run(&["--listen", "127.0.0.1:0"]);
+    assert!(first.contains("//127.0.0.1:") || first.contains("@127.0.0.1:"), "{first}");
+    assert_eq!(run(&[]), first);
+    let other = run(&["--listen", "127.0.0.2"]);
+    assert!(other.contains("127.0.0.2:"), "{other}");
+    assert_eq!(run(&[]), other);
+}
+
+/// What was edited or removed is no longer served, and everything that says what is served says so.
+#[cfg(unix)]
+#[test]
+fn what_was_edited_or_removed_is_not_called_served() {
+    let service = Service::start();
+    let dir = service.dir.path().to_path_buf();
+    let tree = dir.join("tree");
+    fs::create_dir_all(&tree).unwrap();
+    let (file_in, other) = (file(&tree, "a", b"one"), file(&tree, "b", b"two"));
+    let single = file(&dir, "single", b"three");
+    service.ticket(&tree);
+    let ticket = service.ticket(&single);
+    assert!(service.shares().iter().all(|row| row["served"] == true));
+    fs::write(&file_in, b"other").unwrap();
+    let rows = service.shares();
+    assert_eq!((&rows[0]["served"], &rows[1]["served"]), (&false.into(), &true.into()));
+    assert!(rows[0]["why"].as_str().unwrap().contains(text(&file_in)), "{}", rows[0]);
+    fs::remove_file(&other).unwrap();
+    let away = dir.join("away");
+    fs::rename(&single, &away).unwrap();
+    let rows = service.shares();
+    assert!(rows.iter().all(|row| row["served"] == false && row["why"].is_string()), "{rows:?}");
+    let shown = service.run(&["shares"]);
+    assert!(stderr(&shown).contains("not served as it was shared"), "{}", stderr(&shown));
+    // Shared again it is served again, at once; what is back is within the minute.
+    service.ticket(&tree);
+    assert_eq!(service.shares()[0]["served"], true);
+    fs::rename(&away, &single).unwrap();
+    assert_eq!(service.ticket(&single), ticket);
+    assert_eq!(service.shares()[1]["served"], true);
+}
+
+/// What a member was called, and where it listened, holds for its later runs.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_member_goes_on_under_its_name_and_where_it_listened() {
+    let dir = tempfile::tempdir().unwrap();
+    let run_in = |folder: &str, more: &[&str]| {
+        let folder = dir.path().join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        let mut command = xylem(&dir.path().join("store"));
+        command.args(["--json", "sync", text(&folder)]).args(more);
+        command.env_remove("USERNAME").env("USER", "eve");
+        let mut running = Started::new(command);
+        let at = running.event("listening")["uri"].as_str().unwrap().to_owned();
+        let name = running.event("sync_ready")["name"].as_str().unwrap().to_owned();
+        assert_eq!(running.signal("-TERM"), Some(0));
+        (name, at)
+    };
+    let run = |more: &[&str]| run_in("folder", more);
+    let first = run(&["--as", "ann", "--listen", "127.0.0.1"]);
+    assert!(first.0 == "ann" && first.1.contains("127.0.0.1:"), "{first:?}");
+    assert_eq!(run(&[]), first);
+    let other = run(&["--as", "bob"]);
+    assert_eq!((&*other.0, &other.1), ("bob", &first.1));
+    assert_eq!(run(&[]), other);
+    // Whose name was never given has that of the user and the machine.
+    let (name, _) = run_in("another", &["--listen", "127.0.0.1"]);
+    let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+    assert_eq!(name, format!("eve@{}", host.split('.').next().unwrap()));
+}
+
+/// A mistake in the settings ends every command that reads them, wherever it stands.
+#[test]
+fn a_setting_that_is_not_known_is_told_with_its_line_and_the_nearest() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "data", b"data");
+    let store = dir.path().join("store");
+    let said = |settings: &str, arguments: &[&str]| {
+        let config = file(dir.path(), "config.toml", settings.as_bytes());
+        let mut command = xylem(&store);
+        command.arg("--config").arg(config).args(arguments).stdin(Stdio::null());
+        let output = finish(command);
+        assert_exit(&output, 2);
+        stderr(&output)
+    };
+    let share = ["share", "--listen", "127.0.0.1:0", text(&path)];
+    let line = said("\nno_lan = true\n", &share);
+    assert!(line.contains("line 2: \"no_lan\" is no setting here; write lan = false"), "{line}");
+    let line = said("relays = []\n", &["node"]);
+    assert!(line.contains("line 1: \"relays\"") && line.contains("nearest is \"relay\""), "{line}");
+    // Of a table that the command has no use for, too.
+    let line = said("[node]\nlissen = []\n", &share);
+    assert!(line.contains("line 2: \"lissen\"") && line.contains("\"listen\""), "{line}");
+    let line = said("[nodes]\nlisten = []\n", &share);
+    assert!(line.contains("\"nodes\" is no setting here; the nearest is \"node\""), "{line}");
+}
+
+#[cfg(unix)]
+#[test]
 fn what_has_vanished_stays_in_the_list_and_says_why() {
     let mut service = Service::start();
     let dir = service.dir.path().to_path_buf();
@@ -409,6 +679,9 @@ fn metrics_are_shown_on_loopback() {
     assert!(page.contains("\nxylem_shares 1\n") && page.contains("\nxylem_shares_served 1\n"));
     let sent = page.lines().find(|l| l.starts_with("xylem_share_sent_bytes_total{")).unwrap();
     assert!(sent.contains("/da\\\"ta\"}"), "{sent}");
+    fs::write(&path, b"edited").unwrap();
+    let page = ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(page.contains("\nxylem_shares 1\n") && page.contains("\nxylem_shares_served 0\n"));
     assert!(sent.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap() > 100_000, "{sent}");
     assert!(ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(ask("POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 405 "));
@@ -459,7 +732,9 @@ fn the_unit_is_sound_and_sandboxed() {
     assert_exit(&output, 0);
     let unit = dir.path().join("config/systemd/user/xylem.service");
     let text = fs::read_to_string(&unit).unwrap();
-    let start = format!(" --store \"{}\" service run --metrics \"9700\"\n", store.display());
+    // What variables say of the shell that installs it holds for the unit, which has none of them.
+    let run = "service run --metrics \"9700\" --no-lan --no-map";
+    let start = format!(" --store \"{}\" {run}\n", store.display());
     assert!(text.contains(&start), "{text}");
     assert!(text.contains("\nProtectSystem=strict\n"), "{text}");
     let analyze = |arguments: &[&str]| {

@@ -89,7 +89,7 @@ fn what_is_left_out_goes_by_gitignore_s_rules_and_is_remembered() {
     let again = Share::start(&site, &store);
     assert_eq!(root(&again), first);
     let told = again.told_before("trouble");
-    assert!(told.iter().any(|line| line.contains("as last time") && line.contains("/drafts")));
+    assert!(told.iter().any(|line| line.contains("kept in step last") && line.contains("/drafts")));
     drop(again);
     let rules = text(&site).to_owned() + "/.gitignore";
     let by_file = Share::with(&site, &store, &["--ignore-file", &rules]);

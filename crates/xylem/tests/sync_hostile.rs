@@ -16,8 +16,8 @@ use xylem_library::reachable::Peer;
 use xylem_library::{Selection, Stop, keys};
 use xylem_link::StaticKey;
 use xylem_node::{
-    AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareOptions,
-    serve_group,
+    AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, OneShare, Prove, ServiceHandle,
+    ShareOptions, serve_group,
 };
 use xylem_object::{PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
@@ -106,9 +106,8 @@ impl Mallory {
     fn share(&self, path: &Path, what: &str) -> Ticket {
         let name: Name =
             ["mallory", what].map(|part| Component::generic(part.as_bytes())).into_iter().collect();
-        let selection = Selection::default();
-        let shared =
-            self.handle.share_selected(path, name, selection, &Stop::new(), &mut |_| {}).unwrap();
+        let how = OneShare { name: Some(name), ..OneShare::default() };
+        let shared = self.handle.share(path, how, &Stop::new(), &mut |_| {}).unwrap();
         match shared.1 {
             Event::Shared { ticket, .. } => Ticket { link_key: Some(self.link_key), ..*ticket },
             _ => panic!("nothing was shared"),

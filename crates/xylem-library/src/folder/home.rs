@@ -6,6 +6,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use xylem_object::ticket::base32;
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 
@@ -20,6 +21,7 @@ use crate::path::os_bytes;
 const KEY: &str = "key";
 const GROUP: &str = "group";
 const PORT: &str = "port";
+const LAST: &str = "last-run.json";
 const MEMBERS: &str = "members";
 const HISTORY: &str = "history";
 const SHOWN: &str = "shown";
@@ -75,6 +77,16 @@ impl Failure for HomeError {
             Self::Key(e) => e.blame(),
         }
     }
+}
+
+/// What a run was asked for that holds for the next one as well, unless that is asked for something else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastRun {
+    /// What others call us; `None`: as the system calls the user and the machine.
+    pub name: Option<String>,
+    /// Where it listens, as `--listen` takes it; empty: on all interfaces.
+    pub listen: Vec<String>,
 }
 
 /// See the module's text.
@@ -225,6 +237,31 @@ impl Home {
     /// The system's.
     pub fn keep_port(&self, port: u16) -> Result<(), HomeError> {
         Ok(replace(&self.dir.join(PORT), port.to_string().as_bytes())?)
+    }
+
+    /// What was asked for in the last run.
+    ///
+    /// # Errors
+    /// It can't be read: what it says may be that others are not to reach this machine.
+    pub fn last_run(&self) -> Result<LastRun, HomeError> {
+        let path = self.dir.join(LAST);
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|_| HomeError::Damaged(path)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(LastRun::default()),
+            Err(e) => Err(at(&path)(e).into()),
+        }
+    }
+
+    /// Keeps what was asked for, for the next run.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn keep_last_run(&self, last: &LastRun) -> Result<(), HomeError> {
+        if self.last_run().ok().as_ref() == Some(last) {
+            return Ok(());
+        }
+        let bytes = serde_json::to_vec(last).expect("plain fields");
+        Ok(replace(&self.dir.join(LAST), &bytes)?)
     }
 
     /// The log of all that we have ever said.

@@ -35,6 +35,15 @@ const MAPPED_FOR: Duration = Duration::from_secs(3600);
 /// Publications that the DHT is told of.
 pub(crate) const MAX_PUBLIC: usize = 256;
 
+/// Who is told of a publication, beside those who have its ticket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Publicity {
+    /// The LAN, where anything is told to it.
+    pub(crate) lan: bool,
+    /// Everybody, by the DHT.
+    pub(crate) dht: Room,
+}
+
 /// Whether one more publication is told to the DHT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
@@ -68,6 +77,8 @@ pub(crate) struct Beside {
 struct Shared {
     root: Hash,
     publisher: PublisherId,
+    /// Whether the LAN may be told of it.
+    lan: bool,
     /// What the DHT is told of it.
     public: Option<Public>,
 }
@@ -141,7 +152,7 @@ impl Beside {
         self.shared.values().any(|shared| shared.publisher == *publisher)
     }
 
-    /// One more is served, and told to the DHT where there is `room`. `key` signs what the publisher says of the name.
+    /// One more is served, and told to whom it may be. `key` signs what the publisher says of the name.
     pub(crate) fn add(
         &mut self,
         now: Duration,
@@ -149,10 +160,11 @@ impl Beside {
         content: &Content,
         key: Option<&PublisherKey>,
         publisher: PublisherId,
-        room: Room,
+        told: Publicity,
     ) {
         let root = content.publication().manifest().root;
-        let public = (room == Room::Free).then(|| {
+        let Publicity { lan, dht } = told;
+        let public = (dht == Room::Free).then(|| {
             let prefix = content.publication().prefix();
             let version = naming::version(prefix).filter(|v| i64::try_from(*v).is_ok());
             let signs = key.filter(|_| content.signed_by().is_none()).zip(version);
@@ -164,7 +176,7 @@ impl Beside {
             });
             Public { name, item, due: now, heard: false }
         });
-        self.shared.insert(Some(id), Shared { root, publisher, public });
+        self.shared.insert(Some(id), Shared { root, publisher, lan, public });
         self.say(Some(id));
     }
 
@@ -172,14 +184,16 @@ impl Beside {
     pub(crate) fn add_held(&mut self, root: Hash, publisher: PublisherId) {
         let (name, item, due, heard) = (None, None, Duration::ZERO, false);
         let public = self.dht.is_some().then_some(Public { name, item, due, heard });
-        self.shared.insert(None, Shared { root, publisher, public });
+        self.shared.insert(None, Shared { root, publisher, lan: true, public });
         self.say(None);
     }
 
     /// One is served no more.
     pub(crate) fn remove(&mut self, id: PublicationId) {
         let Some(gone) = self.shared.remove(&Some(id)) else { return };
-        let twin = |other: &Shared| (other.root, other.publisher) == (gone.root, gone.publisher);
+        let twin = |other: &Shared| {
+            other.lan && (other.root, other.publisher) == (gone.root, gone.publisher)
+        };
         if let Some(lan) = self.lan.as_mut().filter(|_| !self.shared.values().any(twin)) {
             lan.withdraw(LanTag::new(&gone.root, &gone.publisher, self.day));
         }
@@ -187,7 +201,8 @@ impl Beside {
 
     /// Says on the LAN that it is here.
     fn say(&mut self, id: Option<PublicationId>) {
-        let (true, Some(port)) = (self.options.lan, self.port) else { return };
+        let may = self.options.lan && self.shared.get(&id).is_some_and(|shared| shared.lan);
+        let (true, Some(port)) = (may, self.port) else { return };
         if self.lan.is_none() {
             let seed = keys::random().ok();
             self.lan = seed.and_then(|seed| Lan::start(seed, Arc::new(|| {})).ok());

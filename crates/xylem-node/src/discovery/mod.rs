@@ -15,7 +15,7 @@ use xylem_object::PublisherId;
 use xylem_object::naming::default_name;
 use xylem_packet::NameRef;
 
-pub(crate) use beside::{Beside, MAX_PUBLIC, Room};
+pub(crate) use beside::{Beside, MAX_PUBLIC, Publicity, Room};
 pub(crate) use nearby::Nearby;
 pub use public::{PublicOptions, Wanted, find_public};
 

@@ -26,7 +26,7 @@ use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::reaching::tell_own_addresses;
 use server::Server;
-pub use service::{ServiceHandle, ServiceSnapshot, serve, serve_group};
+pub use service::{OneShare, ServiceHandle, ServiceSnapshot, serve, serve_group};
 use xylem_app::{RegisterError, Registrar};
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, Limits, bind_carriers, bind_links, bind_plain, bind_sites};
@@ -177,7 +177,7 @@ pub(crate) fn share_with(
     server.register(&mut engine, &options.relays, options.code);
     for (path, content) in options.paths.iter().zip(contents) {
         let object = content.publication().prefix().parent().to_name();
-        let (_, shared) = server.add(&mut engine, path, content)?;
+        let (_, shared) = server.add(&mut engine, path, content, options.beside.lan)?;
         if let (true, Event::Shared { ticket, .. }) = (options.code, &shared) {
             let how =
                 ShowOptions { relay: options.relays.first().cloned(), lan: options.beside.lan };

@@ -21,7 +21,7 @@ use super::service::Command;
 use super::{At, ServiceSnapshot, ShareError, ShareOptions, publisher_of};
 use crate::addresses::of_tickets;
 use crate::code::{CodeServer, Offered, ShowOptions};
-use crate::discovery::{Beside, MAX_PUBLIC, Room};
+use crate::discovery::{Beside, MAX_PUBLIC, Publicity, Room};
 use crate::event::of_registrar;
 use crate::event::{Event, Fetched, from_library};
 use crate::mail::MailServer;
@@ -152,12 +152,13 @@ impl<'a> Server<'a> {
         self.standing = Some(standing);
     }
 
-    /// Serves one more; what is to be told of it.
+    /// Serves one more, of which the LAN may be told or not; what is to be told of it.
     pub(super) fn add(
         &mut self,
         engine: &mut Engine,
         path: &Path,
         content: Content,
+        lan: bool,
     ) -> Result<(PublicationId, Event), ShareError> {
         let publication = content.publication();
         let (root, prefix) = (&publication.manifest().root, publication.prefix());
@@ -188,7 +189,8 @@ impl<'a> Server<'a> {
             self.publications.add_public_find(id, &self.at.link_key, publisher, vouch);
         }
         if let Some(content) = self.publications.get(id) {
-            self.beside.add(engine.now(), id, content, self.signs.as_ref(), publisher, room);
+            let (signs, told) = (self.signs.as_ref(), Publicity { lan, dht: room });
+            self.beside.add(engine.now(), id, content, signs, publisher, told);
         }
         Ok((id, shared))
     }
@@ -237,8 +239,8 @@ impl<'a> Server<'a> {
         for command in commands.try_iter() {
             // Whoever asked may be gone by now.
             match command {
-                Command::Add(path, content, answer) => {
-                    let _ = answer.send(self.add(engine, &path, *content));
+                Command::Add { path, content, lan, answer } => {
+                    let _ = answer.send(self.add(engine, &path, *content, lan));
                 }
                 Command::Remove(id) => self.remove(engine, id),
                 Command::Say(said, roles) => {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use mio::Waker;
+use xylem_link::PeerKey;
 use xylem_object::PublisherKey;
+use xylem_packet::Name;
 
 use super::mesh::Mesh;
 use super::server::Server;
@@ -25,7 +27,14 @@ use xylem_mgmt::FaceUri;
 /// What other threads ask the serving one.
 pub(super) enum Command {
     /// To serve this too, and to answer what is to be told of it.
-    Add(PathBuf, Box<Content>, mpsc::Sender<Result<(PublicationId, Event), ShareError>>),
+    Add {
+        /// Where it lies.
+        path: PathBuf,
+        content: Box<Content>,
+        /// Whether the LAN may be told of it.
+        lan: bool,
+        answer: mpsc::Sender<Result<(PublicationId, Event), ShareError>>,
+    },
     /// To serve it no more.
     Remove(PublicationId),
     /// To tell the members of the group this, and who may do what.
@@ -43,6 +52,19 @@ pub struct ServiceSnapshot {
     pub peers: usize,
 }
 
+/// What one share of a service is to be: all in which it may differ from the next one.
+#[derive(Clone, Debug, Default)]
+pub struct OneShare {
+    /// As [`ShareOptions::name`].
+    pub name: Option<Name>,
+    /// As [`ShareOptions::selection`].
+    pub selection: Selection,
+    /// As [`ShareOptions::recipients`].
+    pub recipients: Option<Vec<PeerKey>>,
+    /// Whether the LAN may be told of it, where the service tells the LAN anything.
+    pub lan: bool,
+}
+
 /// How other threads reach a service that runs.
 #[derive(Clone)]
 pub struct ServiceHandle {
@@ -52,52 +74,31 @@ pub struct ServiceHandle {
 }
 
 impl ServiceHandle {
-    /// Hashes what is at `path` on this thread, and has it served. With `name`, under that object name;
-    /// the rest is as the service was asked for. Returns [`Event::Shared`].
+    /// Hashes what is at `path` on this thread, and has it served as `how` says; the rest is as the service was
+    /// asked for. Returns [`Event::Shared`].
     ///
     /// # Errors
     /// See [`ShareError`]; [`ShareError::Ended`] if the service has ended.
     pub fn share(
         &self,
         path: &Path,
-        name: Option<xylem_packet::Name>,
-        portable: bool,
+        how: OneShare,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(PublicationId, Event), ShareError> {
-        let mut options = ShareOptions { name, ..self.options.clone() };
-        options.selection.portable = portable;
-        self.share_by(&options, path, stop, on_event)
-    }
-
-    /// As [`ServiceHandle::share`], under this name, and with what of a directory is shared.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn share_selected(
-        &self,
-        path: &Path,
-        name: xylem_packet::Name,
-        selection: Selection,
-        stop: &Stop,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(PublicationId, Event), ShareError> {
-        let options = ShareOptions { name: Some(name), selection, ..self.options.clone() };
-        self.share_by(&options, path, stop, on_event)
-    }
-
-    fn share_by(
-        &self,
-        options: &ShareOptions,
-        path: &Path,
-        stop: &Stop,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(PublicationId, Event), ShareError> {
-        let publisher: PublisherKey = publisher_of(options)?;
-        let content = open(options, path, &publisher, stop, on_event)?;
+        let OneShare { name, selection, recipients, lan } = how;
+        let options = ShareOptions { name, selection, recipients, ..self.options.clone() };
+        let publisher: PublisherKey = publisher_of(&options)?;
+        let content = Box::new(open(&options, path, &publisher, stop, on_event)?);
         let (answer, answered) = mpsc::channel();
-        self.send(Command::Add(path.to_path_buf(), Box::new(content), answer));
+        self.send(Command::Add { path: path.to_path_buf(), content, lan, answer });
         answered.recv().unwrap_or(Err(ShareError::Ended))
+    }
+
+    /// Whether the service asks the router to forward its port: for all that it serves, as there is one port.
+    #[must_use]
+    pub fn asks_router(&self) -> bool {
+        self.options.beside.map
     }
 
     /// Tells the members of the group, of a service that has one, if it is not empty; and holds to these roles at once.

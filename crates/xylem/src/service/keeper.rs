@@ -9,16 +9,21 @@ use crate::output::{error_line, text::clean};
 use crate::values::parse_name;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use xylem_hash::Hash;
+use xylem_library::as_shared::{AsShared, NowThere};
 use xylem_library::publications::PublicationId;
-use xylem_library::registry::{Registered, Registry};
+use xylem_library::registry::{Registered, Registry, ShareTerms, meant};
 use xylem_library::served::Counts;
-use xylem_library::{LibraryEvent, Stop};
-use xylem_node::{Event, ServiceHandle, ServiceSnapshot, wall_clock};
+use xylem_library::{LibraryEvent, Selection, Stop};
+use xylem_link::PeerKey;
+use xylem_node::{Event, OneShare, ServiceHandle, ServiceSnapshot, wall_clock};
 
 /// How often what is not there is looked for again, and what was served is written down.
 const ROUND: Duration = Duration::from_secs(60);
+/// Names of a share that are looked at for whoever asks; what has more is looked at each round.
+const MANY: u64 = 4_096;
 
 /// See the module's documentation.
 pub(super) struct Keeper {
@@ -32,6 +37,8 @@ pub(super) struct Keeper {
 
 struct State {
     port: Option<u16>,
+    /// Where it was asked to listen.
+    listen: Vec<String>,
     shares: Vec<Kept>,
     /// What the file says.
     saved: Registry,
@@ -41,26 +48,37 @@ struct Kept {
     registered: Registered,
     /// While it is served.
     publication: Option<PublicationId>,
-    /// Why it is not.
+    /// What lay there when it began to be served, where that is known.
+    as_shared: Option<Arc<AsShared>>,
+    /// Why not all of it is served.
     why: Option<String>,
 }
 
+/// What of a share the serving thread has.
+struct Begun {
+    publication: PublicationId,
+    shared: Shared,
+    as_shared: Option<Arc<AsShared>>,
+}
+
 impl Keeper {
-    /// Knows what `registry` has; serves none of it yet.
+    /// Knows what `registry` has, as it lies on disk; serves none of it yet. From now on it was asked to listen there.
     pub(super) fn new(
         store: &Path,
         registry: Registry,
         port: Option<u16>,
+        listen: Vec<String>,
         handle: ServiceHandle,
         stop: &Stop,
     ) -> Self {
         let kept = |registered: &Registered| Kept {
             registered: registered.clone(),
             publication: None,
+            as_shared: None,
             why: Some("it is being looked at".to_owned()),
         };
         let shares = registry.shares.iter().map(kept).collect();
-        let state = Mutex::new(State { port, shares, saved: registry });
+        let state = Mutex::new(State { port, listen, shares, saved: registry });
         let hashing = Mutex::new(());
         Self { store: store.to_path_buf(), handle, stop: stop.clone(), state, hashing }
     }
@@ -73,9 +91,12 @@ impl Keeper {
     /// Does what a request asks for; what comes before the answer goes to `tell`.
     pub(super) fn answer(&self, request: Request, tell: &mut dyn FnMut(Reply)) -> Reply {
         let done = match request {
-            Request::Share { path, name, portable } => self.share(&path, name, portable, tell),
+            Request::Share { path, terms } => self.share(&path, terms, tell),
             Request::Unshare { path, id } => self.unshare(&path, &id),
-            Request::Shares => Ok(Reply::Shares { shares: self.rows() }),
+            Request::Shares => {
+                self.look(MANY);
+                Ok(Reply::Shares { shares: self.rows() })
+            }
         };
         done.unwrap_or_else(|Failure { exit, message }| Reply::Failed { exit: exit as u8, message })
     }
@@ -83,42 +104,39 @@ impl Keeper {
     fn share(
         &self,
         path: &Path,
-        name: Option<String>,
-        portable: bool,
+        terms: ShareTerms,
         tell: &mut dyn FnMut(Reply),
     ) -> Result<Reply, Failure> {
+        if let Err(why) = self.can(&terms) {
+            return Ok(Reply::Declined { why });
+        }
         let path = xylem_library::canonical(path)?;
         let registered = Registered {
             path,
-            name,
-            portable,
+            terms,
             since_s: wall_clock().seconds(),
             ticket: String::new(),
             bytes: 0,
             files: 0,
             counts: Counts::default(),
         };
-        let (publication, shared) = self.publish(&registered, tell)?;
+        let begun = self.publish(&registered, tell)?;
         let snapshot = self.snapshot()?;
         let mut state = self.state();
-        let (id, ticket) = (registered.id(), shared.ticket().to_owned());
+        let (id, shared) = (registered.id(), begun.shared.clone());
         let at = match state.shares.iter().position(|kept| kept.registered.id() == id) {
             Some(at) => at,
             None => {
-                state.shares.push(Kept { registered, publication: None, why: None });
+                let registered = registered.clone();
+                let (publication, as_shared, why) = (None, None, None);
+                state.shares.push(Kept { registered, publication, as_shared, why });
                 state.shares.len() - 1
             }
         };
         let kept = &mut state.shares[at];
-        if let Some(before) = kept.publication.replace(publication) {
-            let counts = snapshot.counts.get(&before).copied().unwrap_or_default();
-            kept.registered.counts = kept.registered.counts.plus(counts);
-            self.handle.unshare(before);
-        }
-        kept.why = None;
-        kept.registered.portable = portable;
-        kept.registered.ticket = ticket;
-        (kept.registered.bytes, kept.registered.files) = (shared.bytes, shared.files);
+        self.retire(kept, &snapshot);
+        kept.registered.terms = registered.terms;
+        kept.begins(begun);
         state.save(&self.store, &snapshot).map_err(|mut e| {
             e.message = format!(
                 "it is served until the background node ends, and then forgotten: {}",
@@ -129,13 +147,34 @@ impl Keeper {
         Ok(Reply::Shared(Box::new(shared)))
     }
 
+    /// Why these terms can't be kept here, if so. Each of them is decided on.
+    fn can(&self, terms: &ShareTerms) -> Result<(), String> {
+        let ShareTerms { name: _, portable: _, strict: _, exclude: _, recipients: _, lan: _, map } =
+            terms;
+        if !map && self.handle.asks_router() {
+            return Err(
+                "--no-map, and the background node has its router forward a port".to_owned()
+            );
+        }
+        Ok(())
+    }
+
+    /// Ends what is served of a share, whose counters go on.
+    fn retire(&self, kept: &mut Kept, snapshot: &ServiceSnapshot) {
+        if let Some(before) = kept.publication.take() {
+            let counts = snapshot.counts.get(&before).copied().unwrap_or_default();
+            kept.registered.counts = kept.registered.counts.plus(counts);
+            self.handle.unshare(before);
+        }
+    }
+
     /// Hashes it, unless it is known and unchanged, and has it served.
     fn publish(
         &self,
         registered: &Registered,
         tell: &mut dyn FnMut(Reply),
-    ) -> Result<(PublicationId, Shared), Failure> {
-        let name = registered.name.as_deref().map(parse_name).transpose()?;
+    ) -> Result<Begun, Failure> {
+        let how = one_share(&registered.terms)?;
         let _one = self.hashing.lock().unwrap_or_else(PoisonError::into_inner);
         let on_event = &mut |event: Event| match event {
             Event::Library(LibraryEvent::Hashing { done, total }) => {
@@ -147,10 +186,12 @@ impl Keeper {
             }
             _ => {}
         };
-        let (path, portable) = (&registered.path, registered.portable);
-        let (id, event) = self.handle.share(path, name, portable, &self.stop, on_event)?;
-        let shared = Shared::of(&event);
-        shared.map(|shared| (id, shared)).ok_or_else(|| Failure::new(Exit::Local, "not shared"))
+        let path = &registered.path;
+        let (publication, event) = self.handle.share(path, how, &self.stop, on_event)?;
+        let shared = Shared::of(&event).ok_or_else(|| Failure::new(Exit::Local, "not shared"))?;
+        // What is not known is not looked at again, and served all the same.
+        let as_shared = AsShared::recall(&self.store, path).ok().flatten().map(Arc::new);
+        Ok(Begun { publication, shared, as_shared })
     }
 
     /// Errors where the service has ended.
@@ -161,16 +202,47 @@ impl Keeper {
     fn unshare(&self, path: &Path, id: &str) -> Result<Reply, Failure> {
         let snapshot = self.snapshot()?;
         let mut state = self.state();
-        let is_it = |kept: &Kept| kept.registered.path == path || kept.registered.id() == id;
-        let Some(at) = state.shares.iter().position(is_it) else {
+        let all = state.shares.iter().map(|kept| &kept.registered);
+        let shares: Vec<Registered> = meant(all, path, id).into_iter().cloned().collect();
+        if shares.is_empty() {
             return Err(super::not_shared(path, id));
-        };
-        let kept = state.shares.remove(at);
+        }
+        let ends = |kept: &Kept| shares.iter().any(|ended| ended.id() == kept.registered.id());
+        let gone: Vec<Kept> = state.shares.extract_if(.., |kept| ends(kept)).collect();
         state.save(&self.store, &snapshot)?;
-        if let Some(publication) = kept.publication {
+        for publication in gone.iter().filter_map(|kept| kept.publication) {
             self.handle.unshare(publication);
         }
-        Ok(Reply::Unshared { path: kept.registered.path })
+        Ok(Reply::Unshared { shares })
+    }
+
+    /// Compares what was shared with what lies there now, of shares of up to so many names.
+    fn look(&self, names: u64) {
+        let served = |kept: &Kept| Some((kept.publication?, kept.as_shared.clone()?));
+        let todo: Vec<_> = self.state().shares.iter().filter_map(served).collect();
+        for (publication, as_shared) in todo {
+            if self.stop.raised() || as_shared.names() > names {
+                continue;
+            }
+            let now = as_shared.now();
+            let gone = now == NowThere::Nothing;
+            let snapshot = gone.then(|| self.handle.snapshot()).and_then(Result::ok);
+            let mut state = self.state();
+            let is_it = |kept: &&mut Kept| kept.publication == Some(publication);
+            // It may have been shared anew meanwhile, or no more.
+            let Some(kept) = state.shares.iter_mut().find(is_it) else { continue };
+            kept.why = match now {
+                NowThere::Same => None,
+                NowThere::Changed(what) => {
+                    Some(format!("{what}; share it again, which gives a new ticket"))
+                }
+                NowThere::Nothing => {
+                    // It is shared again as soon as it is there.
+                    self.retire(kept, &snapshot.unwrap_or_default());
+                    Some(format!("{}: it is not there", kept.registered.path.display()))
+                }
+            };
+        }
     }
 
     /// All shares, as people see them.
@@ -183,11 +255,12 @@ impl Keeper {
         self.state().shares.iter().map(row).collect()
     }
 
-    /// Shares that are served, all shares, and links that are up.
+    /// Shares all of which is served, all shares, and links that are up.
     pub(super) fn gauges(&self) -> (usize, usize, usize) {
+        self.look(MANY);
         let peers = self.handle.snapshot().map_or(0, |snapshot| snapshot.peers);
         let state = self.state();
-        let served = state.shares.iter().filter(|kept| kept.publication.is_some()).count();
+        let served = state.shares.iter().filter(|kept| kept.why.is_none()).count();
         (served, state.shares.len(), peers)
     }
 
@@ -195,6 +268,7 @@ impl Keeper {
     /// then what was served; until `ended` hangs up.
     pub(super) fn keep(&self, ended: &Receiver<()>) {
         loop {
+            self.look(u64::MAX);
             self.resume();
             match ended.recv_timeout(ROUND) {
                 Err(RecvTimeoutError::Timeout) => {}
@@ -212,24 +286,24 @@ impl Keeper {
             if self.stop.raised() {
                 return;
             }
-            let done = self.publish(&registered, &mut |_| {});
+            let done = self.can(&registered.terms).map_err(|why| Failure::new(Exit::Local, why));
+            let done = done.and_then(|()| self.publish(&registered, &mut |_| {}));
+            let snapshot = self.handle.snapshot().unwrap_or_default();
             let mut state = self.state();
-            let is_it = |kept: &&mut Kept| kept.registered.id() == registered.id();
+            let is_it = |kept: &&mut Kept| {
+                kept.registered.id() == registered.id() && kept.registered.terms == registered.terms
+            };
             let Some(kept) = state.shares.iter_mut().find(is_it) else {
-                // It was unshared meanwhile.
+                // It was unshared meanwhile, or shared on other terms.
                 drop(state);
-                done.into_iter().for_each(|(publication, _)| self.handle.unshare(publication));
+                done.into_iter().for_each(|begun| self.handle.unshare(begun.publication));
                 continue;
             };
             match done {
-                Ok((publication, shared)) => {
+                Ok(begun) => {
                     // Somebody may have shared it anew meanwhile.
-                    kept.publication.replace(publication).into_iter().for_each(|before| {
-                        self.handle.unshare(before);
-                    });
-                    kept.why = None;
-                    kept.registered.ticket = shared.ticket().to_owned();
-                    (kept.registered.bytes, kept.registered.files) = (shared.bytes, shared.files);
+                    self.retire(kept, &snapshot);
+                    kept.begins(begun);
                 }
                 Err(failure) => {
                     if kept.why.as_ref() != Some(&failure.message) && !self.stop.raised() {
@@ -257,7 +331,30 @@ impl Keeper {
     }
 }
 
+/// What the serving thread is asked for.
+fn one_share(terms: &ShareTerms) -> Result<OneShare, Failure> {
+    let ShareTerms { name, portable, strict, exclude, recipients, lan, map: _ } = terms.clone();
+    let name = name.as_deref().map(parse_name).transpose()?;
+    let no_key = || Failure::new(Exit::Local, "a reader of the share is no key");
+    let key = |text: &String| Hash::from_hex(text).map(|key| PeerKey(*key.as_bytes()));
+    let keys = recipients.map(|all| all.iter().map(key).collect::<Result<Vec<_>, _>>());
+    let recipients = keys.transpose().map_err(|_| no_key())?;
+    let selection = Selection { portable, strict, exclude, ..Selection::default() };
+    Ok(OneShare { name, selection, recipients, lan })
+}
+
 impl Kept {
+    /// It is served from now on.
+    fn begins(&mut self, begun: Begun) {
+        let Begun { publication, shared, as_shared } = begun;
+        self.registered.ticket = shared.ticket().to_owned();
+        (self.registered.bytes, self.registered.files) = (shared.bytes, shared.files);
+        // What is left out is what was left out now, whatever another share of this path remembers by the next run.
+        let excluded = as_shared.as_ref().map(|as_shared| as_shared.excluded().to_vec());
+        self.registered.terms.exclude = excluded.or(self.registered.terms.exclude.take());
+        (self.publication, self.as_shared, self.why) = (Some(publication), as_shared, None);
+    }
+
     fn counts(&self, snapshot: &ServiceSnapshot) -> Counts {
         let now = self.publication.and_then(|id| snapshot.counts.get(&id)).copied();
         self.registered.counts.plus(now.unwrap_or_default())
@@ -269,7 +366,7 @@ impl State {
         let registered =
             |kept: &Kept| Registered { counts: kept.counts(snapshot), ..kept.registered.clone() };
         let shares = self.shares.iter().map(registered).collect();
-        let registry = Registry { port: self.port, shares };
+        let registry = Registry { port: self.port, listen: self.listen.clone(), shares };
         if registry != self.saved {
             registry.save(store)?;
             self.saved = registry;

@@ -5,26 +5,26 @@ use crate::exit::{Exit, Failure};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use xylem_library::registry::path_text;
+use xylem_library::registry::{Registered, ShareTerms, path_text};
 use xylem_node::Event;
 use xylem_object::Ticket;
 
 /// Bytes of a request, at most.
-pub(crate) const MAX_REQUEST: u64 = 64 * 1024;
+pub(crate) const MAX_REQUEST: u64 = 512 * 1024;
 
 /// What the command asks for. Paths are absolute.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Share this from now on.
+    /// Share this from now on. Its word is not that of versions before terms, which would take it for a share
+    /// with everybody.
+    #[serde(rename = "share_on_terms")]
     Share {
         /// What.
         #[serde(with = "path_text")]
         path: PathBuf,
-        /// The object name; `None`: the usual one.
-        name: Option<String>,
-        /// Whether names that some system cannot keep are an error.
-        portable: bool,
+        /// How, all of it.
+        terms: ShareTerms,
     },
     /// Share it no more.
     Unshare {
@@ -48,11 +48,10 @@ pub(crate) enum Reply {
     Warning { what: String },
     /// The answer to [`Request::Share`].
     Shared(Box<Shared>),
-    /// The answer to [`Request::Unshare`].
-    Unshared {
-        #[serde(with = "path_text")]
-        path: PathBuf,
-    },
+    /// Also an answer to [`Request::Share`]: it does not, for this reason; whoever asks may do it in its own process.
+    Declined { why: String },
+    /// The answer to [`Request::Unshare`]: what was ended.
+    Unshared { shares: Vec<Registered> },
     /// The answer to [`Request::Shares`].
     Shares { shares: Vec<Row> },
     /// Any answer, where it cannot be done.
@@ -60,7 +59,7 @@ pub(crate) enum Reply {
 }
 
 /// What [`Event::Shared`] says, as text.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Shared {
     ticket: String,
     name: String,
@@ -122,6 +121,14 @@ pub(crate) struct Row {
     pub(crate) id: String,
     #[serde(with = "path_text")]
     pub(crate) path: PathBuf,
+    /// The name that was asked for.
+    pub(crate) name: Option<String>,
+    /// Who alone may read it.
+    pub(crate) recipients: Option<Vec<String>>,
+    /// What of a directory is left out.
+    pub(crate) exclude: Vec<String>,
+    /// Whether the LAN may be told of it.
+    pub(crate) lan: bool,
     pub(crate) ticket: String,
     pub(crate) bytes: u64,
     pub(crate) files: u64,
@@ -129,10 +136,18 @@ pub(crate) struct Row {
     pub(crate) sent: u64,
     pub(crate) peers: u64,
     pub(crate) fetched: u64,
-    /// Whether it can be fetched now.
+    /// Whether all of it can be fetched now.
     pub(crate) served: bool,
     /// Why not.
     pub(crate) why: Option<String>,
+}
+
+impl Row {
+    /// As people are told of it: its path, and what tells it from others of the same path.
+    pub(crate) fn called(&self) -> String {
+        let Self { path, name, recipients, exclude, .. } = self;
+        super::called(path, name.as_deref(), recipients.as_deref(), exclude)
+    }
 }
 
 /// One message as it is written.
@@ -149,17 +164,30 @@ mod tests {
 
     #[test]
     fn requests_come_back_and_rows_are_documented() {
-        let request = Request::Share {
-            path: xylem_library::os_path(b"/a/\xff"),
+        let terms = ShareTerms {
             name: Some("/x".to_owned()),
             portable: true,
+            strict: true,
+            exclude: Some(vec!["*.o".to_owned()]),
+            recipients: Some(vec!["00".repeat(32)]),
+            lan: false,
+            map: false,
         };
+        let request = Request::Share { path: xylem_library::os_path(b"/a/\xff"), terms };
         let line = line(&request);
         assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
         assert_eq!(serde_json::from_slice::<Request>(&line).unwrap(), request);
+        // What another version can ask for and this one can't do is not passed over.
+        let text = String::from_utf8(line).unwrap();
+        let newer = text.replace(r#""map":false"#, r#""map":false,"by_day":true"#);
+        assert!(newer != text && serde_json::from_str::<Request>(&newer).is_err(), "{newer}");
         assert_documented(&Row {
             id: "0".into(),
             path: "/a".into(),
+            name: None,
+            recipients: None,
+            exclude: Vec::new(),
+            lan: true,
             ticket: "t".into(),
             bytes: 1,
             files: 1,

@@ -12,15 +12,16 @@ mod unit;
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
-use crate::finding::DhtArgs;
+use crate::finding::{DhtArgs, NearArgs};
 use crate::output::Out;
+use crate::output::text::count;
+use crate::relays::RelayArgs;
+use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
-use crate::values::{LinkAt, links};
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use xylem_library::registry::Registered;
 use xylem_library::served::Counts;
-use xylem_node::{Peer, Relay};
 use xylem_object::ticket::Address;
 
 /// This system has none.
@@ -87,23 +88,37 @@ enum ServiceCommand {
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
     /// Where the encrypted link listens: HOST:PORT, PORT (all interfaces), or an address, over UDP;
-    /// can be repeated [default: all interfaces, port 7348 or, where that is taken, another one that
-    /// is kept]
-    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    /// can be repeated. It is remembered: without it, it is where it was when it was given last
+    /// [default: all interfaces, port 7348 or, where that is taken, another one that is kept]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        value_delimiter = ',',
+        env = "XYLEM_LISTEN",
+        hide_env_values = true
+    )]
     listen: Vec<String>,
 
     /// Another address that tickets name first, HOST:PORT, such as a port that a router forwards to this
     /// machine; can be repeated
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        env = "XYLEM_ANNOUNCE",
+        hide_env_values = true
+    )]
     announce: Vec<Address>,
 
-    /// Relay through which this machine is reached, as for `share`; can be repeated
-    #[arg(long, value_name = "URI", value_delimiter = ',')]
-    relay: Vec<Relay>,
+    #[command(flatten)]
+    relay: RelayArgs,
 
     /// Tell everybody what is shared, all of it: announce it in the mainline DHT, as `xylem share --public` does
     #[arg(long)]
     public: bool,
+
+    #[command(flatten)]
+    near: NearArgs,
 
     #[command(flatten)]
     dht: DhtArgs,
@@ -114,34 +129,27 @@ pub(crate) struct RunArgs {
 
     #[command(flatten)]
     answer: AnswerArgs,
+
+    #[command(flatten)]
+    shape: ShapeArgs,
 }
 
 impl RunArgs {
-    fn links(&self) -> Result<Vec<Peer>, Failure> {
-        let parse = |text: &String| {
-            let wrong = |why| Failure::new(Exit::Usage, format!("--listen {text}: {why}"));
-            text.parse::<LinkAt>().map_err(wrong)
-        };
-        links(&self.listen.iter().map(parse).collect::<Result<Vec<_>, _>>()?)
-    }
-
-    /// The flags that were given.
+    /// What was given, by a flag or a variable, as flags: a unit has no variables of the shell that installs it.
     fn flags(&self) -> Vec<(&'static str, Option<String>)> {
-        let listen = self.listen.iter().map(|at| ("--listen", Some(at.clone())));
-        let announce = self.announce.iter().map(|at| ("--announce", Some(at.to_string())));
-        let relay = self.relay.iter().map(|uri| ("--relay", Some(uri.to_string())));
-        let metrics = self.metrics.iter().map(|at| ("--metrics", Some(at.clone())));
-        let open = self.answer.accept_open.then_some(("--accept-open", None));
-        let public = self.public.then_some(("--public", None));
-        let dht = self.dht.named().iter().map(|at| ("--dht-bootstrap", Some(at.clone())));
-        listen
-            .chain(announce)
-            .chain(relay)
-            .chain(metrics)
-            .chain(open)
-            .chain(public)
-            .chain(dht)
-            .collect()
+        let Self { listen, announce, relay, public, near, dht, metrics, answer, shape } = self;
+        let AnswerArgs { accept_open } = answer;
+        let mut flags = Vec::new();
+        flags.extend(listen.iter().map(|at| ("--listen", Some(at.clone()))));
+        flags.extend(announce.iter().map(|at| ("--announce", Some(at.to_string()))));
+        flags.extend(relay.named().iter().map(|uri| ("--relay", Some(uri.to_string()))));
+        flags.extend(metrics.iter().map(|at| ("--metrics", Some(at.clone()))));
+        flags.extend(accept_open.then_some(("--accept-open", None)));
+        flags.extend(public.then_some(("--public", None)));
+        flags.extend(near.flags().map(|flag| (flag, None)));
+        flags.extend(dht.named().iter().map(|at| ("--dht-bootstrap", Some(at.clone()))));
+        flags.extend(shape.flags().into_iter().map(|(flag, value)| (flag, Some(value))));
+        flags
     }
 }
 
@@ -163,9 +171,16 @@ pub(crate) fn run(args: ServiceArgs, common: &Common, out: &mut Out) -> Result<E
     }
 }
 
-/// The store's absolute path.
+/// The store's absolute path, if what is in it may be looked at.
 pub(crate) fn store(common: &Common) -> Result<PathBuf, Failure> {
-    absolute(&common.store()?)
+    let store = absolute(&common.store()?)?;
+    match std::fs::metadata(store.join("service")) {
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            let what = "name a store of your own with --store DIR";
+            Err(Failure::new(Exit::Local, format!("the store {}: {e}; {what}", store.display())))
+        }
+        _ => Ok(store),
+    }
 }
 
 /// A path from the root on, as it was given otherwise.
@@ -181,11 +196,40 @@ pub(crate) fn not_shared(path: &std::path::Path, id: &str) -> Failure {
     Failure::new(Exit::Usage, what)
 }
 
+/// A share as people are told of it: its path, and what tells it from others of the same path.
+fn called(
+    path: &Path,
+    name: Option<&str>,
+    recipients: Option<&[String]>,
+    exclude: &[String],
+) -> String {
+    let mut called = path.display().to_string();
+    if let Some(name) = name {
+        called += &format!(" as {name}");
+    }
+    if let Some(who) = recipients {
+        called += &format!(" for {}", count(who.len() as u64, "reader"));
+    }
+    if !exclude.is_empty() {
+        called += " in part";
+    }
+    called
+}
+
+/// A share of the list as people are told of it.
+pub(crate) fn called_of(share: &Registered) -> String {
+    row(share, Counts::default(), None).called()
+}
+
 /// A share as it is listed; `why` it is not served.
 pub(crate) fn row(share: &Registered, counts: Counts, why: Option<String>) -> messages::Row {
     messages::Row {
         id: share.id(),
         path: share.path.clone(),
+        name: share.terms.name.clone(),
+        recipients: share.terms.recipients.clone(),
+        exclude: share.terms.exclude.clone().unwrap_or_default(),
+        lan: share.terms.lan,
         ticket: share.ticket.clone(),
         bytes: share.bytes,
         files: share.files,
@@ -207,8 +251,8 @@ mod running {
     use crate::finding::AnnounceArgs;
     use crate::metrics;
     use crate::output::Out;
-    use crate::relays::relays;
     use crate::stop;
+    use crate::values::listen_at;
     use std::fs::{File, TryLockError};
     use std::os::unix::net::UnixDatagram;
     use std::path::Path;
@@ -223,13 +267,20 @@ mod running {
         let folder = Registry::folder(&store)?;
         let _lock = lock(&folder)?;
         let registry = Registry::load(&store)?;
+        let again = args.listen.is_empty();
+        let listen = if again { registry.listen.clone() } else { args.listen.clone() };
+        if again && !listen.is_empty() {
+            let at = listen.join(",");
+            out.note(&format!("Listening at {at}, as last time; --listen PORT: all interfaces"));
+        }
         let shown = args.metrics.as_deref().map(metrics::listen).transpose()?;
         let options = ShareOptions {
-            listen: args.links()?,
+            listen: listen_at(&listen)?,
             announce: args.announce.clone(),
-            relays: relays(&args.relay, common)?,
+            relays: args.relay.relays(common)?,
             accept_open: args.answer.accept_open,
-            beside: AnnounceArgs::of_service(args.public, &args.dht).options(common)?,
+            beside: AnnounceArgs::of_service(args.public, &args.near, &args.dht).options(common)?,
+            links: args.shape.links(),
             store: store.clone(),
             ..ShareOptions::default()
         };
@@ -242,7 +293,7 @@ mod running {
         let (mut kept, mut no_thread) = (None, None);
         let port = registry.port;
         let ready = |handle, port| {
-            let keeper = Arc::new(Keeper::new(&store, registry, port, handle, &stop));
+            let keeper = Arc::new(Keeper::new(&store, registry, port, listen, handle, &stop));
             kept = Some(keeper.clone());
             // These threads end with the process: what they do is whole at every moment.
             let answers = keeper.clone();

@@ -2,12 +2,12 @@
 
 use super::messages::{Reply, Request};
 use super::{RunArgs, control};
-use crate::cli::Common;
+use crate::cli::{Common, LogFormat};
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::output::text::count;
 use serde::Serialize;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -25,9 +25,13 @@ fn place() -> Result<PathBuf, Failure> {
 }
 
 /// The unit's text. A path with a line break would be a line of its own.
-fn text(program: &Path, store: &Path, run: &RunArgs) -> Result<String, Failure> {
+fn text(program: &Path, store: &Path, run: &RunArgs, common: &Common) -> Result<String, Failure> {
     let mut words = vec![quoted(program.as_os_str())?, "--store".to_owned()];
     words.push(quoted(store.as_os_str())?);
+    for (flag, value) in common_flags(common)? {
+        words.push(flag.to_owned());
+        words.extend(value.map(|value| quoted(value.as_os_str())).transpose()?);
+    }
     words.extend(["service".to_owned(), "run".to_owned()]);
     for (flag, value) in run.flags() {
         words.push(flag.to_owned());
@@ -35,6 +39,34 @@ fn text(program: &Path, store: &Path, run: &RunArgs) -> Result<String, Failure> 
     }
     let command = words.join(" ").replace('$', "$$");
     Ok(TEMPLATE.replace("@COMMAND@", &command).replace("@STORE@", &quoted(store.as_os_str())?))
+}
+
+/// What of the flags that every command takes holds for the unit, too: which settings it has, and what it logs. A path is
+/// from the root on, as a unit is started in another folder.
+fn common_flags(common: &Common) -> Result<Vec<(&'static str, Option<OsString>)>, Failure> {
+    let Common {
+        config,
+        passphrase_file,
+        log_format,
+        verbose,
+        store: _, // Stands in front.
+        // Of what this run says to whoever installs it.
+        json: _,
+        quiet: _,
+        no_progress: _,
+        color: _,
+    } = common;
+    let mut flags = Vec::new();
+    for (flag, path) in [("--config", config), ("--passphrase-file", passphrase_file)] {
+        if let Some(path) = path {
+            flags.push((flag, Some(super::absolute(path)?.into_os_string())));
+        }
+    }
+    if *log_format == LogFormat::Json {
+        flags.push(("--log-format", Some("json".into())));
+    }
+    flags.extend((0..*verbose).map(|_| ("--verbose", None)));
+    Ok(flags)
 }
 
 /// A word of a unit file (systemd.syntax(7)); `%` begins a specifier.
@@ -80,8 +112,8 @@ pub(super) fn install(
     let program = std::env::current_exe().map_err(|e| {
         Failure::new(Exit::Local, format!("cannot tell where this program is: {e}"))
     })?;
-    run.links()?;
-    let (place, text) = (place()?, text(&program, &store, run)?);
+    crate::values::listen_at(&run.listen)?;
+    let (place, text) = (place()?, text(&program, &store, run, common)?);
     // The unit may write there, so that it has to be there.
     Registry::folder(&store)?;
     let folder = place.parent().unwrap_or(Path::new("."));
@@ -175,19 +207,32 @@ mod tests {
     use super::*;
     use crate::output::assert_documented;
 
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        run: RunArgs,
+    }
+
     #[test]
     fn a_unit_holds_odd_paths_and_no_second_line() {
-        let mut run = RunArgs { metrics: Some("127.0.0.1:9700".to_owned()), ..RunArgs::default() };
-        run.answer.accept_open = true;
-        let unit = text(Path::new("/opt/a b/xylem"), Path::new("/data/50%\"x"), &run).unwrap();
+        let given = ["xylem", "--config", "/etc/x y.toml", "--log-format", "json", "-vv"];
+        let of_run = ["--metrics", "127.0.0.1:9700", "--accept-open", "--no-lan", "--no-map"];
+        let more = ["--listen", "127.0.0.1:7", "--shape", "low", "--post-quantum", "never"];
+        let all = given.into_iter().chain(of_run).chain(more);
+        let Line { common, run } = <Line as clap::Parser>::try_parse_from(all).unwrap();
+        let (program, store) = (Path::new("/opt/a b/xylem"), Path::new("/data/50%\"x"));
+        let unit = text(program, store, &run, &common).unwrap();
         let line = unit.lines().find(|l| l.starts_with("ExecStart=")).unwrap();
         assert_eq!(
             line,
-            "ExecStart=\"/opt/a b/xylem\" --store \"/data/50%%\\\"x\" service run --metrics \
-             \"127.0.0.1:9700\" --accept-open"
+            "ExecStart=\"/opt/a b/xylem\" --store \"/data/50%%\\\"x\" --config \"/etc/x y.toml\" \
+             --log-format \"json\" --verbose --verbose service run --listen \"127.0.0.1:7\" --metrics \
+             \"127.0.0.1:9700\" --accept-open --no-lan --no-map --shape \"low\" --post-quantum \"never\""
         );
         assert!(unit.contains("ReadWritePaths=\"/data/50%%\\\"x\"\n"), "{unit}");
-        assert!(text(Path::new("/a\nb"), Path::new("/c"), &run).is_err());
+        assert!(text(Path::new("/a\nb"), Path::new("/c"), &run, &common).is_err());
         assert_documented(&StatusRow { running: true, shares: 1, unit: None, store: "s" });
     }
 }

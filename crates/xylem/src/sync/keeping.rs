@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use xylem_library::folder::{Folder, Home, HomeError, Invitation, OWN, RoleSchema, Watcher, shown};
+use xylem_library::folder::{
+    Folder, Home, HomeError, Invitation, LastRun, OWN, RoleSchema, Watcher, shown,
+};
 use xylem_library::keys::Keyring;
 use xylem_library::reachable::{Peer, Relay};
 use xylem_library::{Blame, Error, Selection, Stop, canonical, keys};
@@ -47,6 +49,8 @@ pub(super) struct SyncOptions {
     pub(super) schema: Option<RoleSchema>,
     /// The key as whose owner we are a member, and the certificates between its own and an anchor.
     pub(super) sign: Option<(String, Vec<PathBuf>)>,
+    /// What the next run is to do as this one, if it is not asked for something else.
+    pub(super) last: LastRun,
     /// As for a share.
     pub(super) listen: Vec<Peer>,
     /// As for a share.
@@ -175,6 +179,7 @@ pub(super) fn sync(
         }
         lock => lock?,
     };
+    home.keep_last_run(&options.last)?;
     let key = home.key()?;
     keep_shown(options, &home, &key)?;
     let mut folder = Folder::open(&path, home.dir(), key.public().key_id().0, &options.name)?;

@@ -11,7 +11,7 @@ use xylem_library::folder::{
 };
 use xylem_library::publications::PublicationId;
 use xylem_library::{Blame, Error, LibraryEvent, Selection, SkipReason, Stop};
-use xylem_node::{Event, ServiceHandle, wall_clock};
+use xylem_node::{Event, OneShare, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
 
@@ -325,8 +325,14 @@ impl<'a> Member<'a> {
                 .into_iter()
                 .collect()
         };
+        let one = |what, selection| OneShare {
+            name: Some(name(what)),
+            selection,
+            lan: self.options.beside.lan,
+            ..OneShare::default()
+        };
         let (content, shared) =
-            serving.share_selected(&self.path, name("folder"), selection, self.stop, quiet)?;
+            serving.share(&self.path, one("folder", selection), self.stop, quiet)?;
         let (ticket, root) = self.ticket(shared)?;
         let (store, now) = (&self.options.store, wall_clock().milliseconds());
         self.folder.take_stock(store, &root, &ticket.to_bytes(), now)?;
@@ -339,8 +345,7 @@ impl<'a> Member<'a> {
         }
         let path = self.folder.tell()?;
         let selection = Selection { for_members: true, ..Selection::default() };
-        let (index, shared) =
-            serving.share_selected(&path, name("index"), selection, self.stop, quiet)?;
+        let (index, shared) = serving.share(&path, one("index", selection), self.stop, quiet)?;
         let (index_ticket, _) = self.ticket(shared)?;
         let group = &self.home.invitation.group;
         let founder = group.founder == self.key.public();

@@ -9,8 +9,8 @@ mod member;
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
-use crate::finding::AnnounceArgs;
 use crate::meant;
+use crate::finding::NearArgs;
 use crate::output::{
     Out,
     text::{clean, count},
@@ -19,12 +19,14 @@ use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::parse_identity;
 use crate::stop;
-use crate::values::{LinkAt, links, read_text};
+use crate::values::{listen_at, read_text};
 use clap::Args;
 use keeping::{SyncEvent, SyncOptions};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use xylem_library::folder::{Home, Invitation, InvitationError, OWN, Role, RoleSchema};
+use xylem_library::folder::{
+    Home, HomeError, Invitation, InvitationError, LastRun, OWN, Role, RoleSchema,
+};
 use xylem_library::{canonical, keys};
 use xylem_node::{Event, wall_clock};
 use xylem_object::ticket::Address;
@@ -63,7 +65,7 @@ pub(crate) struct SyncArgs {
     /// The group's ticket: as it is, from a file (@FILE) or standard input (-)
     ticket: Option<String>,
 
-    /// What others call us: letters, digits, -, _ and @ [default: USER@HOST]
+    /// What others call us: letters, digits, -, _ and @. It is remembered [default: as last time, at first USER@HOST]
     #[arg(long = "as", value_name = "NAME", value_parser = parse_member_name)]
     name: Option<String>,
 
@@ -107,16 +109,32 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "DAYS", default_value_t = 7)]
     trash: u32,
 
-    /// Where the encrypted link listens, as for `share` [default: all interfaces]
-    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-    listen: Vec<LinkAt>,
+    /// Where the encrypted link listens, as for `share`. It is remembered [default: as last time, at first all
+    /// interfaces]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        value_delimiter = ',',
+        env = "XYLEM_LISTEN",
+        hide_env_values = true
+    )]
+    listen: Vec<String>,
 
     /// How this machine is reached from elsewhere, HOST:PORT; can be repeated
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        value_delimiter = ',',
+        env = "XYLEM_ANNOUNCE",
+        hide_env_values = true
+    )]
     announce: Vec<Address>,
 
     #[command(flatten)]
     relay: RelayArgs,
+
+    #[command(flatten)]
+    near: NearArgs,
 
     #[command(flatten)]
     shape: ShapeArgs,
@@ -200,21 +218,23 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
             Some(invitation?)
         }
     };
+    let last = last_run(&args, &store)?;
     let options = SyncOptions {
         folder: args.folder.clone(),
         joins,
-        name: args.name.clone().unwrap_or_else(user_at_host),
+        name: last.name.clone().unwrap_or_else(user_at_host),
         schema: args
             .schema
             .as_deref()
             .map(|schema| role_schema(schema, &args.trust))
             .transpose()?,
         sign: args.sign.clone().map(|which| (which, args.chain.clone())),
-        listen: links(&args.listen)?,
+        listen: listen_at(&last.listen)?,
+        last,
         announce: args.announce.clone(),
         relays: args.relay.relays(common)?,
         links: args.shape.links(),
-        beside: AnnounceArgs::default().options(common)?,
+        beside: args.near.options(common)?,
         trash: args.trash,
         store,
     };
@@ -232,6 +252,18 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
         Some(failure) => Err(failure),
         None => Ok(done.map(|()| Exit::Done)?),
     }
+}
+
+/// What this run is asked for, or else the last one was.
+fn last_run(args: &SyncArgs, store: &Path) -> Result<LastRun, Failure> {
+    let before = match Home::existing(store, &canonical(&args.folder)?) {
+        Ok(home) => home.last_run()?,
+        Err(HomeError::NotYet(_)) => LastRun::default(),
+        Err(e) => return Err(e.into()),
+    };
+    let name = args.name.clone().or(before.name);
+    let listen = if args.listen.is_empty() { before.listen } else { args.listen.clone() };
+    Ok(LastRun { name, listen })
 }
 
 fn role_schema(schema: &Path, trust: &[PathBuf]) -> Result<RoleSchema, Failure> {

@@ -100,7 +100,7 @@ fn service(store: &Path) -> Value {
             .iter()
             .map(|row| {
                 json!({
-                    "path": row.path.to_string_lossy(), "bytes": row.bytes, "files": row.files,
+                    "path": row.called(), "bytes": row.bytes, "files": row.files,
                     "since_s": row.since_s, "sent": row.sent, "peers": row.peers,
                     "fetched": row.fetched, "served": row.served, "why": row.why,
                 })
