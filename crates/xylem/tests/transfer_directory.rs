@@ -24,15 +24,6 @@ fn lines(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Peak resident memory of a running process in bytes.
-#[cfg(target_os = "linux")]
-fn peak(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|l| l.starts_with("VmHWM:")).unwrap();
-    let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-    kib * 1024
-}
-
 #[cfg(target_os = "linux")]
 #[test]
 fn a_folder_of_many_entries_takes_little_memory() {
@@ -48,14 +39,14 @@ fn a_folder_of_many_entries_takes_little_memory() {
     let store = dir.path().join("store");
     let single = file(dir.path(), "one", b"one");
     // What the program takes for itself: most of it are its own pages, more of them as it grows.
-    let itself = peak(Share::start(&single, &dir.path().join("store-of-one")).pid());
+    let itself = common::peak_memory(Share::start(&single, &dir.path().join("store-of-one")).pid());
     let share = Share::start(&source, &store);
     let out = dir.path().join("fetched");
     let (code, done) = get_json(&dir.path().join("store-2"), &[&share.ticket, "-o", text(&out)]);
     assert_eq!(code, Some(0), "{done}");
     assert_eq!(done["files"], 30 * 999);
     // 600 bytes an entry would make 18 MB.
-    let took = |share: &Share| peak(share.pid()).saturating_sub(itself);
+    let took = |share: &Share| common::peak_memory(share.pid()).saturating_sub(itself);
     assert!(took(&share) < 8_000_000, "share took {} bytes", took(&share));
     assert_eq!(tree_sum(&out), share.shared["root"].as_str().unwrap());
     drop(share);
