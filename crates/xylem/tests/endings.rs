@@ -358,3 +358,58 @@ fn no_thread_is_started_by_a_call_that_panics() {
     }
     assert!(found.is_empty(), "{found:?}");
 }
+
+/// What was started with `nohup` outlives its terminal; what was not ends in order.
+#[test]
+fn a_hangup_that_is_ignored_stays_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    file(dir.path(), "file", b"x");
+    fs::create_dir(path("folder")).unwrap();
+    let settings = format!(
+        "[node]\nlisten = [\"unix://{}\"]\n[node.multicast]\nenabled = false\n",
+        path("socket").display()
+    );
+    file(dir.path(), "config.toml", settings.as_bytes());
+    let verbs: [&[&str]; 4] = [
+        &["share", "file", "--listen", "127.0.0.1:0"],
+        &["sync", "folder", "--listen", "127.0.0.1:0"],
+        &["--config", "config.toml", "node"],
+        &["inbox", "--listen", "127.0.0.1:0"],
+    ];
+    for (n, verb) in verbs.into_iter().enumerate() {
+        for (ignored, trap) in [(true, "trap '' HUP;"), (false, "")] {
+            let mut command = xylem(&path(&format!("store-{n}-{ignored}")));
+            command.args(verb);
+            let mut command = under("sh", &["-c", &format!("{trap} exec \"$@\""), "sh"], &command);
+            command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
+            let mut child = command.spawn().unwrap();
+            let pid = child.id();
+            // Once it listens for signals it ends by none of them at once, which its line in /proc says.
+            let listens = || {
+                let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+                let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+                let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+                caught >> (15 - 1) & 1 == 1
+            };
+            common::until("it listens for signals", listens);
+            let send = |signal: &str| {
+                assert!(
+                    Command::new("kill")
+                        .args([signal, &pid.to_string()])
+                        .status()
+                        .unwrap()
+                        .success()
+                );
+            };
+            send("-HUP");
+            if ignored {
+                // The next one has it end, and shows that the first had not.
+                std::thread::sleep(std::time::Duration::from_millis(500));
+                assert!(child.try_wait().unwrap().is_none(), "{verb:?} ended at SIGHUP");
+                send("-TERM");
+            }
+            assert_eq!(child.wait().unwrap().code(), Some(0), "{verb:?}, ignored: {ignored}");
+        }
+    }
+}
