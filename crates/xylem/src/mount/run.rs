@@ -85,14 +85,27 @@ fn by_ticket(
             Err(RecvTimeoutError::Disconnected) => thread::sleep(GLANCE),
         }
     }
-    let ended = end(session, point, out);
+    // Who says `fusermount3 -u` has taken it away already.
+    let is_gone = session.guard.is_finished();
+    let ended = end(session, is_gone, point, out);
     out.take_broken()?;
     ended
 }
 
 /// Takes the mount away; programs that still read are told apart from it first.
-fn end(session: BackgroundSession, point: &MountPoint, out: &mut Out) -> Result<Exit, Failure> {
+fn end(
+    session: BackgroundSession,
+    is_gone: bool,
+    point: &MountPoint,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let nothing_there = |why: &io::Error| {
+        matches!(why.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound)
+    };
     match session.umount_and_join() {
+        Err(why) if is_gone && nothing_there(&why) => {
+            out.note("Unmounted; what was read is kept for the next time.");
+        }
         Ok(()) => out.note("Unmounted; what was read is kept for the next time."),
         Err(why) if why.kind() == io::ErrorKind::ResourceBusy => {
             unmount(point.path()).map_err(|why| {
