@@ -266,7 +266,17 @@ def mirrored(world, local):
         world.rclone("rcat", f"{folder}/{manifest}", input=bytes(bad))
         refused = world.run("share", "--foreground", there, store="fresh checker")
         check("a manifest that nobody signed is refused and named", refused.returncode == 1 and manifest in refused.stderr, refused.stderr)
-        world.rclone("rcat", f"{folder}/{manifest}", input=whole)
+        # What is told to repair it begins from what the ticket says, not from what is broken.
+        for name in (manifest, "versions"):
+            right = world.rclone("cat", f"{folder}/{name}")
+            for how, damaged in (("gone", None), ("empty", b""), ("cut", right[:20]), ("other bytes", bytes(len(right)))):
+                if damaged is None:
+                    world.rclone("deletefile", f"{folder}/{name}")
+                else:
+                    world.rclone("rcat", f"{folder}/{name}", input=damaged)
+                mended = world.run("mirror", newer, there, store="mirror")
+                now = world.rclone("cat", f"{folder}/{name}")
+                check(f"mirror mends a {name.split('.')[-1]} that is {how}", mended.returncode == 0 and now == right, mended)
         trees = next(n for n in names if n.startswith(place.split("/")[-1]) and n.endswith(".files"))
         bad = bytearray(world.rclone("cat", f"{folder}/{trees}"))
         bad[40] ^= 1

@@ -125,30 +125,33 @@ impl Transfer<'_> {
         let mut number = 0;
         while let Some(item) = self.reader.item(number).map_err(|e| ended(e, self.stop))? {
             number += 1;
-            let place = match self.reader.is_directory() {
-                true => {
-                    let path = String::from_utf8(item.entry.path.clone());
-                    let why = "a name of it is not text, which a key has to be";
-                    below(top, &path.map_err(|_| Failure::new(Exit::Usage, why))?)?
-                }
-                false => top.clone(),
-            };
             match &item.entry.kind {
                 EntryKind::File { .. } | EntryKind::HardLink { .. } => {
-                    self.file(to, &item, &place)?;
+                    let place = match self.reader.is_directory() {
+                        true => key_of(top, &item),
+                        false => Ok(top.clone()),
+                    };
+                    match place {
+                        Ok(place) => self.file(to, &item, &place)?,
+                        Err(why) => {
+                            self.left_out(&item, &format!("{why}: a bucket cannot have it"))
+                        }
+                    }
                 }
                 // A bucket has neither; folders are in the names of what lies in them.
                 EntryKind::Symlink { .. } => {
-                    let path = os_path(&item.entry.path);
-                    let why = SkipReason::CannotRead(
-                        "a symbolic link, which a bucket cannot have".into(),
-                    );
-                    self.out.event(Event::Library(LibraryEvent::Skipped { path, why }));
+                    self.left_out(&item, "a symbolic link, which a bucket cannot have");
                 }
                 EntryKind::Directory => {}
             }
         }
         Ok(())
+    }
+
+    fn left_out(&mut self, item: &Item, why: &str) {
+        let path = os_path(&item.entry.path);
+        let why = SkipReason::CannotRead(why.into());
+        self.out.event(Event::Library(LibraryEvent::Skipped { path, why }));
     }
 
     /// One object.
@@ -288,6 +291,13 @@ impl Transfer<'_> {
 enum Ended {
     Bucket(BucketError),
     Failure(Failure),
+}
+
+/// Where an entry of a directory goes; else why it has no key.
+pub(super) fn key_of(top: &Place, item: &Item) -> Result<Place, String> {
+    let path = String::from_utf8(item.entry.path.clone());
+    let path = path.map_err(|_| "its name is not text, which a key has to be")?;
+    top.below(&path).map_err(|e| e.to_string())
 }
 
 fn below(place: &Place, name: &str) -> Result<Place, Failure> {

@@ -4,7 +4,7 @@
 //! content as it lies in the bucket and compared with what was signed; the manifest; last the list of versions, which is
 //! what readers begin with. So whoever reads has the old version until the new one is whole.
 
-use super::into::{Asked, Older, Transfer};
+use super::into::{Asked, Older, Transfer, key_of};
 use super::mirrored::{self, Kept};
 use super::{buckets, failed};
 use crate::exit::{Exit, Failure};
@@ -18,11 +18,12 @@ use xylem_bucket::{Below, Buckets, PARTS, Place};
 use xylem_library::adopt::{part_name, parts};
 use xylem_library::publish::rebuild;
 use xylem_library::signed::Signed;
-use xylem_library::{Error, Existing, GetSummary, LibraryEvent, Stop, use_medium};
+use xylem_library::{Error, Existing, GetSummary, LibraryEvent, Stop, os_path, use_medium};
 use xylem_node::{Event, VerifyOptions};
 use xylem_object::listing::EntryKind;
 use xylem_object::ticket::Versions;
 use xylem_object::{Ticket, naming};
+use xylem_packet::Name;
 use xylem_reader::{Options, Reader};
 use xylem_store::{FileRef, Part, Store};
 
@@ -46,21 +47,32 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
     let at = |place: &Place, e: &_| super::at(&place.path(), e);
     // Whoever may not look at it is told so before anybody is asked for anything.
     let below = buckets.below(&place).map_err(|e| at(&place, &e))?;
-    let known = mirrored::versions(&buckets, &place)?.unwrap_or_default();
+    let known = unless_damaged(mirrored::versions(&buckets, &place), out)?.flatten();
     let store = Store::open(buckets.clone(), &what.options.store).map_err(Error::from)?;
     let asked = (what.options.from.clone(), what.options.timeout);
     let ticket = what.options.ticket.clone();
+    let keep = what.keep.max(1);
     let (reader, news) = reading::open(Options { keep: false, ..what.options }, stop, out)?;
     let signed = reader.signed().clone();
+    // Of what grows the newest checkpoint is kept, whichever the ticket names.
+    let ticket = Ticket { root: signed.manifest.root, size: None, ..ticket };
+    let ticket = Ticket { name: Some(signed.prefix.clone()), ..ticket };
+    let is_listed = known.is_some();
+    let known = match known {
+        Some(known) => known,
+        None => mirrored::found_again(&buckets, &place, &below, &signed)?,
+    };
     let before = match known.tickets.first() {
         Some(newest) => {
-            let before = mirrored::kept(&buckets, &store, &place, newest, &mut |e| out.event(e))?;
-            goes_on(&place, &before.signed, &signed)?;
-            Some(before)
+            goes_on(&place, newest, &signed)?;
+            let told = &mut |event| out.event(event);
+            let kept = mirrored::kept(&buckets, &store, &place, newest, told);
+            unless_damaged(kept, out)?
         }
         None => None,
     };
     let content = mirrored::content_of(&place, &signed)?;
+    every_name_is_a_key(&reader, &content, stop)?;
     let mirror = Mirror { buckets, store, place, signed, content };
     let older = mirror.older(before.as_ref(), &below)?;
     let is_newest = before.is_some_and(|before| before.signed.packet == mirror.signed.packet);
@@ -81,6 +93,10 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
     out.take_broken()?;
     copied?;
     if summary.files == 0 && is_newest && !what.check && mirror.has_all_parts(&asking)? {
+        // A list that was damaged, or that a run which was killed left longer than it should be.
+        if !is_listed || known.tickets.len() > keep {
+            mirror.write_list(&known, keep)?;
+        }
         (summary.already_complete, summary.elapsed) = (true, started.elapsed());
         return Ok(summary);
     }
@@ -97,25 +113,55 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
         }
     }
     mirror.write_parts()?;
-    mirror.write_list(&known, what.keep)?;
+    mirror.write_list(&known, keep)?;
     summary.elapsed = started.elapsed();
     Ok(summary)
 }
 
+/// Refuses a directory with a name that no key can have, before anything is sent: without that file it could not be served.
+fn every_name_is_a_key(reader: &Reader, content: &Place, stop: &Stop) -> Result<(), Failure> {
+    let mut number = 0;
+    while reader.is_directory()
+        && let Some(item) = reader.item(number).map_err(|e| crate::get::ended(e, stop))?
+    {
+        number += 1;
+        let is_object =
+            matches!(item.entry.kind, EntryKind::File { .. } | EntryKind::HardLink { .. });
+        if is_object && let Err(why) = key_of(content, &item) {
+            let what = format!(
+                "{}: {why}: a bucket cannot have it, and nothing was sent; have it published without (--exclude)",
+                os_path(&item.entry.path).display()
+            );
+            return Err(Failure::new(Exit::Usage, what));
+        }
+    }
+    Ok(())
+}
+
+/// What is damaged counts as missing, and is made anew: it is told.
+fn unless_damaged<T>(found: Result<T, Failure>, out: &mut Out) -> Result<Option<T>, Failure> {
+    match found {
+        Err(e) if e.exit == Exit::Damaged => {
+            out.warn(&format!("{}; made anew", e.message));
+            Ok(None)
+        }
+        found => found.map(Some),
+    }
+}
+
 /// Refuses what is no newer version of what is kept.
-fn goes_on(place: &Place, before: &Signed, now: &Signed) -> Result<(), Failure> {
-    let object = |signed: &Signed| (signed.publisher, signed.prefix.as_ref().parent().to_name());
-    let (was, is) = (object(before), object(now));
-    if was != is {
+fn goes_on(place: &Place, before: &Ticket, now: &Signed) -> Result<(), Failure> {
+    let Some(kept) = &before.name else { return Ok(()) };
+    let (was, is) = (kept.as_ref().parent(), now.prefix.as_ref().parent());
+    if (before.publisher, was) != (now.publisher, is) {
         let what = format!(
-            "{place}: {} of another publisher or name is kept there; a mirror is for one publication",
-            was.1
+            "{place}: {was} of another publisher or name is kept there; a mirror is for one publication"
         );
         return Err(Failure::new(Exit::Usage, what));
     }
-    let version = |signed: &Signed| naming::version(signed.prefix.as_ref()).unwrap_or(0);
-    if version(now) < version(before) {
-        let what = format!("{place}: a newer version is kept there, {}", before.prefix);
+    let version = |prefix: &Name| naming::version(prefix.as_ref()).unwrap_or(0);
+    if version(&now.prefix) < version(kept) {
+        let what = format!("{place}: a newer version is kept there, {kept}");
         return Err(Failure::new(Exit::Usage, what));
     }
     Ok(())
@@ -247,22 +293,12 @@ impl Mirror {
 
     /// The list of versions with this one first. Those that are too many are removed then, and last from the list.
     fn write_list(&self, known: &Versions, keep: usize) -> Result<(), Failure> {
-        let manifest = &self.signed.manifest;
-        // Without addresses: where it came from is nobody's business who reads the bucket.
-        let ticket = Ticket {
-            publisher: self.signed.publisher,
-            root: manifest.root,
-            name: Some(self.signed.prefix.clone()),
-            link_key: None,
-            size: Some(manifest.size),
-            kind: Some(manifest.kind),
-            addresses: Vec::new(),
-            relay: None,
-        };
+        let ticket = mirrored::ticket_of(&self.signed);
         let mut tickets = vec![ticket];
-        tickets.extend(known.tickets.iter().filter(|t| t.root != manifest.root).cloned());
+        let root = self.signed.manifest.root;
+        tickets.extend(known.tickets.iter().filter(|t| t.root != root).cloned());
         self.put_list(&Versions { tickets: tickets.clone() })?;
-        let gone = tickets.split_off(keep.max(1).min(tickets.len()));
+        let gone = tickets.split_off(keep.min(tickets.len()));
         for ticket in &gone {
             self.remove_version(ticket)?;
         }

@@ -3,15 +3,16 @@
 use crate::exit::{Exit, Failure};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xylem_bucket::{Below, BucketError, Buckets, Place};
+use xylem_bucket::{Below, BucketError, Buckets, PARTS, Place};
 use xylem_engine::wall_clock;
+use xylem_hash::Hash;
 use xylem_library::adopt::{adopt, part_name};
 use xylem_library::signed::{self, Signed};
 use xylem_library::{Existing, LibraryEvent, ListedFiles, Output, SaveOptions, record};
 use xylem_node::Event;
 use xylem_object::listing::Entry;
-use xylem_object::ticket::{MAX_LIST, Versions};
-use xylem_object::{Kind, Ticket};
+use xylem_object::ticket::{MAX_LIST, MAX_VERSIONS, Versions};
+use xylem_object::{Kind, Ticket, naming};
 use xylem_packet::MAX_PACKET;
 use xylem_store::{Part, Store};
 
@@ -28,6 +29,44 @@ pub(super) fn versions(buckets: &Buckets, place: &Place) -> Result<Option<Versio
     let read = buckets.whole(&list, MAX_LIST).map_err(|e| super::at(&list.path(), &e))?;
     let read = read.map(|bytes| Versions::read(&bytes)).transpose();
     read.map_err(|e| Failure::new(Exit::Damaged, format!("{list}: {e}")))
+}
+
+/// The versions whose manifests are there and signed by the publisher of `now`, of the same object, the newest first: for a
+/// list that is lost.
+pub(super) fn found_again(
+    buckets: &Buckets,
+    place: &Place,
+    below: &[Below],
+    now: &Signed,
+) -> Result<Versions, Failure> {
+    let (parts, object) = (parts_of(place)?, now.prefix.as_ref().parent());
+    let mut found = Vec::new();
+    for (name, _) in sizes(below, PARTS) {
+        let root = name.strip_suffix(".manifest").and_then(|root| root.parse::<Hash>().ok());
+        let Some(root) = root else { continue };
+        let manifest = parts.below(&name).map_err(|e| super::failed(&e))?;
+        let bytes = buckets.whole(&manifest, MAX_PACKET as u64);
+        let bytes = bytes.map_err(|e| super::at(&manifest.path(), &e))?.unwrap_or_default();
+        let signed = signed::find_in(&bytes, &root, &now.publisher, None);
+        found.extend(signed.filter(|signed| signed.prefix.as_ref().parent() == object));
+    }
+    found.sort_by_key(|signed| std::cmp::Reverse(naming::version(signed.prefix.as_ref())));
+    found.truncate(MAX_VERSIONS);
+    Ok(Versions { tickets: found.iter().map(ticket_of).collect() })
+}
+
+/// How a version is listed: without addresses, as where it came from is nobody's business who reads the bucket.
+pub(super) fn ticket_of(signed: &Signed) -> Ticket {
+    Ticket {
+        publisher: signed.publisher,
+        root: signed.manifest.root,
+        name: Some(signed.prefix.clone()),
+        link_key: None,
+        size: Some(signed.manifest.size),
+        kind: Some(signed.manifest.kind),
+        addresses: Vec::new(),
+        relay: None,
+    }
 }
 
 /// Where a version's content lies: below a name of its root, so that no other version is touched by it.
