@@ -116,6 +116,12 @@ def test_a_file_is_read_anywhere(world: World) -> None:
             raw.seek(-1)
         with pytest.raises(TypeError):
             raw.readinto(b"not writable")
+        with pytest.raises(TypeError):
+            raw.seek(1.5)  # type: ignore[arg-type]
+        with pytest.raises(io.UnsupportedOperation):
+            raw.write(b"x")
+        assert raw.seek(-1, os.SEEK_END) and raw.read(None) == content[-1:] and raw.read(None) == b""
+        raw.seek(5_000_010)
         assert raw.readall() == content[5_000_010:]
 
 
@@ -211,6 +217,7 @@ def test_wrong_input_is_one_line(world: World) -> None:
         lambda: xylem.share(world.at / "nothing", store=world.store),
         lambda: xylem.share(source, store=world.store, listen=["nowhere"]),
         lambda: xylem.get("xylem:x", store=world.store, existing="other"),  # type: ignore[arg-type]
+        lambda: xylem.get("xylem:x", store=world.store, limit=0),
     ):
         with pytest.raises(xylem.UsageError) as caught:
             call()

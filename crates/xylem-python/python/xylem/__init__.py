@@ -142,6 +142,8 @@ def get(
     something else that has the name. ``peers`` are asked instead of those in the ticket, ``HOST:PORT``; it gives
     up after ``timeout`` seconds without progress, and fetches at most ``limit`` bytes a second.
     """
+    if limit == 0:
+        raise UsageError("limit is bytes a second, 1 or more; None for no limit")
     return _native.get(
         ticket,
         output,

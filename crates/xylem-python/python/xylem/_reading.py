@@ -1,11 +1,12 @@
 """Files of a publication, read where they are."""
 
 import io
+import operator
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, overload
+from typing import TYPE_CHECKING, Literal, NoReturn, Self, overload
 
 from . import _native
 from ._how import lan_may_be_asked, the_store
@@ -72,9 +73,20 @@ class File(io.RawIOBase):
         self._at += done
         return done
 
+    def read(self, size: int | None = -1, /) -> bytes:
+        """So many bytes from here on; all that are left for ``None`` or a negative number."""
+        # readinto never gives nothing, as a file that does not block would.
+        return super().read(-1 if size is None else size) or b""
+
+    def write(self, data: object, /) -> NoReturn:
+        """It is read only."""
+        self._check()
+        raise io.UnsupportedOperation("write")
+
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Go elsewhere, as in any file; fetches nothing."""
         self._check()
+        offset = operator.index(offset)
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}.get(whence)
         if start is None:
             raise ValueError(f"whence is 0, 1 or 2, not {whence}")
