@@ -14,7 +14,8 @@ mod shown;
 mod watch;
 
 pub use error::{GrowError, Rewritten};
-pub use followed::{FollowError, Followed};
+pub use followed::{FollowError, Followed, begins_with};
 pub use grow::{Author, FollowOptions, Grower, Input};
+pub(crate) use log::damaged;
 pub use shown::Shown;
 pub use watch::Watch;

@@ -83,13 +83,35 @@ pub fn publish(
     };
     // The same bytes under the same name keep their version, so that tickets stay good.
     let root = published.manifest.root;
-    let version = known.filter(|r| r.root == root).and_then(|r| r.note.version);
-    let version = version.unwrap_or_else(|| now.microseconds());
+    let before = known.and_then(|r| Some((r.root, r.note.version?)));
+    let version = next_version(before, root, now, on_event);
     let state = FileState::of(&meta);
     record::shared(store, &key, &published.manifest, state, (version, exclude), known, now)?;
     match naming::versioned(object.as_ref(), version) {
         Ok(prefix) => Ok((published, prefix)),
         Err(source) => Err(PublishError::Name { name: object, source }),
+    }
+}
+
+/// The version of what has `root`: that of `before` if it is the same, else the time, and in any case more than that. A clock
+/// that was set back makes no older version of what is new.
+fn next_version(
+    before: Option<(Hash, u64)>,
+    root: Hash,
+    now: UnixTime,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> u64 {
+    let now = now.microseconds();
+    match before {
+        Some((same, version)) if same == root => version,
+        Some((_, version)) if version == now => version.saturating_add(1),
+        Some((_, version)) if version > now => {
+            let what = "the clock says an earlier time than when it was shared last: its version is counted on from \
+                        that one";
+            on_event(LibraryEvent::Warning { what: what.to_owned() });
+            version.saturating_add(1)
+        }
+        _ => now,
     }
 }
 
@@ -227,4 +249,30 @@ pub fn root_of(
     let (state, segment) = (hashing::state_of(medium, path)?, SegmentSize::DEFAULT);
     let job = Job { path: path.to_path_buf(), state, slot: None, segment, sums: None };
     Ok(hashing::hash_all(medium, &[job], Takes::default(), &Stop::new(), on_event)?[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_older_version() {
+        let now = UnixTime::new(Duration::from_secs(1_800_000_000));
+        let (a, b) = (xylem_hash::hash(b"a"), xylem_hash::hash(b"b"));
+        let us = now.microseconds();
+        let day = 86_400_000_000;
+        for (before, version, told) in [
+            (None, us, 0),
+            (Some((a, us - day)), us - day, 0),
+            (Some((b, us - day)), us, 0),
+            (Some((b, us)), us + 1, 0),
+            (Some((b, us + day)), us + day + 1, 1),
+            (Some((b, u64::MAX)), u64::MAX, 1),
+        ] {
+            let mut warned = 0;
+            let made = next_version(before, a, now, &mut |_| warned += 1);
+            assert_eq!((made, warned), (version, told));
+        }
+    }
 }

@@ -123,6 +123,18 @@ impl Record {
     }
 }
 
+/// Whether what is known was fetched of a file that grows: then it may have become longer since.
+pub(crate) fn growing(store: &Store, known: &Known) -> bool {
+    if known.directory || known.origin != Origin::Fetched {
+        return false;
+    }
+    let ticket = Note::decode(&known.note).ticket.and_then(|text| text.parse::<Ticket>().ok());
+    let signed = ticket.and_then(|ticket| {
+        signed::find(store, &known.root, &ticket.publisher, ticket.name.as_ref())
+    });
+    signed.is_some_and(|signed| signed.manifest.growing.is_some())
+}
+
 /// How long a file with this root is, where the store knows of one that was shared or fetched.
 pub(crate) fn known_size(store: &Store, root: &Hash) -> Option<u64> {
     let mut known = store.known().ok()?.filter_map(Result::ok);

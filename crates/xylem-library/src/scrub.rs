@@ -142,7 +142,8 @@ impl Scrub<'_> {
         let geometry = geometry(&tree, size);
         let slot = (geometry.segments() > 1).then_some(0);
         let (id, root) = (ObjectId::Root, target.root);
-        let listing = Item { id, path, key, root, geometry, slot, mtime: None, mode: None };
+        let listing =
+            Item { id, path, key, root, geometry, slot, mtime: None, mode: None, grows: false };
         let counted = self.summary.files;
         let left = self.batch(&[listing], &mut tree, mender, None, on_event)?;
         self.summary.files = counted;
@@ -341,9 +342,11 @@ fn whole(target: &Target, size: u64, tree: &Tree) -> Item {
         key: os_bytes(target.path.as_os_str()),
         root: target.root,
         geometry,
-        slot: (geometry.segments() > 1).then_some(0),
+        // What grew is kept without a tree: its bytes alone prove it.
+        slot: (geometry.segments() > 1 && !target.grows).then_some(0),
         mtime: target.state.map(|FileState { mtime, .. }| mtime),
         mode: None,
+        grows: target.grows,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use xylem_hash::Hash;
 use xylem_object::listing::EntryKind;
-use xylem_store::{FileRef, StoreError, TreeCheck, check_tree};
+use xylem_store::{FileRef, StoreError, TreeCheck, check_growing_tree, check_tree};
 use xylem_tree::{Geometry, NODE_LEN, NodeSource, SegmentSize};
 
 use crate::listed::{Listed, ListedFiles};
@@ -32,6 +32,12 @@ pub(crate) fn flaw(
     root: &Hash,
 ) -> Result<Option<String>, StoreError> {
     let found = check_tree(&mut Nodes { file, base: 0 }, segments, root)?;
+    Ok((!found.is_whole()).then(|| damage(&found)))
+}
+
+/// What is wrong with the nodes of a growing file of `segments` segments that will not change any more.
+pub(crate) fn flaw_of_growing(file: &FileRef, segments: u64) -> Result<Option<String>, StoreError> {
+    let found = check_growing_tree(&mut Nodes { file, base: 0 }, segments)?;
     Ok((!found.is_whole()).then(|| damage(&found)))
 }
 

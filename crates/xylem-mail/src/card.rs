@@ -225,6 +225,15 @@ mod tests {
         assert_eq!(card_with(Some(&none)), card());
     }
 
+    /// A clock that was set back: others keep the newest card, which has to be the one with the newest prekey.
+    #[test]
+    fn no_card_is_older_than_its_prekey() {
+        let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
+        let prekeys = Prekeys::new(1_000_000, [3; 32]);
+        assert_eq!(us.card(prekeys.current(), 900_000, &[]).made, 1_000_000);
+        assert_eq!(us.card(prekeys.current(), 1_100_000, &[]).made, 1_100_000);
+    }
+
     #[test]
     fn the_longest_card_is_read() {
         let host = format!("{}:9", [&*"a".repeat(60); 4].join("."));

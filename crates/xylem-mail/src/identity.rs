@@ -67,6 +67,8 @@ impl Identity {
         addresses: &[SocketAddr],
         relay: Option<&RelayAt>,
     ) -> Card {
+        // A clock that was set back makes no card that is older than what it offers: others keep the newest.
+        let made = made.max(prekey.made);
         Card::sign(self.party(), prekey, made, addresses, relay, &self.publisher)
     }
 

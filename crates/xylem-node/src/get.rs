@@ -8,15 +8,17 @@ use std::time::{Duration, Instant};
 
 use crate::shaping::LinkOptions;
 use xylem_object::{Kind, Manifest, Ticket};
-use xylem_store::Store;
+use xylem_store::{FileKind, FileRef, OpenHow, Store};
 use xylem_tree::TreeKind;
 
 use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
 use crate::fetch::{Fetch, FetchError, Look, Next};
+use crate::follow::newest;
 use crate::peers::{Offer, Swarm};
 use xylem_engine::wall_clock;
 use xylem_library::GetSummary;
+use xylem_library::follow::begins_with;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
 use xylem_library::publish::{onward, root_of};
@@ -33,6 +35,19 @@ pub enum GetError {
     /// Something else has the final name.
     #[error("{} exists and is something else; choose --overwrite, --rename or -o PATH", .0.display())]
     Taken(PathBuf),
+    /// It is a file that grows, and what is there begins with it and goes on otherwise.
+    #[error(
+        "{} begins with what the ticket names and is longer than the newest checkpoint: it is not cut; choose --rename or -o PATH",
+        .0.display()
+    )]
+    Longer(PathBuf),
+    /// What is there is not the newest of a file that grows.
+    #[error(
+        "{} exists and is not the newest checkpoint of it; --follow goes on with what is there, --overwrite replaces it, \
+         --rename or -o PATH takes another name",
+        .0.display()
+    )]
+    NotNewest(PathBuf),
     /// Of the peers.
     #[error(transparent)]
     Fetch(#[from] FetchError),
@@ -44,7 +59,7 @@ pub enum GetError {
 impl Failure for GetError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Taken(_) => Blame::Usage,
+            Self::Taken(_) | Self::Longer(_) | Self::NotNewest(_) => Blame::Usage,
             Self::Fetch(e) => e.blame(),
             Self::Library(e) => e.blame,
         }
@@ -137,7 +152,9 @@ pub fn get(
     // What is there already needs nobody else: its signed manifest was kept.
     let kept = signed::find(&store, &ticket.root, &ticket.publisher, ticket.name.as_ref());
     let is_private = |manifest: &Manifest| manifest.sealed && !options.ciphertext;
-    let known = match kept.filter(|signed| !is_private(&signed.manifest)) {
+    let grows = |manifest: &Manifest| manifest.growing.is_some_and(|growing| !growing.last);
+    let is_asked_for = |manifest: &Manifest| is_private(manifest) || grows(manifest);
+    let known = match kept.filter(|signed| !is_asked_for(&signed.manifest)) {
         Some(signed) => taken(&options.save, &signed.manifest)?.map(|path| (signed, path)),
         None => None,
     };
@@ -155,7 +172,13 @@ pub fn get(
     if is_private(&manifest) {
         return private::get(fetch, manifest, options, &store, stop, on_event);
     }
+    let named = manifest.clone();
+    let manifest = newest(&mut fetch, ticket.publisher, &options.store, manifest, stop, on_event)?;
     on_event(found(&manifest));
+    if let Some(summary) = has_more(&named, &manifest, options, &store, on_event)? {
+        fetch.leave(stop, on_event);
+        return Ok(summary);
+    }
     if let Some(path) = taken(&options.save, &manifest)? {
         if other_tree {
             return Err(GetError::Taken(path));
@@ -175,6 +198,47 @@ pub fn get(
     }
     fetch.leave(stop, on_event);
     Ok(summary)
+}
+
+/// What is to be done, if a file that grows is there with more than its newest checkpoint has: nothing. It is never cut to
+/// what is older, whoever is late.
+fn has_more(
+    named: &Manifest,
+    newest: &Manifest,
+    options: &GetOptions,
+    store: &Store,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Option<GetSummary>, GetError> {
+    let SaveOptions { existing, range, .. } = &options.save;
+    if newest.growing.is_none() || range.is_some() || *existing == Existing::Rename {
+        return Ok(None);
+    }
+    let Some(to) = Destination::choose(&options.save, newest)? else { return Ok(None) };
+    let path = to.path;
+    let there = store.medium().metadata(&path).ok();
+    let there = there.filter(|meta| meta.kind == FileKind::File && meta.size > newest.size);
+    let Some(there) = there else { return Ok(None) };
+    let file = FileRef::open(&**store.medium(), &path, OpenHow::Read)?;
+    if begins_with(&file, newest.size, &newest.root)? {
+        let more = there.size - newest.size;
+        let what = format!(
+            "{} has {more} bytes more than the newest checkpoint that is known here, which it begins with: it is left as it is",
+            path.display()
+        );
+        on_event(Event::warning(what));
+        return Ok(Some(GetSummary {
+            path: Some(path),
+            bytes: newest.size,
+            files: 1,
+            resumed: newest.size,
+            already_complete: true,
+            ..GetSummary::new(newest.root)
+        }));
+    }
+    if named.size > 0 && begins_with(&file, named.size, &named.root)? {
+        return Err(GetError::Longer(path));
+    }
+    Ok(None)
 }
 
 fn signed(fetch: &Fetch, manifest: Manifest, ticket: &Ticket) -> Signed {
@@ -373,7 +437,11 @@ fn already_there(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, GetError> {
-    let taken = || GetError::Taken(path.to_path_buf());
+    let grows = signed.manifest.growing.is_some();
+    let taken = || match grows {
+        true => GetError::NotNewest(path.to_path_buf()),
+        false => GetError::Taken(path.to_path_buf()),
+    };
     if options.save.range.is_some() {
         return Err(taken());
     }

@@ -4,14 +4,18 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use xylem_library::publish::root_of;
 use xylem_library::verify::VerifySummary;
-use xylem_library::{Error, Stop, disk};
+use xylem_library::{Blame, Error, Stop, canonical, disk};
 use xylem_object::Ticket;
 use xylem_store::Store;
 
-use crate::event::Event;
+use crate::event::{Event, from_library};
+use crate::fetch::Fetch;
+use crate::follow::{continues, newest};
 use crate::remote::Peers;
 use crate::scrub::RepairOptions;
+use crate::shaping::LinkOptions;
 use xylem_library::reachable::Peer;
 
 /// How to compare what is on disk with a ticket.
@@ -45,6 +49,63 @@ pub fn verify(
     // A file beside the one that is served from here may be compared with it: we are asked, too.
     let mut peers = Peers::new(&asked, None, &on_event);
     let mut report = |event| (on_event.borrow_mut())(Event::Library(event));
-    let (path, stop) = (&options.path, stop);
-    Ok(xylem_library::verify::verify(&store, path, &options.ticket, &mut peers, stop, &mut report)?)
+    let (path, ticket) = (&options.path, &options.ticket);
+    let compared =
+        xylem_library::verify::verify(&store, path, ticket, &mut peers, stop, &mut report)?;
+    drop(peers);
+    let grew = !compared.damage.is_empty() && path.is_file();
+    let grown = match grew {
+        true => grown(&store, options, stop, on_event.into_inner())?,
+        false => None,
+    };
+    Ok(grown.unwrap_or(compared))
+}
+
+/// What is to be said of a file that is not the checkpoint that the ticket names, and a later beginning of the same file that
+/// grows; `None` if it is none, or nobody is there who could show it.
+fn grown(
+    store: &Store,
+    options: &VerifyOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Option<VerifySummary>, Error> {
+    match shown(store, options, stop, on_event) {
+        Err(e) if e.blame == Blame::Network || e.blame == Blame::Usage => Ok(None),
+        shown => shown,
+    }
+}
+
+fn shown(
+    store: &Store,
+    options: &VerifyOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Option<VerifySummary>, Error> {
+    let VerifyOptions { path, ticket, from, give_up, .. } = options;
+    let links = LinkOptions::default();
+    let mut fetch = Fetch::new(ticket, from, *give_up, None, &links, false)?;
+    let named = fetch.manifest(stop, on_event)?;
+    if named.growing.is_none() {
+        return Ok(None);
+    }
+    let size = path.metadata().map_or(0, |meta| meta.len());
+    let smallest = named.size;
+    let found = newest(&mut fetch, ticket.publisher, &options.store, named, stop, on_event)?;
+    if !(smallest..=found.size).contains(&size) {
+        return Ok(None);
+    }
+    let canonical = canonical(path)?;
+    let root = root_of(&**store.medium(), &canonical, &mut from_library(on_event))?;
+    let (shown, _) = continues(&mut fetch, (size, root), &found, stop, on_event)?;
+    fetch.close();
+    if shown.is_err() {
+        return Ok(None);
+    }
+    let what = format!(
+        "{} is more than the ticket names, and what its publisher has signed: the first {size} bytes of {}",
+        path.display(),
+        found.size
+    );
+    on_event(Event::warning(what));
+    Ok(Some(VerifySummary { root, bytes: size, files: 1, damage: Vec::new(), located: true }))
 }

@@ -7,9 +7,9 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use xylem_library::Stop;
 use xylem_library::signed::{self, Signed};
-use xylem_node::{Event, Fetch, FetchError, Look, Next};
+use xylem_library::{Blame, Failure, Stop};
+use xylem_node::{Event, Fetch, FetchError, Look, Next, newest};
 use xylem_object::ObjectId;
 use xylem_store::{Store, StoreError};
 use xylem_transfer::{Transfer, TransferEvent, Urgency};
@@ -96,16 +96,27 @@ impl Worker {
         // one of the same content, which its peers do not have any more.
         let kept = signed::find(&self.store, &ticket.root, &ticket.publisher, ticket.name.as_ref())
             .filter(|_| self.options.keep);
-        if let Some(kept) = kept {
+        // Of what grows the newest is read; what is kept is for when nobody is reached.
+        let grows = |signed: &Signed| signed.manifest.growing.is_some_and(|growing| !growing.last);
+        let older = kept.clone().filter(grows);
+        if let Some(kept) = kept.filter(|kept| !grows(kept)) {
             if kept.manifest.tree != TreeKind::Blake3 {
                 return Err(FetchError::OtherTree.into());
             }
             return Ok((kept, None));
         }
+        let publisher = ticket.publisher;
         let mut fetch = self.dial()?;
-        let manifest = fetch.manifest(&self.stop, &mut self.on_event)?;
+        let manifest = match fetch.manifest(&self.stop, &mut self.on_event) {
+            Ok(manifest) => manifest,
+            Err(e) => match older.filter(|_| e.blame() == Blame::Network) {
+                Some(older) => return Ok((older, None)),
+                None => return Err(e.into()),
+            },
+        };
+        let (store, stop) = (&self.options.store, &self.stop);
+        let manifest = newest(&mut fetch, publisher, store, manifest, stop, &mut self.on_event)?;
         let packet = fetch.manifest_packet().to_vec();
-        let publisher = self.options.ticket.publisher;
         let signed = Signed { prefix: fetch.name(), packet, manifest, publisher };
         signed::keep(&self.store, &signed.manifest.root, &signed.packet)?;
         fetch.find_others(&self.options.ticket, &mut self.on_event)?;

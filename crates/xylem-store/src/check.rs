@@ -66,6 +66,35 @@ pub fn check_tree<S: NodeSource>(
     Ok(walk.found)
 }
 
+/// Checks the nodes of a growing file of `segments` segments that stay what they are: those over whole segments that have bytes
+/// after them. The right edge above them follows from the file and is not looked at.
+///
+/// # Errors
+/// The source's. Wrong nodes are no error.
+pub fn check_growing_tree<S: NodeSource>(
+    nodes: &mut S,
+    segments: u64,
+) -> Result<TreeCheck, S::Error> {
+    let size = SegmentSize::DEFAULT;
+    let geometry = Geometry::new(segments.saturating_mul(size.bytes() as u64), size);
+    let mut walk =
+        Walk { geometry, nodes, first_slot: 0, block: Vec::new(), found: TreeCheck::default() };
+    let whole = segments.saturating_sub(1);
+    for level in (0..u64::BITS).rev().filter(|level| whole >> level & 1 == 1) {
+        // The one over as many segments as this bit of their number says.
+        let node = Node { level: level as u8, index: (whole >> level) - 1 };
+        let mut value = [0; NODE_LEN];
+        walk.nodes.read_nodes(node.slot(), &mut value)?;
+        if NodeValue(value).is_unknown() {
+            walk.found.unwritten += 1;
+            walk.found.add(walk.geometry.node_segments(node));
+            continue;
+        }
+        walk.below(node, NodeValue(value), false)?;
+    }
+    Ok(walk.found)
+}
+
 struct Walk<'a, S> {
     geometry: Geometry,
     nodes: &'a mut S,
@@ -88,13 +117,18 @@ impl<S: NodeSource> Walk<'_, S> {
                 self.found.bad_pairs += 1;
             }
         }
+        self.below(top, expected, true)
+    }
+
+    /// Looks at all nodes below one of this value.
+    fn below(&mut self, top: Node, expected: NodeValue, is_root: bool) -> Result<(), S::Error> {
         // Parents first, left before right. What is below a bad pair is not looked at: nothing says
         // which of the values is wrong.
         let mut todo = vec![(top, expected)];
         while let Some((node, value)) = todo.pop() {
             let Some((left, right)) = self.geometry.children(node) else { continue };
             let (l, r) = (self.value(node, left)?, self.value(node, right)?);
-            if hashes_to(node == top, &l, &r, &value) {
+            if hashes_to(is_root && node == top, &l, &r, &value) {
                 todo.push((right, r));
                 todo.push((left, l));
                 continue;

@@ -104,7 +104,7 @@ mod collect;
 
 pub use atomic::{Durability, install, remove_unfinished, write_atomically};
 pub use catalog::KnownPaths;
-pub use check::{TreeCheck, check_tree, segments_of_outboard};
+pub use check::{TreeCheck, check_growing_tree, check_tree, segments_of_outboard};
 pub use collect::{Collected, Collecting};
 pub use dirs::{create_dirs, keep_private, require_private};
 pub use disk::{DiskMedium, in_order};
@@ -125,7 +125,7 @@ pub use outboard::{OutboardFile, OutboardReader, OutboardWriter};
 pub use part::PartFile;
 pub use partial::{MAX_UNRECORDED, Partial, Resumed, Resuming};
 pub use parts::Part;
-pub use publish::{Hashed, RegionReader, hash_and_sum_file, hash_file};
+pub use publish::{Hashed, RegionReader, hash_and_sum_file, hash_file, require_size};
 pub use range::RangeFile;
 pub use repair::{Repair, RepairRecord};
 pub use runs::Runs;

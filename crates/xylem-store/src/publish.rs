@@ -101,6 +101,20 @@ fn hash_regions(
     reader.finish(root)
 }
 
+/// Refuses a file that says that it is empty and is not, as files of /proc do: how long it is would be known only once it
+/// was read.
+///
+/// # Errors
+/// [`StoreError::Unsafe`]; the medium's.
+pub fn require_size(file: &FileRef) -> Result<(), StoreError> {
+    // It may have grown in between.
+    if file.metadata()?.size > 0 || file.read_full(&mut [0], 0)? == 0 || file.metadata()?.size > 0 {
+        return Ok(());
+    }
+    let what = "it says that it is empty and has content, as files of /proc do; copy it, and take the copy";
+    Err(StoreError::Unsafe { path: file.path().to_path_buf(), what })
+}
+
 /// A file being hashed, by any number of threads.
 #[derive(Debug)]
 pub struct RegionReader {
@@ -114,7 +128,7 @@ impl RegionReader {
     ///
     /// # Errors
     /// [`StoreError::Changed`] if it is not as `expected`; [`StoreError::Unsafe`] for anything
-    /// but a regular file; the medium's.
+    /// but a regular file that tells its size; the medium's.
     pub fn open(
         medium: &dyn Medium,
         path: &Path,
@@ -124,6 +138,7 @@ impl RegionReader {
         let file = FileRef::open(medium, path, OpenHow::Read)?;
         let meta = file.metadata()?;
         require_regular(path, &meta)?;
+        require_size(&file)?;
         let state = FileState::of(&meta);
         if let Some(what) = expected.and_then(|e| e.difference(&state)) {
             return Err(StoreError::Changed { path: path.to_path_buf(), what });

@@ -105,7 +105,7 @@ pub(crate) struct GetArgs {
 
     /// Go on with what `xylem share --follow` publishes as it comes, until its publisher ends it.
     /// The result has its name from the beginning, and holds a verified beginning of the stream at
-    /// every moment; a later run goes on from there
+    /// every moment; a later run goes on from there. Without it what there is by now is fetched, once
     #[arg(long, conflicts_with_all = ["range", "exclude", "seed"])]
     follow: bool,
 

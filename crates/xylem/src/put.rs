@@ -134,7 +134,8 @@ fn open(path: Option<&Path>) -> Result<(File, u64), Failure> {
         if found.is_dir() {
             return Err(usage(path, &"it is a directory; `xylem share` publishes those"));
         }
-        if found.is_file() {
+        // A file of /proc says that it is empty and is not.
+        if found.is_file() && found.len() > 0 {
             return Ok((file, found.len()));
         }
         return spool(file);

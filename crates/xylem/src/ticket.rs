@@ -149,6 +149,7 @@ fn tell(told: &Ticket, manifest: &Manifest, out: &mut Out) -> Result<(), Failure
             file_name,
             bytes: manifest.total_size,
             files: manifest.file_count,
+            growing: grows(manifest),
         });
     }
     out.line("its peers say, under the publisher's signature:")?;
@@ -161,7 +162,19 @@ fn tell(told: &Ticket, manifest: &Manifest, out: &mut Out) -> Result<(), Failure
     if manifest.kind == Kind::Directory {
         what.push_str(&format!(" in {}", count(file_count, "file")));
     }
-    out.line(&format!("size       {what}"))
+    out.line(&format!("size       {what}"))?;
+    match manifest.growing.filter(|_| grows(manifest)) {
+        Some(growing) => out.line(&format!(
+            "growing    this was its checkpoint {}; `xylem get` takes the newest, with --follow also what comes",
+            growing.number
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Whether more was to come after it.
+fn grows(manifest: &Manifest) -> bool {
+    manifest.growing.is_some_and(|growing| !growing.last)
 }
 
 /// Nobody has said what the ticket does not.
@@ -254,6 +267,7 @@ struct ToldRow {
     file_name: String,
     bytes: u64,
     files: u64,
+    growing: bool,
 }
 
 /// Nobody has said it.
@@ -297,6 +311,7 @@ mod row_tests {
             file_name: text(),
             bytes: 1,
             files: 1,
+            growing: false,
         });
         assert_documented(&UnknownRow { why: "w" });
         assert_documented(&EntryRow { path: text(), kind: "file", size: 1 });

@@ -115,10 +115,10 @@ fn two_follow_a_growing_file_over_kills_of_either_side() {
         assert!(fs::read(&early).unwrap() == all[..at], "after step {n}");
     }
     until("the late one has it all", || len(&late) == at as u64);
-    // An ordinary `get` fetches the ticket's checkpoint, which was made by a process long dead.
+    // An ordinary `get` fetches the newest checkpoint, whichever the ticket names: this one's was made by a process long dead.
     let once = here("once");
     assert_exit(&get(&here("third"), &[&ticket, "-o", text(&once)]), 0);
-    assert_eq!(len(&once), 0);
+    assert!(same(&once, &log));
     // An end by a signal is the stream's end.
     send(sharer.as_ref().unwrap().pid(), "-INT");
     for (follower, path) in [(first, &early), (second.unwrap(), &late)] {
@@ -158,8 +158,270 @@ fn standard_input_is_a_stream_that_ends() {
     let output = get(&dir.path().join("third"), &["--follow", ticket, "-o", text(&again)]);
     assert_exit(&output, 0);
     assert!(fs::read(&again).unwrap() == all);
+    // Also to who does not follow, though the ticket was made when there was nothing of it.
+    let once = dir.path().join("once");
+    assert_exit(&get(&dir.path().join("fourth"), &[ticket, "-o", text(&once)]), 0);
+    assert!(fs::read(&once).unwrap() == all);
     send(child.id(), "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// The one file of a store's growing objects with this ending.
+fn growing(store: &Path, ending: &str) -> std::path::PathBuf {
+    let all = fs::read_dir(store.join("growing")).unwrap().map(|entry| entry.unwrap().path());
+    let mut found = all.filter(|path| path.extension().is_some_and(|is| is == ending));
+    found.next().expect("it has been shared")
+}
+
+#[test]
+fn nodes_that_a_power_cut_lost_are_made_again() {
+    type Damage = fn(&Path);
+    let damages: [Damage; 5] = [
+        |path| fs::write(path, vec![0; len(path) as usize]).unwrap(),
+        |path| fs::File::options().write(true).open(path).unwrap().set_len(len(path) / 2).unwrap(),
+        |path| fs::write(path, b"").unwrap(),
+        |path| fs::remove_file(path).unwrap(),
+        |path| {
+            let mut bytes = fs::read(path).unwrap();
+            bytes[40] ^= 0xff;
+            fs::write(path, bytes).unwrap();
+        },
+    ];
+    for (n, damage) in damages.into_iter().enumerate() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, store) = (dir.path().join("log"), dir.path().join("store"));
+        fs::write(&log, noise(400_000, 1)).unwrap();
+        let check = || {
+            let mut command = xylem(&store);
+            command.args(["store", "check"]);
+            finish(command)
+        };
+        drop(share(&log, &store));
+        assert_exit(&check(), 0);
+        damage(&growing(&store, "outboard"));
+        let output = check();
+        assert_exit(&output, 1);
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(told.contains("outboard"), "{n}: {told}");
+        // Killed right away, too: what was lost is there again.
+        drop(share(&log, &store));
+        assert_exit(&check(), 0);
+        let sharer = share(&log, &store);
+        let out = dir.path().join("out");
+        assert_exit(&get(&dir.path().join("other"), &[&sharer.ticket, "-o", text(&out)]), 0);
+        assert!(same(&out, &log), "{n}");
+    }
+}
+
+#[test]
+fn a_log_that_a_power_cut_damaged_is_told_and_gone_on_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, store) = (dir.path().join("log"), dir.path().join("store"));
+    fs::write(&log, noise(400_000, 1)).unwrap();
+    let first = share(&log, &store);
+    let (old, listen) = (first.ticket.clone(), first.link.clone());
+    drop(first);
+    let kept = growing(&store, "log");
+    let mut bytes = fs::read(&kept).unwrap();
+    bytes[..64].fill(0);
+    fs::write(&kept, bytes).unwrap();
+    let mut check = xylem(&store);
+    check.args(["store", "check"]);
+    assert_exit(&finish(check), 1);
+    let mut all = EVERY.to_vec();
+    all.extend(["--listen", &listen]);
+    let sharer = Share::with(&log, &store, &all);
+    assert_eq!(sharer.told_before("trouble").len(), 1);
+    // What was published before is still known.
+    let out = dir.path().join("out");
+    let follower =
+        Follower::start(&dir.path().join("other"), &old, &out, &["--at", &version(&old)]);
+    until("it has that checkpoint", || out.exists() && same(&out, &log));
+    follower.signal("-INT");
+    assert_exit(&follower.end(), 130);
+}
+
+/// The version that a ticket's name has.
+fn version(ticket: &str) -> String {
+    let ticket: xylem_object::Ticket = ticket.parse().unwrap();
+    let name = ticket.name.expect("of a file that grows").to_string();
+    name.rsplit_once("v=").unwrap().1.to_owned()
+}
+
+#[test]
+fn get_takes_the_newest_checkpoint_and_cuts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = |name: &str| dir.path().join(name);
+    let log = file(dir.path(), "app.log", b"one\ntwo\n");
+    let sharer = share(&log, &here("store"));
+    let ticket = sharer.ticket.clone();
+    let follower = Follower::start(&here("follower"), &ticket, &here("copy"), &[]);
+    append(&log, &noise(200_000, 1));
+    until("the follower has it all", || len(&here("copy")) == len(&log));
+    follower.signal("-INT");
+    assert_exit(&follower.end(), 130);
+    let stores = std::cell::Cell::new(0);
+    let fetch = |more: &[&str]| {
+        stores.set(stores.get() + 1);
+        get(&here(&format!("store-{}", stores.get())), &[&[ticket.as_str()][..], more].concat())
+    };
+    // Whole, and it is told that it grows.
+    let output = fetch(&["-o", text(&here("plain"))]);
+    assert_exit(&output, 0);
+    assert!(same(&here("plain"), &log));
+    assert!(stderr(&output).contains("it still grows"), "{}", stderr(&output));
+    assert_exit(&fetch(&["-o", text(&here("part")), "--range", "100..150000"]), 0);
+    assert!(fs::read(here("part")).unwrap() == fs::read(&log).unwrap()[100..150_000]);
+    let output = fetch(&["-o", "-"]);
+    assert_exit(&output, 0);
+    assert!(output.stdout == fs::read(&log).unwrap());
+    assert_exit(&fetch(&["-o", text(&here("like")), "--like", text(&here("plain"))]), 0);
+    assert!(same(&here("like"), &log));
+    // A complete copy stays what it is.
+    let asked: [&[&str]; 2] = [&[], &["--overwrite"]];
+    for more in asked {
+        assert_exit(&fetch(&[&["-o", text(&here("copy"))][..], more].concat()), 0);
+        assert!(same(&here("copy"), &log), "{more:?}");
+    }
+    // One that has more than the newest checkpoint is not cut, and neither is one that goes on otherwise.
+    let longer = [&fs::read(&log).unwrap()[..], b"more"].concat();
+    fs::write(here("longer"), &longer).unwrap();
+    let mut other = noise(300_000, 2);
+    other[..8].copy_from_slice(b"one\ntwo\n");
+    fs::write(here("other"), &other).unwrap();
+    for more in asked {
+        assert_exit(&fetch(&[&["-o", text(&here("longer"))][..], more].concat()), 0);
+        assert!(fs::read(here("longer")).unwrap() == longer, "{more:?}");
+        assert_exit(&fetch(&[&["-o", text(&here("other"))][..], more].concat()), 2);
+        assert!(fs::read(here("other")).unwrap() == other, "{more:?}");
+    }
+    assert_exit(&fetch(&["-o", text(&here("other")), "--overwrite", "--follow"]), 2);
+    assert!(fs::read(here("other")).unwrap() == other);
+    // A beginning is replaced when that is asked for, and something else, too.
+    let unlike = noise(5_000, 5);
+    for begun in [&longer[..1_000], &unlike[..]] {
+        fs::write(here("begun"), begun).unwrap();
+        assert_exit(&fetch(&["-o", text(&here("begun"))]), 2);
+        assert!(fs::read(here("begun")).unwrap() == begun);
+        assert_exit(&fetch(&["-o", text(&here("begun")), "--overwrite"]), 0);
+        assert!(same(&here("begun"), &log));
+    }
+    // Who follows goes on with a beginning, and waits where more is here than was published.
+    let begun = [
+        ("copy", None),
+        ("longer", None),
+        ("short", Some(&longer[..1_000])),
+        ("else", Some(&unlike[..])),
+    ];
+    let followers = begun.map(|(name, content)| {
+        if let Some(content) = content {
+            fs::write(here(name), content).unwrap();
+        }
+        Follower::start(&here(&format!("of-{name}")), &ticket, &here(name), &["--overwrite"])
+    });
+    append(&log, b"more and more");
+    for (follower, (name, _)) in followers.into_iter().zip(begun) {
+        until("it has what came", || same(&here(name), &log));
+        follower.signal("-INT");
+        assert_exit(&follower.end(), 130);
+    }
+}
+
+#[test]
+fn other_verbs_take_the_newest_checkpoint_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = |name: &str| dir.path().join(name);
+    let log = file(dir.path(), "app.log", b"one\ntwo\n");
+    let sharer = share(&log, &here("store"));
+    let ticket = sharer.ticket.clone();
+    let follower = Follower::start(&here("follower"), &ticket, &here("copy"), &[]);
+    append(&log, &noise(200_000, 1));
+    until("the follower has it all", || len(&here("copy")) == len(&log));
+    follower.signal("-INT");
+    assert_exit(&follower.end(), 130);
+    let run = |store: &str, arguments: &[&str]| {
+        let mut command = xylem(&here(store));
+        command.args(arguments);
+        finish(command)
+    };
+    let shown = run("other", &["ticket", &ticket]);
+    assert_exit(&shown, 0);
+    let text_of = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text_of(&shown).contains("growing"), "{}", text_of(&shown));
+    // What is more than the ticket names is compared with what was signed since.
+    assert_exit(&run("other", &["verify", text(&here("copy")), &ticket]), 0);
+    fs::write(here("edited"), [&fs::read(&log).unwrap()[..150_000], b"x"].concat()).unwrap();
+    assert_exit(&run("other", &["verify", text(&here("edited")), &ticket]), 1);
+    // A reader has what there was when it began.
+    let options = xylem_reader::Options {
+        lan: false,
+        ..xylem_reader::Options::new(ticket.parse().unwrap(), here("reader"))
+    };
+    let stop = xylem_library::Stop::new();
+    let reader = xylem_reader::Reader::open(options, &stop, Box::new(|_| {})).unwrap();
+    let item = reader.item(0).unwrap().unwrap();
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut reader.open_item(&item).unwrap(), &mut bytes).unwrap();
+    assert!(bytes == fs::read(&log).unwrap());
+    // What was followed is scrubbed.
+    assert_exit(&run("follower", &["scrub", text(&here("copy"))]), 0);
+    assert_exit(&run("follower", &["store", "check"]), 0);
+    let mut changed = fs::read(here("copy")).unwrap();
+    changed[77_777] ^= 1;
+    fs::write(here("copy"), &changed).unwrap();
+    assert_exit(&run("follower", &["scrub"]), 1);
+    // What has become longer since is looked at as far as it was verified.
+    changed[77_777] ^= 1;
+    changed.extend(b"not verified yet");
+    fs::write(here("copy"), &changed).unwrap();
+    assert_exit(&run("follower", &["scrub"]), 0);
+    changed[77_777] ^= 1;
+    fs::write(here("copy"), &changed).unwrap();
+    assert_exit(&run("follower", &["scrub"]), 1);
+}
+
+#[test]
+fn a_change_in_the_middle_is_told_to_who_shares_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = |name: &str| dir.path().join(name);
+    let mut content = noise(400_000, 1);
+    let log = file(dir.path(), "log", &content);
+    let sharer = share(&log, &here("store"));
+    content[100_000] ^= 1;
+    // In place, as an editor that does not know of logs.
+    let mut there = fs::File::options().write(true).open(&log).unwrap();
+    there.write_all(&content[..200_000]).unwrap();
+    let output = get(&here("other"), &[&sharer.ticket, "-o", text(&here("out")), "--timeout", "2"]);
+    assert_exit(&output, 3);
+    assert!(!stderr(&output).contains("misbehave"), "{}", stderr(&output));
+    until("it is told", || {
+        sharer.told("skipped").iter().any(|e| e.to_string().contains("another name (--as)"))
+    });
+}
+
+#[test]
+fn a_log_that_is_rotated_ends_for_those_who_follow_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = |name: &str| dir.path().join(name);
+    let log = file(dir.path(), "app.log", b"first\n");
+    let mut command = xylem(&here("store"));
+    command.args(["share", "--listen", "127.0.0.1:0"]).args(EVERY).arg(&log);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut sharer = command.spawn().unwrap();
+    let mut ticket = String::new();
+    BufReader::new(sharer.stdout.as_mut().unwrap()).read_line(&mut ticket).unwrap();
+    let follower = Follower::start(&here("other"), ticket.trim(), &here("copy"), &[]);
+    until("it has the beginning", || len(&here("copy")) == 6);
+    let mut writer = fs::OpenOptions::new().append(true).open(&log).unwrap();
+    fs::rename(&log, here("app.log.1")).unwrap();
+    fs::write(&log, b"of the next day\n").unwrap();
+    // Its program has not opened the new one yet.
+    writer.write_all(b"last\n").unwrap();
+    assert_exit(&follower.end(), 0);
+    assert_eq!(fs::read(here("copy")).unwrap(), b"first\nlast\n");
+    let output = sharer.wait_with_output().unwrap();
+    assert_exit(&output, 4);
+    assert!(stderr(&output).contains("was replaced by another file"), "{}", stderr(&output));
 }
 
 #[cfg(target_os = "linux")]

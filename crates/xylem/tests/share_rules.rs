@@ -275,3 +275,20 @@ fn verify_names_what_is_there_and_was_not_published() {
     let last = lines.lines().last().unwrap();
     assert!(last.contains("\"damaged\":2,\"extra\":2"), "{lines}");
 }
+
+/// Files that say that they are empty and are not: how long they are is known once they were read.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_does_not_tell_its_size_is_not_shared_as_an_empty_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let version = Path::new("/proc/version");
+    let asked: [&[&str]; 2] = [&[], &["--follow"]];
+    for more in asked {
+        let output = refused(xylem(&dir.path().join("store")), version, more);
+        assert_exit(&output, 4);
+        assert!(stderr(&output).contains("says that it is empty"), "{}", stderr(&output));
+    }
+    // An empty file is one.
+    let share = Share::start(&file(dir.path(), "empty", b""), &dir.path().join("store"));
+    assert_eq!(share.shared["bytes"], 0);
+}

@@ -10,8 +10,11 @@ use xylem_object::{
     Answer, Growing, Manifest, ObjectId, Publication, PublisherKey, Source, naming, sign_manifest,
 };
 use xylem_packet::{Interest, Name, NameRef};
-use xylem_store::{FileRef, StoreError};
-use xylem_tree::{Checkpoint, Geometry, NodeSource, SegmentSize};
+use xylem_store::{FileRef, StoreError, check_tree};
+use xylem_tree::{
+    Checkpoint, Geometry, GrowingTree, NODE_LEN, Node, NodeSource, NodeValue, SegmentIndex,
+    SegmentSize, leaf_value,
+};
 
 use super::log::{Entry, Log};
 
@@ -69,7 +72,7 @@ impl Checkpoints {
         Some(prefix)
     }
 
-    pub(super) fn tail_of(&self, geometry: &Geometry) -> Result<Vec<u8>, StoreError> {
+    fn tail_of(&self, geometry: &Geometry) -> Result<Vec<u8>, StoreError> {
         let range = geometry.segment_range(geometry.last_segment());
         let mut tail = vec![0; (range.end - range.start) as usize]; // one segment at most
         let got = self.file.read_full(&mut tail, range.start)?;
@@ -78,7 +81,7 @@ impl Checkpoints {
     }
 
     /// A checkpoint made again; `None` if what is on disk does not give its root.
-    pub(super) fn checkpoint_of(&self, entry: &Entry) -> Result<Option<Checkpoint>, StoreError> {
+    fn checkpoint_of(&self, entry: &Entry) -> Result<Option<Checkpoint>, StoreError> {
         let geometry = Geometry::new(entry.size, SegmentSize::DEFAULT);
         let tail = self.tail_of(&geometry)?;
         let mut nodes = Nodes { outboard: &self.outboard, checkpoint: None };
@@ -86,7 +89,21 @@ impl Checkpoints {
         Ok(made.filter(|made| made.root() == entry.root))
     }
 
-    pub(super) fn open_again(&mut self, number: u64, entry: &Entry) -> Result<bool, StoreError> {
+    /// The tree as it was at this checkpoint, to go on with; `None` if the outboard is not whole, or the file's end is not
+    /// what it was. All nodes are looked at: what is served from them has to prove itself.
+    pub(super) fn tree_of(&self, entry: &Entry) -> Result<Option<GrowingTree>, StoreError> {
+        let Some(checkpoint) = self.checkpoint_of(entry)? else { return Ok(None) };
+        let geometry = *checkpoint.geometry();
+        let mut nodes = Nodes { outboard: &self.outboard, checkpoint: Some(&checkpoint) };
+        if !check_tree(&mut nodes, geometry.segments(), &entry.root)?.is_whole() {
+            return Ok(None);
+        }
+        let tail = self.tail_of(&geometry)?;
+        let mut nodes = Nodes { outboard: &self.outboard, checkpoint: None };
+        Ok(GrowingTree::resume(&geometry, &mut nodes, &tail).ok())
+    }
+
+    fn open_again(&mut self, number: u64, entry: &Entry) -> Result<bool, StoreError> {
         let Some(checkpoint) = self.checkpoint_of(entry)? else { return Ok(false) };
         Ok(self.keep_open(number, entry, checkpoint).is_some())
     }
@@ -98,6 +115,11 @@ impl Checkpoints {
         &found
             .expect("opened when it was made, and never closed while it is the newest")
             .publication
+    }
+
+    /// Whether the newest one is the last one.
+    pub(super) fn ended(&self) -> bool {
+        self.log.newest().is_some_and(|newest| newest.last)
     }
 
     pub(super) fn pointer_packet(&self, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
@@ -160,7 +182,7 @@ impl NodeSource for Nodes<'_> {
     type Error = StoreError;
 
     fn read_nodes(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
-        let at = first_slot.saturating_mul(xylem_tree::NODE_LEN as u64);
+        let at = first_slot.saturating_mul(NODE_LEN as u64);
         let got = self.outboard.read_full(out, at)?;
         out[got..].fill(0);
         if let Some(checkpoint) = self.checkpoint {
@@ -175,6 +197,26 @@ struct Reading<'a> {
     file: &'a FileRef,
     outboard: &'a FileRef,
     checkpoint: &'a Checkpoint,
+}
+
+impl Reading<'_> {
+    /// Refuses a segment that is not what was hashed: nobody could take it, and its sharer is told.
+    fn is_still(&mut self, offset: u64, content: &[u8]) -> Result<(), StoreError> {
+        let geometry = *self.checkpoint.geometry();
+        let segment = SegmentIndex(offset / geometry.segment_size().bytes() as u64);
+        if geometry.segment_range(segment) != (offset..offset + content.len() as u64) {
+            return Ok(());
+        }
+        let mut kept = [0; NODE_LEN];
+        let slot = Node { level: 0, index: segment.0 }.slot();
+        self.read_nodes(ObjectId::Root, slot, &mut kept)?;
+        if leaf_value(&geometry, segment, content) == NodeValue(kept) {
+            return Ok(());
+        }
+        let what = "it is not what was published of it: it was changed, not only appended to; share it anew under \
+                    another name (--as)";
+        Err(StoreError::Corrupt { path: self.file.path().to_path_buf(), offset, what })
+    }
 }
 
 impl Source for Reading<'_> {
@@ -192,7 +234,7 @@ impl Source for Reading<'_> {
     ) -> Result<(), StoreError> {
         let got = self.file.read_full(out, offset)?;
         if got == out.len() {
-            return Ok(());
+            return self.is_still(offset, out);
         }
         let (was, is) = (self.checkpoint.geometry().size(), offset + got as u64);
         let what = xylem_store::Difference::Size { was, is };

@@ -56,9 +56,6 @@ pub enum GrowError {
 /// How it was noticed that a file was not only appended to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rewritten {
-    /// What was hashed can't be hashed on.
-    #[error("cannot be read back")]
-    Unreadable,
     /// It has fewer bytes than the newest checkpoint.
     #[error("is shorter than what was published of it")]
     Shorter,

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use xylem_hash::Hash;
+use xylem_hash::{Hash, Hasher};
 use xylem_object::Manifest;
 use xylem_packet::NameRef;
 use xylem_store::{FileRef, GrowingFile, Store, StoreError};
@@ -63,6 +63,26 @@ pub struct Followed {
     /// the file may be what a loss of power left.
     verified: Option<GrowingTree>,
     writer: OrderedWriter,
+    /// What is there may be replaced where it is no beginning of the stream.
+    replaces: bool,
+}
+
+/// Whether the first `size` bytes of a file have this root; false for a shorter one.
+///
+/// # Errors
+/// It can't be read.
+pub fn begins_with(file: &FileRef, size: u64, root: &Hash) -> Result<bool, StoreError> {
+    let (mut hasher, mut buffer, mut at) = (Hasher::new(), vec![0; READ], 0);
+    while at < size {
+        let len = (size - at).min(READ as u64) as usize; // at most READ
+        let got = file.read_full(&mut buffer[..len], at)?;
+        if got < len {
+            return Ok(false);
+        }
+        hasher.update(&buffer[..len]);
+        at += len as u64;
+    }
+    Ok(hasher.finalize() == *root)
 }
 
 /// A file, and the record of what in it is whole.
@@ -131,7 +151,7 @@ impl Followed {
         let tree = GrowingTree::new(manifest.segment, TreeKind::Blake3);
         let Some(to) = Destination::choose(options, manifest)? else {
             let writer = OrderedWriter::new(Target::Growing(tree.checkpoint()), 0)?;
-            return Ok(Self { output: None, tree, verified: None, writer });
+            return Ok(Self { output: None, tree, verified: None, writer, replaces: false });
         };
         let medium = &**store.medium();
         let file = FileRef::open_own(medium, &to.path, 0o666)?;
@@ -139,17 +159,16 @@ impl Followed {
         let canonical = to.path.canonicalize().unwrap_or_else(|_| to.path.clone());
         let key = os_bytes(canonical.as_os_str());
         let record = log::open(medium, &log::place(store, &key, object, "got")?)?;
-        if options.existing == Existing::Overwrite {
-            file.set_len(0)?;
-        }
         let output = Output { path: to.path, file, record };
         let (tree, verified) = output.hash_what_is_there(tree, stop, on_event)?;
         if tree.size() > 0 {
             on_event(LibraryEvent::Resumed { bytes: tree.size() });
         }
         let writer = output.writer(&tree)?;
-        Ok(Self { output: Some(output), tree, verified, writer })
+        let replaces = options.existing == Existing::Overwrite;
+        Ok(Self { output: Some(output), tree, verified, writer, replaces })
     }
+
     /// The file; `None`: standard output.
     pub fn path(&self) -> Option<&Path> {
         self.output.as_ref().map(|output| output.path.as_path())
@@ -191,6 +210,30 @@ impl Followed {
         output.file.set_len(verified.size())?;
         self.tree = verified.clone();
         self.writer = output.writer(verified)?;
+        Ok(true)
+    }
+
+    /// Whether what is here begins with this checkpoint, or is it.
+    ///
+    /// # Errors
+    /// It can't be read back.
+    pub fn begins_with(&self, checkpoint: &Manifest) -> Result<bool, FollowError> {
+        let Some(output) = &self.output else { return Ok(false) };
+        Ok(self.size() >= checkpoint.size
+            && begins_with(&output.file, checkpoint.size, &checkpoint.root)?)
+    }
+
+    /// Throws away what is here, if it may be replaced; false if not.
+    ///
+    /// # Errors
+    /// The file can't be cut.
+    pub fn start_over(&mut self) -> Result<bool, FollowError> {
+        let Some(output) = self.output.as_ref().filter(|_| self.replaces) else { return Ok(false) };
+        self.writer.finish()?;
+        output.file.set_len(0)?;
+        self.tree = GrowingTree::new(self.tree.geometry().segment_size(), TreeKind::Blake3);
+        self.verified = None;
+        self.writer = output.writer(&self.tree)?;
         Ok(true)
     }
 

@@ -5,7 +5,8 @@
 //! [`Grower::answer`] serves every checkpoint there ever was.
 //!
 //! History is not read again: a change of what was hashed before is noticed by the size, by the last
-//! segment's bytes and by the file's identity; consumers refuse what does not verify.
+//! segment's bytes and by the file's identity; any other when it is asked for, and refused. A file whose name leads elsewhere is read
+//! to its end, which is its last checkpoint.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,10 +19,11 @@ use xylem_object::{Answer, Publication, PublisherKey, naming};
 use xylem_packet::{Interest, Name};
 use xylem_store::{
     FileKind, FileRef, Medium, OpenHow, OutboardFile, OutboardWriter, Store, StoreError,
+    require_size,
 };
-use xylem_tree::{Geometry, GrowingTree, SegmentSize, TreeKind};
+use xylem_tree::{Checkpoint, GrowingTree, SegmentSize, TreeKind};
 
-use super::checkpoints::{Checkpoints, Nodes};
+use super::checkpoints::Checkpoints;
 use super::error::{GrowError, Rewritten};
 use super::input;
 use super::log::{self, Entry, Log};
@@ -84,6 +86,9 @@ pub struct Grower {
     input: Option<Receiver<io::Result<()>>>,
     /// Asked to end: since when, and when something was last asked for.
     ending: Option<(Duration, Duration)>,
+    /// Its name leads to another file, or to none: since when something was last read or asked for. What is still written to
+    /// it is published as its end.
+    left: Option<(Rewritten, Duration)>,
     buffer: Vec<u8>,
 }
 
@@ -122,9 +127,16 @@ impl Grower {
         if file.metadata()?.kind != FileKind::File {
             return Err(GrowError::NotAFile(path));
         }
+        require_size(&file)?;
         let place = os_bytes(canonical.as_os_str());
         let place = |extension| log::place(store, &place, object.as_ref(), extension);
         let log = Log::open(&*medium, &place("log")?, object.as_ref())?;
+        if log.lost() {
+            let what = "what is known of its earlier checkpoints was damaged: those that are lost are not served any more, \
+                        and a change of what they held is not noticed";
+            let what = format!("{}: {what}", canonical.display());
+            on_event(LibraryEvent::Warning { what });
+        }
         let outboard = log::open(&*medium, &place("outboard")?)?;
         let mut grower = Self {
             options: options.clone(),
@@ -145,6 +157,7 @@ impl Grower {
             made_at: Duration::ZERO,
             input: None,
             ending: None,
+            left: None,
             buffer: Vec::new(),
             medium,
         };
@@ -163,32 +176,41 @@ impl Grower {
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), GrowError> {
         if let Some(newest) = self.checkpoints.log.newest() {
-            let known = self.checkpoints.checkpoint_of(&newest).ok().flatten();
-            if known.is_some() {
-                let geometry = Geometry::new(newest.size, SegmentSize::DEFAULT);
-                let tail = self.checkpoints.tail_of(&geometry)?;
-                let mut nodes = Nodes { outboard: &self.checkpoints.outboard, checkpoint: None };
-                let resumed = GrowingTree::resume(&geometry, &mut nodes, &tail);
-                self.tree = resumed.map_err(|_| self.rewritten(Rewritten::Unreadable))?;
-            } else {
-                // A lost or damaged outboard is made again; another file is not taken for this one.
-                self.hash_up_to(newest.size, stop, on_event)?;
-                if self.tree.size() < newest.size {
-                    return Err(self.rewritten(Rewritten::Shorter));
-                }
-                if self.tree.checkpoint().root() != newest.root {
-                    return Err(self.rewritten(Rewritten::Other));
+            match self.checkpoints.tree_of(&newest)? {
+                Some(tree) => self.tree = tree,
+                None => {
+                    // A lost or damaged outboard is made again; another file is not taken for this one.
+                    self.hash_up_to(newest.size, stop, on_event)?;
+                    if self.tree.size() < newest.size {
+                        return Err(self.rewritten(Rewritten::Shorter));
+                    }
+                    if self.tree.checkpoint().root() != newest.root {
+                        return Err(self.rewritten(Rewritten::Other));
+                    }
+                    self.writer.flush()?;
                 }
             }
         }
         self.hash_up_to(self.size()?, stop, on_event)?;
-        let is_new = |newest: Entry| newest.size != self.tree.size() || newest.last;
-        if self.checkpoints.log.newest().is_none_or(is_new) {
-            self.make(Duration::ZERO, now, false, on_event)?;
-        } else if let Some(newest) = self.checkpoints.log.newest() {
-            self.checkpoints.open_again(self.checkpoints.log.count() - 1, &newest)?;
+        match self.checkpoints.log.newest() {
+            Some(newest) if newest.size == self.tree.size() && !newest.last => {
+                let number = self.checkpoints.log.count() - 1;
+                self.keep_open(number, &newest, self.tree.checkpoint())?;
+            }
+            _ => self.make(Duration::ZERO, now, false, on_event)?,
         }
         Ok(())
+    }
+
+    /// Signs a checkpoint and keeps it open; P.
+    fn keep_open(
+        &mut self,
+        number: u64,
+        entry: &Entry,
+        checkpoint: Checkpoint,
+    ) -> Result<Name, GrowError> {
+        let kept = self.checkpoints.keep_open(number, entry, checkpoint);
+        kept.ok_or_else(|| GrowError::Unpublishable(self.checkpoints.object.clone()))
     }
 
     fn hash_up_to(
@@ -262,10 +284,7 @@ impl Grower {
         self.checkpoints.log.append(entry)?;
         self.made_at = now;
         let number = self.checkpoints.log.count() - 1;
-        let prefix = self
-            .checkpoints
-            .keep_open(number, &entry, checkpoint)
-            .ok_or_else(|| GrowError::Unpublishable(self.checkpoints.object.clone()))?;
+        let prefix = self.keep_open(number, &entry, checkpoint)?;
         on_event(LibraryEvent::Checkpoint(CheckpointMade {
             number,
             version: entry.version,
@@ -285,7 +304,8 @@ impl Grower {
     /// When [`Self::poll`] is due; never again once the last checkpoint is made, since it is answered
     /// for and nothing more is read.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        (!self.ended()).then_some(self.read_at)
+        let leaves = self.left.map(|(_, since)| since + QUIET);
+        if self.ended() { leaves } else { Some(self.read_at) }
     }
 
     /// Reads what is new and makes the checkpoints that are due. Returns the pointer that somebody was
@@ -299,16 +319,24 @@ impl Grower {
         wall: UnixTime,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Option<Vec<u8>>, GrowError> {
+        if let Some((how, since)) = self.left
+            && self.ended()
+        {
+            return if now < since + QUIET { Ok(None) } else { Err(self.rewritten(how)) };
+        }
         if now < self.read_at || self.ended() {
             return Ok(None);
         }
         let before = self.checkpoints.log.count();
         let ended = self.input_ended()?;
         let caught_up = self.read_new(now, wall, POLL_BYTES, on_event)?;
-        let ends = ended || self.ending.is_some();
+        let left = self.left.is_some_and(|(_, since)| now >= since + QUIET);
+        let ends = ended || left || self.ending.is_some();
         self.read_at = if caught_up { now + READ_EVERY.min(self.options.every) } else { now };
         if caught_up && ends {
             self.make(now, wall, true, on_event)?;
+            // Those who are here have as long again to take it.
+            self.left = self.left.map(|(how, _)| (how, now));
         }
         Ok((self.checkpoints.log.count() > before).then(|| self.pointer(before)).flatten())
     }
@@ -325,11 +353,7 @@ impl Grower {
         if end < self.tree.size() {
             return Err(self.rewritten(Rewritten::Shrunk));
         }
-        let named =
-            self.medium.metadata(&self.path).map_err(|_| self.rewritten(Rewritten::Gone))?;
-        if named.ino != self.checkpoints.file.metadata()?.ino {
-            return Err(self.rewritten(Rewritten::Replaced));
-        }
+        self.notice_leaving(now, end)?;
         let mut left = most;
         loop {
             let published = self.checkpoints.log.newest().map_or(0, |newest| newest.size);
@@ -356,6 +380,23 @@ impl Grower {
         Ok(true)
     }
 
+    /// Notices that the name leads elsewhere, as it does when a log is rotated, and that something still comes.
+    fn notice_leaving(&mut self, now: Duration, end: u64) -> Result<(), GrowError> {
+        let ino = self.checkpoints.file.metadata()?.ino;
+        let how = match self.medium.metadata(&self.path) {
+            Err(_) => Rewritten::Gone,
+            Ok(named) if named.ino != ino => Rewritten::Replaced,
+            Ok(_) => {
+                self.left = None;
+                return Ok(());
+            }
+        };
+        let since = self.left.map_or(now, |(_, since)| since);
+        let since = if end > self.tree.size() { now } else { since };
+        self.left = Some((how, since));
+        Ok(())
+    }
+
     /// Whether nothing comes over standard input any more.
     fn input_ended(&mut self) -> Result<bool, GrowError> {
         let Some(input) = &self.input else { return Ok(false) };
@@ -368,7 +409,7 @@ impl Grower {
 
     /// Whether the newest checkpoint is the last one.
     fn ended(&self) -> bool {
-        self.checkpoints.log.newest().is_some_and(|newest| newest.last)
+        self.checkpoints.ended()
     }
 
     /// The pointer to checkpoint `number`, if somebody waits for it.
@@ -389,10 +430,13 @@ impl Grower {
         interest: &Interest<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Answer, StoreError> {
-        if let Some((_, asked)) = &mut self.ending
-            && self.checkpoints.version_in(interest.name()).is_some()
-        {
-            *asked = now;
+        if self.checkpoints.version_in(interest.name()).is_some() {
+            if let Some((_, asked)) = &mut self.ending {
+                *asked = now;
+            }
+            if let Some((_, since)) = self.left.as_mut().filter(|_| self.checkpoints.ended()) {
+                *since = now.min(self.made_at + LINGER);
+            }
         }
         self.checkpoints.answer(interest, out)
     }

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use xylem_hash::Hash;
 use xylem_packet::NameRef;
 use xylem_store::{FileRef, Medium, OpenHow, Store, StoreError};
+use xylem_tree::{Geometry, SegmentSize};
+
+use crate::trees;
 
 /// Bytes of a record.
 const RECORD: usize = 64;
@@ -92,6 +95,80 @@ pub(super) fn place(
     Ok(folder(store)?.join(format!("{}.{extension}", xylem_hash::hash(&key).to_hex())))
 }
 
+/// What is damaged of the growing files that a store publishes: the log or the outboard of each, and what about it.
+///
+/// # Errors
+/// The store's folder can't be listed.
+pub(crate) fn damaged(store: &Store) -> Result<Vec<(PathBuf, String)>, StoreError> {
+    let folder = store.dir().join(FOLDER);
+    let at = |e| StoreError::from_io("list", &folder, None, e);
+    let names = match std::fs::read_dir(&folder) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        names => names.map_err(at)?,
+    };
+    let mut found = Vec::new();
+    for name in names {
+        let path = name.map_err(at)?.path();
+        if path.extension().is_some_and(|ending| ending == "log") {
+            look(&**store.medium(), &path, &mut found);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Looks at one log, and at the outboard beside it.
+fn look(medium: &dyn Medium, path: &Path, found: &mut Vec<(PathBuf, String)>) {
+    let outboard = path.with_extension("outboard");
+    let newest = match read_all(medium, path) {
+        Ok((newest, damaged)) => {
+            if damaged > 0 {
+                let what = format!(
+                    "{damaged} of its records are no checkpoints; `share --follow` of its file goes on with the others"
+                );
+                found.push((path.to_path_buf(), what));
+            }
+            newest
+        }
+        Err(e) => return found.push((path.to_path_buf(), e.to_string())),
+    };
+    let segments =
+        newest.map_or(0, |newest| Geometry::new(newest.size, SegmentSize::DEFAULT).segments());
+    let flaw = match FileRef::open(medium, &outboard, OpenHow::Read) {
+        Ok(file) => trees::flaw_of_growing(&file, segments),
+        Err(StoreError::NotFound { .. }) if segments <= 1 => Ok(None),
+        Err(e) => Err(e),
+    };
+    if let Some(what) = flaw.unwrap_or_else(|e| Some(e.to_string())) {
+        let what = format!("{what}; `share --follow` of its file makes it anew");
+        found.push((outboard, what));
+    }
+}
+
+/// The newest checkpoint of a log, and how many records in it are none.
+fn read_all(medium: &dyn Medium, path: &Path) -> Result<(Option<Entry>, u64), StoreError> {
+    let file = FileRef::open(medium, path, OpenHow::Read)?;
+    let (mut newest, mut damaged, mut at) = (None, 0, RECORD as u64);
+    let mut head = [0; RECORD];
+    let got = file.read_full(&mut head, 0)?;
+    damaged += u64::from(got < RECORD || &head[..8] != MAGIC || sealed(head) != head);
+    let mut buffer = vec![0; RECORD * 1_024];
+    loop {
+        let got = file.read_full(&mut buffer, at)?;
+        for record in buffer[..got].as_chunks::<RECORD>().0 {
+            match Entry::decode(record) {
+                Some(entry) => newest = Some(entry),
+                None => damaged += 1,
+            }
+        }
+        at += got as u64;
+        // What is torn at the end was told to nobody.
+        if got < buffer.len() {
+            return Ok((newest, damaged));
+        }
+    }
+}
+
 /// Opens a file of this folder, a new one if there is none.
 pub(super) fn open(medium: &dyn Medium, path: &Path) -> Result<FileRef, StoreError> {
     FileRef::open(medium, path, OpenHow::Create { mode: 0o600 })
@@ -114,11 +191,13 @@ pub(super) struct Log {
     file: FileRef,
     count: u64,
     newest: Option<Entry>,
+    /// It was there, and damaged: what it knew is gone, or a part of it.
+    lost: bool,
 }
 
 impl Log {
-    /// Opens and locks the log at `path`, which is to be that of `object`. One of something else, or
-    /// damaged at its beginning, is begun anew.
+    /// Opens and locks the log at `path`, which is to be that of `object`. One of something else is begun anew. Of a damaged
+    /// one that is kept which proves itself: each record has a check of its own.
     pub(super) fn open(
         medium: &dyn Medium,
         path: &Path,
@@ -132,12 +211,10 @@ impl Log {
         let head = sealed(head);
         let mut found = [0; RECORD];
         let got = file.read_full(&mut found, 0)?;
-        let mut count = (file.metadata()?.size / RECORD as u64).saturating_sub(1);
-        if got < RECORD || found != head {
-            file.set_len(0)?;
-            file.write_all(&head, 0)?;
-            count = 0;
-        }
+        let size = file.metadata()?.size;
+        let written = (size / RECORD as u64).saturating_sub(1);
+        let of_another = got == RECORD && found != head && sealed(found) == found;
+        let mut count = if of_another { 0 } else { written };
         let mut newest = None;
         while count > 0 {
             newest = read_record(&file, count)?;
@@ -147,7 +224,16 @@ impl Log {
             count -= 1;
         }
         file.set_len((count + 1) * RECORD as u64)?;
-        Ok(Self { file, count, newest })
+        if found != head {
+            file.write_all(&head, 0)?;
+        }
+        let lost = !of_another && size > 0 && (found != head || count < written);
+        Ok(Self { file, count, newest, lost })
+    }
+
+    /// Whether it was damaged, so that checkpoints may be missing.
+    pub(super) fn lost(&self) -> bool {
+        self.lost
     }
 
     /// How many there are.
@@ -173,14 +259,21 @@ impl Log {
         if number >= self.count { Ok(None) } else { read_record(&self.file, number + 1) }
     }
 
-    /// The checkpoint of this version, and its number: a search by halves in the file.
+    /// The checkpoint of this version, and its number: a search by halves in the file. Damaged records are passed over.
     pub(super) fn find(&self, version: u64) -> Result<Option<(u64, Entry)>, StoreError> {
         let (mut from, mut to) = (0, self.count);
         while from < to {
             let middle = from + (to - from) / 2;
-            match self.entry(middle)? {
-                Some(entry) if entry.version == version => return Ok(Some((middle, entry))),
-                Some(entry) if entry.version < version => from = middle + 1,
+            let mut at = middle;
+            let entry = loop {
+                match self.entry(at)? {
+                    None if at + 1 < to => at += 1,
+                    entry => break entry,
+                }
+            };
+            match entry {
+                Some(entry) if entry.version == version => return Ok(Some((at, entry))),
+                Some(entry) if entry.version < version => from = at + 1,
                 _ => to = middle,
             }
         }
@@ -228,6 +321,34 @@ mod tests {
             assert_eq!((log.count(), log.newest()), (left, Some(entry(left - 1))));
             log.append(entry(left)).unwrap();
             assert_eq!(log.entry(left).unwrap(), Some(entry(left)));
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_told_and_the_rest_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut log = open(&path);
+        (0..10).for_each(|n| log.append(entry(n)).unwrap());
+        assert!(!log.lost());
+        drop(log);
+        let whole = std::fs::read(&path).unwrap();
+        // Where, and how many are left.
+        for (zeros, left) in [(0..64, 10), (10..11, 10), (320..384, 10), (640..704, 9), (0..704, 0)]
+        {
+            let mut bytes = whole.clone();
+            bytes[zeros.clone()].fill(0);
+            std::fs::write(&path, &bytes).unwrap();
+            let mut log = open(&path);
+            assert_eq!(log.count(), left, "{zeros:?}");
+            for n in (0..left).filter(|n| !zeros.contains(&(64 + 64 * *n as usize))) {
+                assert_eq!(log.find(1_000 + 10 * n).unwrap(), Some((n, entry(n))), "{zeros:?}");
+            }
+            log.append(entry(20)).unwrap();
+            drop(log);
+            let again = open(&path);
+            assert_eq!((again.count(), again.newest()), (left + 1, Some(entry(20))));
+            assert!(!again.lost());
         }
     }
 

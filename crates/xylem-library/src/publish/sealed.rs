@@ -16,7 +16,7 @@ use xylem_tree::SegmentSize;
 
 use super::error::PublishError;
 use super::serving::{Files, Published};
-use super::{directory, publish};
+use super::{directory, next_version, publish};
 use crate::event::LibraryEvent;
 use crate::overlay::{Check, Ciphered, Overlay, Virtual, shared_nodes};
 use crate::path::{os_bytes, os_path};
@@ -80,8 +80,7 @@ pub fn publish_sealed(
     (published.manifest.sums, published.sums) = (None, None);
 
     let root = published.manifest.root;
-    let version = before.filter(|(known, _)| *known == root).map(|(_, version)| version);
-    let version = version.unwrap_or_else(|| now.microseconds());
+    let version = next_version(before, root, now, on_event);
     record::sealed(store, &key, (root, version))?;
     let object = name(master.name().as_bytes());
     match naming::versioned(object.as_ref(), version) {

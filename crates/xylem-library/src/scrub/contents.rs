@@ -145,6 +145,7 @@ impl<'a> Contents<'a> {
             slot,
             mtime: Some(FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns }),
             mode: Some(entry.mode),
+            grows: false,
         })
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Item {
     pub(super) mtime: Option<FileTime>,
     /// Its permission bits, where they are known.
     pub(super) mode: Option<u32>,
+    /// It may have become longer since.
+    pub(super) grows: bool,
 }
 
 /// A file that is not what it should be.
@@ -97,6 +99,9 @@ fn try_judge(
     if meta.kind != FileKind::File {
         return Ok(Some(Verdict::Changed("is something else than a file now".to_owned())));
     }
+    if item.grows && meta.size > item.geometry.size() {
+        return judge_beginning(store, item, outboard, readers, took);
+    }
     let begun = store.repair_begun(&item.key)?;
     let begun = begun.filter(|r| r.root == item.root && r.state.ino == meta.ino);
     // A repair that has ended could not set the time back, and noted the one that it left.
@@ -141,6 +146,29 @@ fn try_judge(
         state: kept(&meta, size, mtime),
         unfinished: touched && begun.is_some(),
     }))))
+}
+
+/// Checks what was verified of a file that has grown since. It is not mended: whoever follows it may be writing to it.
+fn judge_beginning(
+    store: &Store,
+    item: &Item,
+    outboard: Option<&OutboardFile>,
+    readers: &mut Readers<'_>,
+    took: &(dyn Fn(u64) -> bool + Sync),
+) -> Result<Option<Verdict>, StoreError> {
+    let file = FileRef::open(&**store.medium(), &item.path, OpenHow::ReadNoFollow)?;
+    let outboard = outboard.cloned().and_then(|o| item.slot.map(|slot| (o, slot)));
+    let subject = Subject { file, outboard, geometry: item.geometry, root: item.root };
+    let Some(found) = inspect(&subject, readers, took)? else { return Ok(None) };
+    let bad = found.bad();
+    let Some(first) = bad.first().map(|range| found.bytes_of(range)) else {
+        return Ok(Some(Verdict::Right));
+    };
+    let what = format!(
+        "has grown, and bytes {}..{} are not what was verified; `xylem get --follow --overwrite` fetches it anew",
+        first.start, first.end
+    );
+    Ok(Some(Verdict::Changed(what)))
 }
 
 fn kept(meta: &Meta, size: u64, mtime: FileTime) -> FileState {

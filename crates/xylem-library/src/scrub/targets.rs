@@ -9,7 +9,7 @@ use xylem_store::{FileKind, FileState, Known, Store};
 use super::error::ScrubError;
 use super::options::ScrubOptions;
 use crate::path::{os_bytes, os_path};
-use crate::record::Record;
+use crate::record::{self, Record};
 
 /// One file or directory and what it should be.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub(super) struct Target {
     pub(super) excluded: Vec<String>,
     /// Only this entry of the directory and what is below it.
     pub(super) inside: Option<Vec<u8>>,
+    /// It is a file that grows: what is behind its size is not known, and no flaw.
+    pub(super) grows: bool,
 }
 
 impl Target {
@@ -53,7 +55,7 @@ pub(super) fn targets(options: &ScrubOptions, store: &Store) -> Result<Vec<Targe
         let known = store.known()?;
         let mut all = Vec::new();
         for known in known {
-            all.push(of_known(&known?, tickets));
+            all.push(of_known(store, &known?, tickets));
         }
         all.sort_by(|a, b| a.path.cmp(&b.path));
         return Ok(all);
@@ -69,7 +71,7 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Scrub
         canonical.map_err(|source| ScrubError::Path { path: path.to_path_buf(), source })?;
     let key = os_bytes(canonical.as_os_str());
     if let Some(known) = store.known_at(&key)? {
-        return Ok(of_known(&known, tickets));
+        return Ok(of_known(store, &known, tickets));
     }
     let meta = store.medium().metadata(&canonical);
     let directory = meta.as_ref().is_ok_and(|m| m.kind == FileKind::Directory);
@@ -86,6 +88,7 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Scrub
             named: 0,
             excluded: Vec::new(),
             inside: None,
+            grows: false,
         };
         return Ok(with_tickets(target, record.note.ticket.as_deref(), tickets));
     }
@@ -95,7 +98,7 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Scrub
             (known.filter(|k| k.directory), canonical.strip_prefix(above))
         {
             let inside = Some(os_bytes(inside.as_os_str()));
-            return Ok(Target { inside, ..of_known(&known, tickets) });
+            return Ok(Target { inside, ..of_known(store, &known, tickets) });
         }
     }
     let path = || path.to_path_buf();
@@ -112,19 +115,20 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Scrub
     }
 }
 
-fn of_known(known: &Known, tickets: &[Ticket]) -> Target {
+fn of_known(store: &Store, known: &Known, tickets: &[Ticket]) -> Target {
     let note = Record::of(known).note;
     let target = Target {
         path: os_path(&known.path),
         root: known.root,
         directory: known.directory,
-        size: (!known.directory).then_some(known.state.size),
+        size: (!known.directory).then_some(known.size),
         content: known.size,
         state: (!known.directory).then_some(known.state),
         tickets: Vec::new(),
         named: 0,
         excluded: note.excluded,
         inside: None,
+        grows: record::growing(store, known),
     };
     with_tickets(target, note.ticket.as_deref(), tickets)
 }
@@ -141,6 +145,7 @@ fn of_ticket(path: PathBuf, directory: bool, ticket: &Ticket) -> Target {
         named: 1,
         excluded: Vec::new(),
         inside: None,
+        grows: false,
     }
 }
 

@@ -17,12 +17,13 @@ use super::error::UpkeepError;
 use super::{Standing, open, open_writable, standing};
 use crate::error::{Blame, Failure};
 use crate::event::LibraryEvent;
+use crate::follow;
 use crate::json;
 use crate::listed::{ListedError, ListedFiles};
 use crate::mail::{self, DamagedMail};
 use crate::path::{os_bytes, os_path};
 use crate::publish::{rebuild, sums};
-use crate::record::Note;
+use crate::record::{self, Note};
 use crate::signed;
 use crate::stop::Stop;
 use crate::trees;
@@ -118,6 +119,7 @@ pub fn check_store(
     }
     check.report();
     check.mail(dir)?;
+    check.growing()?;
     for (path, size) in store.leftovers()? {
         let what = format!("{size} bytes of an interrupted run; `xylem store gc` removes old ones");
         check.report_one(FindingKind::Leftover, path, what);
@@ -187,6 +189,14 @@ impl Check<'_> {
         for DamagedMail { path, what } in mail::damaged(dir).map_err(error)? {
             self.summary.bad += 1;
             self.report_one(FindingKind::Damaged, path, what.to_owned());
+        }
+        Ok(())
+    }
+
+    fn growing(&mut self) -> Result<(), UpkeepError> {
+        for (path, what) in follow::damaged(self.store)? {
+            self.summary.bad += 1;
+            self.report_one(FindingKind::Damaged, path, what);
         }
         Ok(())
     }
@@ -343,6 +353,10 @@ impl Check<'_> {
         let mut missing = Vec::new();
         for (root, all) in &self.known {
             let Some(known) = all.first() else { continue };
+            // What grew is kept without a tree.
+            if record::growing(self.store, known) {
+                continue;
+            }
             let packed = known.directory && self.has_packed(root)?;
             let packed = packed.then_some(&Part::FileOutboards);
             for &part in needed(known).iter().chain(packed) {

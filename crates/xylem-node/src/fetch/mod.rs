@@ -22,7 +22,7 @@ use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_link::{Algorithm, Endpoint, StaticKey};
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::Name;
-use xylem_transfer::{Misbehaviour, PeerId, Spec, Transfer, TransferEvent};
+use xylem_transfer::{PeerId, Spec, Transfer, TransferEvent};
 
 use crate::dial::Dialler;
 use crate::event::Event;
@@ -39,7 +39,7 @@ use xylem_library::reachable::{Peer, Relay};
 use xylem_library::served::fetched_interest;
 use xylem_library::signed::Signed;
 use xylem_library::sink::Tally;
-use xylem_library::{Error, Stop};
+use xylem_library::{Blame, Error, Stop};
 
 /// How often progress is reported, and links are asked for their datagrams' size.
 const TICK: Duration = Duration::from_millis(100);
@@ -358,9 +358,18 @@ impl Fetch {
     ///
     /// # Errors
     /// It is not the publisher's, or of something else than the ticket names.
-    pub fn offer(&mut self, signed: &Signed) -> Result<(), Misbehaviour> {
+    pub fn offer(&mut self, signed: &Signed) -> Result<(), FetchError> {
         let packet = Bytes::from(signed.packet.clone());
-        self.work.transfer.offer_manifest(self.engine.now(), &packet)?;
+        if signed.manifest.growing.is_some() {
+            // The ticket may name an earlier one.
+            let Signed { prefix, publisher, .. } = signed;
+            self.watch(prefix.as_ref().parent().to_name());
+            let (root, size) = (Some(signed.manifest.root), Some(signed.manifest.size));
+            let spec = Spec { prefix: prefix.clone(), publisher: *publisher, root, size };
+            self.turn_to(spec)?;
+        }
+        let offered = self.work.transfer.offer_manifest(self.engine.now(), &packet);
+        offered.map_err(|what| Error { blame: Blame::Data, message: what.to_string() })?;
         self.work.name = Some(signed.prefix.clone());
         Ok(())
     }
@@ -396,6 +405,8 @@ impl Fetch {
             name: Some(self.name()),
             size: Some(manifest.size),
             kind: Some(manifest.kind),
+            // That of the newest checkpoint, where it names an earlier one.
+            root: manifest.root,
             ..ticket.clone()
         }
     }

@@ -109,6 +109,7 @@ impl Work {
     /// Goes on with another publication, asked of the peers that are here.
     pub(super) fn turn_to(&mut self, now: Duration, spec: Spec) -> Result<(), FetchError> {
         let seed = u64::from_le_bytes(keys::random()?);
+        self.name = Some(spec.prefix.clone());
         let mut transfer = Transfer::new(spec, self.config.clone(), seed);
         transfer.set_rate_limit(self.limit_rate);
         for (face, is_link) in self.dialler.ups() {
@@ -480,13 +481,19 @@ impl Work {
             }
         };
         let Some(peer) = engine.face(face).map(|face| face.address.clone()) else { return true };
+        // Who serves on an earlier version than the one that is followed has a right to.
+        let prefix = Data::decode(&manifest).ok().map(|d| d.name().parent().to_name());
+        if self.watch.is_some() && self.name.is_some() && prefix != self.name {
+            self.admit(engine, face, on_event);
+            return true;
+        }
         if let Err(what) = self.transfer.offer_manifest(now, &manifest) {
             on_event(Event::PeerMisbehaved { peer, what: what.to_string() });
             engine.drop_face(face, "it misbehaved");
             return true;
         }
         if self.name.is_none() {
-            self.name = Data::decode(&manifest).ok().map(|d| d.name().parent().to_name());
+            self.name = prefix;
         }
         if !vouched {
             self.tell_key(face, Some(key), &peer, on_event);

@@ -11,30 +11,31 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use xylem_object::witness::{Evidence, SignedVersion};
-use xylem_object::{Growing, Kind, Manifest, ObjectId, naming};
+use xylem_object::{Growing, Kind, Manifest, ObjectId, Ticket, naming};
 use xylem_packet::Name;
 use xylem_store::Store;
 use xylem_transfer::{Spec, TransferEvent};
 use xylem_tree::consistency::{self, ConsistencyError, Continuation};
 use xylem_tree::{Geometry, Node, Verifier};
 
+use super::newest::{FIRST_WORD, RETRY, begins_with_named};
 use super::versions::{Asked, Peers};
 use crate::event::{Event, from_library};
 use crate::fetch::Fetch;
 use crate::get::{GetOptions, start};
+use xylem_engine::wall_clock;
 use xylem_library::GetSummary;
 use xylem_library::follow::{Followed, Shown};
+use xylem_library::record::keep_fetched;
 use xylem_library::witness::{
     ASK_EVERY, Demand, Newest, POINTER_LIFETIME, Versions, keep_evidence, shown_by, witnessed,
 };
 use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 
-/// After this long without word of a newer one, the ticket's own checkpoint is taken.
-const FIRST_WORD: Duration = Duration::from_secs(3);
 /// How far past the first missing segment is asked: what has to be kept out of order.
 const WINDOW_SEGMENTS: u64 = 1_024;
-/// A full output is tried again after this long.
-const RETRY: Duration = Duration::from_millis(2);
+/// How often the store is told what is here by now.
+const REMEMBER_EVERY: Duration = Duration::from_secs(60);
 /// How often progress is reported.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -83,8 +84,12 @@ pub fn follow(
         Some(version) => version,
         None => naming::version(name.as_ref()).unwrap_or_default(),
     };
+    let named = SignedVersion::open(fetch.manifest_packet(), ticket.publisher)
+        .map_err(|e| Error { blame: Blame::Data, message: e.to_string() })?;
     let mut follower = Follower {
         fetch,
+        beginning: manifest,
+        named: Some(named),
         newest: Newest::of(object.clone(), ticket.publisher),
         spec: Spec { prefix: name, publisher: ticket.publisher, root: None, size: None },
         object,
@@ -94,9 +99,10 @@ pub fn follow(
         demand,
         ask_again: None,
         fetched: 0,
+        remembered: None,
         last_reported: Duration::ZERO,
     };
-    let outcome = follower.run(first, at.is_some(), stop, on_event);
+    let outcome = follower.run(first, at.is_some(), &store, stop, on_event);
     if outcome.is_ok() {
         follower.fetch.leave(stop, on_event);
     } else {
@@ -104,6 +110,9 @@ pub fn follow(
     }
     // What was verified is written whatever ended the run; its own error comes first.
     let written = follower.here.finish();
+    if written.is_ok() {
+        follower.remember(&store, on_event);
+    }
     match outcome {
         Err(e) if e.blame != Blame::Interrupted => return Err(e),
         outcome => {
@@ -133,6 +142,9 @@ struct At {
 
 struct Follower<'a> {
     fetch: Fetch,
+    /// The checkpoint that the ticket names; and as it was signed, until a later one was proven to begin with it.
+    beginning: Manifest,
+    named: Option<SignedVersion>,
     newest: Newest,
     spec: Spec,
     object: Name,
@@ -144,6 +156,8 @@ struct Follower<'a> {
     /// When what witnesses said of it is too old.
     ask_again: Option<Duration>,
     fetched: u64,
+    /// When the store was told what is here.
+    remembered: Option<Duration>,
     last_reported: Duration,
 }
 
@@ -152,6 +166,7 @@ impl Follower<'_> {
         &mut self,
         first: u64,
         chosen: bool,
+        store: &Store,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Error> {
@@ -162,6 +177,12 @@ impl Follower<'_> {
         };
         loop {
             let manifest = self.fetch_checkpoint(next, stop, on_event)?;
+            // What a kill leaves is known, too.
+            let now = self.fetch.now();
+            if self.remembered.is_none_or(|at| now >= at + REMEMBER_EVERY) {
+                self.remembered = Some(now);
+                self.remember(store, on_event);
+            }
             if manifest.growing.is_some_and(|growing| growing.last) {
                 return Ok(());
             }
@@ -250,11 +271,21 @@ impl Follower<'_> {
         };
         let signed = SignedVersion::open(self.fetch.manifest_packet(), self.spec.publisher)
             .map_err(|e| Error { blame: Blame::Data, message: e.to_string() })?;
+        if let Some(named) = self.named.take_if(|named| named.version < version) {
+            let (fetch, store) = (&mut self.fetch, &self.options.store);
+            begins_with_named(fetch, named, signed.clone(), store, stop, on_event)?;
+        }
         let (mut shown, mut nodes) = self.show(&manifest, stop, on_event)?;
         if shown.is_err() && self.here.fall_back()? {
-            self.fetch.turn_to(self.spec.clone())?;
-            self.fetch.manifest(stop, on_event)?;
-            (shown, nodes) = self.show(&manifest, stop, on_event)?;
+            (shown, nodes) = self.show_again(&manifest, stop, on_event)?;
+        }
+        if shown.is_err() && self.has_more(&manifest)? {
+            self.ask_witnesses(&signed, stop, on_event)?;
+            self.at = Some(At { number: growing.number, signed });
+            return Ok(manifest);
+        }
+        if shown.is_err() && self.at.is_none() && self.may_replace(&manifest)? {
+            (shown, nodes) = self.show_again(&manifest, stop, on_event)?;
         }
         let continuation = match (shown, &self.at, self.here.path()) {
             (Ok(continuation), ..) => continuation,
@@ -284,6 +315,41 @@ impl Follower<'_> {
         self.here.checkpoint(version, growing.last)?;
         self.report_checkpoint(&manifest, version, growing, on_event);
         Ok(manifest)
+    }
+
+    /// Whether more is here than a checkpoint has, which begins with it: who told of it was late, or what is here came from
+    /// elsewhere. It is left as it is; what is newer shows whether it is right.
+    fn has_more(&self, manifest: &Manifest) -> Result<bool, Error> {
+        let is_over = manifest.growing.is_none_or(|growing| growing.last);
+        let shrunk = self.at.as_ref().is_some_and(|at| at.signed.manifest.size > manifest.size);
+        Ok(!is_over
+            && !shrunk
+            && self.here.size() > manifest.size
+            && self.here.begins_with(manifest)?)
+    }
+
+    /// Throws away what is here, if that was asked for; but never what begins as the ticket says, for a checkpoint that is
+    /// shorter.
+    fn may_replace(&mut self, manifest: &Manifest) -> Result<bool, Error> {
+        let named = &self.beginning;
+        if named.size > 0 && self.here.size() > manifest.size && self.here.begins_with(named)? {
+            let path = self.here.path().unwrap_or(Path::new("")).display();
+            return Err(Error::usage(format!(
+                "{path} begins with what the ticket names and is longer than the newest checkpoint: it is not cut; choose -o PATH"
+            )));
+        }
+        Ok(self.here.start_over()?)
+    }
+
+    /// Has the store know the file, as it does what is fetched otherwise: `scrub` looks at it then.
+    fn remember(&self, store: &Store, on_event: &mut dyn FnMut(Event)) {
+        let (Some(At { signed, .. }), Some(path)) = (&self.at, self.here.path()) else { return };
+        let manifest = &signed.manifest;
+        let name = naming::versioned(self.object.as_ref(), signed.version).ok();
+        let ticket = Ticket { name, ..self.fetch.completed(&self.options.ticket, manifest) };
+        let (save, packet) = (&self.options.save, signed.packet());
+        let told = &mut from_library(on_event);
+        keep_fetched(store, save, &ticket, (manifest, packet), Some(path), wall_clock(), told);
     }
 
     fn report_checkpoint(
@@ -350,6 +416,19 @@ impl Follower<'_> {
         self.fetch.turn_to(self.spec.clone())?;
         self.fetch.manifest(stop, on_event)?;
         Ok(())
+    }
+
+    /// As [`Self::show`], after something was thrown away.
+    #[allow(clippy::type_complexity, reason = "show's")]
+    fn show_again(
+        &mut self,
+        manifest: &Manifest,
+        stop: &Stop,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(Result<Continuation, ConsistencyError>, Shown), Error> {
+        self.fetch.turn_to(self.spec.clone())?;
+        self.fetch.manifest(stop, on_event)?;
+        self.show(manifest, stop, on_event)
     }
 
     /// Whether what is here is the beginning of a checkpoint; with it, the nodes of its tree that were

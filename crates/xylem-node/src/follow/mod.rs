@@ -6,7 +6,10 @@
 //! each against what is here already before a byte of it is written.
 
 mod consume;
+mod newest;
 mod versions;
 
 pub use consume::follow;
+pub(crate) use newest::continues;
+pub use newest::newest;
 pub use versions::{Asked, Dialling};

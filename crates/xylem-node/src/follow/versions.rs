@@ -144,22 +144,8 @@ impl Versions for Asked<'_> {
     }
 
     fn proof(&mut self, old_bytes: u64) -> Result<Vec<u8>, Error> {
-        let (Some(manifest), mut proof) = (self.at.clone(), Vec::new()) else {
-            return Ok(Vec::new());
-        };
-        let geometry = manifest.geometry();
-        let older = Geometry::new(old_bytes, manifest.segment).with_kind(manifest.tree);
-        if let Some(needs) = consistency::needs(&older, &geometry) {
-            let i = needs.segment;
-            let (content, nodes) =
-                self.run(|fetch, stop, on_event| segment(fetch, i, &manifest, stop, on_event))?;
-            let value = |node: Node| nodes.get(&node).copied();
-            if !consistency::prove(&older, &geometry, &content, value, &mut proof) {
-                let message = "the peers' answers do not make a proof".to_owned();
-                return Err(Error { blame: Blame::Network, message });
-            }
-        }
-        Ok(proof)
+        let Some(manifest) = self.at.clone() else { return Ok(Vec::new()) };
+        self.run(|fetch, stop, on_event| proof(fetch, old_bytes, &manifest, stop, on_event))
     }
 
     fn watch(&mut self, object: Name) {
@@ -189,6 +175,27 @@ impl Versions for Asked<'_> {
     fn tell(&mut self, event: LibraryEvent) {
         (self.on_event)(Event::Library(event));
     }
+}
+
+/// What shows whether a checkpoint, whose manifest came last, begins with an earlier one of `old_bytes`.
+pub(super) fn proof(
+    fetch: &mut Fetch,
+    old_bytes: u64,
+    manifest: &Manifest,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Vec<u8>, FetchError> {
+    let (geometry, mut proof) = (manifest.geometry(), Vec::new());
+    let older = Geometry::new(old_bytes, manifest.segment).with_kind(manifest.tree);
+    if let Some(needs) = consistency::needs(&older, &geometry) {
+        let (content, nodes) = segment(fetch, needs.segment, manifest, stop, on_event)?;
+        let value = |node: Node| nodes.get(&node).copied();
+        if !consistency::prove(&older, &geometry, &content, value, &mut proof) {
+            let message = "the peers' answers do not make a proof".to_owned();
+            return Err(Error { blame: Blame::Network, message }.into());
+        }
+    }
+    Ok(proof)
 }
 
 /// One segment, and all nodes that were proven on the way to it.

@@ -1,0 +1,144 @@
+//! [`newest`]: of a file that grows the newest checkpoint, for who takes it once.
+
+use std::path::Path;
+use std::time::Duration;
+
+use xylem_hash::Hash;
+use xylem_library::witness::{ASK_EVERY, Newest, keep_evidence, shown_by};
+use xylem_library::{Blame, Error, Stop};
+use xylem_object::witness::{Evidence, SignedVersion};
+use xylem_object::{Manifest, PublisherId, naming};
+use xylem_transfer::Spec;
+use xylem_tree::Geometry;
+use xylem_tree::consistency::{self, ConsistencyError};
+
+use super::versions::proof;
+use crate::event::Event;
+use crate::fetch::{Fetch, FetchError};
+
+/// After this long without word of a newer one, the ticket's own checkpoint is taken.
+pub(super) const FIRST_WORD: Duration = Duration::from_secs(3);
+
+/// Goes on with the newest checkpoint, where `manifest`, which has come last, is one of a file that still grows; its manifest. It
+/// is proven to begin with the one that the ticket names. Where nobody knows of a newer one that is taken, and a manifest of
+/// anything else is given back as it is. That it grows is told.
+///
+/// # Errors
+/// [`Blame::Data`] for a publisher that has signed another history: the evidence is kept in `store`. As for any manifest.
+pub fn newest(
+    fetch: &mut Fetch,
+    publisher: PublisherId,
+    store: &Path,
+    manifest: Manifest,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Manifest, FetchError> {
+    if manifest.growing.is_none_or(|growing| growing.last) {
+        return Ok(manifest);
+    }
+    let open = |packet: &[u8]| {
+        let error =
+            |e: &dyn std::fmt::Display| Error { blame: Blame::Data, message: e.to_string() };
+        SignedVersion::open(packet, publisher).map_err(|e| error(&e))
+    };
+    let named = open(fetch.manifest_packet())?;
+    let object = named.object.clone();
+    fetch.watch(object.clone());
+    let asked = Newest::of(object.clone(), publisher);
+    let heard = word_of_newer(fetch, &asked, named.version, stop, on_event)?;
+    let found = match heard.filter(|version| *version > named.version) {
+        None => manifest,
+        Some(version) => {
+            let prefix = naming::versioned(object.as_ref(), version)
+                .map_err(|e| Error::usage(e.to_string()))?;
+            fetch.turn_to(Spec { prefix, publisher, root: None, size: None })?;
+            let found = fetch.manifest(stop, on_event)?;
+            let newer = open(fetch.manifest_packet())?;
+            begins_with_named(fetch, named, newer, store, stop, on_event)?;
+            found
+        }
+    };
+    if found.growing.is_some_and(|growing| !growing.last) {
+        let what = format!(
+            "it still grows: these are the {} bytes that there are by now; `xylem get --follow` goes on with what comes",
+            found.size
+        );
+        on_event(Event::warning(what));
+    }
+    Ok(found)
+}
+
+/// The newest version that somebody tells of, once it is as high as `than`.
+fn word_of_newer(
+    fetch: &mut Fetch,
+    newest: &Newest,
+    than: u64,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Option<u64>, FetchError> {
+    let until = fetch.now() + FIRST_WORD;
+    let mut ask_at = fetch.now();
+    loop {
+        let now = fetch.now();
+        if now >= until {
+            return Ok(None);
+        }
+        if now >= ask_at && fetch.ask_all(&newest.question(None)?) {
+            ask_at = now + ASK_EVERY;
+        }
+        fetch.run_once(Some(ask_at.max(now + RETRY).min(until)), stop, on_event)?;
+        while fetch.next_event(on_event)?.is_some() {}
+        while let Some(packet) = fetch.next_pointer() {
+            if let Some(version) = newest.pointed_to(&packet).filter(|version| *version >= than) {
+                return Ok(Some(version));
+            }
+        }
+    }
+}
+
+/// Who is asked while nobody is here is asked again after this long.
+pub(super) const RETRY: Duration = Duration::from_millis(2);
+
+/// Proves that a newer checkpoint begins with the one that the ticket names.
+///
+/// # Errors
+/// [`Blame::Data`] if it does not.
+pub(super) fn begins_with_named(
+    fetch: &mut Fetch,
+    named: SignedVersion,
+    newer: SignedVersion,
+    store: &Path,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(), FetchError> {
+    let (old, new) = ((named.manifest.size, named.manifest.root), &newer.manifest);
+    let (shown, proof) = continues(fetch, old, new, stop, on_event)?;
+    let Err(why) = shown else { return Ok(()) };
+    let mut message = format!(
+        "the publisher has signed another history: checkpoint v={} does not begin with v={}, which the ticket names ({why})",
+        newer.version, named.version
+    );
+    let evidence = Evidence { earlier: named, later: newer, proof };
+    if evidence.split().is_ok() {
+        match keep_evidence(store, &evidence) {
+            Ok(path) => message.push_str(&shown_by(&path)),
+            Err(e) => message.push_str(&format!("; the evidence can't be kept: {e}")),
+        }
+    }
+    Err(Error { blame: Blame::Data, message }.into())
+}
+
+/// Whether a checkpoint, whose manifest has come last, begins with what has this size and root; with what shows it.
+pub(crate) fn continues(
+    fetch: &mut Fetch,
+    (size, root): (u64, Hash),
+    manifest: &Manifest,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<(Result<(), ConsistencyError>, Vec<u8>), FetchError> {
+    let older = Geometry::new(size, manifest.segment).with_kind(manifest.tree);
+    let newer = manifest.geometry();
+    let proof = proof(fetch, size, manifest, stop, on_event)?;
+    let shown = consistency::verify((&older, root), (&newer, manifest.root), &proof);
+    Ok((shown.map(drop), proof))
+}
