@@ -30,7 +30,10 @@ pub(crate) enum Virtual {
 pub(crate) struct Ciphered {
     /// Where it lies.
     pub(crate) path: PathBuf,
-    /// Bytes that it has.
+    /// Bytes that it has there.
+    pub(crate) source: u64,
+    /// Bytes that it is shown with: of a padded publication more when it is encrypted, zeros behind the content, and less
+    /// when it is decrypted.
     pub(crate) size: u64,
     /// What it is encrypted or decrypted with.
     pub(crate) key: FileKey,
@@ -243,7 +246,11 @@ impl MediumFile for OpenVirtual {
         let is = self.source.as_ref().map(|source| source.metadata()).transpose()?;
         let meta = self.file.meta();
         // What has grown or shrunk is seen where the length is looked at.
-        Ok(Meta { size: is.map_or(meta.size, |is| is.size), ..meta })
+        let odd = match &self.file {
+            Virtual::Ciphered(file) => is.map(|is| is.size).filter(|size| *size != file.source),
+            Virtual::Bytes(_) => None,
+        };
+        Ok(Meta { size: odd.unwrap_or(meta.size), ..meta })
     }
 
     fn set_mode(&self, _: u32) -> io::Result<()> {
@@ -287,8 +294,11 @@ impl Ciphered {
     /// Fills `out` with segments from `first` on: read, compared with their tree, and only then ciphered.
     fn segments(&self, source: &dyn MediumFile, out: &mut [u8], first: u64) -> io::Result<()> {
         let (start, mut done) = (first * SEALED_SEGMENT as u64, 0);
-        while done < out.len() {
-            match source.read_at(&mut out[done..], start + done as u64) {
+        let there = usize::try_from(self.source.saturating_sub(start)).unwrap_or(usize::MAX);
+        let (content, padding) = out.split_at_mut(there.min(out.len()));
+        padding.fill(0);
+        while done < content.len() {
+            match source.read_at(&mut content[done..], start + done as u64) {
                 Ok(0) => return Err(self.changed()),
                 Ok(got) => done += got,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -296,9 +306,9 @@ impl Ciphered {
             }
         }
         if let Some(check) = &self.check {
-            for (n, segment) in (first..).zip(out.chunks(SEALED_SEGMENT)) {
-                if !check.holds(n, segment, self.size)? {
-                    out.fill(0);
+            for (n, segment) in (first..).zip(content.chunks(SEALED_SEGMENT)) {
+                if !check.holds(n, segment, self.source)? {
+                    content.fill(0);
                     return Err(self.changed());
                 }
             }
@@ -337,13 +347,13 @@ impl Check {
 mod tests {
     use super::*;
     use std::fs;
-    use xylem_mail::sealed::Master;
+    use xylem_mail::sealed::{Master, padded};
     use xylem_sim::noise;
     use xylem_store::{DiskMedium, FileRef, Store};
     use xylem_tree::Outboard;
 
-    /// A folder with one encrypted file of these bytes.
-    fn overlay(dir: &Path, plain: &[u8]) -> (Overlay, PathBuf, FileKey) {
+    /// A folder with one encrypted file of these bytes, as long as `shown` says.
+    fn overlay(dir: &Path, plain: &[u8], shown: fn(u64) -> u64) -> (Overlay, PathBuf, FileKey) {
         let path = dir.join("plain.bin");
         fs::write(&path, plain).unwrap();
         let disk: Arc<dyn Medium> = Arc::new(DiskMedium::new());
@@ -354,22 +364,31 @@ mod tests {
         let (root, nodes) = (outboard.root(), Some(shared_nodes(&nodes.outboard())));
         let key = Master::new(&[1; 32], b"here").file(&root);
         let check = Some(Check { root, nodes, slot: 0 });
-        let file = Ciphered { path, size: plain.len() as u64, key: key.clone(), check };
+        let (source, key_of_it) = (plain.len() as u64, key.clone());
+        let file = Ciphered { path, source, size: shown(source), key: key_of_it, check };
         let files = BTreeMap::from([(PathBuf::from("f/a"), Virtual::Ciphered(Arc::new(file)))]);
         let folder = dir.join("nowhere");
         (Overlay::new(disk, folder.clone(), files), folder, key)
     }
 
+    fn same(len: u64) -> u64 {
+        len
+    }
+
     #[test]
     fn any_part_is_that_of_the_whole_encrypted() {
         let dir = tempfile::tempdir().unwrap();
-        for len in [1, 1_024, 8_191, 8_192, 8_193, 50_000] {
+        let lengths = [1, 1_024, 8_191, 8_192, 8_193, 50_000, 65_537];
+        for (len, shown) in
+            lengths.into_iter().flat_map(|len| [(len, padded as _), (len, same as _)])
+        {
             let plain = noise(len, len as u64);
-            let (overlay, folder, key) = overlay(dir.path(), &plain);
+            let (overlay, folder, key) = overlay(dir.path(), &plain, shown);
             let mut whole = plain.clone();
+            whole.resize(shown(len as u64) as usize, 0);
             key.apply(0, &mut whole);
             let file = FileRef::open(&overlay, &folder.join("f/a"), OpenHow::Read).unwrap();
-            assert_eq!(file.metadata().unwrap().size, len as u64);
+            assert_eq!(file.metadata().unwrap().size, shown(len as u64));
             for start in [0, 1, 1_000, 8_191, 8_192, 8_193, 16_384, 40_000, len - 1, len] {
                 for wanted in [1, 100, 8_192, 8_193, 20_000, 60_000] {
                     let mut read = vec![0; wanted];
@@ -388,7 +407,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for len in [5_000, 50_000] {
             let plain = noise(len, 1);
-            let (overlay, folder, _) = overlay(dir.path(), &plain);
+            let (overlay, folder, _) = overlay(dir.path(), &plain, same);
             let file = FileRef::open(&overlay, &folder.join("f/a"), OpenHow::Read).unwrap();
             let mut changed = plain.clone();
             changed[len - 1] ^= 1;
@@ -403,7 +422,7 @@ mod tests {
     #[test]
     fn the_folder_is_listed_and_not_written_to() {
         let dir = tempfile::tempdir().unwrap();
-        let (overlay, folder, _) = overlay(dir.path(), b"x");
+        let (overlay, folder, _) = overlay(dir.path(), b"x", same);
         let names = |path: &Path| -> Vec<_> {
             overlay.list_dir(path).unwrap().into_iter().map(|item| (item.name, item.kind)).collect()
         };

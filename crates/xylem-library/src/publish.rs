@@ -35,7 +35,7 @@ use sums::{KeptSums, NewSums};
 
 pub use error::PublishError;
 pub use onward::{Onward, onward, signed_at};
-pub use sealed::{Sealing, publish_sealed};
+pub use sealed::{Recipients, Sealing, publish_sealed};
 pub use serving::{Published, Serving};
 
 /// Hashes the file or directory at `path`, which is canonical, or takes what was hashed before and

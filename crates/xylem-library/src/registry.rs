@@ -33,6 +33,8 @@ pub struct ShareTerms {
     pub exclude: Option<Vec<String>>,
     /// Who alone may read it, by the keys of their links (hexadecimal); `None`: everybody who can fetch it.
     pub recipients: Option<Vec<String>>,
+    /// With `recipients`: whether files are padded, so that their sizes tell less.
+    pub padded: bool,
     /// Whether the LAN may be told of it.
     pub lan: bool,
     /// Whether the router may be asked to forward the port where it is served.
@@ -48,6 +50,7 @@ impl Default for ShareTerms {
             strict: false,
             exclude: None,
             recipients: None,
+            padded: false,
             lan: true,
             map: true,
         }

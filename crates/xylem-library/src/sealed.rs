@@ -14,9 +14,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_hash::{Hash, Hasher};
 use xylem_link::StaticKey;
-use xylem_mail::sealed::{List, MAX_LIST, SealedError, open};
+use xylem_mail::sealed::{List, MAX_LIST, SealedError, open, padded};
 use xylem_object::listing::{EntryKind, entries};
-use xylem_object::{Kind, Manifest, PublisherKey, naming, sign_manifest};
+use xylem_object::witness::Subject;
+use xylem_object::{Kind, Manifest, PublisherId, PublisherKey, naming, sign_manifest};
+use xylem_packet::NameRef;
 use xylem_store::{
     Attributes, Clobber, Durability, FileKind, FileRef, Medium, OpenHow, OverwritePolicy, Part,
     PartFile, Store, StoreError,
@@ -75,7 +77,9 @@ impl From<StoreError> for UnsealError {
 impl Failure for UnsealError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Sealed(SealedError::NotForUs | SealedError::UnknownVersion(_))
+            Self::Sealed(
+                SealedError::NotForUs | SealedError::Outdated | SealedError::UnknownVersion(_),
+            )
             | Self::NotPossible(_) => Blame::Usage,
             Self::Sealed(_) | Self::NotAsListed(_) => Blame::Data,
             Self::Key(e) => e.blame(),
@@ -115,19 +119,22 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Reads the list below `at`, which was fetched, with the first of our keys that it is encrypted to.
+    /// Reads the list below `at`, which was fetched from what `publisher` has signed as `prefix`, with the first of our keys
+    /// that it is encrypted to. What somebody else has encrypted is not to be read under another's key or name.
     ///
     /// # Errors
     /// [`SealedError::NotForUs`]; what was published wrongly; a key's, before one fits; the disk's.
     pub fn read(
         medium: &dyn Medium,
         at: &Path,
+        (publisher, prefix): (PublisherId, NameRef<'_>),
         us: impl IntoIterator<Item = Result<StaticKey, KeyError>>,
     ) -> Result<Self, UnsealError> {
         let (keys, sealed) = (whole(medium, &at.join(KEYS))?, whole(medium, &at.join(LIST))?);
+        let subject = Subject::of_version(publisher, prefix).ok_or(SealedError::Malformed)?;
         let mut opened = Err(SealedError::NotForUs);
         for key in us {
-            opened = open(&key?, &keys, &sealed);
+            opened = open(&key?, &subject, &keys, &sealed);
             if opened != Err(SealedError::NotForUs) {
                 break;
             }
@@ -158,7 +165,7 @@ impl Opened {
         save: &SaveOptions,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(Store, Vec<PathBuf>), UnsealError> {
-        let List { manifest, listing, keys } = &self.list;
+        let List { manifest, listing, keys, .. } = &self.list;
         let to = Destination::choose(save, manifest)?;
         let place = to.filter(|to| to.policy == OverwritePolicy::Replace && to.path.is_dir());
         let Some(place) = place.filter(|_| manifest.kind == Kind::Directory) else {
@@ -172,8 +179,13 @@ impl Opened {
             let entry = entry.map_err(|e| SaveError::Listed(ListedError::Bad(e)))?;
             let EntryKind::File { size, root } = entry.kind else { continue };
             if let (Some(path), Some(key)) = (found.path(&root), keys.get(number)) {
-                let file =
-                    Ciphered { path: path.to_path_buf(), size, key: key.clone(), check: None };
+                let file = Ciphered {
+                    path: path.to_path_buf(),
+                    source: size,
+                    size: self.sealed_size(size),
+                    key: key.clone(),
+                    check: None,
+                };
                 files.insert(PathBuf::from(key.name()), Virtual::Ciphered(Arc::new(file)));
             }
             number += 1;
@@ -206,7 +218,12 @@ impl Opened {
     fn decrypted(&self, size: u64, number: usize) -> Option<Ciphered> {
         let key = self.list.keys.get(number)?.clone();
         let path = self.at.join(FILES).join(key.name());
-        Some(Ciphered { path, size, key, check: None })
+        Some(Ciphered { path, source: self.sealed_size(size), size, key, check: None })
+    }
+
+    /// How long the ciphertext of so many bytes is.
+    fn sealed_size(&self, size: u64) -> u64 {
+        if self.list.padded { padded(size) } else { size }
     }
 
     fn file(

@@ -25,10 +25,11 @@ pub(crate) mod label {
     pub(crate) const SEALED_FILE: &str = "xylem-sealed v1 file";
     pub(crate) const SEALED_ID: &str = "xylem-sealed v1 id";
     pub(crate) const SEALED_SEGMENT: &str = "xylem-sealed v1 segment";
-    pub(crate) const SEALED_LIST: &str = "xylem-sealed v1 list";
-    pub(crate) const SEALED_EPHEMERAL: &str = "xylem-sealed v1 ephemeral";
-    pub(crate) const SEALED_WRAP: &str = "xylem-sealed v1 wrap";
-    pub(crate) const SEALED_RECIPIENT: &str = "xylem-sealed v1 recipient";
+    pub(crate) const SEALED_LIST: &str = "xylem-sealed v2 list";
+    pub(crate) const SEALED_EPHEMERAL: &str = "xylem-sealed v2 ephemeral";
+    pub(crate) const SEALED_COMMITMENT: &str = "xylem-sealed v2 commitment";
+    pub(crate) const SEALED_WRAP: &str = "xylem-sealed v2 wrap";
+    pub(crate) const SEALED_RECIPIENT: &str = "xylem-sealed v2 recipient";
     pub(crate) const CARD: &[u8] = b"xylem-mail v1 card";
 }
 

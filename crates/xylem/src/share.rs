@@ -28,6 +28,7 @@ use std::time::Duration;
 use xylem_bucket::is_in_bucket;
 use xylem_library::follow::{FollowOptions, Input};
 use xylem_library::keys::Sign;
+use xylem_library::publish::Recipients;
 use xylem_library::registry::{Registered, Registry, ShareTerms};
 use xylem_library::{LibraryEvent, Selection, read_rule, read_rules};
 use xylem_link::PeerKey;
@@ -112,6 +113,11 @@ pub(crate) struct ShareArgs {
     /// another; who had read it before may have kept it
     #[arg(long = "for", value_name = "WHO", value_delimiter = ',', conflicts_with_all = ["follow", "code"])]
     recipients: Vec<String>,
+
+    /// With --for: make files up to a sixteenth longer, and short ones 4 KiB, so that who carries them can't tell by
+    /// their sizes which files they are. How many there are still shows
+    #[arg(long, requires = "recipients")]
+    pad: bool,
 
     /// File with the 32-byte Ed25519 secret key to sign with [default: the store's own identity]
     #[arg(long, value_name = "FILE", env = "XYLEM_KEY", hide_env_values = true)]
@@ -285,11 +291,11 @@ pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result
     if let Some(key) = &args.key {
         require_outside(key, &args.paths)?;
     }
-    let recipients = recipients(&args.recipients, common)?;
+    let recipients = recipients(&args.recipients, args.pad, common)?;
     if args.qr {
         out.wants_qr();
     }
-    match for_node(&args, &selection, recipients.as_deref(), common)? {
+    match for_node(&args, &selection, recipients.as_ref(), common)? {
         Err(why) => serves_itself(why, out),
         Ok(terms) => {
             if let Some(done) = hand_over(&args, &terms, common, out)? {
@@ -375,11 +381,15 @@ fn selection(args: &ShareArgs) -> Result<Selection, Failure> {
 }
 
 /// Whom --for names, by the keys of their links.
-fn recipients(who: &[String], common: &Common) -> Result<Option<Vec<PeerKey>>, Failure> {
+fn recipients(
+    who: &[String],
+    padded: bool,
+    common: &Common,
+) -> Result<Option<Recipients>, Failure> {
     let store = common.store()?;
     let keys: Result<Vec<PeerKey>, Failure> =
         who.iter().map(|who| publisher::recipient(who, &store)).collect();
-    Ok(Some(keys?).filter(|keys| !keys.is_empty()))
+    Ok(Some(keys?).filter(|keys| !keys.is_empty()).map(|keys| Recipients { keys, padded }))
 }
 
 /// The key that signs is not to be published with what it signs.
@@ -407,7 +417,7 @@ pub(crate) fn parse_identity(text: &str) -> Result<String, String> {
 fn for_node(
     args: &ShareArgs,
     selection: &Selection,
-    readers: Option<&[PeerKey]>,
+    readers: Option<&Recipients>,
     common: &Common,
 ) -> Result<Result<ShareTerms, &'static str>, Failure> {
     let ShareArgs {
@@ -419,7 +429,9 @@ fn for_node(
         keep: _,
         foreground,
         name,
-        recipients: _, // `readers`
+        // `readers`
+        recipients: _,
+        pad: _,
         key,
         sign,
         witness,
@@ -470,8 +482,17 @@ fn for_node(
     }
     let Selection { portable, strict, exclude, changed: _, for_members: _ } = selection.clone();
     let AnnounceOptions { lan, map, public: _ } = beside.options(common)?;
-    let recipients = readers.map(|keys| keys.iter().map(ToString::to_string).collect());
-    Ok(Ok(ShareTerms { name: name.clone(), portable, strict, exclude, recipients, lan, map }))
+    let keys = |readers: &Recipients| readers.keys.iter().map(ToString::to_string).collect();
+    Ok(Ok(ShareTerms {
+        name: name.clone(),
+        portable,
+        strict,
+        exclude,
+        recipients: readers.map(keys),
+        padded: readers.is_some_and(|readers| readers.padded),
+        lan,
+        map,
+    }))
 }
 
 fn serves_itself(why: &str, out: &mut Out) {

@@ -11,6 +11,9 @@ use common::serving::{certificate, run};
 use common::{
     Share, assert_exit, file, finish, get, get_json, noise, stderr, sum, text, until, xylem,
 };
+use xylem_library::{Existing, Output, SaveOptions, UnixTime, disk, keys, record, signed};
+use xylem_object::{PublisherKey, Ticket, naming, sign_manifest};
+use xylem_store::Store;
 
 /// A card of this store's, in a file.
 fn card(dir: &Path, store: &Path) -> PathBuf {
@@ -232,6 +235,84 @@ fn who_carries_it_serves_it_and_learns_no_name_or_byte() {
     let output = get(&at("bob"), &[&mirror.ticket, "-o", text(&at("out"))]);
     assert_exit(&output, 0);
     assert_eq!(content(&at("out")), content(&shared));
+}
+
+/// A mirror has all of the ciphertext and can sign it as well: with its own key, as its own publication.
+#[test]
+fn a_mirror_that_signs_it_as_its_own_has_encrypted_it_to_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let bob = card(dir.path(), &at("bob"));
+    let share = share(&folder(dir.path()), &at("alice"), &[&bob]);
+    let kept = at("kept");
+    assert_exit(&get(&at("mirror"), &[&share.ticket, "--ciphertext", "-o", text(&kept)]), 0);
+    let ticket: Ticket = share.ticket.parse().unwrap();
+    drop(share);
+
+    let store = Store::open(disk(), &at("mirror")).unwrap();
+    let signed = signed::find(&store, &ticket.root, &ticket.publisher, None).unwrap();
+    let secret = keys::load_or_create(&at("mirror").join("keys").join("publisher")).unwrap();
+    let own = PublisherKey::from_bytes(&secret);
+    let object = naming::default_name(&own.public(), &signed.manifest.file_name);
+    let prefix = naming::versioned(object.as_ref(), 1_000).unwrap();
+    let packet = sign_manifest(&signed.manifest, prefix.as_ref(), &own).unwrap();
+    let ticket = Ticket { publisher: own.public(), ..ticket };
+    let save = SaveOptions::to(Output::At(kept.clone()), Existing::Refuse);
+    let what = (&signed.manifest, &packet[..]);
+    let never = &mut |event| panic!("{event:?}");
+    record::keep_fetched(&store, &save, &ticket, what, Some(&kept), UnixTime::default(), never);
+
+    let mirror = Share::start(&kept, &at("mirror"));
+    let theirs: Ticket = mirror.ticket.parse().unwrap();
+    assert_eq!((theirs.publisher, theirs.root), (own.public(), ticket.root), "it is served as its");
+    let refused = get(&at("bob"), &[&mirror.ticket, "-o", text(&at("out"))]);
+    assert_exit(&refused, 2);
+    assert!(stderr(&refused).contains("not to you"), "{}", stderr(&refused));
+    assert!(!at("out").exists());
+}
+
+/// Two folders of which each file has another size, all in one class: who carries them sees the same.
+#[test]
+fn sizes_of_a_padded_publication_tell_little() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let bob = card(dir.path(), &at("bob"));
+    let carried = |name: &str, sizes: [usize; 4]| {
+        let source = at(name);
+        fs::create_dir(&source).unwrap();
+        for (n, size) in sizes.into_iter().enumerate() {
+            fs::write(source.join(format!("{name}-{n}")), noise(size, n as u64 + 1)).unwrap();
+        }
+        let share = Share::with(&source, &at("alice"), &["--for", text(&bob), "--pad"]);
+        let out = at(&format!("out-{name}"));
+        fs::create_dir(&out).unwrap();
+        assert_exit(&get(&at("bob"), &[&share.ticket, "-o", text(&out)]), 0);
+        let there = out.join(name);
+        assert_eq!(content(&there), content(&source));
+        // What is there already is not fetched again.
+        fs::remove_file(there.join(format!("{name}-0"))).unwrap();
+        let (code, done) = get_json(&at("bob"), &[&share.ticket, "--overwrite", "-o", text(&out)]);
+        assert_eq!(code, Some(0));
+        assert!(done["fetched"].as_u64().unwrap() < 100_000, "{done}");
+        assert_eq!(content(&there), content(&source));
+        let kept = at(&format!("kept-{name}"));
+        assert_exit(&get(&at("mirror"), &[&share.ticket, "--ciphertext", "-o", text(&kept)]), 0);
+        let mut sizes: Vec<u64> =
+            files_of(&kept).iter().map(|path| fs::metadata(path).unwrap().len()).collect();
+        sizes.sort_unstable();
+        sizes
+    };
+    let one = carried("a", [10, 8_192, 70_001, 1_998_000]);
+    let other = carried("the-other-one", [4_000, 8_190, 69_700, 1_995_000]);
+    assert_eq!(one, other);
+    // A single file, too.
+    let path = file(dir.path(), "note", &noise(9_000, 9));
+    let share = Share::with(&path, &at("alice"), &["--for", text(&bob), "--pad"]);
+    assert_exit(&get(&at("bob"), &[&share.ticket, "-o", text(&at("single"))]), 0);
+    assert_eq!(fs::read(at("single")).unwrap(), fs::read(&path).unwrap());
+    let mut command = xylem(&at("alice"));
+    command.args(["share", text(&path), "--pad"]);
+    assert_exit(&finish(command), 2);
 }
 
 #[test]

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xylem_link::PeerKey;
-use xylem_mail::sealed::{FileKey, List, ListError, MAX_LIST, Master, seal};
-use xylem_object::Manifest;
+use xylem_mail::sealed::{FileKey, List, ListError, MAX_LIST, Master, padded, seal};
 use xylem_object::listing::EntryKind;
 use xylem_object::naming;
+use xylem_object::witness::Subject;
+use xylem_object::{Manifest, PublisherId};
 use xylem_packet::Name;
 use xylem_store::{Medium, Store};
 use xylem_tree::SegmentSize;
@@ -26,13 +27,24 @@ use crate::stop::Stop;
 use crate::time::UnixTime;
 use crate::walk::{Rules, Selection};
 
+/// For whom a private publication is, and what shows of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipients {
+    /// The link keys of those who may read it beside its publisher.
+    pub keys: Vec<PeerKey>,
+    /// Its files are padded, so that sizes tell less of what it is.
+    pub padded: bool,
+}
+
 /// Who may read a private publication, and who makes it.
 #[derive(Clone, Copy)]
 pub struct Sealing<'a> {
     /// A secret of the publisher's, which keeps the keys of what has not changed what they were.
     pub secret: &'a [u8; 32],
-    /// Link keys of all who may read it.
-    pub recipients: &'a [PeerKey],
+    /// Who signs it.
+    pub publisher: PublisherId,
+    /// All who may read it.
+    pub recipients: &'a Recipients,
 }
 
 /// What is served: the publication, its versioned prefix, and what its bytes are read through.
@@ -58,8 +70,10 @@ pub fn publish_sealed(
     let before = Record::recall(store, &key).and_then(|record| record.note.sealed);
     let (plain, _) = publish(store, path, name, asked, now, stop, on_event)?;
     let master = Master::new(sealing.secret, &key);
-    let (list, mut files) = inside(&plain, &master)?;
-    let sealed = seal(&master, &list, sealing.recipients)?;
+    let object = name(master.name().as_bytes());
+    let (list, mut files) = inside(&plain, &master, sealing.recipients.padded)?;
+    let subject = Subject::new(sealing.publisher, object.as_ref());
+    let sealed = seal(&master, &list, &sealing.recipients.keys, &subject)?;
     drop(list);
     files.insert(PathBuf::from(KEYS), Virtual::Bytes(sealed.keys.into()));
     files.insert(PathBuf::from(LIST), Virtual::Bytes(sealed.list.into()));
@@ -82,7 +96,6 @@ pub fn publish_sealed(
     let root = published.manifest.root;
     let version = next_version(before, root, now, on_event);
     record::sealed(store, &key, (root, version))?;
-    let object = name(master.name().as_bytes());
     match naming::versioned(object.as_ref(), version) {
         Ok(prefix) => Ok((published, prefix, medium)),
         Err(source) => Err(PublishError::Name { name: object, source }),
@@ -93,6 +106,7 @@ pub fn publish_sealed(
 fn inside(
     plain: &Published,
     master: &Master,
+    is_padded: bool,
 ) -> Result<(List, BTreeMap<PathBuf, Virtual>), PublishError> {
     let nodes = plain.outboards.as_ref().map(shared_nodes);
     let (mut keys, mut files) = (Vec::new(), BTreeMap::new());
@@ -100,7 +114,8 @@ fn inside(
         let key = master.file(&root);
         if size > 0 {
             let check = Some(Check { root, nodes: nodes.clone(), slot });
-            let file = Ciphered { path, size, key: key.clone(), check };
+            let shown = if is_padded { padded(size) } else { size };
+            let file = Ciphered { path, source: size, size: shown, key: key.clone(), check };
             files.insert(name_of(&key), Virtual::Ciphered(Arc::new(file)));
         }
         keys.push(key);
@@ -129,7 +144,7 @@ fn inside(
         listing.truncate(got);
     }
     let manifest = Manifest { sums: None, ..plain.manifest.clone() };
-    Ok((List { manifest, listing, keys }, files))
+    Ok((List { manifest, listing, keys, padded: is_padded }, files))
 }
 
 /// Where an encrypted file lies in the publication.

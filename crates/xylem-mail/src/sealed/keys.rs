@@ -2,8 +2,10 @@
 //! Layout: docs/spec/sealed.md, "Keys".
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
+use constant_time_eq::constant_time_eq_32;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use xylem_link::{PeerKey, StaticKey};
+use xylem_object::witness::Subject;
 use zeroize::Zeroizing;
 
 use super::list::{List, ListError};
@@ -13,7 +15,9 @@ use crate::kdf::{derive, label, short};
 
 /// Recipients at most, the publisher among them.
 pub const MAX_RECIPIENTS: usize = 1_024;
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// It did not say which key the list has, nor whose the publication is.
+const OUTDATED: u8 = 1;
 const TAG_LEN: usize = 16;
 
 /// The two files of a private publication that change with its recipients.
@@ -36,6 +40,12 @@ pub enum SealedError {
     /// No entry is for this key.
     #[error("it is encrypted, and not to you: ask its publisher to share it --for you")]
     NotForUs,
+    /// The layout of an earlier xylem.
+    #[error(
+        "it was encrypted by an older xylem, in a way that shows neither its publisher nor that all recipients read the same: \
+         ask its publisher to share it again"
+    )]
+    Outdated,
     /// A layout of a later xylem.
     #[error("it is encrypted in a way that this xylem does not know (version {0}): update it")]
     UnknownVersion(u8),
@@ -47,12 +57,17 @@ pub enum SealedError {
     List(#[from] ListError),
 }
 
-/// Encrypts the list to `recipients`. The same list and recipients give the same bytes; with either, the key
-/// is another, so that who is left out reads nothing from there on.
+/// Encrypts the list of this publication to `recipients`. The same of all three give the same bytes; with any of them,
+/// the key is another, so that who is left out reads nothing from there on.
 ///
 /// # Errors
 /// [`SealedError::Recipients`], [`ListError::TooLong`].
-pub fn seal(master: &Master, list: &List, recipients: &[PeerKey]) -> Result<Sealed, SealedError> {
+pub fn seal(
+    master: &Master,
+    list: &List,
+    recipients: &[PeerKey],
+    subject: &Subject,
+) -> Result<Sealed, SealedError> {
     let mut recipients = recipients.to_vec();
     recipients.sort_unstable();
     recipients.dedup();
@@ -63,14 +78,16 @@ pub fn seal(master: &Master, list: &List, recipients: &[PeerKey]) -> Result<Seal
     let mut bytes = list.encode()?;
     let hash = xylem_hash::hash(&bytes);
     let all: Vec<u8> = recipients.iter().flat_map(|key| key.0).collect();
-    let of = |label| Zeroizing::new(derive(label, &[&master.0[..], hash.as_bytes(), &all]));
+    let whose = subject.to_bytes();
+    let parts = [&master.0[..], hash.as_bytes(), &whose, &all];
+    let of = |label| Zeroizing::new(derive(label, &parts));
     let (list_key, ephemeral) = (of(label::SEALED_LIST), of(label::SEALED_EPHEMERAL));
     let ephemeral = StaticKey::from_bytes(*ephemeral);
 
     let mut entries = Vec::with_capacity(recipients.len());
     for recipient in &recipients {
         let shared = ephemeral.agree(recipient).ok_or(SealedError::Recipients)?;
-        let wrap = Wrap::of(&shared, &ephemeral.public(), recipient);
+        let wrap = Wrap::of(&shared, &ephemeral.public(), recipient, subject);
         let mut wrapped = list_key.to_vec();
         let tag = wrap.key.seal_in_place_separate_tag(nonce(), Aad::empty(), &mut wrapped);
         let tag = tag.map_err(|_| SealedError::Recipients)?;
@@ -80,45 +97,59 @@ pub fn seal(master: &Master, list: &List, recipients: &[PeerKey]) -> Result<Seal
     entries.sort_unstable();
     let mut keys = vec![VERSION];
     keys.extend_from_slice(&ephemeral.public().0);
+    keys.extend_from_slice(&commitment(&list_key));
     keys.extend_from_slice(&count.to_be_bytes());
     entries.iter().for_each(|entry| keys.extend_from_slice(entry));
 
     let key = aead(&list_key);
-    let tag = key.seal_in_place_separate_tag(nonce(), Aad::from(&keys), &mut bytes);
+    let about = associated(&keys, subject);
+    let tag = key.seal_in_place_separate_tag(nonce(), Aad::from(about), &mut bytes);
     let tag = tag.map_err(|_| ListError::TooLong)?;
     let list = [&bytes[..], tag.as_ref()].concat();
     Ok(Sealed { keys, list })
 }
 
-/// Reads the list with the key of one of its recipients.
+/// Reads the list of this publication with the key of one of its recipients. All of them read the same, or it is refused:
+/// the cipher's tag alone would let whoever makes `keys` and `list` give each a key of its own, under which the same bytes
+/// are another list (docs/spec/sealed.md, "What commits to what").
 ///
 /// # Errors
 /// From [`SealedError::NotForUs`] on.
-pub fn open(us: &StaticKey, keys: &[u8], list: &[u8]) -> Result<List, SealedError> {
+pub fn open(
+    us: &StaticKey,
+    subject: &Subject,
+    keys: &[u8],
+    list: &[u8],
+) -> Result<List, SealedError> {
     let mut fields = Fields(keys);
     match fields.byte().ok_or(SealedError::Malformed)? {
         VERSION => {}
+        OUTDATED => return Err(SealedError::Outdated),
         other => return Err(SealedError::UnknownVersion(other)),
     }
     let ephemeral = PeerKey(fields.array().ok_or(SealedError::Malformed)?);
+    let committed = fields.array().ok_or(SealedError::Malformed)?;
     let count = usize::from(fields.u16().ok_or(SealedError::Malformed)?);
     let (entries, rest) = fields.0.as_chunks::<{ 16 + 32 + TAG_LEN }>();
     if !rest.is_empty() || entries.len() != count || count > MAX_RECIPIENTS {
         return Err(SealedError::Malformed);
     }
     let shared = us.agree(&ephemeral).ok_or(SealedError::Malformed)?;
-    let wrap = Wrap::of(&shared, &ephemeral, &us.public());
+    let wrap = Wrap::of(&shared, &ephemeral, &us.public(), subject);
     let entry = entries.iter().find(|entry| entry.starts_with(&wrap.id));
     let mut wrapped = Zeroizing::new(entry.ok_or(SealedError::NotForUs)?[16..].to_vec());
     let list_key = wrap.key.open_in_place(nonce(), Aad::empty(), &mut wrapped);
     let list_key = list_key.ok().and_then(|key| key.first_chunk().copied());
     let list_key = Zeroizing::new(list_key.ok_or(SealedError::Malformed)?);
-
+    if !constant_time_eq_32(&commitment(&list_key), &committed) {
+        return Err(SealedError::Malformed);
+    }
     if list.len() > MAX_LIST.saturating_add(TAG_LEN) {
         return Err(ListError::TooLong.into());
     }
     let mut bytes = Zeroizing::new(list.to_vec());
-    let plain = aead(&list_key).open_in_place(nonce(), Aad::from(keys), &mut bytes);
+    let about = associated(keys, subject);
+    let plain = aead(&list_key).open_in_place(nonce(), Aad::from(about), &mut bytes);
     Ok(List::decode(plain.map_err(|_| SealedError::Malformed)?)?)
 }
 
@@ -129,35 +160,57 @@ struct Wrap {
     key: LessSafeKey,
 }
 
+/// Says which key the list has, and nothing else of it.
+pub(super) fn commitment(list_key: &[u8; 32]) -> [u8; 32] {
+    derive(label::SEALED_COMMITMENT, &[list_key])
+}
+
+/// What the list goes with.
+pub(super) fn associated(keys: &[u8], subject: &Subject) -> Vec<u8> {
+    [keys, &subject.to_bytes()].concat()
+}
+
 impl Wrap {
-    fn of(shared: &[u8; 32], ephemeral: &PeerKey, recipient: &PeerKey) -> Self {
-        let parts = [&shared[..], &ephemeral.0, &recipient.0];
+    /// In another publication it is another: who signs what somebody else has encrypted has encrypted it to nobody.
+    fn of(shared: &[u8; 32], ephemeral: &PeerKey, recipient: &PeerKey, subject: &Subject) -> Self {
+        let whose = subject.to_bytes();
+        let parts = [&shared[..], &ephemeral.0, &recipient.0, &whose];
         let key = Zeroizing::new(derive(label::SEALED_WRAP, &parts));
         Self { id: short(label::SEALED_RECIPIENT, &parts), key: aead(&key) }
     }
 }
 
-fn aead(key: &[u8; 32]) -> LessSafeKey {
+pub(super) fn aead(key: &[u8; 32]) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has 32 bytes"))
 }
 
 /// Every key encrypts one thing.
-fn nonce() -> Nonce {
+pub(super) fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use xylem_object::Manifest;
+    use xylem_object::{Manifest, PublisherKey, naming};
 
     fn list() -> List {
         let root = xylem_hash::hash(b"hello");
         let keys = vec![Master::new(&[1; 32], b"p").file(&root)];
-        List { manifest: Manifest::file(root, 5, b"hello.txt"), listing: Vec::new(), keys }
+        let manifest = Manifest::file(root, 5, b"hello.txt");
+        List { manifest, listing: Vec::new(), keys, padded: false }
     }
 
-    fn people() -> [StaticKey; 3] {
+    fn subject() -> Subject {
+        by(9, b"letter")
+    }
+
+    pub(in crate::sealed) fn by(publisher: u8, name: &[u8]) -> Subject {
+        let publisher = PublisherKey::from_bytes(&[publisher; 32]).public();
+        Subject::new(publisher, naming::default_name(&publisher, name).as_ref())
+    }
+
+    pub(in crate::sealed) fn people() -> [StaticKey; 3] {
         [2, 3, 4].map(|seed| StaticKey::from_bytes([seed; 32]))
     }
 
@@ -166,26 +219,52 @@ mod tests {
         let [alice, bob, eve] = people();
         let master = Master::new(&[1; 32], b"p");
         let both = [bob.public(), alice.public()];
-        let sealed = seal(&master, &list(), &both).unwrap();
+        let sealed = seal(&master, &list(), &both, &subject()).unwrap();
         for reader in [&alice, &bob] {
-            assert_eq!(open(reader, &sealed.keys, &sealed.list), Ok(list()));
+            assert_eq!(open(reader, &subject(), &sealed.keys, &sealed.list), Ok(list()));
         }
-        assert_eq!(open(&eve, &sealed.keys, &sealed.list), Err(SealedError::NotForUs));
+        assert_eq!(open(&eve, &subject(), &sealed.keys, &sealed.list), Err(SealedError::NotForUs));
         // In any order, and named twice: the same bytes.
-        let again = seal(&master, &list(), &[alice.public(), bob.public(), bob.public()]);
+        let again =
+            seal(&master, &list(), &[alice.public(), bob.public(), bob.public()], &subject());
         assert_eq!(again, Ok(sealed.clone()));
 
         // Whoever is left out has the key of before, which is of no use.
-        let without = seal(&master, &list(), &[alice.public()]).unwrap();
-        assert_eq!(open(&bob, &without.keys, &without.list), Err(SealedError::NotForUs));
-        assert_eq!(open(&bob, &sealed.keys, &without.list), Err(SealedError::Malformed));
+        let without = seal(&master, &list(), &[alice.public()], &subject()).unwrap();
+        assert_eq!(
+            open(&bob, &subject(), &without.keys, &without.list),
+            Err(SealedError::NotForUs)
+        );
+        assert_eq!(
+            open(&bob, &subject(), &sealed.keys, &without.list),
+            Err(SealedError::Malformed)
+        );
         assert_ne!(sealed.list, without.list);
+    }
+
+    /// Who signs what somebody else has encrypted, or gives it another name, has encrypted it to nobody.
+    #[test]
+    fn under_another_publisher_or_name_it_is_for_nobody() {
+        let [alice, ..] = people();
+        let master = Master::new(&[1; 32], b"p");
+        let Sealed { keys, list: sealed } =
+            seal(&master, &list(), &[alice.public()], &subject()).unwrap();
+        for other in [by(8, b"letter"), by(9, b"other")] {
+            assert_eq!(open(&alice, &other, &keys, &sealed), Err(SealedError::NotForUs));
+        }
+        let old = [&[1][..], &keys[1..]].concat();
+        assert_eq!(open(&alice, &subject(), &old, &sealed), Err(SealedError::Outdated));
     }
 
     #[test]
     fn neither_names_nor_recipients_show() {
         let [alice, bob, _] = people();
-        let sealed = seal(&Master::new(&[1; 32], b"p"), &list(), &[alice.public(), bob.public()]);
+        let sealed = seal(
+            &Master::new(&[1; 32], b"p"),
+            &list(),
+            &[alice.public(), bob.public()],
+            &subject(),
+        );
         let Sealed { keys, list } = sealed.unwrap();
         let shows = |what: &[u8]| {
             [&keys, &list].iter().any(|bytes| bytes.windows(what.len()).any(|w| w == what))
@@ -197,30 +276,37 @@ mod tests {
     #[test]
     fn every_changed_bit_is_noticed() {
         let [alice, ..] = people();
-        let sealed = seal(&Master::new(&[1; 32], b"p"), &list(), &[alice.public()]).unwrap();
+        let sealed =
+            seal(&Master::new(&[1; 32], b"p"), &list(), &[alice.public()], &subject()).unwrap();
         for bit in 0..sealed.keys.len() * 8 {
             let mut keys = sealed.keys.clone();
             keys[bit / 8] ^= 1 << (bit % 8);
-            assert!(open(&alice, &keys, &sealed.list).is_err(), "bit {bit} of keys");
+            assert!(open(&alice, &subject(), &keys, &sealed.list).is_err(), "bit {bit} of keys");
         }
         for len in 0..sealed.keys.len() {
-            assert!(open(&alice, &sealed.keys[..len], &sealed.list).is_err());
+            assert!(open(&alice, &subject(), &sealed.keys[..len], &sealed.list).is_err());
         }
         for byte in 0..sealed.list.len() {
             let mut list = sealed.list.clone();
             list[byte] ^= 1;
-            assert!(open(&alice, &sealed.keys, &list).is_err(), "byte {byte} of the list");
+            assert!(
+                open(&alice, &subject(), &sealed.keys, &list).is_err(),
+                "byte {byte} of the list"
+            );
         }
     }
 
     #[test]
     fn a_key_that_is_none_is_refused() {
         let master = Master::new(&[1; 32], b"p");
-        assert_eq!(seal(&master, &list(), &[PeerKey([0; 32])]), Err(SealedError::Recipients));
+        assert_eq!(
+            seal(&master, &list(), &[PeerKey([0; 32])], &subject()),
+            Err(SealedError::Recipients)
+        );
         let many: Vec<PeerKey> = (0..1_025_u32)
             .map(|n| StaticKey::from_bytes(derive("many", &[&n.to_be_bytes()])))
             .map(|k| k.public())
             .collect();
-        assert_eq!(seal(&master, &list(), &many), Err(SealedError::Recipients));
+        assert_eq!(seal(&master, &list(), &many, &subject()), Err(SealedError::Recipients));
     }
 }

@@ -4,14 +4,16 @@
 use xylem_object::{Kind, Manifest, ManifestError};
 use zeroize::Zeroizing;
 
-use super::FileKey;
+use super::{FileKey, padded};
 use crate::fields::{Fields, put_u16_prefixed};
 
 /// Longest list, in bytes. It is held in memory; three quarters of a million files fit.
 pub const MAX_LIST: usize = 256 << 20;
 const KEY_LEN: usize = 32;
-/// Before keys and listing: the lengths of manifest and listing.
-const HEAD: usize = 2 + 8;
+/// Before keys and listing: flags, the lengths of manifest and listing.
+const HEAD: usize = 1 + 2 + 8;
+/// The flag of a padded publication.
+const PADDED: u8 = 1;
 
 /// What a private publication is, as its publisher described it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct List {
     pub listing: Vec<u8>,
     /// A key for each regular file, in listing order.
     pub keys: Vec<FileKey>,
+    /// Files are longer than they say here ([`padded`]), and so is this list.
+    pub padded: bool,
 }
 
 /// A list that can't be written or read.
@@ -48,42 +52,46 @@ impl List {
         let keys = self.keys.len().saturating_mul(KEY_LEN);
         let len = HEAD.saturating_add(manifest.len()).saturating_add(self.listing.len());
         let len = len.saturating_add(keys);
-        if len > MAX_LIST {
-            return Err(ListError::TooLong);
-        }
-        let mut out = Zeroizing::new(Vec::with_capacity(len));
+        let long = if self.padded { padded(len as u64) } else { len as u64 };
+        let long = usize::try_from(long).ok().filter(|long| *long <= MAX_LIST);
+        let long = long.ok_or(ListError::TooLong)?;
+        let mut out = Zeroizing::new(Vec::with_capacity(long));
+        out.push(if self.padded { PADDED } else { 0 });
         put_u16_prefixed(&mut out, &manifest);
         out.extend_from_slice(&(self.listing.len() as u64).to_be_bytes());
         out.extend_from_slice(&self.listing);
         self.keys.iter().for_each(|key| out.extend_from_slice(&key.0[..]));
+        out.resize(long, 0);
         Ok(out)
     }
 
-    /// Reads what [`List::encode`] wrote. That the listing is the manifest's is for its reader to check.
+    /// Reads what [`List::encode`] wrote, and nothing else: what its reader would skip could be room for another list.
+    /// That the listing is the manifest's is for its reader to check.
     ///
     /// # Errors
     /// See [`ListError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, ListError> {
         let mut fields = Fields(bytes);
+        let flags = fields.byte().filter(|flags| flags & !PADDED == 0);
+        let is_padded = flags.ok_or(ListError::Malformed)? == PADDED;
         let manifest = fields.u16().and_then(|len| fields.bytes(usize::from(len)));
         let manifest = Manifest::decode(manifest.ok_or(ListError::Malformed)?)?;
         let listing = fields.u64().and_then(|len| fields.bytes(usize::try_from(len).ok()?));
         let listing = listing.ok_or(ListError::Malformed)?.to_vec();
-        let (keys, rest) = fields.0.as_chunks::<KEY_LEN>();
+        let keys = usize::try_from(manifest.file_count).ok();
+        let keys = keys.and_then(|count| fields.bytes(count.checked_mul(KEY_LEN)?));
+        let (keys, _) = keys.ok_or(ListError::Malformed)?.as_chunks::<KEY_LEN>();
         let listed = match manifest.kind {
             Kind::File => 0,
             Kind::Directory => manifest.size,
         };
         let plain = !manifest.sealed && manifest.growing.is_none() && manifest.sums.is_none();
-        let right = rest.is_empty()
-            && plain
-            && keys.len() as u64 == manifest.file_count
-            && listing.len() as u64 == listed;
-        if !right {
+        let keys = keys.iter().map(|key| FileKey::new(*key)).collect();
+        let list = Self { manifest, listing, keys, padded: is_padded };
+        if !plain || list.listing.len() as u64 != listed || list.encode()?[..] != *bytes {
             return Err(ListError::Malformed);
         }
-        let keys = keys.iter().map(|key| FileKey::new(*key)).collect();
-        Ok(Self { manifest, listing, keys })
+        Ok(list)
     }
 }
 
@@ -95,13 +103,35 @@ mod tests {
     fn file() -> List {
         let root = xylem_hash::hash(b"hello");
         let keys = vec![Master::new(&[1; 32], b"p").file(&root)];
-        List { manifest: Manifest::file(root, 5, b"hello.txt"), listing: Vec::new(), keys }
+        let manifest = Manifest::file(root, 5, b"hello.txt");
+        List { manifest, listing: Vec::new(), keys, padded: false }
     }
 
     #[test]
     fn lists_come_back() {
-        let list = file();
-        assert_eq!(List::decode(&list.encode().unwrap()), Ok(list));
+        for padded in [false, true] {
+            let list = List { padded, ..file() };
+            let bytes = list.encode().unwrap();
+            assert_eq!(List::decode(&bytes), Ok(list));
+            assert_eq!(bytes.len() == 4_096, padded, "how long names are does not show");
+        }
+    }
+
+    /// What is skipped is room for something else, which another key makes of the same bytes.
+    #[test]
+    fn a_list_has_one_form() {
+        let bytes = file().encode().unwrap();
+        let len = usize::from(u16::from_be_bytes([bytes[1], bytes[2]]));
+        let more = u16::try_from(len + 4).unwrap().to_be_bytes();
+        // A field that readers of manifests skip.
+        let (manifest, rest) = bytes[3..].split_at(len);
+        let skipped = [&[0][..], &more, manifest, &[0xa0, 2, 7, 7], rest].concat();
+        assert_eq!(List::decode(&skipped), Err(ListError::Malformed));
+        let flagged = [&[2][..], &bytes[1..]].concat();
+        assert_eq!(List::decode(&flagged), Err(ListError::Malformed));
+        let mut padded = List { padded: true, ..file() }.encode().unwrap().to_vec();
+        *padded.last_mut().unwrap() = 1;
+        assert_eq!(List::decode(&padded), Err(ListError::Malformed));
     }
 
     #[test]

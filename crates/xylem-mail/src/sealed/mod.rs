@@ -11,6 +11,8 @@
 
 mod keys;
 mod list;
+#[cfg(test)]
+mod two_faces;
 
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher};
@@ -24,6 +26,8 @@ pub use list::{List, ListError, MAX_LIST};
 
 /// Bytes that one key encrypts: a segment of today's default.
 pub const SEALED_SEGMENT: usize = 8 * 1024;
+/// No padded file is shorter.
+const SMALLEST_PADDED: u64 = 4 * 1024;
 
 /// What a publisher's keys of one publication follow from. It never leaves their machine.
 pub struct Master(Zeroizing<[u8; 32]>);
@@ -83,6 +87,19 @@ impl core::fmt::Debug for FileKey {
     }
 }
 
+/// How long a file of `len` bytes is in a padded publication: the next length of Padmé (Nikitin and others, 2019), which
+/// tells its binary logarithm and some bits of that, for at most a sixteenth more; and 4 KiB at least. An empty one stays so.
+#[must_use]
+pub fn padded(len: u64) -> u64 {
+    if len == 0 {
+        return 0;
+    }
+    let len = len.max(SMALLEST_PADDED);
+    let bits = len.ilog2().saturating_sub(len.ilog2().ilog2().saturating_add(1));
+    let rest = 1_u64.checked_shl(bits).map_or(0, |one| one.saturating_sub(1));
+    len.checked_add(rest).map_or(len, |sum| sum & !rest)
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -113,6 +130,20 @@ mod tests {
         let mut tail = sealed[8_192..].to_vec();
         key.apply(1, &mut tail);
         assert_eq!(tail, plain[8_192..]);
+    }
+
+    #[test]
+    fn padded_lengths_tell_little_and_cost_a_sixteenth_at_most() {
+        assert_eq!([0, 1, 4_096, 4_097].map(padded), [0, 4_096, 4_096, 4_352]);
+        assert_eq!(padded(u64::MAX), u64::MAX, "no arithmetic goes round");
+        let mut lengths = std::collections::BTreeSet::new();
+        for len in (1..2_000_000).step_by(7) {
+            let long = padded(len);
+            assert!(long >= len && (len < 4_096 || long - len <= len / 16), "{len} becomes {long}");
+            assert_eq!(padded(long), long, "of {len}");
+            lengths.insert(long);
+        }
+        assert!(lengths.len() < 230, "{} lengths of files up to 2 MB", lengths.len());
     }
 
     #[test]

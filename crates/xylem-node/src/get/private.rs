@@ -38,7 +38,9 @@ pub(super) fn get(
     let (list_of, mut quiet) = (manifest.clone(), |event| tell(event, on_event));
     fetch_ticket(&mut fetch, list_of, &first, store, stop, &mut quiet)?;
     let medium = store.medium().clone();
-    let opened = match Opened::read(&*medium, &at, keys::reading(&options.store)?) {
+    let (name, keys) = (fetch.name(), keys::reading(&options.store)?);
+    let whose = (options.ticket.publisher, name.as_ref());
+    let opened = match Opened::read(&*medium, &at, whose, keys) {
         Ok(opened) => opened,
         Err(e) => {
             // What is of no use to us does not stay.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_forward::{Config, Forwarder, Seed};
-use xylem_link::{Endpoint, MAX_KNOCKS, PeerKey, StaticKey};
+use xylem_link::{Endpoint, MAX_KNOCKS, StaticKey};
 use xylem_object::find::{self, VOUCH_LEN};
 use xylem_object::ticket::{Address, RelayAt};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
@@ -36,7 +36,7 @@ use xylem_library::follow::FollowOptions;
 use xylem_library::keys::{CertifiedKey, Keyring};
 use xylem_library::mail::MailStore;
 use xylem_library::publications::Content;
-use xylem_library::publish::Sealing;
+use xylem_library::publish::{Recipients, Sealing};
 use xylem_library::reachable::{FaceAddress, Peer, Relay};
 use xylem_library::{Blame, Error, Failure, Opening, Selection, Stop, disk};
 use xylem_library::{keys, record};
@@ -102,8 +102,8 @@ pub struct ShareOptions {
     pub identity: Option<String>,
     /// What of directories is shared.
     pub selection: Selection,
-    /// Who alone may read it, by the keys of their links; the sharer may too. `None`: everybody who can fetch it.
-    pub recipients: Option<Vec<PeerKey>>,
+    /// Who alone may read it; the sharer may too. `None`: everybody who can fetch it.
+    pub recipients: Option<Recipients>,
     /// Where the encrypted link listens, over UDP or in carriers; empty: UDP on all interfaces, the
     /// usual port or a free one.
     pub listen: Vec<Peer>,
@@ -238,11 +238,16 @@ fn open(
         }
     };
     let link = keys::load_or_create(&options.store.join("keys").join("link"))?;
-    let readers = options.recipients.as_ref().map(|recipients| {
-        let own = StaticKey::from_bytes(link).public();
-        recipients.iter().copied().chain([own]).collect::<Vec<_>>()
+    let readers = options.recipients.clone().map(|mut recipients| {
+        recipients.keys.push(StaticKey::from_bytes(link).public());
+        recipients
     });
-    let sealing = readers.as_ref().map(|readers| Sealing { secret: &link, recipients: readers });
+    let publisher_id = publisher.public();
+    let sealing = readers.as_ref().map(|recipients| Sealing {
+        secret: &link,
+        publisher: publisher_id,
+        recipients,
+    });
     let how = Opening {
         selection: &options.selection,
         sealing,

@@ -60,7 +60,7 @@ pub struct OneShare {
     /// As [`ShareOptions::selection`].
     pub selection: Selection,
     /// As [`ShareOptions::recipients`].
-    pub recipients: Option<Vec<PeerKey>>,
+    pub recipients: Option<Recipients>,
     /// Whether the LAN may be told of it, where the service tells the LAN anything.
     pub lan: bool,
 }

@@ -4,11 +4,13 @@
 use xylem_hash::Hash;
 use xylem_packet::{Component, ContentType, Data, DataBuilder, EncodeError, Name, NameRef};
 use xylem_trust::{
-    Certificate, CertificateError, KeyError, Signer, TrustError, ValidityPeriod, Verifier,
+    Certificate, CertificateError, KeyError, PublicKey, Signer, TrustError, ValidityPeriod,
+    Verifier,
 };
 
 use crate::keys::PublisherId;
 use crate::manifest::{Kind, Manifest};
+use crate::naming;
 
 /// What every statement begins with. No other content that a key of ours signs does.
 const MAGIC: &[u8; 16] = b"xylem witness 1\n";
@@ -43,13 +45,25 @@ impl Subject {
         Self { publisher, object: xylem_hash::hash(&name) }
     }
 
+    /// The publication of this versioned prefix; `None` if there is no version at its end.
+    pub fn of_version(publisher: PublisherId, prefix: NameRef<'_>) -> Option<Self> {
+        naming::version(prefix)?;
+        Some(Self::new(publisher, prefix.parent()))
+    }
+
+    /// The publisher's key, then the hash of the name.
+    pub fn to_bytes(&self) -> [u8; 64] {
+        let mut bytes = [0; 64];
+        bytes[..32].copy_from_slice(&self.publisher.0);
+        bytes[32..].copy_from_slice(self.object.as_bytes());
+        bytes
+    }
+
     /// What stands for it in names.
     pub fn id(&self) -> [u8; SUBJECT_LEN] {
-        let mut material = [0; 64];
-        material[..32].copy_from_slice(&self.publisher.0);
-        material[32..].copy_from_slice(self.object.as_bytes());
         let mut id = [0; SUBJECT_LEN];
-        id.copy_from_slice(&xylem_hash::derive_key(SUBJECT_CONTEXT, &material)[..SUBJECT_LEN]);
+        let derived = xylem_hash::derive_key(SUBJECT_CONTEXT, &self.to_bytes());
+        id.copy_from_slice(&derived[..SUBJECT_LEN]);
         id
     }
 }
@@ -225,6 +239,15 @@ impl Witness {
             verifier: Verifier::of(key)?.named(certificate.key_name().to_name()),
             validity: certificate.validity(),
         })
+    }
+
+    /// Whoever signs by this name with this key, at any time: a witness knows its own without a certificate.
+    ///
+    /// # Errors
+    /// [`KeyError`].
+    pub fn with_key(identity: Name, key: &PublicKey) -> Result<Self, KeyError> {
+        let validity = ValidityPeriod { not_before_ms: 0, not_after_ms: u64::MAX };
+        Ok(Self { identity, key: key.digest(), verifier: Verifier::of(key)?, validity })
     }
 
     /// Who it is.

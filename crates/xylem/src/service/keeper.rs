@@ -149,8 +149,16 @@ impl Keeper {
 
     /// Why these terms can't be kept here, if so. Each of them is decided on.
     fn can(&self, terms: &ShareTerms) -> Result<(), String> {
-        let ShareTerms { name: _, portable: _, strict: _, exclude: _, recipients: _, lan: _, map } =
-            terms;
+        let ShareTerms {
+            name: _,
+            portable: _,
+            strict: _,
+            exclude: _,
+            recipients: _,
+            padded: _,
+            lan: _,
+            map,
+        } = terms;
         if !map && self.handle.asks_router() {
             return Err(
                 "--no-map, and the background node has its router forward a port".to_owned()
@@ -333,12 +341,14 @@ impl Keeper {
 
 /// What the serving thread is asked for.
 fn one_share(terms: &ShareTerms) -> Result<OneShare, Failure> {
-    let ShareTerms { name, portable, strict, exclude, recipients, lan, map: _ } = terms.clone();
+    let ShareTerms { name, portable, strict, exclude, recipients, padded, lan, map: _ } =
+        terms.clone();
     let name = name.as_deref().map(parse_name).transpose()?;
     let no_key = || Failure::new(Exit::Local, "a reader of the share is no key");
     let key = |text: &String| Hash::from_hex(text).map(|key| PeerKey(*key.as_bytes()));
     let keys = recipients.map(|all| all.iter().map(key).collect::<Result<Vec<_>, _>>());
-    let recipients = keys.transpose().map_err(|_| no_key())?;
+    let keys = keys.transpose().map_err(|_| no_key())?;
+    let recipients = keys.map(|keys| Recipients { keys, padded });
     let selection = Selection { portable, strict, exclude, ..Selection::default() };
     Ok(OneShare { name, selection, recipients, lan })
 }

@@ -170,6 +170,7 @@ mod tests {
             strict: true,
             exclude: Some(vec!["*.o".to_owned()]),
             recipients: Some(vec!["00".repeat(32)]),
+            padded: true,
             lan: false,
             map: false,
         };
