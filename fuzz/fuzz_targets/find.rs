@@ -8,7 +8,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     if let Ok(answer) = Answer::decode(input) {
         assert_eq!(answer.encode(), input);
         let publisher = PublisherKey::from_bytes(&[7; 32]).public();
-        assert!(!answer.vouches(&publisher, &[9; 32]));
+        assert!(!answer.vouches(&publisher, &[9; 32], 0));
         if let Ok(packet) = FindId([1; find::ID_LEN]).packet(&answer) {
             let data = Data::decode(&packet).expect("what is written can be read");
             assert_eq!(Answer::decode(data.content()), Ok(answer));

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use xylem_hash::Hash;
-use xylem_object::find::{self, FindId, VOUCH_LEN};
+use xylem_object::find::{self, FindId, Vouch};
 use xylem_object::{Answer, Manifest, Publication, PublisherId};
 use xylem_packet::{Interest, Name, NameRef};
 use xylem_store::StoreError;
@@ -106,7 +106,7 @@ pub struct Publications {
     /// How many are files that grow.
     growing: usize,
     /// What the publisher whose machine this is says of our link key, for who asks for what is not here.
-    vouch: Option<[u8; VOUCH_LEN]>,
+    vouch: Option<Vouch>,
     /// Answers to who knows a root and no name.
     finds: HashMap<FindId, (PublicationId, Vec<u8>)>,
     /// What was asked for last: what is asked for next is most likely of the same.
@@ -141,7 +141,7 @@ impl Publications {
 
     /// Serves nothing yet. Who asks for what is not here is shown that it is the publisher's machine all
     /// the same, of which it may ask what there is instead.
-    pub fn of_publisher(vouch: [u8; VOUCH_LEN]) -> Self {
+    pub fn of_publisher(vouch: Vouch) -> Self {
         Self { vouch: Some(vouch), ..Self::default() }
     }
 
@@ -154,12 +154,7 @@ impl Publications {
 
     /// Also answers who asks for it by its root over a link to `link_key`, for which its publisher
     /// may `vouch`. Not of files that grow: what they were has no root of its own any more.
-    pub fn add_find(
-        &mut self,
-        id: PublicationId,
-        link_key: &[u8; 32],
-        vouch: Option<[u8; VOUCH_LEN]>,
-    ) {
+    pub fn add_find(&mut self, id: PublicationId, link_key: &[u8; 32], vouch: Option<Vouch>) {
         let content = self.all.get(&id);
         let Some(content) = content.filter(|c| !matches!(c, Content::Growing(_))) else { return };
         let publication = content.publication();
@@ -179,7 +174,7 @@ impl Publications {
         id: PublicationId,
         link_key: &[u8; 32],
         publisher: PublisherId,
-        vouch: Option<[u8; VOUCH_LEN]>,
+        vouch: Option<Vouch>,
     ) {
         let content = self.all.get(&id);
         let Some(content) = content.filter(|c| !matches!(c, Content::Growing(_))) else { return };

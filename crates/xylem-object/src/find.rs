@@ -15,11 +15,12 @@
 //! assert_eq!(FindId::parse(asked.question().as_ref()), Some(asked));
 //!
 //! let publisher = PublisherKey::from_bytes(&[7; 32]);
-//! let answer = Answer { vouch: Some(publisher.vouch(&link_key)), manifest: b"its packet" };
-//! let content = answer.encode();
+//! let vouch = Some(publisher.vouch_until(&link_key, 1_000));
+//! let content = Answer { vouch, manifest: b"its packet" }.encode();
 //! let read = Answer::decode(&content).unwrap();
-//! assert!(read.vouches(&publisher.public(), &link_key));
-//! assert!(!read.vouches(&publisher.public(), &[8; 32]));
+//! assert!(read.vouches(&publisher.public(), &link_key, 999));
+//! assert!(!read.vouches(&publisher.public(), &[8; 32], 999));
+//! assert!(!read.vouches(&publisher.public(), &link_key, 1_000));
 //! ```
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -40,8 +41,11 @@ const CONTEXT: &str = "xylem v1 find a publication by its root over a link with 
 const PUBLIC_CONTEXT: &str = "xylem v1 find who published a root over a link with this key";
 /// What a publisher signs when it vouches, before the key. No NDN packet and no card begins like it.
 const VOUCH: &[u8] = b"xylem v1 vouch for a link key";
+/// The same before the key and a time, after which it counts no more.
+const DATED: &[u8] = b"xylem v2 vouch for a link key until";
 const VERSION: u8 = 1;
 const HAS_VOUCH: u8 = 1;
+const HAS_DATED: u8 = 2;
 
 /// Which publication, to those who know its root and over this link alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,12 +114,34 @@ pub fn prefix() -> Name {
     Name::from_iter([Component::generic(b"localhop"), Component::keyword(FIND)])
 }
 
+/// A publisher's word that whoever proves a link key serves in its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vouch {
+    /// It counts before that: seconds since 1970. `None`: for ever, as those of earlier builds do, and those that relays are shown.
+    pub until_s: Option<u64>,
+    /// The publisher's signature.
+    pub signature: [u8; VOUCH_LEN],
+}
+
+impl Vouch {
+    fn signed(&self, link_key: &[u8; 32]) -> Vec<u8> {
+        match self.until_s {
+            None => [VOUCH, link_key].concat(),
+            Some(until_s) => [DATED, link_key, &until_s.to_be_bytes()].concat(),
+        }
+    }
+
+    fn flag(&self) -> u8 {
+        if self.until_s.is_some() { HAS_DATED } else { HAS_VOUCH }
+    }
+}
+
 /// What a peer says that has the publication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
     /// The publisher's signature for the key of the link; `None` from a peer that serves what somebody
     /// else has published.
-    pub vouch: Option<[u8; VOUCH_LEN]>,
+    pub vouch: Option<Vouch>,
     /// The signed manifest: a Data packet, P/_root.
     pub manifest: &'a [u8],
 }
@@ -128,8 +154,11 @@ pub struct AnswerError;
 impl<'a> Answer<'a> {
     /// The content of the answer.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION, if self.vouch.is_some() { HAS_VOUCH } else { 0 }];
-        out.extend_from_slice(self.vouch.as_ref().map_or(&[][..], |vouch| vouch));
+        let mut out = vec![VERSION, self.vouch.as_ref().map_or(0, Vouch::flag)];
+        if let Some(Vouch { until_s, signature }) = &self.vouch {
+            until_s.iter().for_each(|until| out.extend_from_slice(&until.to_be_bytes()));
+            out.extend_from_slice(signature);
+        }
         out.extend_from_slice(self.manifest);
         out
     }
@@ -141,18 +170,28 @@ impl<'a> Answer<'a> {
     pub fn decode(content: &'a [u8]) -> Result<Self, AnswerError> {
         let (vouch, manifest) = match content {
             [VERSION, 0, manifest @ ..] => (None, manifest),
-            [VERSION, HAS_VOUCH, rest @ ..] => {
-                let (vouch, manifest) = rest.split_first_chunk().ok_or(AnswerError)?;
-                (Some(*vouch), manifest)
+            [VERSION, flag @ (HAS_VOUCH | HAS_DATED), rest @ ..] => {
+                let (until_s, rest) = match *flag {
+                    HAS_DATED => {
+                        let (until, rest) = rest.split_first_chunk().ok_or(AnswerError)?;
+                        (Some(u64::from_be_bytes(*until)), rest)
+                    }
+                    _ => (None, rest),
+                };
+                let (signature, manifest) = rest.split_first_chunk().ok_or(AnswerError)?;
+                (Some(Vouch { until_s, signature: *signature }), manifest)
             }
             _ => return Err(AnswerError),
         };
         Ok(Self { vouch, manifest })
     }
 
-    /// Whether the publisher has signed that `link_key` is its own.
-    pub fn vouches(&self, publisher: &PublisherId, link_key: &[u8; 32]) -> bool {
-        self.vouch.is_some_and(|vouch| publisher.verifies(&vouched(link_key), &vouch))
+    /// Whether the publisher has signed that `link_key` is its own, and that holds at `now_s`, in seconds since 1970.
+    pub fn vouches(&self, publisher: &PublisherId, link_key: &[u8; 32], now_s: u64) -> bool {
+        self.vouch.is_some_and(|vouch| {
+            vouch.until_s.is_none_or(|until| now_s < until)
+                && publisher.verifies(&vouch.signed(link_key), &vouch.signature)
+        })
     }
 }
 
@@ -183,15 +222,30 @@ impl<'a> PublicAnswer<'a> {
 }
 
 impl PublisherKey {
-    /// This publisher's word that whoever proves `link_key` serves in its name.
+    /// This publisher's word that whoever proves `link_key` serves in its name, for relays.
     pub fn vouch(&self, link_key: &[u8; 32]) -> [u8; VOUCH_LEN] {
-        let signature = self.signer().sign(&[&vouched(link_key)]);
-        signature.as_ref().try_into().expect("an Ed25519 signature has 64 bytes")
+        self.vouched(link_key, None).signature
+    }
+
+    /// The same for whoever asks that machine, until a time in seconds since 1970.
+    pub fn vouch_until(&self, link_key: &[u8; 32], until_s: u64) -> Vouch {
+        self.vouched(link_key, Some(until_s))
+    }
+
+    fn vouched(&self, link_key: &[u8; 32], until_s: Option<u64>) -> Vouch {
+        let unsigned = Vouch { until_s, signature: [0; VOUCH_LEN] };
+        let signature = self.signer().sign(&[&unsigned.signed(link_key)]);
+        let signature = signature.as_ref().try_into().expect("an Ed25519 signature has 64 bytes");
+        Vouch { until_s, signature }
     }
 }
 
-fn vouched(link_key: &[u8; 32]) -> Vec<u8> {
-    [VOUCH, link_key].concat()
+impl PublisherId {
+    /// Whether this publisher has signed that `link_key` is its own, as relays are shown it.
+    pub fn has_vouched(&self, link_key: &[u8; 32], signature: &[u8; VOUCH_LEN]) -> bool {
+        let vouch = Vouch { until_s: None, signature: *signature };
+        self.verifies(&vouch.signed(link_key), signature)
+    }
 }
 
 #[cfg(test)]
@@ -229,7 +283,8 @@ mod tests {
 
     #[test]
     fn answers_come_back_and_others_are_refused() {
-        for vouch in [None, Some([3; 64])] {
+        let some = |until_s| Some(Vouch { until_s, signature: [3; 64] });
+        for vouch in [None, some(None), some(Some(7))] {
             for manifest in [&b""[..], b"x"] {
                 let answer = Answer { vouch, manifest };
                 let content = answer.encode();
@@ -239,7 +294,7 @@ mod tests {
                 }
             }
         }
-        for bad in [&[0, 0][..], &[2, 0], &[1, 2], &[1, 255]] {
+        for bad in [&[0, 0][..], &[2, 0], &[1, 3], &[1, 255]] {
             assert_eq!(Answer::decode(bad), Err(AnswerError));
         }
     }
@@ -247,25 +302,37 @@ mod tests {
     #[test]
     fn nobody_else_vouches_and_for_nothing_else() {
         let key = PublisherKey::from_bytes(&[7; 32]);
-        let vouch = key.vouch(&[9; 32]);
+        let (own, link) = (key.public(), [9; 32]);
         let of = |vouch| Answer { vouch, manifest: b"" };
-        assert!(of(Some(vouch)).vouches(&key.public(), &[9; 32]));
-        assert!(!of(None).vouches(&key.public(), &[9; 32]));
-        assert!(!of(Some(vouch)).vouches(&PublisherKey::from_bytes(&[8; 32]).public(), &[9; 32]));
+        let endless = Vouch { until_s: None, signature: key.vouch(&link) };
+        assert!(own.has_vouched(&link, &endless.signature));
+        assert!(!of(None).vouches(&own, &link, 0));
+        for vouch in [endless, key.vouch_until(&link, 5)] {
+            assert!(of(Some(vouch)).vouches(&own, &link, 4));
+            let other = PublisherKey::from_bytes(&[8; 32]).public();
+            assert!(!of(Some(vouch)).vouches(&other, &link, 4));
+            for bit in 0..512 {
+                let Vouch { until_s, mut signature } = vouch;
+                signature[bit / 8] ^= 1 << (bit % 8);
+                let flipped = Vouch { until_s, signature };
+                assert!(!of(Some(flipped)).vouches(&own, &link, 4), "bit {bit}");
+            }
+        }
         // A signature over the key alone is not one that vouches.
         let bare = key.signer().sign(&[&[9; 32]]).as_ref().try_into().unwrap();
-        assert!(!of(Some(bare)).vouches(&key.public(), &[9; 32]));
-        for bit in 0..512 {
-            let mut flipped = vouch;
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(!of(Some(flipped)).vouches(&key.public(), &[9; 32]), "bit {bit}");
+        assert!(!of(Some(Vouch { until_s: None, signature: bare })).vouches(&own, &link, 4));
+        // It ends, and nobody but the publisher takes its end away or puts it off.
+        let dated = key.vouch_until(&link, 5);
+        assert!(!of(Some(dated)).vouches(&own, &link, 5));
+        for until_s in [None, Some(6)] {
+            assert!(!of(Some(Vouch { until_s, ..dated })).vouches(&own, &link, 4), "{until_s:?}");
         }
     }
 
     #[test]
     fn a_public_answer_names_the_publisher_and_has_one_form() {
         let publisher = PublisherKey::from_bytes(&[7; 32]);
-        for vouch in [None, Some(publisher.vouch(&[9; 32]))] {
+        for vouch in [None, Some(publisher.vouch_until(&[9; 32], 1))] {
             let answer = Answer { vouch, manifest: b"its packet" };
             let answer = PublicAnswer { publisher: publisher.public(), answer };
             let content = answer.encode();

@@ -244,7 +244,8 @@ fn whoever_has_the_address_and_not_the_key_is_told_nothing() {
     drop(share);
     let manifest = Manifest::file(ticket.root, 50_000, b"secret plans");
     let manifest = sign_manifest(&manifest, name.as_ref(), &publisher).unwrap();
-    let answer = Answer { vouch: Some(publisher.vouch(&link_key)), manifest: &manifest };
+    let vouch = Some(publisher.vouch_until(&link_key, u64::MAX));
+    let answer = Answer { vouch, manifest: &manifest };
     let impostor = Impostor::start(&at, ticket.publisher.0, answer.encode());
 
     let out = dir.path().join("out");

@@ -11,6 +11,8 @@ use xylem_object::find::{Answer, FindId};
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::{Data, Interest, InterestBuilder};
 
+use crate::time::UnixTime;
+
 /// Wait before the question is asked again, for a lost packet, where the round trip is not known; doubles twice.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// The least where it is: a peer may have to read from a disk.
@@ -148,8 +150,14 @@ impl Finding {
         silent
     }
 
-    /// Takes a packet if it answers a question of ours; `None` if it does not.
-    pub fn handle_answer(&mut self, now: Duration, packet: &[u8]) -> Option<Answered> {
+    /// Takes a packet if it answers a question of ours; `None` if it does not. `clock`: the time of day, after which vouches
+    /// have to end.
+    pub fn handle_answer(
+        &mut self,
+        now: Duration,
+        clock: UnixTime,
+        packet: &[u8],
+    ) -> Option<Answered> {
         if self.asked.is_empty() {
             return None;
         }
@@ -159,7 +167,7 @@ impl Finding {
         let Ok(answer) = Answer::decode(data.content()) else {
             return Some(Answered::Left(face, "it answers the first question wrongly"));
         };
-        let vouched = answer.vouches(&self.publisher, &asked.key);
+        let vouched = answer.vouches(&self.publisher, &asked.key, clock.milliseconds() / 1_000);
         if asked.must_vouch && !vouched {
             return Some(Answered::Left(face, NOT_VOUCHED));
         }
@@ -240,16 +248,36 @@ mod tests {
         assert!(turn(&mut finding, now).is_empty());
         assert_eq!(finding.poll_timeout(), Some(now + FIRST_WAIT));
         let id = FindId::new(&ticket.root, &key);
-        let vouch = Some(publisher.vouch(&key));
+        let vouch = Some(publisher.vouch_until(&key, 10));
         let absent = id.packet(&Answer { vouch, manifest: b"" }).unwrap();
         assert!(matches!(Packet::decode(&absent), Ok(Packet::Data(_))));
-        let answered = finding.handle_answer(now, &absent);
+        let answered = finding.handle_answer(now, UnixTime::default(), &absent);
         assert!(matches!(answered, Some(Answered::Absent(face)) if face == first[0]));
         let second = turn(&mut finding, now)[..].to_vec();
         assert!(second.len() == 1 && second != first);
         let found = id.packet(&Answer { vouch, manifest: b"it" }).unwrap();
-        let answered = finding.handle_answer(now, &found);
+        let answered = finding.handle_answer(now, UnixTime::default(), &found);
         assert!(matches!(answered, Some(Answered::Found { face, .. }) if face == second[0]));
+    }
+
+    /// Whoever has stolen a link key and not the publisher's answers in its name until then.
+    #[test]
+    fn a_vouch_ends() {
+        let publisher = PublisherKey::from_bytes(&[7; 32]);
+        let ticket = ticket(&publisher);
+        let (key, end_s) = ([9; 32], 1_000);
+        let id = FindId::new(&ticket.root, &key);
+        let vouch = Some(publisher.vouch_until(&key, end_s));
+        let found = id.packet(&Answer { vouch, manifest: b"it" }).unwrap();
+        for (now_s, holds) in [(end_s - 1, true), (end_s, false)] {
+            let mut finding = Finding::new(&ticket);
+            finding.ask(Duration::ZERO, FaceId(1), key, true, None);
+            finding.handle_timeout(Duration::ZERO, &mut |_, _| {});
+            let clock = UnixTime::new(Duration::from_secs(now_s));
+            let answered = finding.handle_answer(Duration::ZERO, clock, &found);
+            assert_eq!(matches!(answered, Some(Answered::Found { .. })), holds, "{now_s}");
+            assert_eq!(matches!(answered, Some(Answered::Left(..))), !holds, "{now_s}");
+        }
     }
 
     /// Questions and answers get lost; each loss should cost some round trips, not seconds.

@@ -20,7 +20,7 @@ use crate::event::Event;
 use crate::peers::Swarm;
 use crate::reaching::tell_own_addresses;
 use crate::shaping;
-use xylem_engine::{Engine, EngineEvent};
+use xylem_engine::{Engine, EngineEvent, wall_clock};
 use xylem_library::reachable::FaceAddress;
 
 /// Share of the kernel's receive buffer that answers under way may fill: its own bookkeeping and
@@ -457,7 +457,9 @@ impl Work {
         packet: &Bytes,
         on_event: &mut dyn FnMut(Event),
     ) -> bool {
-        let Some(answered) = self.finding.handle_answer(now, packet) else { return false };
+        let Some(answered) = self.finding.handle_answer(now, wall_clock(), packet) else {
+            return false;
+        };
         self.transfer.prove_queued(now);
         let (face, key, manifest, vouched) = match answered {
             // Who follows an object wants whatever version there is.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::shaping::LinkOptions;
 use xylem_forward::{Config, Forwarder, Seed};
 use xylem_link::{Endpoint, MAX_KNOCKS, StaticKey};
-use xylem_object::find::{self, VOUCH_LEN};
+use xylem_object::find::{self, VOUCH_LEN, Vouch};
 use xylem_object::ticket::{Address, RelayAt};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_object::{naming, pass};
@@ -260,12 +260,19 @@ fn open(
     Ok(xylem_library::open(&store, path, &how, wall_clock(), stop, events)?)
 }
 
+/// How long a share that begins now is the publisher's by what its machine shows: nobody runs one for longer than that. Whole
+/// days, so that the end does not tell when it began.
+const VOUCHED_DAYS: u64 = 400;
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
 /// Where a share can be reached, and who it is there.
 struct At {
     publisher: PublisherId,
     link_key: [u8; 32],
-    /// What the publisher says of it.
-    vouch: [u8; VOUCH_LEN],
+    /// What the publisher says of it to who asks here,
+    vouch: Vouch,
+    /// and to relays.
+    relay_vouch: [u8; VOUCH_LEN],
     /// Whether forwarders may be asked, for which tickets have the name.
     named: bool,
     listen: Vec<SocketAddr>,
@@ -310,7 +317,9 @@ fn bind(
     let web = bind_sites(&mut engine, &options.web, &Arc::new(site))?;
     engine.serve(find::prefix().as_ref())?;
     let (announce, link_key) = (options.announce.clone(), link_public);
-    let (vouch, publisher) = (publisher.vouch(&link_key), publisher.public());
+    let until_s = (wall_clock().milliseconds() / DAY_MS + VOUCHED_DAYS) * DAY_MS / 1_000;
+    let vouch = publisher.vouch_until(&link_key, until_s);
+    let (relay_vouch, publisher) = (publisher.vouch(&link_key), publisher.public());
     let given = options.name.is_some() || options.identity.is_some();
     let named = given || !(plain.is_empty() && web.is_empty()) || !options.via.is_empty();
     let relay = options.relays.first().map(|relay| relay.at.clone());
@@ -318,6 +327,7 @@ fn bind(
         publisher,
         link_key,
         vouch,
+        relay_vouch,
         named,
         listen,
         announce,

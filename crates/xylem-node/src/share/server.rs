@@ -140,7 +140,7 @@ impl<'a> Server<'a> {
 
     /// Registers with relays, by the key of links to here and by the publisher's.
     pub(super) fn register(&mut self, engine: &mut Engine, relays: &[Relay], code: bool) {
-        let At { publisher, vouch, .. } = self.at;
+        let At { publisher, relay_vouch: vouch, .. } = self.at;
         let names = [Name { publisher, vouch }];
         reaching::register(engine, relays, &names, code, self.on_event);
         engine.introduce();

@@ -6,7 +6,7 @@ mod datagram;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use xylem_object::PublisherId;
-use xylem_object::find::{Answer, VOUCH_LEN};
+use xylem_object::find::VOUCH_LEN;
 use zeroize::Zeroizing;
 
 pub use datagram::HEADER;
@@ -108,8 +108,7 @@ pub struct Name {
 
 impl Name {
     pub(super) fn is_vouched(&self, link_key: &[u8; 32]) -> bool {
-        let answer = Answer { vouch: Some(self.vouch), manifest: b"" };
-        answer.vouches(&self.publisher, link_key)
+        self.publisher.has_vouched(link_key, &self.vouch)
     }
 }
 
