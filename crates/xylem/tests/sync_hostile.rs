@@ -116,10 +116,15 @@ impl Mallory {
 
     /// Says that its index is here, under the next number of its log; as it was signed.
     fn say(&mut self, index: &Ticket) -> Vec<u8> {
+        self.claim(self.link_key, index)
+    }
+
+    /// The same, and that links to it have this key.
+    fn claim(&mut self, link_key: [u8; 32], index: &Ticket) -> Vec<u8> {
         self.number += 1;
         let said = Statement {
             member: self.key.public(),
-            link_key: self.link_key,
+            link_key,
             number: self.number,
             name: "mallory".to_owned(),
             state: xylem_hash::hash(&self.number.to_be_bytes()),
@@ -249,6 +254,7 @@ fn who_rewrites_its_history_is_found_out() {
         mallory.publish(&index);
         until("alice has it", || alice.at("first").is_symlink());
         fs::remove_file(mallory.dir.join("history")).unwrap();
+        fs::remove_file(mallory.dir.join("history.end")).unwrap();
         mallory.log = Log::open(&mallory.dir.join("history")).unwrap();
         for number in 0..far {
             mallory.log.append(Entry { number, said: xylem_hash::hash(b"other") }).unwrap();
@@ -261,6 +267,35 @@ fn who_rewrites_its_history_is_found_out() {
         are_in_step(&alice, &bob);
         assert!(!alice.at("second").is_symlink() && !bob.at("second").is_symlink());
     }
+}
+
+/// A bad block in the log of what a member has said looks to others as if it had rewritten its history: it says so, and says
+/// nothing else.
+#[test]
+fn a_member_whose_log_is_damaged_ends_with_a_line_and_is_not_taken_for_a_liar() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, mut bob) = two(dir.path());
+    for n in 0..3 {
+        bob.write("again", &format!("{n}"));
+        alice.has("again", &format!("{n}"));
+    }
+    bob.stop();
+    let group = fs::read_dir(dir.path().join("bob-store/sync")).unwrap().next().unwrap().unwrap();
+    let log = group.path().join("history");
+    let good = fs::read(&log).unwrap();
+    let mut bad = good.clone();
+    bad[20] ^= 1;
+    fs::write(&log, &bad).unwrap();
+    let mut command = bob.command();
+    command.args(["--as", "bob", "--listen", "127.0.0.1:0"]);
+    let refused = finish(command);
+    assert_exit(&refused, 4);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("the log of what this member has said is damaged"), "{said}");
+    fs::write(&log, &good).unwrap();
+    bob.start(None);
+    are_in_step(&alice, &bob);
+    assert!(alice.told("sync_rewrote").is_empty());
 }
 
 /// Who was away while a member said much asks it to show that all of that goes on where it was.
@@ -339,6 +374,49 @@ fn who_speaks_for_another_is_not_heard() {
     until("mallory is heard no more", || alice.told("sync_member").iter().any(is_away));
     are_in_step(&alice, &bob);
     assert!(alice.told("sync_rewrote").is_empty() && bob.told("sync_rewrote").is_empty());
+}
+
+/// The key of links to a member is for that member to say. A stopped process is away without a word, as one whose network is
+/// cut, and goes on with what it knew.
+#[test]
+fn who_claims_the_link_keys_of_others_parts_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
+    let index = mallory.links(&[b"first"], Path::new("x"), now());
+    mallory.publish(&index);
+    until("both have it", || alice.at("first").is_symlink() && bob.at("first").is_symlink());
+    let key_of = |who: &str| {
+        let secret = keys::load_or_create(&dir.path().join(format!("{who}-store/keys/link")));
+        StaticKey::from_bytes(secret.unwrap()).public().0
+    };
+    let here = mallory.share(&mallory.dir.join("history"), "x");
+    for whose in [key_of("bob"), key_of("alice"), key_of("bob"), key_of("alice")] {
+        mallory.claim(whose, &here);
+        are_in_step(&alice, &bob);
+    }
+    let index = mallory.links(&[b"second"], Path::new("x"), now());
+    mallory.publish(&index);
+    until("both have it", || alice.at("second").is_symlink() && bob.at("second").is_symlink());
+    drop(mallory);
+    let pid = bob.running.as_ref().unwrap().id().cast_signed();
+    let signal = |signal| {
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal)
+            .unwrap();
+    };
+    let lost = |member: &Member, whom: &str| {
+        let told = member.told("sync_member");
+        told.iter().filter(|told| told["name"] == whom).next_back().unwrap()["up"] == false
+    };
+    signal(rustix::process::Signal::STOP);
+    // A link that falls silent ends after 30 s.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while !lost(&alice, "bob") {
+        assert!(std::time::Instant::now() < deadline, "alice does not miss bob");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    signal(rustix::process::Signal::CONT);
+    are_in_step(&alice, &bob);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use xylem_object::{PublisherId, Ticket};
 
 use super::history::{Fits, Past, Question, is_proven, prove};
+use super::local::FolderError;
 use super::roles::{Membership, NotAdmitted, Roles};
 use super::statement::{Group, MAX_STATEMENT, Statement};
 
@@ -33,14 +34,16 @@ const PATIENCE: u32 = 30;
 pub enum MeshNews {
     /// A member's newest statement, and as it was signed.
     Said(Box<Statement>, Vec<u8>),
-    /// There is a link to whoever has this key; or none any more.
-    Up([u8; 32], bool),
+    /// There is a link to a member, which both its key in the group and that of the link have said; or none any more.
+    Up(PublisherId, bool),
     /// A member has signed two statements that are not of one history: nothing of it is taken any more.
     Rewrote(Box<Statement>, [Vec<u8>; 2]),
     /// A member does not show that what it says goes on where it was: nothing newer of it is taken until it does.
     Unproven(Box<Statement>),
     /// Somebody says other things with our key.
     Twice,
+    /// The log of what we have said is not what it was, so that nothing can be proven by it.
+    BadLog(FolderError),
     /// Somebody has the ticket, and is no member, and why.
     Applies(Box<Statement>, NotAdmitted),
     /// Somebody has the ticket, and an older program.
@@ -144,6 +147,8 @@ struct Waiting {
     said: Statement,
     bytes: Vec<u8>,
     asked: u32,
+    /// It has been answered once with what proves nothing.
+    unproven: bool,
 }
 
 /// See the module's text.
@@ -183,23 +188,15 @@ impl Histories {
         all.map(|(_, bytes)| bytes)
     }
 
-    /// By which key a member is known.
-    pub fn link_key(&self, member: &PublisherId) -> Option<[u8; 32]> {
-        self.known.get(member).map(|(said, _)| said.link_key)
-    }
-
-    /// Forgets who is no member; the keys of its links.
-    pub fn retain(&mut self, members: &mut Membership, now_ms: u64) -> Vec<[u8; 32]> {
-        let mut gone = Vec::new();
+    /// Forgets who is no member.
+    pub fn retain(&mut self, members: &mut Membership, now_ms: u64) {
         for (said, _) in self.known.values().chain(self.rewrote.values().flatten()) {
-            if members.hear(&said.member, &said.shown, now_ms).is_err() {
-                gone.push(said.link_key);
-            }
+            // What it shows is judged anew.
+            let _ = members.hear(&said.member, &said.shown, now_ms);
         }
         self.known.retain(|member, _| members.admits(member));
         self.waiting.retain(|member, _| members.admits(member));
         self.rewrote.retain(|member, _| members.admits(member));
-        gone
     }
 
     /// A statement with our own key, that we have not made.
@@ -246,8 +243,9 @@ impl Histories {
                 let first = before.is_none();
                 // What is older than we know waits only if nothing else does.
                 if before.is_none_or(|waits| waits.said.past.length() < newer) {
-                    let asked = before.map_or(0, |waits| waits.asked);
-                    self.waiting.insert(member, Waiting { said, bytes, asked });
+                    let (asked, unproven) =
+                        before.map_or((0, false), |waits| (waits.asked, waits.unproven));
+                    self.waiting.insert(member, Waiting { said, bytes, asked, unproven });
                 }
                 Heard::Unproven(first)
             }
@@ -262,18 +260,12 @@ impl Histories {
         Heard::Rewrote(both.map(|(_, bytes)| bytes))
     }
 
-    /// What is to be asked of whoever has this link key.
-    pub fn questions(&self, key: &[u8; 32]) -> Vec<Question> {
-        let mut questions = Vec::new();
-        for (member, waits) in &self.waiting {
-            let Some((known, _)) = self.known.get(member) else { continue };
-            if [known.link_key, waits.said.link_key].contains(key) {
-                let (one, other) = (known.past.length(), waits.said.past.length());
-                let (older, newer) = (one.min(other), one.max(other));
-                questions.push(Question { member: *member, older, newer });
-            }
-        }
-        questions
+    /// What is to be asked of a member.
+    pub fn question(&self, member: &PublisherId) -> Option<Question> {
+        let (waits, (known, _)) = (self.waiting.get(member)?, self.known.get(member)?);
+        let (one, other) = (known.past.length(), waits.said.past.length());
+        let (older, newer) = (one.min(other), one.max(other));
+        Some(Question { member: *member, older, newer })
     }
 
     /// Those who have been asked again and again, each once.
@@ -289,12 +281,22 @@ impl Histories {
     }
 
     /// The proof that somebody asks of us; who asks too often is not answered, and asks again.
-    pub fn prove(&mut self, asked: &Question, now: Duration) -> Option<Vec<u8>> {
+    ///
+    /// # Errors
+    /// Our own log can't be read, or is damaged.
+    pub fn prove(
+        &mut self,
+        asked: &Question,
+        now: Duration,
+    ) -> Result<Option<Vec<u8>>, FolderError> {
         if now >= self.proofs.1 {
             self.proofs = (PROOFS, now.saturating_add(A_WHILE));
         }
-        self.proofs.0 = self.proofs.0.checked_sub(1)?;
-        prove(&self.path, asked.older, asked.newer)
+        let Some((own, left)) = self.own.as_ref().zip(self.proofs.0.checked_sub(1)) else {
+            return Ok(None);
+        };
+        self.proofs.0 = left;
+        prove(&self.path, own, asked.older, asked.newer)
     }
 
     /// Somebody who has the ticket is no member; whether that is to be told.
@@ -304,22 +306,27 @@ impl Histories {
             && self.applicants.insert(said.member)
     }
 
-    /// Whoever has this link key answers: what comes of the statement that waited for it, if anything does.
+    /// A member answers: what comes of the statement that waited for it, if anything does.
     pub fn answered(
         &mut self,
-        key: &[u8; 32],
+        from: &PublisherId,
         asked: &Question,
         proof: &[u8],
     ) -> Option<(Statement, Vec<u8>, Heard)> {
-        let member = asked.member;
-        if !self.questions(key).contains(asked) {
+        let member = *from;
+        if self.question(from) != Some(*asked) {
             return None;
         }
-        let waits = self.waiting.remove(&member)?;
+        let mut waits = self.waiting.remove(&member)?;
         let (known, before) = self.known.get(&member)?;
         let is_newer = waits.said.past.length() > known.past.length();
         let (older, newer) = if is_newer { (known, &waits.said) } else { (&waits.said, known) };
         if !is_proven(&older.past, &newer.past, proof) {
+            // Something may have gone wrong there or on the way: once is not enough to be followed no more.
+            if !std::mem::replace(&mut waits.unproven, true) {
+                self.waiting.insert(member, waits);
+                return None;
+            }
             let other = (waits.said.clone(), waits.bytes.clone());
             let both = [(known.clone(), before.clone()), other];
             return Some((waits.said, waits.bytes, self.rewrite(both)));

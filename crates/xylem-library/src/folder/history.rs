@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 
 use xylem_hash::{Hash, Hasher};
 use xylem_object::PublisherId;
+use xylem_store::{Clobber, write_atomically};
 use xylem_tree::{Geometry, NodeValue, Outboard, SegmentSize, consistency};
 
 use super::local::{FolderError, at};
+use crate::disk::disk;
 
 /// Bytes of an entry: a number, and the hash of what was said.
 const ENTRY_LEN: u64 = 40;
@@ -21,6 +23,8 @@ const MAX_ENTRIES: u64 = 8 << 20;
 /// What asks for a proof, and what answers, begins with.
 const QUESTION: &[u8; 4] = b"xsq2";
 const ANSWER: &[u8; 4] = b"xsa2";
+/// What the file begins with that says how long the log is, and its root.
+const END_MAGIC: &[u8; 17] = b"xylem sync end 1\n";
 
 /// One version, as the log has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,28 +171,48 @@ fn shape(entries: u64) -> Option<Geometry> {
 }
 
 /// The proof that the first `old` entries of the log at `path` were all that it had once, and its first `new` ones are
-/// what it had later; `None` if it never had so many.
-pub fn prove(path: &Path, old: u64, new: u64) -> Option<Vec<u8>> {
-    let (old, new) = (shape(old)?, shape(new)?);
-    let mut log = Vec::new();
-    File::open(path).ok()?.take(new.size()).read_to_end(&mut log).ok()?;
-    if log.len() as u64 != new.size() {
-        return None;
+/// what it had later; `None` if it never had so many. `whole` is what the log is now: a proof out of a damaged one would not
+/// hold, and look as if the member had rewritten it.
+///
+/// # Errors
+/// The system's; [`FolderError::BadLog`].
+pub fn prove(
+    path: &Path,
+    whole: &Past,
+    old: u64,
+    new: u64,
+) -> Result<Option<Vec<u8>>, FolderError> {
+    let (Some(old), Some(new), Some(all)) = (shape(old), shape(new), shape(whole.length())) else {
+        return Ok(None);
+    };
+    if new.size() > all.size() {
+        return Ok(None);
     }
-    let tree = Outboard::of(&log, SegmentSize::DEFAULT);
+    let mut log = Vec::new();
+    let file = File::open(path).map_err(at(path))?;
+    file.take(all.size()).read_to_end(&mut log).map_err(at(path))?;
+    if xylem_hash::hash(&log) != whole.root {
+        return Err(FolderError::BadLog(path.to_path_buf()));
+    }
+    let end = usize::try_from(new.size()).ok();
+    Ok(end.and_then(|end| proof(log.get(..end)?, &old, &new)))
+}
+
+fn proof(log: &[u8], old: &Geometry, new: &Geometry) -> Option<Vec<u8>> {
+    let tree = Outboard::of(log, SegmentSize::DEFAULT);
     let value = |node: xylem_tree::Node| {
         let at = usize::try_from(node.slot().checked_mul(32)?).ok()?;
         NodeValue::from_slice(tree.as_bytes().get(at..)?.get(..32)?)
     };
     let mut proof = Vec::new();
-    let content = match consistency::needs(&old, &new) {
+    let content = match consistency::needs(old, new) {
         Some(needs) => {
             let range = new.segment_range(needs.segment);
             log.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)?
         }
         None => &[],
     };
-    consistency::prove(&old, &new, content, value, &mut proof).then_some(proof)
+    consistency::prove(old, new, content, value, &mut proof).then_some(proof)
 }
 
 /// Whether `proof` shows that one log goes on where the other ended: see [`prove`].
@@ -246,6 +270,24 @@ impl Question {
     }
 }
 
+/// Where it stands how long the log at `path` was, and its root.
+fn end_of(path: &Path) -> PathBuf {
+    path.with_extension("end")
+}
+
+/// The length and root of a log, as something was told last; `None`: nothing stands there.
+fn read_end(path: &Path) -> Result<Option<(u64, Hash)>, FolderError> {
+    let bytes = match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        bytes => bytes.map_err(at(path))?,
+    };
+    let end = bytes.strip_prefix(END_MAGIC).and_then(|end| end.split_first_chunk());
+    let end = end.and_then(|(length, root)| {
+        Some((u64::from_be_bytes(*length), Hash::from_bytes(root.try_into().ok()?)))
+    });
+    end.map(Some).ok_or_else(|| FolderError::BadLog(path.to_path_buf()))
+}
+
 /// Our own log, in a file.
 #[derive(Debug)]
 pub struct Log {
@@ -255,14 +297,20 @@ pub struct Log {
 }
 
 impl Log {
-    /// The log at `path`; none there is an empty one. An entry that was written by half was never told, and goes.
+    /// The log at `path`; none there is an empty one. An entry that was written by half was never told, and goes. Beside it
+    /// stands what it was when something was told last: of a log that is damaged nothing is told, since others would take that
+    /// for another history.
     ///
     /// # Errors
-    /// The system's; and a log that can't be ours.
+    /// The system's; [`FolderError::BadLog`].
     pub fn open(path: &Path) -> Result<Self, FolderError> {
         let mut log = Self { path: path.to_path_buf(), base: Hasher::new(), recent: Vec::new() };
+        let bad = || FolderError::BadLog(path.to_path_buf());
+        // Looked at first: who appends writes the log first.
+        let end = read_end(&end_of(path))?;
         let file = match File::options().read(true).write(true).open(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(log),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && end.is_none() => return Ok(log),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(bad()),
             file => file.map_err(at(path))?,
         };
         let size = file.metadata().map_err(at(path))?.len();
@@ -272,8 +320,16 @@ impl Log {
         }
         let mut reader = io::BufReader::new(file);
         let mut bytes = [0; 40];
-        while reader.read_exact(&mut bytes).is_ok() {
+        let entries = whole.checked_div(ENTRY_LEN).unwrap_or(0);
+        for length in 1..=entries {
+            reader.read_exact(&mut bytes).map_err(at(path))?;
             log.push(Entry::from_bytes(&bytes).unwrap_or(Entry { number: 0, said: log.root() }));
+            if end.is_some_and(|(told, root)| told == length && root != log.root()) {
+                return Err(bad());
+            }
+        }
+        if end.is_some_and(|(told, _)| told > entries) {
+            return Err(bad());
         }
         Ok(log)
     }
@@ -324,6 +380,10 @@ impl Log {
         });
         written.map_err(at(&self.path))?;
         self.push(entry);
+        let length = self.base.count().checked_div(ENTRY_LEN).unwrap_or(0);
+        let length = length.saturating_add(self.recent.len() as u64);
+        let end = [&END_MAGIC[..], &length.to_be_bytes(), self.root().as_bytes()].concat();
+        write_atomically(&*disk(), &end_of(&self.path), &end, 0o600, Clobber::Replace)?;
         Ok(())
     }
 
@@ -401,8 +461,9 @@ mod tests {
         }
         let of = |len| past(&entries_of(0, 0..len));
         assert_eq!(Log::open(&path).unwrap().past(), Some(of(1000)));
+        let whole = of(1000);
         for (old, new) in [(1, 1000), (204, 205), (205, 900), (512, 1000), (1000, 1000)] {
-            let proof = prove(&path, old, new).unwrap();
+            let proof = prove(&path, &whole, old, new).unwrap().unwrap();
             assert!(proof.len() <= 10_000, "it fits where statements do");
             assert!(is_proven(&of(old), &of(new), &proof), "{old} {new}");
             assert!(!is_proven(&forked(old - 1, 1), &of(new), &proof), "{old} {new}");
@@ -410,13 +471,44 @@ mod tests {
                 assert!(!is_proven(&of(old), &forked(old - 1, new - old + 1), &proof));
             }
         }
-        assert_eq!(prove(&path, 5, 1001), None);
-        assert_eq!(prove(&path, 6, 5), None);
+        assert_eq!(prove(&path, &whole, 5, 1001).unwrap(), None);
+        assert_eq!(prove(&path, &whole, 6, 5).unwrap(), None);
         // What was written by half was never told.
         let mut file = File::options().append(true).open(&path).unwrap();
         file.write_all(&[7; 39]).unwrap();
         assert_eq!(Log::open(&path).unwrap().past(), Some(of(1000)));
         assert_eq!(entries(&path).unwrap(), entries_of(0, 0..1000));
+    }
+
+    /// Others would take what it says then for another history.
+    #[test]
+    fn of_a_damaged_log_nothing_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history");
+        let mut log = Log::open(&path).unwrap();
+        for entry in entries_of(0, 0..200) {
+            log.append(entry).unwrap();
+        }
+        let (good, whole) = (fs::read(&path).unwrap(), log.past().unwrap());
+        let is_bad = |path: &Path| matches!(Log::open(path), Err(FolderError::BadLog(_)));
+        for at in [0, 4_000, 7_999] {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            fs::write(&path, &bad).unwrap();
+            assert!(is_bad(&path), "byte {at}");
+            let refused = prove(&path, &whole, 150, 160);
+            assert!(matches!(refused, Err(FolderError::BadLog(_))), "byte {at}");
+        }
+        fs::write(&path, &good[..7_960]).unwrap();
+        assert!(is_bad(&path), "its last entry is gone");
+        fs::remove_file(&path).unwrap();
+        assert!(is_bad(&path), "all are");
+        // An end between the two writes, and a log of before there was the second.
+        fs::write(&path, [&good[..], &good[..40]].concat()).unwrap();
+        assert_eq!(Log::open(&path).unwrap().past().unwrap().length(), 201);
+        fs::remove_file(end_of(&path)).unwrap();
+        fs::write(&path, &good).unwrap();
+        assert_eq!(Log::open(&path).unwrap().past(), Some(whole));
     }
 
     #[test]

@@ -58,6 +58,10 @@ pub enum FolderError {
         /// Why.
         why: IndexError,
     },
+    /// The log of what this member has said is not what was written.
+    #[error("{}: the log of what this member has said is damaged, or an older one; nothing is said, since others would take it for \
+             another history. Bring the file back, or remove its folder and join again", .0.display())]
+    BadLog(PathBuf),
     /// A line of the rules is none.
     #[error("{}, {why}", path.display())]
     Rules {
@@ -86,7 +90,9 @@ pub enum FolderError {
 impl Failure for FolderError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Io { .. } | Self::NotThere(_) | Self::Index { .. } => Blame::Local,
+            Self::Io { .. } | Self::NotThere(_) | Self::Index { .. } | Self::BadLog(_) => {
+                Blame::Local
+            }
             Self::Rules { .. } | Self::NoRulesFile(_) | Self::Exclude(_) | Self::TooManyRules => {
                 Blame::Usage
             }

@@ -140,6 +140,18 @@ impl Membership {
         &self.roles
     }
 
+    /// Whether the founder has said nothing of members that we know.
+    pub fn is_unheard(&self) -> bool {
+        self.roles.number == 0
+    }
+
+    /// Whether somebody is a member, or is one if it shows the right certificates, or if the founder, who is not heard yet,
+    /// says so.
+    pub fn may_admit(&self, member: &PublisherId) -> bool {
+        let by_schema = self.roles.schema.is_some() && !self.roles.members.contains_key(member);
+        self.is_unheard() || by_schema || self.admits(member)
+    }
+
     /// Grows whenever somebody may have lost a role: what is published from then on has names that nobody knows who had heard
     /// those before. Where certificates end by themselves an earlier run may have forgotten whose did.
     pub fn audience(&self) -> u64 {

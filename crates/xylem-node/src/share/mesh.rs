@@ -41,7 +41,8 @@ pub(super) struct Mesh {
     members: Membership,
     told_old: bool,
     streams: BTreeMap<FaceId, Stream>,
-    dials: BTreeMap<[u8; 32], Dial>,
+    /// By member, each as that member's own statement says: what one claims moves or ends no way to another.
+    dials: BTreeMap<PublisherId, Dial>,
     /// When links may send again.
     refill: Duration,
     news: mpsc::Sender<MeshNews>,
@@ -69,8 +70,9 @@ impl Mesh {
             refill: Duration::ZERO,
             news,
         };
-        if let Some((ticket, key)) = first.and_then(|ticket| Some((ticket.link_key?, ticket))) {
-            mesh.dial_at(links, ticket, &key);
+        let first = first.filter(|ticket| mesh.members.may_admit(&ticket.publisher));
+        if let Some((key, ticket)) = first.and_then(|ticket| Some((ticket.link_key?, ticket))) {
+            mesh.dial_at(links, ticket.publisher, key, &ticket);
         }
         for (statement, bytes) in known {
             mesh.learn(links, statement, bytes);
@@ -89,7 +91,13 @@ impl Mesh {
         }
         self.heard.own = Statement::read(&said, &self.group).ok().map(|said| said.past);
         self.tell_all(links, &said, None);
-        self.said = Some(said);
+        if self.said.replace(said).is_none() {
+            // Who came before we could say who we are waits for that.
+            let wait =
+                |(face, stream): (&FaceId, &Stream)| stream.member.is_none().then_some(*face);
+            let waiting: Vec<FaceId> = self.streams.iter().filter_map(wait).collect();
+            waiting.into_iter().for_each(|face| self.serve(links, face));
+        }
     }
 
     fn take_roles(&mut self, links: &mut dyn Links, roles: Roles) {
@@ -105,15 +113,27 @@ impl Mesh {
         }
     }
 
-    /// Who is no member any more is told nothing more.
+    /// Who is no member any more is told nothing more. Whoever has the key that it has claimed may be somebody else: only
+    /// what speaks for it, and what was dialled at its word, ends.
     fn drop_others(&mut self, links: &mut dyn Links) {
-        for key in self.heard.retain(&mut self.members, links.wall_ms()) {
-            if let Some(dial) = self.dials.remove(&key) {
-                dial.faces.into_iter().for_each(|face| links.hang_up(face, "not a member"));
-            }
-            let of = |(face, stream): (&FaceId, &Stream)| (stream.key == key).then_some(*face);
-            let faces: Vec<FaceId> = self.streams.iter().filter_map(of).collect();
-            faces.into_iter().for_each(|face| self.give_up(links, face));
+        let now_ms = links.wall_ms();
+        self.heard.retain(&mut self.members, now_ms);
+        if self.members.is_unheard() {
+            return;
+        }
+        let mut ended = Vec::new();
+        for (face, stream) in &self.streams {
+            // What it has said since may show newer certificates than it came with.
+            let is_none = stream.member.is_some_and(|who| {
+                !self.members.admits(&who)
+                    && self.members.hear(&who, &stream.shown, now_ms).is_err()
+            });
+            ended.extend(is_none.then_some(*face));
+        }
+        ended.into_iter().for_each(|face| self.give_up(links, face));
+        let dials = self.dials.keys().filter(|member| !self.members.may_admit(member));
+        for member in dials.copied().collect::<Vec<_>>() {
+            self.forget_dial(links, &member);
         }
     }
 
@@ -134,7 +154,6 @@ impl Mesh {
         if heard.is_err() {
             return false;
         }
-        let before = self.heard.link_key(&said.member);
         match self.heard.hear(said.clone(), bytes.clone()) {
             Heard::New => {}
             Heard::Rewrote(both) => {
@@ -147,9 +166,7 @@ impl Mesh {
             }
             Heard::Unproven(false) | Heard::Nothing => return false,
         }
-        let moved = before.filter(|before| *before != said.link_key);
-        moved.iter().for_each(|key| drop(self.dials.remove(key)));
-        self.dial_at(links, said.link_key, &said.index);
+        self.dial_at(links, said.member, said.link_key, &said.index);
         // Where nobody keeps the folder any more all is over.
         let _ = self.news.send(MeshNews::Said(Box::new(said), bytes));
         true
@@ -163,92 +180,115 @@ impl Mesh {
 
     /// Asks those whose newest statements are too far from what we know of them.
     fn ask(&mut self, links: &mut dyn Links) {
-        for (face, stream) in self.streams.iter_mut().filter(|(_, stream)| stream.admitted) {
-            for question in self.heard.questions(&stream.key) {
+        for (face, stream) in &mut self.streams {
+            let question = stream.member.and_then(|member| self.heard.question(&member));
+            if let Some(question) = question {
                 stream.queue(&question.to_bytes());
+                stream.write(links, *face);
             }
-            stream.write(links, *face);
         }
     }
 
     /// Shows that our log goes on.
     fn answer(&mut self, links: &mut dyn Links, face: FaceId, asked: &Question) {
-        if asked.member == self.own
-            && let Some(proof) = self.heard.prove(asked, links.now())
-            && let Some(stream) = self.streams.get_mut(&face)
-        {
-            stream.queue(&asked.answer(&proof));
-            stream.write(links, face);
+        if asked.member != self.own {
+            return;
+        }
+        match (self.heard.prove(asked, links.now()), self.streams.get_mut(&face)) {
+            (Ok(Some(proof)), Some(stream)) => {
+                stream.queue(&asked.answer(&proof));
+                stream.write(links, face);
+            }
+            (Err(e), _) => drop(self.news.send(MeshNews::BadLog(e))),
+            _ => {}
         }
     }
 
     /// A member answers.
-    fn answered(&mut self, links: &mut dyn Links, key: &[u8; 32], asked: &Question, proof: &[u8]) {
-        match self.heard.answered(key, asked, proof) {
+    fn answered(
+        &mut self,
+        links: &mut dyn Links,
+        from: &PublisherId,
+        asked: &Question,
+        proof: &[u8],
+    ) {
+        match self.heard.answered(from, asked, proof) {
             None => {}
             Some((said, _, Heard::Rewrote(both))) => self.tell_rewrote(links, said, both),
             Some((said, bytes, _)) => {
-                self.dial_at(links, said.link_key, &said.index);
+                self.dial_at(links, said.member, said.link_key, &said.index);
                 let _ = self.news.send(MeshNews::Said(Box::new(said), bytes.clone()));
                 self.tell_all(links, &bytes, None);
             }
         }
     }
 
-    fn is_up(&self, key: &[u8; 32]) -> bool {
-        self.streams.values().any(|stream| stream.admitted && stream.key == *key)
+    fn is_up(&self, member: &PublisherId) -> bool {
+        self.streams.values().any(|stream| stream.member == Some(*member))
     }
 
-    /// A face came up: if we have dialled it there is somebody to talk to.
+    /// A face came up: if we have dialled it we say who we are, and wait for who is there.
     pub(super) fn came_up(&mut self, links: &mut dyn Links, face: FaceId) {
         let Some(key) = links.peer_key(face) else { return };
-        if !self.dials.get(&key).is_some_and(|dial| dial.faces.contains(&face)) {
-            return;
-        }
-        if self.is_up(&key) {
+        let dialled = self.dials.iter().find(|(_, dial)| dial.faces.contains(&face));
+        let Some(member) = dialled.map(|(member, _)| *member) else { return };
+        let is_ours = |s: &Stream| s.member.is_some() || s.dialled.is_some();
+        let is_here = self.streams.values().any(|s| is_ours(s) && s.key == key);
+        if is_here || self.is_up(&member) {
             for dial in self.dials.values_mut() {
                 dial.faces.remove(&face);
             }
-            return links.hang_up(face, "the same member answered before");
+            links.hang_up(face, "the same member answered before");
+            return self.lost(links.now(), member, false);
         }
         let Some(stream) = links.open(face) else { return };
         links.keep(face);
-        self.streams.insert(face, Stream::new(stream, key));
-        if let Some((stream, said)) = self.streams.get_mut(&face).zip(self.said.as_ref()) {
-            stream.queue(said);
-        }
-        self.admit(links, face);
+        let mut stream = Stream::new(stream, key, Some(member));
+        self.said.iter().for_each(|said| stream.queue(said));
+        self.streams.insert(face, stream);
+        self.serve(links, face);
     }
 
-    /// The other end is a member: it is told everything, and first who is one.
-    fn admit(&mut self, links: &mut dyn Links, face: FaceId) {
+    /// The other end speaks for this member: it is told everything, and first who is one.
+    fn admit(&mut self, links: &mut dyn Links, face: FaceId, member: PublisherId) {
         let Some(stream) = self.streams.get_mut(&face) else { return };
-        stream.admitted = true;
+        stream.member = Some(member);
         let key = stream.key;
-        // Whoever comes has said who it is before; said once more that costs little.
+        // Each end begins with its own statement. Who has come may not know that we are a member before it has heard the
+        // founder, so that ours comes once more behind that: it costs little.
         let (founder, own) = (&self.group.founder, self.said.iter());
         let mut all = self.heard.all(founder).peekable();
         let first = if self.own == *founder { None } else { all.next() };
-        first.into_iter().chain(own).chain(all).for_each(|said| stream.queue(said));
-        for question in self.heard.questions(&key) {
-            stream.queue(&question.to_bytes());
-        }
+        let begins = stream.dialled.is_none() && first.is_some();
+        let who = own.clone().filter(|_| begins);
+        who.chain(first).chain(own).chain(all).for_each(|said| stream.queue(said));
+        let question = self.heard.question(&member);
+        question.iter().for_each(|question| stream.queue(&question.to_bytes()));
         stream.write(links, face);
-        if let Some(dial) = self.dials.get_mut(&key) {
-            dial.again = None;
+        let dialled = stream.dialled;
+        if let Some(dial) = self.dials.get_mut(&member) {
+            dial.faces.extend(dialled.map(|_| face));
+            (dial.again, dial.speaks) = (None, true);
         }
-        let _ = self.news.send(MeshNews::Up(key, true));
+        if let Some(looked_for) = dialled.filter(|looked_for| *looked_for != member) {
+            // Whoever has that key speaks for another one.
+            self.dials.get_mut(&looked_for).map(|dial| dial.faces.remove(&face));
+            self.lost(links.now(), looked_for, false);
+        }
+        let _ = self.news.send(MeshNews::Up(member, true));
         self.drop_twin(links, key);
     }
 
     /// Where two have dialled each other at the same moment one link is too many, on which all would be said once more.
     /// The one that the smaller key has dialled stays: whoever has the larger one hangs up, after the other has come.
     fn drop_twin(&mut self, links: &mut dyn Links, key: [u8; 32]) {
-        let Some(dial) = self.dials.get(&key).filter(|_| links.own_key() > key) else { return };
-        let to_it = self.streams.iter().filter(|(_, stream)| stream.admitted && stream.key == key);
-        let (ours, theirs): (Vec<FaceId>, Vec<FaceId>) =
-            to_it.map(|(face, _)| *face).partition(|face| dial.faces.contains(face));
+        if links.own_key() <= key {
+            return;
+        }
+        let to_it = self.streams.iter().filter(|(_, s)| s.member.is_some() && s.key == key);
+        let (ours, theirs): (Vec<_>, Vec<_>) = to_it.partition(|(_, s)| s.dialled.is_some());
         if !theirs.is_empty() {
+            let ours: Vec<FaceId> = ours.into_iter().map(|(face, _)| *face).collect();
             ours.into_iter().for_each(|face| self.give_up(links, face));
         }
     }
@@ -256,7 +296,7 @@ impl Mesh {
     fn tell_all(&mut self, links: &mut dyn Links, said: &[u8], but: Option<FaceId>) {
         let mut slow = Vec::new();
         for (face, stream) in &mut self.streams {
-            if stream.admitted && Some(*face) != but {
+            if stream.member.is_some() && Some(*face) != but {
                 stream.queue(said);
                 if !stream.write(links, *face) || stream.out.len() > MAX_WAITING {
                     slow.push(*face);
@@ -280,7 +320,7 @@ impl Mesh {
                 if self.streams.len() >= MAX_STREAMS || self.streams.contains_key(&face) {
                     return false;
                 }
-                self.streams.insert(face, Stream::new(stream, key));
+                self.streams.insert(face, Stream::new(stream, key, None));
             }
             _ if self.streams.get(&face).is_none_or(|known| known.stream != stream) => {
                 return false;
@@ -301,16 +341,19 @@ impl Mesh {
         }
         loop {
             let Some(stream) = self.streams.get_mut(&face) else { return };
+            if stream.member.is_none() && self.said.is_none() {
+                // Each end says first who it is, which we can't yet.
+                return;
+            }
             let said = match stream.next(links, face) {
                 Ok(Some(said)) => said,
                 Ok(None) => return,
                 Err(()) => return self.give_up(links, face),
             };
-            let (admitted, key) = (stream.admitted, stream.key);
-            if admitted {
+            if let Some(member) = stream.member {
                 if self.heard.knows(&said) {
                     stream.inbox.was_known();
-                    self.speaks(&key);
+                    self.speaks(&member);
                     continue;
                 }
                 if let Some(asked) = Question::read(&said) {
@@ -318,7 +361,7 @@ impl Mesh {
                     continue;
                 }
                 if let Some((asked, proof)) = Question::read_answer(&said) {
-                    self.answered(links, &key, &asked, proof);
+                    self.answered(links, &member, &asked, proof);
                     continue;
                 }
             }
@@ -331,33 +374,47 @@ impl Mesh {
                     return self.give_up(links, face);
                 }
             };
-            self.speaks(&key);
-            if !admitted {
-                // Whoever comes says first who it is: the owner of the key that the link has proven.
-                let (member, shown) = (&statement.member, &statement.shown);
-                let judged = self.members.hear(member, shown, links.wall_ms());
-                if statement.link_key != key || judged.is_err() {
-                    if let Err(why) = judged
-                        && statement.link_key == key
-                    {
-                        self.tell_applies(statement, why);
+            let member = stream.member;
+            match member {
+                Some(member) => {
+                    self.speaks(&member);
+                    if self.learn(links, statement, said.clone()) {
+                        self.tell_all(links, &said, Some(face));
                     }
-                    return self.give_up(links, face);
                 }
-                links.keep(face);
-                let news = self.learn(links, statement, said.clone());
-                self.admit(links, face);
-                if news {
-                    self.tell_all(links, &said, Some(face));
-                }
-            } else if self.learn(links, statement, said.clone()) {
-                self.tell_all(links, &said, Some(face));
+                None => self.introduced(links, face, statement, &said),
             }
         }
     }
 
-    fn speaks(&mut self, key: &[u8; 32]) {
-        if let Some(dial) = self.dials.get_mut(key) {
+    /// The first statement on a stream is that of the member for whom the other end speaks: it names the key that the link
+    /// has proven, and whoever has that key has sent it.
+    fn introduced(&mut self, links: &mut dyn Links, face: FaceId, who: Statement, said: &[u8]) {
+        let Some(stream) = self.streams.get_mut(&face) else { return };
+        if who.link_key != stream.key {
+            return self.give_up(links, face);
+        }
+        let member = who.member;
+        let judged = self.members.hear(&member, &who.shown, links.wall_ms());
+        // Whom an invitation names is believed until the founder is heard.
+        let invited = stream.dialled == Some(member) && self.members.is_unheard();
+        if let Err(why) = judged
+            && !invited
+        {
+            self.tell_applies(who, why);
+            return self.give_up(links, face);
+        }
+        stream.shown.clone_from(&who.shown);
+        links.keep(face);
+        let news = self.learn(links, who, said.to_vec());
+        self.admit(links, face, member);
+        if news {
+            self.tell_all(links, said, Some(face));
+        }
+    }
+
+    fn speaks(&mut self, member: &PublisherId) {
+        if let Some(dial) = self.dials.get_mut(member) {
             dial.speaks = true;
         }
     }
@@ -374,28 +431,28 @@ impl Mesh {
     fn give_up(&mut self, links: &mut dyn Links, face: FaceId) {
         if let Some(stream) = self.streams.remove(&face) {
             links.abandon(face, stream.stream);
-            let mut ours = false;
-            self.dials.values_mut().for_each(|dial| ours |= dial.faces.remove(&face));
-            if ours {
+            if stream.dialled.is_some() {
                 links.hang_up(face, "the member has nothing more to say");
             }
-            self.lost(links.now(), stream.key, stream.admitted);
+            self.ended(links.now(), face, Some(&stream));
         }
     }
 
     /// A face is gone, and its stream with it.
     pub(super) fn face_down(&mut self, now: Duration, face: FaceId) {
-        let mut keys: Vec<[u8; 32]> = Vec::new();
-        for (key, dial) in &mut self.dials {
-            if dial.faces.remove(&face) {
-                keys.push(*key);
-            }
-        }
         let stream = self.streams.remove(&face);
-        if let Some(stream) = &stream {
-            self.lost(now, stream.key, stream.admitted);
+        self.ended(now, face, stream.as_ref());
+    }
+
+    /// Whoever was dialled by this face, or spoke on it, is to be found in another way.
+    fn ended(&mut self, now: Duration, face: FaceId, stream: Option<&Stream>) {
+        let dials = self.dials.iter_mut();
+        let tried: Vec<PublisherId> =
+            dials.filter_map(|(who, dial)| dial.faces.remove(&face).then_some(*who)).collect();
+        if let Some(member) = stream.and_then(|stream| stream.member) {
+            self.lost(now, member, true);
         }
-        keys.into_iter().for_each(|key| self.lost(now, key, false));
+        tried.into_iter().for_each(|member| self.lost(now, member, false));
     }
 
     /// Does what is due.
@@ -420,8 +477,8 @@ impl Mesh {
 
     /// Whether somebody is there who is to show that its history goes on.
     fn waits_for_proofs(&self) -> bool {
-        let mut there = self.streams.values().filter(|stream| stream.admitted);
-        there.any(|stream| !self.heard.questions(&stream.key).is_empty())
+        let mut there = self.streams.values().filter_map(|stream| stream.member);
+        there.any(|member| self.heard.question(&member).is_some())
     }
 
     /// When [`Mesh::handle_timeout`] has something to do.

@@ -34,8 +34,6 @@ struct Heard {
 
 struct Turn {
     who: PublisherId,
-    /// The key of its links.
-    link: [u8; 32],
     number: u64,
     stop: Stop,
     until: Instant,
@@ -96,17 +94,17 @@ impl Asking {
     }
 
     /// There is no link to a member any more: what it said last is asked for when it is back, where it may say something else.
-    pub(super) fn away(&self, link: &[u8; 32]) {
+    pub(super) fn away(&self, member: &PublisherId) {
         let held = self.held();
-        held.now.iter().filter(|now| now.link == *link).for_each(|now| now.stop.raise());
+        held.now.iter().filter(|now| now.who == *member).for_each(|now| now.stop.raise());
     }
 
-    /// What a member with this key of its links said under this number is asked for; `stop` ends that. `waits` tells
+    /// What a member said under this number is asked for; `stop` ends that. `waits` tells
     /// of another member whether it is to be asked too, by the number of its last statement, which may be one that the caller has
     /// not seen. `readers` are asked for nothing.
     pub(super) fn begin(
         &self,
-        (who, link): (PublisherId, [u8; 32]),
+        who: PublisherId,
         number: u64,
         (waits, readers): (impl Fn(&PublisherId, u64) -> bool, BTreeSet<PublisherId>),
         stop: &Stop,
@@ -118,7 +116,6 @@ impl Asking {
         let (stop, now, longer) = (stop.clone(), Instant::now(), 2_u32.saturating_pow(cut.min(12)));
         held.now = Some(Turn {
             who,
-            link,
             number,
             stop,
             until: now + TURN * longer,
@@ -189,14 +186,14 @@ mod tests {
     fn what_a_member_does_not_serve_any_more_is_not_waited_for() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
         asking.heard(member, 5);
-        asking.begin((member, [1; 32]), 5, (|_, _| false, BTreeSet::new()), &stop);
+        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
         asking.heard(member, 6);
         asking.heard(PublisherId([2; 32]), 9);
         assert!(!stop.raised(), "the one before the last is there still");
         asking.heard(member, 7);
         assert!(stop.raised());
         let late = Stop::new();
-        asking.begin((member, [1; 32]), 5, (|_, _| false, BTreeSet::new()), &late);
+        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &late);
         assert!(late.raised(), "it is gone before it is asked for");
     }
 
@@ -212,7 +209,7 @@ mod tests {
             stop.raised()
         };
         asking.heard(member, 5);
-        asking.begin((member, [1; 32]), 5, (|_, _| false, BTreeSet::new()), &stop);
+        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
         asking.refused();
         assert!(!later(), "it says nothing else");
         asking.came(7);
@@ -225,7 +222,7 @@ mod tests {
     #[test]
     fn what_is_not_refused_is_waited_for() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
-        asking.begin((member, [1; 32]), 5, (|_, _| false, BTreeSet::new()), &stop);
+        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
         asking.heard(member, 6);
         asking.held().now.as_mut().unwrap().moved -= REST;
         asking.look_at_the_clock();
@@ -236,10 +233,10 @@ mod tests {
     #[test]
     fn who_is_away_is_not_waited_for() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
-        asking.begin((member, [2; 32]), 5, (|_, _| false, BTreeSet::new()), &stop);
-        asking.away(&[3; 32]);
+        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
+        asking.away(&PublisherId([3; 32]));
         assert!(!stop.raised(), "that was somebody else");
-        asking.away(&[2; 32]);
+        asking.away(&member);
         assert!(stop.raised());
     }
 
@@ -249,7 +246,7 @@ mod tests {
         asking.heard(PublisherId([2; 32]), 1);
         let turn = |others_wait, answers: bool| {
             let stop = Stop::new();
-            asking.begin((gone, [1; 32]), 1, (|_, _| others_wait, BTreeSet::new()), &stop);
+            asking.begin(gone, 1, (|_, _| others_wait, BTreeSet::new()), &stop);
             // So long has nothing come.
             let patience = asking.held().now.as_ref().unwrap().patience;
             asking.held().now.as_mut().unwrap().moved -= patience;
@@ -278,7 +275,7 @@ mod tests {
         let waits = |known: u64| {
             let stop = Stop::new();
             asking.begin(
-                (first, [1; 32]),
+                first,
                 1,
                 (|who, newest| *who == second && newest > known, BTreeSet::new()),
                 &stop,
@@ -295,7 +292,7 @@ mod tests {
     fn who_only_reads_waits_for_nothing() {
         let (asking, first, reader) =
             (Asking::default(), PublisherId([1; 32]), PublisherId([2; 32]));
-        asking.begin((first, [1; 32]), 1, (|_, _| false, [reader].into()), &Stop::new());
+        asking.begin(first, 1, (|_, _| false, [reader].into()), &Stop::new());
         asking.heard(first, 2);
         asking.heard(reader, 3);
         let others_wait = || asking.held().now.as_ref().unwrap().others_wait;
@@ -310,7 +307,7 @@ mod tests {
         asking.heard(PublisherId([2; 32]), 1);
         let turn = |others_wait| {
             let stop = Stop::new();
-            asking.begin((slow, [1; 32]), 1, (|_, _| others_wait, BTreeSet::new()), &stop);
+            asking.begin(slow, 1, (|_, _| others_wait, BTreeSet::new()), &stop);
             let given = asking.held().now.as_ref().unwrap().until - Instant::now();
             // Its time is over now.
             asking.held().now.as_mut().unwrap().until = Instant::now();

@@ -242,7 +242,7 @@ pub(super) fn sync(
                 asking.look_at_the_clock();
                 match &said {
                     MeshNews::Said(said, _) => asking.heard(said.member, said.number),
-                    MeshNews::Up(link, false) => asking.away(link),
+                    MeshNews::Up(member, false) => asking.away(member),
                     _ => {}
                 }
                 if passed.send(News::Mesh(said)).is_err() {

@@ -50,7 +50,7 @@ pub(super) struct Member<'a> {
     serving: Option<ServiceHandle>,
     asking: Asking,
     others: BTreeMap<PublisherId, Other>,
-    up: HashSet<[u8; 32]>,
+    up: HashSet<PublisherId>,
     roles: Membership,
     /// Shows what a schema says of us.
     shown: Vec<u8>,
@@ -223,7 +223,7 @@ impl<'a> Member<'a> {
     }
 
     fn can_ask(&self, other: &Other) -> bool {
-        self.up.contains(&other.said.link_key) && self.roles.may_write(&other.said.member)
+        self.up.contains(&other.said.member) && self.roles.may_write(&other.said.member)
     }
 
     fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), Error> {

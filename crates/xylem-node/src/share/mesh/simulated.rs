@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use xylem_engine::StreamEvent;
 use xylem_forward::FaceId;
-use xylem_library::folder::{Group, Log, MeshNews, MeshStart, Past, Roles, Statement};
+use xylem_library::folder::{Group, Log, MeshNews, MeshStart, Past, Role, Roles, Statement};
 use xylem_library::reachable::Peer;
 use xylem_link::{
     Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey, StreamError, StreamId, StreamRead,
@@ -167,6 +167,7 @@ struct Member {
     running: Option<Running>,
     log: Log,
     number: u64,
+    roles: Roles,
     /// The newest of each other, as it would be kept on disk.
     heard: BTreeMap<PublisherId, (Statement, Vec<u8>)>,
 }
@@ -190,7 +191,7 @@ impl Member {
         std::fs::create_dir_all(&dir).unwrap();
         let log = Log::open(&dir.join("history")).unwrap();
         let (running, heard) = (None, BTreeMap::new());
-        Self { n, key, dir, running, log, number: 0, heard }
+        Self { n, key, dir, running, log, number: 0, roles: Roles::default(), heard }
     }
 
     fn ticket(&self) -> Ticket {
@@ -223,7 +224,7 @@ impl Member {
             own: self.key.public(),
             first,
             known: self.heard.values().cloned().collect(),
-            roles: Roles::default(),
+            roles: self.roles.clone(),
             history: self.dir.join("history"),
             rewrote: Vec::new(),
         };
@@ -233,21 +234,26 @@ impl Member {
 
     /// Something new of itself, that nobody may have heard before it crashes.
     fn say(&mut self, group: &Group) {
+        self.claim(group, self.n);
+    }
+
+    /// The same, and that its link key is that of member `whose`.
+    fn claim(&mut self, group: &Group, whose: u8) {
         self.number += 1;
         let said = Statement {
             member: self.key.public(),
-            link_key: link_key(self.n).public().0,
+            link_key: link_key(whose).public().0,
             number: self.number,
             name: "member".to_owned(),
             state: xylem_hash::hash(&self.number.to_be_bytes()),
             index: self.ticket(),
-            roles: None,
+            roles: Some(self.roles.clone()).filter(|roles| self.n == 0 && roles.number > 0),
             shown: Vec::new(),
             past: Past::none(),
         };
         let said = said.sign(group, &self.key, &mut self.log).unwrap();
         if let Some(Running { wires, mesh, .. }) = &mut self.running {
-            mesh.say(wires, said, None);
+            mesh.say(wires, said, Some(self.roles.clone()));
         }
     }
 
@@ -270,7 +276,10 @@ impl Member {
         mesh.handle_timeout(wires, now);
         for news in news.try_iter() {
             match news {
-                MeshNews::Said(said, bytes) => drop(self.heard.insert(said.member, (*said, bytes))),
+                MeshNews::Said(said, bytes) => {
+                    self.roles = said.roles.clone().unwrap_or_else(|| self.roles.clone());
+                    self.heard.insert(said.member, (*said, bytes));
+                }
                 MeshNews::Rewrote(said, _) => panic!("{} is honest", said.member),
                 MeshNews::Twice => panic!("nobody else has this key"),
                 _ => {}
@@ -282,7 +291,8 @@ impl Member {
     /// Links to others over which something was said.
     fn links(&self) -> Vec<[u8; 32]> {
         let streams = self.running.iter().flat_map(|running| running.mesh.streams.values());
-        let mut keys: Vec<_> = streams.filter(|s| s.admitted).map(|stream| stream.key).collect();
+        let mut keys: Vec<_> =
+            streams.filter(|s| s.member.is_some()).map(|stream| stream.key).collect();
         keys.sort_unstable();
         keys
     }
@@ -331,6 +341,17 @@ impl World {
 
     fn say(&mut self, n: usize) {
         self.members[n].say(&self.group);
+    }
+
+    /// The founder removes this member.
+    fn remove(&mut self, n: usize) {
+        let role = |member: &Member| {
+            let is_it = usize::from(member.n) == n;
+            (member.key.public(), if is_it { Role::Removed } else { Role::Member })
+        };
+        let members = self.members.iter().map(role).collect();
+        self.members[0].roles = Roles { number: 1, closed: true, members, schema: None };
+        self.say(0);
     }
 
     fn run(&mut self, time: Duration) {
@@ -484,6 +505,80 @@ fn a_cut_of_a_minute_is_over_soon_after_the_network_is() {
     println!("both know all {took:?} after the cut");
     // A pause of two seconds, or between two datagrams of a handshake; lost datagrams cost another.
     assert!(took < Duration::from_secs(7), "{took:?}");
+}
+
+/// A member says that its links have the key of another's, then of the third's, then their own: what the two know of each
+/// other is what each has said itself. With the claimant gone they find each other after a cut.
+#[test]
+fn who_claims_the_link_keys_of_others_parts_nobody() {
+    let mut world = World::new(3, BAD, 8);
+    world.start(0, None);
+    for n in 1..3 {
+        let first = Some(world.members[0].ticket());
+        world.start(n, first);
+    }
+    (0..3).for_each(|n| world.say(n));
+    world.converge();
+    for whose in [1, 0, 1, 2] {
+        world.members[2].claim(&world.group, whose);
+        world.converge();
+        world.run(Duration::from_secs(5));
+        for (n, other) in [(0, 1), (1, 0)] {
+            let links = world.members[n].links();
+            assert!(links.contains(&link_key(other).public().0), "{n} has lost {other}: {whose}");
+        }
+    }
+    world.members[2].running = None;
+    world.paths.iter_mut().for_each(|path| path.conditions.cut = true);
+    (0..2).for_each(|n| world.say(n));
+    world.run(Duration::from_secs(60));
+    assert!(world.members.iter().all(|member| member.links().is_empty()), "they have noticed");
+    world.paths.iter_mut().for_each(|path| path.conditions.cut = false);
+    let took = world.converge();
+    assert!(took < Duration::from_secs(7), "{took:?}");
+}
+
+/// The link key that a removed member has claimed is another's: that one's links stay.
+#[test]
+fn who_is_removed_takes_nobody_along_whose_link_key_it_has_claimed() {
+    let mut world = World::new(3, BAD, 9);
+    world.start(0, None);
+    for n in 1..3 {
+        let first = Some(world.members[0].ticket());
+        world.start(n, first);
+    }
+    (0..3).for_each(|n| world.say(n));
+    world.converge();
+    world.members[2].claim(&world.group, 1);
+    world.converge();
+    world.remove(2);
+    world.run(Duration::from_secs(2));
+    world.members[2].running = None;
+    let links = [0, 1].map(|n| world.members[n].links());
+    assert_eq!(links, [vec![link_key(1).public().0], vec![link_key(0).public().0]]);
+}
+
+/// Who has joined by the ticket of somebody that was removed later tells them nothing when it begins again.
+#[test]
+fn a_removed_member_is_not_told_anything_by_whom_it_had_invited() {
+    let mut world = World::new(3, BAD, 10);
+    world.start(0, None);
+    let first = Some(world.members[0].ticket());
+    world.start(1, first);
+    let invited = Some(world.members[1].ticket());
+    world.start(2, invited.clone());
+    (0..3).for_each(|n| world.say(n));
+    world.converge();
+    world.remove(1);
+    world.run(Duration::from_secs(5));
+    assert!(!world.members[2].links().contains(&link_key(1).public().0), "it is removed there");
+    world.members[2].running = None;
+    world.run(Duration::from_secs(40));
+    world.start(2, invited);
+    world.say(2);
+    world.run(Duration::from_secs(120));
+    let number = |n: usize| world.members[n].heard[&world.members[2].key.public()].0.number;
+    assert_eq!([number(0), number(1)], [2, 1]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use xylem_forward::FaceId;
 use xylem_library::folder::Inbox;
 use xylem_link::{StreamId, StreamRead};
+use xylem_object::PublisherId;
 
 use super::links::Links;
 
@@ -11,15 +12,21 @@ pub(super) struct Stream {
     pub(super) stream: StreamId,
     /// The key that the other end has proven.
     pub(super) key: [u8; 32],
-    /// It is a member's.
-    pub(super) admitted: bool,
+    /// The member that we have dialled, if it was us.
+    pub(super) dialled: Option<PublisherId>,
+    /// The member that the other end speaks for. Its statement names the key of this link, and whoever has that key has
+    /// sent the statement as its own: both have said it. Before that it is told nothing but who we are.
+    pub(super) member: Option<PublisherId>,
+    /// What it has shown of itself where a schema says who is a member.
+    pub(super) shown: Vec<u8>,
     pub(super) out: Vec<u8>,
     pub(super) inbox: Inbox,
 }
 
 impl Stream {
-    pub(super) fn new(stream: StreamId, key: [u8; 32]) -> Self {
-        Self { stream, key, admitted: false, out: Vec::new(), inbox: Inbox::default() }
+    pub(super) fn new(stream: StreamId, key: [u8; 32], dialled: Option<PublisherId>) -> Self {
+        let (member, shown, out, inbox) = (None, Vec::new(), Vec::new(), Inbox::default());
+        Self { stream, key, dialled, member, shown, out, inbox }
     }
 
     pub(super) fn queue(&mut self, said: &[u8]) {

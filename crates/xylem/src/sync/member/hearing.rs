@@ -5,6 +5,7 @@ use std::time::Instant;
 use xylem_library::folder::{Roles, Statement, StatementError};
 use xylem_library::{Blame, Error};
 use xylem_node::{MeshNews, wall_clock};
+use xylem_object::PublisherId;
 
 use super::{KEEP, Member, Other, SyncEvent, warning};
 
@@ -15,9 +16,9 @@ impl Member<'_> {
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<(), Error> {
         match said {
-            MeshNews::Up(key, up) => {
-                if if up { self.up.insert(key) } else { self.up.remove(&key) } {
-                    self.tell_member(&key, up, tell);
+            MeshNews::Up(member, up) => {
+                if if up { self.up.insert(member) } else { self.up.remove(&member) } {
+                    self.tell_member(&member, up, tell);
                 }
             }
             MeshNews::Said(said, bytes) => self.heard(*said, bytes, tell)?,
@@ -35,6 +36,7 @@ impl Member<'_> {
                 let (key, why) = (said.member.to_string(), why.to_string());
                 tell(SyncEvent::Applies { name: said.name, key, why });
             }
+            MeshNews::BadLog(e) => return Err(e.into()),
             MeshNews::Old => tell(warning(StatementError::Old.to_string())),
             MeshNews::Twice => {
                 let message = format!(
@@ -48,10 +50,9 @@ impl Member<'_> {
         Ok(())
     }
 
-    pub(super) fn tell_member(&self, link: &[u8; 32], up: bool, tell: &mut dyn FnMut(SyncEvent)) {
-        for other in self.others.values().filter(|other| other.said.link_key == *link) {
-            let (name, key) = (other.said.name.clone(), other.said.member.to_string());
-            tell(SyncEvent::Member { name, key, up });
+    fn tell_member(&self, member: &PublisherId, up: bool, tell: &mut dyn FnMut(SyncEvent)) {
+        if let Some(Other { said, .. }) = self.others.get(member) {
+            tell(SyncEvent::Member { name: said.name.clone(), key: said.member.to_string(), up });
         }
     }
 
@@ -65,7 +66,7 @@ impl Member<'_> {
             self.home.keep_roles(&roles)?;
             self.take_roles(roles, tell);
         }
-        let (member, link) = (said.member, said.link_key);
+        let member = said.member;
         // Whose certificate ended meanwhile is none any more.
         if self.roles.hear(&member, &said.shown, wall_clock().milliseconds()).is_err() {
             return Ok(());
@@ -87,8 +88,8 @@ impl Member<'_> {
         } else {
             self.keep_members()?;
         }
-        if is_new && self.up.contains(&link) {
-            self.tell_member(&link, true, tell);
+        if is_new && self.up.contains(&member) {
+            self.tell_member(&member, true, tell);
         }
         Ok(())
     }
@@ -112,7 +113,7 @@ impl Member<'_> {
         let now_ms = wall_clock().milliseconds();
         for other in self.others.values() {
             let judged = self.roles.hear(&other.said.member, &other.said.shown, now_ms);
-            if judged.is_err() && self.up.remove(&other.said.link_key) {
+            if judged.is_err() && self.up.remove(&other.said.member) {
                 let (name, key) = (other.said.name.clone(), other.said.member.to_string());
                 tell(SyncEvent::Member { name, key, up: false });
             }

@@ -39,7 +39,7 @@ impl Member<'_> {
         };
         let readers =
             self.others.keys().filter(|who| !self.roles.may_write(who)).copied().collect();
-        self.asking.begin((*member, said.link_key), said.number, (waits, readers), &stop);
+        self.asking.begin(*member, said.number, (waits, readers), &stop);
         let merged = self.merge(&said, &stop, tell);
         self.asking.end(matches!(merged, Ok(true)));
         match merged {
