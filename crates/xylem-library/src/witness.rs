@@ -9,6 +9,7 @@ mod versions;
 
 mod demand;
 mod newest;
+mod questions;
 mod record;
 
 mod ask;

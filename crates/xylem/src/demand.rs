@@ -39,12 +39,27 @@ pub(crate) struct DemandArgs {
 }
 
 impl DemandArgs {
+    /// Whether anything is wanted.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.witness.is_empty()
+    }
+
     /// What is wanted; `None`: nothing.
-    pub(crate) fn demand(&self) -> Result<Option<Demand>, Failure> {
-        if self.witness.is_empty() {
+    pub(crate) fn demand(&self, out: &mut Out) -> Result<Option<Demand>, Failure> {
+        if !self.is_given() {
             return Ok(None);
         }
-        Ok(Some(Demand::new(&self.witness, self.threshold, self.witnessed_within)?))
+        let demand = Demand::new(&self.witness, self.threshold, self.witnessed_within)?;
+        let (wanted, named) = (demand.threshold(), demand.named());
+        if demand.lets_two_be_shown() {
+            let what = format!(
+                "--threshold {wanted} of {named}: a publisher can show two histories to two groups of {wanted}, all of them \
+                 honest; {} or more exclude that",
+                named / 2 + 1
+            );
+            out.event(Event::warning(what));
+        }
+        Ok(Some(demand))
     }
 }
 

@@ -268,7 +268,7 @@ fn by_ticket(
         ciphertext: args.ciphertext,
         serve: serve(args, common)?,
     };
-    let demand = args.demand.demand()?;
+    let demand = args.demand.demand(out)?;
     if let Some(demand) = demand.as_ref().filter(|_| !args.follow) {
         let mut dialling = Dialling {
             from: &options.from,
@@ -320,7 +320,7 @@ fn by_ticket_into(
         (args.rename, "--rename"),
         (!args.like.is_empty(), "--like"),
         (args.ciphertext, "--ciphertext"),
-        (args.demand.demand()?.is_some(), "--witness"),
+        (args.demand.is_given(), "--witness"),
     ];
     if let Some((_, flag)) = asked.into_iter().find(|(given, _)| *given) {
         let what =
@@ -410,7 +410,7 @@ fn by_name(
                     `xylem key trust`; or --insecure, to take whatever comes";
         return Err(Failure::new(Exit::Usage, what));
     }
-    if args.demand.demand()?.is_some() {
+    if args.demand.is_given() {
         let what = "--witness is for tickets: who witnesses has to know whose a publication is";
         return Err(Failure::new(Exit::Usage, what));
     }

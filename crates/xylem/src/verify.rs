@@ -86,7 +86,7 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
     if let Some(old) = args.extends.clone() {
         return extends(&args, (old, path.to_string_lossy().into_owned()), common, out);
     }
-    if args.demand.demand()?.is_some() {
+    if args.demand.is_given() {
         let what = "--witness goes with --extends; `xylem get --witness` asks for what it fetches";
         return Err(Failure::new(Exit::Usage, what));
     }
@@ -167,7 +167,7 @@ fn extends(
         give_up: args.timeout,
         store: common.store()?,
     };
-    let (demand, from) = (args.demand.demand()?, peers(&args.from)?);
+    let (demand, from) = (args.demand.demand(out)?, peers(&args.from)?);
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let mut dialling = Dialling {

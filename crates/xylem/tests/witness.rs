@@ -273,7 +273,18 @@ fn two_of_three_are_enough_and_one_key_is_one_witness() {
     assert_exit(&refused, 2);
     assert!(stderr(&refused).contains("one key counts once"), "{}", stderr(&refused));
     assert_exit(&world.look("c", &share.ticket, &[]), 0);
-    assert_exit(&world.get(&share.ticket, &two), 0);
+    let got = world.get(&share.ticket, &two);
+    assert_exit(&got, 0);
+    let warns = |output: &Output| {
+        let told = events(output, "trouble");
+        told.iter().any(|told| told["what"].as_str().unwrap().contains("two histories"))
+    };
+    assert!(!warns(&got));
+    // One of two: each half could be shown another history.
+    let half = ["--witness", a, "--witness", b, "--threshold", "1", "--timeout", "1"];
+    let got = world.get(&share.ticket, &half);
+    assert_exit(&got, 0);
+    assert!(warns(&got), "{}", String::from_utf8_lossy(&got.stdout));
     let refused = world.get(&share.ticket, &every);
     assert_exit(&refused, 3);
     assert!(stderr(&refused).contains("nothing of /b"), "{}", stderr(&refused));
@@ -408,6 +419,37 @@ fn a_lost_record_shows_and_a_damaged_one_signs_nothing() {
     assert_exit(&refused, 4);
     assert!(stderr(&refused).contains("another process"), "{}", stderr(&refused));
     drop(watcher);
+}
+
+/// What it says with the older record is not true: it has seen what came after.
+#[test]
+fn a_witness_that_was_brought_back_from_a_backup_signs_nothing() {
+    let world = World::new();
+    let w = world.witness("w");
+    let log = world.log("alice", &noise(50_000, 1));
+    let share = world.share("alice", &log, true, &[&w]);
+    assert_exit(&world.look("w", &share.ticket, &[]), 0);
+    let (dir, backup) = (world.path("w").join("witness"), world.path("backup"));
+    let copy = |from: &Path, to: &Path| {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap().flatten() {
+            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    };
+    copy(&dir, &backup);
+    let first = cosigned(&share);
+    append(&log, &noise(9_000, 2));
+    until("a checkpoint", || checkpoint(&share) > first);
+    assert_exit(&world.look("w", &share.ticket, &[]), 0);
+    until("the second is kept", || cosigned(&share) > first);
+    let second = cosigned(&share);
+    copy(&backup, &dir);
+    append(&log, &noise(9_000, 3));
+    until("a checkpoint", || checkpoint(&share) > second);
+    let refused = world.look("w", &share.ticket, &[]);
+    assert_exit(&refused, 4);
+    assert!(stderr(&refused).contains("the store is an older one"), "{}", stderr(&refused));
+    assert_eq!(cosigned(&share), second, "nothing was signed");
 }
 
 #[test]

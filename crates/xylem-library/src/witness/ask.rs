@@ -1,26 +1,22 @@
 //! [`witnessed`]: what do the named witnesses say of a version?
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use xylem_object::witness::{Evidence, SignedVersion, Split, Step, question, read_list, step};
-use xylem_packet::{Data, InterestBuilder, Name};
+use xylem_object::witness::{Evidence, SignedVersion, Split, Step, step};
+use xylem_packet::Name;
 
 use super::Testimony;
 use super::demand::{Demand, Said};
 use super::newest::ASK_EVERY;
+use super::questions::OpenQuestions;
 use super::record::keep_evidence;
 use super::versions::Versions;
 use crate::error::{Blame, Error};
-use crate::keys;
 use crate::time::UnixTime;
 
 /// A share that has not heard enough witnesses yet is asked again after this long.
 const AGAIN: Duration = Duration::from_millis(250);
-
-/// Questions whose answers are still waited for.
-const MAX_OPEN: usize = 256;
 
 /// What was heard of witnesses.
 #[derive(Clone, Debug)]
@@ -98,7 +94,8 @@ pub fn witnessed(
 ) -> Result<Witnessed, Error> {
     peers.watch(newest.object.clone());
     let by = vec![None; demand.named()];
-    let mut asking = Asking { newest, demand, by, later: None, open: VecDeque::new() };
+    let open = OpenQuestions::of(newest.object.clone());
+    let mut asking = Asking { newest, demand, by, later: None, open };
     let until = peers.now() + give_up;
     let mut split = None;
     loop {
@@ -130,35 +127,18 @@ struct Asking<'a> {
     by: Vec<Option<Testimony>>,
     /// The later version that was fetched last, and what it is to ours.
     later: Option<(SignedVersion, bool)>,
-    /// Questions that are not answered yet. Each of those who are here is asked by a name of its own, so that nobody who answers
-    /// first keeps from us what another one has.
-    open: VecDeque<Name>,
+    open: OpenQuestions,
 }
 
 impl Asking<'_> {
     /// What the named witnesses say, as one of those who are here tells; nothing if none does within a second, or all have
     /// nothing. What others tell is left for the next call.
     fn list(&mut self, peers: &mut impl Versions) -> Result<Vec<Said>, Error> {
-        let (object, open) = (&self.newest.object, &mut self.open);
-        peers.ask_each(&mut || {
-            let name = question(object.as_ref(), keys::random()?);
-            let mut interest = Vec::new();
-            InterestBuilder::new(name.as_ref())
-                .nonce(keys::random()?)
-                .lifetime_ms(ASK_EVERY.as_millis() as u64)
-                .encode(&mut interest)
-                .map_err(|e| Error::usage(e.to_string()))?;
-            open.push_back(name);
-            Ok(interest)
-        })?;
-        self.open.drain(..self.open.len().saturating_sub(MAX_OPEN));
+        self.open.ask(peers)?;
         let until = peers.now() + ASK_EVERY;
         while peers.now() < until {
             while let Some(packet) = peers.next_answer() {
-                let Ok(data) = Data::decode(&packet) else { continue };
-                let asked = self.open.iter().position(|name| name.as_ref() == data.name());
-                let Some(name) = asked.and_then(|at| self.open.remove(at)) else { continue };
-                let Ok(list) = read_list(name.as_ref(), &data) else { continue };
+                let Some(list) = self.open.answered(&packet) else { continue };
                 let said = self.demand.said(&self.newest.subject(), &list, peers.clock());
                 if !said.is_empty() || self.open.is_empty() {
                     return Ok(said);
@@ -244,6 +224,7 @@ mod tests {
     use super::*;
     use crate::event::LibraryEvent;
     use bytes::Bytes;
+    use std::collections::VecDeque;
     use xylem_object::packets::digest_signed;
     use xylem_object::witness::encode_list;
     use xylem_packet::Interest;

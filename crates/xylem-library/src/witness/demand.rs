@@ -69,6 +69,12 @@ impl Demand {
         self.threshold
     }
 
+    /// Whether two groups, each of which is enough, can have no witness in common: then two histories have enough of them each,
+    /// although every one is honest.
+    pub fn lets_two_be_shown(&self) -> bool {
+        self.threshold.saturating_mul(2) <= self.witnesses.len()
+    }
+
     /// How old a word may be.
     pub fn within(&self) -> Option<Duration> {
         self.within

@@ -52,6 +52,17 @@ pub enum WitnessError {
     /// The clock has been set back.
     #[error("the clock says a time {0} s before that of the last co-signature; set it right")]
     ClockBack(u64),
+    /// The record is older than what this witness has said.
+    #[error(
+        "a share has what this witness said of v={version} {seconds} s after the last that its record knows: the store is an older \
+             one, or another store has this key; nothing is co-signed. Bring back the newer store, or witness with a new key"
+    )]
+    SetBack {
+        /// Of which version.
+        version: u64,
+        /// How much later.
+        seconds: u64,
+    },
     /// Names itself in no certificate's form.
     #[error("{0} is no name of a key")]
     KeyName(Name),
@@ -86,7 +97,9 @@ impl Failure for WitnessError {
             | Self::Threshold { .. }
             | Self::KeyName(_)
             | Self::TooLong(_) => Blame::Usage,
-            Self::Damaged(_) | Self::Busy(_) | Self::ClockBack(_) => Blame::Local,
+            Self::Damaged(_) | Self::Busy(_) | Self::ClockBack(_) | Self::SetBack { .. } => {
+                Blame::Local
+            }
             Self::Split(_) | Self::NotNext(_) => Blame::Data,
         }
     }

@@ -10,7 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
-use xylem_object::witness::{Evidence, SignedVersion, Statement, Step, Subject, cosign, step};
+use xylem_object::witness::{
+    Evidence, SignedVersion, Statement, Step, Subject, Witness, cosign, step,
+};
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::{Data, Name, NameRef};
 use xylem_store::{Clobber, StoreError, create_dirs, write_atomically};
@@ -117,6 +119,27 @@ impl Record {
     /// What was said of it last, and the packet.
     pub fn said(&self) -> Option<(&Statement, &[u8])> {
         self.seen.as_ref().map(|seen| (&seen.said, &seen.cosignature[..]))
+    }
+
+    /// Compares with what others have of this witness. Without a record there is nothing to be wrong: the next co-signature
+    /// says that it begins anew.
+    ///
+    /// # Errors
+    /// [`WitnessError::SetBack`]: one of these `packets` was signed with its key after the last that it knows of.
+    pub fn compare(&self, packets: &[&[u8]], signer: &Signer) -> Result<(), WitnessError> {
+        let Some((Seen { newest, said, .. }, key)) = self.seen.as_ref().zip(signer.public()) else {
+            return Ok(());
+        };
+        let own = Witness::with_key(self.identity.clone(), &key).ok();
+        let cosigned = |packet: &&[u8]| {
+            let own = own.as_ref().filter(|own| own.may_have_made(packet))?;
+            own.cosigned(packet).ok().filter(|other| other.subject == newest.subject())
+        };
+        let newer = packets.iter().filter_map(cosigned).find(|other| other.time_ms > said.time_ms);
+        newer.map_or(Ok(()), |other| {
+            let seconds = other.time_ms.saturating_sub(said.time_ms).div_ceil(1_000);
+            Err(WitnessError::SetBack { version: other.version, seconds })
+        })
     }
 
     /// Co-signs a version that continues what was seen, as `proof` shows; or once more the one that was seen. It is on

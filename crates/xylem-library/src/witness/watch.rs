@@ -16,11 +16,14 @@ use super::Testimony;
 use super::error::WitnessError;
 use super::hand_over::hand_over;
 use super::newest::{ASK_EVERY, Newest, POINTER_LIFETIME};
+use super::questions::OpenQuestions;
 use super::record::{AGAIN, Record, keep_evidence};
 use super::versions::{Dial, Versions};
 use crate::error::{Blame, Error};
 use crate::event::LibraryEvent;
 
+/// How often those who are here are asked what they have of this witness, while one of them does not answer.
+const TRIES: usize = 3;
 /// A single look co-signs the same version again after this long.
 const AGAIN_ONCE: Duration = Duration::from_secs(60);
 
@@ -98,12 +101,16 @@ struct Session<'a, V> {
     handed: Option<u64>,
     /// The older version that was warned of.
     warned: Option<u64>,
+    /// What others have of this witness: questions on their way, and whether all who are here were asked.
+    open: OpenQuestions,
+    compared: bool,
 }
 
 impl<'a, V: Versions> Session<'a, V> {
     fn new(watching: Watching<'a, V>) -> Self {
         let at = Duration::ZERO;
         let (ask_at, pointer_at) = (at, at);
+        let open = OpenQuestions::of(watching.object.clone());
         Self {
             watching,
             heard: None,
@@ -112,6 +119,8 @@ impl<'a, V: Versions> Session<'a, V> {
             checked: false,
             handed: None,
             warned: None,
+            open,
+            compared: false,
         }
     }
 
@@ -135,6 +144,7 @@ impl<'a, V: Versions> Session<'a, V> {
             // A share that came back may have forgotten.
             if self.watching.peers.has_connected() {
                 self.handed = None;
+                self.compared = false;
             }
             if self.checked {
                 self.hand_over()?;
@@ -147,7 +157,7 @@ impl<'a, V: Versions> Session<'a, V> {
 
     /// Asks, and waits for word of the newest version: until there is a new one, or it is time to ask again.
     fn listen(&mut self) -> Result<(), Error> {
-        let Watching { peers, newest, record, .. } = &mut self.watching;
+        let Watching { peers, newest, record, signer, .. } = &mut self.watching;
         if peers.now() >= self.ask_at {
             peers.ask(&newest.question(None)?);
             self.ask_at = peers.now() + ASK_EVERY;
@@ -162,6 +172,9 @@ impl<'a, V: Versions> Session<'a, V> {
         while (self.heard.is_none() || self.heard == seen) && peers.now() < self.ask_at {
             while let Some(packet) = peers.next_answer() {
                 self.heard = self.heard.max(newest.pointed_to(&packet));
+                if let Some(list) = self.open.answered(&packet) {
+                    record.compare(&list, signer)?;
+                }
             }
             if self.heard.is_none() || self.heard == seen {
                 peers.wait(self.ask_at)?;
@@ -172,7 +185,7 @@ impl<'a, V: Versions> Session<'a, V> {
 
     /// Looks at a version, and co-signs it if it is new, or was co-signed long ago.
     fn look(&mut self, version: u64) -> Result<(), Error> {
-        let Watching { peers, object, options, signer, record, .. } = &mut self.watching;
+        let Watching { peers, object, options, record, .. } = &mut self.watching;
         let seen = record.newest().cloned();
         if let Some(seen) = seen.as_ref().filter(|seen| version < seen.version) {
             let what = format!(
@@ -197,6 +210,14 @@ impl<'a, V: Versions> Session<'a, V> {
         if is_known && self.checked && !is_due {
             return Ok(());
         }
+        if !std::mem::replace(&mut self.compared, true) {
+            match self.checked {
+                false => self.compare()?,
+                // Somebody else has come: what it has is heard beside the rest.
+                true => self.open.ask(peers)?,
+            }
+        }
+        let Watching { peers, object, options, signer, record, .. } = &mut self.watching;
         let new = peers.version(object, version)?;
         let proof = match &seen {
             Some(seen) if needs_proof(seen, &new) => peers.proof(seen.manifest.size)?,
@@ -227,6 +248,29 @@ impl<'a, V: Versions> Session<'a, V> {
         self.checked = true;
         // The next one's number may be another now.
         self.pointer_at = if is_same { self.pointer_at } else { Duration::ZERO };
+        Ok(())
+    }
+
+    /// Asks all who are here what they have of this witness, before anything is co-signed: a store that was brought back from a
+    /// backup does not know what it has said since.
+    fn compare(&mut self) -> Result<(), Error> {
+        let Watching { peers, newest, signer, record, .. } = &mut self.watching;
+        for _ in 0..TRIES {
+            self.open.ask(peers)?;
+            let until = peers.now() + ASK_EVERY;
+            while !self.open.is_empty() && peers.now() < until {
+                while let Some(packet) = peers.next_answer() {
+                    self.heard = self.heard.max(newest.pointed_to(&packet));
+                    if let Some(list) = self.open.answered(&packet) {
+                        record.compare(&list, signer)?;
+                    }
+                }
+                peers.wait(until)?;
+            }
+            if self.open.is_empty() {
+                break;
+            }
+        }
         Ok(())
     }
 
