@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use mio::Waker;
-use xylem_link::PeerKey;
 use xylem_object::PublisherKey;
 use xylem_packet::Name;
 
@@ -19,6 +18,7 @@ use xylem_engine::Engine;
 use xylem_library::folder::{MeshNews, MeshStart, Roles};
 use xylem_library::mail::MailStore;
 use xylem_library::publications::{Content, PublicationId};
+use xylem_library::publish::Recipients;
 use xylem_library::reachable::{FaceAddress, endpoint};
 use xylem_library::served::Counts;
 use xylem_library::{Selection, Stop};

@@ -14,6 +14,7 @@ use std::time::Duration;
 use xylem_hash::Hash;
 use xylem_library::as_shared::{AsShared, NowThere};
 use xylem_library::publications::PublicationId;
+use xylem_library::publish::Recipients;
 use xylem_library::registry::{Registered, Registry, ShareTerms, meant};
 use xylem_library::served::Counts;
 use xylem_library::{LibraryEvent, Selection, Stop};

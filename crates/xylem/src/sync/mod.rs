@@ -9,8 +9,8 @@ mod member;
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
-use crate::meant;
 use crate::finding::NearArgs;
+use crate::meant;
 use crate::output::{
     Out,
     text::{clean, count},
