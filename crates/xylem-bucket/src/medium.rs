@@ -41,7 +41,8 @@ impl Said {
 }
 
 pub(crate) fn meta(kind: FileKind, size: u64, mode: u32) -> Meta {
-    Meta { kind, size, mode, mtime: FileTime::default(), ino: 0, dev: 0, links: 1, owner: 0 }
+    let (mtime, ctime) = <(FileTime, FileTime)>::default();
+    Meta { kind, size, mode, mtime, ctime, ino: 0, dev: 0, links: 1, owner: 0 }
 }
 
 /// The files of a disk, and below `s3://BUCKET` the objects of buckets, which can be read only.
@@ -279,6 +280,10 @@ impl Medium for Buckets {
 
     fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()> {
         self.disk_for(path)?.set_mtime(path, mtime)
+    }
+
+    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.disk_for(path)?.room(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

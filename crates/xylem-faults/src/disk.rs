@@ -259,7 +259,8 @@ impl Disk {
             Body::Dir { .. } => (FileKind::Directory, 0),
             Body::Link(_) => (FileKind::Symlink, 0),
         };
-        Ok(Meta { kind, size, mode: node.mode, mtime: node.mtime, ino, dev: 1, links: 1, owner: 0 })
+        let (mode, mtime, ctime) = (node.mode, node.mtime, FileTime::default());
+        Ok(Meta { kind, size, mode, mtime, ctime, ino, dev: 1, links: 1, owner: 0 })
     }
 }
 

@@ -57,11 +57,33 @@ pub enum LibraryEvent {
         /// Because it can't be read; the first ones were told one by one.
         unreadable: u64,
     },
-    /// What is there and was not published is removed when the fetch is complete.
-    Removing {
-        /// Files and links in all.
+    /// A fetch would bring this file, or make this link: a dry run.
+    Planned {
+        /// Its path below the directory; of a single file, where it would go.
+        #[serde(serialize_with = "json::path")]
+        path: PathBuf,
+        /// Bytes; no more than these are fetched.
+        bytes: u64,
+        /// Something is there that it would replace.
+        replaces: bool,
+    },
+    /// All that a fetch would do was told: a dry run.
+    DryRun {
+        /// Files and links that would be new or replaced.
         files: u64,
-        /// Their paths below the directory; the first thousand at most.
+        /// Bytes of those; old copies may spare some.
+        bytes: u64,
+        /// How many would replace something.
+        replaced: u64,
+        /// Files and links that would be removed.
+        removed: u64,
+    },
+    /// What is there and was not published is removed when the fetch is complete. Where it is more than a thousand
+    /// files, there are several such events.
+    Removing {
+        /// Files and links.
+        files: u64,
+        /// Their paths below the directory.
         #[serde(serialize_with = "json::paths")]
         paths: Vec<PathBuf>,
     },

@@ -20,6 +20,8 @@ pub(crate) struct Exclusion {
     patterns: Arc<[Pattern]>,
     /// Nothing but these, with the directories that lead there.
     only: Option<Arc<BTreeSet<Vec<u8>>>>,
+    /// Nor these.
+    lost: Arc<BTreeSet<Vec<u8>>>,
 }
 
 /// A pattern that is none.
@@ -102,7 +104,7 @@ pub fn read_rule(text: &str) -> Result<String, String> {
 impl Exclusion {
     /// Leaves nothing out.
     pub(crate) fn none() -> Self {
-        Self { patterns: Arc::default(), only: None }
+        Self { patterns: Arc::default(), only: None, lost: Arc::default() }
     }
 
     pub(crate) fn new(patterns: &[String]) -> Result<Self, ExcludeError> {
@@ -111,12 +113,17 @@ impl Exclusion {
             Pattern::read(pattern).map_err(bad).transpose()
         };
         let patterns: Result<Vec<_>, _> = patterns.iter().filter_map(read).collect();
-        Ok(Self { patterns: patterns?.into(), only: None })
+        Ok(Self { patterns: patterns?.into(), only: None, lost: Arc::default() })
     }
 
     /// Leaves out everything else as well, if there are such paths.
     pub(crate) fn but(self, only: Option<Arc<BTreeSet<Vec<u8>>>>) -> Self {
         Self { only, ..self }
+    }
+
+    /// Leaves out these paths, too, as they can't be had.
+    pub(crate) fn without(&mut self, lost: Arc<BTreeSet<Vec<u8>>>) {
+        self.lost = lost;
     }
 
     /// Whether a path is none of those that are wanted, and leads to none.
@@ -135,7 +142,7 @@ impl Exclusion {
     /// Whether a path below the directory is left out: itself, or something above it.
     pub(crate) fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        if self.is_unwanted(path) {
+        if self.is_unwanted(path) || self.lost.contains(path) {
             return true;
         }
         !self.patterns.is_empty()

@@ -85,7 +85,7 @@ pub use ours::OwnError;
 pub use path::{canonical, os_bytes, os_path};
 pub use portable::NotPortable;
 pub use remote::{Keep, Remote, Wanted};
-pub use save::{Existing, Only, Output, SaveOptions};
+pub use save::{Doing, Existing, Only, Output, Room, SaveOptions};
 pub use stop::Stop;
 pub use summary::{GetSummary, PeerBytes};
 pub use time::UnixTime;

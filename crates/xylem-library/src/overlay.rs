@@ -94,7 +94,7 @@ impl Overlay {
 
 fn meta(kind: FileKind, size: u64, mode: u32, ino: u64) -> Meta {
     let mtime = FileTime::default();
-    Meta { kind, size, mode, mtime, ino, dev: 0, links: 1, owner: 0 }
+    Meta { kind, size, mode, mtime, ctime: mtime, ino, dev: 0, links: 1, owner: 0 }
 }
 
 impl Virtual {
@@ -207,6 +207,10 @@ impl Medium for Overlay {
 
     fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()> {
         self.disk_for(path)?.set_mtime(path, mtime)
+    }
+
+    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.disk_for(path)?.room(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

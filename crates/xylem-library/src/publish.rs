@@ -17,7 +17,8 @@ use xylem_object::sums::list_len;
 use xylem_object::{Manifest, naming};
 use xylem_packet::Name;
 use xylem_store::{
-    FileKind, FileRef, FileState, Medium, Meta, OutboardFile, Part, SharedFile, Store, StoreError,
+    FileKind, FileRef, FileState, FileTime, Medium, Meta, OutboardFile, Part, Seen, SharedFile,
+    Store, StoreError,
 };
 use xylem_tree::{NODE_LEN, SegmentSize};
 
@@ -29,6 +30,7 @@ use crate::record::{self, Record};
 use crate::stop::Stop;
 use crate::time::UnixTime;
 use crate::walk::{Rules, Selection};
+use before::{Before, Untouched};
 use members::Served;
 use serving::Files;
 use sums::{KeptSums, NewSums};
@@ -162,7 +164,7 @@ fn publish_file(
     let state = FileState::of(meta);
     let slots = packed_slots(state.size, segment);
     let small = slots == 0;
-    let known = record.filter(|r| r.state == state).map(|r| r.root);
+    let known = record.filter(|r| is_untouched(store, path, meta, r)).map(|r| r.root);
     let outboard = known.and_then(|root| store.object(&root, Part::Outboard).ok().flatten());
     // One of a fetch may be of another segment size.
     let fits = |o: &FileRef| o.metadata().is_ok_and(|m| m.size == slots * NODE_LEN as u64);
@@ -188,6 +190,7 @@ fn publish_file(
             let takes =
                 Takes { outboards: Some(&outboard), sums: list.as_ref().map(NewSums::file) };
             let root = hashing::hash_all(&**store.medium(), &[job], takes, stop, on_event)?[0];
+            record::looked(store, path, &root, std::iter::once(Seen::of(meta)))?;
             let kept = if small { None } else { Some(store.keep(new, &root, Part::Outboard)?) };
             let list = list.map(|list| list.keep(store, &root, size)).transpose()?;
             (root, kept, list.flatten())
@@ -196,10 +199,18 @@ fn publish_file(
     let mut manifest = Manifest::file(root, state.size, b"");
     manifest.sums = sums.as_ref().map(|kept| kept.sums);
     describe(&mut manifest, meta);
-    let file = SharedFile { path: path.to_path_buf(), state };
+    let file = SharedFile { path: path.to_path_buf(), state, ctime: meta.ctime };
     let files = Files::One(Served { file, root, slot: 0 });
     let outboards = outboard.map(OutboardFile::new);
     Ok(Published { manifest, files, listing: None, outboards, sums })
+}
+
+/// Whether a file is still the one that the record is about. A file that an older program shared or fetched, which did
+/// not note how it looked, must not have been changed since.
+fn is_untouched(store: &Store, path: &Path, now: &Meta, record: &Record) -> bool {
+    let since = FileTime { secs: i64::try_from(record.used_s).unwrap_or(i64::MAX), nanos: 0 };
+    let untouched = Untouched::open(store, path, &record.root, since);
+    record.state == FileState::of(now) && untouched.is_sure(now, untouched.of_itself().as_ref())
 }
 
 /// Gives a manifest what a file's or directory's metadata say.
@@ -233,6 +244,26 @@ pub fn rebuild(
     Ok(published.manifest.root)
 }
 
+/// As [`root_of`], of what may be `root` as it was fetched or shared here: what its disk does not keep of modes and times
+/// is taken for what was published, where nobody has set others since. All content is read.
+///
+/// # Errors
+/// See [`PublishError`].
+pub fn root_as(
+    store: &Store,
+    path: &Path,
+    root: &Hash,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<Hash, PublishError> {
+    let medium = &**store.medium();
+    let at = |e| StoreError::from_io("read", path, None, e);
+    if medium.metadata(path).map_err(at)?.kind != FileKind::Directory {
+        return root_of(medium, path, on_event);
+    }
+    let before = Before::open(store, path, root, SegmentSize::DEFAULT).map(Before::only_lists);
+    directory::root_of(medium, path, before, on_event)
+}
+
 /// The root that publishing `path`, which is canonical, would give; nothing is kept.
 ///
 /// # Errors
@@ -244,7 +275,7 @@ pub fn root_of(
 ) -> Result<Hash, PublishError> {
     let at = |e| StoreError::from_io("read", path, None, e);
     if medium.metadata(path).map_err(at)?.kind == FileKind::Directory {
-        return directory::root_of(medium, path, on_event);
+        return directory::root_of(medium, path, None, on_event);
     }
     let (state, segment) = (hashing::state_of(medium, path)?, SegmentSize::DEFAULT);
     let job = Job { path: path.to_path_buf(), state, slot: None, segment, sums: None };

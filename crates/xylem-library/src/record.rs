@@ -4,12 +4,17 @@
 
 use std::path::Path;
 
-use xylem_hash::Hash;
+use xylem_hash::{Hash, Hasher};
+use xylem_object::listing::{EntryKind, Writer};
 use xylem_object::{Kind, Manifest, Ticket};
-use xylem_store::{FileState, Known, Origin, Store, StoreError};
+use xylem_store::{
+    FileKind, FileState, FileTime, Known, Meta, NewSeen, Origin, Part, Seen, Store, StoreError,
+};
+use xylem_tree::SegmentSize;
 
 use crate::event::LibraryEvent;
-use crate::path::{canonical, os_bytes};
+use crate::listed::{Listed, ListedFiles};
+use crate::path::{canonical, os_bytes, os_path};
 use crate::save::SaveOptions;
 use crate::signed;
 use crate::time::UnixTime;
@@ -100,6 +105,8 @@ pub(crate) struct Record {
     pub(crate) root: Hash,
     /// State of the file (or of the directory itself) then.
     pub(crate) state: FileState,
+    /// When it was last shared or fetched, seconds since 1970; 0 where an older program did not note it.
+    pub(crate) used_s: u64,
     /// The rest.
     pub(crate) note: Note,
 }
@@ -113,13 +120,13 @@ impl Record {
         }
         let old = store.old_share(key).ok().flatten()?;
         let note = Note { version: Some(old.version), ..Note::default() };
-        Some(Self { root: old.root, state: old.state, note })
+        Some(Self { root: old.root, state: old.state, used_s: 0, note })
     }
 
     /// The record that the store keeps.
     pub(crate) fn of(known: &Known) -> Self {
-        let Known { root, state, .. } = *known;
-        Self { root, state, note: Note::decode(&known.note) }
+        let Known { root, state, used_s, .. } = *known;
+        Self { root, state, used_s, note: Note::decode(&known.note) }
     }
 }
 
@@ -202,8 +209,66 @@ pub fn keep_ticket(store: &Store, path: &Path, ticket: Option<&Ticket>, port: Op
     }
 }
 
+/// Notes how the files at a canonical path look now that they have this root: first what is there itself, then of a
+/// directory each entry of its listing.
+///
+/// # Errors
+/// The store's.
+pub(crate) fn looked(
+    store: &Store,
+    path: &Path,
+    root: &Hash,
+    all: impl Iterator<Item = Seen>,
+) -> Result<(), StoreError> {
+    let mut looks = NewSeen::new(store)?;
+    for seen in all {
+        looks.push(&seen)?;
+    }
+    looks.keep(&os_bytes(path.as_os_str()), root)
+}
+
+/// Notes how what was fetched to `place` looks, as its disk has it; what a fetch left out looks like nothing. Where all
+/// of it is there and the disk took other modes or times than are listed, the root that it has for whoever looks at it
+/// there.
+fn look_at_fetched(
+    store: &Store,
+    place: &Path,
+    top: &Meta,
+    root: &Hash,
+) -> Result<Option<Hash>, StoreError> {
+    let listing = store.object(root, Part::Listing)?;
+    let Some(listing) = listing.filter(|_| top.kind == FileKind::Directory) else {
+        return looked(store, place, root, std::iter::once(Seen::of(top))).map(|()| None);
+    };
+    let size = listing.metadata()?.size;
+    let listed = ListedFiles::open(listing, size, root, SegmentSize::DEFAULT);
+    let Ok(listed) = listed else { return Ok(None) };
+    let (mut hasher, mut is_as_listed, mut is_whole) = (Hasher::new(), true, true);
+    let mut writer = Writer::new(|piece: &[u8]| {
+        hasher.update(piece);
+    });
+    let entries = listed.entries().map_while(Result::ok);
+    let looks = entries.map(|Listed { mut entry, .. }| {
+        let there = store.medium().metadata(&place.join(os_path(&entry.path)));
+        if let Ok(there) = &there
+            && matches!(entry.kind, EntryKind::File { .. } | EntryKind::Directory)
+        {
+            let FileTime { secs, nanos } = there.mtime;
+            let has = (there.mode & 0o777, secs, nanos);
+            is_as_listed &= has == (entry.mode, entry.mtime_s, entry.mtime_ns);
+            (entry.mode, entry.mtime_s, entry.mtime_ns) = has;
+        }
+        is_whole &= there.is_ok() && writer.push(&entry).is_ok();
+        there.map(|meta| Seen::of(&meta)).unwrap_or_default()
+    });
+    looked(store, place, root, std::iter::once(Seen::of(top)).chain(looks))?;
+    writer.finish();
+    Ok((is_whole && !is_as_listed).then(|| hasher.finalize()))
+}
+
 /// Writes down what was fetched whole to `path`, and keeps its signed manifest `packet`. The fetch is
-/// done by then, so that what goes wrong here is a warning.
+/// done by then, so that what goes wrong here is a warning. Where the disk keeps other modes or times than were
+/// published, the root that it has there.
 pub fn keep_fetched(
     store: &Store,
     options: &SaveOptions,
@@ -212,26 +277,40 @@ pub fn keep_fetched(
     path: Option<&Path>,
     now: UnixTime,
     on_event: &mut dyn FnMut(LibraryEvent),
-) {
-    let Some(path) = path.filter(|_| options.range.is_none()) else { return };
-    let remember = || -> Result<(), StoreError> {
+) -> Option<Hash> {
+    let path = path.filter(|_| options.range.is_none())?;
+    let remember = || -> Result<Option<Hash>, StoreError> {
         let at = |e| StoreError::from_io("remember", path, None, e);
         let place = canonical(path)?;
         let key = os_bytes(place.as_os_str());
-        let state = FileState::of(&store.medium().metadata(&place).map_err(at)?);
+        let meta = store.medium().metadata(&place).map_err(at)?;
+        let state = FileState::of(&meta);
+        let there = look_at_fetched(store, &place, &meta, &manifest.root)?;
         let note = Note {
             ticket: Some(ticket.to_string()),
             excluded: options.exclude.clone(),
             ..Note::default()
         };
         signed::keep(store, &manifest.root, packet)?;
-        keep(store, &known(&key, manifest, state, Origin::Fetched, &note, now))
+        keep(store, &known(&key, manifest, state, Origin::Fetched, &note, now))?;
+        Ok(there)
     };
-    if let Err(e) = remember() {
-        on_event(LibraryEvent::Warning {
-            what: format!("it is whole, and not in the store's list: {e}"),
-        });
-    }
+    let what = match remember() {
+        Ok(None) => return None,
+        Ok(Some(there)) => {
+            let what = format!(
+                "{}: this disk keeps other modes or times than were published, under {}: `xylem sum --tree` has \
+                 another root there; it is known by the one that was published all the same",
+                path.display(),
+                manifest.root
+            );
+            on_event(LibraryEvent::Warning { what });
+            return Some(there);
+        }
+        Err(e) => format!("it is whole, and not in the store's list: {e}"),
+    };
+    on_event(LibraryEvent::Warning { what });
+    None
 }
 
 fn known(

@@ -38,6 +38,26 @@ pub enum Existing {
     Rename,
 }
 
+/// Whether the disk has to have room for what is fetched before it is fetched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    /// For all of it, as if nothing of it were zeros.
+    #[default]
+    ForAll,
+    /// It is fetched as far as it goes: zeros may take no room.
+    AsFarAsItGoes,
+}
+
+/// What a fetch does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Doing {
+    /// It fetches.
+    #[default]
+    Fetch,
+    /// It tells what it would fetch, replace and remove, and changes nothing but the store.
+    DryRun,
+}
+
 /// What becomes of what is fetched.
 #[derive(Clone, Debug)]
 pub struct SaveOptions {
@@ -53,6 +73,10 @@ pub struct SaveOptions {
     pub like: Vec<PathBuf>,
     /// With [`Existing::Overwrite`]: remove from a directory what was not published.
     pub delete: bool,
+    /// Whether there has to be room for it.
+    pub room: Room,
+    /// Whether it is fetched, or only told what a fetch would do.
+    pub doing: Doing,
     /// Nothing but these paths of a directory, for a short time: what was fetched is not noted in the store.
     pub only: Option<Only>,
 }
@@ -79,6 +103,8 @@ impl SaveOptions {
             exclude: Vec::new(),
             like: Vec::new(),
             delete: false,
+            room: Room::default(),
+            doing: Doing::default(),
             only: None,
         }
     }

@@ -4,7 +4,7 @@
 //! Bytes come from the files themselves and from their trees in the store, both of which may be
 //! wrong; what is right is what hashes to the recorded root. A damaged tree is told apart from
 //! damaged data, and a file that somebody edited from one that decayed: its modification time is
-//! another. Nothing is written without `repair`, and then only proven bytes, into bad places, in
+//! another, or the time of its last change, which nobody can set, or its inode. Nothing is written without `repair`, and then only proven bytes, into bad places, in
 //! place. It does not find files that were added to a shared directory, and does not look at modes.
 
 mod error;
@@ -22,17 +22,18 @@ mod tree;
 
 mod report;
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use xylem_object::ObjectId;
-use xylem_store::{FileState, OutboardFile, Part, ScanBuffer, Store, StoreError};
+use xylem_store::{FileState, Meta, OutboardFile, Part, ScanBuffer, Seen, Store, StoreError};
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
 use crate::error::Error;
 use crate::event::{Flaw, LibraryEvent};
 use crate::hashing::packed_slots;
 use crate::path::os_bytes;
-use crate::record::known_size;
+use crate::record::{known_size, looked};
 use crate::remote::Remote;
 use crate::rescan::{Readers, on_cores};
 use crate::stop::Stop;
@@ -70,7 +71,8 @@ pub fn scrub(
     let total = targets.iter().map(|t| t.content).sum();
     let pace = Pace::new(stop, throttle, total);
     let summary = ScrubSummary::default();
-    let mut scrub = Scrub { options, stop, store: store.clone(), pace, summary };
+    let (store, looks) = (store.clone(), HashMap::new());
+    let mut scrub = Scrub { options, stop, store, pace, summary, looks };
     for target in targets {
         let outcome = scrub.target(&target, remote, on_event);
         scrub.summary.bytes = scrub.pace.done();
@@ -91,6 +93,8 @@ struct Scrub<'a> {
     store: Store,
     pace: Pace<'a>,
     summary: ScrubSummary,
+    /// How files of the target look that were mended or touched, by their place among what was seen.
+    looks: HashMap<u64, Seen>,
 }
 
 impl Scrub<'_> {
@@ -112,11 +116,13 @@ impl Scrub<'_> {
                 None => mender.published_size()?,
             };
             let there = || self.store.medium().metadata(&target.path).map_or(0, |meta| meta.size);
-            let item = whole(target, size.unwrap_or_else(there), &tree);
+            let mut item = whole(target, size.unwrap_or_else(there), &tree);
+            item.seen = self.store.seen(&item.key, &target.root)?.and_then(|mut all| all.next());
             let restores = self.restores(target);
             self.batch(&[item], &mut tree, &mut mender, restores, on_event)?;
             tree.finish()?;
         }
+        self.look_again(target)?;
         if let Some(why) = mender.not_brought() {
             self.summary.not_brought = Some(why);
         }
@@ -142,10 +148,13 @@ impl Scrub<'_> {
         let geometry = geometry(&tree, size);
         let slot = (geometry.segments() > 1).then_some(0);
         let (id, root) = (ObjectId::Root, target.root);
+        let (mtime, seen, since_s, mode) = (None, None, None, None);
+        let (at, place) = (path, 0);
         let listing =
-            Item { id, path, key, root, geometry, slot, mtime: None, mode: None, grows: false };
+            Item { id, path: at, key, root, geometry, slot, mtime, seen, since_s, place, mode, grows: false };
         let counted = self.summary.files;
         let left = self.batch(&[listing], &mut tree, mender, None, on_event)?;
+        self.looks.clear();
         self.summary.files = counted;
         tree.finish()?;
         if left.0 > 0 {
@@ -215,7 +224,10 @@ impl Scrub<'_> {
         for (item, verdict) in items.iter().zip(verdicts) {
             self.summary.files += 1;
             let (flaw, what) = match verdict {
-                Verdict::Right => continue,
+                Verdict::Right(now) => {
+                    self.looked(item, &now);
+                    continue;
+                }
                 Verdict::Missing => match &mut restores {
                     Some((target, touched)) => {
                         self.report(&item.path, Flaw::Missing, 0..0, "is missing", on_event);
@@ -261,10 +273,32 @@ impl Scrub<'_> {
         let mut left = 0;
         for (one, (places, nodes)) in flawed.iter().zip(&before) {
             let still = one.places();
+            if still.is_empty() {
+                self.looked(&one.item, &one.now);
+            }
             left += bytes(&still);
             self.report_mended(one, places, &still, *nodes, on_event);
         }
         Ok((left, restores))
+    }
+
+    /// A file is right, and looked like this before it was read: what was mended, or only touched, is known by that
+    /// from here on. Without repair nothing is written.
+    fn looked(&mut self, item: &Item, now: &Meta) {
+        if self.options.repair && item.seen.is_some_and(|seen| !seen.is_as_it_was(now)) {
+            self.looks.insert(item.place, Seen::of(now));
+        }
+    }
+
+    /// Notes how what was mended looks now.
+    fn look_again(&mut self, target: &Target) -> Result<(), ScrubError> {
+        let new = std::mem::take(&mut self.looks);
+        let key = os_bytes(target.path.as_os_str());
+        let Some(seen) = self.store.seen(&key, &target.root)?.filter(|_| !new.is_empty()) else {
+            return Ok(());
+        };
+        let now = (0..).zip(seen).map(|(place, then)| new.get(&place).copied().unwrap_or(then));
+        Ok(looked(&self.store, &target.path, &target.root, now)?)
     }
 
     fn missing(&self) -> &'static str {
@@ -294,7 +328,12 @@ impl Scrub<'_> {
 
     fn install(&mut self, begun: Begun, target: &Target, on_event: &mut dyn FnMut(LibraryEvent)) {
         match begun.install(&self.store, target) {
-            Ok(bytes) => self.report_restored(begun.path(), bytes, on_event),
+            Ok(bytes) => {
+                if let Ok(now) = self.store.medium().metadata(begun.path()) {
+                    self.looks.insert(begun.place(), Seen::of(&now));
+                }
+                self.report_restored(begun.path(), bytes, on_event);
+            }
             Err(e) => {
                 let what = Error::from(&e).message;
                 self.report(begun.path(), Flaw::Failed, 0..0, &what, on_event);
@@ -345,6 +384,9 @@ fn whole(target: &Target, size: u64, tree: &Tree) -> Item {
         // What grew is kept without a tree: its bytes alone prove it.
         slot: (geometry.segments() > 1 && !target.grows).then_some(0),
         mtime: target.state.map(|FileState { mtime, .. }| mtime),
+        seen: None,
+        since_s: target.used_s,
+        place: 0,
         mode: None,
         grows: target.grows,
     }

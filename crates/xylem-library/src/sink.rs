@@ -15,6 +15,7 @@ mod file;
 
 mod directory;
 
+mod dry;
 mod range;
 mod stream;
 
@@ -25,8 +26,10 @@ use xylem_store::Store;
 use xylem_transfer::TransferEvent;
 use xylem_tree::TreeKind;
 
-use crate::save::SaveOptions;
+use crate::save::{Doing, SaveOptions};
+use destination::require_room;
 use directory::DirectorySink;
+use dry::DryFile;
 use file::FileSink;
 use range::RangeSink;
 use stream::StreamSink;
@@ -50,24 +53,31 @@ pub fn make(
 ) -> Result<Box<dyn Sink>, SaveError> {
     let directory = manifest.kind == Kind::Directory;
     let range = options.range.map(|range| clip(range, manifest.size)).transpose()?;
+    let at_once =
+        |to: &Destination, bytes| require_room(&**store.medium(), &to.part, bytes, options.room);
+    let dry = options.doing == Doing::DryRun;
     match (destination, range) {
+        (None, _) | (_, Some(_)) if dry => Err(SaveError::NoDryRun("ranges and standard output")),
         (_, Some(_)) if directory => Err(SaveError::RangeOfDirectory),
         (None, _) if directory => Err(SaveError::DirectoryToStdout),
         (None, range) => {
             Ok(Box::new(StreamSink::new(manifest.clone(), range.unwrap_or(0..manifest.size))?))
         }
-        (Some(to), Some(range)) => Ok(Box::new(RangeSink::new(manifest.clone(), to, range, store))),
+        (Some(to), Some(range)) => {
+            at_once(&to, range.end - range.start)?;
+            Ok(Box::new(RangeSink::new(manifest.clone(), to, range, store)))
+        }
         (Some(to), None) if directory => {
             Ok(Box::new(DirectorySink::new(manifest.clone(), to, options, store)?))
         }
+        (Some(to), None) if dry => Ok(Box::new(DryFile::new(manifest.clone(), to, store))),
         // The part of a file is proven and written segment by segment whatever its tree; what a killed run left
         // of it is not taken up.
         (Some(to), None) if manifest.tree != TreeKind::Blake3 => {
+            at_once(&to, manifest.size)?;
             Ok(Box::new(RangeSink::new(manifest.clone(), to, 0..manifest.size, store)))
         }
-        (Some(to), None) => {
-            Ok(Box::new(FileSink::new(manifest.clone(), to, &options.like, store)?))
-        }
+        (Some(to), None) => Ok(Box::new(FileSink::new(manifest.clone(), to, options, store)?)),
     }
 }
 

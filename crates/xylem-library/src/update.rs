@@ -70,6 +70,11 @@ impl Old for OldFile {
         self.len
     }
 
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        // What can't be looked at is read.
+        self.file.next_data(offset).map_or(Some(offset), |data| data.map(|data| data.start))
+    }
+
     fn read(&self, buf: &mut [u8], offset: u64) -> usize {
         // What can't be read was not found.
         self.file.read_full(buf, offset).unwrap_or(0)

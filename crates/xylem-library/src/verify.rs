@@ -23,7 +23,7 @@ use crate::hashing::{self, HashError, Job, Takes};
 use crate::json;
 use crate::listed::{Listed, ListedError, ListedFiles};
 use crate::path::{canonical, os_bytes, os_path};
-use crate::publish::{PublishError, root_of};
+use crate::publish::{PublishError, root_as};
 use crate::record::known_size;
 use crate::remote::{Keep, Remote, Wanted};
 use crate::rescan::{Readers, Subject, inspect};
@@ -240,7 +240,7 @@ impl Check<'_> {
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), VerifyError> {
         let listed = self.listing()?;
-        if root_of(&**self.store.medium(), path, on_event)? == self.ticket.root {
+        if root_as(self.store, path, &self.ticket.root, on_event)? == self.ticket.root {
             let totals = listed.totals();
             (self.summary.files, self.summary.bytes) = (totals.files, totals.bytes);
             return Ok(());

@@ -27,6 +27,8 @@ pub(crate) struct Found {
     pub(crate) kind: FoundKind,
     /// Metadata as they were during the walk.
     pub(crate) meta: Meta,
+    /// Permission bits and time as they are listed: those of the disk, or what was wished of it and it did not keep.
+    pub(crate) listed: (u32, FileTime),
 }
 
 /// Kinds of entries that can be shared.
@@ -51,11 +53,11 @@ impl Found {
             (FoundKind::HardLink { target }, _) => EntryKind::HardLink { target: target.clone() },
             _ => EntryKind::Directory,
         };
-        let FileTime { secs, nanos } = self.meta.mtime;
+        let (mode, FileTime { secs, nanos }) = self.listed;
         let (mode, mtime_s, mtime_ns) = match kind {
             // Links carry neither.
             EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => (0o777, 0, 0),
-            _ => (self.meta.mode & 0o777, secs, nanos),
+            _ => (mode, secs, nanos),
         };
         Entry { path: self.path.clone(), kind, mode, mtime_s, mtime_ns }
     }
@@ -346,7 +348,8 @@ impl<'a> Walk<'a> {
                 return Ok(None);
             }
         };
-        Ok(Some(Found { path: listed, kind, meta }))
+        let as_it_is = (meta.mode & 0o777, meta.mtime);
+        Ok(Some(Found { path: listed, kind, meta, listed: as_it_is }))
     }
 
     /// The path under which a file with several names was met before.

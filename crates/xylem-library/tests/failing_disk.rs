@@ -163,13 +163,8 @@ impl Publisher {
                 match (event, &mut sink) {
                     (TransferEvent::Manifest { manifest, .. }, _) => {
                         let options = SaveOptions {
-                            like: Vec::new(),
-                            output: Output::At(to.into()),
-                            range: None,
-                            existing,
-                            exclude: Vec::new(),
                             delete: existing == Existing::Overwrite,
-                            only: None,
+                            ..SaveOptions::to(Output::At(to.into()), existing)
                         };
                         let part = PathBuf::from(format!("/.{}.xylem-part", &to[1..]));
                         let policy = match existing {

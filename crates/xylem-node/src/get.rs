@@ -21,12 +21,12 @@ use xylem_library::GetSummary;
 use xylem_library::follow::begins_with;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
-use xylem_library::publish::{onward, root_of};
+use xylem_library::publish::{onward, root_as, root_of};
 use xylem_library::reachable::{Peer, Relay};
 use xylem_library::record;
 use xylem_library::signed::{self, Signed};
 use xylem_library::sink::{self, Context, Destination, SaveError, Sink, Tally};
-use xylem_library::{Blame, Error, Existing, Failure, SaveOptions, Stop, canonical, disk};
+use xylem_library::{Blame, Doing, Error, Existing, Failure, SaveOptions, Stop, canonical, disk};
 
 /// Why [`get`] ends early.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,14 @@ pub enum GetError {
         .0.display()
     )]
     NotNewest(PathBuf),
+    /// Files were changed or removed where they are shared. All the others are in their places.
+    #[error("{}", lost_files(path, files))]
+    Lost {
+        /// The directory.
+        path: PathBuf,
+        /// Their paths below it.
+        files: Vec<PathBuf>,
+    },
     /// Of the peers.
     #[error(transparent)]
     Fetch(#[from] FetchError),
@@ -60,6 +68,7 @@ impl Failure for GetError {
     fn blame(&self) -> Blame {
         match self {
             Self::Taken(_) | Self::Longer(_) | Self::NotNewest(_) => Blame::Usage,
+            Self::Lost { .. } => Blame::Data,
             Self::Fetch(e) => e.blame(),
             Self::Library(e) => e.blame,
         }
@@ -67,6 +76,24 @@ impl Failure for GetError {
 }
 
 crate::failure::of_library!(GetError: xylem_library::keys::KeyError, xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
+
+/// Files that can't be had and are named.
+const MAX_NAMED: usize = 20;
+
+fn lost_files(path: &Path, files: &[PathBuf]) -> String {
+    let named: Vec<String> =
+        files.iter().take(MAX_NAMED).map(|file| file.display().to_string()).collect();
+    let more = match files.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{}: without {}{more}: changed or removed where it is shared, since it was; the rest is there, and nothing was \
+         removed: ask for a new ticket, and `xylem get --overwrite` brings only what is new",
+        path.display(),
+        named.join(", ")
+    )
+}
 
 /// How to fetch one ticket.
 #[derive(Clone, Debug)]
@@ -168,6 +195,9 @@ pub fn get(
     let seeds = options.serve.as_ref().is_some_and(|serve| serve.seed);
     if other_tree && (manifest.sealed || manifest.kind == Kind::Directory || seeds) {
         return Err(FetchError::OtherTree.into());
+    }
+    if is_private(&manifest) && options.save.doing == Doing::DryRun {
+        return Err(SaveError::NoDryRun("what is shared --for somebody").into());
     }
     if is_private(&manifest) {
         return private::get(fetch, manifest, options, &store, stop, on_event);
@@ -275,7 +305,8 @@ fn fetch_ticket(
     let ticket = &fetch.completed(&options.ticket, &manifest);
     let destination = Destination::choose(&options.save, &manifest)?;
     let other_tree = manifest.tree != TreeKind::Blake3;
-    let on_disk = destination.is_some() && options.save.range.is_none() && !other_tree;
+    let dry = options.save.doing == Doing::DryRun;
+    let on_disk = destination.is_some() && options.save.range.is_none() && !other_tree && !dry;
     let mut sink = sink::make(&options.save, &manifest, destination, store)?;
     if on_disk {
         let signed = signed(fetch, manifest.clone(), ticket);
@@ -288,11 +319,23 @@ fn fetch_ticket(
     if outcome.is_err() {
         keep_what_is_proven(fetch, &mut *sink, &mut tally);
     }
-    outcome?;
+    let lost = match &outcome {
+        Err(GetError::Fetch(FetchError::Gone(_))) => {
+            end_without(fetch, &mut *sink, &mut tally, on_event)?
+        }
+        _ => Vec::new(),
+    };
+    if lost.is_empty() {
+        outcome?;
+    }
     let path = sink.finish()?;
     sink.warnings().into_iter().for_each(|what| on_event(Event::warning(what)));
+    if let (Some(path), false) = (&path, lost.is_empty()) {
+        return Err(GetError::Lost { path: path.clone(), files: lost });
+    }
+    let mut there = None;
     if options.save.only.is_none() && (!manifest.sealed || options.ciphertext) && !other_tree {
-        record::keep_fetched(
+        there = record::keep_fetched(
             store,
             &options.save,
             ticket,
@@ -309,7 +352,7 @@ fn fetch_ticket(
     let root = match &path {
         // What `xylem sum` says of the file, which proved itself by another root.
         Some(path) if other_tree => root_of(&**store.medium(), path, &mut from_library(on_event))?,
-        _ => manifest.root,
+        _ => there.unwrap_or(manifest.root),
     };
     Ok(GetSummary {
         path,
@@ -395,6 +438,10 @@ fn fill(
         while let Some(event) = look.next_event()? {
             with_context(look, tally, |cx| sink::deliver(sink, event, cx))?;
         }
+        let refused = look.take_refused();
+        if !refused.is_empty() {
+            with_context(look, tally, |cx| sink.refused(&refused, cx));
+        }
         let again = with_context(look, tally, |cx| sink.poll(cx))?;
         if sink.is_done() {
             return Ok(Next::Done);
@@ -412,6 +459,19 @@ fn with_context<T>(
 ) -> T {
     let (transfer, holdings, on_event, now) = look.parts();
     work(&mut Context { transfer, tally, on_event: &mut from_library(on_event), now, holdings })
+}
+
+/// Everybody who should have it was asked, and some files are not what they were: the rest is made what it can be.
+fn end_without(
+    fetch: &mut Fetch,
+    sink: &mut dyn Sink,
+    tally: &mut Tally,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Vec<PathBuf>, GetError> {
+    let refused = fetch.refused();
+    let ended =
+        fetch.look(on_event, |look| with_context(look, tally, |cx| sink.end_without(&refused, cx)));
+    Ok(ended?)
 }
 
 /// After a failure: nodes that were proven and not yet handed over go to the sink too. An error
@@ -455,7 +515,7 @@ fn already_there(
         ..GetSummary::new(root)
     };
     if !options.serve.as_ref().is_some_and(|serve| serve.seed) {
-        let found = root_of(&**store.medium(), &canonical, &mut from_library(on_event))?;
+        let found = root_as(store, &canonical, &root, &mut from_library(on_event))?;
         return if found == root { Ok(summary) } else { Err(taken()) };
     }
     let whole = onward(store, &canonical, signed, stop, &mut from_library(on_event))?;

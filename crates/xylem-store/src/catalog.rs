@@ -66,6 +66,7 @@ impl Store {
     /// The medium's.
     pub fn forget(&self, canonical_path: &[u8]) -> Result<(), StoreError> {
         self.remove_named(&record_name(canonical_path))?;
+        self.forget_seen(canonical_path)?;
         self.forget_old_share(canonical_path)
     }
 

@@ -133,6 +133,9 @@ impl Run<'_> {
                 let name = record_name(&known.path);
                 let size = known.encode().map_or(0, |bytes| bytes.len() as u64);
                 self.remove(&name, size)?;
+                if !self.how.dry_run {
+                    self.store.forget_seen(&known.path)?;
+                }
                 self.done.records += 1;
             } else {
                 self.needed.insert(known.root);

@@ -18,6 +18,8 @@ pub(crate) const PINS: &str = "pins";
 pub(crate) const REPAIRS: &str = "repairs";
 /// Notes of where the data of unfinished fetches lie.
 pub(crate) const UNFINISHED: &str = "unfinished";
+/// How the files of each record looked.
+pub(crate) const SEEN: &str = "seen";
 /// What else is in a store: other crates', and those of earlier formats.
 const OTHERS: [&str; 15] = [
     "format",
@@ -38,7 +40,7 @@ const OTHERS: [&str; 15] = [
 ];
 
 /// The folders that every store has.
-pub(crate) const FOLDERS: [&str; 6] = [OBJECTS, PARTIAL, KNOWN, PINS, NEW, REPAIRS];
+pub(crate) const FOLDERS: [&str; 7] = [OBJECTS, PARTIAL, KNOWN, PINS, NEW, REPAIRS, SEEN];
 
 /// Whether a store has such a name in it.
 pub(crate) fn is_ours(name: &OsStr) -> bool {

@@ -92,6 +92,8 @@ mod range;
 
 mod repair;
 
+mod seen;
+
 mod names;
 mod sweep;
 
@@ -130,8 +132,9 @@ pub use range::RangeFile;
 pub use repair::{Repair, RepairRecord};
 pub use runs::Runs;
 pub use scan::{RegionScan, Scan, ScanBuffer};
+pub use seen::{NewSeen, Seen, SeenFiles};
 pub use servable::OnServable;
-pub use serve::{FileCache, SharedFile, hold_at_most};
+pub use serve::{FileCache, SharedFile, SharedRead, hold_at_most};
 pub use sparse::{SparseReader, is_zero};
 pub use staging::{Listing, MAX_SMALL_FILE, SmallFile, Spares, Staging, Target};
 pub use store::{NewFile, Store};

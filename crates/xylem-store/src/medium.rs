@@ -48,6 +48,9 @@ pub struct Meta {
     pub mode: u32,
     /// Time of the last change of content.
     pub mtime: FileTime,
+    /// Time of the last change of content or of anything about it (mode, names, times), which no program sets; zero
+    /// where the platform has none.
+    pub ctime: FileTime,
     /// Inode number; 0 where the platform has none.
     pub ino: u64,
     /// Device number; 0 where the platform has none.
@@ -166,6 +169,12 @@ pub trait Medium: Send + Sync {
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Sets the modification time, of the link itself where it is one.
     fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()>;
+    /// Bytes that can still be written to the file system on which `path` lies, which is there; `None` where it does
+    /// not say.
+    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
+        let _ = path;
+        Ok(None)
+    }
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::error::{Difference, StoreError};
 use crate::file::{FileRef, FileState, require_regular};
-use crate::medium::{Medium, OpenHow};
+use crate::medium::{FileTime, Medium, OpenHow};
 
 /// A file that was hashed and is served from its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,17 @@ pub struct SharedFile {
     pub path: PathBuf,
     /// As it was when it was hashed.
     pub state: FileState,
+    /// When it had been changed last then, as [`Meta::ctime`](crate::Meta::ctime).
+    pub ctime: FileTime,
+}
+
+/// Whether what was read is what was hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharedRead {
+    /// Nobody has touched the file.
+    Untouched,
+    /// Somebody has, and size and time are the same all the same: a mode or a link more, or other content.
+    Touched,
 }
 
 /// Files that all caches of this process hold open, and how many they may: a process has a limit, however much
@@ -66,7 +77,8 @@ impl FileCache {
     ///
     /// The check for change comes after the read, so bytes of an edited file are not handed out
     /// (an edit within the clock tick of the file system slips through, and is caught by whoever
-    /// verifies). A file that was replaced under its name while open is served on unchanged.
+    /// verifies). Where size and time are the same and the file was touched, it is the caller's to prove what was
+    /// read. A file that was replaced under its name while open is served on unchanged.
     ///
     /// # Errors
     /// [`StoreError::Changed`], [`StoreError::NotFound`], [`StoreError::OutOfRange`] for bytes
@@ -77,7 +89,7 @@ impl FileCache {
         shared: &SharedFile,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<SharedRead, StoreError> {
         self.read(id, shared, offset, out, FileRef::read_full)
     }
 
@@ -91,7 +103,7 @@ impl FileCache {
         shared: &SharedFile,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<SharedRead, StoreError> {
         self.read(id, shared, offset, out, FileRef::read_anew)
     }
 
@@ -102,23 +114,23 @@ impl FileCache {
         offset: u64,
         out: &mut [u8],
         read: fn(&FileRef, &mut [u8], u64) -> Result<usize, StoreError>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<SharedRead, StoreError> {
         if offset.checked_add(out.len() as u64).is_none_or(|end| end > shared.state.size) {
             return Err(StoreError::OutOfRange { path: shared.path.clone(), offset });
         }
         let file = self.handle(id, shared)?;
         let got = read(file, out, offset)?;
-        let checked = shared.state.check(file);
-        if checked.is_err() {
+        let now = file.metadata()?;
+        if let Some(what) = shared.state.difference(&FileState::of(&now)) {
             // The next call opens the name anew: it may have been put right by then.
             self.open.remove(&id);
+            return Err(StoreError::Changed { path: shared.path.clone(), what });
         }
-        checked?;
         if got < out.len() {
             let what = Difference::Size { was: shared.state.size, is: offset + got as u64 };
             return Err(StoreError::Changed { path: shared.path.clone(), what });
         }
-        Ok(())
+        Ok(if now.ctime == shared.ctime { SharedRead::Untouched } else { SharedRead::Touched })
     }
 
     /// Closes a file that is not served any more.

@@ -20,7 +20,7 @@ use crate::attributes::{Attributes, OverwritePolicy, Unset, apply};
 use crate::dirs::open_dir;
 use crate::error::StoreError;
 use crate::file::{FileRef, require_regular};
-use crate::medium::{Clobber, FileTime, Medium, Meta, OpenHow};
+use crate::medium::{Clobber, FileKind, FileTime, Medium, Meta, OpenHow};
 use crate::node_buffer::NodeBuffer;
 use crate::outboard::OutboardFile;
 use crate::part::{first_of_ours, require_same};
@@ -60,6 +60,8 @@ pub struct Staging {
     kept_bits: u32,
     batch: Vec<u8>,
     unset: Unset,
+    /// Bytes of the files that an earlier run left.
+    found: u64,
 }
 
 impl std::fmt::Debug for Staging {
@@ -122,7 +124,8 @@ impl Staging {
         let key = PlaceKey::of(&meta, path);
         let mut locked = store.lock_partial(&root, Part::FileOutboards, key, true)?;
         locked.note = store.note_unfinished(&root, path, UnfinishedKind::Directory)?;
-        let staging = Self {
+        let mut staging = Self {
+            found: 0,
             store: store.clone(),
             root,
             folders: Folders::new(path, place.clone(), resumed),
@@ -134,7 +137,11 @@ impl Staging {
             unset: Unset::default(),
         };
         if resumed {
-            sweep(&*place, path, &mut Vec::new(), 0, listed, &mut |_, _| {})?;
+            let mut count = |_: &[u8], meta: &Meta| {
+                let size = if meta.kind == FileKind::File { meta.size } else { 0 };
+                staging.found = staging.found.saturating_add(size);
+            };
+            sweep(&*place, path, &mut Vec::new(), 0, listed, &mut count)?;
         }
         Ok(staging)
     }
@@ -143,6 +150,12 @@ impl Staging {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folders.path()
+    }
+
+    /// Bytes of the files that an earlier run left here, when it was opened; a file that is not whole counts as one.
+    #[must_use]
+    pub fn found(&self) -> u64 {
+        self.found
     }
 
     /// Whether an earlier run left something here.

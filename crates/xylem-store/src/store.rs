@@ -402,6 +402,10 @@ impl NewFile {
         OutboardFile::new(self.file.clone())
     }
 
+    pub(crate) fn durability(&self) -> Durability {
+        self.store.durability()
+    }
+
     /// Names it, for what is not a part of anything.
     pub(crate) fn keep_as(mut self, name: &Path, durability: Durability) -> Result<(), StoreError> {
         self.install(name, durability)

@@ -154,6 +154,11 @@ impl Peer {
         self.flow.on_refusal(now);
     }
 
+    /// What it refused until now is no reason to leave it alone.
+    pub(crate) fn forgive(&mut self) {
+        self.flow.forgive(Duration::ZERO);
+    }
+
     /// It said that it does not have the manifest, and is left alone for longer each time.
     pub(crate) fn on_manifest_refusal(&mut self, now: Duration) {
         self.flow.rest(now, self.trust.manifest_refusals);

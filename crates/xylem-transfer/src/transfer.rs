@@ -258,6 +258,10 @@ impl Transfer {
     /// under way.
     pub fn give_up_object(&mut self, id: ObjectId) -> bool {
         let there = self.objects.give_up(id);
+        if there {
+            // Whoever has refused it may have all the others.
+            self.peers.iter_mut().for_each(Peer::forgive);
+        }
         self.progress.objects = self.objects.len();
         there
     }

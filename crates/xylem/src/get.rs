@@ -23,7 +23,7 @@ use xylem_app::Believe;
 use xylem_app::object::{Fetched, ObjectOptions, get_object};
 use xylem_bucket::is_in_bucket;
 use xylem_library::witness::{Dial, Versions, witnessed};
-use xylem_library::{Blame, Error, Existing, Output, SaveOptions, Stop, read_rule};
+use xylem_library::{Blame, Doing, Error, Existing, Output, Room, SaveOptions, Stop, read_rule};
 use xylem_node::{Dialling, Event, GetOptions, Peer, PeerUri, ServeOptions, ShapeLevel};
 use xylem_object::Ticket;
 
@@ -54,6 +54,7 @@ use xylem_object::Ticket;
   xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
   xylem get xylem:... --range 1G..1100M -o part.bin
   xylem get xylem:... --overwrite --delete     and remove what it does not have any more
+  xylem get xylem:... --overwrite --delete --dry-run   what that would do, file by file
   xylem get --follow xylem:... -o app.log      a file that still grows, written as it comes
   xylem get --follow xylem:... -o - | grep E   the same, to a pipe
   xylem get xylem:... --witness w.cert         only if this witness has seen it, too
@@ -132,6 +133,16 @@ pub(crate) struct GetArgs {
     /// What --exclude matches stays, and so do xylem stores, other file systems and unfinished fetches
     #[arg(long, requires = "overwrite", conflicts_with_all = ["range", "follow"])]
     delete: bool,
+
+    /// Tell what would be fetched, replaced and (with --delete) removed, file by file, and do nothing of it. Old copies may
+    /// spare much of what is told as bytes
+    #[arg(long, conflicts_with_all = ["range", "follow", "seed"])]
+    dry_run: bool,
+
+    /// Begin although the disk has no room for all of it: zeros may take none. Without, a fetch that would fill the disk is
+    /// not begun
+    #[arg(long)]
+    no_space_check: bool,
 
     /// Where the final name is taken, use NAME.1, NAME.2, ...
     #[arg(long, conflicts_with = "overwrite")]
@@ -253,6 +264,8 @@ fn by_ticket(
             exclude: args.exclude.clone(),
             like: args.like.clone(),
             delete: args.delete,
+            room: if args.no_space_check { Room::AsFarAsItGoes } else { Room::ForAll },
+            doing: if args.dry_run { Doing::DryRun } else { Doing::Fetch },
             only: None,
         },
         from,
@@ -294,6 +307,10 @@ fn by_ticket(
         report(&followed.map_err(|error| ended(error, stop))?, true, out)?;
         return Ok(Exit::Done);
     }
+    if args.dry_run && matches!(options.save.output, Output::Stdout) {
+        let what = "--dry-run tells what would happen to files; leave `-o -` away";
+        return Err(Failure::new(Exit::Usage, what));
+    }
     if args.seed && matches!(options.save.output, Output::Stdout) {
         return Err(Failure::new(Exit::Usage, "--seed needs a file; leave `-o -` away"));
     }
@@ -317,6 +334,8 @@ fn by_ticket_into(
         (args.follow, "--follow"),
         (args.seed, "--seed"),
         (args.delete, "--delete"),
+        (args.dry_run, "--dry-run"),
+        (args.no_space_check, "--no-space-check"),
         (args.rename, "--rename"),
         (!args.like.is_empty(), "--like"),
         (args.ciphertext, "--ciphertext"),
@@ -373,6 +392,10 @@ pub(crate) fn fetch(
     });
     out.take_broken()?;
     let summary = fetched.map_err(|error| ended(error, stop))?;
+    if options.save.doing == Doing::DryRun && !summary.already_complete {
+        // What would be done was told.
+        return Ok(());
+    }
     match reported {
         None => report(&summary, whole, out),
         Some(told) => {
@@ -416,6 +439,10 @@ fn by_name(
     }
     if args.from.len() > 1 {
         let what = "a name is found through one forwarder; give --from once";
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    if args.dry_run {
+        let what = "--dry-run is for tickets: a name says nothing of what is behind it before that is fetched";
         return Err(Failure::new(Exit::Usage, what));
     }
     let options = ObjectOptions {

@@ -316,3 +316,99 @@ fn a_folder_that_is_named_with_a_slash_is_made() {
     assert!(!dir.path().join("a").exists());
     assert_exit(&get(&away, &[&share.ticket, "-o", &place("film/")]), 2);
 }
+
+/// Whatever lies there and was not published is removed, and not looked behind: a link that leads to itself, to nowhere, to a
+/// folder, another file system or a store; what is nested deeper than we go stays, and is told.
+#[test]
+fn links_and_depths_do_not_end_a_removal() {
+    let make_deep = |at: &Path| {
+        let deep: std::path::PathBuf = std::iter::repeat_n("d", 600).collect();
+        fs::create_dir_all(at.join(deep)).unwrap();
+    };
+    let makes: [(&str, &dyn Fn(&Path, &Pair)); 5] = [
+        ("itself", &|at, _| symlink("a", at.join("a")).unwrap()),
+        ("nowhere", &|at, _| symlink("nowhere", at.join("a")).unwrap()),
+        ("a folder", &|at, pair| symlink(&pair.outside, at.join("a")).unwrap()),
+        ("a store", &|at, pair| symlink(&pair.store, at.join("a")).unwrap()),
+        ("a depth", &|at, _| make_deep(&at.join("a"))),
+    ];
+    for (what, make) in makes {
+        let pair = Pair::new();
+        make(&pair.ours, &pair);
+        pair.second_version();
+        let share = pair.share();
+        let arguments = [&share.ticket, "-o", text(&pair.into), "--overwrite", "--delete"];
+        let got = get(&pair.away, &arguments);
+        assert_exit(&got, 0);
+        assert!(fs::read(pair.ours.join("sub/new")).unwrap() == noise(30_000, 6), "{what}");
+        assert_eq!(fs::read(pair.outside.join("precious")).unwrap(), b"precious", "{what}");
+        assert!(pair.store.join("objects").is_dir(), "{what}");
+        let deep = what == "a depth";
+        assert_eq!(fs::symlink_metadata(pair.ours.join("a")).is_ok(), deep, "{what}");
+        assert_eq!(stderr(&got).contains("nested too deep"), deep, "{}", stderr(&got));
+        if deep {
+            let rest = fs::symlink_metadata(pair.ours.join("a")).unwrap();
+            assert!(rest.is_dir());
+        }
+    }
+}
+
+/// `--dry-run` says what would be done, which is then what is done, and does nothing.
+#[test]
+fn a_dry_run_tells_what_is_done_then() {
+    let pair = Pair::new();
+    file(&pair.ours, "mine", b"mine");
+    pair.second_version();
+    let share = pair.share();
+    let before = tree_sum(&pair.ours);
+    let with = [&*share.ticket, "-o", text(&pair.into), "--overwrite", "--delete"];
+    let dry = [&with[..], &["--dry-run"]].concat();
+    let (code, told) = events(&pair.away, &dry);
+    assert_eq!(code, Some(0), "{told:?}");
+    assert_eq!(tree_sum(&pair.ours), before);
+    assert!(!pair.into.join(".tree.xylem-part").exists());
+    let named = |event: &str| -> Vec<(String, bool)> {
+        let of = told.iter().filter(|told| told["event"] == event);
+        of.map(|told| (told["path"].as_str().unwrap().to_owned(), told["replaces"] == true))
+            .collect()
+    };
+    let planned = ["later/big-too", "link", "sub/changes", "sub/new"];
+    let planned = planned.map(|path| (path.to_owned(), path == "link" || path == "sub/changes"));
+    assert_eq!(named("planned"), planned);
+    let gone = |told: &[Value]| -> Vec<String> {
+        let of = told.iter().filter(|told| told["event"] == "removing");
+        let paths = of.flat_map(|told| told["paths"].as_array().unwrap().clone());
+        paths.map(|path| path.as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(gone(&told), ["mine", "sub/goes"]);
+    let end = told.iter().find(|told| told["event"] == "dry_run").unwrap();
+    assert_eq!((&end["files"], &end["bytes"]), (&4.into(), &120_000.into()), "{end}");
+    assert_eq!((&end["replaced"], &end["removed"]), (&2.into(), &2.into()), "{end}");
+    // In words, each file too, and of what is then done.
+    for arguments in [&dry[..], &with[..]] {
+        let got = get(&pair.away, arguments);
+        assert_exit(&got, 0);
+        for path in ["mine", "sub/goes"] {
+            assert!(stderr(&got).contains(&format!("removes {path}")), "{}", stderr(&got));
+        }
+    }
+    assert_ne!(tree_sum(&pair.ours), before);
+    let (_, told) = events(&pair.away, &dry);
+    let end = told.iter().find(|told| told["event"] == "dry_run").unwrap();
+    assert_eq!((&end["files"], &end["removed"]), (&0.into(), &0.into()), "{end}");
+    // A single file.
+    let alone = Share::start(&pair.source.join("big"), &pair.store);
+    for (out, files, replaced) in [("new", 1, 0), ("small", 1, 1), ("big", 0, 0)] {
+        let at = pair.ours.join(out);
+        let dry = [&*alone.ticket, "-o", text(&at), "--overwrite", "--dry-run"];
+        let (code, told) = events(&pair.away, &dry);
+        let end = told.iter().find(|told| told["event"] == "dry_run").unwrap();
+        assert_eq!((code, &end["files"]), (Some(0), &files.into()), "{out}: {end}");
+        assert_eq!(&end["replaced"], &serde_json::Value::from(replaced), "{out}: {end}");
+    }
+    assert!(!pair.ours.join("new").exists());
+    for more in [&["-o", "-"][..], &["--range", "1..2"], &["--seed"], &["--follow"]] {
+        let arguments = [&[&*alone.ticket, "--dry-run"][..], more].concat();
+        assert_exit(&get(&pair.away, &arguments), 2);
+    }
+}

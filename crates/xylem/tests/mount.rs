@@ -262,13 +262,18 @@ fn a_wrong_byte_of_a_peers_is_never_read() {
     }
     let world = World::new(8_000_000, 7);
     let share = world.share();
-    tamper(&world.source, 4_000_000);
+    // Its tree has a node wrong, and a piece beside that is proven by it.
+    let trees = fs::read_dir(world.at("publisher").join("objects")).unwrap();
+    let mut trees = trees.map(|entry| entry.unwrap().path());
+    let tree = trees.find(|path| path.extension().is_some_and(|e| e == "outboard")).unwrap();
+    let node = 2 * (4_000_000 / 8_192) * 32;
+    tamper(&tree, node);
     let mount = world.mount(&share.ticket, &["--timeout", "3"]);
     // `read` compares what comes, so that a wrong byte is not taken for an error.
     assert_eq!(raw(world.read(&mount, 3_998_000, 8_192)), Some(INPUT_OUTPUT_ERROR));
     mount.warned("source: bytes");
     assert!(mount.run.has("peer_misbehaved"));
-    tamper(&world.source, 4_000_000);
+    tamper(&tree, node);
     until("a read", || world.read(&mount, 3_998_000, 8_192).is_ok());
     assert!(fs::read(mount.path("source")).unwrap() == world.content);
 }

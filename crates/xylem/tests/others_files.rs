@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::decaying::decay;
 use common::fetching::Get;
 use common::{Share, assert_exit, file, get, noise, stderr, text, xylem};
 
@@ -373,10 +374,7 @@ fn damage_behind_a_link_is_not_written_to() {
     fs::rename(got.join("0"), &gone).unwrap();
     symlink(&gone, got.join("0")).unwrap();
     let theirs = gone.join("3");
-    let before = fs::metadata(&theirs).unwrap().modified().unwrap();
-    flip(&theirs, 10);
-    let times = fs::FileTimes::new().set_modified(before);
-    fs::OpenOptions::new().write(true).open(&theirs).unwrap().set_times(times).unwrap();
+    decay(&store, &theirs, |_| flip(&theirs, 10));
     let changed = fs::read(&theirs).unwrap();
     let output = xylem(&store).args(["scrub", "--repair"]).arg(&got).output().unwrap();
     assert!(!output.status.success());
@@ -390,7 +388,7 @@ fn damage_behind_a_link_is_not_written_to() {
 
 #[test]
 fn links_in_a_store_are_not_followed() {
-    for folder in ["objects", "partial", "known", "pins", "new", "repairs"] {
+    for folder in ["objects", "partial", "known", "pins", "new", "repairs", "seen"] {
         let place = Place::new(300_000);
         let (store, victim) = (place.dir.path().join("store"), place.dir.path().join("victim"));
         fs::create_dir(&store).unwrap();

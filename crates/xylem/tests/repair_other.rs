@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::decaying::{decay, untouched};
 use common::{Share, file, finish, noise, stderr, xylem};
 use serde_json::Value;
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
@@ -90,14 +91,6 @@ impl World {
     }
 }
 
-/// Damages a file as decay does: its time stays.
-fn decay(path: &Path, places: &[u64]) {
-    let before = fs::metadata(path).unwrap().modified().unwrap();
-    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
-    places.iter().for_each(|at| flip(&file, *at));
-    file.set_times(FileTimes::new().set_modified(before)).unwrap();
-}
-
 fn flip(file: &File, at: u64) {
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
@@ -114,7 +107,7 @@ fn is_mended(world: &World, path: &Path) {
     let content = fs::read(path).unwrap();
     for round in 0..2 {
         let places = [5 + round, 400_000 + round, 900_000 + round];
-        decay(path, &places);
+        decay(&world.store, path, |file| places.iter().for_each(|at| flip(file, *at)));
         let (code, events, said) = world.scrub(false);
         assert_eq!((code, flaws(&events)), (Some(1), vec!["damaged"; 3]), "{round}: {said}");
         let (code, events, said) = world.scrub(true);
@@ -175,8 +168,9 @@ fn files_of_somebody_else_in_a_directory_are_mended() {
 fn a_file_that_may_not_be_written_is_named() {
     let content = noise(1_200_000, 10);
     let Some(world) = World::new(|path| fs::write(path, &content).unwrap()) else { return };
-    decay(&world.shared, &[5]);
+    decay(&world.store, &world.shared, |file| flip(file, 5));
     fs::set_permissions(&world.shared, Permissions::from_mode(0o644)).unwrap();
+    untouched(&world.store, &world.shared);
     let (code, _, said) = world.scrub(true);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("not allowed to open"), "{said}");

@@ -5,12 +5,13 @@
 
 mod common;
 
-use std::fs::{self, File, FileTimes, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use common::decaying::decay;
 use common::{Share, assert_exit, file, finish, get, noise, stderr, text, until, xylem};
 use serde_json::Value;
 
@@ -76,14 +77,6 @@ fn done(events: &[Value]) -> &Value {
     of(events, "scrubbed").last().expect("it ends")
 }
 
-/// Changes a file as decay does: its times stay.
-fn decay(path: &Path, change: impl FnOnce(&File)) {
-    let before = fs::metadata(path).unwrap().modified().unwrap();
-    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
-    change(&file);
-    file.set_times(FileTimes::new().set_modified(before)).unwrap();
-}
-
 fn flip(file: &File, at: u64) {
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
@@ -100,7 +93,7 @@ fn damage_is_named_and_only_that_is_fetched_and_written() {
 
     // First and last byte, both sides of a block's edge, two neighbours in the middle.
     let places = [0, 16_383, 16_384, 1_000_000, 1_000_000 + SEGMENT as u64, 5_000_000];
-    decay(&pair.out, |file| places.iter().for_each(|at| flip(file, *at)));
+    decay(&pair.store, &pair.out, |file| places.iter().for_each(|at| flip(file, *at)));
     let (code, events) = scrub(&pair.store, &[text(&pair.out)]);
     let first = 1_000_000 / SEGMENT as u64 * SEGMENT as u64;
     let damaged = |start, end| ("damaged".to_owned(), start, end);
@@ -144,11 +137,11 @@ fn a_cut_a_grown_and_a_punched_file_are_mended() {
         assert!(pair.is_whole(), "{kind}");
         done(&events)["fetched"].as_u64().unwrap()
     };
-    decay(&pair.out, |file| file.set_len(100_000).unwrap());
+    decay(&pair.store, &pair.out, |file| file.set_len(100_000).unwrap());
     assert_eq!(repairs("damaged", 98_304, 300_000), 300_000 - 98_304);
-    decay(&pair.out, |file| file.set_len(300_001).unwrap());
+    decay(&pair.store, &pair.out, |file| file.set_len(300_001).unwrap());
     assert_eq!(repairs("longer", 300_000, 300_001), 0);
-    decay(&pair.out, |file| file.write_all_at(&[0; 4096], 8192).unwrap());
+    decay(&pair.store, &pair.out, |file| file.write_all_at(&[0; 4096], 8192).unwrap());
     assert_eq!(repairs("damaged", 8192, 16_384), 8192);
 }
 
@@ -168,20 +161,20 @@ fn a_damaged_tree_is_told_apart_and_follows_from_the_data() {
         assert!(fetched <= fetched_at_most, "{fetched}: {events:?}");
     };
     for slot in [0_u64, 511, 700] {
-        decay(&outboard, |file| flip(file, slot * 32 + 9));
+        decay(&pair.store, &outboard, |file| flip(file, slot * 32 + 9));
         fixed(&["tree"], 0);
     }
     fs::remove_file(&outboard).unwrap();
     fixed(&["tree"], 0);
-    decay(&outboard, |file| file.set_len(1000).unwrap());
+    decay(&pair.store, &outboard, |file| file.set_len(1000).unwrap());
     fixed(&["tree"], 0);
     // Both at once: what the tree still says, or the data, is enough.
-    decay(&outboard, |file| flip(file, 511 * 32));
-    decay(&pair.out, |file| flip(file, 77));
+    decay(&pair.store, &outboard, |file| flip(file, 511 * 32));
+    decay(&pair.store, &pair.out, |file| flip(file, 77));
     fixed(&["damaged", "tree"], SEGMENT as u64);
     // Nothing of the tree is left: peers are asked for it too.
     fs::remove_file(&outboard).unwrap();
-    decay(&pair.out, |file| flip(file, 77));
+    decay(&pair.store, &pair.out, |file| flip(file, 77));
     fixed(&["unproven", "tree"], 9 * SEGMENT as u64);
 }
 
@@ -210,8 +203,25 @@ fn a_lying_peer_is_passed_over_and_the_next_one_asked() {
     // The same bytes under another name: an honest second publication.
     let second = file(pair.dir.path(), "second", &pair.content);
     let honest = Share::start(&second, &pair.dir.path().join("publisher-2"));
-    decay(&pair.dir.path().join("source"), |file| flip(file, 200_000));
-    decay(&pair.out, |file| [1, 200_000, 300_000].iter().for_each(|at| flip(file, *at)));
+    // One whose tree says of a piece what another file has there, and which has that: it can't know that it lies.
+    let mut other = pair.content.clone();
+    other[200_000] ^= 0x20;
+    let evil = file(pair.dir.path(), "evil", &other);
+    drop(Share::start(&evil, &pair.dir.path().join("publisher-3")));
+    let tree = |store: &str| {
+        let objects = fs::read_dir(pair.dir.path().join(store).join("objects")).unwrap();
+        let mut objects = objects.map(|entry| entry.unwrap().path());
+        objects.find(|path| path.extension().is_some_and(|e| e == "outboard")).unwrap()
+    };
+    let (mut node, at) = ([0; 32], 2 * (200_000 / SEGMENT as u64) * 32);
+    File::open(tree("publisher-3")).unwrap().read_exact_at(&mut node, at).unwrap();
+    let lying = OpenOptions::new().write(true).open(tree("publisher")).unwrap();
+    lying.write_all_at(&node, at).unwrap();
+    let source = pair.dir.path().join("source");
+    decay(&pair.store, &source, |file| flip(file, 200_000));
+    decay(&pair.store, &pair.out, |file| {
+        [1, 200_000, 300_000].iter().for_each(|at| flip(file, *at))
+    });
     let both = ["--from", &pair.share.ticket, "--from", &honest.ticket, "--timeout", "2"];
 
     // Every copy of one piece is bad: what can be mended is.
@@ -234,7 +244,7 @@ fn a_lying_peer_is_passed_over_and_the_next_one_asked() {
 fn nobody_there_is_exit_3_and_nothing_known_exit_2() {
     let pair = Pair::new(100_000);
     let ticket = pair.share.ticket.clone();
-    decay(&pair.out, |file| flip(file, 0));
+    decay(&pair.store, &pair.out, |file| flip(file, 0));
     let Pair { dir, share, store, out, .. } = pair;
     drop(share);
     let (code, events) = scrub(&store, &[text(&out), "--repair", "--timeout", "1"]);
@@ -254,7 +264,7 @@ fn a_killed_repair_goes_on() {
     let before = fs::metadata(&pair.out).unwrap().modified().unwrap();
     let mut mid_way = 0;
     for _ in 0..4 {
-        decay(&pair.out, |file| {
+        decay(&pair.store, &pair.out, |file| {
             file.write_all_at(&vec![0; 6_000_000], 5_000_000).unwrap();
         });
         let mut command = xylem(&pair.store);
@@ -284,7 +294,9 @@ fn a_killed_repair_goes_on() {
 #[test]
 fn a_repair_that_died_at_its_end_leaves_nothing_behind() {
     let pair = Pair::new(4_000_000);
-    decay(&pair.out, |file| file.write_all_at(&vec![0; 2_000_000], 1_000_000).unwrap());
+    decay(&pair.store, &pair.out, |file| {
+        file.write_all_at(&vec![0; 2_000_000], 1_000_000).unwrap()
+    });
     let mut command = xylem(&pair.store);
     command.args(["scrub", "--repair", "--limit", "4MiB"]).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -300,7 +312,7 @@ fn a_repair_that_died_at_its_end_leaves_nothing_behind() {
     let (bytes, path) = record.unwrap();
     assert_eq!(scrub(&pair.store, &["--repair"]).0, Some(0));
     fs::write(&path, &bytes).unwrap();
-    decay(&pair.out, |file| file.write_all_at(&[0; 100], 3_500_000).unwrap());
+    decay(&pair.store, &pair.out, |file| file.write_all_at(&[0; 100], 3_500_000).unwrap());
     let (code, events) = scrub(&pair.store, &[]);
     assert_eq!((code, flaws(&events)[0].0.as_str()), (Some(1), "damaged"), "{events:?}");
     assert_eq!(scrub(&pair.store, &["--repair"]).0, Some(0));
@@ -333,12 +345,12 @@ fn a_directory_with_its_listing() {
     assert_eq!((code, flaws(&events)), (Some(0), vec![]), "what was left out is not missing");
     assert_eq!(done(&events)["files"], 303);
 
-    decay(&out.join("large"), |file| flip(file, 999_999));
-    decay(&out.join("deep/er/small"), |file| flip(file, 0));
+    decay(&store, &out.join("large"), |file| flip(file, 999_999));
+    decay(&store, &out.join("deep/er/small"), |file| flip(file, 0));
     let listing = fs::read_dir(store.join("objects")).unwrap().map(|e| e.unwrap().path());
     let listing = listing.into_iter().find(|p| p.extension().is_some_and(|e| e == "listing"));
     let listing = listing.unwrap();
-    decay(&listing, |file| flip(file, 9000));
+    decay(&store, &listing, |file| flip(file, 9000));
     // Within the directory, and the whole of it: a damaged listing is damage, and no guide.
     let (code, events) = scrub(&store, &[text(&out)]);
     assert_eq!(code, Some(1));
@@ -350,7 +362,7 @@ fn a_directory_with_its_listing() {
     let bad = 8192 + 1_000_000 - 122 * 8192 + 3000;
     assert_eq!(done(&events)["fetched"], bad, "{events:?}");
 
-    decay(&out.join("large"), |file| flip(file, 0));
+    decay(&store, &out.join("large"), |file| flip(file, 0));
     let (code, events) = scrub(&store, &[text(&out.join("deep"))]);
     assert_eq!((code, flaws(&events)), (Some(0), vec![]));
     assert_eq!(done(&events)["files"], 302);

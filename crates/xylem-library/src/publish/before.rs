@@ -1,21 +1,21 @@
 //! [`Before`]: what was published of a directory before. A file that is still the same is not read again; its tree and
 //! its list of sums are copied.
 
+use std::path::Path;
+
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_store::{FileRef, FileTime, Part, Store, StoreError};
+use xylem_store::{FileRef, FileTime, Meta, Part, Seen, SeenFiles, Store, StoreError};
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
 use super::directory::Places;
 use super::sums::{self, KeptSums};
 use crate::hashing::{Takes, packed_slots};
 use crate::listed::{Entries, Listed, ListedFiles};
+use crate::path::os_bytes;
 use crate::trees;
 use crate::walk::{Found, FoundKind};
 
-/// A file that was written less than this before the listing was may have been written to after it was read, at a time
-/// that the file system does not tell from the other: it is read again.
-const SURE_AFTER_S: i64 = 2;
 /// Bytes copied at once.
 const PIECE: usize = 64 * 1024;
 
@@ -28,12 +28,19 @@ pub(super) struct Before {
     segment: SegmentSize,
     outboards: Option<FileRef>,
     sums: Option<KeptSums>,
-    sure: FileTime,
+    untouched: Untouched,
+    /// All content is read; only how things are listed is taken from here.
+    only_lists: bool,
 }
 
 impl Before {
     /// What was published under this root, with trees of this segment size; `None` if its listing is not there any more.
-    pub(super) fn open(store: &Store, root: &Hash, segment: SegmentSize) -> Option<Self> {
+    pub(super) fn open(
+        store: &Store,
+        path: &Path,
+        root: &Hash,
+        segment: SegmentSize,
+    ) -> Option<Self> {
         let kept = |part| store.object(root, part).ok().flatten();
         let listing = kept(Part::Listing)?;
         let meta = listing.metadata().ok()?;
@@ -46,26 +53,37 @@ impl Before {
             segment,
             outboards: kept(Part::FileOutboards),
             sums: sums.and_then(|len| KeptSums::open(store, root, (len, segment))),
-            sure: FileTime { secs: meta.mtime.secs.saturating_sub(SURE_AFTER_S), ..meta.mtime },
+            untouched: Untouched::open(store, path, root, meta.mtime),
+            only_lists: false,
         };
         before.next = before.entries.next().and_then(Result::ok);
         Some(before)
     }
 
-    /// The root of a file that is what it was; its tree and list are in their new places then.
+    /// The same, by which no file is spared being read.
+    pub(super) fn only_lists(self) -> Self {
+        Self { only_lists: true, ..self }
+    }
+
+    /// The root of a file that is what it was; its tree and list are in their new places then. Mode and time of
+    /// anything that was not touched are listed as they were.
     pub(super) fn keeps(
         &mut self,
-        found: &Found,
+        found: &mut Found,
         to: (Option<u64>, Option<u64>),
         takes: Takes<'_>,
     ) -> Result<Option<Hash>, StoreError> {
-        let Some((then, sums)) = self.at(&found.path) else { return Ok(None) };
+        let Some((then, sums, seen)) = self.at(&found.path) else { return Ok(None) };
+        as_listed(found, &then.entry, seen.as_ref());
+        if self.only_lists {
+            return Ok(None);
+        }
         let (FoundKind::File(_), EntryKind::File { size, root }) = (&found.kind, &then.entry.kind)
         else {
             return Ok(None);
         };
-        let same = found.entry(Some(*root)) == then.entry && found.meta.mtime < self.sure;
-        if !same {
+        let is_sure = self.untouched.is_sure(&found.meta, seen.as_ref());
+        if found.entry(Some(*root)) != then.entry || !is_sure {
             return Ok(None);
         }
         let slots = packed_slots(*size, self.segment);
@@ -91,20 +109,93 @@ impl Before {
         Ok(Some(*root))
     }
 
-    /// What was at this path, and where its list of sums begins.
-    fn at(&mut self, path: &[u8]) -> Option<(Listed, Option<u64>)> {
+    /// What was at this path, where its list of sums begins, and how it looked.
+    fn at(&mut self, path: &[u8]) -> Option<(Listed, Option<u64>, Option<Seen>)> {
         while let Some(listed) = self.next.take_if(|listed| listed.entry.path.as_slice() <= path) {
             self.next = self.entries.next().and_then(Result::ok);
+            let seen = self.untouched.next();
             let Listed { entry: Entry { path: then, kind, .. }, .. } = &listed;
             let sums = match kind {
                 EntryKind::File { size, .. } => self.places.take(*size).1,
                 _ => None,
             };
             if then.as_slice() == path {
-                return Some((listed, sums));
+                return Some((listed, sums, seen));
             }
         }
         None
+    }
+}
+
+/// Tells files that nobody has touched since they were hashed.
+pub(super) struct Untouched {
+    /// How what the listing has looked then, one after the other; `None`: an older program did not note it.
+    seen: Option<SeenFiles>,
+    /// How the thing itself did.
+    itself: Option<Seen>,
+    /// When that was written down; without, when the listing was.
+    since: FileTime,
+}
+
+/// What changes in less than this after another change may have the same time: ticks of the clock that file systems take
+/// it from, and of those that keep whole seconds (FAT: two).
+const TICK_NS: i128 = 20_000_000;
+const WHOLE_SECONDS_NS: i128 = 2_000_000_000;
+
+impl Untouched {
+    /// Of what was at `path` under this root; `listed`: when its listing, or the record of a file, was written.
+    pub(super) fn open(store: &Store, path: &Path, root: &Hash, listed: FileTime) -> Self {
+        // What can't be read is as if it were not there: then more files are read.
+        let mut seen = store.seen(&os_bytes(path.as_os_str()), root).ok().flatten();
+        let since = seen.as_ref().map_or(listed, SeenFiles::written);
+        let itself = seen.as_mut().and_then(Iterator::next);
+        Self { seen, itself, since }
+    }
+
+    /// How the file or directory itself looked.
+    pub(super) fn of_itself(&self) -> Option<Seen> {
+        self.itself
+    }
+
+    /// Whether it was noted how files looked.
+    pub(super) fn is_noted(&self) -> bool {
+        self.seen.is_some()
+    }
+
+    /// How the next entry looked.
+    pub(super) fn next(&mut self) -> Option<Seen> {
+        self.seen.as_mut()?.next()
+    }
+
+    /// Whether a file that looks like this is what was hashed, as surely as the file system tells.
+    pub(super) fn is_sure(&self, now: &Meta, seen: Option<&Seen>) -> bool {
+        let last = if now.ctime == FileTime::default() { now.mtime } else { now.ctime };
+        let exact = last.nanos != 0 && self.is_noted();
+        let unsure = if exact { TICK_NS } else { WHOLE_SECONDS_NS };
+        // Virtual files have no times, and numbers that say what is in them.
+        let is_old = last == FileTime::default() || nanos(last) + unsure < nanos(self.since);
+        let as_it_was = match (&self.seen, seen) {
+            (Some(_), Some(seen)) => seen.is_as_it_was(now),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        as_it_was && is_old
+    }
+}
+
+fn nanos(time: FileTime) -> i128 {
+    i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos)
+}
+
+/// What looks as it did is listed as it was, whatever its disk keeps of that.
+pub(super) fn as_listed(found: &mut Found, then: &Entry, seen: Option<&Seen>) {
+    let Some(seen) = seen else { return };
+    let (mode, mtime) = &mut found.listed;
+    if seen.mode == found.meta.mode {
+        *mode = then.mode;
+    }
+    if seen.mtime == found.meta.mtime {
+        *mtime = FileTime { secs: then.mtime_s, nanos: then.mtime_ns };
     }
 }
 
@@ -136,11 +227,15 @@ mod tests {
     use super::*;
     use crate::publish::directory;
     use crate::stop::Stop;
-    use crate::walk::Rules;
+    use crate::walk::{Rules, Walk};
 
     fn published(store: &Path, folder: &Path, known: Option<Hash>) -> Hash {
+        publish(store, folder, known, true)
+    }
+
+    fn publish(store: &Path, folder: &Path, known: Option<Hash>, changed: bool) -> Hash {
         let store = Store::open(crate::disk(), store).unwrap();
-        let rules = Rules { changed: true, ..Rules::all() };
+        let rules = Rules { changed, ..Rules::all() };
         let (how, stop) = ((SegmentSize::DEFAULT, &rules), Stop::new());
         let published = directory::publish(&store, folder, known, how, &stop, &mut |_| {});
         published.unwrap().manifest.root
@@ -179,16 +274,68 @@ mod tests {
         for part in [Part::FileOutboards, Part::Sums, Part::Outboard, Part::Listing] {
             assert!(bytes(&known, part) == bytes(&fresh, part), "{part:?}");
         }
-        // What nothing says of that it has changed is not read, unless it was written as it was read the last time.
+        // Size and time are the same, and other bytes: in place, and by another file that gets the name.
         let keep = |path: &str, content: &[u8]| {
             let time = folder.join(path).metadata().unwrap().modified().unwrap();
             fs::write(folder.join(path), content).unwrap();
             let file = fs::File::options().write(true).open(folder.join(path)).unwrap();
             file.set_modified(time).unwrap();
         };
-        keep("d/small", b"3");
-        assert_eq!(published(&known, &folder, Some(second)), second);
-        keep("just now", b"2");
-        assert_ne!(published(&known, &folder, Some(second)), second);
+        for changed in [true, false] {
+            keep("d/small", b"3");
+            let third = publish(&known, &folder, Some(second), changed);
+            assert_eq!(third, published(&fresh, &folder, None));
+            let time = folder.join("d/small").metadata().unwrap().modified().unwrap();
+            fs::write(folder.join("new"), b"4").unwrap();
+            let new = fs::File::options().write(true).open(folder.join("new")).unwrap();
+            new.set_modified(time).unwrap();
+            fs::rename(folder.join("new"), folder.join("d/small")).unwrap();
+            assert_eq!(
+                publish(&known, &folder, Some(third), changed),
+                publish(&fresh, &folder, None, changed)
+            );
+            keep("d/small", b"2");
+            assert_eq!(
+                publish(&known, &folder, Some(third), changed),
+                publish(&fresh, &folder, None, changed)
+            );
+        }
+    }
+
+    /// What is sure is not read: content that changed without a trace is published as it was.
+    #[test]
+    fn what_nobody_has_touched_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, known) = (dir.path().join("folder"), dir.path().join("known"));
+        fs::create_dir(&folder).unwrap();
+        write(&folder.join("a"), b"1", 100);
+        write(&folder.join("b"), b"1", 100);
+        // So that it is told from what is written as it is looked at.
+        std::thread::sleep(Duration::from_millis(60));
+        let first = published(&known, &folder, None);
+        let store = Store::open(crate::disk(), &known).unwrap();
+        let rules = Rules::all();
+        let read = || {
+            let how = (SegmentSize::DEFAULT, &rules);
+            let same = directory::unchanged(&store, &folder, first, how, &mut |_| {}).unwrap();
+            let mut before = Before::open(&store, &folder, &first, how.0).unwrap();
+            let mut walk =
+                Walk::new(&**store.medium(), &folder, Rules::all(), &mut |_| {}).unwrap();
+            let (takes, mut read) = (Takes::default(), 0);
+            while let Some(mut found) = walk.next(&mut |_| {}).unwrap() {
+                let kept = before.keeps(&mut found, (None, None), takes).unwrap();
+                read += u32::from(kept.is_none());
+            }
+            assert_eq!(same.is_some(), read == 0);
+            read
+        };
+        assert_eq!(read(), 0);
+        // A mode that is set again, say: one look, and at none of the others.
+        let file = fs::File::open(folder.join("a")).unwrap();
+        file.set_permissions(file.metadata().unwrap().permissions()).unwrap();
+        assert_eq!(read(), u32::from(cfg!(unix)));
+        std::thread::sleep(Duration::from_millis(60));
+        assert_eq!(published(&known, &folder, Some(first)), first);
+        assert_eq!(read(), 0);
     }
 }

@@ -1,8 +1,8 @@
 //! A directory from its walk to its listing and outboards on disk, a few thousand entries at a time.
 //!
 //! While one batch is hashed the next one is walked; what is done goes to the listing's file at once.
-//! Memory is two batches, the walk's own names, and eight bytes a file: its inode number, by which a
-//! file that was replaced is told from the one that was hashed.
+//! Memory is two batches, the walk's own names, and 16 bytes a file: its inode number and when it was
+//! changed, by which a file that was replaced or written to is told from the one that was hashed.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -11,17 +11,20 @@ use xylem_hash::{Hash, Hasher};
 use xylem_object::Manifest;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::sums::list_len;
-use xylem_store::{FileRef, Medium, NewFile, OutboardFile, Part, Store, StoreError, hash_file};
+use xylem_store::{
+    FileRef, Medium, Meta, NewFile, NewSeen, OutboardFile, Part, Seen, Store, StoreError, hash_file,
+};
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
-use super::before::Before;
+use super::before::{Before, Untouched, as_listed};
 use super::error::PublishError;
-use super::members::Members;
+use super::members::{Marks, Members};
 use super::serving::{Files, Published};
 use super::sums::{KeptSums, NewSums};
 use crate::event::LibraryEvent;
 use crate::hashing::{self, Job, Progress, Takes, packed_slots};
 use crate::listed::ListedFiles;
+use crate::path::os_bytes;
 use crate::stop::Stop;
 use crate::trees;
 use crate::walk::{Found, FoundKind, Rules, Walk, WalkError};
@@ -33,7 +36,7 @@ const LISTING_PIECE: usize = 256 * 1024;
 /// Events that wait until it is known whether anything has changed.
 const MAX_WAITING: usize = 1_000;
 
-/// Walks and hashes a directory; `each` gets every entry in order, with the inode number of a file.
+/// Walks and hashes a directory; `each` gets every entry in order, and how it looks on disk.
 /// Returns the room that outboards and lists took.
 fn hash_entries(
     walk: &mut Walk<'_>,
@@ -42,7 +45,7 @@ fn hash_entries(
     mut before: Option<Before>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
-    each: &mut dyn FnMut(&Entry, u64) -> Result<(), PublishError>,
+    each: &mut dyn FnMut(&Entry, &Meta) -> Result<(), PublishError>,
 ) -> Result<Places, PublishError> {
     let (mut places, mut progress) = (Places::of(segment), Progress::default());
     let mut known = (before.as_mut(), takes);
@@ -60,7 +63,7 @@ fn hash_entries(
         for (found, kept) in &batch.found {
             let is_file = matches!(found.kind, FoundKind::File(_));
             let root = kept.or_else(|| is_file.then(|| roots.next()).flatten());
-            each(&found.entry(root), found.meta.ino)?;
+            each(&found.entry(root), &found.meta)?;
         }
     }
     Ok(places)
@@ -105,17 +108,19 @@ impl Batch {
     ) -> Result<Self, WalkError> {
         let mut batch = Self { found: Vec::new(), jobs: Vec::new() };
         while batch.found.len() < BATCH {
-            let Some(found) = walk.next(on_event)? else { break };
+            let Some(mut found) = walk.next(on_event)? else { break };
+            let state = match found.kind {
+                FoundKind::File(state) => Some(state),
+                _ => None,
+            };
+            let (slot, sums) = state.map_or((None, None), |state| places.take(state.size));
             let mut root = None;
-            if let FoundKind::File(state) = found.kind {
-                let (slot, sums) = places.take(state.size);
-                if let Some(before) = before {
-                    root = before.keeps(&found, (slot, sums), *takes)?;
-                }
-                if root.is_none() {
-                    let (path, segment) = (walk.place(&found.path), places.segment);
-                    batch.jobs.push(Job { path, state, slot, segment, sums });
-                }
+            if let Some(before) = before {
+                root = before.keeps(&mut found, (slot, sums), *takes)?;
+            }
+            if let (Some(state), None) = (state, root) {
+                let (path, segment) = (walk.place(&found.path), places.segment);
+                batch.jobs.push(Job { path, state, slot, segment, sums });
             }
             batch.found.push((found, root));
         }
@@ -127,6 +132,7 @@ impl Batch {
 pub(super) fn root_of(
     medium: &dyn Medium,
     path: &Path,
+    before: Option<Before>,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Hash, PublishError> {
     let mut walk = Walk::new(medium, path, Rules::all(), on_event)?;
@@ -139,7 +145,7 @@ pub(super) fn root_of(
         &mut walk,
         medium,
         (Takes::default(), SegmentSize::DEFAULT),
-        None,
+        before,
         &stop,
         on_event,
         &mut |entry, _| Ok(writer.push(entry)?),
@@ -166,8 +172,9 @@ pub(super) fn publish(
     let new = store.new_file()?;
     let outboards = OutboardFile::new(new.file().clone());
     let mut listing = NewListing::new(store)?;
-    let mut inodes = Vec::new();
+    let (mut marks, mut looks) = (Marks::default(), NewSeen::new(store)?);
     let medium = &**store.medium();
+    looks.push(&look_at(medium, path)?)?;
     let mut walk = Walk::new(medium, path, rules.clone(), on_event)?;
     let buffer = RefCell::new(Vec::new());
     let mut writer =
@@ -175,13 +182,13 @@ pub(super) fn publish(
     let sums = NewSums::new(store)?;
     let takes = Takes { outboards: Some(&outboards), sums: Some(sums.file()) };
     let trees = (takes, segment);
-    let known = known.filter(|_| rules.changed);
-    let before = known.and_then(|root| Before::open(store, &root, segment));
-    let mut each = |entry: &Entry, inode| {
+    let before = known.and_then(|root| Before::open(store, path, &root, segment));
+    let mut each = |entry: &Entry, meta: &Meta| {
         writer.push(entry)?;
         if let EntryKind::File { .. } = entry.kind {
-            inodes.push(inode);
+            marks.push(meta, entry);
         }
+        looks.push(&Seen::of(meta))?;
         Ok(listing.write(&mut buffer.borrow_mut(), LISTING_PIECE)?)
     };
     let places = hash_entries(&mut walk, medium, trees, before, stop, on_event, &mut each)?;
@@ -197,8 +204,15 @@ pub(super) fn publish(
         Some(OutboardFile::new(store.keep(new, &root, Part::FileOutboards)?))
     };
     let sums = sums.keep(store, &root, (places.sums, segment))?;
-    let members = Members::new(path, listed, inodes);
+    looks.keep(&os_bytes(path.as_os_str()), &root)?;
+    let members = Members::new(path, listed, marks);
     Ok(published(root, members, nodes, outboards, sums))
+}
+
+/// How something looks on disk.
+fn look_at(medium: &dyn Medium, path: &Path) -> Result<Seen, StoreError> {
+    let meta = medium.metadata(path).map_err(|e| StoreError::from_io("look at", path, None, e))?;
+    Ok(Seen::of(&meta))
 }
 
 fn published(
@@ -256,9 +270,9 @@ impl NewListing {
 }
 
 /// What an earlier run published or fetched under listing `root`, if the walk finds the same files,
-/// sizes, modes and times and every tree is still there: a fetch leaves holes in some, and another
+/// sizes, modes and times, nobody has touched them since and every tree is still there: a fetch leaves holes in some, and another
 /// publication of the same root may have trees of another segment size.
-fn unchanged(
+pub(super) fn unchanged(
     store: &Store,
     path: &Path,
     root: Hash,
@@ -269,7 +283,7 @@ fn unchanged(
     let (Some(listing), Some(nodes)) = (kept(Part::Listing), kept(Part::Outboard)) else {
         return Ok(None);
     };
-    let size = listing.metadata()?.size;
+    let Meta { size, mtime: kept_at, .. } = listing.metadata()?;
     let Ok(listed) = ListedFiles::open(listing, size, &root, segment) else {
         return Ok(None);
     };
@@ -282,20 +296,32 @@ fn unchanged(
             waiting.push(event);
         }
     };
-    let (mut entries, mut inodes, mut places) = (listed.entries(), Vec::new(), Places::of(segment));
-    let mut walk = Walk::new(&**store.medium(), path, rules.clone(), &mut later)?;
-    while let Some(found) = walk.next(&mut later)? {
+    let medium = &**store.medium();
+    let mut untouched = Untouched::open(store, path, &root, kept_at);
+    // An older program did not note how files look.
+    let mut looks = (!untouched.is_noted()).then(|| NewSeen::new(store)).transpose()?;
+    if let Some(looks) = &mut looks {
+        looks.push(&look_at(medium, path)?)?;
+    }
+    let mut marks = Marks::default();
+    let (mut entries, mut places) = (listed.entries(), Places::of(segment));
+    let mut walk = Walk::new(medium, path, rules.clone(), &mut later)?;
+    while let Some(mut found) = walk.next(&mut later)? {
         let Some(Ok(then)) = entries.next() else { return Ok(None) };
-        let root = match then.entry.kind {
-            EntryKind::File { root, size } => {
-                places.take(size);
-                inodes.push(found.meta.ino);
-                Some(root)
-            }
-            _ => None,
-        };
-        if found.entry(root) != then.entry {
+        let seen = untouched.next();
+        as_listed(&mut found, &then.entry, seen.as_ref());
+        let (mut root, mut is_sure) = (None, true);
+        if let EntryKind::File { size, root: then_root } = then.entry.kind {
+            root = Some(then_root);
+            places.take(size);
+            marks.push(&found.meta, &then.entry);
+            is_sure = untouched.is_sure(&found.meta, seen.as_ref());
+        }
+        if found.entry(root) != then.entry || !is_sure {
             return Ok(None);
+        }
+        if let Some(looks) = &mut looks {
+            looks.push(&Seen::of(&found.meta))?;
         }
     }
     let outboards = kept(Part::FileOutboards).filter(|_| places.slots > 0);
@@ -313,8 +339,11 @@ fn unchanged(
     if places.sums > 0 && sums.is_none() {
         return Ok(None);
     }
+    if let Some(looks) = looks {
+        looks.keep(&os_bytes(path.as_os_str()), &root)?;
+    }
     waiting.into_iter().for_each(on_event);
-    let members = Members::new(path, listed, inodes);
+    let members = Members::new(path, listed, marks);
     let (nodes, outboards) = (OutboardFile::new(nodes), outboards.map(OutboardFile::new));
     Ok(Some(published(root, members, nodes, outboards, sums)))
 }

@@ -1,13 +1,16 @@
 //! [`Members`]: the files of a shared directory.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_store::{FileState, FileTime, SharedFile, StoreError};
+use xylem_store::{FileState, FileTime, Meta, SharedFile, StoreError};
 
 use crate::listed::ListedFiles;
 use crate::path::os_path;
+
+const NANOS: i64 = 1_000_000_000;
 
 /// A file that is served.
 #[derive(Clone)]
@@ -21,13 +24,51 @@ pub(super) struct Served {
 pub(super) struct Members {
     root: PathBuf,
     pub(super) listed: ListedFiles,
-    /// Inode numbers by file number.
-    inodes: Vec<u64>,
+    marks: Marks,
+}
+
+/// What is known of files beside their listing, by file number.
+#[derive(Default)]
+pub(super) struct Marks {
+    files: Vec<Mark>,
+    /// Times that a disk has instead of those that are listed.
+    times: HashMap<u64, FileTime>,
+}
+
+impl Marks {
+    /// Adds the next file, which looks like this and is listed as `entry`.
+    pub(super) fn push(&mut self, meta: &Meta, entry: &Entry) {
+        if meta.mtime != (FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns }) {
+            self.times.insert(self.files.len() as u64, meta.mtime);
+        }
+        self.files.push(Mark::of(meta));
+    }
+}
+
+/// What tells a file from another of its size and time: its inode number, and nanoseconds since 1970 when it was changed
+/// last (wrapping).
+#[derive(Clone, Copy)]
+struct Mark {
+    ino: u64,
+    changed_ns: i64,
+}
+
+impl Mark {
+    fn of(meta: &Meta) -> Self {
+        let FileTime { secs, nanos } = meta.ctime;
+        let changed_ns = secs.wrapping_mul(NANOS).wrapping_add(i64::from(nanos));
+        Self { ino: meta.ino, changed_ns }
+    }
+
+    fn ctime(self) -> FileTime {
+        let nanos = self.changed_ns.rem_euclid(NANOS);
+        FileTime { secs: self.changed_ns.div_euclid(NANOS), nanos: nanos as u32 }
+    }
 }
 
 impl Members {
-    pub(super) fn new(root: &Path, listed: ListedFiles, inodes: Vec<u64>) -> Self {
-        Self { root: root.to_path_buf(), listed, inodes }
+    pub(super) fn new(root: &Path, listed: ListedFiles, marks: Marks) -> Self {
+        Self { root: root.to_path_buf(), listed, marks }
     }
 
     /// The directory.
@@ -40,13 +81,14 @@ impl Members {
     /// # Errors
     /// Those of reading the listing.
     pub(super) fn get(&mut self, number: u64) -> Result<Option<Served>, StoreError> {
-        let inode = usize::try_from(number).ok().and_then(|n| self.inodes.get(n).copied());
-        let (Some(ino), Some(listed)) = (inode, self.listed.file(number)?) else { return Ok(None) };
+        let mark = usize::try_from(number).ok().and_then(|n| self.marks.files.get(n).copied());
+        let (Some(mark), Some(listed)) = (mark, self.listed.file(number)?) else { return Ok(None) };
         let Entry { path, kind, mtime_s, mtime_ns, .. } = &listed.entry;
         let EntryKind::File { size, root } = *kind else { return Ok(None) };
         let mtime = FileTime { secs: *mtime_s, nanos: *mtime_ns };
-        let state = FileState { size, mtime, ino };
-        let file = SharedFile { path: self.root.join(os_path(path)), state };
+        let mtime = self.marks.times.get(&number).copied().unwrap_or(mtime);
+        let state = FileState { size, mtime, ino: mark.ino };
+        let file = SharedFile { path: self.root.join(os_path(path)), state, ctime: mark.ctime() };
         Ok(Some(Served { file, root, slot: listed.slot }))
     }
 }

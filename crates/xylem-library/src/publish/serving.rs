@@ -9,7 +9,9 @@ use xylem_hash::Hash;
 use xylem_object::naming::ObjectId;
 use xylem_object::{Kind, Manifest, PublisherKey, Source, sign_manifest};
 use xylem_packet::Name;
-use xylem_store::{FileCache, FileRef, Medium, OutboardFile, OutboardReader, StoreError};
+use xylem_store::{
+    FileCache, FileRef, Medium, OutboardFile, OutboardReader, SharedRead, StoreError,
+};
 use xylem_tree::{Geometry, NODE_LEN, Node, SegmentIndex, SegmentSize, leaf_value};
 
 use super::error::PublishError;
@@ -104,6 +106,7 @@ struct Ahead {
     /// A bit for each KiB that was handed out: what is asked for a second time is read again, in
     /// case the first answer did not verify.
     given: u64,
+    read: SharedRead,
 }
 
 impl Serving {
@@ -135,7 +138,7 @@ impl Serving {
         object: ObjectId,
         offset: u64,
         out: &mut [u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<SharedRead, StoreError> {
         self.file(object)?;
         let Some((file, served)) = &self.current else { return Err(self.out_of_range(offset)) };
         let (file, shared) = (*file, &served.file);
@@ -155,18 +158,19 @@ impl Serving {
                     _ => Vec::new(),
                 };
                 bytes.resize((end - start) as usize, 0);
-                self.cache.read_at(file, shared, start, &mut bytes)?;
-                self.ahead.push_back(Ahead { file, start, bytes, given: 0 });
+                let read = self.cache.read_at(file, shared, start, &mut bytes)?;
+                self.ahead.push_back(Ahead { file, start, bytes, given: 0, read });
                 self.ahead.len() - 1
             }
         };
         let from = (offset - start) as usize;
         out.copy_from_slice(&self.ahead[at].bytes[from..from + out.len()]);
         self.ahead[at].given |= bit;
-        Ok(())
+        Ok(self.ahead[at].read)
     }
 
-    /// A segment from another machine: as it is at hand if that is what was hashed, and else as it lies there.
+    /// A segment from another machine, or of a file that somebody has touched: as it is at hand if that is what was
+    /// hashed, and else as it lies there.
     fn read_proven(
         &mut self,
         object: ObjectId,
@@ -244,10 +248,10 @@ impl Source for Serving {
             let got = listing.read_full(out, offset)?;
             return if got == out.len() { Ok(()) } else { Err(self.out_of_range(offset)) };
         }
-        match self.is_far {
-            true => self.read_proven(object, offset, out),
-            false => self.read_ahead(object, offset, out),
+        if !self.is_far && self.read_ahead(object, offset, out)? == SharedRead::Untouched {
+            return Ok(());
         }
+        self.read_proven(object, offset, out)
     }
 
     fn read_nodes(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use xylem_object::ObjectId;
 use xylem_object::listing::{Entry, EntryKind, Reader};
-use xylem_store::{FileKind, FileRef, FileTime, Part, Store, StoreError};
+use xylem_store::{FileKind, FileRef, FileTime, Part, Seen, SeenFiles, Store, StoreError};
 use xylem_tree::{Geometry, SegmentSize};
 
 use super::error::ScrubError;
@@ -27,12 +27,20 @@ pub(super) struct Contents<'a> {
     excluded: Exclusion,
     segment: SegmentSize,
     file: FileRef,
+    /// How what the listing has looked on disk, and how many were passed.
+    seen: Option<SeenFiles>,
+    place: u64,
     reader: Reader,
     at: u64,
     piece: Vec<u8>,
     /// Bytes of `piece` that were decoded.
     decoded: usize,
     slot: u64,
+}
+
+/// The time that is listed.
+pub(super) fn time_of(entry: &Entry) -> FileTime {
+    FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns }
 }
 
 /// Things that are not as listed and are no file: path, what is wrong, in words.
@@ -46,7 +54,12 @@ impl<'a> Contents<'a> {
     ) -> Result<Self, ScrubError> {
         let file = store.object(&target.root, Part::Listing)?;
         let file = file.ok_or(ScrubError::ListingVanished)?;
+        let mut seen = store.seen(&os_bytes(target.path.as_os_str()), &target.root)?;
+        // The directory itself.
+        seen.as_mut().and_then(Iterator::next);
         Ok(Self {
+            seen,
+            place: 0,
             store,
             target,
             excluded: Exclusion::new(&target.excluded)?,
@@ -68,10 +81,13 @@ impl<'a> Contents<'a> {
         let (mut items, mut apart) = (Vec::new(), Vec::new());
         while items.len() < count {
             let Some(entry) = self.entry()? else { break };
+            let seen = self.seen.as_mut().and_then(Iterator::next);
+            // What a fetch left out, and has come since, was not seen.
+            let seen = seen.filter(|seen| *seen != Seen::default());
             let wanted = self.is_wanted(&entry);
             let path = self.target.path.join(os_path(&entry.path));
             match &entry.kind {
-                EntryKind::File { .. } => items.extend(self.file(&entry, path, wanted)),
+                EntryKind::File { .. } => items.extend(self.file(&entry, path, seen, wanted)),
                 _ if !wanted => {}
                 EntryKind::Directory => apart.extend(self.directory(path)),
                 EntryKind::Symlink { target } => apart.extend(self.link(path, target)),
@@ -107,6 +123,7 @@ impl<'a> Contents<'a> {
                 StoreError::Io { path, doing: "read", offset: Some(self.at), source }
             };
             if let Some(entry) = pulled.map_err(|e| changed(e.to_string()))? {
+                self.place += 1;
                 return Ok(Some(entry));
             }
             self.piece.resize(PIECE, 0);
@@ -130,7 +147,13 @@ impl<'a> Contents<'a> {
         inside && !self.excluded.leaves_out(entry)
     }
 
-    fn file(&mut self, entry: &Entry, path: PathBuf, wanted: bool) -> Option<Item> {
+    fn file(
+        &mut self,
+        entry: &Entry,
+        path: PathBuf,
+        seen: Option<Seen>,
+        wanted: bool,
+    ) -> Option<Item> {
         let EntryKind::File { size, root } = entry.kind else { return None };
         let number = self.reader.totals().files - 1;
         let slots = packed_slots(size, self.segment);
@@ -143,7 +166,11 @@ impl<'a> Contents<'a> {
             root,
             geometry: Geometry::new(size, self.segment),
             slot,
-            mtime: Some(FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns }),
+            // What its disk took of that.
+            mtime: Some(seen.map_or(time_of(entry), |seen| seen.mtime)),
+            seen,
+            since_s: self.target.used_s.filter(|_| self.seen.is_none()),
+            place: self.place,
             mode: Some(entry.mode),
             grows: false,
         })

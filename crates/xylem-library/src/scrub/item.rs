@@ -7,13 +7,16 @@ use std::path::PathBuf;
 use xylem_hash::Hash;
 use xylem_object::ObjectId;
 use xylem_store::{
-    FileKind, FileRef, FileState, FileTime, Meta, OpenHow, OutboardFile, RepairRecord, Store,
+    FileKind, FileRef, FileState, FileTime, Meta, OpenHow, OutboardFile, RepairRecord, Seen, Store,
     StoreError,
 };
 use xylem_tree::{Geometry, NODE_LEN};
 
 use crate::event::Flaw;
 use crate::rescan::{Inspection, Readers, Subject, inspect};
+
+/// Seconds that a record may be older than what it is about: clocks of file systems differ, and keep whole seconds.
+const GRACE_S: u64 = 2;
 
 /// A file to check, and what it should be.
 #[derive(Debug, Clone)]
@@ -32,6 +35,12 @@ pub(super) struct Item {
     pub(super) slot: Option<u64>,
     /// Its modification time when it was hashed; `None` where that says nothing.
     pub(super) mtime: Option<FileTime>,
+    /// How it looked then, where that was noted,
+    pub(super) seen: Option<Seen>,
+    /// or, where it was not, when it was recorded, in seconds since 1970: what was changed later was touched;
+    pub(super) since_s: Option<u64>,
+    /// and its place among what was: 0 for the thing itself, then entries of the listing.
+    pub(super) place: u64,
     /// Its permission bits, where they are known.
     pub(super) mode: Option<u32>,
     /// It may have become longer since.
@@ -49,6 +58,8 @@ pub(super) struct Flawed {
     pub(super) size: u64,
     /// The state that it must have again.
     pub(super) state: FileState,
+    /// How it looked before it was read last.
+    pub(super) now: Meta,
     /// An earlier repair was killed.
     pub(super) unfinished: bool,
 }
@@ -56,8 +67,8 @@ pub(super) struct Flawed {
 /// What came of checking a file.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// All of it is right.
-    Right,
+    /// All of it is right. How it looked before it was read.
+    Right(Meta),
     /// There is no such file.
     Missing,
     /// Somebody changed it since it was hashed.
@@ -114,7 +125,17 @@ fn try_judge(
     };
     let mtime = begun.as_ref().map(|r| r.state.mtime).or(item.mtime).unwrap_or(meta.mtime);
     // A time that is right says that nobody wrote, whatever an old record of a repair says.
-    let touched = ![Some(mtime), item.mtime, left].contains(&Some(meta.mtime));
+    let of_other_time = ![Some(mtime), item.mtime, left].contains(&Some(meta.mtime));
+    // Decay changes neither; nobody can set the one or the other.
+    let handled = left.is_none()
+        && match (item.seen, item.since_s) {
+            (Some(seen), _) => (seen.ino, seen.ctime) != (meta.ino, meta.ctime),
+            (None, Some(since)) => {
+                u64::try_from(meta.ctime.secs).is_ok_and(|at| at > since.saturating_add(GRACE_S))
+            }
+            (None, None) => false,
+        };
+    let touched = of_other_time || handled;
     let edited = touched && begun.is_none();
     let size = item.geometry.size();
     if edited && meta.size != size {
@@ -126,17 +147,17 @@ fn try_judge(
     let subject = Subject { file, outboard, geometry: item.geometry, root: item.root };
     let Some(found) = inspect(&subject, readers, took)? else { return Ok(None) };
     let bad = found.bad();
-    if bad.is_empty() && meta.size == size && (!touched || edited) {
+    if bad.is_empty() && meta.size == size && (!of_other_time || edited) {
         let tree = item.slot.is_some() && found.mend().next().is_some();
         let of_directory = matches!(item.id, ObjectId::File(_));
         if !tree || (of_directory && never_written(&subject, &found)) {
             if begun.is_some() {
                 store.repair_ended(&item.key)?;
             }
-            return Ok(Some(Verdict::Right));
+            return Ok(Some(Verdict::Right(meta)));
         }
     } else if edited || (touched && begun.as_ref().is_some_and(|r| !r.covers(&bad))) {
-        return Ok(Some(Verdict::Changed(changed(&found, &bad))));
+        return Ok(Some(Verdict::Changed(changed(&found, &bad, of_other_time))));
     }
     Ok(Some(Verdict::Flawed(Box::new(Flawed {
         item: item.clone(),
@@ -144,7 +165,8 @@ fn try_judge(
         found,
         size: meta.size,
         state: kept(&meta, size, mtime),
-        unfinished: touched && begun.is_some(),
+        now: meta,
+        unfinished: of_other_time && begun.is_some(),
     }))))
 }
 
@@ -175,13 +197,19 @@ fn kept(meta: &Meta, size: u64, mtime: FileTime) -> FileState {
     FileState { size, mtime, ..FileState::of(meta) }
 }
 
-fn changed(found: &Inspection, bad: &[Range<u64>]) -> String {
+fn changed(found: &Inspection, bad: &[Range<u64>], of_other_time: bool) -> String {
     let first = bad.first().map_or(0..0, |r| found.bytes_of(r));
     let more = match bad.len() {
         0 | 1 => String::new(),
         n => format!(" and {} more places", n - 1),
     };
-    format!("was edited: its time is another, and bytes {}..{}{more}", first.start, first.end)
+    let (start, end) = (first.start, first.end);
+    match of_other_time {
+        true => format!("was edited: its time is another, and bytes {start}..{end}{more}"),
+        false => format!(
+            "was written to, and its time set back: bytes {start}..{end}{more} are others; move it away to have it fetched"
+        ),
+    }
 }
 
 /// Whether nothing of the file's tree was ever written: a fetch may leave such holes.

@@ -244,7 +244,8 @@ impl<'a> Mender<'a> {
             }
             // There may be one by now.
             one.subject.outboard = tree.outboard().cloned().zip(one.item.slot);
-            one.size = one.subject.file.metadata()?.size;
+            one.now = one.subject.file.metadata()?;
+            one.size = one.now.size;
             let regions = std::mem::take(&mut one.found.regions);
             let fine = |r: &RegionScan| r.is_complete() && r.mend().is_empty();
             let right = regions.into_iter().filter(fine).collect();

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use xylem_object::listing::EntryKind;
 use xylem_store::{
-    Clobber, Durability, FileKind, FileState, FileTime, Medium, Meta, OutboardFile, PartFile,
-    Store, StoreError,
+    Clobber, Durability, FileKind, FileState, Medium, Meta, OutboardFile, PartFile, Store,
+    StoreError,
 };
 
 use super::Scrub;
-use super::contents::Contents;
+use super::contents::{Contents, time_of};
 use super::error::ScrubError;
 use super::item::{Flawed, Item, Verdict, judge};
 use super::targets::Target;
@@ -112,7 +112,7 @@ impl Begun {
             file.set_mtime(mtime)?;
         }
         let key = os_bytes(part.as_os_str());
-        let begun = Item { path: part.clone(), key, ..item.clone() };
+        let begun = Item { path: part.clone(), key, seen: None, since_s: None, ..item.clone() };
         let flawed = match judge(store, &begun, outboard, &mut Readers::All, &|_| true) {
             Some(Verdict::Flawed(flawed)) => Some(*flawed),
             Some(Verdict::Failed(e)) => return Err(e),
@@ -130,7 +130,12 @@ impl Begun {
         let part = PartFile::again(medium, &self.part, &self.was)?;
         let file = part.file();
         file.set_mode(mode)?;
-        part.finish_as(medium, path, Clobber::Never, Durability::Device)?;
+        let named = part.finish_as(medium, path, Clobber::Never, Durability::Device);
+        if matches!(named, Err(StoreError::Exists { .. })) {
+            // It was not missing after all, or is there again: this one is of no use to anybody.
+            let _ = medium.remove_file(part.path());
+        }
+        named?;
         if !target.directory
             && let Some(mut known) = store.known_at(&self.item.key)?
         {
@@ -138,6 +143,11 @@ impl Begun {
             store.remember(&known)?;
         }
         Ok(self.item.geometry.size())
+    }
+
+    /// Its place among what was seen.
+    pub(super) fn place(&self) -> u64 {
+        self.item.place
     }
 
     /// What is missing.
@@ -213,8 +223,7 @@ impl Scrub<'_> {
             }
             let path = target.path.join(os_path(&entry.path));
             // What a file system does not take is no damage.
-            let mtime = FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns };
-            let _ = medium.set_mtime(&path, mtime);
+            let _ = medium.set_mtime(&path, time_of(&entry));
             if touched.made.contains(&entry.path) {
                 let _ = medium.set_mode(&path, entry.mode);
             }

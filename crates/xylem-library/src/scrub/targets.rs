@@ -26,6 +26,8 @@ pub(super) struct Target {
     pub(super) content: u64,
     /// State of a file when it was hashed; `None` where only a ticket says what it should be.
     pub(super) state: Option<FileState>,
+    /// When it was recorded, seconds since 1970; `None` where only a ticket says what it should be.
+    pub(super) used_s: Option<u64>,
     /// Tickets for this root: the record's own first.
     pub(super) tickets: Vec<Ticket>,
     /// How many of `tickets` somebody named for this run; they come last.
@@ -84,6 +86,7 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Scrub
             size,
             content: size.unwrap_or(0),
             state: Some(record.state),
+            used_s: None,
             tickets: Vec::new(),
             named: 0,
             excluded: Vec::new(),
@@ -124,6 +127,7 @@ fn of_known(store: &Store, known: &Known, tickets: &[Ticket]) -> Target {
         size: (!known.directory).then_some(known.size),
         content: known.size,
         state: (!known.directory).then_some(known.state),
+        used_s: Some(known.used_s),
         tickets: Vec::new(),
         named: 0,
         excluded: note.excluded,
@@ -141,6 +145,7 @@ fn of_ticket(path: PathBuf, directory: bool, ticket: &Ticket) -> Target {
         size: ticket.size,
         content: ticket.size.filter(|_| !directory).unwrap_or(0),
         state: None,
+        used_s: None,
         tickets: vec![ticket.clone()],
         named: 1,
         excluded: Vec::new(),

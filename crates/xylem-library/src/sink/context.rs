@@ -1,5 +1,6 @@
 //! [`Sink`]: one way to keep what is fetched, and the [`Context`] in which it works.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -100,6 +101,20 @@ pub trait Sink {
     fn is_done(&self) -> bool;
     /// Gives the result its name; returns it.
     fn finish(&mut self) -> Result<Option<PathBuf>, SaveError>;
+    /// Pieces of these objects were refused by those who should have them: they are asked for after all others.
+    fn refused(&mut self, _objects: &HashSet<ObjectId>, _cx: &mut Context<'_>) {}
+    /// Ends without files of which pieces were refused by those who should have them, if nothing else is missing:
+    /// their paths below the directory. None: it does not end so.
+    ///
+    /// # Errors
+    /// As `poll`.
+    fn end_without(
+        &mut self,
+        _refused: &HashSet<ObjectId>,
+        _cx: &mut Context<'_>,
+    ) -> Result<Vec<PathBuf>, SaveError> {
+        Ok(Vec::new())
+    }
     /// What `finish` could not do and the result is right without, a line each.
     fn warnings(&mut self) -> Vec<String> {
         Vec::new()

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use xylem_object::{Kind, Manifest, naming};
 use xylem_packet::NameRef;
 use xylem_packet::tlv::types;
-use xylem_store::{OverwritePolicy, name_around};
+use xylem_store::{Medium, OverwritePolicy, name_around};
 
 use super::error::SaveError;
 use crate::path::os_path;
-use crate::save::{Existing, Output, SaveOptions};
+use crate::save::{Existing, Output, Room, SaveOptions};
 
 /// The final name and the name of the partial data beside it.
 pub struct Destination {
@@ -72,6 +72,24 @@ impl Destination {
             return Err(SaveError::NoDirectory(parent.to_path_buf()));
         }
         Ok(Some(Self { path, part, policy }))
+    }
+}
+
+/// Refuses to fetch so many bytes to a disk that has no room for them. What a quota allows is not seen here.
+pub(super) fn require_room(
+    medium: &dyn Medium,
+    part: &Path,
+    needs: u64,
+    room: Room,
+) -> Result<(), SaveError> {
+    let above = part.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new("."));
+    // What can't be told is found out.
+    match medium.room(above).ok().flatten().filter(|free| *free < needs) {
+        Some(room_is) if room == Room::ForAll => {
+            Err(SaveError::NoRoom { path: above.to_path_buf(), needs, room: room_is })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -9,6 +9,7 @@ mod merge;
 mod tree;
 mod updates;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ use xylem_tree::{Segment, Verified};
 
 use super::attributes::attributes_of;
 use super::context::{Context, FLUSH_EVERY, Nodes, Sink};
-use super::destination::Destination;
+use super::destination::{Destination, require_room};
+use super::dry::DryRun;
 use super::error::SaveError;
 use super::file::resume;
 use crate::event::{LibraryEvent, ListedSize, SkipReason};
@@ -30,7 +32,7 @@ use crate::exclude::Exclusion;
 use crate::held::Holdings;
 use crate::listed::{Entries, Listed, ListedError, ListedFiles};
 use crate::path::os_path;
-use crate::save::{Only, SaveOptions};
+use crate::save::{Doing, Only, Room, SaveOptions};
 use copies::Copies;
 use merge::Merge;
 use tree::Tree;
@@ -49,6 +51,10 @@ pub(super) struct DirectorySink {
     delete: bool,
     like: Vec<PathBuf>,
     only: Option<Only>,
+    room: Room,
+    doing: Doing,
+    /// What would be done was told.
+    told: bool,
     store: Store,
     /// The listing while it comes.
     listing: Option<Partial>,
@@ -72,6 +78,9 @@ impl DirectorySink {
             delete: options.delete,
             like: options.like.clone(),
             only: options.only.clone(),
+            room: options.room,
+            doing: options.doing,
+            told: false,
             store: store.clone(),
             listing: None,
             tree: None,
@@ -145,6 +154,10 @@ impl DirectorySink {
                 _ => {}
             }
         }
+        if self.doing == Doing::DryRun {
+            self.told = true;
+            return self.tell(&listed, cx);
+        }
         let more = cx.tally.files.saturating_sub(contents.len() as u64);
         (cx.on_event)(LibraryEvent::Contents { files: contents, more });
         let mut kinds = WantedKinds::new(&listed, &self.exclude, None);
@@ -154,13 +167,83 @@ impl DirectorySink {
         if let Some(holdings) = cx.holdings {
             holdings.plan(staging.path(), listed.clone(), staging.outboard().clone());
         }
-        let merge = self.merge(&staging, &listed, cx)?;
+        // What an earlier run left has nodes there that must not be written over.
+        let nodes = (!staging.was_resumed()).then(|| staging.outboard());
+        let merge = self.merge(nodes, &listed, cx)?;
+        if let Err(e) = self.require_room(&staging, &listed, merge.as_ref()) {
+            let (place, is_new) = (staging.path().to_path_buf(), !staging.was_resumed());
+            drop(staging);
+            if is_new {
+                let _ = self.store.medium().remove_dir(&place);
+            }
+            return Err(e);
+        }
         let (exclude, segment) = (self.exclude.clone(), self.manifest.segment);
         let updates = Updates::new(&self.manifest, &self.like, &self.store);
         let copies = self.copies(&listed, merge.as_ref(), cx)?;
         let mut tree = Tree::new(staging, listed, exclude, merge, segment, updates);
         tree.use_copies(copies);
         self.tree = Some(tree);
+        Ok(())
+    }
+
+    /// Whether there is room for what is missing, but for what an earlier run left.
+    fn require_room(
+        &self,
+        staging: &Staging,
+        listed: &ListedFiles,
+        merge: Option<&Merge>,
+    ) -> Result<(), SaveError> {
+        let mut missing = 0_u64;
+        for found in listed.entries() {
+            let Listed { entry, number, .. } = found?;
+            let stays = merge.is_some_and(|merge| merge.keeps(number));
+            if let EntryKind::File { size, .. } = entry.kind
+                && !stays
+                && !self.exclude.leaves_out(&entry)
+            {
+                missing = missing.saturating_add(size);
+            }
+        }
+        let missing = missing.saturating_sub(staging.found());
+        // A folder in step takes over what fits.
+        let room = if self.only.is_some() { Room::AsFarAsItGoes } else { self.room };
+        require_room(&**self.store.medium(), staging.path(), missing, room)
+    }
+
+    /// Tells what would be done, and does nothing.
+    fn tell(&self, listed: &ListedFiles, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        let mut plan = DryRun::default();
+        let mut merge = self.merge(None, listed, cx)?;
+        let medium = &**self.store.medium();
+        for found in listed.entries() {
+            let Listed { entry, number, .. } = found?;
+            let is_folder = entry.kind == EntryKind::Directory;
+            if is_folder || self.exclude.leaves_out(&entry) {
+                continue;
+            }
+            let path = os_path(&entry.path);
+            let there = merge.as_mut().map(|merge| merge.there(&entry.path)).transpose()?.flatten();
+            let size = match &entry.kind {
+                EntryKind::File { .. } if merge.as_ref().is_some_and(|m| m.keeps(number)) => {
+                    continue;
+                }
+                EntryKind::File { size, .. } => *size,
+                EntryKind::Symlink { target }
+                    if there.as_ref().is_some_and(|place| {
+                        medium.read_link(place).is_ok_and(|is| is == os_path(target))
+                    }) =>
+                {
+                    continue;
+                }
+                // Whether two names are one file already is seen when they are made.
+                EntryKind::HardLink { .. } if there.is_some() => continue,
+                _ => 0,
+            };
+            plan.brings(path, size, there.is_some(), cx.on_event);
+        }
+        plan.removed = merge.as_ref().map_or(0, Merge::removes);
+        plan.end(cx.on_event);
         Ok(())
     }
 
@@ -198,7 +281,7 @@ impl DirectorySink {
     /// What is there already, where a directory is and may be changed.
     fn merge(
         &self,
-        staging: &Staging,
+        nodes: Option<&OutboardFile>,
         listed: &ListedFiles,
         cx: &mut Context<'_>,
     ) -> Result<Option<Merge>, SaveError> {
@@ -207,8 +290,6 @@ impl DirectorySink {
         if self.to.policy != OverwritePolicy::Replace || !there {
             return Ok(None);
         }
-        // What an earlier run left has nodes there that must not be written over.
-        let nodes = (!staging.was_resumed()).then(|| staging.outboard());
         let how = (self.delete, self.manifest.segment);
         Merge::plan(store, path, listed, &self.exclude, how, nodes, cx).map(Some)
     }
@@ -342,13 +423,31 @@ impl Sink for DirectorySink {
     }
 
     fn is_done(&self) -> bool {
-        self.tree.as_ref().is_some_and(|tree| tree.is_complete())
+        self.told || self.tree.as_ref().is_some_and(|tree| tree.is_complete())
     }
 
     fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
         let Some(tree) = &mut self.tree else { return Ok(None) };
         tree.finish(&attributes_of(&self.manifest), &self.to.path, self.to.policy)?;
         Ok(Some(self.to.path.clone()))
+    }
+
+    fn refused(&mut self, objects: &HashSet<ObjectId>, cx: &mut Context<'_>) {
+        if let Some(tree) = &mut self.tree {
+            tree.set_aside(objects, cx);
+        }
+    }
+
+    fn end_without(
+        &mut self,
+        refused: &HashSet<ObjectId>,
+        cx: &mut Context<'_>,
+    ) -> Result<Vec<PathBuf>, SaveError> {
+        // Members take over what they were told of, or nothing.
+        match &mut self.tree {
+            Some(tree) if self.only.is_none() => tree.end_without(refused, cx),
+            _ => Ok(Vec::new()),
+        }
     }
 
     fn warnings(&mut self) -> Vec<String> {

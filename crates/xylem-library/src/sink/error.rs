@@ -68,6 +68,22 @@ pub enum SaveError {
     /// Something is to be put where another file system begins.
     #[error("{}: on another file system than the directory; leave it out with --exclude", .0.display())]
     Elsewhere(PathBuf),
+    /// The disk is too small, before anything was fetched.
+    #[error(
+        "{}: {needs} bytes are to be written there, and {room} are free; make room, or give --no-space-check if much of it is zeros, which take none",
+        path.display()
+    )]
+    NoRoom {
+        /// Where the result was to be.
+        path: PathBuf,
+        /// Bytes that are missing there.
+        needs: u64,
+        /// Bytes that are free.
+        room: u64,
+    },
+    /// What a dry run does not tell of.
+    #[error("--dry-run is for files and directories, and not for {0}")]
+    NoDryRun(&'static str),
     /// A range of a directory.
     #[error("--range is for files; this ticket is a directory")]
     RangeOfDirectory,
@@ -104,7 +120,7 @@ impl Failure for SaveError {
             Self::Listed(e) => e.blame(),
             Self::Own(e) => e.blame(),
             Self::Hash(e) => e.blame(),
-            Self::ChangedMeanwhile(_) | Self::Elsewhere(_) => Blame::Local,
+            Self::ChangedMeanwhile(_) | Self::Elsewhere(_) | Self::NoRoom { .. } => Blame::Local,
             Self::Totals(_) | Self::NotEmpty(_) | Self::NotAsSaid(_) => Blame::Data,
             Self::NameHere { .. } => Blame::Local,
             _ => Blame::Usage,

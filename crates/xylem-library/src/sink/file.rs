@@ -12,12 +12,13 @@ use xylem_tree::{Geometry, Segment, SegmentIndex, Verified};
 
 use super::attributes::{attributes_of, warnings};
 use super::context::{Context, FLUSH_EVERY, Nodes, Sink};
-use super::destination::Destination;
+use super::destination::{Destination, require_room};
 use super::error::SaveError;
 use super::like::old_copies;
 use super::writer::Writer;
 use crate::event::LibraryEvent;
 use crate::rescan::rescan;
+use crate::save::{Room, SaveOptions};
 use crate::update::{Keeper, List, Start, Update};
 
 /// How often a file is tried to be named that others write to as it gets its name.
@@ -27,6 +28,7 @@ const MAX_TRIES: u32 = 3;
 pub(super) struct FileSink {
     manifest: Manifest,
     to: Destination,
+    room: Room,
     store: Store,
     /// Writes while the file grows.
     writer: Option<Writer>,
@@ -117,11 +119,12 @@ impl FileSink {
     pub(super) fn new(
         manifest: Manifest,
         to: Destination,
-        like: &[PathBuf],
+        options: &SaveOptions,
         store: &Store,
     ) -> Result<Self, SaveError> {
-        let copies = old_copies(&manifest, &to, like, store)?;
+        let copies = old_copies(&manifest, &to, &options.like, store)?;
         Ok(Self {
+            room: options.room,
             manifest,
             to,
             copies,
@@ -206,7 +209,15 @@ pub(super) fn fetch_all(start: Start, cx: &mut Context<'_>) -> Result<(), SaveEr
 impl Sink for FileSink {
     fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         (cx.tally.total, cx.tally.files) = (self.manifest.size, 1);
+        let medium = self.store.medium().clone();
+        let require =
+            |sink: &Self, missing| require_room(&*medium, &sink.to.part, missing, sink.room);
+        // Before anything is left there.
+        if medium.metadata(&self.to.part).is_err() {
+            require(self, self.manifest.size)?;
+        }
         cx.tally.resumed = self.open(cx)?;
+        require(self, self.manifest.size.saturating_sub(cx.tally.resumed))?;
         if cx.tally.resumed > 0 {
             (cx.on_event)(LibraryEvent::Resumed { bytes: cx.tally.resumed });
         }

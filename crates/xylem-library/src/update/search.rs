@@ -18,6 +18,9 @@ const MAX_THREADS: usize = 4;
 const MIN_PIECE: u64 = 4 << 20;
 /// Blocks of one weak sum that are tried at one place.
 const MAX_TRIES: usize = 4;
+/// Bytes of old copies that are searched for any file, and for each of its bytes.
+const SEARCHED: u64 = 1 << 30;
+const SEARCHED_TIMES: u64 = 64;
 /// A piece's bytes may be hashed in vain so many times over; then it is looked at only where blocks are
 /// expected. Without a list that lies, or bytes made for it, nothing comes near.
 const VAIN_TIMES: u64 = 2;
@@ -26,6 +29,10 @@ const VAIN_TIMES: u64 = 2;
 pub(crate) trait Old: Send + Sync {
     /// Bytes, as far as is known.
     fn len(&self) -> u64;
+    /// The first byte at or after `offset` that may be anything but zero; `None`: all are, to the end.
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        Some(offset)
+    }
     /// Reads from `offset` on; less than asked for where it ends, or can't be read.
     fn read(&self, buf: &mut [u8], offset: u64) -> usize;
 }
@@ -59,12 +66,7 @@ pub(crate) fn search(
     let table = Table::new(blocks, sums);
     let len = blocks.block_len();
     let piece = MIN_PIECE.max(8 * len);
-    let mut pieces = Vec::new();
-    for (copy, old) in (0..).zip(copies) {
-        pieces.extend(
-            (0..old.len()).step_by(piece as usize).map(|start| Place { copy, offset: start }),
-        );
-    }
+    let pieces = pieces(copies, piece, most(blocks.geometry().size()));
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         let mut scan = Scan::new(&table, stop);
@@ -86,6 +88,33 @@ pub(crate) fn search(
     table.add_last(&mut found, copies);
     found.sort_unstable_by_key(|found| found.block);
     found
+}
+
+/// Bytes of old copies that are searched for a file of this size: beyond, fetching it costs less than looking.
+fn most(size: u64) -> u64 {
+    size.saturating_mul(SEARCHED_TIMES).saturating_add(SEARCHED)
+}
+
+/// What is searched, no more than `most` bytes: holes are passed over, but for the first of each copy, as zeros lie in one
+/// place as well as in another.
+fn pieces(copies: &[Box<dyn Old>], piece: u64, most: u64) -> Vec<Place> {
+    let mut pieces = Vec::new();
+    for (copy, old) in (0..).zip(copies) {
+        let (mut at, mut has_hole) = (0, false);
+        while at < old.len() && (pieces.len() as u64).saturating_mul(piece) < most {
+            let data = old.next_data(at).unwrap_or(u64::MAX).max(at) / piece * piece;
+            if data > at && !has_hole {
+                has_hole = true;
+                pieces.push(Place { copy, offset: at });
+            }
+            if data >= old.len() {
+                break;
+            }
+            pieces.push(Place { copy, offset: data });
+            at = data.saturating_add(piece);
+        }
+    }
+    pieces
 }
 
 /// The list, to be looked into by weak sum.

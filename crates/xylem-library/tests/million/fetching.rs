@@ -130,12 +130,8 @@ impl Case {
         };
         let options = SaveOptions {
             like: self.like.iter().map(|_| PathBuf::from(OLD)).collect(),
-            output: Output::At(COPY.into()),
-            range: None,
-            existing,
-            exclude: Vec::new(),
             delete: existing == Existing::Overwrite,
-            only: None,
+            ..SaveOptions::to(Output::At(COPY.into()), existing)
         };
         let to = Destination { path: COPY.into(), part: PART.into(), policy };
         make(&options, &self.source.original.manifest, Some(to), store)

@@ -12,6 +12,7 @@ mod work;
 pub use error::FetchError;
 pub use waiting::Tried;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use bytes::Bytes;
 use mio::Waker;
 use xylem_forward::{Config, FaceId, Forwarder, Seed};
 use xylem_link::{Algorithm, Endpoint, StaticKey};
+use xylem_object::naming::ObjectId;
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::Name;
 use xylem_transfer::{PeerId, Spec, Transfer, TransferEvent};
@@ -74,6 +76,11 @@ impl Look<'_> {
     /// What is asked of whom.
     pub fn transfer(&mut self) -> &mut Transfer {
         &mut self.work.transfer
+    }
+
+    /// Objects of which those who should have them have refused a piece since this was asked last.
+    pub(crate) fn take_refused(&mut self) -> HashSet<ObjectId> {
+        std::mem::take(&mut self.work.refused_now)
     }
 
     /// Tells the caller of the fetch.
@@ -314,6 +321,11 @@ impl Fetch {
         let Some(interest) = fetched_interest(self.name().as_ref(), bytes) else { return };
         let links: Vec<FaceId> = self.work.dialler.links().collect();
         links.into_iter().for_each(|face| self.engine.ask(face, &interest));
+    }
+
+    /// Objects of which those who should have them refused a piece: they were changed there, or are not there.
+    pub(crate) fn refused(&self) -> HashSet<ObjectId> {
+        self.work.refused_objects.clone()
     }
 
     /// Peers that are here.

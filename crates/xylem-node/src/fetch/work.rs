@@ -1,5 +1,6 @@
 //! [`Work`]: what a fetch asks of whom, and what it does with what comes.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use xylem_library::keys;
 use xylem_library::peers::{Answered, Finding, Gone, LOST, NOT_THERE};
 use xylem_link::Level;
 use xylem_object::Ticket;
-use xylem_object::naming::Request;
+use xylem_object::naming::{ObjectId, Request};
 use xylem_packet::{Data, Interest, NackReason, Name};
 use xylem_transfer::{FailReason, PathReport, Spec, Transfer, TransferEvent};
 
@@ -43,6 +44,10 @@ pub(super) struct Work {
     pub(super) waiting: Waiting,
     /// Who does not have it, or no longer.
     pub(super) gone: Gone,
+    /// Objects of which those who should have them refused a piece.
+    pub(super) refused_objects: HashSet<ObjectId>,
+    /// Those of them that were not told yet.
+    pub(super) refused_now: HashSet<ObjectId>,
     /// P, once it is known.
     pub(super) name: Option<Name>,
     /// Links that have to show who they are, or to tell the name, before they are asked for anything.
@@ -93,6 +98,8 @@ impl Work {
             manifest: Vec::new(),
             waiting: Waiting::default(),
             gone: Gone::new(ticket),
+            refused_objects: HashSet::new(),
+            refused_now: HashSet::new(),
             wanted_level,
             watch: None,
             name: ticket.name.clone(),
@@ -338,14 +345,20 @@ impl Work {
             self.refused(engine, (face, false), false, on_event);
             return engine.drop_face(face, NOT_THERE);
         }
+        let mut asked = None;
         let pieces = match self.transfer.request_of(interest.name()) {
             Some(Request::Manifest) => false,
-            Some(Request::Segment { .. } | Request::Tile { .. }) => true,
+            Some(Request::Segment { object, .. } | Request::Tile { object, .. }) => {
+                asked = Some(object);
+                true
+            }
             _ => return self.pass_nack(engine, from, &interest, reason),
         };
         // Who was named beside others may have a part only.
         let whole = !pieces || self.dialler.may_find();
         if reason == NackReason::NO_ROUTE && whole && self.dialler.is_named(from) {
+            self.refused_objects.extend(asked);
+            self.refused_now.extend(asked);
             self.refused(engine, (from, true), pieces, on_event);
         }
         // While others are still being reached, what one does not have is not yet what nobody has.

@@ -12,7 +12,9 @@ use crate::fetch::Fetch;
 use xylem_library::keys;
 use xylem_library::publish::root_of;
 use xylem_library::sealed::{ALL_BUT_THE_LIST, Opened, UnsealError, ciphertext_at};
-use xylem_library::{Existing, GetSummary, LibraryEvent, Output, SaveOptions, Stop, canonical};
+use xylem_library::{
+    Doing, Existing, GetSummary, LibraryEvent, Output, SaveOptions, Stop, canonical,
+};
 
 /// Fetches what the manifest, which has come, says is encrypted, and decrypts it.
 pub(super) fn get(
@@ -32,6 +34,8 @@ pub(super) fn get(
         exclude: vec![ALL_BUT_THE_LIST.to_owned()],
         like: Vec::new(),
         delete: false,
+        room: options.save.room,
+        doing: Doing::Fetch,
         only: None,
     };
     let first = GetOptions { save: list_alone, serve: None, ..options.clone() };

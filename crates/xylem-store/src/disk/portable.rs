@@ -222,6 +222,7 @@ fn to_meta(meta: &fs::Metadata) -> io::Result<Meta> {
         size: meta.len(),
         mode,
         mtime,
+        ctime: FileTime::default(),
         ino: 0,
         dev: 0,
         links: 1,

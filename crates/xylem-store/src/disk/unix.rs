@@ -165,6 +165,15 @@ impl Medium for DiskMedium {
         Ok(sys::utimensat(self.at(), path, &to_times(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
+    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
+        let disk = match &self.dir {
+            Some(dir) if path == Path::new(".") => sys::fstatvfs(dir)?,
+            _ => sys::statvfs(path)?,
+        };
+        // Some have no number of blocks at all.
+        Ok((disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize)))
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         // A held directory may have been given a mode by now that keeps us from opening it again.
         if let (Some(dir), true) = (&self.dir, path == Path::new(".")) {
@@ -269,6 +278,7 @@ fn to_meta(stat: &sys::Stat) -> Meta {
         size: stat.st_size as u64,
         mode: stat.st_mode as u32 & 0o7777,
         mtime: FileTime { secs: stat.st_mtime as i64, nanos: stat.st_mtime_nsec as u32 },
+        ctime: FileTime { secs: stat.st_ctime as i64, nanos: stat.st_ctime_nsec as u32 },
         ino: stat.st_ino as u64,
         dev: stat.st_dev as u64,
         links: stat.st_nlink as u64,

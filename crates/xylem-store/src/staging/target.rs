@@ -27,6 +27,9 @@ use crate::sweep::{KindOf, MAX_DEPTH, cannot_be_set, os_path, remove_tree};
 /// The name in the staging directory of a link that is moved to its place next.
 const NEXT: &str = ".next.xylem-part";
 
+/// Directories that stay since they are nested too deep, and are named one by one.
+const MAX_TOO_DEEP: usize = 10;
+
 /// Says whether a path below the directory, at this place and of this kind, is to be left alone.
 pub type Spares<'a> = dyn FnMut(&[u8], &Path, FileKind) -> Result<bool, StoreError> + 'a;
 
@@ -121,7 +124,7 @@ impl Target {
     }
 
     /// Finds what the listing does not have, directories before what is in them. Links are not
-    /// followed, and other file systems not entered.
+    /// followed, and other file systems not entered. What is nested too deep stays: the first few such directories.
     ///
     /// # Errors
     /// [`StoreError::Unsafe`] where a directory that is not to be emptied stands in the way of a file;
@@ -130,10 +133,12 @@ impl Target {
         &self,
         listing: &mut Listing<'_>,
         found: &mut dyn FnMut(&[u8], FileKind),
-    ) -> Result<(), StoreError> {
-        let mut search = Search { device: self.device, listing, found };
+    ) -> Result<Vec<PathBuf>, StoreError> {
+        let too_deep = Vec::new();
+        let mut search = Search { device: self.device, listing, found, too_deep };
         let (top, shown) = (self.folders.top(), self.folders.path());
-        search.directory(&*top, shown, &mut Vec::new(), 0).map(drop)
+        search.directory(&*top, shown, &mut Vec::new(), 0)?;
+        Ok(search.too_deep)
     }
 
     /// From here on it is changed: what was seen is looked at again.
@@ -239,6 +244,7 @@ struct Search<'a, 'b> {
     device: u64,
     listing: &'a mut Listing<'b>,
     found: &'a mut dyn FnMut(&[u8], FileKind),
+    too_deep: Vec<PathBuf>,
 }
 
 impl Search<'_, '_> {
@@ -251,7 +257,10 @@ impl Search<'_, '_> {
         depth: usize,
     ) -> Result<bool, StoreError> {
         if depth > MAX_DEPTH {
-            return Err(StoreError::Unsafe { path: shown.to_path_buf(), what: "nested too deep" });
+            if self.too_deep.len() < MAX_TOO_DEEP {
+                self.too_deep.push(shown.to_path_buf());
+            }
+            return Ok(false);
         }
         let error = |doing, shown: &Path, e| StoreError::from_io(doing, shown, None, e);
         let names = FolderNames::read(dir, Path::new("."), &mut |_, _| true);

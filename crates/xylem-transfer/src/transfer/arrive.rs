@@ -350,7 +350,10 @@ impl Transfer {
             self.progress.unasked += 1;
             return;
         }
-        self.peers[p].on_refusal(now);
+        // What was given up meanwhile is no reason to leave anybody alone.
+        if self.is_missing(key) {
+            self.peers[p].on_refusal(now);
+        }
         if reason == NackReason::CONGESTION || way == Way::Congested {
             self.peers[p].flow_mut().on_mark(now, answer);
         }

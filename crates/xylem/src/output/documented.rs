@@ -113,6 +113,8 @@ fn events() -> Vec<Event> {
         }),
         LibraryEvent::Contents { files: vec![ListedSize { path: path(), size: 1 }], more: 0 },
         LibraryEvent::LeftOut { excluded: 1, unreadable: 2 },
+        LibraryEvent::Planned { path: path(), bytes: 1, replaces: true },
+        LibraryEvent::DryRun { files: 1, bytes: 1, replaced: 1, removed: 1 },
         LibraryEvent::Removing { files: 1, paths: vec![path()] },
         LibraryEvent::Resumed { bytes: 1 },
         LibraryEvent::Flaw(FlawFound {

@@ -350,11 +350,21 @@ impl Out {
                     self.warn(&format!("{unreadable} {what}"));
                 }
             }
+            Event::Library(LibraryEvent::Planned { path, bytes: size, replaces }) => {
+                let what = if replaces { "replace" } else { "fetch" };
+                self.note(&clean(&format!("  {what:<8} {:>10}  {}", bytes(size), path.display())));
+            }
+            Event::Library(LibraryEvent::DryRun { files, bytes: size, replaced, removed }) => {
+                let (files, size) = (count(files, "file"), bytes(size));
+                self.note(&format!(
+                    "Dry run, nothing was changed: would fetch {files}, {size} at most, replace {replaced} and remove {removed}"
+                ));
+            }
             Event::Library(LibraryEvent::Removing { files, paths }) => {
                 let what = "that the publication does not have, when it is complete";
                 self.note(&format!("Removes {} {what}", count(files, "file")));
                 for path in &paths {
-                    self.detail(&clean(&format!("  removes {}", path.display())));
+                    self.note(&clean(&format!("  removes {}", path.display())));
                 }
             }
             Event::Library(LibraryEvent::Contents { files, more }) => {

@@ -3,6 +3,8 @@
 
 #[cfg(unix)]
 pub(crate) mod authority;
+#[cfg(unix)]
+pub(crate) mod decaying;
 pub(crate) mod fetching;
 #[cfg(unix)]
 pub(crate) mod forwarder;

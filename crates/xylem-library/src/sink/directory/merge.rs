@@ -5,14 +5,15 @@
 //! staging directory. Of what stays, eight bytes a file are kept: by them it is seen at the end that it is
 //! still what was hashed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use xylem_hash::Hash;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_store::{
-    Attributes, FileKind, FileState, Listing, OutboardFile, SmallFile, Staging, Store, StoreError,
-    Target, Unset,
+    Attributes, FileKind, FileState, Listing, Meta, OutboardFile, SmallFile, Staging, Store,
+    StoreError, Target, Unset,
 };
 use xylem_tree::{NODE_LEN, SegmentSize};
 
@@ -30,8 +31,8 @@ use crate::sink::error::SaveError;
 const BATCH: usize = 4_096;
 /// Slots that are cleared in one go.
 const CLEARED: u64 = 4_096;
-/// Paths to be removed that are told.
-const MAX_TOLD: usize = 1_000;
+/// Paths to be removed that are told together.
+const TOLD_TOGETHER: usize = 1_000;
 
 /// See the module's text.
 pub(super) struct Merge {
@@ -53,14 +54,16 @@ struct Candidate {
     job: Job,
 }
 
-/// A file's state in eight bytes, never 0.
-fn mark(state: &FileState) -> u64 {
-    let FileState { size, mtime, ino } = state;
-    let mut bytes = [0; 28];
+/// How a file looks in eight bytes, never 0.
+fn mark(meta: &Meta) -> u64 {
+    let Meta { size, mtime, ctime, ino, .. } = meta;
+    let mut bytes = [0; 40];
     bytes[..8].copy_from_slice(&size.to_le_bytes());
     bytes[8..16].copy_from_slice(&mtime.secs.to_le_bytes());
     bytes[16..20].copy_from_slice(&mtime.nanos.to_le_bytes());
-    bytes[20..].copy_from_slice(&ino.to_le_bytes());
+    bytes[20..28].copy_from_slice(&ctime.secs.to_le_bytes());
+    bytes[28..32].copy_from_slice(&ctime.nanos.to_le_bytes());
+    bytes[32..].copy_from_slice(&ino.to_le_bytes());
     let hash = xylem_hash::hash(&bytes);
     let (first, _) = hash.as_bytes().split_first_chunk().unwrap_or((&[0; 8], &[]));
     u64::from_le_bytes(*first).max(1)
@@ -94,15 +97,32 @@ impl Merge {
         };
         merge.see(listed, delete, nodes, cx)?;
         if delete {
-            merge.see_what_goes(listed)?;
+            merge.see_what_goes(listed, cx)?;
             let files = merge.removed.iter().filter(|(_, kind)| *kind != FileKind::Directory);
-            let paths = files.clone().take(MAX_TOLD).map(|(path, _)| os_path(path)).collect();
-            let files = files.count() as u64;
-            if files > 0 {
+            let paths: Vec<PathBuf> = files.map(|(path, _)| os_path(path)).collect();
+            for some in paths.chunks(TOLD_TOGETHER) {
+                let (files, paths) = (some.len() as u64, some.to_vec());
                 (cx.on_event)(LibraryEvent::Removing { files, paths });
             }
         }
         Ok(merge)
+    }
+
+    /// Where something lies that has a listed path, if anything does.
+    pub(super) fn there(&mut self, path: &[u8]) -> Result<Option<PathBuf>, SaveError> {
+        Ok(self.target.look(path)?.map(|_| self.target.place(path)))
+    }
+
+    /// How many files and links are to be removed.
+    pub(super) fn removes(&self) -> u64 {
+        self.removed.iter().filter(|(_, kind)| *kind != FileKind::Directory).count() as u64
+    }
+
+    /// Ends without these, which can't be had: what lies there stays, and so does what was to be removed, as it may be
+    /// one of them under another name.
+    pub(super) fn without(&mut self, lost: Arc<BTreeSet<Vec<u8>>>) {
+        self.exclude.without(lost);
+        self.removed.clear();
     }
 
     /// Where a file of the listing lies, if it does.
@@ -153,7 +173,7 @@ impl Merge {
                     let takes = packed_slots(*size, self.segment) > 0;
                     let slot = Some(*slot).filter(|_| takes && nodes.is_some());
                     let job = Job { path: place, state, slot, segment: self.segment, sums: None };
-                    batch.push(Candidate { number: *number, root: *root, mark: mark(&state), job });
+                    batch.push(Candidate { number: *number, root: *root, mark: mark(&meta), job });
                 }
                 _ => {}
             }
@@ -216,20 +236,31 @@ impl Merge {
         Ok(())
     }
 
-    fn see_what_goes(&mut self, listed: &ListedFiles) -> Result<(), SaveError> {
+    fn see_what_goes(
+        &mut self,
+        listed: &ListedFiles,
+        cx: &mut Context<'_>,
+    ) -> Result<(), SaveError> {
         let mut entries = listed.entries().peekable();
         let mut has = |path: &[u8]| wanted(&mut entries, path);
         let (exclude, medium) = (&self.exclude, &**self.store.medium());
         let mut spares = |path: &[u8], place: &Path, kind: FileKind| {
-            let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
-            Ok(exclude.matches(path, kind == FileKind::Directory)
-                || listing::is_reserved(name)
-                || ours::is_ours(medium, place)?)
+            let (name, is_folder) =
+                (path.rsplit(|b| *b == b'/').next(), kind == FileKind::Directory);
+            // A link is only removed, wherever it leads.
+            Ok(exclude.matches(path, is_folder)
+                || listing::is_reserved(name.unwrap_or(path))
+                || (is_folder && ours::is_ours(medium, place)?))
         };
         let removed = &mut self.removed;
         let mut listing = Listing { has: &mut has, spares: &mut spares };
         let mut found = |path: &[u8], kind| removed.push((path.to_vec(), kind));
-        Ok(self.target.unlisted(&mut listing, &mut found)?)
+        let too_deep = self.target.unlisted(&mut listing, &mut found)?;
+        for path in too_deep {
+            let what = format!("{}: stays, as it is nested too deep", path.display());
+            (cx.on_event)(LibraryEvent::Warning { what });
+        }
+        Ok(())
     }
 
     /// Brings everything to its place, when all that was missing is whole in `staging`.
@@ -281,8 +312,7 @@ impl Merge {
                 continue;
             }
             let now = self.target.look(&entry.path)?;
-            let is =
-                now.filter(|meta| meta.kind == FileKind::File).map(|m| mark(&FileState::of(&m)));
+            let is = now.filter(|meta| meta.kind == FileKind::File).map(|meta| mark(&meta));
             let was = usize::try_from(number).ok().and_then(|number| self.kept.get(number));
             if is.as_ref() != was {
                 return Err(SaveError::ChangedMeanwhile(self.target.place(&entry.path)));

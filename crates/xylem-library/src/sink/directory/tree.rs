@@ -1,8 +1,9 @@
 //! [`Tree`]: what a verified listing wants, made in a directory beside the final name.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,6 +21,7 @@ use crate::event::LibraryEvent;
 use crate::exclude::Exclusion;
 use crate::held::SMALL_FILE;
 use crate::listed::{Entries, Listed, ListedFiles};
+use crate::path::os_path;
 use crate::sink::attributes::{attributes, warn_of_unset, warnings};
 use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;
@@ -44,6 +46,8 @@ pub(super) struct Tree {
     next: Option<Entries>,
     segment_size: SegmentSize,
     under_way: HashMap<u64, UnderWay>,
+    /// Files that were refused, and are asked for when all others are here; `None`: that time has come.
+    aside: Option<Vec<Box<Listed>>>,
     updates: Updates,
     /// What an earlier run left was reported.
     has_reported: bool,
@@ -109,6 +113,7 @@ impl Tree {
             exclude,
             segment_size,
             under_way: HashMap::new(),
+            aside: Some(Vec::new()),
             updates,
             has_reported: false,
             complete: false,
@@ -178,6 +183,7 @@ impl Tree {
             self.feed(cx)?;
         }
         let mut again = self.update(cx)?;
+        self.take_aside(cx)?;
         if self.has_all() && !self.complete {
             if self.is_as_written()? {
                 self.link_and_set(cx)?;
@@ -464,6 +470,68 @@ impl Tree {
         Ok(())
     }
 
+    /// Asks for these later, so that what is refused holds up nothing else.
+    pub(super) fn set_aside(&mut self, refused: &HashSet<ObjectId>, cx: &mut Context<'_>) {
+        let Some(aside) = &mut self.aside else { return };
+        for id in refused {
+            let ObjectId::File(number) = id else { continue };
+            let listed = match self.under_way.remove(number) {
+                Some(UnderWay::Large { listed, update, .. }) => {
+                    self.updates.running -= usize::from(update.is_some());
+                    listed
+                }
+                Some(UnderWay::Small { listed, .. }) => listed,
+                None => continue,
+            };
+            cx.transfer.give_up_object(*id);
+            aside.push(listed);
+        }
+    }
+
+    /// All others are here: asks once more for what was set aside.
+    fn take_aside(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        if self.next.is_some() || !self.under_way.is_empty() {
+            return Ok(());
+        }
+        let Some(aside) = self.aside.take_if(|aside| !aside.is_empty()) else { return Ok(()) };
+        // As what an earlier run left: what is right of it stays.
+        self.staging.take_up();
+        let before = cx.tally.resumed;
+        for listed in aside {
+            self.want(listed, None, cx)?;
+        }
+        cx.tally.resumed = before;
+        Ok(())
+    }
+
+    /// See [`Sink::end_without`](crate::sink::Sink::end_without).
+    pub(super) fn end_without(
+        &mut self,
+        refused: &HashSet<ObjectId>,
+        cx: &mut Context<'_>,
+    ) -> Result<Vec<PathBuf>, SaveError> {
+        let is_refused = |number: &u64| refused.contains(&ObjectId::File(*number));
+        let all = self.under_way.keys().all(is_refused);
+        if self.next.is_some() || self.under_way.is_empty() || !all {
+            return Ok(Vec::new());
+        }
+        let listed = |under_way: UnderWay| match under_way {
+            UnderWay::Small { listed, .. } | UnderWay::Large { listed, .. } => listed.entry.path,
+        };
+        let lost: BTreeSet<Vec<u8>> =
+            self.under_way.drain().map(|(_, under_way)| listed(under_way)).collect();
+        let lost = Arc::new(lost);
+        self.exclude.without(lost.clone());
+        if let Some(merge) = &mut self.merge {
+            merge.without(lost.clone());
+        }
+        if !lost.is_empty() && !self.is_as_written()? {
+            return Err(SaveError::ChangedMeanwhile(self.staging.path().to_path_buf()));
+        }
+        self.link_and_set(cx)?;
+        Ok(lost.iter().map(|path| os_path(path)).collect())
+    }
+
     /// Puts what was verified of large files on disk.
     pub(super) fn flush(&mut self) -> Result<(), SaveError> {
         for under_way in self.under_way.values_mut() {
@@ -476,6 +544,7 @@ impl Tree {
 
     /// Whether every file is there.
     fn has_all(&self) -> bool {
-        self.next.is_none() && self.under_way.is_empty()
+        let none_is_aside = self.aside.as_ref().is_none_or(Vec::is_empty);
+        self.next.is_none() && self.under_way.is_empty() && none_is_aside
     }
 }

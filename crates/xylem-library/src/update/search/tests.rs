@@ -264,3 +264,55 @@ fn lists_that_lie_take_bounded_time() {
     let found = run(&new, &all_zero, vec![zeros]);
     assert!(found.len() < blocks.count() as usize);
 }
+
+/// Bytes behind a hole, as a sparse image has them: zeros but for the last, which begin at `data`.
+struct Sparse {
+    data: u64,
+    bytes: Vec<u8>,
+}
+
+impl Old for Sparse {
+    fn len(&self) -> u64 {
+        self.data + self.bytes.len() as u64
+    }
+
+    fn next_data(&self, offset: u64) -> Option<u64> {
+        (offset < Old::len(self)).then(|| offset.max(self.data))
+    }
+
+    fn read(&self, buf: &mut [u8], offset: u64) -> usize {
+        assert!(offset < 16 << 20 || offset + (16 << 20) > self.data, "a hole is read at {offset}");
+        let end = Old::len(self).min(offset + buf.len() as u64);
+        for (at, byte) in (offset..end).zip(&mut *buf) {
+            *byte = at.checked_sub(self.data).map_or(0, |at| self.bytes[at as usize]);
+        }
+        end.saturating_sub(offset) as usize
+    }
+}
+
+/// What lies behind a hole of 4 TiB is found, and zeros of the new file too, and the hole is not read. Of what has no
+/// holes no more is read than is worth it.
+#[test]
+fn holes_are_passed_over() {
+    let part = noise(900_000, 3);
+    let zeros = vec![0; 1 << 20];
+    let new = [&part[..], &zeros].concat();
+    let copy = Sparse { data: 4 << 40, bytes: part };
+    let copies: Vec<Box<dyn Old>> = vec![Box::new(copy)];
+    let found = search(&blocks_of(&new), &list_of(&new), &copies, &AtomicBool::new(false));
+    let whole = blocks_of(&new).count() - 2;
+    assert!(found.len() as u64 >= whole, "{} of {whole}", found.len());
+
+    struct Endless;
+    impl Old for Endless {
+        fn len(&self) -> u64 {
+            u64::MAX
+        }
+        fn read(&self, _: &mut [u8], _: u64) -> usize {
+            0
+        }
+    }
+    let copies: Vec<Box<dyn Old>> = vec![Box::new(Endless)];
+    let searched = pieces(&copies, MIN_PIECE, most(3_000_000)).len() as u64 * MIN_PIECE;
+    assert!(searched >= SEARCHED && searched < 2 * SEARCHED, "{searched}");
+}

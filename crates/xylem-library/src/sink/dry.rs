@@ -1,0 +1,107 @@
+//! A dry run: what a fetch would do is told, and nothing is fetched but a directory's listing. Here that of a single file
+//! ([`DryFile`]); a directory's is its sink's, which knows what stays.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use xylem_object::{Manifest, ObjectId};
+use xylem_store::{FileKind, Store};
+use xylem_tree::{Segment, Verified};
+
+use super::context::{Context, Sink};
+use super::destination::Destination;
+use super::error::SaveError;
+use crate::event::LibraryEvent;
+use crate::hashing::{self, Job};
+
+/// What a dry run counts while it tells.
+#[derive(Default)]
+pub(super) struct DryRun {
+    files: u64,
+    bytes: u64,
+    replaced: u64,
+    pub(super) removed: u64,
+}
+
+impl DryRun {
+    /// One file or link would come.
+    pub(super) fn brings(
+        &mut self,
+        path: PathBuf,
+        bytes: u64,
+        replaces: bool,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) {
+        self.files += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.replaced += u64::from(replaces);
+        on_event(LibraryEvent::Planned { path, bytes, replaces });
+    }
+
+    /// That was all.
+    pub(super) fn end(self, on_event: &mut dyn FnMut(LibraryEvent)) {
+        let Self { files, bytes, replaced, removed } = self;
+        on_event(LibraryEvent::DryRun { files, bytes, replaced, removed });
+    }
+}
+
+/// See the module's text.
+pub(super) struct DryFile {
+    manifest: Manifest,
+    to: Destination,
+    store: Store,
+    done: bool,
+}
+
+impl DryFile {
+    pub(super) fn new(manifest: Manifest, to: Destination, store: &Store) -> Self {
+        Self { manifest, to, store: store.clone(), done: false }
+    }
+
+    /// Whether what is there is what would come, by its hash.
+    fn is_there(&self, cx: &mut Context<'_>) -> Result<bool, SaveError> {
+        let (path, segment) = (self.to.path.clone(), self.manifest.segment);
+        let state = hashing::state_of(&**self.store.medium(), &path)?;
+        if state.size != self.manifest.size {
+            return Ok(false);
+        }
+        let job = Job { path, state, slot: None, segment, sums: None };
+        let is = hashing::hash_each(&**self.store.medium(), &[job], None, cx.on_event)?;
+        Ok(is.first().copied().flatten() == Some(self.manifest.root))
+    }
+}
+
+impl Sink for DryFile {
+    fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
+        self.done = true;
+        let (path, mut plan) = (self.to.path.clone(), DryRun::default());
+        let there = self.store.medium().metadata(&path);
+        let is_file = there.as_ref().is_ok_and(|meta| meta.kind == FileKind::File);
+        if !is_file || !self.is_there(cx)? {
+            plan.brings(path, self.manifest.size, there.is_ok(), cx.on_event);
+        }
+        plan.end(cx.on_event);
+        Ok(())
+    }
+
+    fn segment(
+        &mut self,
+        _object: ObjectId,
+        _segment: Verified<Segment<Bytes>>,
+        _cx: &mut Context<'_>,
+    ) -> Result<(), SaveError> {
+        Ok(())
+    }
+
+    fn complete(&mut self, _object: ObjectId, _cx: &mut Context<'_>) -> Result<(), SaveError> {
+        Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
+        Ok(None)
+    }
+}
