@@ -417,6 +417,11 @@ def check(xylem: str, browser, home: str, work: pathlib.Path):
     parts = {"a.txt": b"a", "deep/empty": b"", f"deep/{'x' * 120}/long.bin": random.Random(3).randbytes(300_000)}
     for name, body in parts.items():
         (tree / name).write_bytes(body)
+    # Modes and times, one of them before 1970.
+    looks = {"a.txt": (0o750, 1_700_000_000_123_456_789), "deep/empty": (0o644, -1_500_000_000)}
+    for name, (mode, time) in looks.items():
+        (tree / name).chmod(mode)
+        os.utime(tree / name, ns=(time, time))
     folder = Share(xylem, tree, work / "store-d")
     try:
         browser.open(folder.link())
@@ -424,9 +429,12 @@ def check(xylem: str, browser, home: str, work: pathlib.Path):
         browser.run('document.getElementById("save").click()')
         (work / "out").mkdir()
         (work / "tree.tar").write_bytes(saved(home, "tree.tar"))
-        subprocess.run(["tar", "-xf", work / "tree.tar", "-C", work / "out"], check=True)
+        subprocess.run(["tar", "-xpf", work / "tree.tar", "-C", work / "out"], check=True)
         for name, body in parts.items():
             assert (work / "out" / "tree" / name).read_bytes() == body, name
+        for name, (mode, time) in looks.items():
+            is_now = (work / "out" / "tree" / name).stat()
+            assert (is_now.st_mode & 0o777, is_now.st_mtime_ns) == (mode, time), name
         print(f"  a directory of {len(parts)} files: exact, as an archive")
     finally:
         folder.close()

@@ -220,20 +220,33 @@ function offer(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-// All files as one archive (POSIX ustar, pax for long names), made of slices: nothing is copied.
+// All files as one archive (POSIX ustar, pax for long names, large files and times that are not whole seconds since 1970),
+// made of slices: nothing is copied.
 function tar(blob) {
   const parts = [];
   const top = manifest.name ? `${manifest.name}/` : "";
-  for (const [path, bytes, base] of layout.files) {
-    const name = new TextEncoder().encode(top + path);
-    if (name.length > 100 || bytes >= 8 ** 11) {
-      const pax = [record("path", name), record("size", new TextEncoder().encode(String(bytes)))];
+  const text = (value) => new TextEncoder().encode(value);
+  for (const [path, bytes, base, mode, secs, nanos] of layout.files) {
+    const name = text(top + path), large = bytes >= 8 ** 11;
+    const plain = secs >= 0 && secs < 8 ** 11;
+    const pax = [];
+    if (name.length > 100) pax.push(record("path", name));
+    if (large) pax.push(record("size", text(String(bytes))));
+    if (!plain || nanos) pax.push(record("mtime", text(seconds(secs, nanos))));
+    if (pax.length) {
       const body = new Blob(pax);
-      parts.push(header(new TextEncoder().encode("pax"), body.size, "x"), body, pad(body.size));
+      parts.push(header(text("pax"), body.size, "x", 0o644, 0), body, pad(body.size));
     }
-    parts.push(header(name.slice(0, 100), bytes < 8 ** 11 ? bytes : 0, "0"), blob.slice(base, base + bytes), pad(bytes));
+    const head = header(name.slice(0, 100), large ? 0 : bytes, "0", mode & 0o777, plain ? secs : 0);
+    parts.push(head, blob.slice(base, base + bytes), pad(bytes));
   }
   return new Blob([...parts, new Uint8Array(1024)]);
+}
+
+// A time as pax has it: a decimal number, which before 1970 counts back.
+function seconds(secs, nanos) {
+  if (secs >= 0 || !nanos) return `${secs}.${String(nanos).padStart(9, "0")}`;
+  return `-${-(secs + 1)}.${String(1e9 - nanos).padStart(9, "0")}`;
 }
 
 function pad(bytes) { return new Uint8Array((512 - (bytes % 512)) % 512); }
@@ -245,12 +258,12 @@ function record(key, value) {
   return new Blob([`${length} ${key}=`, value, "\n"]);
 }
 
-function header(name, bytes, type) {
+function header(name, bytes, type, mode, secs) {
   const block = new Uint8Array(512);
   const put = (at, text) => block.set(new TextEncoder().encode(text), at);
   const octal = (n, digits) => n.toString(8).padStart(digits, "0");
   block.set(name, 0);
-  put(100, "0000644\0" + "0000000\0" + "0000000\0" + octal(bytes, 11) + "\0" + octal(0, 11) + "\0" + "        " + type);
+  put(100, `${octal(mode, 7)}\0` + "0000000\0" + "0000000\0" + octal(bytes, 11) + "\0" + octal(secs, 11) + "\0" + "        " + type);
   put(257, "ustar\0" + "00");
   put(148, octal(block.reduce((sum, byte) => sum + byte, 0), 6) + "\0 ");
   return block;

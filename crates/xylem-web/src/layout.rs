@@ -17,6 +17,10 @@ pub struct File {
     pub id: ObjectId,
     /// Its path, for people; what is not UTF-8 is replaced.
     pub path: String,
+    /// Its permission bits.
+    pub mode: u32,
+    /// Its modification time: seconds since 1970, and nanoseconds after that second.
+    pub mtime: (i64, u32),
     /// Its tree's root.
     pub root: Hash,
     /// Its tree's shape.
@@ -61,7 +65,8 @@ impl Layout {
         let name = String::from_utf8_lossy(&manifest.file_name).into_owned();
         let path = if name.is_empty() { "file".to_owned() } else { name };
         let mut layout = Self::default();
-        layout.push(ObjectId::Root, path, manifest.root, manifest.size, manifest)?;
+        let looks = (manifest.mode, (manifest.mtime_s, manifest.mtime_ns));
+        layout.push(ObjectId::Root, path, looks, manifest.root, manifest.size, manifest)?;
         Ok(layout)
     }
 
@@ -73,7 +78,8 @@ impl Layout {
             if let EntryKind::File { size, root } = entry.kind {
                 let id = ObjectId::File(layout.files.len() as u64);
                 let path = String::from_utf8_lossy(&entry.path).into_owned();
-                layout.push(id, path, root, size, manifest)?;
+                let looks = (entry.mode, (entry.mtime_s, entry.mtime_ns));
+                layout.push(id, path, looks, root, size, manifest)?;
             }
         }
         let said = (manifest.file_count, manifest.total_size);
@@ -87,6 +93,7 @@ impl Layout {
         &mut self,
         id: ObjectId,
         path: String,
+        (mode, mtime): (u32, (i64, u32)),
         root: Hash,
         size: u64,
         manifest: &Manifest,
@@ -99,7 +106,7 @@ impl Layout {
         self.bytes =
             base.checked_add(size).filter(|all| *all < 1 << 53).ok_or(LayoutError::TooLarge)?;
         self.slots = first_slot.checked_add(geometry.slots()).ok_or(LayoutError::TooLarge)?;
-        self.files.push(File { id, path, root, geometry, base, first_slot });
+        self.files.push(File { id, path, mode, mtime, root, geometry, base, first_slot });
         Ok(())
     }
 

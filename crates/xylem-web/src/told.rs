@@ -54,7 +54,8 @@ impl Told {
         for (i, file) in layout.files.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
             let (path, size) = (Quoted(&file.path), file.geometry.size());
-            let _ = write!(text, "{comma}[{path},{size},{}]", file.base);
+            let (base, mode, (secs, nanos)) = (file.base, file.mode, file.mtime);
+            let _ = write!(text, "{comma}[{path},{size},{base},{mode},{secs},{nanos}]");
         }
         text.push_str("]}");
         Self::Text(text)
@@ -93,4 +94,31 @@ pub(crate) fn state(verified: u64, total: u64, peers: impl Iterator<Item = PeerS
     }
     text.push_str("]}");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use xylem_object::listing::{Entry, EntryKind, Totals, Writer};
+
+    use super::*;
+
+    /// What is handed out has the published modes and times, also those before 1970.
+    #[test]
+    fn files_come_with_their_modes_and_times() {
+        let (mut listing, root) = (Vec::new(), xylem_hash::hash(b"a"));
+        let mut writer = Writer::new(|piece: &[u8]| listing.extend_from_slice(piece));
+        for (path, mode, mtime_s, mtime_ns) in [("a", 0o750, 1_700_000_000, 5), ("b", 0o644, -2, 9)]
+        {
+            let kind = EntryKind::File { size: 1, root };
+            let path = path.as_bytes().to_vec();
+            writer.push(&Entry { path, kind, mode, mtime_s, mtime_ns }).unwrap();
+        }
+        writer.finish();
+        let totals = Totals { entries: 2, files: 2, bytes: 2 };
+        let manifest = Manifest::directory(root, listing.len() as u64, totals, b"d");
+        let layout = Layout::of_listing(&manifest, &listing).unwrap();
+        let Told::Text(text) = Told::layout(&layout) else { panic!("a text") };
+        assert!(text.contains(r#"["a",1,0,488,1700000000,5]"#), "{text}");
+        assert!(text.contains(r#"["b",1,1,420,-2,9]"#), "{text}");
+    }
 }
