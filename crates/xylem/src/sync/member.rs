@@ -26,6 +26,11 @@ mod taking;
 const QUIET: Duration = Duration::from_millis(50);
 /// or after so long in any case.
 const BUSY: Duration = Duration::from_secs(1);
+
+/// When a folder is looked at that has changed now: each change puts it off, but not for ever.
+fn looks_at(first: &mut Option<Instant>, now: Instant) -> Instant {
+    (now + QUIET).min(*first.get_or_insert(now) + BUSY)
+}
 /// Pause before what failed is tried again; longer each time.
 const AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -59,6 +64,8 @@ pub(super) struct Member<'a> {
     keep: Option<Instant>,
     /// When the folder is to be looked at, and how often that has failed.
     look: Option<Instant>,
+    /// The first change that nobody has looked at.
+    changed: Option<Instant>,
     failures: u32,
     /// Something was heard or done since it was last asked whether all have the same.
     moved: bool,
@@ -124,6 +131,7 @@ impl<'a> Member<'a> {
             lines: None,
             keep: None,
             look: None,
+            changed: None,
             failures: 0,
             moved: false,
             last: Last::default(),
@@ -202,9 +210,7 @@ impl<'a> Member<'a> {
                     self.take_roles(roles, tell);
                 }
                 let now = Instant::now();
-                // Each change puts it off, but not for ever.
-                let first = self.look.map_or(now, |at| at.min(now));
-                self.look = Some((now + QUIET).min(first + BUSY));
+                self.look = Some(looks_at(&mut self.changed, now));
             }
             News::Watch(source) => {
                 return Err(unwatched(&self.path, &source));
@@ -236,7 +242,7 @@ impl<'a> Member<'a> {
             self.keep_members()?;
         }
         if self.look.is_some_and(|at| at <= now) {
-            (self.look, self.moved) = (None, true);
+            (self.look, self.changed, self.moved) = (None, None, true);
             self.look_again(&serving, tell)?;
         }
         // Nothing is taken over before we know what is here.
@@ -418,6 +424,22 @@ fn warning(what: String) -> SyncEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_never_rests_is_looked_at_all_the_same() {
+        let began = Instant::now();
+        let mut first = None;
+        let mut looks = looks_at(&mut first, began);
+        assert_eq!(looks, began + QUIET);
+        for i in 1..1_000 {
+            let now = began + i * QUIET / 2;
+            if looks <= now {
+                break;
+            }
+            looks = looks_at(&mut first, now);
+        }
+        assert_eq!(looks, began + BUSY);
+    }
 
     /// Each is replaced and removed by ourselves, too.
     #[test]
