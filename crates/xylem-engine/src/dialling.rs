@@ -221,6 +221,7 @@ impl Engine {
     /// Says goodbye on every link, after all that waits, so that peers need not wait for a time-out.
     pub fn close(&mut self) {
         self.leave_relays();
+        self.net.end_relay();
         self.flush();
         let link = |(_, face): (FaceId, &Face)| match face.transport {
             Transport::Link(link) => Some(link),

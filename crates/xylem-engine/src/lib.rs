@@ -43,6 +43,7 @@ use xylem_packet::NackReason;
 
 pub use crate::addresses::{advertised, offered, routed};
 pub use crate::binding::{bind_carriers, bind_links, bind_plain, bind_sites};
+use crate::clock::Wakefulness;
 pub use crate::clock::{now_ms, wall_clock};
 pub use crate::error::{EngineError, certificate};
 use crate::faces::Faces;
@@ -50,7 +51,7 @@ pub use crate::faces::{Face, Limits, Transport, Trouble};
 use dispatch::Dispatch;
 pub use event::{EngineEvent, StreamEvent};
 use listening::Listener;
-pub use look_up::{look_up, look_up_place, resolve};
+pub use look_up::{look_up, look_up_place, resolve, ways_to};
 pub use program::Program;
 use reaching::Reaching;
 pub use reaching::{RelayHandle, RelayNews, RelayUse};
@@ -106,6 +107,7 @@ pub struct Network {
     ready: Vec<Source>,
     /// Since when there has always been something left to take in.
     busy_since: Option<Duration>,
+    awake: Wakefulness,
     endpoint: LinkEndpoint,
     knock: Option<[u8; 32]>,
     /// Dials that expect no key, until when others may answer them, and where they went.
@@ -179,6 +181,7 @@ impl Engine {
             unfinished: Vec::new(),
             ready: Vec::new(),
             busy_since: None,
+            awake: Wakefulness::default(),
             endpoint,
             knock: None,
             keyless: HashMap::new(),
@@ -350,6 +353,11 @@ impl Engine {
             }
         }
         self.net.ready = ready;
+        let (now, wall) = (self.now(), Duration::from_millis(now_ms()));
+        if self.net.awake.slept(now, wall) {
+            tracing::info!("this machine was asleep");
+            self.woke();
+        }
         self.timers();
         Ok(())
     }

@@ -1,8 +1,11 @@
 //! Looking host names up: where what people name leads.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::sync::OnceLock;
 
-use xylem_library::reachable::{HostPort, Peer, PeerUri};
+use xylem_library::reachable::{HostPort, Peer, PeerUri, nat64};
+
+use crate::addresses::routed;
 
 /// At most this many addresses of one host name are used.
 const MAX_ADDRESSES: usize = 4;
@@ -36,6 +39,28 @@ pub fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
         return Err(format!("{host} has no address"));
     }
     Ok(found)
+}
+
+/// Where an address is dialled. From a network that has IPv6 alone an IPv4 address is reached through the network's NAT64, if
+/// it has one: that is asked for once in a run.
+pub fn ways_to(address: SocketAddr) -> Vec<SocketAddr> {
+    static PREFIX: OnceLock<Option<Ipv6Addr>> = OnceLock::new();
+    let IpAddr::V4(wanted) = address.ip() else { return vec![address] };
+    let own = routed();
+    if wanted.is_loopback() || own.iter().any(IpAddr::is_ipv4) || own.is_empty() {
+        return vec![address];
+    }
+    let ask = || {
+        let found = (nat64::NAME, 0).to_socket_addrs().ok()?;
+        let mut v6 = found.filter_map(|at| match at.ip() {
+            IpAddr::V6(ip) => Some(ip),
+            IpAddr::V4(_) => None,
+        });
+        v6.find(|ip| nat64::through(*ip, wanted).is_some())
+    };
+    let through = PREFIX.get_or_init(ask).and_then(|known| nat64::through(known, wanted));
+    let through = through.map(|ip| SocketAddr::new(ip.into(), address.port()));
+    through.into_iter().chain([address]).collect()
 }
 
 /// One [`Peer`] for each address of the host.

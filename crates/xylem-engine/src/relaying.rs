@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use xylem_link::{LinkEvent, LinkId, StreamId, StreamRead, purpose};
-use xylem_reach::relay::{Config, Metrics, Peer, Port, RelayServer, Relayed, Session};
+use xylem_reach::relay::{Config, HEADER, Metrics, Peer, Port, RelayServer, Relayed, Session};
 
 use super::{Engine, Network, Source};
 use xylem_sockets::{CarrierId, Carriers, Ecn, Oversize, Udp};
@@ -52,7 +52,10 @@ impl Engine {
     /// # Errors
     /// The system gives no randomness.
     pub fn relay(&mut self, config: Config) -> io::Result<()> {
-        self.net.relaying = Some(Box::new(Relaying::new(config, &self.net.carriers)?));
+        let mut relaying = Relaying::new(config, &self.net.carriers)?;
+        let key = self.net.endpoint.secret_for("xylem v1 relay: what resets end with");
+        relaying.server.answer_forgotten(key);
+        self.net.relaying = Some(Box::new(relaying));
         Ok(())
     }
 
@@ -165,8 +168,16 @@ impl Engine {
                             else {
                                 continue;
                             };
+                            // The first bytes are enough for an answer, should nobody know it.
+                            let known = endpoint.endpoint_stats().ignored;
+                            let head = datagram.first_chunk().copied().unwrap_or([0; HEADER]);
                             endpoint.handle_marked_datagram(now, from, marked, datagram);
                             opened.extend(endpoint.take_opened_datagram());
+                            if endpoint.endpoint_stats().ignored > known
+                                && let Some(relaying) = &mut self.net.relaying
+                            {
+                                relaying.server.reset(now, from, &head, len);
+                            }
                             self.drain_endpoint(now);
                         }
                     }
@@ -199,6 +210,14 @@ impl Network {
     pub(super) fn handle_relay_timeout(&mut self, now: Duration) {
         if let Some(relaying) = &mut self.relaying {
             relaying.server.handle_timeout(now);
+        }
+    }
+
+    /// Tells a relay's clients that it ends.
+    pub(super) fn end_relay(&mut self) {
+        if let Some(relaying) = &mut self.relaying {
+            relaying.server.end();
+            self.flush_relay();
         }
     }
 

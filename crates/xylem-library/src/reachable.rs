@@ -4,8 +4,10 @@
 //!
 //! The list, the sources of routes and looked-up names come from the caller; nothing here asks the system.
 
+pub mod nat64;
 mod peer;
 mod place;
+mod redials;
 mod relay;
 mod starts;
 mod taken;
@@ -19,6 +21,7 @@ use serde::Serialize;
 use crate::json;
 pub use peer::{FaceAddress, KEYLESS, Peer};
 pub use place::{HostPort, split_key, split_sni};
+pub use redials::Redials;
 pub use relay::{MAX_RELAYS, Relay, RelayWays};
 pub use starts::Starts;
 pub use taken::{PeerWay, WayTaken, Ways};

@@ -343,6 +343,12 @@ impl Endpoint {
         self.link(link).map(Link::stats)
     }
 
+    /// A secret for something beside links, which follows from the static key: the same whenever this key is used.
+    #[must_use]
+    pub fn secret_for(&self, context: &'static str) -> [u8; 32] {
+        derive(context, &[self.key.secret()])
+    }
+
     /// Counters of the endpoint.
     #[must_use]
     pub fn endpoint_stats(&self) -> EndpointStats {

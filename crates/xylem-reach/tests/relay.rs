@@ -223,6 +223,173 @@ fn a_relay_that_has_forgotten_everything_is_told_anew() {
     assert_eq!(world.received(b).last().expect("one").1, b"again");
 }
 
+/// How long it takes until a client knows, from now on.
+fn until_lost(world: &mut World, client: usize, most: Duration) -> Option<Duration> {
+    let (began, before) = (world.now(), world.events(client).len());
+    while world.now() < began + most {
+        world.run(world.now() + Duration::from_millis(10));
+        if world.events(client)[before..].contains(&RelayEvent::Lost) {
+            return Some(world.now() - began);
+        }
+    }
+    None
+}
+
+#[test]
+fn a_relay_that_was_started_anew_says_so_to_the_first_datagram() {
+    let mut world = world();
+    world.answer_forgotten();
+    let (a, b, tag) = world.pair();
+    // Ids of any age: those of the first epoch, and of later ones.
+    for quiet in [1, 50, 300] {
+        world.run(world.now() + quiet * SECOND);
+        world.restart_relay();
+        world.send(a, tag, &[7; 500]);
+        let took = until_lost(&mut world, a, SECOND).expect("a reset");
+        assert!(took <= 2 * HALF_TRIP + Duration::from_millis(10), "{took:?}");
+        for client in [b, a] {
+            world.register(client);
+        }
+        world.connect(a, Target::Key(key(b)));
+        world.run(world.now() + 2 * SECOND);
+        assert_eq!(world.relay.metrics().registrations, 2);
+    }
+}
+
+/// Who sends nothing learns it from its next keep-alive, or at once where the relay has the time to say so.
+#[test]
+fn a_relay_that_ends_in_good_order_says_goodbye() {
+    let mut world = world();
+    world.answer_forgotten();
+    let (a, b, _) = world.pair();
+    world.run(world.now() + 5 * SECOND);
+    world.end_relay();
+    assert!(until_lost(&mut world, a, SECOND).is_some());
+    assert_eq!(world.events(b).last(), Some(&RelayEvent::Lost));
+    let goodbye = world.heard(b).last().expect("it").1.clone();
+    world.register(b);
+    world.run(world.now() + SECOND);
+    // Somebody has kept it.
+    world.hear(b, Port::First, goodbye);
+    world.run(world.now() + SECOND);
+    assert_eq!(world.relay.metrics().registrations, 1);
+    assert!(is_registered(
+        world.events(b).iter().rfind(|e| is_registered(e) || **e == RelayEvent::Lost).expect("one")
+    ));
+}
+
+#[test]
+fn nobody_on_the_way_has_a_relay_make_a_reset_that_ends_a_registration() {
+    let mut world = world();
+    world.answer_forgotten();
+    let (a, b, tag) = world.pair();
+    world.run(world.now() + 100 * SECOND);
+    world.send(a, tag, &[7; 500]);
+    world.run(world.now() + SECOND);
+    // All that ever left A, once more, from its own address and from elsewhere; what comes of it is given to A.
+    let elsewhere = "198.51.100.77:4000".parse().expect("an address");
+    let before = world.heard(a).len();
+    for datagram in world.sent(a) {
+        world.inject(Port::First, at(a), datagram.clone());
+        world.inject(Port::First, elsewhere, datagram);
+        world.run(world.now() + Duration::from_millis(100));
+    }
+    for (port, datagram) in world.heard(a)[before..].to_vec() {
+        world.hear(a, port, datagram);
+    }
+    world.run(world.now() + SECOND);
+    assert!(world.relay.metrics().resets > 0, "some were of ids that are nobody's any more");
+    assert!(!world.events(a).contains(&RelayEvent::Lost));
+    // A true one is good once.
+    world.restart_relay();
+    world.send(a, tag, &[7; 500]);
+    until_lost(&mut world, a, SECOND).expect("a reset");
+    let reset = world.heard(a).last().expect("it").1.clone();
+    assert!(reset.len() < 64);
+    for client in [b, a] {
+        world.register(client);
+    }
+    world.run(world.now() + 3 * SECOND);
+    world.hear(a, Port::First, reset);
+    assert!(until_lost(&mut world, a, SECOND).is_none(), "it was of ids that have ended");
+}
+
+/// What nobody knows is answered by less than it has, and seldom; and not at all by who introduces others beside something
+/// else.
+#[test]
+fn resets_are_shorter_than_what_they_answer_and_few() {
+    let mut world = world();
+    let from = "198.51.100.77:4000".parse().expect("an address");
+    let flood = |world: &mut World, len: usize, count: usize| {
+        let before = world.traffic_of(from).1;
+        for i in 0..count {
+            let mut datagram = vec![i as u8; len];
+            datagram[..8].copy_from_slice(&i.to_be_bytes());
+            world.inject(Port::First, from, datagram);
+            world.run(world.now());
+        }
+        world.traffic_of(from).1 - before
+    };
+    assert_eq!(flood(&mut world, 1_000, 100), 0, "not asked for");
+    world.answer_forgotten();
+    assert_eq!(flood(&mut world, 67, 100), 0, "too short");
+    world.run(world.now() + 10 * SECOND);
+    for len in [68, 69, 1_452] {
+        world.run(world.now() + 10 * SECOND);
+        let answered = flood(&mut world, len, 10);
+        assert!(answered > 0 && answered < 10 * 64, "{answered} for {len}");
+    }
+    world.run(world.now() + 10 * SECOND);
+    assert!(flood(&mut world, 1_000, 10_000) < 100 * 64);
+}
+
+#[test]
+fn a_silent_relay_is_worth_a_dial_after_two_seconds() {
+    let mut world = world();
+    let (_, b, _) = world.pair();
+    world.run(world.now() + 5 * SECOND);
+    world.cut(b, true);
+    let asked = world.now();
+    world.refresh(b);
+    while !world.events(b).contains(&RelayEvent::Silent) {
+        assert!(world.now() < asked + 3 * SECOND);
+        world.run(world.now() + Duration::from_millis(10));
+    }
+    assert!(!world.events(b).contains(&RelayEvent::Lost));
+    // A moment without a network is over, and nothing was lost.
+    world.cut(b, false);
+    world.run(world.now() + 60 * SECOND);
+    assert!(!world.events(b).contains(&RelayEvent::Lost));
+    assert_eq!(world.events(b).iter().filter(|event| **event == RelayEvent::Silent).count(), 1);
+}
+
+/// The relay still has both, or has lost them: the tag goes on standing for the same peer.
+#[test]
+fn asking_again_for_a_peer_keeps_the_tag() {
+    let mut world = world();
+    world.answer_forgotten();
+    let (a, b, tag) = world.pair();
+    let back = world.received(b)[0].0;
+    world.connect_again(a, tag, Target::Key(key(b)));
+    world.run(world.now() + SECOND);
+    world.send(a, tag, b"still");
+    world.run(world.now() + SECOND);
+    assert_eq!(world.received(b).last(), Some(&(back, b"still".to_vec())), "as before");
+    world.restart_relay();
+    for client in [b, a] {
+        world.register(client);
+    }
+    world.connect_again(a, tag, Target::Key(key(b)));
+    world.run(world.now() + SECOND);
+    world.send(a, tag, b"again");
+    world.run(world.now() + SECOND);
+    let (fresh, datagram) = world.received(b).last().expect("one").clone();
+    assert_eq!(datagram, b"again");
+    world.send(b, fresh, b"answer");
+    world.run(world.now() + SECOND);
+    assert_eq!(world.received(a).last(), Some(&(tag, b"answer".to_vec())));
+}
+
 /// Somebody on the way has kept what the relay said, and says it again and again: to a client that has moved since, and
 /// when the relay is gone.
 #[test]
@@ -245,7 +412,7 @@ fn what_a_relay_has_said_is_believed_once() {
     for _ in 0..60 {
         again(&mut world);
     }
-    assert_eq!(world.events(b)[told..], [RelayEvent::Lost]);
+    assert_eq!(world.events(b)[told..], [RelayEvent::Silent, RelayEvent::Lost]);
 }
 
 #[test]

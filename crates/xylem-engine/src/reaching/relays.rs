@@ -4,6 +4,8 @@
 //! the relay has answered everything; over TCP it stays, as the connection does for its sake.
 
 use std::io;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
@@ -13,7 +15,7 @@ use xylem_link::{BASE_DATAGRAM, PeerKey};
 use xylem_reach::relay::{HEADER, Target};
 use xylem_sockets::Dial;
 
-use super::state::{LONGEST_PAUSE, MAX_RELAYS, Relay, RelayNews, RelayUse, Stage};
+use super::state::{Answer, MAX_RELAYS, Relay, RelayNews, RelayUse, Stage};
 use crate::Engine;
 use crate::dialling::wildcard;
 use crate::faces::Transport;
@@ -25,6 +27,15 @@ const UDP_FIRST: Duration = Duration::from_millis(700);
 /// What UDP has to carry to be a way to a relay: the smallest datagrams that a link fills, with a header. IPv6 promises
 /// less, so that a registration alone could stand where nothing else passes.
 const ROOM: usize = BASE_DATAGRAM + HEADER;
+/// The most that UDP carries over IPv4 where packets have 1,280 bytes, as in many tunnels. Over IPv6 the least does not pass
+/// there either, and lengths are drawn from as many as those of other dials.
+const MOST_V4: usize = 1_280 - 28;
+const MOST_V6: usize = ROOM + 32;
+
+/// The lengths of initials to a relay.
+fn room(relay: SocketAddr) -> RangeInclusive<usize> {
+    ROOM..=if relay.ip().to_canonical().is_ipv4() { MOST_V4 } else { MOST_V6 }
+}
 
 impl Engine {
     /// Uses a relay. One that is used already gets no second registration.
@@ -100,7 +111,9 @@ impl Engine {
                 (Some(address), _) => {
                     let bound = self.net.link_socket_for(address).is_some()
                         || self.bind_link(wildcard(address)).is_ok();
-                    bound.then(|| self.net.endpoint.connect_with_room(now, address, key, ROOM))
+                    bound.then(|| {
+                        self.net.endpoint.connect_with_room(now, address, key, &room(address))
+                    })
                 }
                 (None, Some(Peer::Carried { carrier, address, name, .. })) => {
                     let (carrier, address, name) = (*carrier, *address, name.clone());
@@ -129,6 +142,9 @@ impl Engine {
             if relay.again.is_some_and(|at| at <= now) {
                 self.dial_relay(i);
             }
+            if self.net.reaching.relays[i].asks_again.is_some_and(|at| at <= now) {
+                self.ask_again(i);
+            }
             self.dial_relay_on(now, i);
             let relay = &self.net.reaching.relays[i];
             let over = match &relay.stage {
@@ -153,15 +169,28 @@ impl Engine {
             Stage::Talking { link, .. } => vec![link],
         };
         let mut faces: Vec<FaceId> = relay.wanted.drain(..).map(|(face, ..)| face).collect();
-        faces.extend(relay.asked.drain(..).map(|(_, face)| face));
+        let waits = relay.circuits.extract_if(.., |one| one.answer == Answer::Waits);
+        faces.extend(waits.map(|one| one.face));
+        relay.asks_again = None;
         if relay.is_kept() {
-            relay.again = Some(now + relay.pause);
-            relay.pause = (relay.pause * 2).min(LONGEST_PAUSE);
+            relay.rest(now);
         }
         let what = format!("relay {}: {why}", relay.named_at());
         links.into_iter().for_each(|link| self.hang_up(&Transport::Link(link)));
         faces.into_iter().for_each(|face| self.fail_face(face, &what));
         self.tell_of_relay(i, RelayNews::Failed { why: why.to_owned() });
+    }
+
+    /// This machine was asleep: relays may have given us up, and ways to them may be gone.
+    pub(crate) fn woke(&mut self) {
+        let now = self.now();
+        for i in 0..self.net.reaching.relays.len() {
+            let relay = &mut self.net.reaching.relays[i];
+            match relay.stage {
+                Stage::Resting if relay.is_kept() => self.dial_relay(i),
+                _ => relay.client.refresh(now),
+            }
+        }
     }
 
     /// Tells relays that this end goes.

@@ -139,9 +139,11 @@ impl Reaching {
     }
 }
 
-/// Pause before a relay is dialled again, doubled each time.
-pub(crate) const PAUSE: Duration = Duration::from_secs(1);
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Pause before a relay is dialled again: this part of the time for which it has not had us, so that one that was away for
+/// a minute has us two seconds later, and one that is gone costs little.
+const PAUSE_PART: u32 = 30;
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A relay that is to be used, and for what.
 #[derive(Clone, Debug)]
@@ -194,12 +196,34 @@ pub(crate) struct Relay {
     pub(crate) at: Option<SocketAddr>,
     /// Dials that wait until there is a link to ask over.
     pub(crate) wanted: Vec<(FaceId, Target, Option<PeerKey>)>,
-    /// Those that were asked for and not answered.
-    pub(crate) asked: Vec<(Tag, FaceId)>,
+    /// Those that were asked for, as long as their faces are there.
+    pub(crate) circuits: Vec<Circuit>,
+    /// When those are asked for again that the relay has lost with its state.
+    pub(crate) asks_again: Option<Duration>,
     /// It has had us once.
     pub(crate) was_registered: bool,
     pub(crate) again: Option<Duration>,
-    pub(crate) pause: Duration,
+    /// Since when it does not have us.
+    pub(crate) lost: Option<Duration>,
+}
+
+/// Somebody who was asked for.
+pub(crate) struct Circuit {
+    pub(crate) tag: Tag,
+    pub(crate) face: FaceId,
+    pub(crate) target: Target,
+    pub(crate) answer: Answer,
+}
+
+/// What a relay has said of somebody who was asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Nothing so far.
+    Waits,
+    /// What is sent there arrives.
+    Stands,
+    /// It did, until the relay lost its state.
+    Lost,
 }
 
 pub(crate) enum Stage {
@@ -230,10 +254,11 @@ impl Relay {
             stage: Stage::Resting,
             at: None,
             wanted: Vec::new(),
-            asked: Vec::new(),
+            circuits: Vec::new(),
+            asks_again: None,
             was_registered: false,
             again: None,
-            pause: PAUSE,
+            lost: None,
         }
     }
 
@@ -262,7 +287,8 @@ impl Relay {
             Stage::Dialling { next, taken, .. } if *taken < self.ways() => Some(*next),
             _ => None,
         };
-        [self.client.poll_timeout(), dial, self.again].into_iter().flatten().min()
+        let timers = [self.client.poll_timeout(), dial, self.again, self.asks_again];
+        timers.into_iter().flatten().min()
     }
 
     pub(crate) fn ways(&self) -> usize {
@@ -275,6 +301,17 @@ impl Relay {
             Stage::Dialling { links, .. } => links.contains(&link),
             Stage::Talking { link: it, .. } => *it == link,
         }
+    }
+
+    /// It does not have us, and is dialled again after a while.
+    pub(crate) fn rest(&mut self, now: Duration) {
+        let away = now.saturating_sub(*self.lost.get_or_insert(now));
+        self.again = Some(now + (away / PAUSE_PART).clamp(PAUSE, LONGEST_PAUSE));
+    }
+
+    /// Whether all that was asked has been answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.wanted.is_empty() && self.circuits.iter().all(|one| one.answer == Answer::Stands)
     }
 
     /// Whether a registration is to be kept.

@@ -6,9 +6,12 @@ use std::time::Duration;
 use xylem_link::{LinkEvent, LinkId, StreamId, StreamRead, purpose};
 use xylem_reach::relay::{Port, RelayEvent};
 
-use super::state::{PAUSE, RelayNews, Stage};
+use super::state::{Answer, Circuit, RelayNews, Stage};
 use crate::faces::Transport;
 use crate::{Engine, EngineEvent};
+
+/// Pause before a relay that has lost its state is asked again for somebody whom it does not have yet.
+const ASK_AGAIN: Duration = Duration::from_millis(400);
 
 impl Engine {
     /// Asks for all that is wanted, and dials each behind its question at once: what is asked for is there when
@@ -21,7 +24,7 @@ impl Engine {
             let Some(peer) = self.face(face).and_then(|face| face.peer.clone()) else { continue };
             let relay = &mut self.net.reaching.relays[i];
             let (tag, question) = relay.client.connect(target);
-            relay.asked.push((tag, face));
+            relay.circuits.push(Circuit { tag, face, target, answer: Answer::Waits });
             if let Stage::Talking { unsent, .. } = &mut relay.stage {
                 unsent.extend_from_slice(&question);
             }
@@ -39,6 +42,22 @@ impl Engine {
                 _ => drop(self.net.standbys.insert(link, face)),
             }
         }
+    }
+
+    /// Asks once more for those that the relay may have lost with its state. Their tags go on standing for them, so that their
+    /// links go on.
+    pub(super) fn ask_again(&mut self, i: usize) {
+        let faces = &self.net.faces;
+        let relay = &mut self.net.reaching.relays[i];
+        relay.asks_again = None;
+        relay.circuits.retain(|one| faces.get(one.face).is_some());
+        let lost = relay.circuits.iter().filter(|one| one.answer == Answer::Lost);
+        let asked = lost.flat_map(|one| relay.client.connect_again(one.tag, one.target));
+        let asked: Vec<u8> = asked.collect();
+        if let Stage::Talking { unsent, .. } = &mut relay.stage {
+            unsent.extend_from_slice(&asked);
+        }
+        self.write_relay(i);
     }
 
     pub(super) fn write_relay(&mut self, i: usize) {
@@ -135,18 +154,29 @@ impl Engine {
                 if let Stage::Talking { registered, .. } = &mut relay.stage {
                     *registered = true;
                 }
-                (relay.was_registered, relay.pause) = (true, PAUSE);
+                (relay.was_registered, relay.lost) = (true, None);
+                let stood = relay.circuits.iter_mut().filter(|one| one.answer == Answer::Stands);
+                stood.for_each(|one| one.answer = Answer::Lost);
                 let at = relay.at;
                 let over_tcp = at.is_some_and(|at| !relay.uses.udp.contains(&at));
                 self.set_way(i, at);
                 self.tell_of_relay(i, RelayNews::Registered { code, over_tcp });
+                self.ask_again(i);
             }
-            RelayEvent::Connected(tag) => relay.asked.retain(|(asked, _)| *asked != tag),
+            RelayEvent::Connected(tag) => {
+                let mut of_tag = relay.circuits.iter_mut().filter(|one| one.tag == tag);
+                of_tag.by_ref().for_each(|one| one.answer = Answer::Stands);
+            }
             RelayEvent::Refused(Some(tag), why) => {
-                let asked = relay.asked.iter().position(|(asked, _)| *asked == tag);
-                if let Some((_, face)) = asked.map(|place| relay.asked.swap_remove(place)) {
-                    self.fail_face(face, &why.to_string());
+                let asked = relay.circuits.iter().position(|one| one.tag == tag);
+                let Some(place) = asked else { return };
+                if relay.circuits[place].answer == Answer::Lost {
+                    // It has lost the relay as we have, and comes back to it as we do.
+                    relay.asks_again = Some(self.net.epoch.elapsed() + ASK_AGAIN);
+                    return;
                 }
+                let face = relay.circuits.swap_remove(place).face;
+                self.fail_face(face, &why.to_string());
             }
             RelayEvent::Refused(None, why) => self.relay_failed(i, &why.to_string()),
             RelayEvent::Observed { address, by } => {
@@ -155,6 +185,11 @@ impl Engine {
                 self.tell_of_relay(i, RelayNews::Observed { address, by_second });
             }
             RelayEvent::Reached(_) => {}
+            RelayEvent::Silent => {
+                if relay.is_kept() && matches!(relay.stage, Stage::Resting) {
+                    self.dial_relay(i);
+                }
+            }
             RelayEvent::Lost => {
                 tracing::debug!(relay = %relay.named_at(), "relay answers no more");
                 if relay.is_kept() && matches!(relay.stage, Stage::Resting) {
@@ -177,11 +212,7 @@ impl Engine {
     fn rest_relay(&mut self, _now: Duration, i: usize) {
         let relay = &mut self.net.reaching.relays[i];
         let Stage::Talking { link, registered: true, ref unsent, .. } = relay.stage else { return };
-        if relay.is_over_udp()
-            && unsent.is_empty()
-            && relay.asked.is_empty()
-            && relay.wanted.is_empty()
-        {
+        if relay.is_over_udp() && unsent.is_empty() && relay.is_answered() {
             relay.stage = Stage::Resting;
             self.net.endpoint.close(link);
         }

@@ -139,6 +139,14 @@ impl FaceAddress {
             other => other,
         }
     }
+
+    /// In a sentence.
+    pub fn for_people(&self) -> String {
+        match self {
+            Self::Relayed(relay) => format!("relay {relay}"),
+            other => other.to_string(),
+        }
+    }
 }
 
 impl From<SocketAddr> for FaceAddress {

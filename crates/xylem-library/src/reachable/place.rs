@@ -1,7 +1,7 @@
 //! [`HostPort`]: a place as people write it, before any name is looked up.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 /// A host name or address with a port.
@@ -21,15 +21,28 @@ impl HostPort {
     }
 }
 
+/// `[IPV6%ZONE]:PORT`, an address that means something on one interface alone.
+fn zoned(text: &str) -> Option<HostPort> {
+    let (inside, port) = text.strip_prefix('[')?.split_once("]:")?;
+    let (ip, zone) = inside.split_once('%')?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '_';
+    let is_zone = !zone.is_empty() && zone.len() <= 64 && zone.chars().all(plain);
+    let fits = is_zone && ip.parse::<Ipv6Addr>().is_ok();
+    fits.then_some(HostPort { host: inside.to_owned(), port: port.parse().ok()? })
+}
+
 impl FromStr for HostPort {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let shape =
+            || "expected HOST:PORT, such as 192.0.2.7:7000 or [2001:db8::7]:7000".to_owned();
+        if let Some(zoned) = zoned(text) {
+            return Ok(zoned);
+        }
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(Self::at(address));
         }
-        let shape =
-            || "expected HOST:PORT, such as 192.0.2.7:7000 or [2001:db8::7]:7000".to_owned();
         let (host, port) = text.rsplit_once(':').ok_or_else(shape)?;
         let plain = |c: char| c.is_alphanumeric() || c == '-' || c == '.' || c == '_';
         if host.is_empty() || host.len() > 255 || !host.chars().all(plain) {
@@ -91,4 +104,25 @@ pub fn split_sni(text: &str) -> Result<(&str, Option<String>), String> {
         return Err(format!("{name:?} is no host's name"));
     }
     Ok((at, Some(name.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_one_interface_says_which() {
+        for (text, host) in
+            [("[fe80::1%eth0]:7348", "fe80::1%eth0"), ("[fe80::1%3]:7348", "fe80::1%3")]
+        {
+            let place: HostPort = text.parse().unwrap();
+            assert_eq!((place.host.as_str(), place.port), (host, 7348));
+            assert_eq!(place.to_string(), text);
+        }
+        for text in
+            ["[fe80::1%]:1", "[fe80::1%a/b]:1", "[h%eth0]:1", "[fe80::1%eth0]", "[fe80::1%eth0]:x"]
+        {
+            assert!(text.parse::<HostPort>().is_err(), "{text}");
+        }
+    }
 }

@@ -37,6 +37,16 @@ impl Starts {
         Self { queue, next: now }
     }
 
+    /// An address that has failed before is dialled again, behind the others.
+    pub fn again(&mut self, peer: usize, address: SocketAddr) {
+        self.queue.push_back((peer, address.ip().to_canonical().is_loopback()));
+    }
+
+    /// Whether a peer waits for its turn.
+    pub fn has(&self, peer: usize) -> bool {
+        self.queue.iter().any(|(waits, _)| *waits == peer)
+    }
+
     /// The next peer whose turn it is.
     pub fn next(&mut self, now: Duration) -> Option<usize> {
         if now < self.next {

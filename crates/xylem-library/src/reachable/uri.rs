@@ -79,7 +79,8 @@ impl PeerUri {
         match &endpoint.host {
             UriHost::Ip(ip) => Ok(vec![SocketAddr::new(*ip, endpoint.port)]),
             UriHost::Name(name) => look_up(name, endpoint.port),
-            UriHost::Zoned(..) => Err(format!("{}: zones are not supported", self.face)),
+            // The system knows the number of the interface.
+            UriHost::Zoned(ip, zone) => look_up(&format!("{ip}%{zone}"), endpoint.port),
         }
     }
 }

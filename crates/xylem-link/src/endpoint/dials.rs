@@ -3,6 +3,7 @@
 //! the program has said which it keeps, or its time is over.
 
 use core::net::SocketAddr;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use super::{Endpoint, Entry, State};
@@ -24,14 +25,14 @@ impl Endpoint {
         self.dial(now, (remote, expected, EnvelopeKey::new(expected)))
     }
 
-    /// As [`Endpoint::connect`], where more is to travel each way than the link itself sends: each initial has `room`
-    /// bytes or some more, and does not arrive where the way carries fewer.
+    /// As [`Endpoint::connect`], where more is to travel each way than the link itself sends: the length of each initial is
+    /// drawn from `room`, and it does not arrive where the way carries less.
     pub fn connect_with_room(
         &mut self,
         now: Duration,
         remote: SocketAddr,
         expected: Option<PeerKey>,
-        room: usize,
+        room: &RangeInclusive<usize>,
     ) -> LinkId {
         let link = self.connect(now, remote, expected);
         if let Some(Entry { state: State::Dialing(dialing), .. }) = self.links.get_mut(&link) {

@@ -1,6 +1,7 @@
 //! [`Dialing`]: the dialer's side of a handshake under way.
 
 use core::net::SocketAddr;
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use super::cookies::Cookies;
@@ -23,6 +24,8 @@ use crate::seal::{Opener, Sealer};
 use crate::shape::Level;
 use crate::{PeerKey, StaticKey};
 
+/// How many lengths initials have.
+const LENGTHS: usize = 33;
 /// Wait before the first retransmission of a handshake packet; doubles each time.
 const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
 /// Retransmissions are never further apart.
@@ -78,8 +81,9 @@ pub(crate) struct Dialing {
     next: Duration,
     wait: Duration,
     deadline: Duration,
-    /// The least length of an initial.
+    /// Initials have this length at least, and so many lengths in all.
     least: usize,
+    lengths: usize,
 }
 
 /// What a response is worth.
@@ -152,12 +156,14 @@ impl Dialing {
             wait: HANDSHAKE_RETRY,
             deadline: now + HANDSHAKE_TIMEOUT,
             least: MIN_INITIAL,
+            lengths: LENGTHS,
         }
     }
 
-    /// No initial is shorter than that from now on.
-    pub(crate) fn needs_room(&mut self, room: usize) {
-        self.least = room.clamp(MIN_INITIAL, MAX_DATAGRAM);
+    /// All initials have one of these lengths from now on.
+    pub(crate) fn needs_room(&mut self, room: &RangeInclusive<usize>) {
+        self.least = (*room.start()).clamp(MIN_INITIAL, MAX_DATAGRAM);
+        self.lengths = room.end().saturating_sub(self.least).saturating_add(1);
     }
 
     /// What the call that dialled returned.
@@ -193,7 +199,7 @@ impl Dialing {
             let by = self.what_is_due(now)?;
             self.rest_due = self.offer.hybrid.then_some((now, by, 2));
             // The padding's length, and with it every byte, differs from one to the next.
-            (self.initial()?, self.least.saturating_add(self.rng.below(33)), by)
+            (self.initial()?, self.least.saturating_add(self.rng.below(self.lengths)), by)
         };
         self.envelope_of(by).seal(self.target, &body, len, buf);
         Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })

@@ -32,7 +32,7 @@ impl Default for RelayOptions {
             limits: Config::default(),
             second_port: None,
             announce: Vec::new(),
-            report: Duration::from_secs(60),
+            report: Duration::from_secs(3),
         }
     }
 }

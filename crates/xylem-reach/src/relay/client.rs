@@ -10,7 +10,7 @@ use xylem_hash::keyed_hash;
 use zeroize::Zeroizing;
 
 use super::wire::{
-    self, Epoch, HEADER, Head, Id, Keep, Keys, Name, PADDING, PROVE, Port, Refusal, Register,
+    self, ENDS, Epoch, HEADER, Head, Id, Keep, Keys, Name, PADDING, PROVE, Port, Refusal, Register,
     Reply, TOKEN, Tag, Target, WireError,
 };
 
@@ -18,13 +18,17 @@ use super::wire::{
 const KEEPS: u32 = 6;
 /// The shortest time between two of them.
 const SHORTEST: Duration = Duration::from_secs(5);
-/// After how long an unanswered keep-alive is sent again; twice as long after the next one, and four times after each further one.
+/// After how long an unanswered keep-alive is sent again, [`SOON`] times; then twice as long after the next one, and four times
+/// after each further one.
 const RETRY: Duration = Duration::from_millis(700);
-/// So many without an answer and the registration is lost: after some 30 seconds.
+/// So many without an answer and the relay is silent: it is dialled beside. A handshake for nothing costs less than to be
+/// lost and not to know it.
+const SOON: u32 = 3;
+/// So many and the registration is lost: after some 25 seconds.
 const TRIES: u32 = 12;
 /// Questions to the relay's second port.
 const SECOND_TRIES: u32 = 3;
-/// So many inner datagrams since the last keep-alive's answer are traffic; when it stops for [`RETRY`], the way to the
+/// So many inner datagrams are traffic; when it stops for [`RETRY`], the way to the
 /// relay may be broken, and is looked at at once.
 const TRAFFIC: u32 = 16;
 /// Ids do not change more often than this, so that a datagram that comes late is still known.
@@ -64,8 +68,11 @@ pub enum RelayEvent {
     },
     /// A peer has asked for us: its first datagram is there.
     Reached(Tag),
-    /// The relay answers no more. [`RelayClient::request`] over another link registers again; tags of before are
-    /// worth nothing then, unless the relay still has us.
+    /// The relay has not answered for a moment: [`RelayClient::request`] over another link is worth a try. It goes on
+    /// asking meanwhile.
+    Silent,
+    /// The relay answers no more, or says that it has lost us. [`RelayClient::request`] over another link registers again;
+    /// tags of before are worth nothing then, unless the relay still has us: [`RelayClient::connect_again`].
     Lost,
 }
 
@@ -107,6 +114,8 @@ pub struct RelayClient {
     unanswered: u32,
     /// To be sent back by the next keep-alive.
     token: [u8; TOKEN],
+    /// With what a reset ends that answers ids of this epoch.
+    reset: Option<[u8; TOKEN]>,
     leaves: bool,
     second: Option<u16>,
     second_due: Option<Duration>,
@@ -143,6 +152,7 @@ impl RelayClient {
             due: Duration::MAX,
             unanswered: 0,
             token: [0; TOKEN],
+            reset: None,
             leaves: false,
             second: None,
             second_due: None,
@@ -189,6 +199,12 @@ impl RelayClient {
         (tag, wire::connect(tag, target))
     }
 
+    /// Asks once more for a peer that had this tag, which goes on standing for it: of a relay that has lost its state.
+    #[must_use]
+    pub fn connect_again(&self, tag: Tag, target: Target) -> Vec<u8> {
+        wire::connect(tag, target)
+    }
+
     /// A new control stream follows: what a broken one left is forgotten.
     pub fn new_stream(&mut self) {
         self.incoming.clear();
@@ -215,9 +231,10 @@ impl RelayClient {
             Reply::Registered { lifetime, observed, second, code } => {
                 self.state = State::Registered;
                 self.lifetime = Duration::from_secs(lifetime.into());
-                self.due = now.saturating_add(self.interval());
+                // The first one brings what a reset would end with.
+                self.due = now.saturating_add(RETRY);
                 (self.unanswered, self.heard, self.traffic) = (0, now, 0);
-                self.second = second;
+                (self.second, self.reset) = (second, None);
                 self.events.push_back(RelayEvent::Registered { code });
                 self.observe(now, observed, Port::First);
                 self.ask_second(now);
@@ -263,6 +280,13 @@ impl RelayClient {
         datagram: &mut [u8],
     ) -> Came {
         let Some(id) = Id::of(datagram) else { return Came::Not };
+        if let Some(token) = &self.reset
+            && !from_second
+            && wire::is_reset(datagram, token)
+        {
+            self.forgotten();
+            return Came::Control;
+        }
         let after = self.after.map(|(_, epoch)| epoch.down);
         let heads = [Some(self.heads.down), after, self.before];
         let Some(head) = heads.into_iter().flatten().find(|head| head.id == id) else {
@@ -310,9 +334,15 @@ impl RelayClient {
             }
             return;
         }
+        if answer.flags & ENDS != 0 && answer.number == 0 && self.state == State::Registered {
+            return self.forgotten();
+        }
+        if asked && answer.flags & PROVE == 0 && answer.epoch == self.epoch {
+            self.reset = Some(answer.token).filter(|token| *token != [0; TOKEN]);
+        }
         if asked {
-            self.heard = now;
-            (self.traffic, self.unanswered) = (0, 0);
+            // Traffic goes on being that: the way may break right behind this answer.
+            (self.heard, self.unanswered) = (now, 0);
             self.due = now.saturating_add(self.interval());
         }
         // The relay does not send to where we are until we show that we hear it there. A token that comes again is answered
@@ -322,6 +352,19 @@ impl RelayClient {
             self.token = answer.token;
             self.due = now;
         }
+    }
+
+    /// The relay knows nothing of us any more. What it or somebody else may repeat of this goes by ids that end now.
+    fn forgotten(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.heads = Epoch::new(&self.secret, self.epoch);
+        (self.before, self.after, self.reset) = (None, None, None);
+        self.lost();
+    }
+
+    fn lost(&mut self) {
+        self.state = State::Lost;
+        self.events.push_back(RelayEvent::Lost);
     }
 
     fn observe(&mut self, now: Duration, address: Option<SocketAddr>, by: Port) {
@@ -386,8 +429,8 @@ impl RelayClient {
         };
         let datagram = self.keep_alive(next);
         self.token = [0; TOKEN];
-        let wait = RETRY.saturating_mul(1 << self.unanswered.min(2));
-        self.due = now.saturating_add(wait);
+        let longer = self.unanswered.saturating_sub(SOON.saturating_sub(1)).min(2);
+        self.due = now.saturating_add(RETRY.saturating_mul(1 << longer));
         self.unanswered = self.unanswered.saturating_add(1);
         if self.leaves {
             self.state = State::Lost;
@@ -430,8 +473,9 @@ impl RelayClient {
             self.due = self.due.min(now);
         }
         if self.due <= now && self.unanswered >= TRIES {
-            self.state = State::Lost;
-            self.events.push_back(RelayEvent::Lost);
+            self.lost();
+        } else if self.due <= now && self.unanswered == SOON {
+            self.events.push_back(RelayEvent::Silent);
         }
     }
 }

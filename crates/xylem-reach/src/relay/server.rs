@@ -18,8 +18,8 @@ pub use config::{Config, Metrics};
 
 use super::rate::{Allowance, Rates};
 use super::wire::{
-    self, HEADER, Id, Keep, Keys, PROVE, Port, Refusal, Register, Reply, Request, SHORTEST, TOKEN,
-    Tag, Target, WireError,
+    self, ENDS, HEADER, Id, Keep, Keys, PROVE, Port, Refusal, Register, Reply, Request, SHORTEST,
+    TOKEN, Tag, Target, WireError,
 };
 use circuits::Circuits;
 use registrations::{Registrations, Slot};
@@ -32,6 +32,8 @@ const MAX_WAITING: usize = 1_024;
 const TOLD: Duration = Duration::from_millis(100);
 /// Offences of a host, and in how long, after which nothing is taken from it until they are forgotten, one by one.
 const OFFENCES: Allowance = Allowance { per_second: 1, burst: Duration::from_secs(600) };
+/// Resets that one host is sent.
+const RESETS: Allowance = Allowance { per_second: 32, burst: Duration::from_secs(1) };
 /// What one offence costs, of those: three are forgiven.
 const OFFENCE: u64 = 200;
 
@@ -84,6 +86,9 @@ pub struct RelayServer {
     transmits: VecDeque<(Port, SocketAddr, Vec<u8>)>,
     sweep: Duration,
     metrics: Metrics,
+    /// Makes what resets end with; `None`: ids that nobody has are not answered.
+    reset_key: Option<[u8; 32]>,
+    resets: u64,
 }
 
 /// What each host may still do.
@@ -93,6 +98,7 @@ struct HostRates {
     connects: Rates,
     bytes: Rates,
     offences: Rates,
+    resets: Rates,
 }
 
 impl RelayServer {
@@ -105,6 +111,7 @@ impl RelayServer {
             connects: Rates::new(derive(2)),
             bytes: Rates::new(derive(3)),
             offences: Rates::new(derive(4)),
+            resets: Rates::new(derive(6)),
         };
         Self {
             registrations: Registrations::new(derive(5)),
@@ -115,7 +122,15 @@ impl RelayServer {
             transmits: VecDeque::new(),
             sweep: Duration::ZERO,
             metrics: Metrics::default(),
+            reset_key: None,
+            resets: 0,
         }
+    }
+
+    /// Clients learn at once that it has lost its state: their ids that nobody has are answered ([`RelayServer::reset`]), and
+    /// all are told when it ends ([`RelayServer::end`]). `key`: a secret that is the same after a restart.
+    pub fn answer_forgotten(&mut self, key: [u8; 32]) {
+        self.reset_key = Some(key);
     }
 
     /// The port at which [`Port::Second`] is open, once it is.
@@ -370,7 +385,11 @@ impl RelayServer {
             self.registrations.rotate(slot, keep.epoch);
         }
         let second = port == Port::Second;
-        let token = if flags & PROVE != 0 { token } else { [0; TOKEN] };
+        let token = match flags & PROVE {
+            0 if second || hidden => [0; TOKEN],
+            0 => self.reset_token(self.registrations.get(slot).map(|one| one.sends_with()), from),
+            _ => token,
+        };
         let (number, epoch) = (keep.number, keep.epoch);
         let answer = Keep { flags, number, epoch, token, second, observed: self.observed(from) };
         self.metrics.keeps = self.metrics.keeps.saturating_add(1);
@@ -410,15 +429,54 @@ impl RelayServer {
 
     /// What a registration has to say from this address, to show that it hears us there. Nothing is kept for it.
     fn token(&self, serial: u64, address: SocketAddr) -> [u8; TOKEN] {
-        let ip = match address.ip() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        let mut said = [0; 26];
-        said[..16].copy_from_slice(&Ipv6Addr::octets(&ip));
-        said[16..18].copy_from_slice(&address.port().to_be_bytes());
-        said[18..].copy_from_slice(&serial.to_be_bytes());
+        let said = [&address_bytes(address)[..], &serial.to_be_bytes()].concat();
         *keyed_hash(&self.key, &said).as_bytes().first_chunk().expect("32 bytes are more")
+    }
+
+    /// With what a reset ends that answers this id from this address. Whoever sends a copy of a datagram from elsewhere is
+    /// given another one, and an id that is in use is answered with none.
+    fn reset_token(&self, id: Option<Id>, from: SocketAddr) -> [u8; TOKEN] {
+        let Some((key, id)) = self.reset_key.zip(id) else { return [0; TOKEN] };
+        let said = [&id.0[..], &address_bytes(from)].concat();
+        *keyed_hash(&key, &said).as_bytes().first_chunk().expect("32 bytes are more")
+    }
+
+    /// Answers a datagram that came to the first port, that [`RelayServer::handle_datagram`] has not known, and nobody else
+    /// either: it may be of a client that a relay with this key had before it was started anew. Given is what it began with and
+    /// its length. An answer is shorter, and few go to one host.
+    pub fn reset(&mut self, now: Duration, from: SocketAddr, begin: &[u8; HEADER], len: usize) {
+        let Some(id) = Id::of(begin) else { return };
+        let answers = self.reset_key.is_some() && len >= SHORTEST;
+        if !answers
+            || self.is_hidden(from)
+            || self.transmits.len() >= MAX_WAITING
+            || self.registrations.of_id(id).is_some()
+            || !self.rates.resets.take(now, from.ip(), 1, Some(RESETS))
+        {
+            return;
+        }
+        self.resets = self.resets.wrapping_add(1);
+        let mut random = [0; 64];
+        let seed = keyed_hash(&self.key, &[&b"reset"[..], &self.resets.to_be_bytes()].concat());
+        let (one, other) = random.split_at_mut(32);
+        one.copy_from_slice(seed.as_bytes());
+        other.copy_from_slice(keyed_hash(&self.key, seed.as_bytes()).as_bytes());
+        let token = self.reset_token(Some(id), from);
+        self.metrics.resets = self.metrics.resets.saturating_add(1);
+        self.transmits.push_back((Port::First, from, wire::reset(&random, token)));
+    }
+
+    /// Tells all clients that it ends.
+    pub fn end(&mut self) {
+        if self.reset_key.is_none() {
+            return;
+        }
+        for one in self.registrations.all() {
+            let keys = Keys::new(&one.secret);
+            let said = Keep { flags: ENDS, epoch: one.epoch, ..Keep::default() };
+            let datagram = wire::seal(&keys.down, one.down, &said, 0);
+            self.transmits.push_back((Port::First, one.at, datagram));
+        }
     }
 
     /// A datagram of the relay's own: from which port, and where to.
@@ -453,6 +511,17 @@ impl RelayServer {
             ..self.metrics
         }
     }
+}
+
+fn address_bytes(address: SocketAddr) -> [u8; 18] {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut said = [0; 18];
+    said[..16].copy_from_slice(&Ipv6Addr::octets(&ip));
+    said[16..].copy_from_slice(&address.port().to_be_bytes());
+    said
 }
 
 impl fmt::Debug for RelayServer {

@@ -11,7 +11,8 @@ use zeroize::Zeroizing;
 
 pub use datagram::HEADER;
 pub(super) use datagram::{
-    Epoch, Head, Id, Keep, Keys, LEAVES, PADDING, PROVE, SHORTEST, TOKEN, open, padding_of, seal,
+    ENDS, Epoch, Head, Id, Keep, Keys, LEAVES, PADDING, PROVE, SHORTEST, TOKEN, is_reset, open,
+    padding_of, reset, seal,
 };
 
 /// Publishers that one registration may name.

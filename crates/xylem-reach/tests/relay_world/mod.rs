@@ -42,6 +42,7 @@ pub(crate) struct World {
     queue: EventQueue<Event>,
     members: Vec<Member>,
     cuts: bool,
+    answers: bool,
     /// Bytes that came from, and went to, each address.
     seen: Vec<(SocketAddr, usize, usize)>,
 }
@@ -65,6 +66,7 @@ impl World {
             queue: EventQueue::new(),
             members: Vec::new(),
             cuts: false,
+            answers: false,
             seen: Vec::new(),
         }
     }
@@ -111,6 +113,18 @@ impl World {
         let (tag, message) = self.members[client].client.connect(target);
         self.ask(client, message);
         tag
+    }
+
+    pub(crate) fn connect_again(&mut self, client: usize, tag: Tag, target: Target) {
+        let message = self.members[client].client.connect_again(tag, target);
+        self.ask(client, message);
+    }
+
+    /// A keep-alive now.
+    pub(crate) fn refresh(&mut self, client: usize) {
+        let now = self.now();
+        self.members[client].client.refresh(now);
+        self.settle();
     }
 
     pub(crate) fn register_and_connect(&mut self, client: usize, target: Target) -> Tag {
@@ -226,6 +240,22 @@ impl World {
 
     pub(crate) fn restart_relay(&mut self) {
         self.relay = RelayServer::new(self.config.clone(), [2; 32]);
+        if self.answers {
+            self.relay.answer_forgotten([3; 32]);
+        }
+    }
+
+    /// The relay tells clients that it has forgotten them, now and after a restart.
+    pub(crate) fn answer_forgotten(&mut self) {
+        self.answers = true;
+        self.relay.answer_forgotten([3; 32]);
+    }
+
+    /// The relay ends in good order; nothing is there afterwards.
+    pub(crate) fn end_relay(&mut self) {
+        self.relay.end();
+        self.settle();
+        self.restart_relay();
     }
 
     pub(crate) fn cut_streams(&mut self) {
@@ -258,8 +288,14 @@ impl World {
             Event::Up(port, from, mut datagram) => {
                 self.count(from, datagram.len(), 0);
                 let became = self.relay.handle_datagram(now, port, from, &mut datagram);
-                if let Relayed::Forward(to) = became {
-                    self.down(Port::First, to, datagram);
+                match became {
+                    Relayed::Forward(to) => self.down(Port::First, to, datagram),
+                    Relayed::Not if port == Port::First => {
+                        if let Some(begin) = datagram.first_chunk() {
+                            self.relay.reset(now, from, begin, datagram.len());
+                        }
+                    }
+                    _ => {}
                 }
             }
             Event::Down(port, to, mut datagram) => {

@@ -47,7 +47,7 @@ impl Circuits {
         self.slots.get(number as usize)?.as_ref()
     }
 
-    /// Connects the two. A tag that was in use is that of the new one.
+    /// Connects the two. A tag that was in use is that of the new one, unless it stands for the same peer.
     pub(super) fn connect(
         &mut self,
         now: Duration,
@@ -59,6 +59,11 @@ impl Circuits {
         let asking = registrations.get(from.0).ok_or(Refusal::NotHere)?;
         let host = asking.host;
         let same = asking.asked.iter().find(|(tag, _)| *tag == from.1).map(|(_, number)| *number);
+        // Who was told of it once may ask again, not knowing whether we still do.
+        let stands = |number| self.get(number).is_some_and(|circuit| circuit.to.0 == to);
+        if same.is_some_and(stands) {
+            return Ok(());
+        }
         let full = asking.asked.len() >= config.circuits_asked.max(1);
         let idlest = || self.idlest(asking.asked.iter().map(|(_, number)| *number));
         let own = same.or_else(|| if full { idlest() } else { None });

@@ -138,6 +138,8 @@ pub struct Metrics {
     pub bytes: u64,
     /// Datagrams that were not passed: too many, or for nobody.
     pub dropped: u64,
+    /// Datagrams of clients that a relay with this key had before, which were told so.
+    pub resets: u64,
 }
 
 impl Metrics {
@@ -153,7 +155,7 @@ impl Metrics {
 
     /// Each with a name, for whoever writes them down.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 16] {
+    pub fn each(&self) -> [(&'static str, u64); 17] {
         let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
         [
             ("registrations", count(self.registrations)),
@@ -172,6 +174,7 @@ impl Metrics {
             ("datagrams", self.datagrams),
             ("bytes", self.bytes),
             ("dropped", self.dropped),
+            ("resets", self.resets),
         ]
     }
 }

@@ -47,6 +47,11 @@ pub(super) struct Registration {
 }
 
 impl Registration {
+    /// What its datagrams begin with in its newest epoch.
+    pub(super) fn sends_with(&self) -> Id {
+        Epoch::new(&self.secret, self.epoch).up.id
+    }
+
     /// The head of a datagram with this id.
     pub(super) fn head_of(&self, id: Id) -> Option<Head> {
         self.up.iter().flatten().find(|head| head.id == id).copied()
@@ -83,6 +88,10 @@ impl Registrations {
 
     pub(super) fn len(&self) -> usize {
         self.slots.len().saturating_sub(self.free.len())
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Registration> {
+        self.slots.iter().flatten().map(Box::as_ref)
     }
 
     pub(super) fn get(&self, slot: Slot) -> Option<&Registration> {

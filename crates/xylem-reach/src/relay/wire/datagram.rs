@@ -107,6 +107,10 @@ pub(in crate::relay) const TOKEN: usize = 8;
 pub(in crate::relay) const LEAVES: u8 = 1;
 /// In an answer: the address is not proven; the token is to be sent back from it.
 pub(in crate::relay) const PROVE: u8 = 1;
+/// In a datagram that answers nothing: the relay ends, and knows nobody any more.
+pub(in crate::relay) const ENDS: u8 = 2;
+/// Bytes of a reset: shorter than every keep-alive, so that none is answered by as much.
+const RESET: core::ops::Range<usize> = 37..64;
 
 /// What a keep-alive says. In the answer: the same number and epoch, and the flags and token of the relay.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -116,7 +120,8 @@ pub(in crate::relay) struct Keep {
     pub number: u32,
     /// The epoch from which the client will take ids.
     pub epoch: u32,
-    /// What the relay sent to this address, or zeros.
+    /// What the relay sent to this address, or zeros. In an answer without [`PROVE`]: with what a reset ends that answers
+    /// ids of this epoch from this address, or zeros.
     pub token: [u8; TOKEN],
     /// In the answer: which of the relay's ports answers.
     pub second: bool,
@@ -166,6 +171,24 @@ pub(in crate::relay) fn open(key: &[u8; 32], datagram: &[u8]) -> Option<Keep> {
     let second = fields.byte()? == 1;
     let observed = read_address(fields.array()?)?;
     Some(Keep { flags, number, epoch, token, second, observed })
+}
+
+/// What says that the ids of a datagram are nobody's: `random` and then the token that whoever has them was told.
+pub(in crate::relay) fn reset(random: &[u8; 64], token: [u8; TOKEN]) -> Vec<u8> {
+    let [drawn, bytes @ ..] = random;
+    let more = usize::from(*drawn).checked_rem(RESET.len()).unwrap_or(0);
+    let len = RESET.start.saturating_add(more).saturating_sub(TOKEN);
+    let mut out = bytes.get(..len).unwrap_or_default().to_vec();
+    out.extend_from_slice(&token);
+    out
+}
+
+/// Whether a datagram is a reset with this token.
+pub(in crate::relay) fn is_reset(datagram: &[u8], token: &[u8; TOKEN]) -> bool {
+    RESET.contains(&datagram.len())
+        && datagram
+            .last_chunk()
+            .is_some_and(|last: &[u8; TOKEN]| constant_time_eq::constant_time_eq(last, token))
 }
 
 /// The padding that a control datagram of this length has.
