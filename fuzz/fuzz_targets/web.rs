@@ -27,7 +27,7 @@ static FILE: LazyLock<(String, Vec<Vec<u8>>)> = LazyLock::new(|| {
         size: None,
         kind: None,
         addresses: Vec::new(),
-        relay: None,
+        relays: Vec::new(),
     };
     (ticket.to_string(), packets.iter().map(<[u8]>::to_vec).collect())
 });

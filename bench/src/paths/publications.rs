@@ -91,7 +91,7 @@ fn ticket_read() -> Operation {
         size: Some(manifest.size),
         kind: Some(manifest.kind),
         addresses: addresses.to_vec(),
-        relay: None,
+        relays: Vec::new(),
     };
     let text = ticket.to_string();
     Box::new(move || {

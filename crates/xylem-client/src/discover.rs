@@ -274,6 +274,6 @@ pub fn ticket_for(
         size: Some(manifest.size),
         kind: Some(manifest.kind),
         addresses: Vec::new(),
-        relay: None,
+        relays: Vec::new(),
     })
 }

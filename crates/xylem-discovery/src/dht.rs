@@ -157,16 +157,17 @@ impl Drop for UnderWay {
 impl Inside {
     fn work(&self, question: &Question) -> Result<(), String> {
         let node = self.node(&self.options.remembered)?;
-        let anything = self.put_to(&node, question)?;
-        let stranded = !anything && node.to_bootstrap().is_empty();
-        if stranded && self.options.bootstrap.is_none() && !self.options.remembered.is_empty() {
+        let stranded =
+            |node: &mainline::Dht, anything: bool| !anything && node.to_bootstrap().is_empty();
+        let mut alone = stranded(&node, self.put_to(&node, question)?);
+        if alone && self.options.bootstrap.is_none() && !self.options.remembered.is_empty() {
             // Nobody answers of those that were remembered.
             let old = self.node.lock().unwrap_or_else(PoisonError::into_inner).take();
             drop(old);
             let node = self.node(&[])?;
-            self.put_to(&node, question)?;
+            alone = stranded(&node, self.put_to(&node, question)?);
         }
-        Ok(())
+        if alone { Err("no node of the DHT answers".to_owned()) } else { Ok(()) }
     }
 
     /// Puts a question to the network; whether anything came of it.

@@ -16,12 +16,12 @@ use crate::look_up::resolved;
 use crate::reaching;
 use xylem_engine::{Engine, RelayUse};
 use xylem_library::peers::Found;
-use xylem_library::reachable::{FaceAddress, KEYLESS, Peer, PeerWay, Relay, Starts, Ways};
-use xylem_reach::relay::Target;
+use xylem_library::reachable::{FaceAddress, KEYLESS, Peer, PeerWay, Redials, Relay, Starts, Ways};
+use xylem_reach::relay::{Refusal, Target};
 
-/// Pause before everybody is dialled again when nobody is left; longer each time, as relays are asked, too.
-const REDIAL: Duration = Duration::from_secs(1);
-const LONGEST_REDIAL: Duration = Duration::from_secs(8);
+/// So long relays have to say that nobody is there until that is believed, where there is no other way: people start
+/// both ends by hand, and the sharer may come a little later.
+const NOBODY: Duration = Duration::from_secs(8);
 
 /// Those by way of whom others are met.
 const MAX_INTRODUCERS: usize = 2;
@@ -48,8 +48,10 @@ pub(crate) struct Dialler {
     ways: Ways,
     /// Whether anybody has ever been.
     was_up: bool,
-    redial_at: Option<Duration>,
-    pause: Duration,
+    /// When those that have failed are dialled again.
+    redials: Redials,
+    /// Since when the relay of each says that nobody is there; `None`: it does not.
+    nobody: Vec<Option<Duration>>,
     /// What became of each peer, the last word counts.
     warnings: Vec<Option<String>>,
 }
@@ -84,7 +86,7 @@ impl Dialler {
             }
         }
         let mut uses: Vec<RelayUse> = Vec::new();
-        let of_ticket = ticket.relay.clone().map(Relay::from);
+        let of_ticket: Vec<Relay> = ticket.relays.iter().cloned().map(Relay::from).collect();
         for relay in of_ticket.iter().chain(relays).filter(|_| one_node) {
             match reaching::to_dial(relay) {
                 Ok(relay) if uses.iter().any(|known| known.key == relay.key) => {}
@@ -105,6 +107,7 @@ impl Dialler {
         }
         Ok(Self {
             warnings: vec![None; peers.len()],
+            nobody: vec![None; peers.len()],
             peers,
             of_ticket: uses.clone(),
             relays: uses,
@@ -117,14 +120,13 @@ impl Dialler {
             up: HashMap::new(),
             ways: Ways::default(),
             was_up: false,
-            redial_at: None,
-            pause: REDIAL,
+            redials: Redials::default(),
         })
     }
 
     /// Dials everybody: the addresses of one node one shortly after the other, others at once.
     pub(crate) fn dial(&mut self, engine: &mut Engine) {
-        self.redial_at = None;
+        self.redials.begin(engine.now());
         for relay in self.relays.drain(..) {
             if let Err(e) = engine.use_relay(relay) {
                 tracing::warn!(%e, "a relay");
@@ -141,40 +143,74 @@ impl Dialler {
             return self.dial_next(engine);
         }
         (0..self.peers.len()).for_each(|i| self.dial_one(engine, i));
-        self.rest_if_alone(engine.now());
     }
 
     /// Dials those whose turn has come.
     pub(crate) fn dial_next(&mut self, engine: &mut Engine) {
         self.dial_nearby(engine);
+        while let Some(i) = self.redials.next(engine.now()) {
+            match self.peers[i].link_address().filter(|_| self.one_node) {
+                Some(address) => self.starts.again(i, address),
+                None => self.dial_one(engine, i),
+            }
+        }
         while let Some(i) = self.starts.next(engine.now()) {
             self.dial_one(engine, i);
         }
-        self.rest_if_alone(engine.now());
     }
 
     fn dial_one(&mut self, engine: &mut Engine, i: usize) {
         match engine.dial(&self.peers[i], Persistency::Persistent) {
             Ok(face) => drop(self.dialled.insert(face, i)),
             Err(e) => {
-                self.warnings[i] = Some(e.to_string());
+                self.failed(engine.now(), i, &e.to_string());
                 self.starts.failed();
+                self.redial_if_alone(engine.now());
             }
         }
     }
 
-    /// Where nobody is left, everybody is dialled again after a pause.
-    fn rest_if_alone(&mut self, now: Duration) {
-        if self.dialled.is_empty() && self.starts.is_empty() {
-            self.redial_at = Some(now + self.pause);
-            self.pause = (self.pause * 2).min(LONGEST_REDIAL);
+    fn failed(&mut self, now: Duration, i: usize, why: &str) {
+        let nobody = why == Refusal::NotHere.to_string();
+        self.nobody[i] = nobody.then(|| self.nobody[i].unwrap_or(now));
+        self.warnings[i] = Some(why.to_owned());
+    }
+
+    /// While nobody is up, all are dialled again that are not being dialled, each after a pause of its own.
+    fn redial_if_alone(&mut self, now: Duration) {
+        if !self.up.is_empty() {
+            return self.redials.clear();
         }
+        for i in 0..self.peers.len() {
+            if !self.starts.has(i) && self.dialled.values().all(|dialled| *dialled != i) {
+                self.redials.failed(now, i);
+            }
+        }
+    }
+
+    /// Whether the sharer is at none of its relays, as all of them say.
+    pub(crate) fn is_away(&self) -> bool {
+        let relayed = |(peer, _): &(&Peer, _)| matches!(peer, Peer::Relayed { .. });
+        let mut said = self.peers.iter().zip(&self.nobody).filter(relayed).peekable();
+        said.peek().is_some() && said.all(|(_, nobody)| nobody.is_some())
+    }
+
+    /// Whether waiting leads to nothing: nobody has ever been up, relays have said for a while that the sharer is not
+    /// there, and no other way is left.
+    pub(crate) fn is_hopeless(&self, now: Duration) -> bool {
+        let lasts = self.nobody.iter().flatten().all(|since| now >= *since + NOBODY);
+        // What has never failed may still lead there.
+        let tried = self.warnings.iter().all(Option::is_some);
+        let asks = self.nearby.as_ref().is_some_and(|nearby| nearby.is_hopeful(now));
+        let alone = self.found.is_empty() && !self.was_up && !asks;
+        self.is_away() && lasts && tried && alone
     }
 
     /// When [`Dialler::dial_next`] has somebody to dial.
     pub(crate) fn poll_start(&self) -> Option<Duration> {
         let nearby = self.nearby.as_ref().map(Nearby::poll_timeout);
-        self.starts.poll_timeout().into_iter().chain(nearby).min()
+        let again = self.redials.poll_timeout();
+        self.starts.poll_timeout().into_iter().chain(again).chain(nearby).min()
     }
 
     /// Finds the ticket's sharer on the LAN, too, while nobody is up.
@@ -194,9 +230,9 @@ impl Dialler {
             if self.peers.iter().all(|known| known.link_address() != peer.link_address()) {
                 self.must_vouch.push(peer.link_key().is_none());
                 self.warnings.push(None);
+                self.nobody.push(None);
                 self.peers.push(peer);
                 self.dial_one(engine, self.peers.len() - 1);
-                self.redial_at = None;
             }
         }
     }
@@ -300,7 +336,8 @@ impl Dialler {
         if self.one_node && self.dialled.contains_key(&face) && !relayed {
             self.starts.clear();
         }
-        (self.was_up, self.pause) = (true, REDIAL);
+        self.was_up = true;
+        self.redials.clear();
         self.up.insert(face, peer.clone());
         true
     }
@@ -359,7 +396,6 @@ impl Dialler {
             && let Some(i) = self.peers.iter().position(is_it)
         {
             self.dialled.insert(face, i);
-            self.redial_at = None;
         }
     }
 
@@ -413,18 +449,16 @@ impl Dialler {
     /// A face is gone: whether it had been asked.
     pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
         if let Some(i) = self.dialled.remove(&face) {
-            self.warnings[i] = Some(why.to_owned());
+            self.failed(now, i, why);
             self.starts.failed();
         }
         self.found.remove(&face);
         let was_up = self.up.remove(&face).is_some();
-        self.rest_if_alone(now);
+        if was_up && self.up.is_empty() {
+            self.redials.begin(now);
+        }
+        self.redial_if_alone(now);
         was_up
-    }
-
-    /// When [`Dialler::dial`] should be called again, because nobody is left.
-    pub(crate) fn redial_at(&self) -> Option<Duration> {
-        self.redial_at
     }
 
     /// Peers that are up.

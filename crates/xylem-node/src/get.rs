@@ -116,6 +116,8 @@ pub struct GetOptions {
     pub ask_who_answers: bool,
     /// Give up after this long without any verified progress.
     pub give_up: Duration,
+    /// Goes on asking for a sharer that its relays do not have, until it gives up.
+    pub wait: bool,
     /// Where outboards of partial fetches are kept.
     pub store: PathBuf,
     /// Everything is on the device, names included, before the fetch counts as done.
@@ -142,6 +144,7 @@ impl GetOptions {
             links: LinkOptions::default(),
             ask_who_answers: false,
             give_up: Duration::from_secs(30),
+            wait: false,
             fsync: false,
             lan: false,
             ciphertext: false,
@@ -281,6 +284,7 @@ pub(crate) fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
     let GetOptions { ticket, from, relays, give_up, limit_rate, links, .. } = options;
     let asks = options.ask_who_answers;
     let fetch = Fetch::through(ticket, from, relays, *give_up, *limit_rate, links, asks)?;
+    let fetch = fetch.waiting(options.wait);
     let fetch = if options.background { fetch.in_background() } else { fetch };
     Ok(if options.lan { fetch.asking_the_lan(ticket) } else { fetch })
 }

@@ -34,7 +34,7 @@ mod verify;
 
 pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, Wanted, find_public};
 pub use event::{Event, Fetched, Standpoint};
-pub use fetch::{Fetch, FetchError, Look, Next, Tried};
+pub use fetch::{Addresses, Fetch, FetchError, Look, Next, NotPublic, Tried};
 pub use follow::{Asked, Dialling, follow, newest};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use xylem_engine::look_up;
+use xylem_engine::{look_up, ways_to};
 use xylem_object::ticket::Address;
 
 /// Where a ticket's addresses lead, in their order; and why some of them lead nowhere.
@@ -10,7 +10,7 @@ pub(crate) fn resolved(addresses: &[Address]) -> (Vec<SocketAddr>, Vec<String>) 
     let (mut found, mut failed) = (Vec::new(), Vec::new());
     for address in addresses {
         match address {
-            Address::Ip(address) => found.push(*address),
+            Address::Ip(address) => found.extend(ways_to(*address)),
             Address::Host(name, port) => match look_up(name.as_str(), *port) {
                 Ok(all) => found.extend(all),
                 Err(why) => failed.push(why),

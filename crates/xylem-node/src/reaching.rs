@@ -8,7 +8,7 @@ use xylem_reach::kind::News;
 use xylem_reach::relay::{Name, Target};
 
 use crate::event::Event;
-use xylem_engine::look_up;
+use xylem_engine::{look_up, ways_to};
 
 /// A relay that peers are dialled through.
 ///
@@ -16,7 +16,7 @@ use xylem_engine::look_up;
 /// Why its host has no address.
 pub fn to_dial(relay: &Relay) -> Result<RelayUse, String> {
     let RelayWays { udp, tcp } = relay.ways(&look_up)?;
-    let udp = udp.iter().filter_map(Peer::link_address).collect();
+    let udp = udp.iter().filter_map(Peer::link_address).flat_map(ways_to).collect();
     let (key, names) = (relay.at.key, Vec::new());
     Ok(RelayUse { key, udp, tcp, listens: false, names, wants_code: false })
 }

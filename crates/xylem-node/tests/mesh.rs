@@ -178,7 +178,7 @@ impl Member {
             size: None,
             kind: None,
             addresses: vec![self.address.to_string().parse().unwrap()],
-            relay: None,
+            relays: Vec::new(),
         }
     }
 

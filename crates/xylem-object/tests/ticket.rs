@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use xylem_hash::{Hash, hash};
 use xylem_object::ticket::{
-    Address, LINK_PORT, MAX_ADDRESSES, MAX_RELAY_ADDRESSES, MAX_TEXT, RelayAt, VERSION, base32,
+    Address, LINK_PORT, MAX_ADDRESSES, MAX_RELAY_ADDRESSES, MAX_RELAYS, MAX_TEXT, RelayAt, VERSION,
+    base32,
 };
 use xylem_object::{Kind, PublisherId, PublisherKey, Ticket, TicketError, naming};
 use xylem_packet::{Component, Name};
@@ -20,7 +21,7 @@ fn ticket() -> Ticket {
         size: Some(5),
         kind: Some(Kind::File),
         addresses: vec![at("192.0.2.1:6363"), at("[2001:db8::1]:6363")],
-        relay: None,
+        relays: Vec::new(),
     }
 }
 
@@ -33,7 +34,7 @@ fn short() -> Ticket {
 /// What `share --relay` prints.
 fn relayed() -> Ticket {
     let addresses = vec![at("relay.example.org:7348"), at("192.0.2.9:443")];
-    Ticket { relay: Some(RelayAt { key: [5; 32], addresses }), ..short() }
+    Ticket { relays: vec![RelayAt { key: [5; 32], addresses }], ..short() }
 }
 
 fn at(text: &str) -> Address {
@@ -95,8 +96,8 @@ fn what_share_prints_is_short() {
     assert_eq!(with(&["192.0.2.1:7348", "[2001:db8::1]:7348"]), 155);
     assert_eq!(with(&["node.example.org:7348"]), 149);
     let relayed = |at_relay: &str| {
-        let relay = Some(RelayAt { key: [5; 32], addresses: vec![at(at_relay)] });
-        Ticket { addresses: vec![at("192.0.2.1:7348")], relay, ..short() }.to_string().len()
+        let relays = vec![RelayAt { key: [5; 32], addresses: vec![at(at_relay)] }];
+        Ticket { addresses: vec![at("192.0.2.1:7348")], relays, ..short() }.to_string().len()
     };
     assert_eq!(relayed("192.0.2.9:7348"), 189);
     assert_eq!(relayed("relay.example.org:443"), 214);
@@ -147,10 +148,10 @@ fn each_error_is_one_clear_line() {
     }
     let long = format!("xylem:{}", "a".repeat(MAX_TEXT));
     assert_eq!(long.parse::<Ticket>(), Err(TicketError::TooLong(MAX_TEXT + 6)));
-    let next = sealed(&[3, 1, 2, 3]);
+    let next = sealed(&[4, 1, 2, 3]);
     assert_eq!(
         Ticket::from_bytes(&next).unwrap_err().to_string(),
-        "ticket has version 3, this xylem reads versions up to 2: update xylem"
+        "ticket has version 4, this xylem reads versions up to 3: update xylem"
     );
 }
 
@@ -231,7 +232,7 @@ fn hostile_payloads_are_refused() {
     assert_eq!(counted(2, 1), wrong("too short"));
     assert_eq!(counted(3, 0), wrong("too many addresses"));
     let nowhere = RelayAt { key: [5; 32], addresses: vec![] };
-    let without = Ticket { relay: Some(nowhere), ..short() };
+    let without = Ticket { relays: vec![nowhere], ..short() };
     assert_eq!(without.to_string(), SHORT, "a relay that is nowhere is none");
     let hosts: &[&[u8]] =
         &[b"a..b", b"127.0.0.1", b"Upper.example", b"", b"a b", &[b'a'; 254], &[255]];
@@ -294,13 +295,13 @@ fn the_largest_ticket_is_within_the_limit() {
     let long = format!("{}a", "a.".repeat(126));
     let addresses: Vec<Address> = (1..=40).map(|port| at(&format!("{long}:{port}"))).collect();
     let (name, size) = (Some(name), Some(1 << 44));
-    let relay = Some(RelayAt { key: [255; 32], addresses: addresses.clone() });
-    let ticket = Ticket { name, size, publisher, addresses: addresses.clone(), relay, ..ticket() };
+    let relays = vec![RelayAt { key: [255; 32], addresses: addresses.clone() }];
+    let ticket = Ticket { name, size, publisher, addresses: addresses.clone(), relays, ..ticket() };
     let text = ticket.to_string();
     assert!(text.len() < MAX_TEXT, "{}", text.len());
     let read: Ticket = text.parse().unwrap();
     assert_eq!(read.addresses, addresses[..MAX_ADDRESSES]);
-    assert_eq!(read.relay.unwrap().addresses, addresses[..MAX_RELAY_ADDRESSES]);
+    assert_eq!(read.relays[0].addresses, addresses[..MAX_RELAY_ADDRESSES]);
 }
 
 fn any_address() -> impl Strategy<Value = Address> {
@@ -311,6 +312,40 @@ fn any_address() -> impl Strategy<Value = Address> {
     prop_oneof![ip, host, usual]
 }
 
+/// Programs of before read every ticket that they could have read; one that names several relays they call one of a newer
+/// version, and not damage.
+#[test]
+fn several_relays_are_a_version_of_their_own() {
+    let relay = |n: u8| RelayAt { key: [n; 32], addresses: vec![at("192.0.2.9:7348")] };
+    for count in 0..=MAX_RELAYS as u8 + 2 {
+        let relays: Vec<RelayAt> = (0..count).map(relay).collect();
+        let ticket = Ticket { relays: relays.clone(), ..short() };
+        let bytes = ticket.to_bytes();
+        assert_eq!(bytes[0], if count > 1 { VERSION } else { 2 });
+        let read = Ticket::from_bytes(&bytes).unwrap();
+        assert_eq!(read.relays, relays[..relays.len().min(MAX_RELAYS)]);
+        assert_eq!(read.to_string().parse(), Ok(read));
+    }
+    let good = Ticket { relays: vec![relay(1), relay(2)], ..short() }.to_bytes();
+    let payload = &good[..good.len() - 4];
+    let count_at = 66 + 1 + 2 * 5;
+    assert_eq!(payload[count_at], 2);
+    let wrong = |what| Err(TicketError::Malformed(what));
+    for (count, why) in [
+        (0, "number of relays"),
+        (1, "number of relays"),
+        (3, "too short"),
+        (5, "number of relays"),
+    ] {
+        let mut payload = payload.to_vec();
+        payload[count_at] = count;
+        assert_eq!(Ticket::from_bytes(&sealed(&payload)), wrong(why));
+    }
+    let mut none = payload[..count_at].to_vec();
+    none[1] &= !0x20;
+    assert_eq!(Ticket::from_bytes(&sealed(&none)), wrong("number of relays"));
+}
+
 prop_compose! {
     fn any_ticket()(
         object in prop::option::of((prop::collection::vec(any::<u8>(), 0..40), any::<u64>())),
@@ -319,10 +354,10 @@ prop_compose! {
         directory in any::<Option<bool>>(),
         link_key in any::<Option<[u8; 32]>>(),
         addresses in prop::collection::vec(any_address(), 0..=MAX_ADDRESSES),
-        relay in prop::option::of((
-            any::<[u8; 32]>(),
-            prop::collection::vec(any_address(), 1..=MAX_RELAY_ADDRESSES),
-        )),
+        relays in prop::collection::vec(
+            (any::<[u8; 32]>(), prop::collection::vec(any_address(), 1..=MAX_RELAY_ADDRESSES)),
+            0..=MAX_RELAYS,
+        ),
     ) -> Ticket {
         let name = |(object, version): (Vec<u8>, u64)| {
             Name::from_iter([Component::generic(&object), Component::version(version)])
@@ -335,7 +370,10 @@ prop_compose! {
             size,
             kind: directory.map(|it_is| if it_is { Kind::Directory } else { Kind::File }),
             addresses,
-            relay: relay.map(|(key, addresses)| RelayAt { key, addresses }),
+            relays: relays
+                .into_iter()
+                .map(|(key, addresses)| RelayAt { key, addresses })
+                .collect(),
         }
     }
 }
@@ -368,7 +406,7 @@ proptest! {
         let at = at.index(bytes.len());
         bytes[at] = byte;
         let bytes = sealed(&bytes);
-        if let Ok(read) = Ticket::from_bytes(&bytes) && bytes[0] == VERSION {
+        if let Ok(read) = Ticket::from_bytes(&bytes) && bytes[0] >= 2 {
             prop_assert_eq!(read.to_bytes(), bytes);
         }
     }

@@ -107,6 +107,8 @@ pub struct Reach {
     pub over_ipv4: Option<Way>,
     /// Whether a relay has it.
     pub relay: bool,
+    /// Whether one was named that does not have it.
+    pub relay_silent: bool,
     /// What stands before it: over IPv4 or, where nobody told of that, over IPv6.
     pub nat: Nat,
     /// The router maps a port of an address that others do not see: another NAT is before it.
@@ -146,6 +148,7 @@ pub fn judge(known: &Known) -> Reach {
         at: direct.or(mapped.filter(|_| way == Way::Mapped)),
         over_ipv4,
         relay,
+        relay_silent: matches!(known.relay, AtRelay::Asked | AtRelay::Failed),
         nat: if nat_v4 == Nat::Unknown { nat_v6 } else { nat_v4 },
         second_nat,
         port: known.own.first().map_or(0, SocketAddr::port),
@@ -226,6 +229,10 @@ impl Reach {
                     .into()
             }
             Way::Relayed => "through the relay only, as UDP to it stays silent".into(),
+            Way::Lan if self.relay_silent => {
+                "this LAN only, as the relay does not have us: is it on, and is its key right?"
+                    .into()
+            }
             Way::Lan => {
                 format!("this LAN only: name a relay (--relay) or forward UDP {}", self.port)
             }

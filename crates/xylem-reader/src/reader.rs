@@ -48,6 +48,8 @@ pub struct Options {
     pub ask_who_answers: bool,
     /// A read fails after this long without anything of it.
     pub timeout: Duration,
+    /// Goes on asking for a sharer that its relays do not have.
+    pub wait: bool,
     /// Whether the LAN is asked while nobody answers at the ticket's addresses.
     pub lan: bool,
 }
@@ -66,6 +68,7 @@ impl Options {
             links: LinkOptions::default(),
             ask_who_answers: false,
             timeout: Duration::from_secs(30),
+            wait: false,
             lan: true,
         }
     }

@@ -119,7 +119,7 @@ impl Worker {
         let packet = fetch.manifest_packet().to_vec();
         let signed = Signed { prefix: fetch.name(), packet, manifest, publisher };
         signed::keep(&self.store, &signed.manifest.root, &signed.packet)?;
-        fetch.find_others(&self.options.ticket, &mut self.on_event)?;
+        fetch.find_others(&self.options.ticket);
         Ok((signed, Some(fetch)))
     }
 
@@ -127,6 +127,7 @@ impl Worker {
         let Options { ticket, from, relays, timeout, limit_rate, links, .. } = &self.options;
         let asks = self.options.ask_who_answers;
         let fetch = Fetch::through(ticket, from, relays, *timeout, *limit_rate, links, asks)?;
+        let fetch = fetch.waiting(self.options.wait);
         let fetch = if self.options.background { fetch.in_background() } else { fetch };
         Ok(if self.options.lan { fetch.asking_the_lan(ticket) } else { fetch })
     }
@@ -136,7 +137,7 @@ impl Worker {
         let mut fetch = self.dial()?;
         // Where it could not be offered it is fetched.
         if fetch.offer(signed).is_ok() {
-            fetch.find_others(&self.options.ticket, &mut self.on_event)?;
+            fetch.find_others(&self.options.ticket);
         }
         Ok(fetch)
     }

@@ -29,7 +29,7 @@ fn published(len: usize, named: bool) -> Published {
         size: None,
         kind: None,
         addresses: Vec::new(),
-        relay: None,
+        relays: Vec::new(),
     };
     let by_name =
         |packet: &[u8]| (Data::decode(packet).unwrap().name().to_string(), packet.to_vec());

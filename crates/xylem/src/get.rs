@@ -194,10 +194,15 @@ pub(crate) struct GetArgs {
     #[arg(long)]
     background: bool,
 
-    /// Give up after this long without progress
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
+    /// Give up after this long without progress [default: 30, with --wait never]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds,
           allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
-    timeout: Duration,
+    timeout: Option<Duration>,
+
+    /// Wait for a sharer that is off or asleep, until --timeout or Ctrl-C. Without it a fetch ends within
+    /// seconds where the relays say that the sharer is not there, and no other way is left
+    #[arg(long)]
+    wait: bool,
 
     #[command(flatten)]
     find: FindArgs,
@@ -210,6 +215,17 @@ pub(crate) struct GetArgs {
 
     #[command(flatten)]
     shape: ShapeArgs,
+}
+
+/// Without progress a fetch ends after this, unless it is told otherwise.
+const GIVE_UP: Duration = Duration::from_secs(30);
+/// As good as never, and short of what clocks count.
+const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
+
+impl GetArgs {
+    fn give_up(&self) -> Duration {
+        self.timeout.unwrap_or(if self.wait { NEVER } else { GIVE_UP })
+    }
 }
 
 /// Runs `xylem get`.
@@ -232,7 +248,7 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // Whoever has no place for anything is told so first, whatever the ticket says.
     out.runs_as("get", &common.store()?);
     let from = peers(&args.from)?;
-    let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
+    let (how, lan) = ((args.give_up(), &args.shape, &stop), args.find.lan(common)?);
     let whom = Whom { from, relays: args.relay.relays(common)?, lan };
     // What was written to standard output is not written once more.
     let again = !matches!(output, Output::Stdout);
@@ -274,7 +290,8 @@ fn by_ticket(
         background: args.background,
         links: args.shape.links(),
         ask_who_answers: args.ask.ask_who_answers,
-        give_up: args.timeout,
+        give_up: args.give_up(),
+        wait: args.wait,
         store: common.store()?,
         fsync: args.fsync,
         lan: args.find.lan(common)?,
@@ -289,12 +306,13 @@ fn by_ticket(
             links: &options.links,
             ask_who_answers: options.ask_who_answers,
             lan: options.lan,
+            wait: options.wait,
             stop,
             on_event: &mut |event| out.event(event),
         };
-        let heard = dialling.dial(&options.ticket, args.timeout).and_then(|mut peers| {
+        let heard = dialling.dial(&options.ticket, args.give_up()).and_then(|mut peers| {
             let newest = peers.of_ticket()?;
-            witnessed(&mut peers, &newest, demand, (&options.store, args.timeout))
+            witnessed(&mut peers, &newest, demand, (&options.store, args.give_up()))
         });
         out.take_broken()?;
         demand::report(&heard.map_err(|error| ended(error, stop))?, out)?;
@@ -353,7 +371,8 @@ fn by_ticket_into(
         background: args.background,
         links: args.shape.links(),
         ask_who_answers: args.ask.ask_who_answers,
-        timeout: args.timeout,
+        timeout: args.give_up(),
+        wait: args.wait,
         lan: args.find.lan(common)?,
         ..xylem_reader::Options::new(ticket, common.store()?)
     };
@@ -451,7 +470,7 @@ fn by_name(
         believe,
         output: output.clone(),
         existing: existing(&args),
-        give_up: args.timeout,
+        give_up: args.give_up(),
         whole: args.range.is_none() && args.limit.is_none() && args.exclude.is_empty(),
     };
     let fetched = get_object(&options, stop, &mut |news| out.event(news.into()));

@@ -15,8 +15,8 @@ pub(crate) struct RelayArgs {
     ///
     /// It passes on encrypted datagrams for as long as there is no direct way, and learns keys and
     /// addresses, never names or content. UDP is tried first, then xylem+wss at TCP port 443 and at
-    /// PORT; xylem+wss://KEY@HOST:PORT is tried as it is. The ticket of a share names its first relay,
-    /// so that whoever fetches need not.
+    /// PORT; xylem+wss://KEY@HOST:PORT is tried as it is. The ticket of a share names its relays, so
+    /// that whoever fetches need not.
     #[arg(
         long = "relay",
         value_name = "URI",

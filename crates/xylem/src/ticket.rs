@@ -100,7 +100,8 @@ fn show(ticket: &Ticket, out: &mut Out) -> Result<(), Failure> {
             link_key,
             size: ticket.size,
             addresses,
-            relay: ticket.relay.as_ref().map(relay_row),
+            relay: ticket.relays.first().map(relay_row),
+            relays: ticket.relays.iter().map(relay_row).collect(),
         });
     }
     out.line(&format!("publisher  {}", ticket.publisher))?;
@@ -124,10 +125,11 @@ fn show(ticket: &Ticket, out: &mut Out) -> Result<(), Failure> {
         let what = if i == 0 { "addresses" } else { "" };
         out.line(&clean(&format!("{what:<10} {address}")))?;
     }
-    let Some(relay) = &ticket.relay else { return Ok(()) };
-    for (i, address) in relay.addresses.iter().enumerate() {
-        let what = if i == 0 { "relay" } else { "" };
-        out.line(&clean(&format!("{what:<10} {}@{address}", hex(&relay.key))))?;
+    for relay in &ticket.relays {
+        for (i, address) in relay.addresses.iter().enumerate() {
+            let what = if i == 0 { "relay" } else { "" };
+            out.line(&clean(&format!("{what:<10} {}@{address}", hex(&relay.key))))?;
+        }
     }
     Ok(())
 }
@@ -248,6 +250,7 @@ struct TicketRow {
     size: Option<u64>,
     addresses: Vec<String>,
     relay: Option<RelayRow>,
+    relays: Vec<RelayRow>,
 }
 
 /// Where whoever cannot reach them meets the sharer.
@@ -303,6 +306,7 @@ mod row_tests {
             size: Some(1),
             addresses: vec![text()],
             relay: Some(RelayRow { key: text(), addresses: vec![text()] }),
+            relays: vec![RelayRow { key: text(), addresses: vec![text()] }],
         });
         assert_documented(&ToldRow {
             name: text(),

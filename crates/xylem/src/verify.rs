@@ -176,6 +176,7 @@ fn extends(
         links: &LinkOptions::default(),
         ask_who_answers: false,
         lan: false,
+        wait: false,
         stop: &stop,
         on_event: &mut |event| out.event(event),
     };

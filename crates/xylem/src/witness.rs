@@ -97,6 +97,7 @@ pub(crate) fn run(args: WitnessArgs, common: &Common, out: &mut Out) -> Result<E
             links: &links,
             ask_who_answers: false,
             lan,
+            wait: false,
             stop: &stop,
             on_event: &mut |event| out.event(event),
         };

@@ -253,7 +253,19 @@ fn what_is_not_public_is_not_found() {
     let output = get(&dir.path().join("b"), &into, &net.bootstrap, &[&asked, "--timeout", "4"]);
     assert_exit(&output, 3);
     assert!(stderr(&output).contains("share --public"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the DHT lists 1 address "), "{}", stderr(&output));
     assert!(share.told("announced").is_empty());
+    // What nobody lists, and a DHT that is not there, are other things.
+    let unlisted = format!("b3:{}", "5a".repeat(32));
+    let nobody = ["127.0.0.1:9".to_owned()];
+    for (net, says) in
+        [(&net.bootstrap[..], "the DHT lists nobody"), (&nobody[..], "the DHT has not answered")]
+    {
+        let store = dir.path().join(if net.len() > 1 { "c" } else { "d" });
+        let output = get(&store, &into, net, &[&unlisted, "--timeout", "4"]);
+        assert_exit(&output, 3);
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
     for wrong in ["b3:12", &format!("@{}/", "a".repeat(64))] {
         assert_exit(&get(&dir.path().join("b"), &into, &net.bootstrap, &[wrong]), 2);
     }

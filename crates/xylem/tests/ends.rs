@@ -75,7 +75,7 @@ fn published(change: impl FnOnce(&mut Manifest)) -> (Name, Vec<u8>, Ticket) {
         size: None,
         kind: None,
         addresses: Vec::new(),
-        relay: None,
+        relays: Vec::new(),
     };
     (prefix, packet, ticket)
 }

@@ -189,6 +189,63 @@ fn a_sharer_whose_way_has_no_room_for_the_relay_s_header_takes_another() {
     narrow("narrowshare", "a");
 }
 
+/// Packets of 1,280 bytes are all that many tunnels carry: over IPv4 that is enough for every registration over UDP.
+#[test]
+fn ways_of_1280_bytes_lead_to_the_relay_over_udp() {
+    let Some(mut network) = Network::new("mtu") else { return };
+    let place = Place::new(1_000, 12);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("relay", "20.1.0.1");
+    network.open("a", "20.2.0.1");
+    // What is longer is lost without a word, as it is behind most tunnels.
+    assert!(network.sh("a", "nft 'add table ip t; add chain ip t out { type filter hook output priority 0; }; add rule ip t out ip daddr 20.1.0.1 meta l4proto udp meta length > 1280 drop'"));
+    let (_relay, relays) = network.relay("relay", &store("relay"));
+    // Each draws its lengths anew.
+    for i in 0..8 {
+        let (share, _) = share(network.on("a", &store(&format!("a{i}"))), &place, &relays);
+        let told = share.event("relay", |told| told["registered"] == true);
+        assert_eq!(told["over_tcp"], false, "{told}");
+    }
+}
+
+/// The relay is killed under a fetch that has no other way, and started again: the fetch goes on. Then it ends in good order, and
+/// has its sharer again before anybody asks for it.
+#[test]
+fn a_relay_that_starts_anew_costs_no_fetch() {
+    let Some(mut network) = Network::new("anew") else { return };
+    let place = Place::new(SIZE, 13);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("relay", "20.1.0.1");
+    network.home("a", "20.2.0.1", Nat::Symmetric);
+    network.home("b", "20.3.0.1", Nat::Symmetric);
+    let (mut relay, relays) = network.relay("relay", &store("relay"));
+    let (share, ticket) = share(network.on("a", &store("a")), &place, &relays);
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &LIMIT);
+    b.has_fetched(500_000);
+    relay.kill();
+    drop(relay);
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let (mut relay, _) = network.relay("relay", &store("relay"));
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+    assert_eq!(b.done()["ways"][0]["way"], "relayed");
+    // It says so to those that it has.
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &relay.child.id().to_string()])
+            .status()
+            .expect("kill runs")
+            .success()
+    );
+    assert_eq!(relay.wait(), Some(0));
+    drop(relay);
+    let (_relay, _) = network.relay("relay", &store("relay"));
+    let mut c = get(network.on("b", &store("c")), &ticket, &place.out("c"), &[]);
+    assert_eq!(c.wait(), Some(0));
+    place.is_right("c");
+    drop(share);
+}
+
 /// Two who fetch from one share, behind NATs that let nobody in, know no relay: the share introduces them, and what
 /// they give each other takes its own way.
 #[test]
@@ -349,4 +406,68 @@ fn mail_between_two_nats_needs_a_card_and_nothing_else() {
     place.is_right("b");
     // It has heard that, and is done.
     assert_eq!(send.wait(), Some(0));
+}
+
+/// A server that everybody reaches is sent something from behind a NAT: it fetches by way of the link that the sender has to
+/// it, with nothing else named or running.
+#[test]
+fn a_server_fetches_what_somebody_behind_a_nat_sends_it() {
+    for (tag, nat) in [("sent", Nat::Cone), ("sentsym", Nat::Symmetric)] {
+        let Some(mut network) = Network::new(tag) else { return };
+        let place = Place::new(SIZE, 14);
+        let store = |who: &str| place.dir.path().join(who);
+        network.open("b", "20.1.0.1");
+        network.home("a", "20.2.0.1", nat);
+        let at_b = |arguments: &[&str]| {
+            let mut command = network.on("b", &store("b"));
+            command.args(arguments);
+            command
+        };
+        let inbox = Get::of(at_b(&["inbox", "--listen", "7400"]));
+        inbox.event("listening", |_| true);
+        let card =
+            Get::of(at_b(&["inbox", "card", "--at", "20.1.0.1:7400"])).event("card", |_| true);
+        let card = card["card"].as_str().expect("a card").to_owned();
+        let mut command = network.on("a", &store("a"));
+        command.arg("send").arg(&place.source).arg(card).args(["--at", "20.1.0.1:7400"]);
+        let mut send = Get::of(command);
+        let number = inbox.event("mail", |_| true)["number"].to_string();
+        let out = place.out("b");
+        let mut accept = Get::of(at_b(&["inbox", "accept", &number, "-o", text(&out)]));
+        assert_eq!(accept.wait(), Some(0));
+        place.is_right("b");
+        // It has heard that, and is done.
+        assert_eq!(send.wait(), Some(0));
+    }
+}
+
+/// Two machines at one cable have addresses that mean something on it alone: with the interface they lead there.
+#[test]
+fn a_link_local_address_leads_over_its_interface() {
+    let Some(mut network) = Network::new("zone") else { return };
+    let place = Place::new(SIZE, 15);
+    let store = |who: &str| place.dir.path().join(who);
+    network.open("a", "20.2.0.1");
+    network.open("b", "20.3.0.1");
+    let local = |machine: &str| {
+        let list = network.output(machine, "ip -6 -o addr show dev eth scope link -tentative");
+        let at = list.split_whitespace().skip_while(|word| *word != "inet6").nth(1);
+        at.and_then(|at| at.split('/').next()).map(str::to_owned)
+    };
+    if !Path::new("/proc/sys/net/ipv6").exists() {
+        return eprintln!("SKIPPED: no IPv6");
+    }
+    until("both have addresses", || local("a").is_some() && local("b").is_some());
+    let mut command = network.on("a", &store("a"));
+    command.args(["share", "--listen", "[::]:7348"]).arg(&place.source);
+    let share = Get::of(command);
+    let ticket = share.event("shared", |_| true)["ticket"].as_str().expect("a ticket").to_owned();
+    let at = format!("[{}%eth]:7348", local("a").expect("an address"));
+    let mut b = get(network.on("b", &store("b")), &ticket, &place.out("b"), &["--from", &at]);
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+    // An interface that is not there is said to be none.
+    let at = format!("[{}%nosuch]:7348", local("a").expect("an address"));
+    let mut c = get(network.on("b", &store("c")), &ticket, &place.out("c"), &["--from", &at]);
+    assert_eq!(c.wait(), Some(3));
 }

@@ -18,7 +18,7 @@ use xylem_object::Ticket;
 /// A ticket whose addresses nobody has any more: what of it is left is the relay.
 fn stale(ticket: &str) -> String {
     let mut ticket: Ticket = ticket.parse().expect("a ticket");
-    assert!(ticket.relay.is_some(), "it names the relay");
+    assert!(!ticket.relays.is_empty(), "it names the relay");
     // Of addresses for documentation nothing comes back.
     ticket.addresses = vec!["192.0.2.1:9999".parse().expect("an address")];
     ticket.to_string()
@@ -118,7 +118,7 @@ fn a_relay_that_passes_nothing_on_is_named() {
     let said = stderr(&output);
     let last = said.lines().last().expect("a line");
     assert!(last.starts_with("xylem: nobody answered in 4 s: "), "{said}");
-    assert!(last.contains(&format!("xylem+relay://{}", relay.address)), "{said}");
+    assert!(last.contains(&format!("relay {}", relay.address)), "{said}");
 }
 
 /// The sharer has gone, and has told the relay: it says so, and nobody waits for silence.
@@ -129,15 +129,101 @@ fn who_is_not_at_the_relay_is_said_not_to_be() {
     let relay = TestRelay::honest();
     let share = share(&place, &relay);
     let ticket = stale(&share.ticket);
+    ends(&share);
+    // Whatever the fetch would wait for otherwise.
+    for timeout in ["4", "86400"] {
+        let output = get(&place.dir.path().join("other"), &[&ticket, "--timeout", timeout]);
+        assert_exit(&output, 3);
+        let said = stderr(&output);
+        let away = format!("xylem: the sharer is not connected to relay {}: ", relay.address);
+        let last = said.lines().last().expect("a line");
+        assert!(last.starts_with(&away) && last.contains("--wait"), "{said}");
+    }
+}
+
+/// The first of two relays is off when the share begins, and the second one leads there.
+#[test]
+fn a_relay_that_is_off_is_not_the_only_one_that_a_ticket_names() {
+    let place = Place::new(400_000, 11);
+    let relay = TestRelay::honest();
+    let off = format!("{}@127.0.0.1:9", "05".repeat(32));
+    let more = ["--relay", &off, "--relay", &relay.uri];
+    let share = Share::with(&place.source, &store(&place), &more);
+    until("it is registered", || share.told("relay").iter().any(|told| told["registered"] == true));
+    fetches(&place, &share);
+}
+
+/// As a sharer ends that is told to: it says so to its relay.
+#[cfg(target_os = "linux")]
+fn ends(share: &Share) {
     let pid = share.pid().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    signal("-INT", &pid);
     until("it has ended", || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         !status.contains("State:") || status.contains("State:\tZ")
     });
-    let output = get(&place.dir.path().join("other"), &[&ticket, "--timeout", "4"]);
-    assert_exit(&output, 3);
-    assert!(stderr(&output).contains("registered at the relay"), "{}", stderr(&output));
+}
+
+#[cfg(target_os = "linux")]
+fn signal(which: &str, pid: &str) {
+    assert!(std::process::Command::new("kill").args([which, pid]).status().unwrap().success());
+}
+
+/// The getter is first: it goes on asking the relay, whether it asks the LAN as well or not.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_sharer_that_comes_a_little_later_is_found() {
+    let place = Place::new(400_000, 9);
+    let relay = TestRelay::honest();
+    let first = share(&place, &relay);
+    let ticket = stale(&first.ticket);
+    ends(&first);
+    drop(first);
+    let start = |who: &str, lan: bool, more: &[&str]| {
+        let mut command = common::xylem(&place.dir.path().join(format!("store-{who}")));
+        if lan {
+            command.env_remove("XYLEM_NO_LAN");
+        }
+        command.args(["--json", "get", &ticket, "-o", common::text(&place.out(who))]).args(more);
+        common::fetching::Get::of(command)
+    };
+    let mut gets = [start("b", true, &[]), start("c", false, &[])];
+    let mut patient = start("d", true, &["--wait"]);
+    for get in gets.iter().chain([&patient]) {
+        get.event("unanswered", |told| told["seconds"].as_f64() >= Some(4.0));
+    }
+    let late = share(&place, &relay);
+    for get in &mut gets {
+        assert_eq!(get.wait(), Some(0));
+    }
+    assert_eq!(patient.wait(), Some(0));
+    ["b", "c", "d"].into_iter().for_each(|who| place.is_right(who));
+    ends(&late);
+    // Who waits does so for longer than a relay's word takes to be believed.
+    std::fs::remove_file(place.out("d")).expect("it was fetched");
+    std::fs::remove_dir_all(place.dir.path().join("store-d")).expect("it is there");
+    let mut patient = start("d", false, &["--wait"]);
+    let mut other = start("e", false, &[]);
+    assert_eq!(other.wait(), Some(3));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert!(patient.child.try_wait().unwrap().is_none(), "it waits");
+    let _late = share(&place, &relay);
+    assert_eq!(patient.wait(), Some(0));
+    place.is_right("d");
+}
+
+/// A sharer that was asleep, for longer than its relay remembers anybody, is there again as soon as it is awake.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_sharer_that_has_slept_is_found_when_it_wakes() {
+    let place = Place::new(400_000, 10);
+    let relay = TestRelay::forgetful(std::time::Duration::from_secs(6));
+    let share = share(&place, &relay);
+    let pid = share.pid().to_string();
+    signal("-STOP", &pid);
+    until("it is forgotten", || relay.registered() == 0);
+    signal("-CONT", &pid);
+    fetches(&place, &share);
 }
 
 /// A relay says of us what it likes: that we are where a victim is. What the victim gets of it is bounded, and small.

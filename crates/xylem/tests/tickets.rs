@@ -450,6 +450,20 @@ fn a_qr_code_does_not_scroll_the_ticket_away() {
 const RELAY: &str =
     "0505050505050505050505050505050505050505050505050505050505050505@192.0.2.9:7348";
 
+/// Any of them may be off when somebody fetches: a ticket names all relays that the share registers with.
+#[test]
+fn a_ticket_names_all_relays() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), "source", b"x");
+    let store = dir.path().join("store");
+    let relays: Vec<String> =
+        (1..=4).map(|n| format!("{}@127.0.0.1:{n}", format!("0{n}").repeat(32))).collect();
+    let flags: Vec<&str> = relays.iter().flat_map(|relay| ["--relay", relay]).collect();
+    let share = Share::with(&source, &store, &flags);
+    let named: Vec<String> = ticket_of(&share).relays.iter().map(ToString::to_string).collect();
+    assert_eq!(named, relays);
+}
+
 /// A share's ticket names its relay, from the flag, the environment or the settings; `ticket` shows it.
 #[test]
 fn a_ticket_names_the_relay_that_a_person_named() {
@@ -457,7 +471,7 @@ fn a_ticket_names_the_relay_that_a_person_named() {
     let (source, store) = (file(dir.path(), "source", b"x"), dir.path().join("store"));
     let config = file(dir.path(), "c.toml", format!("relay = [\"xylem://{RELAY}\"]\n").as_bytes());
     let plain = Share::start(&source, &store);
-    assert_eq!(ticket_of(&plain).relay, None);
+    assert!(ticket_of(&plain).relays.is_empty());
     let set = |name: &str, value: &str| {
         let mut command = xylem(&store);
         command.env(name, value);
@@ -470,8 +484,8 @@ fn a_ticket_names_the_relay_that_a_person_named() {
     ];
     for share in &named {
         let ticket = ticket_of(share);
-        assert_eq!(ticket.relay.as_ref().map(ToString::to_string).as_deref(), Some(RELAY));
-        assert_eq!(Ticket { relay: None, ..ticket }.addresses.len(), 1);
+        assert_eq!(ticket.relays.first().map(ToString::to_string).as_deref(), Some(RELAY));
+        assert_eq!(Ticket { relays: Vec::new(), ..ticket }.addresses.len(), 1);
     }
     let look = |more: &[&str]| {
         let mut command = xylem(&dir.path().join("other"));

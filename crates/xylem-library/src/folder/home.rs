@@ -156,7 +156,7 @@ impl Home {
                     size: None,
                     kind: None,
                     addresses: Vec::new(),
-                    relay: None,
+                    relays: Vec::new(),
                 };
                 Invitation {
                     group: Group::new(keys::random()?, key),

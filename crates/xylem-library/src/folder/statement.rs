@@ -312,7 +312,7 @@ mod tests {
             size: None,
             kind: None,
             addresses: vec!["127.0.0.1:7348".parse().unwrap()],
-            relay: None,
+            relays: Vec::new(),
         }
     }
 

@@ -225,7 +225,7 @@ mod tests {
             kind: Some(Kind::File),
             link_key: None,
             addresses: vec![],
-            relay: None,
+            relays: Vec::new(),
         }
     }
 

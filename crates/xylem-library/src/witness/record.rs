@@ -364,7 +364,7 @@ pub(super) mod tests {
             size: None,
             kind: None,
             addresses: Vec::new(),
-            relay: None,
+            relays: Vec::new(),
         }
     }
 

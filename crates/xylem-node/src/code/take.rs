@@ -1,6 +1,7 @@
 //! [`take`]: finds who shows a code, and brings what it stands for.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::time::Duration;
 
 use xylem_forward::{Config, FaceId, Forwarder, Seed};
@@ -34,10 +35,13 @@ pub enum CodeFailed {
     )]
     NoWay,
     /// Silence.
-    #[error(
-        "nobody answers to that code ({0}); codes end after ten minutes or one use: ask for a new one"
-    )]
-    Nobody(String),
+    #[error("{asked} ({why})")]
+    Nobody {
+        /// Who was asked.
+        asked: Asking,
+        /// What is known of why.
+        why: String,
+    },
     /// Whoever answers does not have it, or not any more.
     #[error("{0}; ask for a new one, or check the words")]
     Wrong(TakeError),
@@ -55,11 +59,42 @@ pub enum CodeFailed {
     Library(#[from] Error),
 }
 
+/// Who was asked for a code, and has not answered. `Display` says so, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// Those who were named.
+    Named,
+    /// The LAN, and nobody else.
+    Lan,
+    /// A relay, and perhaps the LAN.
+    Relay(String),
+}
+
+impl fmt::Display for Asking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named => f.write_str(
+                "nobody answers to that code there: it has ended, after ten minutes or one use, or it is another machine; \
+                 ask for a new code",
+            ),
+            Self::Lan => f.write_str(
+                "nobody on this network answers to that code, and nobody else was asked: if the other side is elsewhere, \
+                 both of you have to name the same relay (--relay); else the code has ended, and a new one is needed",
+            ),
+            Self::Relay(relay) => write!(
+                f,
+                "nobody answers to that code through relay {relay}: it has ended, after ten minutes or one use, or the other \
+                 side uses another relay; ask for a new code"
+            ),
+        }
+    }
+}
+
 impl Failure for CodeFailed {
     fn blame(&self) -> Blame {
         match self {
             Self::NoWay | Self::Wrong(_) => Blame::Usage,
-            Self::Nobody(_) | Self::Over(_) => Blame::Network,
+            Self::Nobody { .. } | Self::Over(_) => Blame::Network,
             Self::Stopped => Blame::Interrupted,
             Self::Engine(e) => e.blame(),
             Self::Library(e) => e.blame,
@@ -146,7 +181,15 @@ pub fn take(
         _ if stop.raised() => Err(CodeFailed::Stopped),
         (None, Some(over @ (TakeError::Over(_) | TakeError::Busy))) => Err(CodeFailed::Over(over)),
         (None, Some(wrong)) => Err(CodeFailed::Wrong(wrong)),
-        (None, None) => Err(CodeFailed::Nobody(why)),
+        (None, None) => Err(CodeFailed::Nobody { asked: asking(options), why }),
+    }
+}
+
+fn asking(options: &TakeOptions) -> Asking {
+    match options.relays.first() {
+        _ if !options.from.is_empty() => Asking::Named,
+        Some(relay) => Asking::Relay(relay.to_string()),
+        None => Asking::Lan,
     }
 }
 

@@ -19,6 +19,8 @@ use xylem_engine::wall_clock;
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How often answers are looked for.
 const LOOK: Duration = Duration::from_millis(20);
+/// Who is there answers within this.
+const ANSWERS: Duration = Duration::from_secs(4);
 /// Addresses that are dialled at most: what strangers answer ends there.
 const MAX_DIALLED: usize = 16;
 
@@ -29,6 +31,7 @@ pub(crate) struct Nearby {
     tags: [LanTag; 3],
     lan: Option<Lan>,
     next: Duration,
+    began: Duration,
     dialled: Vec<SocketAddr>,
 }
 
@@ -49,8 +52,14 @@ impl Nearby {
             tags,
             lan: None,
             next: now + PATIENCE,
+            began: now,
             dialled: Vec::new(),
         })
+    }
+
+    /// Whether those who are there may not have answered yet.
+    pub(crate) fn is_hopeful(&self, now: Duration) -> bool {
+        now < self.began + ANSWERS
     }
 
     /// When [`Nearby::handle_timeout`] has something to do.

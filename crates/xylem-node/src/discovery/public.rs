@@ -25,7 +25,7 @@ use xylem_packet::{Data, InterestBuilder};
 use xylem_reach::names::{dht_key, dht_knock, item_salt};
 
 use super::DhtStart;
-use crate::fetch::FetchError;
+use crate::fetch::{Addresses, FetchError, NotPublic};
 use crate::shaping::LinkOptions;
 
 /// Addresses that are dialled at once, and of one question: the DHT lists whoever says to be there.
@@ -90,6 +90,8 @@ pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, Fetch
         waiting: VecDeque::new(),
         known: HashSet::new(),
         dialled: HashMap::new(),
+        silent: true,
+        listed: 0,
         asked: false,
         kept: false,
         found: None,
@@ -117,6 +119,9 @@ struct Search<'a> {
     waiting: VecDeque<SocketAddr>,
     known: HashSet<SocketAddr>,
     dialled: HashMap<FaceId, Dialled>,
+    /// Whether no node of the DHT has answered, and how many addresses it has told at most.
+    silent: bool,
+    listed: usize,
     /// Whether the DHT's nodes were asked for, and when they came.
     asked: bool,
     kept: bool,
@@ -159,6 +164,7 @@ impl Search<'_> {
                         self.waiting.push_back(address);
                     }
                 }
+                (self.silent, self.listed) = (false, self.listed.max(self.known.len()));
                 if !std::mem::replace(&mut self.asked, true) {
                     let _ = self.dht.ask(Question::Nodes);
                 }
@@ -173,8 +179,9 @@ impl Search<'_> {
                 keep_nodes(&self.options.store, &nodes);
             }
             DhtEvent::Done(over, failed) if over == self.question() => {
-                if let Some(why) = failed {
-                    tracing::debug!(%why, "the DHT does not answer");
+                match failed {
+                    Some(why) => tracing::debug!(%why, "the DHT does not answer"),
+                    None => self.silent = false,
                 }
                 // All that have one have told their value.
                 self.newest = self.newest.map(|(root, _)| (root, now));
@@ -252,7 +259,7 @@ impl Search<'_> {
             size: Some(manifest.size),
             kind: Some(manifest.kind),
             addresses: vec![Address::Ip(dialled.address)],
-            relay: None,
+            relays: Vec::new(),
         })
     }
 }
@@ -294,7 +301,12 @@ impl Program for Search<'_> {
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), FetchError> {
         if now >= self.options.give_up && self.found.is_none() {
-            return Err(FetchError::NotPublic { after: self.options.give_up });
+            let why = match self.listed {
+                0 if self.silent => NotPublic::Silence,
+                0 => NotPublic::Unlisted,
+                listed => NotPublic::Unreached(Addresses(listed)),
+            };
+            return Err(FetchError::NotPublic { after: self.options.give_up, why });
         }
         if self.asks_at.is_some_and(|at| now >= at) && self.dht.ask(self.question()).is_ok() {
             self.asks_at = None;

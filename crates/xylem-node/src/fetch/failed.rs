@@ -1,5 +1,6 @@
 //! Why a fetch gets nowhere, as far as is known.
 
+use xylem_library::reachable::FaceAddress;
 use xylem_transfer::FailReason;
 
 use super::FetchError;
@@ -22,10 +23,26 @@ impl Work {
             return FetchError::Gone(sentence);
         }
         if self.manifest.is_empty() && !self.dialler.was_up() {
-            let tried = self.tried().iter().map(Tried::to_string).collect::<Vec<_>>().join(", ");
-            return FetchError::Unreachable { after: self.config.give_up, tried };
+            let tried = self.tried();
+            let joined =
+                |tried: &[Tried]| tried.iter().map(Tried::to_string).collect::<Vec<_>>().join(", ");
+            if !self.dialler.is_away() {
+                let (after, tried) = (self.config.give_up, joined(&tried));
+                return FetchError::Unreachable { after, tried };
+            }
+            let of_relay = |tried: &Tried| matches!(tried.peer, FaceAddress::Relayed(_));
+            let (relays, others): (Vec<_>, Vec<_>) = tried.into_iter().partition(of_relay);
+            let relays: Vec<_> = relays.iter().map(|tried| tried.peer.for_people()).collect();
+            return FetchError::Away { relays: relays.join(", "), others: joined(&others) };
         }
         let warnings = self.dialler.warnings();
+        if self.dialler.count() == 0
+            && self.dialler.was_up()
+            && !matches!(reason, FailReason::AllPeersMisbehaved { .. })
+        {
+            let (done, why) = (self.transfer.progress().verified_bytes, warnings);
+            return FetchError::Lost { done, why };
+        }
         let warnings = if warnings.is_empty() { warnings } else { format!(" ({warnings})") };
         let fetched = self.transfer.progress().verified_bytes > 0;
         FetchError::Failed { reason, warnings, fetched }

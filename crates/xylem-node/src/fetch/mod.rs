@@ -9,7 +9,7 @@ mod leaving;
 mod waiting;
 mod work;
 
-pub use error::FetchError;
+pub use error::{Addresses, FetchError, NotPublic};
 pub use waiting::Tried;
 
 use std::collections::HashSet;
@@ -173,6 +173,12 @@ impl Fetch {
     /// Finds the sharer on the LAN, too, while nobody is up; not where somebody named the peers.
     pub fn asking_the_lan(mut self, ticket: &Ticket) -> Self {
         self.work.dialler.ask_the_lan(ticket, self.engine.now());
+        self
+    }
+
+    /// Goes on asking for a sharer that is not at its relays, until it gives up.
+    pub fn waiting(mut self, waits: bool) -> Self {
+        self.work.waits = waits;
         self
     }
 
@@ -355,10 +361,7 @@ impl Fetch {
         at_once: bool,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), FetchError> {
-        let now = self.engine.now();
-        let keys = self.work.dialler.links().filter_map(|face| self.engine.link_peer(face));
-        let keys = keys.map(|key| key.0).chain(ticket.link_key).collect();
-        let mut swarm = Swarm::new(name, keys, &self.work.dialler, now, offer);
+        let mut swarm = self.swarm_of(name, ticket, self.engine.now(), offer);
         if at_once {
             swarm.serve_now(on_event)?;
         }
@@ -387,15 +390,15 @@ impl Fetch {
     }
 
     /// Finds others who have it by way of those who are here; once the manifest has come.
-    ///
-    /// # Errors
-    /// None now.
-    pub fn find_others(
-        &mut self,
-        ticket: &Ticket,
-        on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), FetchError> {
-        self.join(self.name(), ticket, None, false, on_event)
+    pub fn find_others(&mut self, ticket: &Ticket) {
+        let (now, name) = (self.engine.now(), self.name());
+        self.work.swarm = Some(self.swarm_of(name, ticket, now, None));
+    }
+
+    fn swarm_of(&self, name: Name, ticket: &Ticket, now: Duration, offer: Option<Offer>) -> Swarm {
+        let keys = self.work.dialler.links().filter_map(|face| self.engine.link_peer(face));
+        let keys = keys.map(|key| key.0).chain(ticket.link_key).collect();
+        Swarm::new(name, keys, &self.work.dialler, now, offer)
     }
 
     /// What wakes [`Fetch::run_until`] from another thread.

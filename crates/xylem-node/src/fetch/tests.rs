@@ -14,7 +14,7 @@ fn fetch() -> Fetch {
         size: Some(1),
         kind: Some(Kind::File),
         addresses: vec!["127.0.0.1:1".parse().unwrap()],
-        relay: None,
+        relays: Vec::new(),
     };
     let give_up = Duration::from_secs(1);
     Fetch::new(&ticket, &[], give_up, None, &LinkOptions::default(), false).unwrap()

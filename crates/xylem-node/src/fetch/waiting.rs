@@ -32,8 +32,8 @@ pub struct Tried {
 impl fmt::Display for Tried {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
-            Some(why) => write!(f, "{} ({why})", self.peer),
-            None => self.peer.fmt(f),
+            Some(why) => write!(f, "{} ({why})", self.peer.for_people()),
+            None => self.peer.for_people().fmt(f),
         }
     }
 }

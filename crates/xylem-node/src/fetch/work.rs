@@ -59,6 +59,8 @@ pub(super) struct Work {
     wanted_level: Level,
     pub(super) watch: Option<Watch>,
     pub(super) config: xylem_transfer::Config,
+    /// Goes on asking for a sharer that is not there.
+    pub(super) waits: bool,
     limit_rate: Option<u64>,
     /// The Interest in hand; kept for its allocation.
     interest: Vec<u8>,
@@ -107,6 +109,7 @@ impl Work {
             key_of_ticket: ticket.link_key,
             avoided: None,
             config,
+            waits: false,
             limit_rate,
             interest: Vec::new(),
             last_reported: Duration::ZERO,
@@ -166,6 +169,11 @@ impl Work {
                 self.failed(FailReason::NobodyHasIt { peers: self.dialler.tried().count() })
             );
         }
+        if self.manifest.is_empty() && !self.waits && self.dialler.is_hopeless(engine.now()) {
+            return Err(
+                self.failed(FailReason::NobodyHasIt { peers: self.dialler.tried().count() })
+            );
+        }
         Ok(None)
     }
 
@@ -173,7 +181,7 @@ impl Work {
         let swarm = self.swarm.as_ref().and_then(Swarm::poll_timeout);
         let waiting = self.manifest.is_empty().then(|| self.waiting.poll_timeout()).flatten();
         let asks = [self.transfer.poll_timeout(now), self.finding.poll_timeout()];
-        let dials = self.dialler.redial_at().into_iter().chain(self.dialler.poll_start()).min();
+        let dials = self.dialler.poll_start();
         let introduced = self.introduced.iter().map(|(_, until)| *until).min();
         let timers = [dials, swarm, waiting, introduced];
         asks.into_iter().chain(timers).flatten().min()
@@ -188,9 +196,6 @@ impl Work {
         self.transfer.prove_queued(now);
         if self.transfer.poll_timeout(now).is_some_and(|t| t <= now) {
             self.transfer.handle_timeout(now);
-        }
-        if self.dialler.redial_at().is_some_and(|t| t <= now) {
-            self.dialler.dial(engine);
         }
         let late: Vec<_> = self.introduced.extract_if(.., |(_, until)| now >= *until).collect();
         late.into_iter()

@@ -31,6 +31,8 @@ pub struct Dialling<'a> {
     pub ask_who_answers: bool,
     /// Whether the LAN is asked while nobody answers at the ticket's addresses.
     pub lan: bool,
+    /// Whether a sharer is waited for that its relays do not have.
+    pub wait: bool,
     /// Ends it.
     pub stop: &'a Stop,
     /// What happens.
@@ -47,6 +49,7 @@ impl Dial for Dialling<'_> {
         let Self { from, relays, links, stop, .. } = *self;
         let asks = self.ask_who_answers;
         let fetch = Fetch::through(ticket, from, relays, give_up, None, links, asks)?;
+        let fetch = fetch.waiting(self.wait);
         let fetch = if self.lan { fetch.asking_the_lan(ticket) } else { fetch };
         Ok(Asked::of(Peers::Own(Box::new(fetch)), ticket.publisher, stop, &mut *self.on_event))
     }

@@ -81,7 +81,7 @@ impl Inbox {
         };
         let peer = |address| Peer::Link { address, key: Some(letter.from.link.0) };
         let mut target: Vec<Peer> = resolved(&ticket.addresses).0.into_iter().map(peer).collect();
-        let relays: Vec<Relay> = ticket.relay.clone().map(Relay::from).into_iter().collect();
+        let relays: Vec<Relay> = ticket.relays.iter().cloned().map(Relay::from).collect();
         target.extend(delivery::through(&relays, letter.from.link.0));
         let ways = delivery::Ways { reach, relays: &relays };
         Ok(delivery::hand_one(envelope, &target, ways, stop)?)

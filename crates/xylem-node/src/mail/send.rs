@@ -12,6 +12,7 @@ use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Body, Card, Content, EnvelopeId, MAX_NOTE};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
+use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayAt};
 use xylem_reach::code::Over;
 
 use super::delivery::{self, Ways, while_delivering};
@@ -144,8 +145,7 @@ pub fn send(
     };
     let share = match &options.mail {
         Mail::Path(share) if share.relays.is_empty() => {
-            // Who is reached by way of a relay fetches by way of it.
-            let relays = card.relay.clone().map(Relay::from).into_iter().collect();
+            let relays = way_back(&card, &route).map(Relay::from).into_iter().collect();
             &Box::new(ShareOptions { relays, ..(**share).clone() })
         }
         Mail::Path(share) => share,
@@ -220,6 +220,20 @@ pub fn send(
         });
     }
     Ok(sent.summary)
+}
+
+/// By what a receiver fetches who cannot reach us: who is reached by way of a relay does so by way of it. Who listens for mail
+/// where we dial it introduces those who have reached it, and so does our link to there lead back.
+fn way_back(card: &Card, route: &Route) -> Option<RelayAt> {
+    let at = |addresses: &[SocketAddr]| {
+        let some = addresses.iter().take(MAX_RELAY_ADDRESSES).copied();
+        RelayAt { key: card.party.link.0, addresses: some.map(Address::Ip).collect() }
+    };
+    match (&card.relay, route) {
+        (Some(relay), _) => Some(relay.clone()),
+        (None, Route::Direct(addresses)) if !addresses.is_empty() => Some(at(addresses)),
+        _ => None,
+    }
 }
 
 /// What is known of the message under way.
@@ -361,6 +375,8 @@ fn listen_with(
     }
     let mail_server = MailServer::open(store, None)?;
     reaching::register(&mut engine, relays, &[], show.is_some(), on_event);
+    // Who sends us something from behind a NAT is reached by the link that it has to here.
+    engine.introduce();
     reaching::tell_own_addresses(&mut engine, std::iter::empty());
     let code = match show {
         None => None,

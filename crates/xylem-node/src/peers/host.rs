@@ -166,7 +166,7 @@ impl Host {
             size: None,
             kind: Some(manifest.kind),
             addresses: advertised(&listen).into_iter().map(Address::Ip).collect(),
-            relay: relays.first().map(|relay| relay.at.clone()),
+            relays: relays.iter().map(|relay| relay.at.clone()).collect(),
         };
         let ticket = identity.is_some().then(|| Box::new(ticket));
         let (prefix, answer) = (name, Vec::new());

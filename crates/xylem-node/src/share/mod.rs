@@ -109,7 +109,7 @@ pub struct ShareOptions {
     pub listen: Vec<Peer>,
     /// Addresses that tickets name first: how this machine is reached from elsewhere.
     pub announce: Vec<Address>,
-    /// Relays through which it is reached where its addresses are not; tickets name the first.
+    /// Relays through which it is reached where its addresses are not; tickets name them.
     pub relays: Vec<Relay>,
     /// PEM files with the certificate chain and the key that carriers over TLS show; `None`: a
     /// certificate made up for this run.
@@ -279,7 +279,7 @@ struct At {
     announce: Vec<Address>,
     /// What the router forwards to it.
     mapped: Option<SocketAddr>,
-    relay: Option<RelayAt>,
+    relays: Vec<RelayAt>,
     plain: Vec<SocketAddr>,
     web: Vec<SocketAddr>,
     carriers: Vec<FaceAddress>,
@@ -322,7 +322,7 @@ fn bind(
     let (relay_vouch, publisher) = (publisher.vouch(&link_key), publisher.public());
     let given = options.name.is_some() || options.identity.is_some();
     let named = given || !(plain.is_empty() && web.is_empty()) || !options.via.is_empty();
-    let relay = options.relays.first().map(|relay| relay.at.clone());
+    let relays = options.relays.iter().map(|relay| relay.at.clone()).collect();
     let at = At {
         publisher,
         link_key,
@@ -332,7 +332,7 @@ fn bind(
         listen,
         announce,
         mapped: None,
-        relay,
+        relays,
         plain,
         web,
         carriers,
@@ -368,7 +368,7 @@ impl At {
             size: Some(manifest.size),
             kind: Some(manifest.kind),
             addresses: of_tickets(&self.announced(), &self.listen).0,
-            relay: self.relay.clone(),
+            relays: self.relays.clone(),
         };
         tracing::info!(root = %manifest.root, size = manifest.size, "sharing");
         let port = self.listen.first().map(SocketAddr::port);

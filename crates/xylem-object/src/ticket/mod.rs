@@ -18,7 +18,7 @@
 //!     size: None,
 //!     kind: Some(Kind::File),
 //!     addresses: vec!["192.0.2.1:7348".parse().unwrap()],
-//!     relay: None,
+//!     relays: Vec::new(),
 //! };
 //! let text = ticket.to_string();
 //! assert!(text.starts_with("xylem:") && text.len() == 128);
@@ -53,10 +53,14 @@ use base32::Base32Error;
 
 /// What every ticket begins with.
 pub const SCHEME: &str = "xylem:";
-/// The version of the layout that is written, the payload's first byte.
-pub const VERSION: u8 = 2;
+/// The newest version of the layout, the payload's first byte: of tickets that name several relays.
+pub const VERSION: u8 = 3;
+/// What all others are written in, so that programs of before read them.
+const VERSION_2: u8 = 2;
 /// The version before, which is still read.
 const VERSION_1: u8 = 1;
+/// Relays that a ticket names.
+pub const MAX_RELAYS: usize = 4;
 /// Longest text that is looked at. The longest ticket is shorter than this by far, unless its addresses
 /// are long names.
 pub const MAX_TEXT: usize = 8192;
@@ -64,7 +68,7 @@ pub const MAX_TEXT: usize = 8192;
 /// Bytes of the checksum at a ticket's end.
 pub const CHECKSUM_LEN: usize = 4;
 
-/// Version 2: the kind, 0 where the ticket does not say; and what follows.
+/// Versions 2 and 3: the kind, 0 where the ticket does not say; and what follows.
 const KIND: u8 = 3;
 const KIND_FILE: u8 = 1;
 const KIND_DIRECTORY: u8 = 2;
@@ -96,8 +100,9 @@ pub struct Ticket {
     pub kind: Option<Kind>,
     /// Where to try, best first. The first [`MAX_ADDRESSES`] travel; scope ids do not.
     pub addresses: Vec<Address>,
-    /// The relay that the publisher keeps itself registered with, for who cannot reach the addresses.
-    pub relay: Option<RelayAt>,
+    /// The relays that the publisher keeps itself registered with, for who cannot reach the addresses. The first
+    /// [`MAX_RELAYS`] that have an address travel.
+    pub relays: Vec<RelayAt>,
 }
 
 /// A relay, and where it is (docs/spec/reach.md).
@@ -146,15 +151,17 @@ impl Ticket {
             Some(Kind::File) => KIND_FILE,
             Some(Kind::Directory) => KIND_DIRECTORY,
         };
-        let relay = self.relay.as_ref().filter(|relay| !relay.addresses.is_empty());
+        let relays = self.relays.iter().filter(|relay| !relay.addresses.is_empty());
+        let relays: Vec<&RelayAt> = relays.take(MAX_RELAYS).collect();
         let fields = [
             (HAS_NAME, self.name.is_some()),
             (HAS_LINK_KEY, self.link_key.is_some()),
             (HAS_SIZE, self.size.is_some()),
-            (HAS_RELAY, relay.is_some()),
+            (HAS_RELAY, !relays.is_empty()),
         ];
         fields.iter().filter(|(_, is_there)| *is_there).for_each(|(flag, _)| flags |= flag);
-        let mut out = vec![VERSION, flags];
+        let version = if relays.len() > 1 { VERSION } else { VERSION_2 };
+        let mut out = vec![version, flags];
         out.extend_from_slice(&self.publisher.0);
         out.extend_from_slice(self.root.as_bytes());
         if let Some(name) = &self.name {
@@ -167,15 +174,16 @@ impl Ticket {
             tlv::write_var_number(&mut out, size);
         }
         address::write_short(&mut out, &self.addresses, MAX_ADDRESSES);
-        if let Some(relay) = relay {
-            write_relay(&mut out, relay);
+        if version == VERSION {
+            out.extend(u8::try_from(relays.len()));
         }
+        relays.into_iter().for_each(|relay| write_relay(&mut out, relay));
         let checksum = checksum(&out);
         out.extend_from_slice(&checksum);
         out
     }
 
-    /// Reads what [`Ticket::to_bytes`] wrote, or wrote in version 1.
+    /// Reads what [`Ticket::to_bytes`] wrote, or wrote in earlier versions.
     ///
     /// # Errors
     /// From [`TicketError::Checksum`] on.
@@ -188,7 +196,7 @@ impl Ticket {
         let mut fields = Fields(payload);
         let ticket = match fields.byte()? {
             VERSION_1 => fields.version_1()?,
-            VERSION => fields.version_2()?,
+            version @ (VERSION_2 | VERSION) => fields.version_2(version)?,
             other => return Err(TicketError::UnknownVersion(other)),
         };
         match fields.0.is_empty() {
@@ -327,8 +335,19 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Behind the version.
-    fn version_2(&mut self) -> Result<Ticket, TicketError> {
+    /// Of version 3, two at least: one alone is written in version 2.
+    fn relays(&mut self, version: u8) -> Result<Vec<RelayAt>, TicketError> {
+        if version == VERSION_2 {
+            return Ok(vec![self.relay()?]);
+        }
+        match usize::from(self.byte()?) {
+            count @ 2..=MAX_RELAYS => (0..count).map(|_| self.relay()).collect(),
+            _ => Err(TicketError::Malformed("number of relays")),
+        }
+    }
+
+    /// Behind the version, 2 or 3.
+    fn version_2(&mut self, version: u8) -> Result<Ticket, TicketError> {
         let flags = self.byte()?;
         let kind = match flags & KIND {
             0 => None,
@@ -340,6 +359,9 @@ impl<'a> Fields<'a> {
             return Err(TicketError::Malformed("unknown flags"));
         }
         let has = |flag| flags & flag != 0;
+        if version == VERSION && !has(HAS_RELAY) {
+            return Err(TicketError::Malformed("number of relays"));
+        }
         Ok(Ticket {
             publisher: PublisherId(self.array()?),
             root: Hash::from_bytes(self.array()?),
@@ -348,7 +370,7 @@ impl<'a> Fields<'a> {
             size: has(HAS_SIZE).then(|| self.size()).transpose()?,
             kind,
             addresses: self.short_addresses(MAX_ADDRESSES)?,
-            relay: has(HAS_RELAY).then(|| self.relay()).transpose()?,
+            relays: if has(HAS_RELAY) { self.relays(version)? } else { Vec::new() },
         })
     }
 
@@ -366,6 +388,6 @@ impl<'a> Fields<'a> {
         let addresses = self.addresses()?.into_iter().map(Address::Ip).collect();
         let directory = flags & V1_DIRECTORY != 0;
         let kind = Some(if directory { Kind::Directory } else { Kind::File });
-        Ok(Ticket { publisher, root, name, link_key, size, kind, addresses, relay: None })
+        Ok(Ticket { publisher, root, name, link_key, size, kind, addresses, relays: Vec::new() })
     }
 }

@@ -51,12 +51,12 @@ fn each_situation_has_its_words() {
         (
             behind(&[], Asked),
             Nat::Unknown,
-            "this LAN only: name a relay (--relay) or forward UDP 7348",
+            "this LAN only, as the relay does not have us: is it on, and is its key right?",
         ),
         (
             behind(&[], Failed),
             Nat::Unknown,
-            "this LAN only: name a relay (--relay) or forward UDP 7348",
+            "this LAN only, as the relay does not have us: is it on, and is its key right?",
         ),
         (
             behind(&[(ONE, "203.0.113.50:40001")], OverUdp),

@@ -2,6 +2,18 @@
 
 use super::Out;
 use xylem_node::code::{CodeEvent, Offered, Over};
+use xylem_object::ticket::Address;
+use xylem_reach::kind::is_global;
+
+/// Of a code that leads nobody here from elsewhere.
+const NEAR: &str = "It works on this network only, as no relay is used: for somebody elsewhere both of you name the same one (--relay)";
+
+fn means_the_same_everywhere(address: &Address) -> bool {
+    match address {
+        Address::Ip(at) => is_global(at.ip()),
+        Address::Host(..) => true,
+    }
+}
 
 /// Tells a person.
 pub(super) fn show(out: &mut Out, event: &CodeEvent) {
@@ -19,12 +31,21 @@ fn line(event: &CodeEvent) -> (String, bool) {
                 Offered::Ticket => ("get", "fetch it", "--from"),
                 Offered::Card => ("send FILE", "send to you", "--at"),
             };
-            let named = at.first().map(|at| format!("{from} {at}"));
-            let elsewhere = relay.as_ref().map(|relay| format!("--relay {relay}")).or(named);
-            let elsewhere = elsewhere.map(|flag| format!(" {flag}")).unwrap_or_default();
-            let (flag, note) = match lan {
-                true => ("", format!("On this LAN as it is; from elsewhere with{elsewhere}\n")),
-                false => (&*elsewhere, String::new()),
+            // An address that means something else elsewhere leads nobody here from there.
+            let public = at.iter().find(|at| means_the_same_everywhere(at));
+            let elsewhere = match (relay, public) {
+                (Some(relay), _) => Some(format!(" --relay {relay}")),
+                (None, at) => at.map(|at| format!(" {from} {at}")),
+            };
+            let near = at.first().map(|at| format!(" {from} {at}")).unwrap_or_default();
+            let (flag, note) = match (lan, elsewhere) {
+                (true, Some(elsewhere)) => (
+                    String::new(),
+                    format!("On this LAN as it is; from elsewhere with{elsewhere}\n"),
+                ),
+                (true, None) => (String::new(), format!("{NEAR}\n")),
+                (false, Some(elsewhere)) => (elsewhere, String::new()),
+                (false, None) => (near, format!("{NEAR}\n")),
             };
             let minutes = seconds / 60;
             let line = format!(
@@ -47,7 +68,45 @@ fn line(event: &CodeEvent) -> (String, bool) {
         CodeEvent::Ended { why: Over::Guessed } => {
             ("the code has ended after three wrong guesses".into(), true)
         }
-        CodeEvent::Taken { peer } => (format!("The code is right; going on with {peer}"), false),
+        CodeEvent::Taken { peer } => {
+            (format!("The code is right; going on with {}", peer.for_people()), false)
+        }
         other => (format!("{other:?}"), false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(lan: bool, at: &[&str], relay: Option<&str>) -> String {
+        let event = CodeEvent::Shown {
+            code: "7-alpha-cobra-violin".parse().expect("a code"),
+            of: Offered::Ticket,
+            seconds: 600,
+            lan,
+            relay: relay.map(|relay| relay.parse().expect("a relay")),
+            at: at.iter().map(|at| at.parse().expect("an address")).collect(),
+        };
+        line(&event).0
+    }
+
+    #[test]
+    fn nobody_is_sent_to_an_address_that_means_something_else_there() {
+        let private = ["192.168.1.23:7348", "100.64.0.9:7348", "[fd00::2]:7348"];
+        for lan in [true, false] {
+            let line = shown(lan, &private, None);
+            assert!(line.contains("on this network only") && line.contains("--relay"), "{line}");
+            assert!(!line.contains("elsewhere with"), "{line}");
+            let named = line.contains("--from 192.168.1.23:7348");
+            assert_eq!(named, !lan, "{line}");
+        }
+        let line = shown(true, &["192.168.1.23:7348", "198.51.100.7:7348"], None);
+        assert!(line.contains("from elsewhere with --from 198.51.100.7:7348"), "{line}");
+        let line = shown(true, &["h.example:7348"], None);
+        assert!(line.contains("from elsewhere with --from h.example:7348"), "{line}");
+        let relay = format!("{}@192.0.2.9:7348", "a5".repeat(32));
+        let line = shown(true, &private, Some(&relay));
+        assert!(line.contains(&format!("from elsewhere with --relay {relay}")), "{line}");
     }
 }

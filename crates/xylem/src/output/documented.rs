@@ -48,7 +48,7 @@ fn events() -> Vec<Event> {
         size: None,
         kind: Some(Kind::File),
         addresses: Vec::new(),
-        relay: None,
+        relays: Vec::new(),
     };
     let (name, root) = (Name::from_uri("/a/v=1").expect("is a name"), ticket.root);
     let address = SocketAddr::from(([127, 0, 0, 1], 7));

@@ -35,7 +35,7 @@ use xylem_library::Stop;
 use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
-use xylem_node::{Event, Fetched};
+use xylem_node::{Event, Fetched, Standpoint, Way};
 
 /// Lines that `share` says around a QR code, the ticket's own among them.
 const AROUND_QR: usize = 14;
@@ -83,6 +83,8 @@ pub(crate) struct Out {
     /// Whether a ticket's QR code was asked for.
     qr: bool,
     progress: Progress,
+    /// How this machine is reached from elsewhere, as far as it was told.
+    way: Option<Way>,
     /// Is told what happens, for `xylem ui`.
     running: Option<Running>,
     /// Raised when standard output is gone, so that a long run ends.
@@ -113,6 +115,7 @@ impl Out {
             color,
             qr: false,
             progress: Progress::new(shown, terminal),
+            way: None,
             running: None,
             stop: None,
             broken: None,
@@ -262,6 +265,9 @@ impl Out {
             );
             return if is_step && !self.steps { Ok(()) } else { self.json(&event) };
         }
+        if let Event::Reach(Standpoint { way, .. }) = &event {
+            self.way = Some(*way);
+        }
         match event {
             Event::Library(LibraryEvent::Hashing { done, total }) => {
                 self.progress.update(Phase::Hashing, done, total, 0);
@@ -387,7 +393,7 @@ impl Out {
             }
             Event::Code(event) => codes::show(self, &event),
             Event::Mail(event) => self.mail(&event),
-            other => match reaching::said(&other) {
+            other => match reaching::said(&other, self.way) {
                 Some((Said::Note, line)) => self.note(&line),
                 Some((Said::Detail, line)) => self.detail(&line),
                 Some((Said::Warning, line)) => self.warn(&line),

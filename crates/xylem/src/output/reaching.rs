@@ -1,7 +1,7 @@
 //! What a person is told of peers that do not answer, and of addresses where a share can be reached.
 
 use super::text::clean;
-use xylem_node::{Event, Standpoint, Tried, Way};
+use xylem_node::{Event, FaceAddress, Standpoint, Tried, Way};
 use xylem_object::ticket::Address;
 
 /// Addresses as people read them.
@@ -28,13 +28,23 @@ pub(super) fn unanswered(peers: &[Tried], seconds: f64) -> Option<String> {
     match (seconds < HINTS_AFTER, connected.is_empty()) {
         (true, true) => Some(format!("No answer yet from {}; still trying", names(false))),
         (true, false) => None,
-        (false, true) => Some(
-            "Still no answer. Is `xylem share` running there? Does a firewall let its UDP port through? \
-             Behind a router the port has to be forwarded, and `share --announce HOST:PORT` puts the \
-             outside address into the ticket."
-                .to_owned(),
-        ),
+        (false, true) => Some(advice(peers)),
         (false, false) => Some(format!("{connected} has not answered yet; still waiting")),
+    }
+}
+
+/// What to do about a sharer that does not answer, by whether its ticket names a relay.
+fn advice(peers: &[Tried]) -> String {
+    let relayed = |tried: &&Tried| matches!(tried.peer, FaceAddress::Relayed(_));
+    match peers.iter().find(relayed) {
+        Some(relay) => format!(
+            "Still no answer, neither from the sharer nor through {relay}. Is `xylem share` running there, and has \
+             it said that the relay has it?"
+        ),
+        None => "Still no answer. Is `xylem share` running there? Does a firewall let its UDP port through? Behind a \
+                 router, it has to be shared with --relay; or the port is forwarded, and `share --announce \
+                 HOST:PORT` puts the outside address into the ticket."
+            .to_owned(),
     }
 }
 
@@ -47,8 +57,13 @@ pub(super) enum Said {
     Warning,
 }
 
-/// What is said of an event about how somebody is reached.
-pub(super) fn said(event: &Event) -> Option<(Said, String)> {
+/// Whether strangers get in, who know no relay: of a way that was told.
+pub(super) fn lets_strangers_in(way: Way) -> bool {
+    matches!(way, Way::Direct | Way::Mapped | Way::Announced)
+}
+
+/// What is said of an event about how somebody is reached, `way` being how this machine is as far as was told.
+pub(super) fn said(event: &Event, way: Option<Way>) -> Option<(Said, String)> {
     let (how, line) = match event {
         Event::Reach(Standpoint { way, says, .. }) => {
             let how = match way {
@@ -63,9 +78,18 @@ pub(super) fn said(event: &Event) -> Option<(Said, String)> {
         Event::Announced { root, publisher, name } => {
             let named = |name: &String| format!(", or: xylem get '@{publisher}/{name}'");
             let named = name.as_ref().map(named).unwrap_or_default();
-            (Said::Note, format!("Public; everybody can run: xylem get b3:{root}{named}"))
+            let whose = match way {
+                Some(way) if lets_strangers_in(way) => "Public; everybody can run",
+                Some(_) => {
+                    "Listed in the DHT, but nobody from outside gets in (see Reach; forward the UDP port). On networks \
+                     that reach this machine"
+                }
+                None => "Listed in the DHT; whoever reaches this machine can run",
+            };
+            (Said::Note, format!("{whose}: xylem get b3:{root}{named}"))
         }
         Event::Moved { peer, to } => {
+            let (peer, to) = (peer.for_people(), to.for_people());
             (Said::Detail, format!("peer {peer} is reached at {to} from now on"))
         }
         Event::Relay { relay, registered: true, over_tcp, .. } => {
@@ -81,8 +105,12 @@ pub(super) fn said(event: &Event) -> Option<(Said, String)> {
             let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
             (Said::Detail, format!("peer {peer} has a key that is not the publisher's: {key}"))
         }
-        Event::PeerConnected { peer } => (Said::Detail, format!("peer {peer} is here")),
-        Event::PeerGone { peer, why } => (Said::Detail, format!("peer {peer} is gone: {why}")),
+        Event::PeerConnected { peer } => {
+            (Said::Detail, format!("peer {} is here", peer.for_people()))
+        }
+        Event::PeerGone { peer, why } => {
+            (Said::Detail, format!("peer {} is gone: {why}", peer.for_people()))
+        }
         Event::Shaped { peer, level, wanted } if level < wanted => {
             (Said::Warning, format!("peer {peer} agrees to shaping {level}, not {wanted}"))
         }
@@ -119,9 +147,39 @@ mod tests {
         assert!(line.contains(both), "{line}");
         let hint = unanswered(&silent, 4.0).unwrap();
         assert!(hint.contains("UDP port") && hint.contains("--announce"), "{hint}");
+        assert!(hint.contains("shared with --relay"), "{hint}");
+        let relay = Tried {
+            peer: FaceAddress::Relayed("192.0.2.9:7348".parse().unwrap()),
+            connected: false,
+            why: Some("nobody is there".to_owned()),
+        };
+        let hint = unanswered(&[tried(2, false, None), relay], 4.0).unwrap();
+        assert!(hint.contains("through relay 192.0.2.9:7348 (nobody is there)"), "{hint}");
+        assert!(!hint.contains("--announce") && !hint.contains("xylem+relay"), "{hint}");
         let connected = [tried(1, true, None), tried(2, false, None)];
         assert_eq!(unanswered(&connected, 0.5), None);
         let line = unanswered(&connected, 4.0).unwrap();
         assert!(line.starts_with("192.0.2.7:1 has not"), "{line}");
+    }
+
+    /// Who shares something with everybody is told that everybody can have it only where that is so.
+    #[test]
+    fn everybody_is_promised_what_strangers_reach() {
+        let (root, publisher) = (xylem_hash::hash(b"x"), xylem_object::PublisherId([1; 32]));
+        let listed = Event::Announced { root, publisher, name: None };
+        for (way, everybody) in [
+            (Some(Way::Direct), true),
+            (Some(Way::Mapped), true),
+            (Some(Way::Announced), true),
+            (Some(Way::Punched), false),
+            (Some(Way::PunchedOrRelayed), false),
+            (Some(Way::Relayed), false),
+            (Some(Way::Lan), false),
+            (None, false),
+        ] {
+            let (_, line) = said(&listed, way).unwrap();
+            assert_eq!(line.contains("everybody can run"), everybody, "{way:?}: {line}");
+            assert!(line.contains("xylem get b3:"), "{line}");
+        }
     }
 }

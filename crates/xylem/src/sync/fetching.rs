@@ -92,6 +92,7 @@ fn fetch(
         links: options.links.clone(),
         ask_who_answers: false,
         give_up: GIVE_UP,
+        wait: true,
         store: options.store.clone(),
         fsync: false,
         lan: false,

@@ -66,6 +66,21 @@ impl TestRelay {
         tells: impl Fn(SocketAddr) -> SocketAddr + Send + 'static,
         hears: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static,
     ) -> Self {
+        Self::with(xylem_reach::relay::Config::default(), treats, tells, hears)
+    }
+
+    /// An honest one that forgets who is silent for so long.
+    pub(crate) fn forgetful(lifetime: Duration) -> Self {
+        let config = xylem_reach::relay::Config { lifetime, ..Default::default() };
+        Self::with(config, |to, datagram| vec![(to, datagram)], |seen| seen, |said| said)
+    }
+
+    fn with(
+        config: xylem_reach::relay::Config,
+        treats: impl FnMut(SocketAddr, Vec<u8>) -> Vec<(SocketAddr, Vec<u8>)> + Send + 'static,
+        tells: impl Fn(SocketAddr) -> SocketAddr + Send + 'static,
+        hears: impl Fn(Vec<u8>) -> Vec<u8> + Send + 'static,
+    ) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         let address = socket.local_addr().unwrap();
@@ -76,7 +91,7 @@ impl TestRelay {
         let mut inside = Inside {
             socket,
             endpoint: Endpoint::new(Config::default(), key, [78; 32]),
-            server: RelayServer::new(xylem_reach::relay::Config::default(), [79; 32]),
+            server: RelayServer::new(config, [79; 32]),
             sessions: HashMap::new(),
             real: HashMap::new(),
             passed: Arc::clone(&passed),

@@ -73,11 +73,12 @@ impl Links for Engine {
             .into_iter()
             .map(|address| Peer::Link { address, key: Some(key) })
             .collect();
-        if let Some(relay) = ticket.relay.clone()
-            && let Ok(relay) = reaching::to_dial(&relay.into())
-            && self.use_relay(relay.clone()).is_ok()
-        {
-            peers.extend(reaching::through(&relay, Some(key), Target::Key(key)));
+        for relay in ticket.relays.iter().cloned() {
+            if let Ok(relay) = reaching::to_dial(&relay.into())
+                && self.use_relay(relay.clone()).is_ok()
+            {
+                peers.extend(reaching::through(&relay, Some(key), Target::Key(key)));
+            }
         }
         peers
     }

@@ -203,7 +203,7 @@ impl Member {
             size: None,
             kind: None,
             addresses: vec![address(self.n).to_string().parse().unwrap()],
-            relay: None,
+            relays: Vec::new(),
         }
     }
 
