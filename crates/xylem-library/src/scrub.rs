@@ -150,8 +150,20 @@ impl Scrub<'_> {
         let (id, root) = (ObjectId::Root, target.root);
         let (mtime, seen, since_s, mode) = (None, None, None, None);
         let (at, place) = (path, 0);
-        let listing =
-            Item { id, path: at, key, root, geometry, slot, mtime, seen, since_s, place, mode, grows: false };
+        let listing = Item {
+            id,
+            path: at,
+            key,
+            root,
+            geometry,
+            slot,
+            mtime,
+            seen,
+            since_s,
+            place,
+            mode,
+            grows: false,
+        };
         let counted = self.summary.files;
         let left = self.batch(&[listing], &mut tree, mender, None, on_event)?;
         self.looks.clear();

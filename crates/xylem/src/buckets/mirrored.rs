@@ -65,7 +65,7 @@ pub(super) fn ticket_of(signed: &Signed) -> Ticket {
         size: Some(signed.manifest.size),
         kind: Some(signed.manifest.kind),
         addresses: Vec::new(),
-        relay: None,
+        relays: Vec::new(),
     }
 }
 
