@@ -111,7 +111,7 @@ fn try_judge(
         return Ok(Some(Verdict::Changed("is something else than a file now".to_owned())));
     }
     if item.grows && meta.size > item.geometry.size() {
-        return judge_beginning(store, item, outboard, readers, took);
+        return judge_beginning(store, item, meta, outboard, readers, took);
     }
     let begun = store.repair_begun(&item.key)?;
     let begun = begun.filter(|r| r.root == item.root && r.state.ino == meta.ino);
@@ -174,6 +174,7 @@ fn try_judge(
 fn judge_beginning(
     store: &Store,
     item: &Item,
+    meta: Meta,
     outboard: Option<&OutboardFile>,
     readers: &mut Readers<'_>,
     took: &(dyn Fn(u64) -> bool + Sync),
@@ -184,7 +185,7 @@ fn judge_beginning(
     let Some(found) = inspect(&subject, readers, took)? else { return Ok(None) };
     let bad = found.bad();
     let Some(first) = bad.first().map(|range| found.bytes_of(range)) else {
-        return Ok(Some(Verdict::Right));
+        return Ok(Some(Verdict::Right(meta)));
     };
     let what = format!(
         "has grown, and bytes {}..{} are not what was verified; `xylem get --follow --overwrite` fetches it anew",
