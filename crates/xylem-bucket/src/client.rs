@@ -1,24 +1,30 @@
 //! [`Client`]: requests to buckets, made on one thread and waited for on others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt;
 use object_store::aws::AmazonS3;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path as Key;
-use object_store::{GetOptions, GetRange, ListResult, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+use crate::answers::{Besides, OddKey};
 use crate::error::BucketError;
 use crate::place::Place;
 use crate::settings::Settings;
 
 /// A range of which too little came is asked for this often.
 const TRIES: usize = 4;
+
+/// Pages of one list, and bytes of all of them: a million objects and more.
+const MAX_PAGES: usize = 4_096;
+const MAX_LIST: usize = 512 << 20;
 
 /// One thread, and the buckets that were asked so far.
 pub(crate) struct Client {
@@ -86,25 +92,30 @@ impl Client {
         })
     }
 
-    /// What is below a key, one level.
-    pub(crate) fn list(&self, place: &Place) -> Result<ListResult, BucketError> {
-        self.again(place, |bucket, key| async move { bucket.list_with_delimiter(Some(&key)).await })
+    /// What is below a key.
+    ///
+    /// # Errors
+    /// [`BucketError::Endless`]: it has no end.
+    pub(crate) fn list(&self, place: &Place, depth: Depth) -> Result<Listing, BucketError> {
+        let prefix = prefix(place)?;
+        let mut tries = 1;
+        loop {
+            let (bucket, prefix) = (self.bucket(&place.bucket)?, prefix.clone());
+            match self.wait(listing(bucket, prefix, depth)) {
+                Err(BucketError::Failed(_)) if tries < TRIES => tries += 1,
+                listed => return listed,
+            }
+        }
     }
 
-    /// What is below a key, one level, if it is told in one answer; `None`: there is more.
-    pub(crate) fn page(&self, place: &Place) -> Result<Option<ListResult>, BucketError> {
-        let bucket = self.bucket(&place.bucket)?;
-        let prefix = match place.key.is_empty() {
-            true => None,
-            false => Some(format!("{}/", key(place)?)),
-        };
+    /// The first page of what is below a key, one level; and whether that is all.
+    pub(crate) fn page(&self, place: &Place) -> Result<(Listing, bool), BucketError> {
+        let (bucket, prefix) = (self.bucket(&place.bucket)?, prefix(place)?);
         self.wait(async move {
-            let options = PaginatedListOptions {
-                delimiter: Some("/".into()),
-                ..PaginatedListOptions::default()
-            };
-            let listed = bucket.list_paginated(prefix.as_deref(), options).await?;
-            Ok(listed.page_token.is_none().then_some(listed.result))
+            let mut page = Listing::default();
+            let next = page.add(&bucket, prefix.as_deref(), Depth::One, None).await?;
+            page.folders.sort_unstable();
+            Ok((page, next.is_none()))
         })
     }
 
@@ -140,6 +151,84 @@ impl Drop for Client {
     }
 }
 
+/// How much below a key is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// One level: objects and folders.
+    One,
+    /// Objects at all levels.
+    All,
+}
+
+/// What is below a key.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    pub(crate) objects: Vec<ObjectMeta>,
+    /// In order.
+    pub(crate) folders: Vec<Key>,
+    /// What is there and can be no path.
+    pub(crate) odd: Vec<OddKey>,
+    has_mark: bool,
+    bytes: usize,
+}
+
+impl Listing {
+    /// Whether there is anything at all, a folder's mark too.
+    pub(crate) fn is_there(&self) -> bool {
+        let named = !self.objects.is_empty() || !self.folders.is_empty() || !self.odd.is_empty();
+        named || self.has_mark
+    }
+
+    /// Asks for one more page; what the next is asked for by, if there is one.
+    async fn add(
+        &mut self,
+        bucket: &AmazonS3,
+        prefix: Option<&str>,
+        depth: Depth,
+        page_token: Option<String>,
+    ) -> Result<Option<String>, BucketError> {
+        let delimiter = (depth == Depth::One).then(|| "/".into());
+        let options =
+            PaginatedListOptions { delimiter, page_token, ..PaginatedListOptions::default() };
+        let mut page = bucket.list_paginated(prefix, options).await?;
+        let besides = page.result.extensions.remove::<Besides>().unwrap_or_default();
+        self.objects.append(&mut page.result.objects);
+        self.folders.append(&mut page.result.common_prefixes);
+        self.odd.extend(besides.odd);
+        self.has_mark |= besides.has_mark;
+        self.bytes = self.bytes.saturating_add(besides.bytes);
+        Ok(page.page_token.filter(|token| !token.is_empty()))
+    }
+}
+
+/// All pages of a list, each of which is asked for once.
+async fn listing(
+    bucket: Arc<AmazonS3>,
+    prefix: Option<String>,
+    depth: Depth,
+) -> Result<Listing, BucketError> {
+    let (mut listing, mut asked, mut token) = (Listing::default(), HashSet::new(), None);
+    loop {
+        token = listing.add(&bucket, prefix.as_deref(), depth, token).await?;
+        let Some(next) = &token else { break };
+        if !asked.insert(next.clone()) {
+            return Err(BucketError::Endless("a page of it is to be followed by one before it"));
+        }
+        if asked.len() >= MAX_PAGES || listing.bytes > MAX_LIST {
+            return Err(BucketError::Endless("it is longer than any that is read"));
+        }
+    }
+    listing.folders.sort_unstable();
+    listing.folders.dedup();
+    Ok(listing)
+}
+
+/// What all keys below a place begin with.
+fn prefix(place: &Place) -> Result<Option<String>, BucketError> {
+    let is_bucket = place.key.is_empty();
+    if is_bucket { Ok(None) } else { Ok(Some(format!("{}/", key(place)?))) }
+}
+
 /// A key as the library has it.
 pub(crate) fn key(place: &Place) -> Result<Key, BucketError> {
     let why = "the key is no path that can be asked for";
@@ -158,9 +247,9 @@ pub(crate) async fn range(
     for _ in 0..TRIES {
         let range = Some(GetRange::Bounded(range.clone()));
         let options = GetOptions { range, if_match: tag.clone(), ..GetOptions::default() };
-        let got = async { bucket.get_opts(&key, options).await?.bytes().await };
+        let got = async { collected(bucket.get_opts(&key, options).await?, wanted).await };
         match got.await.map_err(BucketError::from) {
-            Ok(bytes) if bytes.len() as u64 == wanted => return Ok(bytes),
+            Ok(Some(bytes)) if bytes.len() as u64 == wanted => return Ok(bytes),
             Ok(_) => failed = BucketError::Short,
             // An answer that breaks off, and what the library has not repeated.
             Err(e @ BucketError::Failed(_)) => failed = e,
@@ -168,4 +257,20 @@ pub(crate) async fn range(
         }
     }
     Err(failed)
+}
+
+/// The content of an object, of which at most so many bytes are read; `None`: there are more.
+pub(crate) async fn collected(
+    found: GetResult,
+    limit: u64,
+) -> Result<Option<Bytes>, object_store::Error> {
+    let mut pieces = found.into_stream();
+    let mut whole = BytesMut::new();
+    while let Some(piece) = pieces.try_next().await? {
+        if piece.len() as u64 > limit.saturating_sub(whole.len() as u64) {
+            return Ok(None);
+        }
+        whole.extend_from_slice(&piece);
+    }
+    Ok(Some(whole.freeze()))
 }

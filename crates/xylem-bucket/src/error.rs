@@ -41,6 +41,9 @@ pub enum BucketError {
     /// What is at this place is larger than anything that it can be.
     #[error("it is larger than anything that can stand there")]
     TooLarge,
+    /// A list that the store goes on with for ever.
+    #[error("the store's list of what is there has no end: {0}")]
+    Endless(&'static str),
     /// Fewer bytes came than were asked for, several times.
     #[error("answers were cut short")]
     Short,
@@ -87,7 +90,9 @@ impl From<BucketError> for io::Error {
             BucketError::Refused | BucketError::NoCredentials => io::ErrorKind::PermissionDenied,
             BucketError::NoPlace { .. } => io::ErrorKind::InvalidInput,
             BucketError::Short => io::ErrorKind::UnexpectedEof,
-            BucketError::Incomplete(_) | BucketError::TooLarge => io::ErrorKind::InvalidData,
+            BucketError::Incomplete(_) | BucketError::TooLarge | BucketError::Endless(_) => {
+                io::ErrorKind::InvalidData
+            }
             BucketError::Settings(_) | BucketError::Changed | BucketError::Failed(_) => {
                 io::ErrorKind::Other
             }

@@ -21,6 +21,7 @@ mod pages;
 mod place;
 mod settings;
 
+mod answers;
 mod client;
 
 // Reading.

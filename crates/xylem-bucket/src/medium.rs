@@ -5,17 +5,18 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use object_store::ObjectMeta;
 use xylem_object::listing::Entry;
 use xylem_store::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
 
+use crate::answers::OddKey;
 use crate::cache::Cache;
-use crate::client::{Client, key};
+use crate::client::{Client, Depth, key};
 use crate::error::BucketError;
 use crate::file::Object;
-use crate::pages::Pages;
+use crate::pages::{Pages, lock};
 use crate::place::{Place, is_in_bucket};
 use crate::settings::Settings;
 use crate::shown::{Shown, number};
@@ -40,6 +41,11 @@ impl Said {
     }
 }
 
+/// What has something below it.
+fn folder() -> Meta {
+    meta(FileKind::Directory, 0, 0o755)
+}
+
 pub(crate) fn meta(kind: FileKind, size: u64, mode: u32) -> Meta {
     let (mtime, ctime) = <(FileTime, FileTime)>::default();
     Meta { kind, size, mode, mtime, ctime, ino: 0, dev: 0, links: 1, owner: 0 }
@@ -56,6 +62,8 @@ pub struct Buckets {
     pages: Pages,
     /// Publications that are kept in buckets, by where their content lies.
     shown: Mutex<Vec<(PathBuf, Arc<Shown>)>>,
+    /// What folders have that can have no name here, until it is asked for.
+    passed_over: Mutex<HashMap<PathBuf, Vec<(PathBuf, String)>>>,
 }
 
 impl Buckets {
@@ -65,8 +73,9 @@ impl Buckets {
     /// [`BucketError::Settings`]: no thread, or no sockets.
     pub fn over(disk: Arc<dyn Medium>, settings: Settings) -> Result<Self, BucketError> {
         let client = Arc::new(Client::new(settings)?);
-        let (listed, shown) = (Mutex::default(), Mutex::default());
-        Ok(Self { disk, client, cache: Arc::default(), listed, pages: Pages::default(), shown })
+        let (listed, shown, passed_over) = Default::default();
+        let (cache, pages) = (Arc::default(), Pages::default());
+        Ok(Self { disk, client, cache, listed, pages, shown, passed_over })
     }
 
     /// From now on what is below `top`, or `top` itself, is what `entries` say, which were proven; its bytes are those of the
@@ -79,16 +88,24 @@ impl Buckets {
         top: &Place,
         entries: impl Iterator<Item = Entry>,
     ) -> Result<(), BucketError> {
-        let shown = Arc::new(Shown::new(top, entries, self.below(top)?)?);
-        let mut all = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let (below, odd) = self.all_below(top)?;
+        let mut shown = Shown::new(top, entries, below)?;
+        shown.beyond.extend(odd);
+        let shown = Arc::new(shown);
+        let mut all = lock(&self.shown);
         all.retain(|(place, _)| *place != top.path());
         all.push((top.path(), shown));
         Ok(())
     }
 
+    /// Names, below a place that is [shown](Self::show), of objects that are there and were not published.
+    pub fn beyond(&self, top: &Path) -> Vec<String> {
+        self.shown(top).map(|shown| shown.beyond.clone()).unwrap_or_default()
+    }
+
     /// The publication that has `path`.
     fn shown(&self, path: &Path) -> Option<Arc<Shown>> {
-        let all = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.shown);
         all.iter().find(|(top, _)| path.starts_with(top)).map(|(_, shown)| shown.clone())
     }
 
@@ -97,7 +114,7 @@ impl Buckets {
     }
 
     fn listed(&self) -> MutexGuard<'_, HashMap<PathBuf, Said>> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.listed)
     }
 
     /// Refuses to change what is in a bucket.
@@ -168,11 +185,10 @@ impl Medium for Buckets {
         }
         // A folder is what has something below it; an empty bucket is one, too.
         let place = Place::of(path)?;
-        let below = self.client.list(&place)?;
-        let is_empty = below.objects.is_empty() && below.common_prefixes.is_empty();
-        match is_empty && !place.key.is_empty() {
-            true => Err(BucketError::NotThere.into()),
-            false => Ok(meta(FileKind::Directory, 0, 0o755)),
+        let (page, is_all) = self.client.page(&place)?;
+        match page.is_there() || !is_all || place.key.is_empty() {
+            true => Ok(folder()),
+            false => Err(BucketError::NotThere.into()),
         }
     }
 
@@ -199,27 +215,44 @@ impl Medium for Buckets {
             return if known { Ok(()) } else { Err(BucketError::NotThere.into()) };
         }
         let place = Place::of(path)?;
-        let below = self.client.list(&place)?;
+        let below = self.client.list(&place, Depth::One)?;
         let name = |key: &object_store::path::Path| key.filename().map(str::to_owned);
-        let mut folders: Vec<String> = below.common_prefixes.iter().filter_map(name).collect();
-        folders.sort_unstable();
+        let folders: Vec<String> = below.folders.iter().filter_map(name).collect();
+        let mut odd = below.odd;
         let mut listed = self.listed();
-        if listed.len().saturating_add(below.objects.len()) > MOST_LISTED {
+        let more = below.objects.len().saturating_add(folders.len());
+        if listed.len().saturating_add(more) > MOST_LISTED {
             listed.clear();
         }
         for object in &below.objects {
-            let key = object.location.as_ref();
-            let is_mark = key == place.key;
-            if let (Some(name), false) = (name(&object.location), is_mark)
-                && folders.binary_search(&name).is_err()
-            {
+            let Some(name) = name(&object.location) else { continue };
+            if folders.binary_search(&name).is_ok() {
+                let (key, why) = (object.location.to_string(), "there is a folder of this name");
+                odd.push(OddKey { key, why: why.to_owned() });
+            } else {
                 listed.insert(path.join(&name), Said::of(object));
                 take(OsStr::new(&name), FileKind::File);
             }
         }
+        for name in &folders {
+            listed.insert(path.join(name), Said { meta: folder(), tag: None });
+            take(OsStr::new(name), FileKind::Directory);
+        }
         drop(listed);
-        folders.iter().for_each(|name| take(OsStr::new(name), FileKind::Directory));
+        let odd = odd.into_iter().map(|OddKey { key, why }| {
+            (PathBuf::from(format!("s3://{}/{key}", place.bucket)), why)
+        });
+        let odd: Vec<(PathBuf, String)> = odd.collect();
+        let mut passed_over = lock(&self.passed_over);
+        match odd.is_empty() {
+            true => drop(passed_over.remove(path)),
+            false => drop(passed_over.insert(path.to_path_buf(), odd)),
+        }
         Ok(())
+    }
+
+    fn passed_over(&self, path: &Path) -> Vec<(PathBuf, String)> {
+        lock(&self.passed_over).remove(path).unwrap_or_default()
     }
 
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {

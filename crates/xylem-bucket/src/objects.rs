@@ -1,12 +1,12 @@
 //! Whole objects: read, put, copied where they are, removed, and all that is below a key.
 
 use bytes::Bytes;
-use futures_util::TryStreamExt;
 use object_store::{
     CopyOptions, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutOptions, PutPayload,
 };
 
-use crate::client::key;
+use crate::answers::OddKey;
+use crate::client::{Depth, collected, key};
 use crate::error::BucketError;
 use crate::medium::Buckets;
 use crate::place::Place;
@@ -31,7 +31,7 @@ impl Buckets {
         let asked = self.client().again(place, move |bucket, key| async move {
             let found = bucket.get_opts(&key, GetOptions::default()).await?;
             match found.meta.size <= limit {
-                true => found.bytes().await.map(Some),
+                true => collected(found, limit).await,
                 false => Ok(None),
             }
         });
@@ -80,14 +80,20 @@ impl Buckets {
         }
     }
 
-    /// All objects below a place, in the store's order.
+    /// All objects below a place, in the store's order, but those whose keys are no paths.
     ///
     /// # Errors
     /// [`BucketError::NotThere`]: there is no such bucket; see [`BucketError`].
     pub fn below(&self, place: &Place) -> Result<Vec<Below>, BucketError> {
-        let found: Vec<ObjectMeta> = self.client().again(place, |bucket, key| async move {
-            bucket.list(Some(&key)).try_collect().await
-        })?;
+        Ok(self.all_below(place)?.0)
+    }
+
+    /// As [`Buckets::below`], and the names of the others.
+    pub(crate) fn all_below(
+        &self,
+        place: &Place,
+    ) -> Result<(Vec<Below>, Vec<String>), BucketError> {
+        let found = self.client().list(place, Depth::All)?;
         let prefix = match place.key.as_str() {
             "" => String::new(),
             key => format!("{key}/"),
@@ -96,6 +102,8 @@ impl Buckets {
             let name = object.location.as_ref().strip_prefix(&prefix)?.to_owned();
             Some(Below { name, size: object.size, tag: object.e_tag })
         };
-        Ok(found.into_iter().filter_map(below).collect())
+        let odd = |odd: OddKey| Some(odd.key.strip_prefix(&prefix)?.to_owned());
+        let odd = found.odd.into_iter().filter_map(odd).collect();
+        Ok((found.objects.into_iter().filter_map(below).collect(), odd))
     }
 }

@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use object_store::ListResult;
 use xylem_store::{FileKind, Meta};
 
-use crate::client::Client;
+use crate::client::{Client, Listing};
 use crate::medium::{Said, meta};
 use crate::place::Place;
 
@@ -24,11 +23,14 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    fn of(listed: &ListResult) -> Self {
-        let folders = listed.common_prefixes.iter().filter_map(|key| Some(key.filename()?.into()));
+    fn of(listed: &Listing) -> Self {
+        let folders = listed.folders.iter().filter_map(|key| Some(key.filename()?.into()));
+        let folders: HashSet<String> = folders.collect();
         let objects = listed.objects.iter();
         let objects = objects.filter_map(|o| Some((o.location.filename()?.into(), Said::of(o))));
-        Self { objects: objects.collect(), folders: folders.collect() }
+        // Where a key is an object and a folder, it is the folder that is seen.
+        let objects = objects.filter(|(name, _)| !folders.contains(name));
+        Self { objects: objects.collect(), folders }
     }
 
     /// The object of this name.
@@ -59,7 +61,8 @@ impl Pages {
             return page.clone();
         }
         // What can't be listed may still be asked for by its name, and then says itself what is wrong.
-        let page = client.page(&place).ok().flatten().map(|listed| Arc::new(Page::of(&listed)));
+        let page = client.page(&place).ok().filter(|(_, is_all)| *is_all);
+        let page = page.map(|(listed, _)| Arc::new(Page::of(&listed)));
         // Not locked while it is asked for: the thread that asks forgets others meanwhile.
         lock(&self.0).insert(folder.to_path_buf(), page.clone());
         let (known, folder) = (self.0.clone(), folder.to_path_buf());
@@ -71,7 +74,7 @@ impl Pages {
     }
 }
 
-fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+pub(crate) fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics half-way through a change.
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,7 +13,7 @@ const SCHEME: &str = "s3://";
 /// What the first component of such a path is.
 const FIRST: &str = "s3:";
 /// Longest key that S3 has, bytes.
-const MAX_KEY: usize = 1024;
+pub(crate) const MAX_KEY: usize = 1024;
 
 /// Whether a path names something in a bucket: `s3://` and anything.
 #[must_use]

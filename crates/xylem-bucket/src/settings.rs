@@ -8,6 +8,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use std::time::Duration;
 
+use crate::answers::Connector;
 use crate::error::BucketError;
 
 /// What says who asks, one of which must be there.
@@ -129,7 +130,8 @@ impl Settings {
             base: 2.0,
         };
         let retry = RetryConfig { backoff, max_retries: REPEATS, retry_timeout: PATIENCE };
-        Ok(builder.with_client_options(client).with_retry(retry))
+        let builder = builder.with_client_options(client).with_retry(retry);
+        Ok(builder.with_http_connector(Connector::default()))
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Name {
 pub(crate) struct Shown {
     names: HashMap<PathBuf, Name>,
     folders: HashMap<PathBuf, Vec<(String, FileKind)>>,
+    /// Objects that are there and not listed.
+    pub(crate) beyond: Vec<String>,
 }
 
 impl Shown {
@@ -87,6 +89,10 @@ impl Shown {
             let tag = object(&there, &name, &path, first.size)?;
             shown.add(path, first, tag, None);
         }
+        let is_file = |name: &Name| name.meta.kind == FileKind::File;
+        let listed = |name: &String| shown.names.get(&place.join(name)).is_some_and(is_file);
+        shown.beyond = there.into_keys().filter(|name| !listed(name)).collect();
+        shown.beyond.sort_unstable();
         Ok(shown)
     }
 
@@ -172,6 +178,7 @@ mod tests {
         };
         let shown = Shown::new(&top, entries(), vec![there("a", 3), there("b", 3), there("z", 9)]);
         let shown = shown.expect("all there");
+        assert_eq!(shown.beyond, ["z"]);
         let mut names = Vec::new();
         assert!(
             shown.for_each_name(&top.path(), &mut |name, kind| names.push((name.to_owned(), kind)))

@@ -140,6 +140,10 @@ impl Medium for Overlay {
         Ok(self.files.get(inside).ok_or(io::ErrorKind::NotFound)?.meta())
     }
 
+    fn passed_over(&self, path: &Path) -> Vec<(PathBuf, String)> {
+        if self.inside(path).is_some() { Vec::new() } else { self.disk.passed_over(path) }
+    }
+
     fn owns(&self, meta: &Meta) -> bool {
         self.disk.owns(meta)
     }

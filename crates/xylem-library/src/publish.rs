@@ -148,7 +148,7 @@ fn was_fetched(store: &Store, root: &Hash) -> bool {
 }
 
 /// The rules under which something was last shared from here.
-fn rules_before(known: Option<&Record>) -> Result<Rules, PublishError> {
+pub(crate) fn rules_before(known: Option<&Record>) -> Result<Rules, PublishError> {
     Ok(Rules::new(&Selection::default(), &left_out_before(known))?)
 }
 

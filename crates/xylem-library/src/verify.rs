@@ -18,16 +18,18 @@ use xylem_transfer::TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
 use crate::error::{Blame, Failure, advised, blame_of};
-use crate::event::LibraryEvent;
+use crate::event::{LibraryEvent, SkipReason};
 use crate::hashing::{self, HashError, Job, Takes};
 use crate::json;
 use crate::listed::{Listed, ListedError, ListedFiles};
 use crate::path::{canonical, os_bytes, os_path};
-use crate::publish::{PublishError, root_as};
-use crate::record::known_size;
+use crate::portable::NameCheck;
+use crate::publish::{PublishError, root_as, rules_before};
+use crate::record::{Record, known_size};
 use crate::remote::{Keep, Remote, Wanted};
 use crate::rescan::{Readers, Subject, inspect};
 use crate::stop::Stop;
+use crate::walk::{FoundKind, Rules, Walk, WalkError};
 
 /// One segment of each tile's span brings the whole tile: 8 segments a node, 256 nodes a tile.
 const SEGMENTS_A_TILE: u64 = 8 * 256;
@@ -47,6 +49,26 @@ pub struct Damage {
     pub what: String,
 }
 
+/// What is there and was not published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename = "extra")]
+pub struct Extra {
+    /// Below the directory; empty for a single file. What lies in a directory that was not published is not named by itself.
+    #[serde(serialize_with = "json::path")]
+    pub path: PathBuf,
+    /// What it is, in words.
+    pub what: String,
+}
+
+/// Whether [`verify`] looks for what is there and was not published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extras {
+    /// It does.
+    Name,
+    /// There may be any.
+    Allow,
+}
+
 /// Outcome of [`verify`].
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename = "verified")]
@@ -61,8 +83,24 @@ pub struct VerifySummary {
     /// Bad places.
     #[serde(rename = "damaged", serialize_with = "json::count")]
     pub damage: Vec<Damage>,
+    /// What is there and was not published; none where [`Extras::Allow`] was asked for.
+    #[serde(serialize_with = "json::count")]
+    pub extra: Vec<Extra>,
     /// False where no tree was at hand and damage could not be narrowed to byte ranges.
     pub located: bool,
+}
+
+impl VerifySummary {
+    /// Before anything was compared.
+    fn of(ticket: &Ticket) -> Self {
+        let (damage, extra) = (Vec::new(), Vec::new());
+        Self { root: ticket.root, bytes: 0, files: 0, damage, extra, located: true }
+    }
+
+    /// Whether all of it is what the ticket names.
+    pub fn is_right(&self) -> bool {
+        self.damage.is_empty() && self.extra.is_empty()
+    }
 }
 
 /// Why something was not compared. Damage is no error.
@@ -71,6 +109,9 @@ pub enum VerifyError {
     /// A file or the store can't be read.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
+    /// The directory can't be walked.
+    #[error(transparent)]
+    Walk(#[from] WalkError),
     /// A file could not be hashed.
     #[error(transparent)]
     Hash(#[from] HashError),
@@ -113,6 +154,7 @@ impl Failure for VerifyError {
     fn blame(&self) -> Blame {
         match self {
             Self::Store(e) => blame_of(e),
+            Self::Walk(e) => e.blame(),
             Self::Hash(e) => e.blame(),
             Self::Publish(e) => e.blame(),
             Self::Listed(e) => e.blame(),
@@ -127,11 +169,12 @@ impl Failure for VerifyError {
 /// Compares what lies at `path` with `ticket`; `remote` is asked for what `store` does not have.
 ///
 /// # Errors
-/// See [`VerifyError`]. Damage is no error: see [`VerifySummary::damage`].
+/// See [`VerifyError`]. Damage is no error: see [`VerifySummary::damage`] and [`VerifySummary::extra`].
 pub fn verify(
     store: &Store,
     path: &Path,
     ticket: &Ticket,
+    extras: Extras,
     remote: &mut dyn Remote,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
@@ -143,14 +186,19 @@ pub fn verify(
     if ticket.kind.is_some_and(|kind| is_directory != (kind == Kind::Directory)) {
         return Err(VerifyError::Kind { path: path.to_path_buf(), is_directory });
     }
-    let summary =
-        VerifySummary { root: ticket.root, bytes: 0, files: 0, damage: Vec::new(), located: true };
+    let summary = VerifySummary::of(ticket);
     remote.target(std::slice::from_ref(ticket), 0);
     let mut check = Check { ticket, store, remote, unreachable: false, summary, stop };
     if is_directory {
-        check.directory(&place, on_event)?;
+        let listed = check.directory(&place, on_event)?;
+        if extras == Extras::Name {
+            check.beyond(&place, &listed, on_event)?;
+        }
     } else {
         check.file(&place, &meta, on_event)?;
+        if extras == Extras::Name {
+            check.privileged(&meta, PathBuf::new());
+        }
     }
     Ok(check.summary)
 }
@@ -168,8 +216,7 @@ pub fn list(
     each: &mut dyn FnMut(&Entry),
 ) -> Result<(), VerifyError> {
     remote.target(std::slice::from_ref(ticket), 0);
-    let summary =
-        VerifySummary { root: ticket.root, bytes: 0, files: 0, damage: Vec::new(), located: true };
+    let summary = VerifySummary::of(ticket);
     let listed = Check { ticket, store, remote, unreachable: false, summary, stop }.listing()?;
     for found in listed.entries() {
         each(&found?.entry);
@@ -238,18 +285,86 @@ impl Check<'_> {
         &mut self,
         path: &Path,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), VerifyError> {
+    ) -> Result<ListedFiles, VerifyError> {
         let listed = self.listing()?;
         if root_as(self.store, path, &self.ticket.root, on_event)? == self.ticket.root {
             let totals = listed.totals();
             (self.summary.files, self.summary.bytes) = (totals.files, totals.bytes);
-            return Ok(());
+            return Ok(listed);
         }
         let packed = self.store.outboard(&self.ticket.root, Part::FileOutboards).ok().flatten();
         for found in listed.entries() {
             self.entry(&found?, path, packed.clone())?;
         }
+        Ok(listed)
+    }
+
+    /// Names what is in the directory and not in the listing: the walk and the listing have one order. What was left out of
+    /// it on purpose when it was shared from here is counted, and so is what is xylem's own; the walk tells both.
+    fn beyond(
+        &mut self,
+        place: &Path,
+        listed: &ListedFiles,
+        on_event: &mut dyn FnMut(LibraryEvent),
+    ) -> Result<(), VerifyError> {
+        let known = Record::recall(self.store, &os_bytes(place.as_os_str()));
+        let rules = rules_before(known.as_ref().filter(|known| known.root == self.ticket.root))?;
+        let rules = Rules { names: NameCheck::off(), ..rules };
+        let mut skipped = Vec::new();
+        let mut tell = |event| match event {
+            // Said already by the walk that hashed it.
+            LibraryEvent::Skipped { why: SkipReason::Ours | SkipReason::KeptInStep, .. } => {}
+            LibraryEvent::Skipped { path, why } => {
+                let path = path.strip_prefix(place).map_or(path.clone(), Path::to_path_buf);
+                skipped.push(Extra { path, what: why.to_string() });
+            }
+            LibraryEvent::LeftOut { excluded: 0, .. } => {}
+            LibraryEvent::LeftOut { excluded, .. } => {
+                on_event(LibraryEvent::LeftOut { excluded, unreadable: 0 });
+            }
+            other => on_event(other),
+        };
+        let medium = self.store.medium().clone();
+        let mut walk = Walk::new(&*medium, place, rules, &mut tell)?;
+        let mut entries = listed.entries();
+        let mut next = entries.next().transpose()?;
+        // The directory whose content is extra as it is itself.
+        let mut inside: Option<Vec<u8>> = None;
+        while let Some(found) = walk.next(&mut tell)? {
+            if self.stop.raised() {
+                return Err(VerifyError::Interrupted);
+            }
+            while next.as_ref().is_some_and(|listed| listed.entry.path < found.path) {
+                next = entries.next().transpose()?;
+            }
+            let path = os_path(&found.path);
+            if next.as_ref().is_some_and(|listed| listed.entry.path == found.path) {
+                self.privileged(&found.meta, path);
+            } else if !inside.as_ref().is_some_and(|inside| found.path.starts_with(inside)) {
+                let what = match found.kind {
+                    FoundKind::Directory => "a directory that was not published",
+                    FoundKind::Symlink { .. } => "a link that was not published",
+                    _ => "a file that was not published",
+                };
+                if found.kind == FoundKind::Directory {
+                    inside = Some([&found.path[..], b"/"].concat());
+                }
+                self.summary.extra.push(Extra { path, what: what.to_owned() });
+            }
+        }
+        self.summary.extra.append(&mut skipped);
         Ok(())
+    }
+
+    /// A file that whoever runs it runs as its owner or group; what is published has no such bits. Directories may have them from
+    /// the one above.
+    fn privileged(&mut self, meta: &Meta, path: PathBuf) {
+        let bits = meta.mode & 0o6000;
+        if meta.kind == FileKind::File && bits != 0 {
+            let what =
+                format!("has mode {:04o}, and is run as its owner or group", meta.mode & 0o7777);
+            self.summary.extra.push(Extra { path, what });
+        }
     }
 
     fn entry(

@@ -115,6 +115,8 @@ pub(crate) struct Rules {
     pub(crate) exclude: Exclusion,
     /// What can't be read ends the walk, and is not left out.
     pub(crate) strict: bool,
+    /// What can have no name in a listing ends it, too.
+    pub(crate) all_named: bool,
     /// Something has changed since the last time.
     pub(crate) changed: bool,
 }
@@ -122,7 +124,8 @@ pub(crate) struct Rules {
 impl Rules {
     /// Everything, or nothing.
     pub(crate) fn all() -> Self {
-        Self { names: NameCheck::off(), exclude: Exclusion::none(), strict: true, changed: false }
+        let (names, exclude) = (NameCheck::off(), Exclusion::none());
+        Self { names, exclude, strict: true, all_named: false, changed: false }
     }
 
     /// What is asked for, without `exclude`.
@@ -131,7 +134,8 @@ impl Rules {
     /// What is no pattern.
     pub(crate) fn new(asked: &Selection, exclude: &[String]) -> Result<Self, ExcludeError> {
         let (names, strict) = (NameCheck::new(asked.portable), asked.strict);
-        Ok(Self { names, exclude: Exclusion::new(exclude)?, strict, changed: asked.changed })
+        let (exclude, changed) = (Exclusion::new(exclude)?, asked.changed);
+        Ok(Self { names, exclude, strict, all_named: strict, changed })
     }
 }
 
@@ -295,6 +299,16 @@ impl<'a> Walk<'a> {
             !unfinished
         };
         let names = FolderNames::read(self.medium, &directory, &mut keep).map_err(at)?;
+        for (path, why) in self.medium.passed_over(&directory) {
+            if self.rules.all_named {
+                let why = std::io::Error::new(std::io::ErrorKind::InvalidData, why);
+                return Err(StoreError::from_io("share", &path, None, why).into());
+            }
+            self.unreadable += 1;
+            if self.unreadable <= MAX_NAMED {
+                on_event(LibraryEvent::Skipped { path, why: SkipReason::CannotRead(why) });
+            }
+        }
         // It may have become one since it was found.
         if may_be_ours && ours::is_ours(self.medium, &directory)? {
             let why = ours::why_left_out(&directory);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use xylem_library::publish::root_of;
-use xylem_library::verify::VerifySummary;
+use xylem_library::verify::{Extras, VerifySummary};
 use xylem_library::{Blame, Error, Stop, canonical, disk};
 use xylem_object::Ticket;
 use xylem_store::Store;
@@ -29,6 +29,8 @@ pub struct VerifyOptions {
     pub from: Vec<Peer>,
     /// Give up on peers after this long.
     pub give_up: Duration,
+    /// Whether there may be more than was published.
+    pub extras: Extras,
     /// Where outboards are kept.
     pub store: PathBuf,
 }
@@ -36,7 +38,7 @@ pub struct VerifyOptions {
 /// Compares what is on disk with a ticket.
 ///
 /// # Errors
-/// Those of [`xylem_library::verify::verify`]. Damage is no error: see [`VerifySummary::damage`].
+/// Those of [`xylem_library::verify::verify`]. Damage is no error: see [`VerifySummary::damage`] and [`VerifySummary::extra`].
 pub fn verify(
     options: &VerifyOptions,
     stop: &Stop,
@@ -49,9 +51,10 @@ pub fn verify(
     // A file beside the one that is served from here may be compared with it: we are asked, too.
     let mut peers = Peers::new(&asked, None, &on_event);
     let mut report = |event| (on_event.borrow_mut())(Event::Library(event));
-    let (path, ticket) = (&options.path, &options.ticket);
-    let compared =
-        xylem_library::verify::verify(&store, path, ticket, &mut peers, stop, &mut report)?;
+    let VerifyOptions { path, ticket, extras, .. } = options;
+    let compared = xylem_library::verify::verify(
+        &store, path, ticket, *extras, &mut peers, stop, &mut report,
+    )?;
     drop(peers);
     let grew = !compared.damage.is_empty() && path.is_file();
     let grown = match grew {

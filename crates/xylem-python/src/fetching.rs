@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use xylem_library::verify::Extras;
 use xylem_library::{Error, Existing, Output, SaveOptions};
 use xylem_node::{Event, GetOptions, Peer, PeerUri, VerifyOptions};
 use xylem_object::{Ticket, TicketError};
@@ -130,7 +131,7 @@ pub(crate) fn get(
 
 /// Compares what is on disk with a ticket: what was compared, and what is bad.
 #[pyfunction]
-#[pyo3(signature = (path, ticket, store, peers, timeout))]
+#[pyo3(signature = (path, ticket, store, peers, timeout, allow_extra))]
 pub(crate) fn verify(
     py: Python<'_>,
     path: PathBuf,
@@ -138,8 +139,10 @@ pub(crate) fn verify(
     store: Option<PathBuf>,
     peers: Vec<String>,
     timeout: f64,
+    allow_extra: bool,
 ) -> PyResult<(Verified, Vec<Damage>)> {
     let options = VerifyOptions {
+        extras: if allow_extra { Extras::Allow } else { Extras::Name },
         path,
         ticket: self::ticket(ticket)?,
         from: self::peers(&peers)?,
@@ -150,7 +153,9 @@ pub(crate) fn verify(
         xylem_node::verify(&options, stop, &mut on_event)
     })?;
     let found = running.finish(py, |event| log(py, &event))?;
-    let damage = found.damage.into_iter().map(|d| (d.path, d.start, d.end, d.what)).collect();
+    let damage = found.damage.into_iter().map(|d| (d.path, d.start, d.end, d.what));
+    let extra = found.extra.into_iter().map(|e| (e.path, 0, 0, e.what));
+    let damage = damage.chain(extra).collect();
     let root = found.root.to_hex().to_string();
     Ok((Verified { root, bytes: found.bytes, files: found.files }, damage))
 }

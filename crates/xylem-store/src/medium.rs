@@ -132,6 +132,11 @@ pub trait Medium: Send + Sync {
     }
     /// As [`Medium::list_dir`], one name after the other: a large directory takes no memory.
     fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()>;
+    /// What [`Medium::for_each_name`] has passed over in this directory when it was listed last, as it can have no name here (an
+    /// object of a bucket whose key is no path), each with why. It is told once.
+    fn passed_over(&self, _path: &Path) -> Vec<(PathBuf, String)> {
+        Vec::new()
+    }
     /// Renames within the place.
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()>;
     /// Removes a file or a link.

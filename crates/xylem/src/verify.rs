@@ -13,16 +13,17 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::verify::{Damage, VerifySummary};
+use xylem_library::verify::{Damage, Extra, Extras, VerifySummary};
 use xylem_library::witness::ExtendsOptions;
 use xylem_library::{Existing, Output, SaveOptions, Stop};
 use xylem_node::{Dialling, GetError, GetOptions, LinkOptions, PeerUri, VerifyOptions};
 use xylem_object::Kind;
 
-/// Checks whether a file or directory is what a ticket names; prints each damaged byte range
+/// Checks whether a file or directory is what a ticket names, and nothing else; prints each damaged byte range
 ///
 /// One line per damaged place goes to standard output: the path, the bytes from..to (the end is
-/// not included), and what is wrong. Nothing is changed. Where the store has no tree of the file,
+/// not included), and what is wrong; and a line for whatever is there and was not published: files,
+/// directories, links, set-uid bits. Nothing is changed. Where the store has no tree of the file,
 /// peers are asked for it, so that damage can be narrowed down.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
@@ -51,6 +52,10 @@ pub(crate) struct VerifyArgs {
     /// that peers of the other are asked for: nothing of the history is fetched
     #[arg(long, value_name = "OLD_TICKET")]
     extends: Option<String>,
+
+    /// There may be more than was published: files of your own, say
+    #[arg(long, conflicts_with_all = ["extends", "evidence"])]
+    allow_extra: bool,
 
     #[command(flatten)]
     demand: DemandArgs,
@@ -93,13 +98,14 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
     // The parser wants one without --extends.
     let ticket = parse_ticket(&args.ticket.unwrap_or_default())?;
     let mut path = [path];
-    buckets::for_paths(&mut path, Some(&ticket), common, out)?;
+    let buckets = buckets::for_paths(&mut path, Some(&ticket), common, out)?;
     let [path] = path;
     let options = VerifyOptions {
         path,
         ticket,
         from: peers(&args.from)?,
         give_up: args.timeout,
+        extras: if args.allow_extra { Extras::Allow } else { Extras::Name },
         store: common.store()?,
     };
     let stop = stop::on_signals()?;
@@ -117,10 +123,18 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
     {
         return report(&decrypted, &options.path, out);
     }
-    let summary = match summary {
+    let mut summary = match summary {
         Some(summary) => summary,
         None => xylem_node::verify(&options, &stop, &mut |event| out.event(event))?,
     };
+    if let (Some(buckets), false) = (buckets, args.allow_extra) {
+        // Objects beside those of a publication that is kept there: it is shown without them.
+        let extra = |name: String| Extra {
+            path: name.into(),
+            what: "an object that was not published".to_owned(),
+        };
+        summary.extra.extend(buckets.beyond(&options.path).into_iter().map(extra));
+    }
     report(&summary, &options.path, out)
 }
 
@@ -130,7 +144,7 @@ fn decrypted(
     stop: &Stop,
     out: &mut Out,
 ) -> Result<Option<VerifySummary>, Failure> {
-    let VerifyOptions { path, ticket, from, give_up, store } = options;
+    let VerifyOptions { path, ticket, from, give_up, store, .. } = options;
     let manifest = match xylem_node::look(ticket, from, *give_up, stop, &mut |_| {}) {
         Ok((_, manifest)) if manifest.sealed => manifest,
         _ => return Ok(None),
@@ -152,7 +166,9 @@ fn decrypted(
     let place = |what| Damage { path: PathBuf::new(), start: 0, end: 0, what };
     let damage: Vec<Damage> = what.map(place).into_iter().collect();
     let located = damage.is_empty();
-    Ok(Some(VerifySummary { root: manifest.root, bytes, files, damage, located }))
+    // More than was encrypted has another root.
+    let extra = Vec::new();
+    Ok(Some(VerifySummary { root: manifest.root, bytes, files, damage, extra, located }))
 }
 
 fn extends(
@@ -216,21 +232,38 @@ fn extends(
 }
 
 fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, Failure> {
+    let whole = |inner: &Path| match inner.as_os_str().is_empty() {
+        true => path.to_owned(),
+        false => path.join(inner),
+    };
     for damage in &summary.damage {
         out.json(damage)?;
         if !out.is_json() {
             let Damage { path: inner, start, end, what } = damage;
-            let whole =
-                if inner.as_os_str().is_empty() { path.to_owned() } else { path.join(inner) };
-            out.line(&clean(&format!("{}: {start}..{end}: {what}", whole.display())))?;
+            out.line(&clean(&format!("{}: {start}..{end}: {what}", whole(inner).display())))?;
+        }
+    }
+    for extra in &summary.extra {
+        out.json(extra)?;
+        if !out.is_json() {
+            let Extra { path: inner, what } = extra;
+            out.line(&clean(&format!("{}: {what}", whole(inner).display())))?;
         }
     }
     out.json(summary)?;
     let what = format!("{} in {}", bytes(summary.bytes), count(summary.files, "file"));
-    if summary.damage.is_empty() {
+    if summary.is_right() {
         let good = out.paint("32", "Verified");
         out.note(&format!("{good} {what}: it is what the ticket names"));
         return Ok(Exit::Done);
+    }
+    if summary.damage.is_empty() {
+        let bad = out.paint("1;31", "MORE THAN PUBLISHED");
+        let extra = count(summary.extra.len() as u64, "thing");
+        out.note(&format!(
+            "{bad}: {extra} beside {what}, which are what the ticket names; --allow-extra if that may be"
+        ));
+        return Ok(Exit::Damaged);
     }
     let bad = out.paint("1;31", "DAMAGED");
     let places = count(summary.damage.len() as u64, "place");
@@ -273,7 +306,16 @@ mod row_tests {
         let (path, what) = (std::path::PathBuf::new(), "x".to_owned());
         let damage = Damage { path, start: 0, end: 1, what };
         assert_documented(&damage);
-        let (root, damage) = (xylem_hash::hash(b""), vec![damage]);
-        assert_documented(&VerifySummary { root, bytes: 1, files: 1, damage, located: true });
+        let extra = Extra { path: std::path::PathBuf::new(), what: "x".to_owned() };
+        assert_documented(&extra);
+        let (root, damage, extra) = (xylem_hash::hash(b""), vec![damage], vec![extra]);
+        assert_documented(&VerifySummary {
+            root,
+            bytes: 1,
+            files: 1,
+            damage,
+            extra,
+            located: true,
+        });
     }
 }

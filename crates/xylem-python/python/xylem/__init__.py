@@ -164,9 +164,11 @@ def verify(
     store: str | os.PathLike[str] | None = None,
     peers: Iterable[str] = (),
     timeout: float = 30.0,
+    allow_extra: bool = False,
 ) -> Verified:
-    """Compare a file or a directory with a ticket. Where it is something else: :class:`DamagedError`, whose ``damage`` says where."""
-    found, damage = _native.verify(path, ticket, the_store(store), list(peers), timeout)
+    """Compare a file or a directory with a ticket. Where it is something else, or more unless that is allowed: :class:`DamagedError`,
+    whose ``damage`` says where."""
+    found, damage = _native.verify(path, ticket, the_store(store), list(peers), timeout, allow_extra)
     if damage:
         places = "1 place is" if len(damage) == 1 else f"{len(damage)} places are"
         error = DamagedError(f"{os.fspath(path)}: {places} not what the ticket says")

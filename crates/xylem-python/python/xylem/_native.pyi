@@ -100,4 +100,5 @@ def verify(
     store: str | PathLike[str] | None,
     peers: list[str],
     timeout: float,
+    allow_extra: bool,
 ) -> tuple[Verified, list[tuple[Path, int, int, str]]]: ...

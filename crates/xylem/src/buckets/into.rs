@@ -28,6 +28,8 @@ const READ: u64 = 4 << 20;
 const AT_ONCE: usize = 4;
 /// How often what was uploaded is written down.
 const KEEP_EVERY: Duration = Duration::from_millis(250);
+/// Names that can be no keys and are told one by one.
+const MOST_NAMED: u64 = 10;
 /// How often what happens is looked at while a read is waited for.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -121,22 +123,30 @@ pub(super) struct Transfer<'a> {
 
 impl Transfer<'_> {
     /// Everything, below `top` or as `top` itself.
+    ///
+    /// # Errors
+    /// Names that can be no keys are told and left out, and are an error when all else is there; for a mirror, which is whole or
+    /// none, before anything is sent.
     pub(super) fn all(&mut self, to: &mut Asked, top: &Place) -> Result<(), Failure> {
+        let nameless = self.name_what_can_t_be(top)?;
+        if nameless > 0 && to.older.is_some() {
+            let what =
+                format!("{nameless} names of it can be no keys of a bucket: nothing was sent");
+            return Err(Failure::new(Exit::Usage, what));
+        }
         let mut number = 0;
         while let Some(item) = self.reader.item(number).map_err(|e| ended(e, self.stop))? {
             number += 1;
+            let place = match self.reader.is_directory() {
+                true => match key_of(top, &item.entry.path) {
+                    Ok(place) => place,
+                    Err(_) => continue,
+                },
+                false => top.clone(),
+            };
             match &item.entry.kind {
                 EntryKind::File { .. } | EntryKind::HardLink { .. } => {
-                    let place = match self.reader.is_directory() {
-                        true => key_of(top, &item),
-                        false => Ok(top.clone()),
-                    };
-                    match place {
-                        Ok(place) => self.file(to, &item, &place)?,
-                        Err(why) => {
-                            self.left_out(&item, &format!("{why}: a bucket cannot have it"))
-                        }
-                    }
+                    self.file(to, &item, &place)?;
                 }
                 // A bucket has neither; folders are in the names of what lies in them.
                 EntryKind::Symlink { .. } => {
@@ -145,6 +155,12 @@ impl Transfer<'_> {
                 EntryKind::Directory => {}
             }
         }
+        if nameless > 0 {
+            let what = format!(
+                "{nameless} names of it can be no keys of a bucket, and were left out; all else is there"
+            );
+            return Err(Failure::new(Exit::Usage, what));
+        }
         Ok(())
     }
 
@@ -152,6 +168,23 @@ impl Transfer<'_> {
         let path = os_path(&item.entry.path);
         let why = SkipReason::CannotRead(why.into());
         self.out.event(Event::Library(LibraryEvent::Skipped { path, why }));
+    }
+
+    /// Tells of names that can be no keys; how many there are.
+    fn name_what_can_t_be(&mut self, top: &Place) -> Result<u64, Failure> {
+        let (mut number, mut nameless) = (0, 0);
+        while self.reader.is_directory()
+            && let Some(item) = self.reader.item(number).map_err(|e| ended(e, self.stop))?
+        {
+            number += 1;
+            if let Err(why) = key_of(top, &item.entry.path) {
+                nameless += 1;
+                if nameless <= MOST_NAMED {
+                    self.left_out(&item, &why);
+                }
+            }
+        }
+        Ok(nameless)
     }
 
     /// One object.
@@ -293,15 +326,17 @@ enum Ended {
     Failure(Failure),
 }
 
-/// Where an entry of a directory goes; else why it has no key.
-pub(super) fn key_of(top: &Place, item: &Item) -> Result<Place, String> {
-    let path = String::from_utf8(item.entry.path.clone());
-    let path = path.map_err(|_| "its name is not text, which a key has to be")?;
-    top.below(&path).map_err(|e| e.to_string())
-}
-
 fn below(place: &Place, name: &str) -> Result<Place, Failure> {
     place.below(name).map_err(|e| super::failed(&e))
+}
+
+/// Where a path of a directory goes; else why it can be no key.
+fn key_of(top: &Place, path: &[u8]) -> Result<Place, String> {
+    let name = str::from_utf8(path).map_err(|_| "the name is no text, which a key has to be")?;
+    top.below(name).map_err(|e| match e {
+        BucketError::NoPlace { why, .. } => why.to_owned(),
+        other => other.to_string(),
+    })
 }
 
 /// What is read at once.

@@ -4,7 +4,7 @@
 //! content as it lies in the bucket and compared with what was signed; the manifest; last the list of versions, which is
 //! what readers begin with. So whoever reads has the old version until the new one is whole.
 
-use super::into::{Asked, Older, Transfer, key_of};
+use super::into::{Asked, Older, Transfer};
 use super::mirrored::{self, Kept};
 use super::{buckets, failed};
 use crate::exit::{Exit, Failure};
@@ -18,7 +18,8 @@ use xylem_bucket::{Below, Buckets, PARTS, Place};
 use xylem_library::adopt::{part_name, parts};
 use xylem_library::publish::rebuild;
 use xylem_library::signed::Signed;
-use xylem_library::{Error, Existing, GetSummary, LibraryEvent, Stop, os_path, use_medium};
+use xylem_library::verify::Extras;
+use xylem_library::{Error, Existing, GetSummary, LibraryEvent, Stop, use_medium};
 use xylem_node::{Event, VerifyOptions};
 use xylem_object::listing::EntryKind;
 use xylem_object::ticket::Versions;
@@ -72,7 +73,6 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
         None => None,
     };
     let content = mirrored::content_of(&place, &signed)?;
-    every_name_is_a_key(&reader, &content, stop)?;
     let mirror = Mirror { buckets, store, place, signed, content };
     let older = mirror.older(before.as_ref(), &below)?;
     let is_newest = before.is_some_and(|before| before.signed.packet == mirror.signed.packet);
@@ -116,26 +116,6 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
     mirror.write_list(&known, keep)?;
     summary.elapsed = started.elapsed();
     Ok(summary)
-}
-
-/// Refuses a directory with a name that no key can have, before anything is sent: without that file it could not be served.
-fn every_name_is_a_key(reader: &Reader, content: &Place, stop: &Stop) -> Result<(), Failure> {
-    let mut number = 0;
-    while reader.is_directory()
-        && let Some(item) = reader.item(number).map_err(|e| crate::get::ended(e, stop))?
-    {
-        number += 1;
-        let is_object =
-            matches!(item.entry.kind, EntryKind::File { .. } | EntryKind::HardLink { .. });
-        if is_object && let Err(why) = key_of(content, &item) {
-            let what = format!(
-                "{}: {why}: a bucket cannot have it, and nothing was sent; have it published without (--exclude)",
-                os_path(&item.entry.path).display()
-            );
-            return Err(Failure::new(Exit::Usage, what));
-        }
-    }
-    Ok(())
 }
 
 /// What is damaged counts as missing, and is made anew: it is told.
@@ -247,7 +227,9 @@ impl Mirror {
         out: &mut Out,
     ) -> Result<Vec<String>, Failure> {
         let (path, store) = (self.content.path(), self.store.dir().to_path_buf());
-        let options = VerifyOptions { path, ticket: ticket.clone(), from, give_up, store };
+        // What lies beside it is nobody's business here.
+        let (ticket, extras) = (ticket.clone(), Extras::Allow);
+        let options = VerifyOptions { path, ticket, from, give_up, extras, store };
         let found = xylem_node::verify(&options, stop, &mut |_| {})?;
         let mut names = Vec::new();
         for damage in found.damage {

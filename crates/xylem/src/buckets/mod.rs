@@ -23,7 +23,7 @@ fn exit_of(error: &BucketError) -> Exit {
         | BucketError::NoCredentials
         | BucketError::NotThere
         | BucketError::Settings(_) => Exit::Usage,
-        BucketError::Short | BucketError::Failed(_) => Exit::Unreachable,
+        BucketError::Short | BucketError::Failed(_) | BucketError::Endless(_) => Exit::Unreachable,
         BucketError::Changed | BucketError::Incomplete(_) | BucketError::TooLarge => Exit::Damaged,
         _ => Exit::Local,
     }
@@ -43,15 +43,15 @@ pub(crate) fn buckets() -> Result<Buckets, Failure> {
 }
 
 /// If any of the paths is in a bucket, whatever reads files reads those of buckets too, from now on. A path at which
-/// `mirror` keeps a publication becomes that of its content: of the version that `wanted` names, or of the newest.
+/// `mirror` keeps a publication becomes that of its content: of the version that `wanted` names, or of the newest. `None`: none is.
 pub(crate) fn for_paths(
     paths: &mut [PathBuf],
     wanted: Option<&Ticket>,
     common: &Common,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<Option<Arc<Buckets>>, Failure> {
     if !paths.iter().any(|path| is_in_bucket(path)) {
-        return Ok(());
+        return Ok(None);
     }
     let (buckets, store) = (Arc::new(buckets()?), common.store()?);
     use_medium(buckets.clone());
@@ -68,7 +68,7 @@ pub(crate) fn for_paths(
         let opened = mirrored::open(&buckets, &store, path, wanted, &mut |e| out.event(e))?;
         *path = opened.unwrap_or_else(|| path.clone());
     }
-    Ok(())
+    Ok(Some(buckets))
 }
 
 /// A failure that says where.
