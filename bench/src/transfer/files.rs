@@ -116,7 +116,8 @@ impl Place {
         let hashed = hash_file(medium, &path, None, size, None, &mut buffer, &|_| {})
             .map_err(io::Error::other)?;
         let state: FileState = hashed.state;
-        Ok((path.clone(), SharedFile { path, state }))
+        let ctime = medium.metadata(&path)?.ctime;
+        Ok((path.clone(), SharedFile { path, state, ctime }))
     }
 }
 
@@ -193,7 +194,7 @@ fn seeks<E>(series: &mut Series<'_, E>, place: &Place) -> Result<(), Error<E>> {
         Contender::new(OURS, "ours", || {
             let mut cache = FileCache::new(place.store.medium().clone(), 1);
             let read = cache.read_at(0, &shared, at(&mut our_turn), &mut ours);
-            judged(read.map(|()| u64::from(ours[0])), OURS)
+            judged(read.map(|_| u64::from(ours[0])), OURS)
         }),
         Contender::new(PLAIN, "plain", || {
             let at = at(&mut plain_turn);

@@ -53,7 +53,13 @@ pub fn verify(
     let mut report = |event| (on_event.borrow_mut())(Event::Library(event));
     let VerifyOptions { path, ticket, extras, .. } = options;
     let compared = xylem_library::verify::verify(
-        &store, path, ticket, *extras, &mut peers, stop, &mut report,
+        &store,
+        path,
+        ticket,
+        *extras,
+        &mut peers,
+        stop,
+        &mut report,
     )?;
     drop(peers);
     let grew = !compared.damage.is_empty() && path.is_file();
@@ -110,5 +116,12 @@ fn shown(
         found.size
     );
     on_event(Event::warning(what));
-    Ok(Some(VerifySummary { root, bytes: size, files: 1, damage: Vec::new(), located: true }))
+    Ok(Some(VerifySummary {
+        root,
+        bytes: size,
+        files: 1,
+        damage: Vec::new(),
+        extra: Vec::new(),
+        located: true,
+    }))
 }
