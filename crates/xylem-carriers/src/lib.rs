@@ -14,9 +14,11 @@ pub mod framing;
 pub mod http;
 pub mod tls;
 
+mod paced;
 mod stream;
 mod websocket;
 
+pub use paced::Paced;
 pub use stream::{Codec, Stream};
 pub use websocket::{Asking, Greeting, Opening, Socket, ask, ask_on};
 

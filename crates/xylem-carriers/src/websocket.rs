@@ -12,7 +12,7 @@ use tungstenite::protocol::{Message, Role, WebSocketConfig};
 use tungstenite::{Error, WebSocket};
 
 use crate::http::{self, Refusal};
-use crate::{MAX_UNSENT, Received, closed};
+use crate::{MAX_UNSENT, Paced, Received, closed};
 
 /// Where the WebSocket is.
 const PATH: &str = "/socket";
@@ -20,12 +20,19 @@ const PATH: &str = "/socket";
 const MAX_MESSAGE: usize = 65_535;
 /// Messages that [`Socket::receive`] takes, so that one connection does not keep the others waiting.
 const BATCH: usize = 256;
+/// Bytes that [`Socket::receive`] has read, whether messages become whole of them or not.
+const TURN: usize = 128 * 1024;
+/// Bytes that may come without a message becoming whole: twice the longest one, and what is read ahead.
+/// More are pieces with next to nothing in them (continuation frames may be empty), without an end.
+const MAX_UNFINISHED: u64 = 2 * MAX_MESSAGE as u64 + READ_AHEAD as u64;
+/// Bytes that are asked of the connection at once.
+const READ_AHEAD: usize = 64 * 1024;
 /// Requests that one connection may have refused before it ends.
 const MAX_REFUSED: u64 = 100;
 
 fn settings() -> WebSocketConfig {
     WebSocketConfig::default()
-        .read_buffer_size(64 * 1024)
+        .read_buffer_size(READ_AHEAD)
         .write_buffer_size(128 * 1024)
         .max_write_buffer_size(MAX_UNSENT)
         .max_message_size(Some(MAX_MESSAGE))
@@ -33,7 +40,11 @@ fn settings() -> WebSocketConfig {
 }
 
 /// An open WebSocket.
-pub struct Socket<S>(Box<WebSocket<S>>);
+pub struct Socket<S> {
+    inner: Box<WebSocket<Paced<S>>>,
+    /// Bytes that had been read when the last message was whole.
+    whole: u64,
+}
 
 /// What came of going on with an opening handshake.
 pub enum Opening<S, T> {
@@ -44,14 +55,14 @@ pub enum Opening<S, T> {
 }
 
 /// The client's side of the opening.
-pub type Asking<S> = MidHandshake<ClientHandshake<S>>;
+pub type Asking<S> = MidHandshake<ClientHandshake<Paced<S>>>;
 
 /// Asks for a WebSocket.
 ///
 /// # Errors
 /// The connection ended, or the other end is none of ours; so for all below.
 pub fn ask<S: Read + Write>(pipe: S, authority: &str) -> io::Result<Opening<S, Box<Asking<S>>>> {
-    let uri = format!("ws://{authority}{PATH}");
+    let (uri, pipe) = (format!("ws://{authority}{PATH}"), Paced::new(pipe, TURN));
     asked(tungstenite::client::client_with_config(uri, pipe, Some(settings())))
 }
 
@@ -64,10 +75,10 @@ pub fn ask_on<S: Read + Write>(asking: Asking<S>) -> io::Result<Opening<S, Box<A
 }
 
 fn asked<S: Read + Write, R>(
-    outcome: Result<(WebSocket<S>, R), HandshakeError<ClientHandshake<S>>>,
+    outcome: Result<(WebSocket<Paced<S>>, R), HandshakeError<ClientHandshake<Paced<S>>>>,
 ) -> io::Result<Opening<S, Box<Asking<S>>>> {
     match outcome {
-        Ok((socket, _)) => Ok(Opening::Open(Socket(Box::new(socket)))),
+        Ok((socket, _)) => Ok(Opening::Open(Socket::new(socket))),
         Err(HandshakeError::Interrupted(asking)) => Ok(Opening::Waits(Box::new(asking))),
         Err(HandshakeError::Failure(e)) => Err(ended(e)),
     }
@@ -116,9 +127,9 @@ impl<S: Read + Write> Greeting<S> {
             }
             if let Some(tail) = self.accepted.take() {
                 let role = Role::Server;
-                let socket =
-                    WebSocket::from_partially_read(self.pipe, tail, role, Some(settings()));
-                return Ok(Opening::Open(Socket(Box::new(socket))));
+                let pipe = Paced::new(self.pipe, TURN);
+                let socket = WebSocket::from_partially_read(pipe, tail, role, Some(settings()));
+                return Ok(Opening::Open(Socket::new(socket)));
             }
             if self.answer_one() {
                 continue;
@@ -195,15 +206,19 @@ impl<S: Read + Write> Greeting<S> {
 }
 
 impl<S: Read + Write> Socket<S> {
+    fn new(inner: WebSocket<Paced<S>>) -> Self {
+        Self { inner: Box::new(inner), whole: 0 }
+    }
+
     /// The connection.
     pub fn pipe(&mut self) -> &mut S {
-        self.0.get_mut()
+        self.inner.get_mut().get_mut()
     }
 
     /// Queues a datagram, or loses it where there is no room, as a full router would.
     pub fn queue(&mut self, datagram: &[u8]) {
         // Errors come again with the next flush.
-        let _ = self.0.write(Message::Binary(Bytes::copy_from_slice(datagram)));
+        let _ = self.inner.write(Message::Binary(Bytes::copy_from_slice(datagram)));
     }
 
     /// Takes what has arrived, and hands out its datagrams.
@@ -211,20 +226,27 @@ impl<S: Read + Write> Socket<S> {
     /// # Errors
     /// The connection ended, or the other end is no carrier of ours.
     pub fn receive(&mut self, each: &mut dyn FnMut(BytesMut)) -> io::Result<Received> {
-        let mut received = Received::default();
+        self.inner.get_mut().next_turn();
         for _ in 0..BATCH {
-            match self.0.read() {
+            match self.inner.read() {
                 Ok(Message::Binary(datagram)) if !datagram.is_empty() => {
                     each(BytesMut::from(datagram));
                 }
                 // Pings are answered by the library; texts are nobody's.
                 Ok(_) => {}
-                Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => return Ok(received),
+                Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let pipe = self.inner.get_mut();
+                    if pipe.total() - self.whole > MAX_UNFINISHED {
+                        let what = "WebSocket: a message without an end";
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                    }
+                    return Ok(Received { more: pipe.is_spent(), refused: 0 });
+                }
                 Err(e) => return Err(ended(e)),
             }
+            self.whole = self.inner.get_mut().total();
         }
-        received.more = true;
-        Ok(received)
+        Ok(Received { more: true, refused: 0 })
     }
 
     /// Writes what the connection takes.
@@ -232,7 +254,7 @@ impl<S: Read + Write> Socket<S> {
     /// # Errors
     /// The connection ended.
     pub fn flush(&mut self) -> io::Result<()> {
-        match self.0.flush() {
+        match self.inner.flush() {
             Ok(()) => Ok(()),
             Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => Ok(()),
             Err(e) => Err(ended(e)),
@@ -247,3 +269,6 @@ fn ended(e: Error) -> io::Error {
         other => io::Error::new(io::ErrorKind::InvalidData, other.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

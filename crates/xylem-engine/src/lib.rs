@@ -28,7 +28,7 @@ mod streams;
 #[cfg(test)]
 mod testing;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ const HOUSEKEEPING: Duration = Duration::from_secs(1);
 const ENTROPY: Duration = Duration::from_secs(30);
 
 /// What a poll token stands for.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Source {
     Link(usize),
     Udp(usize),
@@ -105,6 +105,8 @@ pub struct Network {
     next_token: usize,
     unfinished: Vec<Source>,
     ready: Vec<Source>,
+    /// Those that have been taken from in this turn.
+    had_turn: HashSet<Source>,
     /// Since when there has always been something left to take in.
     busy_since: Option<Duration>,
     awake: Wakefulness,
@@ -180,6 +182,7 @@ impl Engine {
             next_token: 0,
             unfinished: Vec::new(),
             ready: Vec::new(),
+            had_turn: HashSet::new(),
             busy_since: None,
             awake: Wakefulness::default(),
             endpoint,
@@ -338,6 +341,11 @@ impl Engine {
             if event.is_read_closed() {
                 net.unfinished.push(*source);
             }
+        }
+        // A source may stand here for what it has left and for what has come since: one turn is for both.
+        if ready.len() > 1 {
+            net.had_turn.clear();
+            ready.retain(|source| net.had_turn.insert(*source));
         }
         for source in ready.drain(..) {
             match source {

@@ -33,6 +33,9 @@ fn max_shared() -> usize {
     (xylem_sockets::descriptors() / 64).min(64)
 }
 
+/// Connections that one listener takes in one turn: whoever connects without a pause holds nobody else up.
+const ACCEPTS_A_TURN: usize = 64;
+
 /// What a connection that came in over TCP begins with.
 enum Speaks {
     Packets,
@@ -269,7 +272,7 @@ impl Engine {
     /// Takes the connections that wait. Where the system refuses one (too many open files), that is told,
     /// and the next housekeeping tries again.
     pub(super) fn accept(&mut self, i: usize) {
-        loop {
+        for _ in 0..ACCEPTS_A_TURN {
             let accepted = match &mut self.net.listeners[i] {
                 Listener::Tcp(listener) => {
                     listener.accept().map(|(s, from)| (s, from, Speaks::Packets))
@@ -315,6 +318,7 @@ impl Engine {
                 Err(_) => return,
             }
         }
+        self.net.unfinished.push(Source::Listener(i));
     }
 
     fn accept_tcp(&mut self, stream: TcpStream, from: SocketAddr, speaks: Speaks) {

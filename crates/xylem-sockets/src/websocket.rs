@@ -15,6 +15,7 @@ use tungstenite::handshake::server::{NoCallback, ServerHandshake};
 use tungstenite::handshake::{HandshakeError, HandshakeRole, MidHandshake};
 use tungstenite::protocol::{Message, Role, WebSocketConfig};
 use tungstenite::{Error, WebSocket};
+use xylem_carriers::Paced;
 use xylem_packet::{MAX_FRAME, frame_len};
 
 use crate::site::{Site, Visit, Visited};
@@ -25,15 +26,22 @@ const MAX_UNSENT: usize = 4 << 20;
 const TRAIN: usize = 64 * 1024;
 /// Messages taken in one turn, so that one face does not keep the others waiting.
 const BATCH: usize = 256;
+/// Bytes taken in one turn, whether messages become whole of them or not.
+const TURN: usize = 128 * 1024;
+/// Bytes that are asked of the connection at once.
+const READ_AHEAD: usize = 64 * 1024;
+/// Bytes that may come without a message becoming whole: twice the longest one, and what is read ahead.
+/// More are pieces with next to nothing in them (continuation frames may be empty), without an end.
+const MAX_UNFINISHED: u64 = 2 * MAX_FRAME as u64 + READ_AHEAD as u64;
 
 enum State {
     /// The TCP connection is being made.
     Connecting(TcpStream, String),
-    Dialling(MidHandshake<ClientHandshake<TcpStream>>),
-    Accepting(MidHandshake<ServerHandshake<TcpStream, NoCallback>>),
+    Dialling(MidHandshake<ClientHandshake<Paced<TcpStream>>>),
+    Accepting(MidHandshake<ServerHandshake<Paced<TcpStream>, NoCallback>>),
     /// Somebody who may want a page.
     Visiting(Box<Visit>),
-    Open(Box<WebSocket<TcpStream>>),
+    Open(Box<WebSocket<Paced<TcpStream>>>),
     Broken,
 }
 
@@ -43,11 +51,13 @@ pub struct WebSocketFace {
     token: Token,
     /// The train that is being made up, where messages hold trains.
     train: Option<BytesMut>,
+    /// Bytes that had been read when the last message was whole.
+    whole: u64,
 }
 
 fn settings() -> WebSocketConfig {
     WebSocketConfig::default()
-        .read_buffer_size(64 * 1024)
+        .read_buffer_size(READ_AHEAD)
         .write_buffer_size(64 * 1024)
         .max_write_buffer_size(MAX_UNSENT)
         .max_message_size(Some(MAX_FRAME))
@@ -55,11 +65,16 @@ fn settings() -> WebSocketConfig {
 }
 
 impl WebSocketFace {
+    fn new(state: State, token: Token) -> Self {
+        Self { state, token, train: None, whole: 0 }
+    }
+
     /// A connection that came in; the handshake is still to be made.
     pub fn accepted(mut socket: TcpStream, token: Token, poll: &Poll) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
-        let handshake = ServerHandshake::start(socket, NoCallback, Some(settings()));
-        Ok(Self { state: State::Accepting(handshake), token, train: None })
+        let handshake =
+            ServerHandshake::start(Paced::new(socket, TURN), NoCallback, Some(settings()));
+        Ok(Self::new(State::Accepting(handshake), token))
     }
 
     /// A connection that came in at a site: it becomes a WebSocket, or is over when a page was served.
@@ -70,7 +85,7 @@ impl WebSocketFace {
         poll: &Poll,
     ) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
-        Ok(Self { state: State::Visiting(Box::new(Visit::new(socket, site))), token, train: None })
+        Ok(Self::new(State::Visiting(Box::new(Visit::new(socket, site))), token))
     }
 
     /// A connection that is being dialled to `ws://` followed by `authority` and `/`.
@@ -81,7 +96,7 @@ impl WebSocketFace {
         poll: &Poll,
     ) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
-        Ok(Self { state: State::Connecting(socket, authority), token, train: None })
+        Ok(Self::new(State::Connecting(socket, authority), token))
     }
 
     /// The token that its readiness comes under.
@@ -102,7 +117,7 @@ impl WebSocketFace {
                 Visited::Waits(visit) => (State::Visiting(Box::new(visit)), false),
                 Visited::Upgraded { socket, read, trains } => {
                     self.train = trains.then(BytesMut::new);
-                    let config = Some(settings());
+                    let (socket, config) = (Paced::new(socket, TURN), Some(settings()));
                     let socket = WebSocket::from_partially_read(socket, read, Role::Server, config);
                     (State::Open(Box::new(socket)), true)
                 }
@@ -119,14 +134,23 @@ impl WebSocketFace {
     /// The connection ended.
     pub fn receive(&mut self, into: &mut Vec<Bytes>) -> io::Result<bool> {
         let State::Open(socket) = &mut self.state else { return Ok(false) };
+        socket.get_mut().next_turn();
         for _ in 0..BATCH {
             match socket.read() {
                 Ok(Message::Binary(packet)) if self.train.is_none() => into.push(packet),
                 Ok(Message::Binary(train)) => take_apart(train, into)?,
                 Ok(_) => {}
-                Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => {
+                    let socket = socket.get_mut();
+                    if socket.total() - self.whole > MAX_UNFINISHED {
+                        let what = "a message without an end";
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                    }
+                    return Ok(socket.is_spent());
+                }
                 Err(e) => return Err(ended(e)),
             }
+            self.whole = socket.get_mut().total();
         }
         Ok(true)
     }
@@ -159,7 +183,7 @@ impl WebSocketFace {
 }
 
 /// False: the reader does not keep up, and has lost it.
-fn write(socket: &mut WebSocket<TcpStream>, message: Bytes) -> bool {
+fn write(socket: &mut WebSocket<Paced<TcpStream>>, message: Bytes) -> bool {
     match socket.write(Message::Binary(message)) {
         Ok(()) => true,
         // It is queued all the same, and the socket is full.
@@ -199,7 +223,7 @@ fn connecting(socket: TcpStream, authority: String) -> io::Result<(State, bool)>
     }
     match tungstenite::client::client_with_config(
         format!("ws://{authority}/"),
-        socket,
+        Paced::new(socket, TURN),
         Some(settings()),
     ) {
         Ok((socket, _)) => Ok((State::Open(Box::new(socket)), true)),
@@ -210,7 +234,7 @@ fn connecting(socket: TcpStream, authority: String) -> io::Result<(State, bool)>
 
 fn shake<R: HandshakeRole>(
     handshake: MidHandshake<R>,
-    socket: impl FnOnce(R::FinalResult) -> WebSocket<TcpStream>,
+    socket: impl FnOnce(R::FinalResult) -> WebSocket<Paced<TcpStream>>,
     again: impl FnOnce(MidHandshake<R>) -> State,
 ) -> io::Result<(State, bool)> {
     match handshake.handshake() {

@@ -79,11 +79,10 @@ impl Connection {
 
     /// Registers a new connection for readiness under its token.
     pub(super) fn register(&mut self, poll: &Poll, interest: Interest) -> io::Result<()> {
-        match &mut self.stage {
-            Stage::Opening(pipe, _) => {
-                poll.registry().register(pipe.source(), self.token, interest)
-            }
-            _ => Ok(()),
+        let token = self.token;
+        match self.pipe() {
+            Some(pipe) => poll.registry().register(pipe.source(), token, interest),
+            None => Ok(()),
         }
     }
 
@@ -96,6 +95,9 @@ impl Connection {
         now: Duration,
         each: &mut dyn FnMut(BytesMut),
     ) -> io::Result<Received> {
+        if let Some(pipe) = self.pipe() {
+            pipe.next_turn();
+        }
         let refused = self.open()?;
         let mut received = match &mut self.stage {
             Stage::Stream(stream) => {
@@ -111,6 +113,7 @@ impl Connection {
             _ => Received::default(),
         };
         received.refused += refused;
+        received.more |= self.pipe().is_some_and(|pipe| pipe.is_spent());
         Ok(received)
     }
 
@@ -209,12 +212,19 @@ impl Connection {
 
     /// Tells the other end that nothing follows.
     pub(super) fn say_goodbye(&mut self) {
+        if let Some(pipe) = self.pipe() {
+            pipe.say_goodbye();
+        }
+    }
+
+    fn pipe(&mut self) -> Option<&mut Pipe> {
         match &mut self.stage {
-            Stage::Stream(stream) => stream.pipe().say_goodbye(),
-            Stage::WebSocket(socket) => socket.pipe().say_goodbye(),
-            Stage::Opening(pipe, _) => pipe.say_goodbye(),
-            Stage::Greeting(greeting) => greeting.pipe().say_goodbye(),
-            Stage::Asking(_) | Stage::Broken => {}
+            Stage::Opening(pipe, _) => Some(pipe),
+            Stage::Asking(asking) => Some(asking.get_mut().get_mut().get_mut()),
+            Stage::Greeting(greeting) => Some(greeting.pipe()),
+            Stage::Stream(stream) => Some(stream.pipe()),
+            Stage::WebSocket(socket) => Some(socket.pipe()),
+            Stage::Broken => None,
         }
     }
 }

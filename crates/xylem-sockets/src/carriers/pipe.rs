@@ -6,19 +6,21 @@ use std::io::{self, Read, Write};
 use mio::event::Source;
 use mio::net::TcpStream;
 use rustls::Connection as Session;
-use xylem_carriers::closed;
+use xylem_carriers::{Paced, closed};
 
 /// Bytes asked of the kernel in one read under a TLS session: whole records, several at once.
 const READ_LEN: usize = 64 * 1024;
 /// Pieces of records (4 KiB each) that may follow one another without a byte in them for us: whoever
 /// sends more wants to keep us busy. A whole record is five.
 const MAX_EMPTY: usize = 64;
+/// Bytes read in one turn, whatever the session and what runs on it make of them.
+const TURN: usize = 1 << 20;
 /// Sealed bytes that wait for the socket before the session takes no more.
 const MAX_SEALED: usize = 256 * 1024;
 
 /// See the module's documentation.
 pub(super) struct Pipe {
-    socket: TcpStream,
+    socket: Paced<TcpStream>,
     session: Option<Box<Session>>,
     connected: bool,
     /// What came from the socket and has not been read as records yet, from `read` on.
@@ -33,12 +35,23 @@ impl Pipe {
             session.set_buffer_limit(Some(MAX_SEALED));
             Box::new(session)
         });
+        let socket = Paced::new(socket, TURN);
         Self { socket, session, connected: false, raw: Vec::new(), read: 0 }
     }
 
     /// What readiness is registered for.
     pub(super) fn source(&mut self) -> &mut impl Source {
-        &mut self.socket
+        self.socket.get_mut()
+    }
+
+    /// Begins the next turn of the loop.
+    pub(super) fn next_turn(&mut self) {
+        self.socket.next_turn();
+    }
+
+    /// Whether this turn has read as much as it may: more may have come.
+    pub(super) fn is_spent(&self) -> bool {
+        self.socket.is_spent()
     }
 
     /// Goes on with connecting and the TLS handshake: whether both are done.
@@ -47,15 +60,16 @@ impl Pipe {
     /// No connection, or the other end speaks no TLS that we speak.
     pub(super) fn open(&mut self) -> io::Result<bool> {
         if !self.connected {
-            if let Some(e) = self.socket.take_error()? {
+            let socket = self.socket.get_mut();
+            if let Some(e) = socket.take_error()? {
                 return Err(e);
             }
-            match self.socket.peer_addr() {
+            match socket.peer_addr() {
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotConnected => return Ok(false),
                 Err(e) => return Err(e),
             }
-            let _ = self.socket.set_nodelay(true);
+            let _ = socket.set_nodelay(true);
             self.connected = true;
         }
         loop {
@@ -80,7 +94,7 @@ impl Pipe {
         }
         // The other end sees the connection's end in any case.
         let _ = self.push();
-        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+        let _ = self.socket.get_mut().shutdown(std::net::Shutdown::Write);
     }
 
     /// Takes records from the socket into the session; 0 at the connection's end.
@@ -171,7 +185,7 @@ impl Write for Pipe {
     }
 }
 
-fn read(socket: &mut TcpStream, into: &mut [u8]) -> io::Result<usize> {
+fn read(socket: &mut Paced<TcpStream>, into: &mut [u8]) -> io::Result<usize> {
     loop {
         match socket.read(into) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
