@@ -1,6 +1,7 @@
 //! [`Cache`]: chunks of objects that are read in order, fetched ahead of who reads.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -26,15 +27,11 @@ impl Chunk {
         self.ready.notify_all();
     }
 
-    /// Waits for it; `None`: it did not come.
-    pub(crate) fn wait(&self) -> Option<Bytes> {
-        let mut bytes = lock(&self.bytes);
-        loop {
-            match &*bytes {
-                Some(bytes) => return bytes.clone(),
-                None => bytes = self.ready.wait(bytes).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
+    /// Waits so long for it: `None`: it is not there yet. `Some(None)`: it did not come.
+    pub(crate) fn wait(&self, most: Duration) -> Option<Option<Bytes>> {
+        let is_missing = |bytes: &mut Option<_>| bytes.is_none();
+        let waited = self.ready.wait_timeout_while(lock(&self.bytes), most, is_missing);
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 }
 
@@ -101,7 +98,8 @@ mod tests {
             chunk.settle(Some(Bytes::from(vec![number as u8])));
         }
         assert!(cache.put((1, 0)).is_none(), "it is there");
-        let first = cache.get((1, 0)).expect("there").wait().expect("bytes");
+        let first = cache.get((1, 0)).expect("there").wait(Duration::ZERO);
+        let first = first.flatten().expect("bytes");
         assert_eq!(first[..], [0]);
         assert!(cache.put((2, 0)).is_some());
         assert!(cache.get((1, 1)).is_none(), "the oldest has gone");

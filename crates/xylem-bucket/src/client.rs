@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
@@ -26,9 +28,17 @@ const TRIES: usize = 4;
 const MAX_PAGES: usize = 4_096;
 const MAX_LIST: usize = 512 << 20;
 
+/// How long is waited between two looks at whether it is to end.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Says whether whoever asks buckets is to end, and to wait for nothing any more.
+pub type IsStopped = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// One thread, and the buckets that were asked so far.
 pub(crate) struct Client {
     settings: Settings,
+    /// Whether nothing is waited for any more.
+    is_stopped: IsStopped,
     runtime: Handle,
     /// Dropped: the thread ends.
     ends: Option<oneshot::Sender<()>>,
@@ -37,7 +47,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(settings: Settings) -> Result<Self, BucketError> {
+    pub(crate) fn new(settings: Settings, is_stopped: IsStopped) -> Result<Self, BucketError> {
         let started = |e: std::io::Error| BucketError::Settings(format!("cannot start: {e}"));
         // The one that TLS is made with elsewhere in this program; it does not matter who says so first.
         drop(rustls::crypto::ring::default_provider().install_default());
@@ -49,7 +59,7 @@ impl Client {
             .spawn(move || drop(runtime.block_on(ended)))
             .map_err(started)?;
         let (ends, thread) = (Some(ends), Some(thread));
-        Ok(Self { settings, runtime: handle, ends, thread, buckets: Mutex::default() })
+        Ok(Self { settings, is_stopped, runtime: handle, ends, thread, buckets: Mutex::default() })
     }
 
     /// What asks a bucket.
@@ -79,8 +89,33 @@ impl Client {
         &self,
         work: impl Future<Output = Result<T, BucketError>> + Send + 'static,
     ) -> Result<T, BucketError> {
-        let ended = || BucketError::Failed("the thread that asks buckets has ended".into());
-        self.start(work).blocking_recv().map_err(|_| ended())?
+        let (done, receiver) = mpsc::channel();
+        self.runtime.spawn(async move { drop(done.send(work.await)) });
+        let ended = "the thread that asks buckets has ended";
+        let answered = self.until(|most| match receiver.recv_timeout(most) {
+            Ok(answer) => Some(Some(answer)),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                Some(Some(Err(BucketError::Failed(ended.into()))))
+            }
+        });
+        answered.unwrap_or_else(|| Err(BucketError::Stopped))
+    }
+
+    /// Waits again and again for a moment, until `wait` gives something; `None` once that is to end: a store that
+    /// hangs is not waited for when whoever started the program has stopped it.
+    pub(crate) fn until<T>(
+        &self,
+        mut wait: impl FnMut(Duration) -> Option<Option<T>>,
+    ) -> Option<T> {
+        loop {
+            if (self.is_stopped)() {
+                return None;
+            }
+            if let Some(given) = wait(GLANCE) {
+                return given;
+            }
+        }
     }
 
     /// What is known of an object.

@@ -47,6 +47,9 @@ pub enum BucketError {
     /// Fewer bytes came than were asked for, several times.
     #[error("answers were cut short")]
     Short,
+    /// Whoever asks was told to end.
+    #[error("interrupted")]
+    Stopped,
     /// The store has failed, or was not reached, for as long as it was asked.
     #[error("{0}")]
     Failed(String),
@@ -93,9 +96,11 @@ impl From<BucketError> for io::Error {
             BucketError::Incomplete(_) | BucketError::TooLarge | BucketError::Endless(_) => {
                 io::ErrorKind::InvalidData
             }
-            BucketError::Settings(_) | BucketError::Changed | BucketError::Failed(_) => {
-                io::ErrorKind::Other
-            }
+            // Not `Interrupted`, after which all would ask again.
+            BucketError::Settings(_)
+            | BucketError::Changed
+            | BucketError::Failed(_)
+            | BucketError::Stopped => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
     }

@@ -24,7 +24,9 @@ pub(crate) struct Object {
     pub(crate) meta: Meta,
     /// The version's `ETag`: each answer is of this one.
     pub(crate) tag: Option<String>,
-    number: u64,
+    number: Arc<Number>,
+    /// Whoever reads does so from the beginning to the end, and all of it: what follows is asked for ahead of it.
+    in_order: bool,
     /// Where the last read ended that was not of a chunk.
     ended: AtomicU64,
 }
@@ -37,8 +39,9 @@ impl Object {
         meta: Meta,
         tag: Option<String>,
     ) -> Self {
-        let (number, ended) = (NEXT.fetch_add(1, Relaxed), AtomicU64::new(u64::MAX));
-        Self { client, cache, bucket, key, meta, tag, number, ended }
+        let number = Arc::new(Number(NEXT.fetch_add(1, Relaxed), cache.clone()));
+        let (in_order, ended) = (false, AtomicU64::new(u64::MAX));
+        Self { client, cache, bucket, key, meta, tag, number, in_order, ended }
     }
 
     fn bytes_of(&self, chunk: u64) -> Option<Range<u64>> {
@@ -58,7 +61,7 @@ impl Object {
     /// Asks for a chunk that nobody has asked for.
     fn ask(&self, number: u64) -> Option<Arc<Chunk>> {
         let wanted = self.bytes_of(number)?;
-        let id = (self.number, number);
+        let id = (self.number.0, number);
         let chunk = self.cache.put(id)?;
         let fetched = range(self.bucket.clone(), self.key.clone(), self.tag.clone(), wanted);
         let (settled, cache) = (chunk.clone(), self.cache.clone());
@@ -74,15 +77,15 @@ impl Object {
 
     /// The chunk, if whoever reads there reads in order: from the beginning, on from the chunk before, or
     /// from where the last read ended.
-    fn in_order(&self, number: u64, offset: u64) -> Option<Arc<Chunk>> {
-        let before = number.checked_sub(1).and_then(|n| self.cache.get((self.number, n)));
-        let known = self.cache.get((self.number, number));
+    fn chunk(&self, number: u64, offset: u64) -> Option<Arc<Chunk>> {
+        let of = |chunk| (self.number.0, chunk);
+        let before = number.checked_sub(1).and_then(|n| self.cache.get(of(n)));
+        let known = self.cache.get(of(number));
         let goes_on = before.is_some() || self.ended.load(Relaxed) == offset;
         if known.is_none() && !goes_on && offset != 0 {
             return None;
         }
-        let chunk =
-            known.or_else(|| self.ask(number)).or_else(|| self.cache.get((self.number, number)));
+        let chunk = known.or_else(|| self.ask(number)).or_else(|| self.cache.get(of(number)));
         let ahead = if goes_on { AHEAD } else { 1 };
         for next in (number + 1..).take(ahead as usize) {
             self.ask(next);
@@ -91,9 +94,12 @@ impl Object {
     }
 }
 
-impl Drop for Object {
+/// The number of an open object, under which its chunks are kept.
+struct Number(u64, Arc<Cache>);
+
+impl Drop for Number {
     fn drop(&mut self) {
-        self.cache.close(self.number);
+        self.1.close(self.0);
     }
 }
 
@@ -104,7 +110,8 @@ impl MediumFile for Object {
             return Ok(0);
         }
         // One that did not come is asked for once more, to be told why.
-        if let Some(bytes) = self.in_order(offset / CHUNK, offset).and_then(|chunk| chunk.wait()) {
+        let chunk = self.in_order.then(|| self.chunk(offset / CHUNK, offset)).flatten();
+        if let Some(bytes) = chunk.and_then(|chunk| self.client.until(|most| chunk.wait(most))) {
             let from = (offset % CHUNK) as usize;
             let there = bytes.get(from..).unwrap_or_default();
             let len = there.len().min((end - offset) as usize);
@@ -114,6 +121,22 @@ impl MediumFile for Object {
         let len = self.read_there(buf, offset..end)?;
         self.ended.store(end, Relaxed);
         Ok(len)
+    }
+
+    /// Shares what it is ahead by with all others of this object.
+    fn in_order(&self) -> Option<Arc<dyn MediumFile>> {
+        let Self { client, cache, bucket, key, tag, number, .. } = self;
+        Some(Arc::new(Self {
+            client: client.clone(),
+            cache: cache.clone(),
+            bucket: bucket.clone(),
+            key: key.clone(),
+            meta: self.meta,
+            tag: tag.clone(),
+            number: number.clone(),
+            in_order: true,
+            ended: AtomicU64::new(u64::MAX),
+        }))
     }
 
     /// The chunk stays: of those who ask for what is damaged in the bucket, none makes all of it be fetched again.

@@ -36,6 +36,7 @@ mod upload;
 // Publications that are kept in a bucket.
 mod shown;
 
+pub use client::IsStopped;
 pub use error::BucketError;
 pub use medium::Buckets;
 pub use objects::Below;

@@ -13,7 +13,7 @@ use xylem_store::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow
 
 use crate::answers::OddKey;
 use crate::cache::Cache;
-use crate::client::{Client, Depth, key};
+use crate::client::{Client, Depth, IsStopped, key};
 use crate::error::BucketError;
 use crate::file::Object;
 use crate::pages::{Pages, lock};
@@ -67,12 +67,16 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Everything outside of buckets is the disk's.
+    /// Everything outside of buckets is the disk's. Nothing is waited for once `is_stopped` says so.
     ///
     /// # Errors
     /// [`BucketError::Settings`]: no thread, or no sockets.
-    pub fn over(disk: Arc<dyn Medium>, settings: Settings) -> Result<Self, BucketError> {
-        let client = Arc::new(Client::new(settings)?);
+    pub fn over(
+        disk: Arc<dyn Medium>,
+        settings: Settings,
+        is_stopped: IsStopped,
+    ) -> Result<Self, BucketError> {
+        let client = Arc::new(Client::new(settings, is_stopped)?);
         let (listed, shown, passed_over) = Default::default();
         let (cache, pages) = (Arc::default(), Pages::default());
         Ok(Self { disk, client, cache, listed, pages, shown, passed_over })
@@ -305,6 +309,10 @@ impl Medium for Buckets {
 
     fn is_far(&self, path: &Path) -> bool {
         is_in_bucket(path)
+    }
+
+    fn is_slow(&self, path: &Path) -> bool {
+        is_in_bucket(path) || self.disk.is_slow(path)
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {

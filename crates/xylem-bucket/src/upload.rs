@@ -215,8 +215,8 @@ impl Upload {
             return Ok(());
         }
         let (number, sent) = self.under_way.remove(0);
-        let ended = |_| BucketError::Failed("the thread that asks buckets has ended".into());
-        let tag = sent.blocking_recv().map_err(ended)??;
+        let ended = || BucketError::Failed("the thread that asks buckets has ended".into());
+        let tag = self.client.wait(async move { sent.await.map_err(|_| ended())? })?;
         if let Some(part) = self.parts.get_mut(number) {
             *part = Some(tag);
         }

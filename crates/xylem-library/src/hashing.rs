@@ -141,7 +141,12 @@ pub(crate) fn hash_beside<R>(
         }
         beside
     });
-    Ok((outcome?.ok_or(HashError::Interrupted)?, beside))
+    let hashed = match outcome {
+        // A medium that waits for nothing any more says why it has not read on.
+        Err(_) if stop.raised() => None,
+        hashed => hashed?,
+    };
+    Ok((hashed.ok_or(HashError::Interrupted)?, beside))
 }
 
 struct Pool<'a> {

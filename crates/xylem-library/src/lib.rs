@@ -45,6 +45,7 @@ pub mod announcers;
 pub mod as_shared;
 pub mod publications;
 pub mod publish;
+pub mod reads;
 pub mod registry;
 pub mod served;
 

@@ -12,6 +12,7 @@ use crate::follow::{Author, FollowOptions, Grower};
 use crate::path::canonical;
 use crate::publications::Content;
 use crate::publish::{Sealing, onward, publish, publish_sealed, signed_at};
+use crate::reads::Reads;
 use crate::stop::Stop;
 use crate::time::UnixTime;
 use crate::walk::Selection;
@@ -59,15 +60,16 @@ pub fn open(
         let packet = published.sign(&prefix, key)?;
         let publication =
             Publication::new(prefix, packet, &key.public()).map_err(unusable)?.with_metadata(key);
-        let serving = Box::new(published.serve(medium));
+        let serving = Box::new(published.serve_without_waiting(medium));
         return Ok(Content::Still { publication: Box::new(publication), serving });
     }
     let fetched = signed_at(store, &path).filter(|_| !how.own);
     let (published, prefix) = publish(store, &path, name, how.selection, now, stop, on_event)?;
     match fetched {
         Some(signed) if signed.manifest.root == published.manifest.root => {
-            if let Some(onward) = onward(store, &path, signed, stop, on_event)? {
-                let answers = onward.answers().map_err(unusable)?;
+            let reads = Reads::over(store.medium().clone(), &path);
+            if let Some(onward) = onward(store, &path, signed, &*reads.medium(), stop, on_event)? {
+                let answers = onward.answers(reads).map_err(unusable)?;
                 return Ok(Content::Onward(Box::new(answers)));
             }
         }
@@ -83,6 +85,6 @@ pub fn open(
     let packet = published.sign(&prefix, key)?;
     let publication =
         Publication::new(prefix, packet, &key.public()).map_err(unusable)?.with_metadata(key);
-    let serving = Box::new(published.serve(store.medium().clone()));
+    let serving = Box::new(published.serve_without_waiting(store.medium().clone()));
     Ok(Content::Still { publication: Box::new(publication), serving })
 }

@@ -152,6 +152,20 @@ impl Medium for Overlay {
         self.disk.umask()
     }
 
+    fn is_slow(&self, path: &Path) -> bool {
+        let content = |file: &Virtual| match file {
+            Virtual::Ciphered(file) => Some(file.path.clone()),
+            Virtual::Bytes(_) => None,
+        };
+        match self.inside(path) {
+            // All of it comes from one place.
+            Some(_) => {
+                self.files.values().find_map(content).is_some_and(|at| self.disk.is_slow(&at))
+            }
+            None => self.disk.is_slow(path),
+        }
+    }
+
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.disk_for(path)?.create_dir(path, mode)
     }

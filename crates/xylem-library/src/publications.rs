@@ -5,6 +5,8 @@
 //! knows nothing of who asks.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use xylem_hash::Hash;
@@ -16,6 +18,7 @@ use xylem_store::StoreError;
 use crate::follow::Grower;
 use crate::held::Answers;
 use crate::publish::Serving;
+use crate::reads::{Reads, Wake};
 
 /// What is served under one name.
 pub enum Content {
@@ -60,28 +63,56 @@ impl Content {
         self.publication().prefix().parent()
     }
 
-    fn answer(
-        &mut self,
-        now: Duration,
-        interest: &Interest<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<Answer, StoreError> {
+    /// What reads for it what is not at hand.
+    fn reads(&self) -> Option<&Reads> {
         match self {
+            Self::Still { serving, .. } => serving.reads(),
+            Self::Onward(answers) => answers.reads(),
+            Self::Growing(_) => None,
+        }
+    }
+
+    fn answer(&mut self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<Answer, StoreError> {
+        let Asked { now, by, interest, packet } = *asked;
+        if let Some(reads) = self.reads() {
+            reads.begin(now, by);
+        }
+        let answered = match self {
             Self::Still { publication, serving } => {
                 serving.set_now(now);
                 publication.answer(interest, &mut **serving, out)
             }
             // What can't be read, or is not what it was, is not there.
-            Self::Onward(answers) => match answers.answer(now, interest, out) {
-                true => Ok(Answer::Data),
-                false if answers.publication().prefix().is_prefix_of(interest.name()) => {
-                    Ok(Answer::NoSuch)
-                }
-                false => Ok(Answer::NotOurs),
-            },
-            Self::Growing(grower) => grower.answer(now, interest, out),
+            Self::Onward(answers) => Ok(answers.answer(now, interest, out)),
+            Self::Growing(grower) => return grower.answer(now, interest, out),
+        };
+        let waits = match &answered {
+            Ok(answer) => *answer == Answer::NotYet,
+            Err(e) => e.is_waiting(),
+        };
+        match self.reads().filter(|_| waits) {
+            // Where too much waits, whoever asked asks again.
+            Some(reads) => {
+                let lifetime = Duration::from_millis(interest.lifetime_ms());
+                reads.wait(now, by, packet, lifetime);
+                Ok(Answer::NotYet)
+            }
+            None => answered,
         }
     }
+}
+
+/// One Interest of those that a server has received.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// When it is to be answered.
+    pub now: Duration,
+    /// Who asks: the number of a face.
+    pub by: u64,
+    /// What is asked.
+    pub interest: &'a Interest<'a>,
+    /// The same as it was received.
+    pub packet: &'a [u8],
 }
 
 /// One publication among those of a server.
@@ -109,6 +140,10 @@ pub struct Publications {
     vouch: Option<Vouch>,
     /// Answers to who knows a root and no name.
     finds: HashMap<FindId, (PublicationId, Vec<u8>)>,
+    /// Something may be ready: of thousands of publications not each is looked at in each turn.
+    stirred: Arc<AtomicBool>,
+    /// Wakes the loop that serves.
+    wake: Option<Wake>,
     /// What was asked for last: what is asked for next is most likely of the same.
     last: Option<PublicationId>,
     next: u64,
@@ -120,6 +155,13 @@ impl Publications {
         let id = PublicationId(self.next);
         self.next += 1;
         self.growing += usize::from(matches!(content, Content::Growing(_)));
+        if let Some(reads) = content.reads() {
+            let (stirred, wake) = (self.stirred.clone(), self.wake.clone());
+            reads.wake_by(Arc::new(move || {
+                stirred.store(true, Ordering::Release);
+                wake.iter().for_each(|wake| wake());
+            }));
+        }
         let object = content.object();
         let (len, key) = (object.len(), object.value().to_vec());
         self.all.insert(id, content);
@@ -143,6 +185,32 @@ impl Publications {
     /// the same, of which it may ask what there is instead.
     pub fn of_publisher(vouch: Vouch) -> Self {
         Self { vouch: Some(vouch), ..Self::default() }
+    }
+
+    /// What is added from now on calls this, on other threads, when there is something in [`Publications::ready`].
+    pub fn wake_by(&mut self, wake: Wake) {
+        self.wake = Some(wake);
+    }
+
+    /// Interests that waited for something to be read, and can be answered now, and who asked. There may be more:
+    /// [`Publications::has_ready`].
+    pub fn ready(&mut self, now: Duration) -> Vec<(u64, Vec<u8>)> {
+        if !self.stirred.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut ready = Vec::new();
+        for reads in self.all.values().filter_map(Content::reads) {
+            ready.extend(reads.ready(now));
+            if reads.has_ready() {
+                self.stirred.store(true, Ordering::Release);
+            }
+        }
+        ready
+    }
+
+    /// Whether there may be more Interests that can be answered.
+    pub fn has_ready(&self) -> bool {
+        self.stirred.load(Ordering::Acquire)
     }
 
     /// Whether who asks for this root over a link to `link_key` is answered with another name than `prefix`.
@@ -231,31 +299,31 @@ impl Publications {
         })
     }
 
-    /// Answers an Interest, appending the Data to `out`. Also says which publication it is for; `None`:
+    /// Answers an Interest, appending the Data to `out`; [`Answer::NotYet`]: it waits, and will be [`Publications::ready`],
+    /// or is one of something that grows. Also says which publication it is for; `None`:
     /// for none of these.
     ///
     /// # Errors
     /// What the answer is made from can't be read.
     pub fn answer(
         &mut self,
-        now: Duration,
-        interest: &Interest<'_>,
+        asked: &Asked<'_>,
         out: &mut Vec<u8>,
     ) -> (Option<PublicationId>, Result<Answer, StoreError>) {
-        let name = interest.name();
+        let name = asked.interest.name();
         if let Some(id) = self.last
             && let Some(content) = self.all.get_mut(&id)
             && content.publication().prefix().is_prefix_of(name)
         {
-            return (Some(id), content.answer(now, interest, out));
+            return (Some(id), content.answer(asked, out));
         }
-        if let Some(asked) = FindId::parse(name) {
-            if let Some((id, packet)) = self.finds.get(&asked) {
+        if let Some(find) = FindId::parse(name) {
+            if let Some((id, packet)) = self.finds.get(&find) {
                 out.extend_from_slice(packet);
                 return (Some(*id), Ok(Answer::Data));
             }
             let absent = find::Answer { vouch: self.vouch, manifest: &[] };
-            let packet = self.vouch.and_then(|_| asked.packet(&absent).ok());
+            let packet = self.vouch.and_then(|_| find.packet(&absent).ok());
             out.extend_from_slice(packet.as_deref().unwrap_or_default());
             return (None, Ok(if packet.is_some() { Answer::Data } else { Answer::NotOurs }));
         }
@@ -272,7 +340,7 @@ impl Publications {
             };
             for id in candidates {
                 let Some(content) = self.all.get_mut(id) else { continue };
-                match content.answer(now, interest, out) {
+                match content.answer(asked, out) {
                     Ok(Answer::NotOurs) => {}
                     Ok(Answer::NoSuch) => without_answer = without_answer.or(Some(*id)),
                     answered => {

@@ -194,6 +194,13 @@ impl StoreError {
         }
     }
 
+    /// Whether something could not be read without waiting, and nothing is wrong with it
+    /// ([`MediumFile::read_at_hand`](crate::MediumFile::read_at_hand)).
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// The file or directory that the error is about.
     #[must_use]
     pub fn path(&self) -> &Path {

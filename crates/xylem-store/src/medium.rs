@@ -170,6 +170,11 @@ pub trait Medium: Send + Sync {
         let _ = path;
         false
     }
+    /// Whether opening and reading what is there may take long: it lies on another machine, or another program gives
+    /// it. Who serves several at once leaves that to threads.
+    fn is_slow(&self, path: &Path) -> bool {
+        self.is_far(path)
+    }
     /// Sets permission bits of a file or directory, links refused.
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Sets the modification time, of the link itself where it is one.
@@ -194,6 +199,11 @@ pub trait Watch: std::fmt::Debug + Send + Sync {
 pub trait MediumFile: Send + Sync {
     /// Reads at a byte offset; may be short; 0 at the end.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// As [`MediumFile::read_at`] for what needs no waiting: [`io::ErrorKind::WouldBlock`] where a device would have to be
+    /// asked first. Where the medium cannot tell, it waits.
+    fn read_at_hand(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(buf, offset)
+    }
     /// As [`MediumFile::read_at`] for what was read already and is wrong: nothing that is kept in memory is taken for it.
     fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_at(buf, offset)

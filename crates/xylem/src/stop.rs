@@ -2,7 +2,16 @@
 //! program starts stays ignored: that is what `nohup` asks for.
 
 use crate::exit::{Exit, Failure};
+use std::sync::OnceLock;
 use xylem_library::Stop;
+
+/// The one that this process was given.
+static GIVEN: OnceLock<Stop> = OnceLock::new();
+
+/// Whether a signal has asked this process to end.
+pub(crate) fn was_raised() -> bool {
+    GIVEN.get().is_some_and(Stop::raised)
+}
 
 /// A [`Stop`] that the usual signals raise.
 ///
@@ -18,6 +27,8 @@ pub(crate) fn on_signals() -> Result<Stop, Failure> {
     };
     listen(on_signal)
         .map_err(|why| Failure::new(Exit::Local, format!("cannot listen for signals: {why}")))?;
+    // A second one was an error above.
+    let _ = GIVEN.set(stop.clone());
     Ok(stop)
 }
 

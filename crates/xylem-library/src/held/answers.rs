@@ -8,9 +8,20 @@ use xylem_packet::{Data, Interest, NameRef};
 
 use super::proofs::Proofs;
 use super::source::{HeldError, HeldSource};
+use crate::reads::Reads;
 
 /// What is there is read again after this long, however often it is asked for.
 const HAVE_AGE: Duration = Duration::from_millis(100);
+
+/// What came of making a packet that proves what it brings.
+enum Proven {
+    /// It is made, with so many bytes of content.
+    Sent(u64),
+    /// What it is made of is not at hand yet.
+    Waits,
+    /// It can't be read, or is not what it was.
+    Wrong,
+}
 
 /// Answers with what was verified, each piece proven again on its way out.
 pub struct Answers {
@@ -20,6 +31,8 @@ pub struct Answers {
     source: HeldSource,
     proofs: Proofs,
     have: Option<(Duration, Have)>,
+    /// What reads what is not at hand, where that is not waited for.
+    reads: Option<Reads>,
     /// Bytes of content that went out.
     pub served: u64,
 }
@@ -28,7 +41,19 @@ impl Answers {
     /// Answers for `publication`, which `publisher` has signed.
     pub fn new(publication: Publication, publisher: PublisherId, source: HeldSource) -> Self {
         let (manifest, proofs) = (publication.manifest().clone(), Proofs::default());
-        Self { publication, publisher, manifest, source, proofs, have: None, served: 0 }
+        let (have, reads) = (None, None);
+        Self { publication, publisher, manifest, source, proofs, have, reads, served: 0 }
+    }
+
+    /// The source reads through the medium of these.
+    #[must_use]
+    pub(crate) fn with_reads(self, reads: Reads) -> Self {
+        Self { reads: Some(reads), ..self }
+    }
+
+    /// What reads for it what is not at hand.
+    pub fn reads(&self) -> Option<&Reads> {
+        self.reads.as_ref()
     }
 
     /// What is answered for.
@@ -41,62 +66,74 @@ impl Answers {
         self.publisher
     }
 
-    /// Appends the answer to `out`; false, and nothing appended, if there is none.
-    pub fn answer(&mut self, now: Duration, interest: &Interest<'_>, out: &mut Vec<u8>) -> bool {
+    /// Appends the answer to `out`; nothing is appended if there is none. [`Answer::NotYet`]: it has to be read first.
+    pub fn answer(&mut self, now: Duration, interest: &Interest<'_>, out: &mut Vec<u8>) -> Answer {
         let name = interest.name();
-        match naming::parse(self.publication.prefix(), name) {
+        let sent = match naming::parse(self.publication.prefix(), name) {
             Some(Request::Have { .. }) => self.answer_have(now, name, out),
             Some(Request::Segment { object, index }) => {
                 if !self.source.holdings().has(object, index) {
-                    return false;
+                    return Answer::NoSuch;
                 }
                 let sent = self.proven(interest, out, |answers, data| {
                     let Self { source, proofs, .. } = answers;
                     proofs.segment(source, object, index, data.content(), data.signature_value())
                 });
                 match sent {
-                    Some(bytes) => self.served += bytes,
+                    Proven::Sent(bytes) => self.served += bytes,
+                    Proven::Waits => return Answer::NotYet,
                     // Somebody changed it: it is not offered any more, and read anew if it comes back.
-                    None => {
+                    Proven::Wrong => {
                         self.source.holdings().lost(object, index);
                         self.forget(object);
                     }
                 }
-                sent.is_some()
+                matches!(sent, Proven::Sent(_))
             }
             Some(Request::Tile { object, tile }) => {
                 let sent = self.proven(interest, out, |answers, data| {
                     let (content, proof) = (data.content(), data.signature_value());
                     Proofs::tile(&mut answers.source, object, tile, content, proof)
                 });
-                sent.is_some()
+                if let Proven::Waits = sent {
+                    return Answer::NotYet;
+                }
+                matches!(sent, Proven::Sent(_))
             }
             // Signed by the publisher; pointers to the newest version are its own to give.
             Some(Request::Manifest | Request::Metadata) | None => {
                 let answer = self.publication.answer(interest, &mut self.source, out);
                 matches!(answer, Ok(Answer::Data))
             }
+        };
+        match sent {
+            true => Answer::Data,
+            false if self.publication.prefix().is_prefix_of(name) => Answer::NoSuch,
+            false => Answer::NotOurs,
         }
     }
 
-    /// Makes a segment's or tile's packet and appends it if `proves` says that it proves what it brings:
-    /// bytes of its content.
+    /// Makes a segment's or tile's packet and appends it if `proves` says that it proves what it brings.
     fn proven(
         &mut self,
         interest: &Interest<'_>,
         out: &mut Vec<u8>,
         proves: impl FnOnce(&mut Self, &Data<'_>) -> Result<bool, HeldError>,
-    ) -> Option<u64> {
+    ) -> Proven {
         let start = out.len();
         let made = self.publication.answer(interest, &mut self.source, out);
+        let waits = |e: &HeldError| matches!(e, HeldError::Store(e) if e.is_waiting());
         let sent = match (made, out.get(start..).map(Data::decode)) {
-            (Ok(Answer::Data), Some(Ok(data))) => {
-                proves(self, &data).unwrap_or(false).then(|| data.content().len() as u64)
-            }
+            (Ok(Answer::Data), Some(Ok(data))) => match proves(self, &data) {
+                Ok(true) => Proven::Sent(data.content().len() as u64),
+                Err(e) if waits(&e) => Proven::Waits,
+                Ok(false) | Err(_) => Proven::Wrong,
+            },
+            (Err(e), _) if waits(&e) => Proven::Waits,
             // What can't be read is not there; the fetch itself will meet with it and say so.
-            _ => None,
+            _ => Proven::Wrong,
         };
-        if sent.is_none() {
+        if !matches!(sent, Proven::Sent(_)) {
             out.truncate(start);
         }
         sent

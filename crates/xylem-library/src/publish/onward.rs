@@ -8,15 +8,15 @@
 use std::path::Path;
 
 use xylem_object::{Manifest, Publication, PublicationError};
-use xylem_store::{FileKind, FileRef, OpenHow, OutboardFile, Store, StoreError};
+use xylem_store::{FileKind, FileRef, Medium, OpenHow, OutboardFile, Store, StoreError};
 
 use super::error::PublishError;
 use super::serving::{Files, Published};
 use super::{directory, publish_file, rules_before};
-use crate::disk::disk;
 use crate::event::LibraryEvent;
 use crate::held::{Answers, HeldSource, Holdings};
 use crate::path::os_bytes;
+use crate::reads::Reads;
 use crate::record::Record;
 use crate::signed::{self, Signed};
 use crate::stop::Stop;
@@ -38,14 +38,15 @@ impl Onward {
         &self.holdings
     }
 
-    /// Opens it for serving.
+    /// Opens it for serving by a loop that does not wait: what `reads` shows is what it was found through.
     ///
     /// # Errors
     /// See [`PublicationError`]: `signed` is none that [`signed::find`] found.
-    pub fn answers(self) -> Result<Answers, PublicationError> {
+    pub fn answers(self, reads: Reads) -> Result<Answers, PublicationError> {
         let Signed { prefix, packet, manifest, publisher } = self.signed;
         let publication = Publication::new(prefix, packet, &publisher)?;
-        Ok(Answers::new(publication, publisher, HeldSource::new(self.holdings, manifest, disk())))
+        let source = HeldSource::new(self.holdings, manifest, reads.medium());
+        Ok(Answers::new(publication, publisher, source).with_reads(reads))
     }
 }
 
@@ -57,7 +58,8 @@ pub fn signed_at(store: &Store, path: &Path) -> Option<Signed> {
     signed::find(store, &record.root, &ticket.publisher, ticket.name.as_ref())
 }
 
-/// What `signed` says, served from `path`, which is canonical; `None` if something else lies there.
+/// What `signed` says, served from `path`, which is canonical, and read through `medium`; `None` if something else lies
+/// there.
 ///
 /// # Errors
 /// See [`PublishError`].
@@ -65,6 +67,7 @@ pub fn onward(
     store: &Store,
     path: &Path,
     signed: Signed,
+    medium: &dyn Medium,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Option<Onward>, PublishError> {
@@ -72,7 +75,7 @@ pub fn onward(
     if published.manifest.root != signed.manifest.root {
         return Ok(None);
     }
-    let holdings = held(store, path, &signed.manifest, published)?;
+    let holdings = held(medium, path, &signed.manifest, published)?;
     Ok(Some(Onward { signed, holdings }))
 }
 
@@ -105,7 +108,7 @@ fn in_shape(
 
 /// All of it, to be read from where it lies.
 fn held(
-    store: &Store,
+    medium: &dyn Medium,
     path: &Path,
     manifest: &Manifest,
     published: Published,
@@ -124,7 +127,7 @@ fn held(
             (0..files).for_each(|number| holdings.whole(number));
         }
         _ => {
-            let file = FileRef::open(&**store.medium(), path, OpenHow::Read)?;
+            let file = FileRef::open(medium, path, OpenHow::Read)?;
             let outboard = published.outboards.unwrap_or_else(|| OutboardFile::new(file.clone()));
             holdings.kept(&geometry, file, outboard);
         }

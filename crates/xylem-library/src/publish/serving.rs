@@ -1,6 +1,6 @@
 //! [`Published`] and [`Serving`]: what was hashed, and its bytes read from where they lie.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use xylem_tree::{Geometry, NODE_LEN, Node, SegmentIndex, SegmentSize, leaf_value
 use super::error::PublishError;
 use super::members::{Members, Served};
 use super::sums::KeptSums;
+use crate::reads::Reads;
 
 /// Files of a publication held open while it is served.
 const OPEN_FILES: usize = 64;
@@ -57,11 +58,24 @@ impl Published {
         Ok(sign_manifest(&self.manifest, prefix.as_ref(), key)?)
     }
 
-    /// Opens it for serving.
+    /// Opens it for serving, by whoever waits while it is read.
     pub fn serve(self, medium: Arc<dyn Medium>) -> Serving {
+        self.serve_through(medium, None)
+    }
+
+    /// Opens it for serving by a loop that does not wait: what is not at hand is an error that says so
+    /// ([`StoreError::is_waiting`]), and is read on threads ([`Serving::reads`]).
+    pub fn serve_without_waiting(self, medium: Arc<dyn Medium>) -> Serving {
+        let reads = Reads::over(medium, self.path());
+        self.serve_through(reads.medium(), Some(reads))
+    }
+
+    fn serve_through(self, medium: Arc<dyn Medium>, reads: Option<Reads>) -> Serving {
         Serving {
             is_far: medium.is_far(self.path()),
+            reads,
             damaged: HashMap::new(),
+            doubted: HashSet::new(),
             now: Duration::ZERO,
             cache: FileCache::new(medium, OPEN_FILES),
             nodes: self.outboards.as_ref().map(|o| o.reader_at(0)),
@@ -87,8 +101,12 @@ pub struct Serving {
     /// What is read comes from another machine, and is held against the tree before it goes out: who asks is not to
     /// find out that it is wrong, and nobody here would read it anew.
     is_far: bool,
+    /// What is not at hand is read by these.
+    reads: Option<Reads>,
     /// Segments of it that were wrong, by file and offset, and until when they are not read anew.
     damaged: HashMap<(u64, u64), Duration>,
+    /// Segments that were wrong once, and are being read anew.
+    doubted: HashSet<(u64, u64)>,
     now: Duration,
     cache: FileCache,
     nodes: Option<OutboardReader>,
@@ -113,6 +131,11 @@ impl Serving {
     /// What is asked from here on is asked at this time.
     pub fn set_now(&mut self, now: Duration) {
         self.now = now;
+    }
+
+    /// What reads for it what is not at hand.
+    pub fn reads(&self) -> Option<&Reads> {
+        self.reads.as_ref()
     }
 
     /// The file behind an object, with its number.
@@ -144,7 +167,9 @@ impl Serving {
         let (file, shared) = (*file, &served.file);
         let start = offset / READ_AHEAD * READ_AHEAD;
         let end = (start + READ_AHEAD).min(shared.state.size);
-        if offset + out.len() as u64 > end || end - start <= out.len() as u64 {
+        // What is read by threads they read as it is asked for: each byte may have a price.
+        let is_slow = self.reads.as_ref().is_some_and(Reads::is_slow);
+        if is_slow || offset + out.len() as u64 > end || end - start <= out.len() as u64 {
             return self.cache.read_at(file, shared, offset, out);
         }
         let bit = 1_u64 << ((offset - start) / 1024);
@@ -189,19 +214,33 @@ impl Serving {
             return Err(self.is_damaged(offset));
         }
         self.read_ahead(object, offset, out)?;
-        if leaf_value(&geometry, index, out).0 == leaf {
-            return Ok(());
-        }
-        let Some((file, served)) = &self.current else { return Err(self.out_of_range(offset)) };
-        self.ahead.retain(|ahead| ahead.file != *file);
-        self.cache.read_anew(*file, &served.file, offset, out)?;
-        if leaf_value(&geometry, index, out).0 == leaf {
-            return Ok(());
+        // It may be wrong once, and right when it is read anew, which a thread may do meanwhile.
+        let mut is_anew = self.doubted.remove(&(file, offset));
+        loop {
+            if leaf_value(&geometry, index, out).0 == leaf {
+                return Ok(());
+            }
+            let Some((_, served)) = &self.current else { return Err(self.out_of_range(offset)) };
+            self.ahead.retain(|ahead| ahead.file != file);
+            if is_anew {
+                break;
+            }
+            match self.cache.read_anew(file, &served.file, offset, out) {
+                Err(e) if e.is_waiting() => {
+                    if self.doubted.len() == MOST_DAMAGED {
+                        self.doubted.clear();
+                    }
+                    self.doubted.insert((file, offset));
+                    return Err(e);
+                }
+                other => other?,
+            }
+            is_anew = true;
         }
         if self.damaged.len() == MOST_DAMAGED {
             self.damaged.clear();
         }
-        self.damaged.insert((*file, offset), self.now + AGAIN);
+        self.damaged.insert((file, offset), self.now + AGAIN);
         Err(self.is_damaged(offset))
     }
 

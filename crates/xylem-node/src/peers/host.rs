@@ -13,7 +13,7 @@ use xylem_link::{Endpoint, StaticKey};
 use xylem_object::find::{self, FindId, PublicAnswer};
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::ticket::Address;
-use xylem_object::{Publication, PublicationError, PublisherId, Ticket};
+use xylem_object::{Answer, Publication, PublicationError, PublisherId, Ticket};
 use xylem_packet::{Name, Packet};
 use xylem_reach::names::dht_knock;
 
@@ -325,7 +325,7 @@ impl Serve {
             return engine.answer(packet, found);
         }
         self.answer.clear();
-        if self.answers.answer(engine.now(), &interest, &mut self.answer) {
+        if self.answers.answer(engine.now(), &interest, &mut self.answer) == Answer::Data {
             return engine.answer(packet, &self.answer);
         }
         let (now, seen) = (engine.now(), linked_at(engine, from));

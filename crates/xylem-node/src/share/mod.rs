@@ -172,7 +172,7 @@ pub(crate) fn share_with(
     let store = Store::open(disk(), &options.store)?;
     let port = options.paths.iter().find_map(|path| record::port(&store, path));
     let (mut engine, at) = bind(options, &contents, port, &publisher)?;
-    let mut server = Server::new(at, options, ends, events, on_event)?;
+    let mut server = Server::new(&mut engine, at, options, ends, events, on_event)?;
     let reachable = server.wait_for_router(MAPPED_WITHIN);
     server.register(&mut engine, &options.relays, options.code);
     for (path, content) in options.paths.iter().zip(contents) {

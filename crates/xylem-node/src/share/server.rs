@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use xylem_client::satisfies;
@@ -32,7 +32,7 @@ use xylem_app::Registrar;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, EngineEvent, Program, advertised};
 use xylem_library::announcers::Announcers;
-use xylem_library::publications::{Content, PublicationId, Publications};
+use xylem_library::publications::{Asked, Content, PublicationId, Publications};
 use xylem_library::reachable::{FaceAddress, Relay};
 use xylem_library::served::Served;
 use xylem_library::witness::Cosigned;
@@ -95,6 +95,7 @@ pub(super) struct Server<'a> {
 impl<'a> Server<'a> {
     /// Serves nothing yet.
     pub(super) fn new(
+        engine: &mut Engine,
         at: At,
         options: &ShareOptions,
         ends: &'a Stop,
@@ -102,10 +103,14 @@ impl<'a> Server<'a> {
         on_event: &'a mut dyn FnMut(Event),
     ) -> Result<Self, ShareError> {
         let signs = options.beside.public.as_ref().map(|_| publisher_of(options)).transpose()?;
+        let mut publications = Publications::of_publisher(at.vouch);
+        let waker = engine.waker()?;
+        // One that can't be woken looks again soon.
+        publications.wake_by(Arc::new(move || drop(waker.wake())));
         Ok(Self {
             beside: Beside::new(&options.beside, &options.store, &at.listen),
             signs,
-            publications: Publications::of_publisher(at.vouch),
+            publications,
             at,
             served: Served::default(),
             commands: None,
@@ -285,7 +290,8 @@ impl<'a> Server<'a> {
         };
         self.answer.clear();
         let now = engine.now();
-        let (id, answer) = self.publications.answer(now, &interest, &mut self.answer);
+        let asked = Asked { now, by: from.0, interest: &interest, packet };
+        let (id, answer) = self.publications.answer(&asked, &mut self.answer);
         match answer {
             Ok(Answer::Data) => {
                 if let Some(id) = id {
@@ -419,6 +425,9 @@ impl Program for Server<'_> {
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), ShareError> {
         self.obey(engine);
+        for (by, packet) in self.publications.ready(now) {
+            self.handle_packet(engine, FaceId(by), &packet);
+        }
         for registrar in &mut self.registrars {
             registrar.handle_timeout(engine, &mut of_registrar(self.on_event))?;
         }
@@ -469,7 +478,10 @@ impl Program for Server<'_> {
         self.mail_server.is_empty() || engine.now() >= until
     }
 
-    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+    fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
+        if self.publications.has_ready() {
+            return Some(now);
+        }
         let registrars = self.registrars.iter().filter_map(Registrar::poll_timeout);
         let growers = self.publications.growing().filter_map(|grower| grower.poll_timeout());
         let standing = self.standing.as_ref().and_then(Standing::poll_timeout);

@@ -165,7 +165,7 @@ pub fn serve_group(
         }
         let (commands, to_do) = mpsc::channel();
         ready(handle(&mut engine, options, commands)?, port);
-        let mut server = Server::new(at, options, ends, events, on_event)?;
+        let mut server = Server::new(&mut engine, at, options, ends, events, on_event)?;
         server.commands = Some(to_do);
         // Its tickets are still to come.
         server.names_mapped = true;

@@ -36,6 +36,36 @@ impl DiskMedium {
     }
 }
 
+/// File systems that another machine or another program stands behind (linux/magic.h): NFS, SMB in three
+/// versions, FUSE, Ceph, 9P, AFS in two, Coda, Lustre, and what mounts when it is looked at.
+#[cfg(target_os = "linux")]
+const SLOW: [u64; 12] = [
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x6573_5546,
+    0x00c3_6400,
+    0x0102_1997,
+    0x5346_414f,
+    0x6b41_4653,
+    0x7375_7245,
+    0x0bd0_0bd0,
+    0x0187,
+];
+
+/// Those that are memory.
+#[cfg(target_os = "linux")]
+const TMPFS: u64 = 0x0102_1994;
+#[cfg(target_os = "linux")]
+const RAMFS: u64 = 0x8584_58f6;
+
+/// The number of a kind of file systems.
+#[cfg(target_os = "linux")]
+fn kind(told: rustix::io::Result<sys::StatFs>) -> Option<u64> {
+    told.ok().and_then(|told| u64::try_from(told.f_type).ok())
+}
+
 /// Where the system does not tell.
 const USUAL_UMASK: u32 = 0o022;
 
@@ -71,6 +101,11 @@ impl Medium for DiskMedium {
         // Asked once: it does not change while a program runs, and every file of a directory asks.
         static OURS: OnceLock<u32> = OnceLock::new();
         meta.owner == *OURS.get_or_init(|| rustix::process::geteuid().as_raw())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_slow(&self, path: &Path) -> bool {
+        kind(sys::statfs(path)).is_some_and(|kind| SLOW.contains(&kind))
     }
 
     fn umask(&self) -> u32 {
@@ -194,6 +229,21 @@ const LOOK_AGAIN: u64 = 1 << 20;
 impl MediumFile for DiskFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(buf, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn read_at_hand(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        let whole = &mut [io::IoSliceMut::new(buf)];
+        match preadv2(&self.0, whole, offset, ReadWriteFlags::NOWAIT) {
+            // File systems that know of no such reading may have to wait: those over a network, FUSE, FAT. Memory
+            // has nothing to wait for.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => match kind(sys::fstatfs(&self.0)) {
+                Some(TMPFS | RAMFS) => self.0.read_at(buf, offset),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
+            },
+            done => Ok(done?),
+        }
     }
 
     fn in_order(&self) -> Option<Arc<dyn MediumFile>> {

@@ -7,6 +7,7 @@ mod mirrored;
 use crate::cli::Common;
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
+use crate::stop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xylem_bucket::{BucketError, Buckets, Settings, is_in_bucket};
@@ -23,6 +24,7 @@ fn exit_of(error: &BucketError) -> Exit {
         | BucketError::NoCredentials
         | BucketError::NotThere
         | BucketError::Settings(_) => Exit::Usage,
+        BucketError::Stopped => Exit::Interrupted,
         BucketError::Short | BucketError::Failed(_) | BucketError::Endless(_) => Exit::Unreachable,
         BucketError::Changed | BucketError::Incomplete(_) | BucketError::TooLarge => Exit::Damaged,
         _ => Exit::Local,
@@ -39,7 +41,7 @@ pub(crate) fn buckets() -> Result<Buckets, Failure> {
     let text =
         environment.filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
     let settings = Settings::new(text).map_err(|e| failed(&e))?;
-    Buckets::over(disk(), settings).map_err(|e| failed(&e))
+    Buckets::over(disk(), settings, Arc::new(stop::was_raised)).map_err(|e| failed(&e))
 }
 
 /// If any of the paths is in a bucket, whatever reads files reads those of buckets too, from now on. A path at which

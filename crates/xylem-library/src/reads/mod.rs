@@ -1,0 +1,288 @@
+//! [`Reads`]: what is served, read so that the loop which serves never waits for it.
+//!
+//! That loop reads through [`Reads::medium`]. What is at hand (in memory of the system, or read for this) it gets at
+//! once; for what is not, reading says `WouldBlock`, and [`Reads::wait`] keeps the Interest that wanted it. Threads
+//! read what is wanted, each asker in its turn ([`queue`]), and [`Reads::ready`] hands the Interests out again:
+//! what they want is at hand then. A store that hangs holds up these threads, and nothing else.
+//!
+//! Nothing that is read here is believed; whoever serves holds it against the tree, or whoever fetches does.
+
+mod queue;
+mod view;
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use queue::{FarRead, MOST_AT_ONCE, Question, ReadQueue, Wanted};
+use view::{OpenFile, View};
+use xylem_store::Medium;
+
+/// Threads that read for one publication.
+const THREADS: usize = 8;
+/// Bytes that are held of what was read.
+const MOST_HELD: usize = 64 << 20;
+/// Bytes that are read before what was read before is handed out.
+const MOST_FRESH: u64 = 32 << 20;
+/// Interests that are handed out at once, so that their answers leave between them.
+const READY_AT_ONCE: usize = 16;
+/// Where nothing tells that a file has changed since, what was read is held so long.
+const HELD_FOR: Duration = Duration::from_secs(2);
+/// Files that are held open where opening takes long, too.
+const OPEN_FILES: usize = 64;
+
+/// Wakes the loop that serves: something is ready for it. Called on other threads.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// See the module's documentation. Its threads end when it is dropped, each after the read that it is at.
+pub struct Reads {
+    shared: Arc<Shared>,
+    is_slow: bool,
+}
+
+struct Shared {
+    below: Arc<dyn Medium>,
+    /// Nothing is opened or read in the loop.
+    is_slow: bool,
+    /// What is read comes from another machine, in a version that does not change, and has its price: what was
+    /// not asked for is read only ahead of who reads in order, and all of it is kept.
+    is_far: bool,
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    now: Duration,
+    /// Who is answered.
+    asker: u64,
+    /// What the last read that said `WouldBlock` wanted; no bytes: that the file is opened.
+    wanted: Option<Wanted<Arc<OpenFile>>>,
+    queue: ReadQueue<Arc<OpenFile>>,
+    held: VecDeque<Held>,
+    held_bytes: usize,
+    /// Bytes read since something was handed out, and those that are being read.
+    fresh: u64,
+    reading: u64,
+    ready: VecDeque<(u64, Question)>,
+    /// Where opening takes long: the file used last is at the back.
+    open: VecDeque<(PathBuf, Arc<OpenFile>)>,
+    files: u64,
+    threads: usize,
+    idle: usize,
+    is_over: bool,
+    wake: Option<Wake>,
+}
+
+/// Bytes that were read.
+struct Held {
+    file: u64,
+    start: u64,
+    bytes: Vec<u8>,
+    since: Duration,
+}
+
+impl Held {
+    fn at(&self, file: u64, offset: u64) -> Option<&[u8]> {
+        let from = offset.checked_sub(self.start).filter(|_| self.file == file)?;
+        self.bytes.get(usize::try_from(from).ok()?..).filter(|bytes| !bytes.is_empty())
+    }
+}
+
+impl Reads {
+    /// Of what lies at `path` or below.
+    pub fn over(below: Arc<dyn Medium>, path: &Path) -> Self {
+        let (is_slow, is_far) = (below.is_slow(path), below.is_far(path));
+        let (state, work) = (Mutex::default(), Condvar::new());
+        Self { shared: Arc::new(Shared { below, is_slow, is_far, state, work }), is_slow }
+    }
+
+    /// What the loop reads through.
+    pub fn medium(&self) -> Arc<dyn Medium> {
+        Arc::new(View::new(self.shared.clone()))
+    }
+
+    /// Whether all of it is read by threads.
+    pub fn is_slow(&self) -> bool {
+        self.is_slow
+    }
+
+    /// From now on this is called when something is ready.
+    pub fn wake_by(&self, wake: Wake) {
+        self.shared.state().wake = Some(wake);
+    }
+
+    /// What is read next answers this asker.
+    pub(crate) fn begin(&self, now: Duration, asker: u64) {
+        // Elsewhere nothing is counted.
+        if self.is_slow {
+            let mut state = self.shared.state();
+            (state.now, state.asker) = (now, asker);
+        }
+    }
+
+    /// Keeps an Interest, for which reading has said `WouldBlock`, until that can be read or the Interest's time is
+    /// over. False: nothing was wanted, or too much waits.
+    pub(crate) fn wait(
+        &self,
+        now: Duration,
+        asker: u64,
+        packet: &[u8],
+        lifetime: Duration,
+    ) -> bool {
+        let shared = &self.shared;
+        let mut state = shared.state();
+        state.now = now;
+        let Some(wanted) = state.wanted.take() else { return false };
+        let question = Question { packet: packet.to_vec(), until: now.saturating_add(lifetime) };
+        if !state.queue.ask(asker, wanted, question) {
+            return false;
+        }
+        if state.idle > 0 {
+            shared.work.notify_one();
+        } else if state.threads < THREADS {
+            let own = shared.clone();
+            let started =
+                thread::Builder::new().name("xylem-read".into()).spawn(move || own.work());
+            state.threads += usize::from(started.is_ok());
+        }
+        state.threads > 0
+    }
+
+    /// Interests that can be answered now, and who asked; those whose time is over are left out. Not all at once:
+    /// see [`Reads::has_ready`].
+    pub(crate) fn ready(&self, now: Duration) -> Vec<(u64, Vec<u8>)> {
+        let mut state = self.shared.state();
+        state.now = now;
+        state.fresh = 0;
+        if !self.shared.is_far {
+            state.keep(|held| held.since.saturating_add(HELD_FOR) >= now);
+        }
+        let count = state.ready.len().min(READY_AT_ONCE);
+        let ready = state.ready.drain(..count).filter(|(_, question)| question.until > now);
+        let ready = ready.map(|(asker, question)| (asker, question.packet)).collect();
+        drop(state);
+        self.shared.work.notify_all();
+        ready
+    }
+
+    /// Whether there are more.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.shared.state().ready.is_empty()
+    }
+}
+
+impl Drop for Reads {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        // Files hold this, which holds them.
+        state.is_over = true;
+        let (queue, open) = (std::mem::take(&mut state.queue), std::mem::take(&mut state.open));
+        let wanted = state.wanted.take();
+        state.held.clear();
+        state.ready.clear();
+        drop(state);
+        drop((queue, open, wanted));
+        self.shared.work.notify_all();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing here panics half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes that are at hand; `None`: they are wanted from here on.
+    fn at_hand(&self, file: &Arc<OpenFile>, buf: &mut [u8], offset: u64) -> Option<usize> {
+        let mut state = self.state();
+        let number = file.number();
+        let (now, keep) = (state.now, self.is_far);
+        let is_good = |held: &Held| keep || held.since.saturating_add(HELD_FOR) >= now;
+        let mut good = state.held.iter().rev().filter(|held| is_good(held));
+        let found = good.find_map(|held| held.at(number, offset));
+        if let Some(bytes) = found {
+            let len = bytes.len().min(buf.len());
+            buf[..len].copy_from_slice(&bytes[..len]);
+            let asker = state.asker;
+            state.queue.gave(asker, number, offset, len as u64);
+            return Some(len);
+        }
+        state.want(file, offset, buf.len() as u64);
+        None
+    }
+
+    /// Forgets what was read there: it is wrong.
+    fn forget(&self, file: u64, offset: u64) {
+        self.state().keep(|held| held.at(file, offset).is_none());
+    }
+
+    /// One thread.
+    fn work(&self) {
+        let mut state = self.state();
+        while !state.is_over {
+            let (now, may) = (state.now, state.fresh + state.reading < MOST_FRESH);
+            let read = may.then(|| state.queue.next(now, self.is_far)).flatten();
+            let Some(read) = read else {
+                state.idle += 1;
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+                continue;
+            };
+            state.reading += read.len;
+            drop(state);
+            let bytes = read.file.read_there(&*self.below, read.start, read.len);
+            state = self.state();
+            let wake = state.settle(read, bytes);
+            drop(state);
+            wake.iter().for_each(|wake| wake());
+            state = self.state();
+        }
+    }
+}
+
+impl State {
+    fn want(&mut self, file: &Arc<OpenFile>, offset: u64, len: u64) {
+        let (number, len) = (file.number(), len.min(MOST_AT_ONCE));
+        self.wanted = Some(Wanted { file: file.clone(), number, offset, len });
+    }
+
+    fn keep(&mut self, good: impl Fn(&Held) -> bool) {
+        self.held.retain(good);
+        self.held_bytes = self.held.iter().map(|held| held.bytes.len()).sum();
+    }
+
+    /// A read has ended; what wakes those who wait for it.
+    fn settle(&mut self, read: FarRead<Arc<OpenFile>>, bytes: io::Result<Vec<u8>>) -> Option<Wake> {
+        let FarRead { asker, file, start, len, questions } = read;
+        self.reading -= len;
+        if self.is_over {
+            return None;
+        }
+        let got = bytes.as_ref().map_or(0, Vec::len);
+        self.queue.ended(asker, len, got as u64);
+        match bytes {
+            Ok(bytes) if !bytes.is_empty() => {
+                self.fresh += got as u64;
+                self.held_bytes += got;
+                let (file, since) = (file.number(), self.now);
+                self.held.push_back(Held { file, start, bytes, since });
+                while self.held_bytes > MOST_HELD
+                    && let Some(oldest) = self.held.pop_front()
+                {
+                    self.held_bytes -= oldest.bytes.len();
+                }
+            }
+            // What the file has to say is said when it is read.
+            _ => {}
+        }
+        self.ready.extend(questions.into_iter().map(|question| (asker, question)));
+        self.wake.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;

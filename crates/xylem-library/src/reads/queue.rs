@@ -1,0 +1,321 @@
+//! [`ReadQueue`]: whose read is made next. Of those who ask each has its turn, what one wants in a row is read at
+//! once, and what is read for one that it does not take is bounded. No threads, no clock.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::Duration;
+
+/// Bytes of one read at most.
+pub(super) const MOST_AT_ONCE: u64 = 4 << 20;
+/// Reads for one asker at the same time.
+const MOST_FOR_ONE: usize = 4;
+/// Questions of one asker that wait; more are not answered.
+const MOST_WAITING: usize = 4_096;
+/// Askers that are remembered, beside those that wait for something.
+const MOST_ASKERS: usize = 256;
+/// Questions for the same bytes, with another nonce each.
+const MOST_REPEATED: usize = 4;
+/// Reads in a row before more is read than was asked for.
+const IN_A_ROW: u32 = 16;
+/// Of what one has taken, one in so many bytes may be read ahead of it. What is asked for while it is being read ahead is read
+/// twice, so that all that is read comes to a tenth more at most.
+const AHEAD_ONE_IN: u64 = 20;
+/// Bytes that were read for an asker and not taken, from which on it gets one small read at a time.
+const MOST_OWED: u64 = 4 << 20;
+
+/// One read, and the questions that it answers.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FarRead<F> {
+    pub(super) asker: u64,
+    pub(super) file: F,
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) questions: Vec<Question>,
+}
+
+/// An Interest that waits, and until when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) packet: Vec<u8>,
+    pub(super) until: Duration,
+}
+
+/// Bytes of the file with this number.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted<F> {
+    pub(super) file: F,
+    pub(super) number: u64,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+struct Ask<F> {
+    file: F,
+    len: u64,
+    questions: Vec<Question>,
+}
+
+struct Waiting<F> {
+    /// By file and offset, so that what follows is found.
+    asks: BTreeMap<(u64, u64), Ask<F>>,
+    /// In the order in which they came; some are answered already.
+    order: VecDeque<(u64, u64)>,
+    reading: usize,
+    /// Bytes that were read for it, and those of them that it was given.
+    read: u64,
+    taken: u64,
+    /// Where the last bytes ended that it was given, and how many times in a row it has gone on there.
+    ended: (u64, u64),
+    in_a_row: u32,
+}
+
+impl<F> Default for Waiting<F> {
+    fn default() -> Self {
+        let (asks, order) = (BTreeMap::new(), VecDeque::new());
+        Self { asks, order, reading: 0, read: 0, taken: 0, ended: (0, 0), in_a_row: 0 }
+    }
+}
+
+/// See the module's documentation. `F` is a file.
+pub(super) struct ReadQueue<F> {
+    askers: HashMap<u64, Waiting<F>>,
+    /// Those with something to ask, the next one first.
+    turn: VecDeque<u64>,
+}
+
+impl<F> Default for ReadQueue<F> {
+    fn default() -> Self {
+        Self { askers: HashMap::new(), turn: VecDeque::new() }
+    }
+}
+
+impl<F: Clone> ReadQueue<F> {
+    /// An asker wants something, which answers its question. False: too much of it waits.
+    pub(super) fn ask(&mut self, asker: u64, wanted: Wanted<F>, question: Question) -> bool {
+        let Wanted { file, number, offset, len } = wanted;
+        if self.askers.len() >= MOST_ASKERS && !self.askers.contains_key(&asker) {
+            self.askers.retain(|_, waiting| !waiting.asks.is_empty() || waiting.reading > 0);
+        }
+        let waiting = self.askers.entry(asker).or_default();
+        if waiting.asks.len() >= MOST_WAITING {
+            return false;
+        }
+        if waiting.asks.is_empty() {
+            waiting.order.clear();
+            self.turn.push_back(asker);
+        }
+        let at = (number, offset);
+        let ask = waiting.asks.entry(at).or_insert_with(|| {
+            waiting.order.push_back(at);
+            Ask { file, len: 0, questions: Vec::new() }
+        });
+        ask.len = ask.len.max(len);
+        if ask.questions.len() < MOST_REPEATED {
+            ask.questions.push(question);
+        }
+        true
+    }
+
+    /// The next read; `None`: nobody may have one now. What nobody waits for any more is passed over. `ahead`: what
+    /// is read may be more than was asked for.
+    pub(super) fn next(&mut self, now: Duration, ahead: bool) -> Option<FarRead<F>> {
+        for _ in 0..self.turn.len() {
+            let asker = self.turn.pop_front()?;
+            let Some(waiting) = self.askers.get_mut(&asker) else { continue };
+            let owed = waiting.read.saturating_sub(waiting.taken);
+            let most = if owed > MOST_OWED { 1 } else { MOST_FOR_ONE };
+            let read = match waiting.reading < most {
+                true => waiting.next(asker, now, ahead, owed),
+                false => None,
+            };
+            // Whoever has all the reads that it may have keeps its place behind the others.
+            if !waiting.asks.is_empty() {
+                self.turn.push_back(asker);
+            }
+            if read.is_some() {
+                return read;
+            }
+        }
+        None
+    }
+
+    /// A read for an asker has ended, and brought `got` of its `len` bytes.
+    pub(super) fn ended(&mut self, asker: u64, len: u64, got: u64) {
+        if let Some(waiting) = self.askers.get_mut(&asker) {
+            waiting.reading = waiting.reading.saturating_sub(1);
+            waiting.read = waiting.read.saturating_sub(len.saturating_sub(got));
+        }
+    }
+
+    /// An asker was given bytes of a file that were read for it, or for another one.
+    pub(super) fn gave(&mut self, asker: u64, number: u64, offset: u64, len: u64) {
+        let Some(waiting) = self.askers.get_mut(&asker) else { return };
+        waiting.taken = waiting.taken.saturating_add(len);
+        let goes_on = waiting.ended == (number, offset);
+        waiting.in_a_row = if goes_on { waiting.in_a_row.saturating_add(1) } else { 0 };
+        waiting.ended = (number, offset.saturating_add(len));
+    }
+}
+
+impl<F: Clone> Waiting<F> {
+    fn next(&mut self, asker: u64, now: Duration, ahead: bool, owed: u64) -> Option<FarRead<F>> {
+        let (number, start, first) = loop {
+            let at = self.order.pop_front()?;
+            let Some(ask) = self.asks.remove(&at) else { continue };
+            if ask.questions.iter().any(|question| question.until > now) {
+                break (at.0, at.1, ask);
+            }
+        };
+        let (file, mut questions) = (first.file, first.questions);
+        let mut end = start.saturating_add(first.len);
+        // What follows is read with it.
+        let follows = |next: &Ask<F>| next.len > 0 && next.questions.iter().any(|q| q.until > now);
+        while owed <= MOST_OWED
+            && end > start
+            && end - start < MOST_AT_ONCE
+            && self.asks.get(&(number, end)).is_some_and(follows)
+            && let Some(next) = self.asks.remove(&(number, end))
+        {
+            end = end.saturating_add(next.len);
+            questions.extend(next.questions);
+        }
+        if ahead && self.in_a_row >= IN_A_ROW && end > start {
+            let spare = (self.taken / AHEAD_ONE_IN).saturating_sub(owed);
+            let room = MOST_AT_ONCE.saturating_sub(end - start);
+            end = end.saturating_add(spare.min(room));
+        }
+        let len = end - start;
+        self.reading += 1;
+        self.read = self.read.saturating_add(len);
+        questions.retain(|question| question.until > now);
+        Some(FarRead { asker, file, start, len, questions })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEGMENT: u64 = 8192;
+    const NOW: Duration = Duration::from_secs(5);
+
+    fn question(number: u64) -> Question {
+        Question { packet: number.to_be_bytes().to_vec(), until: NOW + Duration::from_secs(4) }
+    }
+
+    fn ask(queue: &mut ReadQueue<char>, asker: u64, segment: u64) -> bool {
+        queue.ask(asker, wanted(segment), question(segment))
+    }
+
+    fn wanted(segment: u64) -> Wanted<char> {
+        Wanted { file: 'f', number: 1, offset: segment * SEGMENT, len: SEGMENT }
+    }
+
+    #[test]
+    fn what_one_wants_in_a_row_is_one_read() {
+        let mut queue = ReadQueue::default();
+        for segment in [3, 4, 5, 9, 10, 4] {
+            assert!(ask(&mut queue, 1, segment));
+        }
+        let read = queue.next(NOW, true).unwrap();
+        assert_eq!((read.start, read.len), (3 * SEGMENT, 3 * SEGMENT));
+        let segments = [3, 4, 4, 5].map(question);
+        assert_eq!(read.questions, segments);
+        let read = queue.next(NOW, true).unwrap();
+        assert_eq!((read.start, read.len), (9 * SEGMENT, 2 * SEGMENT));
+        assert_eq!(queue.next(NOW, true), None);
+    }
+
+    #[test]
+    fn each_has_its_turn_and_none_all_reads() {
+        let mut queue = ReadQueue::default();
+        for segment in 0..500 {
+            ask(&mut queue, 1, 2 * segment);
+        }
+        ask(&mut queue, 2, 7);
+        ask(&mut queue, 3, 7);
+        let askers: Vec<u64> =
+            std::iter::from_fn(|| queue.next(NOW, true)).map(|read| read.asker).collect();
+        assert_eq!(askers, [1, 2, 3, 1, 1, 1], "four of the first");
+        ask(&mut queue, 3, 9);
+        assert_eq!(queue.next(NOW, true).map(|read| read.asker), Some(3));
+        queue.ended(1, SEGMENT, SEGMENT);
+        assert_eq!(queue.next(NOW, true).map(|read| read.asker), Some(1));
+        assert_eq!(queue.next(NOW, true), None);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_has_an_end() {
+        let mut queue = ReadQueue::default();
+        let took = (0..5_000).filter(|segment| ask(&mut queue, 1, 2 * segment)).count();
+        assert_eq!(took, MOST_WAITING);
+        assert!(ask(&mut queue, 2, 0));
+        let later = NOW + Duration::from_secs(4);
+        assert_eq!(queue.next(later, true), None, "nobody waits for it any more");
+        for asker in 10..10_000 {
+            queue.ask(asker, wanted(0), Question { until: later, ..question(0) });
+            assert!(queue.next(NOW, true).is_some());
+            queue.ended(asker, SEGMENT, SEGMENT);
+        }
+        assert!(queue.askers.len() <= MOST_ASKERS + 2);
+    }
+
+    /// Asks for segments one after the other, as `next` says, and takes them: bytes read a byte taken.
+    fn ratio(segments: impl Iterator<Item = u64>) -> f64 {
+        let mut queue = ReadQueue::default();
+        let (mut held, mut read, mut taken) = (Vec::<(u64, u64)>::new(), 0, 0);
+        for segment in segments {
+            let at = segment * SEGMENT;
+            if !held.iter().any(|(start, len)| (*start..start + len).contains(&at)) {
+                assert!(ask(&mut queue, 1, segment));
+                let made = queue.next(NOW, true).unwrap();
+                queue.ended(1, made.len, made.len);
+                read += made.len;
+                held.push((made.start, made.len));
+            }
+            queue.gave(1, 1, at, SEGMENT);
+            taken += SEGMENT;
+        }
+        read as f64 / taken as f64
+    }
+
+    #[test]
+    fn little_more_is_read_than_is_taken() {
+        let mut random = 1_u64;
+        let mut place = move || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % 1_000_000
+        };
+        assert!(ratio((0..20_000).map(|_| place())) <= 1.1);
+        let pairs: Vec<u64> =
+            (0..10_000).flat_map(|_| [place()].into_iter().flat_map(|p| [p, p + 1])).collect();
+        assert!(ratio(pairs.into_iter()) <= 1.1);
+        // Just long enough in a row to be read ahead for, and then elsewhere.
+        let runs: Vec<u64> = (0..1_000)
+            .flat_map(|_| {
+                let p = place();
+                p..p + 18
+            })
+            .collect();
+        assert!(ratio(runs.into_iter()) <= 1.1);
+        let in_order = ratio(0..20_000);
+        assert!((0.99..=1.1).contains(&in_order), "{in_order}");
+    }
+
+    #[test]
+    fn whoever_takes_nothing_gets_little() {
+        let mut queue = ReadQueue::default();
+        let mut read = 0;
+        for round in 0..10_000 {
+            ask(&mut queue, 1, 1_000 * round);
+            ask(&mut queue, 1, 1_000 * round + 1);
+            while let Some(made) = queue.next(NOW, true) {
+                read += made.len;
+                if read > MOST_OWED + 2 * SEGMENT {
+                    assert_eq!(made.len, SEGMENT, "one at a time");
+                }
+                queue.ended(1, made.len, made.len);
+            }
+        }
+        assert!(read > MOST_OWED);
+    }
+}

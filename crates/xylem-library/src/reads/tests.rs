@@ -1,0 +1,266 @@
+//! A disk that gives nothing before it is told to, behind a loop that does not wait.
+
+use std::any::Any;
+use std::ffi::OsStr;
+use std::fs;
+use std::time::Instant;
+
+use xylem_store::{Clobber, FileKind, FileRef, FileTime, MediumFile, Meta, OpenHow, StoreError};
+
+use super::*;
+use crate::disk::disk;
+
+const NOW: Duration = Duration::from_secs(5);
+const LIFETIME: Duration = Duration::from_secs(4);
+
+/// The disk behind a gate; what is read through it is counted.
+#[derive(Clone)]
+struct Gate(Arc<(Mutex<(bool, u64)>, Condvar)>);
+
+impl Gate {
+    fn closed() -> Self {
+        Self(Arc::new((Mutex::new((false, 0)), Condvar::new())))
+    }
+
+    fn open(&self) {
+        self.0.0.lock().unwrap().0 = true;
+        self.0.1.notify_all();
+    }
+
+    fn pass(&self, bytes: u64) {
+        let mut state = self.0.1.wait_while(self.0.0.lock().unwrap(), |state| !state.0).unwrap();
+        state.1 += bytes;
+    }
+
+    fn read(&self) -> u64 {
+        self.0.0.lock().unwrap().1
+    }
+}
+
+struct Gated(Gate, Arc<dyn MediumFile>);
+
+impl MediumFile for Gated {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.pass(buf.len() as u64);
+        self.1.read_at(buf, offset)
+    }
+
+    fn metadata(&self) -> io::Result<Meta> {
+        self.0.pass(0);
+        self.1.metadata()
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
+        self.1.write_at(buf, offset)
+    }
+
+    fn set_len(&self, size: u64) -> io::Result<()> {
+        self.1.set_len(size)
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.1.set_mode(mode)
+    }
+
+    fn set_mtime(&self, mtime: FileTime) -> io::Result<()> {
+        self.1.set_mtime(mtime)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.1.sync()
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        self.1.try_lock()
+    }
+}
+
+impl Medium for Gate {
+    fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
+        self.pass(0);
+        Ok(Arc::new(Gated(self.clone(), disk().open(path, how)?)))
+    }
+
+    fn is_far(&self, _: &Path) -> bool {
+        true
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        disk().open_dir(path)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Meta> {
+        disk().metadata(path)
+    }
+
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        disk().create_dir(path, mode)
+    }
+
+    fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
+        disk().for_each_name(path, take)
+    }
+
+    fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
+        disk().rename(from, to, clobber)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        disk().remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        disk().remove_dir(path)
+    }
+
+    fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
+        disk().symlink(target, link)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        disk().read_link(path)
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        disk().set_mode(path, mode)
+    }
+
+    fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()> {
+        disk().set_mtime(path, mtime)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        disk().sync_dir(path)
+    }
+}
+
+/// Waits until something is ready.
+fn ready(reads: &Reads) -> Vec<(u64, Vec<u8>)> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let ready = reads.ready(NOW);
+        if !ready.is_empty() {
+            return ready;
+        }
+        assert!(Instant::now() < deadline, "nothing is ever ready");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Reads as the loop does: 8 KiB at that place, as often as something is ready.
+fn until_read(reads: &Reads, path: &Path, offset: u64) -> Result<Vec<u8>, StoreError> {
+    let medium = reads.medium();
+    let mut out = vec![0; 8192];
+    loop {
+        reads.begin(NOW, 1);
+        let read = FileRef::open(&*medium, path, OpenHow::Read).and_then(|file| {
+            file.metadata()?;
+            file.read_full(&mut out, offset)
+        });
+        match read {
+            Err(e) if e.is_waiting() => {
+                assert!(reads.wait(NOW, 1, b"question", LIFETIME));
+                assert_eq!(ready(reads), [(1, b"question".to_vec())]);
+            }
+            Err(e) => return Err(e),
+            Ok(len) => {
+                out.truncate(len);
+                return Ok(out);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_at_hand_is_read_by_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let content: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+    fs::write(&path, &content).unwrap();
+    let gate = Gate::closed();
+    let reads = Reads::over(Arc::new(gate.clone()), &path);
+    assert!(reads.is_slow());
+    // Nothing waits here, however long the other side takes.
+    let medium = reads.medium();
+    reads.begin(NOW, 7);
+    let file = FileRef::open(&*medium, &path, OpenHow::Read).unwrap();
+    assert!(file.read_full(&mut [0; 10], 0).unwrap_err().is_waiting());
+    assert!(reads.wait(NOW, 7, b"one", LIFETIME));
+    assert!(!reads.wait(NOW, 7, b"two", LIFETIME), "nothing more was wanted");
+    assert!(reads.ready(NOW).is_empty());
+    gate.open();
+    assert_eq!(ready(&reads), [(7, b"one".to_vec())]);
+    let mut out = [0; 10];
+    assert_eq!(file.read_full(&mut out, 0).unwrap(), 10);
+    assert_eq!(out, content[..10]);
+    for offset in [0, 8192, 300_000, 399_000, 81_920] {
+        let end = content.len().min(offset + 8192);
+        assert_eq!(until_read(&reads, &path, offset as u64).unwrap(), content[offset..end]);
+    }
+    assert!(gate.read() <= 6 * 8192 + 10, "{} bytes", gate.read());
+}
+
+#[test]
+fn what_can_t_be_read_is_an_error_once_it_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let gate = Gate::closed();
+    gate.open();
+    let reads = Reads::over(Arc::new(gate), dir.path());
+    let missing = dir.path().join("missing");
+    let error = until_read(&reads, &missing, 0).unwrap_err();
+    assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+    // It is looked for again.
+    fs::write(&missing, [1; 20_000]).unwrap();
+    assert_eq!(until_read(&reads, &missing, 0).unwrap(), [1; 8192]);
+}
+
+#[test]
+fn nobody_is_answered_late_and_hanging_reads_hold_up_no_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, vec![3; 1_000_000]).unwrap();
+    let gate = Gate::closed();
+    let reads = Reads::over(Arc::new(gate.clone()), &path);
+    let medium = reads.medium();
+    let file = FileRef::open(&*medium, &path, OpenHow::Read).unwrap();
+    for asker in 0..20 {
+        reads.begin(NOW, asker);
+        let offset = asker * 16_384;
+        assert!(file.read_full(&mut [0; 8192], offset).unwrap_err().is_waiting());
+        assert!(reads.wait(NOW, asker, b"question", LIFETIME));
+    }
+    // Their time is over while all threads hang.
+    assert!(reads.ready(NOW + LIFETIME).is_empty());
+    gate.open();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while reads.shared.state().idle < THREADS {
+        assert!(reads.ready(NOW + LIFETIME).is_empty(), "answered late");
+        assert!(Instant::now() < deadline, "threads never rest");
+        thread::sleep(Duration::from_millis(1));
+    }
+    // Dropped while threads hang: nothing waits for them.
+    let gate = Gate::closed();
+    let hangs = Reads::over(Arc::new(gate.clone()), &path);
+    let medium = hangs.medium();
+    let file = FileRef::open(&*medium, &path, OpenHow::Read).unwrap();
+    assert!(file.read_full(&mut [0; 8192], 0).unwrap_err().is_waiting());
+    assert!(hangs.wait(NOW, 1, b"question", LIFETIME));
+    drop(hangs);
+    gate.open();
+}
+
+#[test]
+fn a_local_file_is_read_at_once_where_the_system_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, vec![5; 100_000]).unwrap();
+    let reads = Reads::over(disk(), &path);
+    assert!(!reads.is_slow());
+    // At once, or after it was read: never an error, whatever the system has in memory.
+    assert_eq!(until_read(&reads, &path, 50_000).unwrap(), [5; 8192]);
+    assert_eq!(until_read(&reads, &path, 99_000).unwrap(), [5; 1000]);
+}

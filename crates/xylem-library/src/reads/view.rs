@@ -1,0 +1,308 @@
+//! [`View`]: a medium whose files are read without waiting.
+
+use std::any::Any;
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use xylem_store::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+
+use super::{OPEN_FILES, Shared};
+
+/// See the module's documentation. What is no reading goes to the medium below.
+pub(super) struct View {
+    shared: Arc<Shared>,
+}
+
+impl View {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+}
+
+/// One file, which may have to be opened yet.
+pub(super) struct OpenFile {
+    shared: Arc<Shared>,
+    own: Weak<OpenFile>,
+    number: u64,
+    path: PathBuf,
+    how: OpenHow,
+    /// Opened in the loop, where that does not take long.
+    near: Option<Arc<dyn MediumFile>>,
+    there: Mutex<There>,
+}
+
+/// What threads know of it.
+#[derive(Default)]
+struct There {
+    file: Option<Arc<dyn MediumFile>>,
+    meta: Option<Meta>,
+    /// Why it could not be opened or read; told once.
+    failed: Option<io::Error>,
+}
+
+impl OpenFile {
+    fn new(
+        shared: &Arc<Shared>,
+        number: u64,
+        (path, how): (&Path, OpenHow),
+        near: Option<Arc<dyn MediumFile>>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|own| Self {
+            shared: shared.clone(),
+            own: own.clone(),
+            number,
+            path: path.to_path_buf(),
+            how,
+            near,
+            there: Mutex::default(),
+        })
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn there(&self) -> MutexGuard<'_, There> {
+        // Nothing here panics half-way through a change.
+        self.there.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads, and waits as long as that takes: on a thread of its own. Fewer bytes: it ends there.
+    pub(super) fn read_there(
+        &self,
+        below: &dyn Medium,
+        offset: u64,
+        len: u64,
+    ) -> io::Result<Vec<u8>> {
+        let known = self.near.clone().or_else(|| self.there().file.clone());
+        let read = || {
+            let file = match known {
+                Some(file) => file,
+                None => below.open(&self.path, self.how)?,
+            };
+            let mut bytes = vec![0; usize::try_from(len).unwrap_or_default()];
+            let mut filled = 0;
+            while filled < bytes.len() {
+                match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+                    Ok(0) => break,
+                    Ok(n) => filled += n,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e) => return Err(e),
+                }
+            }
+            bytes.truncate(filled);
+            // After the bytes, so that those of a file that has changed are not taken for what it was.
+            let meta = file.metadata()?;
+            Ok((bytes, file, meta))
+        };
+        match read() {
+            Ok((bytes, file, meta)) => {
+                let mut there = self.there();
+                (there.file, there.meta) = (Some(file), Some(meta));
+                // Nothing comes where something should be.
+                if bytes.is_empty() && len > 0 && offset < meta.size {
+                    there.failed = Some(io::ErrorKind::UnexpectedEof.into());
+                }
+                Ok(bytes)
+            }
+            Err(e) => {
+                let mut there = self.there();
+                // It is opened anew when it is wanted again.
+                *there = There::default();
+                // That it would have to wait is for the loop to be told alone.
+                there.failed = Some(match e.kind() {
+                    io::ErrorKind::WouldBlock => io::Error::other(e),
+                    _ => e,
+                });
+                Err(io::ErrorKind::Other.into())
+            }
+        }
+    }
+
+    fn waits(&self, offset: u64, len: usize) -> io::Error {
+        if let Some(own) = self.own.upgrade() {
+            self.shared.state().want(&own, offset, len as u64);
+        }
+        io::ErrorKind::WouldBlock.into()
+    }
+}
+
+/// One file as the loop reads it.
+struct Glance(Arc<OpenFile>);
+
+impl MediumFile for Glance {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let file = &self.0;
+        if let Some(near) = &file.near {
+            match near.read_at_hand(buf, offset) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+        }
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        let mut there = file.there();
+        if let Some(e) = there.failed.take() {
+            return Err(e);
+        }
+        if there.meta.is_some_and(|meta| offset >= meta.size) {
+            return Ok(0);
+        }
+        drop(there);
+        file.shared.at_hand(file, buf, offset).ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.shared.forget(self.0.number, offset);
+        self.read_at(buf, offset)
+    }
+
+    fn metadata(&self) -> io::Result<Meta> {
+        let file = &self.0;
+        if let Some(near) = &file.near {
+            return near.metadata();
+        }
+        let mut there = file.there();
+        if let Some(e) = there.failed.take() {
+            return Err(e);
+        }
+        let meta = there.meta;
+        drop(there);
+        meta.ok_or_else(|| file.waits(0, 0))
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn set_mode(&self, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn set_mtime(&self, _: FileTime) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+impl Medium for View {
+    fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
+        let shared = &self.shared;
+        if !matches!(how, OpenHow::Read | OpenHow::ReadNoFollow) {
+            return shared.below.open(path, how);
+        }
+        let near = if shared.is_slow { None } else { Some(shared.below.open(path, how)?) };
+        let mut state = shared.state();
+        let known = state.open.iter().position(|(at, file)| at == path && file.how == how);
+        if let Some((path, file)) = known.and_then(|at| state.open.remove(at)) {
+            state.open.push_back((path, file.clone()));
+            return Ok(Arc::new(Glance(file)));
+        }
+        state.files += 1;
+        let file = OpenFile::new(shared, state.files, (path, how), near);
+        let mut closed = None;
+        if shared.is_slow {
+            if state.open.len() == OPEN_FILES {
+                closed = state.open.pop_front();
+            }
+            state.open.push_back((path.to_path_buf(), file.clone()));
+        }
+        drop(state);
+        drop(closed);
+        Ok(Arc::new(Glance(file)))
+    }
+
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
+        self.shared.below.open_dir(path)
+    }
+
+    fn metadata(&self, path: &Path) -> io::Result<Meta> {
+        self.shared.below.metadata(path)
+    }
+
+    fn owns(&self, meta: &Meta) -> bool {
+        self.shared.below.owns(meta)
+    }
+
+    fn umask(&self) -> u32 {
+        self.shared.below.umask()
+    }
+
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.shared.below.create_dir(path, mode)
+    }
+
+    fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
+        self.shared.below.for_each_name(path, take)
+    }
+
+    fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
+        self.shared.below.rename(from, to, clobber)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.shared.below.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.shared.below.remove_dir(path)
+    }
+
+    fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
+        self.shared.below.symlink(target, link)
+    }
+
+    fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        self.shared.below.hard_link(name, to, new)
+    }
+
+    fn move_to(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        self.shared.below.move_to(name, to, new)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self.shared.below.as_any()
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.shared.below.canonical(path)
+    }
+
+    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
+        self.shared.below.read_link(path)
+    }
+
+    fn is_far(&self, path: &Path) -> bool {
+        self.shared.below.is_far(path)
+    }
+
+    fn is_slow(&self, path: &Path) -> bool {
+        self.shared.below.is_slow(path)
+    }
+
+    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.shared.below.set_mode(path, mode)
+    }
+
+    fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()> {
+        self.shared.below.set_mtime(path, mtime)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.shared.below.sync_dir(path)
+    }
+}
