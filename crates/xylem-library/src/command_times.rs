@@ -1,8 +1,11 @@
 //! What a node remembers of signed commands across a restart, in `STORE/command-times`: how far the
 //! signers' clocks were ahead of its own (`xylem_trust::ReplayGuard`).
 
+use std::fs;
+use std::io;
 use std::path::Path;
 
+use xylem_hash::hash;
 use xylem_store::{Clobber, StoreError, write_atomically};
 
 use crate::disk::disk;
@@ -11,12 +14,36 @@ const NAME: &str = "command-times";
 /// A thousand keys.
 const MAX_FILE: u64 = 1 << 16;
 
-/// What was stored last; nothing if there is none. A file that is none of ours tells a guard nothing.
-#[must_use]
-pub fn load(store: &Path) -> Vec<u8> {
+/// Bytes of the hash at the end of the file.
+const HASH_LEN: usize = 32;
+
+/// What was stored last; nothing if there is none.
+///
+/// # Errors
+/// It is there and can't be read, or is not what was stored: a guard has to be told that something is lost.
+pub fn load(store: &Path) -> Result<Vec<u8>, StoreError> {
     let path = store.join(NAME);
-    let is_ours = path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() <= MAX_FILE);
-    if is_ours { std::fs::read(path).unwrap_or_default() } else { Vec::new() }
+    let damaged = |what| StoreError::Corrupt { path: path.clone(), offset: 0, what };
+    let failed = |e| StoreError::from_io("read", &path, None, e);
+    match path.symlink_metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(failed(e)),
+        Ok(meta) if meta.is_file() && meta.len() <= MAX_FILE => {}
+        Ok(_) => return Err(damaged("it is none of this program's files")),
+    }
+    let mut bytes = fs::read(&path).map_err(failed)?;
+    let is_whole = bytes
+        .split_last_chunk::<HASH_LEN>()
+        .is_some_and(|(times, kept)| hash(times).as_bytes() == kept);
+    if is_whole {
+        bytes.truncate(bytes.len() - HASH_LEN);
+        return Ok(bytes);
+    }
+    // Earlier versions wrote no hash.
+    match bytes.len() % 40 == 9 {
+        true => Ok(bytes),
+        false => Err(damaged("it is not what was written")),
+    }
 }
 
 /// Stores it; on the disk when this returns.
@@ -24,5 +51,38 @@ pub fn load(store: &Path) -> Vec<u8> {
 /// # Errors
 /// It can't be written.
 pub fn keep(store: &Path, times: &[u8]) -> Result<(), StoreError> {
-    write_atomically(&*disk(), &store.join(NAME), times, 0o600, Clobber::Replace)
+    let whole = [times, hash(times).as_bytes()].concat();
+    write_atomically(&*disk(), &store.join(NAME), &whole, 0o600, Clobber::Replace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_damaged_is_not_taken_for_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path();
+        assert!(load(store).unwrap().is_empty());
+        let times = [&[1_u8; 9][..], &[7; 80]].concat();
+        keep(store, &times).unwrap();
+        assert_eq!(load(store).unwrap(), times);
+        let file = store.join(NAME);
+        let whole = fs::read(&file).unwrap();
+        for at in [0, 8, 30, whole.len() - 1] {
+            let mut bad = whole.clone();
+            bad[at] ^= 1;
+            fs::write(&file, &bad).unwrap();
+            assert!(load(store).is_err(), "byte {at}");
+        }
+        for len in [0, 1, 8, 10, 60, whole.len() - 1] {
+            fs::write(&file, &whole[..len]).unwrap();
+            assert!(load(store).is_err(), "cut to {len}");
+        }
+        fs::write(&file, &times).unwrap();
+        assert_eq!(load(store).unwrap(), times, "as it was written once");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(load(store).is_err());
+    }
 }

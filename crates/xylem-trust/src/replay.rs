@@ -119,6 +119,12 @@ impl ReplayGuard {
         guard
     }
 
+    /// A guard that begins now, where what one before it had stored is lost: nothing is taken that the one before may have
+    /// taken of a signer whose clock is ahead, so nothing at all for as long as a clock may be off.
+    pub fn after_loss(now_ms: u64) -> Self {
+        Self { floor_ms: now_ms.saturating_add(GRACE_MS), ..Self::default() }
+    }
+
     /// Hands out what a restart must not forget, if that has changed; to be on the disk before the
     /// command that was just accepted is obeyed.
     ///

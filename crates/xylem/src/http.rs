@@ -3,13 +3,13 @@
 //! `GET` and `HEAD`, one request a connection, each on a thread of its own. Heads are read by
 //! [`xylem_carriers::http`], which refuses what could be read in two ways. Whoever asks slowly, reads
 //! slowly or comes too often costs the others nothing: times and connections are bounded, those from
-//! one address too. Who may see what is decided by the page, which is told `Host` and `Origin`.
+//! one address too, and whoever has not asked yet gives way to who comes. Who may see what is decided by the page, which is told `Host` and `Origin`.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use xylem_carriers::http::{MAX_HEAD, Refusal, read_request};
@@ -109,57 +109,98 @@ pub(crate) fn serve(
             continue;
         };
         let Ok(from) = connection.peer_addr() else { continue };
-        let Some(counted) = Counted::new(&open, from) else { continue };
+        let connection = Arc::new(connection);
+        let Some(counted) = Counted::new(&open, from, &connection) else { continue };
         let answer = answer.clone();
         // Out of threads: this one is hung up on, as one too many is.
         let _ = thread::Builder::new().name("http".into()).spawn(move || {
             // Whoever went away needs no answer.
-            let _ = answer_one(connection, &*answer);
+            let _ = answer_one(&connection, &counted, &*answer);
             drop(counted);
         });
     }
 }
 
-/// Connections that are open, by where they come from.
-type Open = Mutex<HashMap<IpAddr, usize>>;
+/// Connections that are open, the oldest first.
+#[derive(Default)]
+struct Open {
+    all: Mutex<Vec<Place>>,
+    next: AtomicU64,
+}
+
+/// What one of them takes up.
+struct Place {
+    number: u64,
+    /// Where it comes from.
+    from: IpAddr,
+    /// Whoever is there has asked for something.
+    has_asked: bool,
+    connection: Arc<TcpStream>,
+}
+
+impl Open {
+    fn all(&self) -> MutexGuard<'_, Vec<Place>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// One of them.
-struct Counted(Arc<Open>, IpAddr);
+struct Counted(Arc<Open>, u64);
 
 impl Counted {
-    /// `None`: there are as many as may be.
-    fn new(open: &Arc<Open>, from: SocketAddr) -> Option<Self> {
+    /// `None`: there are as many as may be, and each has asked. Otherwise the one goes that has asked nothing for the
+    /// longest time: where all come from one address, as over loopback, idle ones would keep out everybody else.
+    fn new(open: &Arc<Open>, from: SocketAddr, connection: &Arc<TcpStream>) -> Option<Self> {
         let from = match from.ip().to_canonical() {
             IpAddr::V6(ip) if !ip.is_loopback() => {
                 IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64))
             }
             ip => ip,
         };
-        let mut all = open.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_one = all.get(&from).copied().unwrap_or(0);
-        if of_one >= MAX_OF_ONE || all.values().sum::<usize>() >= MAX_CONNECTIONS {
-            return None;
+        let mut all = open.all();
+        let many_of_one = all.iter().filter(|place| place.from == from).count() >= MAX_OF_ONE;
+        if many_of_one || all.len() >= MAX_CONNECTIONS {
+            let gives_way =
+                |place: &Place| !place.has_asked && (!many_of_one || place.from == from);
+            let idle = all.iter().position(gives_way)?;
+            // Its thread notices, and ends.
+            let _ = all.remove(idle).connection.shutdown(Shutdown::Both);
         }
-        all.insert(from, of_one + 1);
-        Some(Self(open.clone(), from))
+        let number = open.next.fetch_add(1, Ordering::Relaxed);
+        all.push(Place { number, from, has_asked: false, connection: connection.clone() });
+        Some(Self(open.clone(), number))
+    }
+
+    /// Whoever is there has asked, and gives way to nobody. False: it has given way already.
+    fn has_asked(&self) -> bool {
+        let mut all = self.0.all();
+        let place = all.iter_mut().find(|place| place.number == self.1);
+        place.is_some_and(|place| {
+            place.has_asked = true;
+            true
+        })
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match all.get_mut(&self.1) {
-            Some(more) if *more > 1 => *more -= 1,
-            _ => drop(all.remove(&self.1)),
-        }
+        self.0.all().retain(|place| place.number != self.1);
     }
 }
 
-fn answer_one(mut connection: TcpStream, answer: &impl Fn(&Request) -> Response) -> io::Result<()> {
+fn answer_one(
+    mut connection: &TcpStream,
+    counted: &Counted,
+    answer: &impl Fn(&Request) -> Response,
+) -> io::Result<()> {
     connection.set_write_timeout(Some(WRITE_TIME))?;
     connection.set_nodelay(true)?;
     let mut input = Vec::new();
-    let (response, head_only) = match read_head(&mut connection, &mut input)? {
+    let head = read_head(connection, &mut input)?;
+    if !counted.has_asked() {
+        return Err(ErrorKind::ConnectionAborted.into());
+    }
+    let (response, head_only) = match head {
         Some((head, 0)) => match head.method.as_str() {
             "GET" | "HEAD" => {
                 let (path, query) = head.target.split_once('?').unwrap_or((&head.target, ""));
@@ -167,10 +208,10 @@ fn answer_one(mut connection: TcpStream, answer: &impl Fn(&Request) -> Response)
                 let request = Request { path, query, host: head.host, origin: head.origin };
                 (answer(&request), head.method == "HEAD")
             }
-            _ => return refuse(&mut connection, Refusal::NotAllowed),
+            _ => return refuse(connection, Refusal::NotAllowed),
         },
-        Some(_) => return refuse(&mut connection, Refusal::NotAllowed),
-        None => return refuse(&mut connection, Refusal::BadRequest),
+        Some(_) => return refuse(connection, Refusal::NotAllowed),
+        None => return refuse(connection, Refusal::BadRequest),
     };
     connection.write_all(response.head().as_bytes())?;
     match response.body {
@@ -182,7 +223,7 @@ fn answer_one(mut connection: TcpStream, answer: &impl Fn(&Request) -> Response)
 
 /// Reads until the head is whole; it and how many bytes follow it. `None`: it is none.
 fn read_head(
-    connection: &mut TcpStream,
+    mut connection: &TcpStream,
     input: &mut Vec<u8>,
 ) -> io::Result<Option<(xylem_carriers::http::Request, usize)>> {
     let until = Instant::now() + HEAD_TIME;
@@ -214,7 +255,7 @@ fn read_head(
 
 /// Says no, and waits a moment for the asker to notice: closing with bytes unread would reset the
 /// connection and take the answer with it.
-fn refuse(connection: &mut TcpStream, refusal: Refusal) -> io::Result<()> {
+fn refuse(mut connection: &TcpStream, refusal: Refusal) -> io::Result<()> {
     let mut out = bytes::BytesMut::new();
     refusal.write(false, false, &mut out);
     connection.write_all(&out)?;
@@ -339,18 +380,37 @@ mod tests {
         assert!(ask(at, b"GET /b HTTP/1.0\r\n\r\n").ends_with("/b   None"));
     }
 
+    /// As many as may come from one address, and more, all of them idle: whoever asks is answered.
+    #[test]
+    fn idle_connections_give_way_to_who_comes() {
+        let at = served(echo);
+        let idle: Vec<TcpStream> =
+            (0..2 * MAX_OF_ONE).map(|_| TcpStream::connect(at).unwrap()).collect();
+        for _ in 0..3 {
+            assert!(ask(at, b"GET /b HTTP/1.0\r\n\r\n").ends_with("/b   None"));
+        }
+        drop(idle);
+    }
+
     #[test]
     fn connections_are_counted_by_address() {
         let open = Arc::new(Open::default());
-        let of = |text: &str| Counted::new(&open, text.parse().unwrap());
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let connection = Arc::new(connection);
+        let of = |text: &str| {
+            let counted = Counted::new(&open, text.parse().unwrap(), &connection);
+            counted.filter(|counted| counted.has_asked())
+        };
         let held: Vec<_> = (0..MAX_OF_ONE).map(|_| of("[2001:db8::1]:7").unwrap()).collect();
         assert!(of("[2001:db8::2]:7").is_none(), "the same /64");
         let mapped = of("[::ffff:192.0.2.1]:7").unwrap();
-        assert_eq!(mapped.1, IpAddr::from([192, 0, 2, 1]));
+        let from = open.all().last().map(|place| place.from);
+        assert_eq!(from, Some(IpAddr::from([192, 0, 2, 1])));
         drop(held);
         drop(mapped);
         assert!(of("[2001:db8::2]:7").is_some());
-        assert!(open.lock().unwrap().is_empty(), "nothing is kept of who is gone");
+        assert!(open.all().is_empty(), "nothing is kept of who is gone");
         let of_many = |i: usize| of(&format!("192.0.2.{}:7", i / MAX_OF_ONE));
         let held: Vec<_> = (0..MAX_CONNECTIONS).map(|i| of_many(i).unwrap()).collect();
         assert!(of("198.51.100.1:7").is_none());

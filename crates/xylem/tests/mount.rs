@@ -165,6 +165,34 @@ fn a_directory_is_what_was_shared() {
 }
 
 #[test]
+fn a_copy_of_the_mount_elsewhere_does_not_keep_it_from_ending() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), "source", &noise(100_000, 1));
+    let share = Share::start(&source, &dir.path().join("publisher"));
+    let at = dir.path().join("mnt");
+    let mount = Mount::start(&dir.path().join("store"), &share.ticket, &at, &[]);
+    // A mount namespace of its own has a copy of each mount, as a container's.
+    let script = "mount --make-rprivate / && echo there && exec sleep 600";
+    let mut elsewhere = Command::new("unshare");
+    elsewhere.args(["--mount", "--propagation", "private", "sh", "-c", script]);
+    let child = elsewhere.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let Ok(mut child) = child else { return skipped("no unshare") };
+    let mut said = [0; 5];
+    if child.stdout.take().unwrap().read_exact(&mut said).is_err() {
+        let _ = child.wait();
+        return skipped("no right to have mounts apart");
+    }
+    let code = mount.signal("-INT");
+    let _ = child.kill();
+    let _ = child.wait();
+    assert_eq!(code, Some(0));
+    assert_eq!(fs::read_dir(&at).unwrap().count(), 0, "unmounted");
+}
+
+#[test]
 fn any_place_of_a_file_can_be_read_and_only_that_is_fetched() {
     if !can_mount() {
         return;

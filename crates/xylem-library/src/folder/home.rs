@@ -275,9 +275,26 @@ impl Home {
     }
 
     /// What those have signed who have rewritten their history: of each two statements that are not of one.
-    pub fn evidence(&self) -> Vec<[(Statement, Vec<u8>); 2]> {
-        let files = fs::read_dir(self.dir.join(EVIDENCE)).into_iter().flatten().flatten();
-        files.filter_map(|file| self.statements(&file.path()).try_into().ok()).collect()
+    ///
+    /// # Errors
+    /// [`HomeError::Damaged`]: whoever it is of would be believed again. The system's.
+    pub fn evidence(&self) -> Result<Vec<[(Statement, Vec<u8>); 2]>, HomeError> {
+        let dir = self.dir.join(EVIDENCE);
+        let files = match fs::read_dir(&dir) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            files => files.map_err(at(&dir))?,
+        };
+        let mut all = Vec::new();
+        for file in files {
+            let path = file.map_err(at(&dir))?.path();
+            let name = path.file_name().and_then(|name| name.to_str());
+            // What was not finished has another name.
+            if name.is_some_and(|name| name.parse::<PublisherId>().is_ok()) {
+                let both = self.statements(&path).try_into();
+                all.push(both.map_err(|_| HomeError::Damaged(path))?);
+            }
+        }
+        Ok(all)
     }
 
     /// Keeps two statements of a member that are not of one history. Returns where.

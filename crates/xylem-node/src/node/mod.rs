@@ -49,7 +49,7 @@ pub fn run_node(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), NodeError> {
-    let mut node = Node::new(config)?;
+    let mut node = Node::new(config, on_event)?;
     node.listen(on_event)?;
     node.relay(on_event)?;
     node.join_multicast(on_event)?;
@@ -85,7 +85,7 @@ struct Node {
 }
 
 impl Node {
-    fn new(config: NodeConfig) -> Result<Self, NodeError> {
+    fn new(config: NodeConfig, on_event: &mut dyn FnMut(Event)) -> Result<Self, NodeError> {
         let keys = config.store.join("keys");
         std::fs::create_dir_all(&keys)
             .map_err(|why| NodeError::Directory { path: keys.clone(), why })?;
@@ -117,7 +117,7 @@ impl Node {
         if let Some(files) = &config.certificate {
             engine.set_certificate(tls_certificate(files)?);
         }
-        let management = Management::new(management_settings(&config)?);
+        let management = Management::new(management_settings(&config, on_event)?);
         for prefix in management.prefixes() {
             engine.serve(prefix.as_ref())?;
         }
@@ -327,7 +327,10 @@ impl Program for Forwarding<'_> {
 
 /// Who may command: by default every program of this machine; with anchors, whoever has a key that
 /// they vouch for.
-fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, NodeError> {
+fn management_settings(
+    config: &NodeConfig,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<ManagementConfig, NodeError> {
     let anchors = || -> Result<TrustStore, NodeError> {
         let mut store = keys::anchors(&config.anchors, config.schema.as_deref())?;
         for path in &config.certificates {
@@ -341,7 +344,14 @@ fn management_settings(config: &NodeConfig) -> Result<ManagementConfig, NodeErro
         }
         Ok(store)
     };
-    let guard = ReplayGuard::restore(&command_times::load(&config.store), now_ms());
+    let guard = match command_times::load(&config.store) {
+        Ok(times) => ReplayGuard::restore(&times, now_ms()),
+        Err(e) => {
+            let what = format!("{e}; for two minutes no signed command is taken");
+            on_event(Event::warning(what));
+            ReplayGuard::after_loss(now_ms())
+        }
+    };
     // Whoever hears that the node listens may sign at once: a time after the guard's beginning.
     std::thread::sleep(Duration::from_millis(1));
     let readvertise = config.readvertise;

@@ -14,7 +14,7 @@ use crate::reading::{self, News};
 use crate::stop;
 use fuser::{BackgroundSession, Session};
 use std::io;
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 use xylem_library::Stop;
@@ -24,6 +24,8 @@ use xylem_reader::Options;
 
 /// How often signals and the mount itself are looked at.
 const GLANCE: Duration = Duration::from_millis(100);
+/// How long the kernel may take to end a mount.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(super) fn run(args: &MountArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let stop = stop::on_signals()?;
@@ -92,7 +94,8 @@ fn by_ticket(
     ended
 }
 
-/// Takes the mount away; programs that still read are told apart from it first.
+/// Takes the mount away; programs that still read are told apart from it first. The session goes on where another
+/// mount namespace (a container, a service with mounts of its own) has a copy of the mount, which ends with this process.
 fn end(
     session: BackgroundSession,
     is_gone: bool,
@@ -102,7 +105,16 @@ fn end(
     let nothing_there = |why: &io::Error| {
         matches!(why.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound)
     };
-    match session.umount_and_join() {
+    let (done, ended) = mpsc::channel();
+    let ends = move || drop(done.send(session.umount_and_join()));
+    let started = thread::Builder::new().name("unmount".into()).spawn(ends);
+    started.map_err(|why| Failure::new(Exit::Local, format!("cannot unmount: {why}")))?;
+    let Ok(ended) = ended.recv_timeout(PATIENCE) else {
+        let what = "another mount namespace, as of a container, still has the mount: it can't be read there any more";
+        out.event(Event::warning(what));
+        return Ok(Exit::Done);
+    };
+    match ended {
         Err(why) if is_gone && nothing_there(&why) => {
             out.note("Unmounted; what was read is kept for the next time.");
         }

@@ -24,7 +24,7 @@ pub(super) fn print(home: &Home, out: &mut Out) -> Result<Exit, Failure> {
     for (said, _) in home.members() {
         of(&said, true, out)?;
     }
-    for [(one, _), (other, _)] in home.evidence() {
+    for [(one, _), (other, _)] in home.evidence()? {
         whole = false;
         of(&one, false, out)?;
         of(&other, false, out)?;

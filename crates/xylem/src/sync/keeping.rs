@@ -219,7 +219,7 @@ pub(super) fn sync(
         known: home.members(),
         roles: roles.unwrap_or_default(),
         history: home.history_file(),
-        rewrote: home.evidence(),
+        rewrote: home.evidence()?,
     };
     watch(&path, &home, tell.clone())?;
     let port = home.port();
