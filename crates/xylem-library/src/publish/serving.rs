@@ -234,7 +234,7 @@ impl Serving {
                     return Err(e);
                 }
                 other => other?,
-            }
+            };
             is_anew = true;
         }
         if self.damaged.len() == MOST_DAMAGED {
