@@ -283,25 +283,54 @@ fn tamper(path: &Path, offset: u64) {
     file.set_modified(before).unwrap();
 }
 
+/// Has the publisher hold a wrong byte for right: its tree says of that piece what another file has there, so that it
+/// can't know that it lies.
+fn lies(world: &World, at: u64) {
+    let mut other = world.content.clone();
+    other[at as usize] ^= 1;
+    let evil = file(world.dir.path(), "evil", &other);
+    drop(Share::start(&evil, &world.at("evil-publisher")));
+    let tree = |store: &str| {
+        let objects = fs::read_dir(world.at(store).join("objects")).unwrap();
+        let mut objects = objects.map(|entry| entry.unwrap().path());
+        objects.find(|path| path.extension().is_some_and(|e| e == "outboard")).unwrap()
+    };
+    let (mut node, place) = ([0; 32], 2 * (at / 8_192) * 32);
+    fs::File::open(tree("evil-publisher")).unwrap().read_exact_at(&mut node, place).unwrap();
+    let lying = fs::File::options().write(true).open(tree("publisher")).unwrap();
+    lying.write_all_at(&node, place).unwrap();
+    tamper(&world.source, at);
+}
+
 #[test]
 fn a_wrong_byte_of_a_peers_is_never_read() {
     if !can_mount() {
         return;
     }
-    let world = World::new(8_000_000, 7);
+    let world = World::new(8_000_000, 8);
     let share = world.share();
-    // Its tree has a node wrong, and a piece beside that is proven by it.
-    let trees = fs::read_dir(world.at("publisher").join("objects")).unwrap();
-    let mut trees = trees.map(|entry| entry.unwrap().path());
-    let tree = trees.find(|path| path.extension().is_some_and(|e| e == "outboard")).unwrap();
-    let node = 2 * (4_000_000 / 8_192) * 32;
-    tamper(&tree, node);
+    lies(&world, 4_000_000);
     let mount = world.mount(&share.ticket, &["--timeout", "3"]);
     // `read` compares what comes, so that a wrong byte is not taken for an error.
     assert_eq!(raw(world.read(&mount, 3_998_000, 8_192)), Some(INPUT_OUTPUT_ERROR));
     mount.warned("source: bytes");
     assert!(mount.run.has("peer_misbehaved"));
-    tamper(&tree, node);
+}
+
+/// A publisher whose file was written to, with its time set back, sends nothing of that, and all of it when it is put right.
+#[test]
+fn what_was_changed_is_not_read_until_it_is_put_right() {
+    if !can_mount() {
+        return;
+    }
+    let world = World::new(8_000_000, 7);
+    let share = world.share();
+    tamper(&world.source, 4_000_000);
+    let mount = world.mount(&share.ticket, &["--timeout", "3"]);
+    assert_eq!(raw(world.read(&mount, 3_998_000, 8_192)), Some(INPUT_OUTPUT_ERROR));
+    mount.warned("source: bytes");
+    assert!(!mount.run.has("peer_misbehaved"));
+    tamper(&world.source, 4_000_000);
     until("a read", || world.read(&mount, 3_998_000, 8_192).is_ok());
     assert!(fs::read(mount.path("source")).unwrap() == world.content);
 }
