@@ -1,0 +1,18 @@
+//! Files of rules, as `.gitignore`: no panic; a line that is none is named, and what is read is read as the same again.
+#![no_main]
+use xylem_library::{RulesError, read_rule, read_rules};
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let lines = input.split(|byte| *byte == b'\n').count();
+    match read_rules(input) {
+        Ok(rules) => {
+            assert!(rules.len() <= lines);
+            for rule in rules {
+                assert_eq!(read_rule(&rule).as_ref(), Ok(&rule));
+            }
+        }
+        Err(RulesError::NotText { line } | RulesError::Pattern { line, .. }) => {
+            assert!((1..=lines).contains(&line));
+        }
+    }
+});
