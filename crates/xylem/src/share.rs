@@ -627,6 +627,7 @@ mod tests {
             "tls-cert" => &["cert.pem", "--tls-key", "key.pem"],
             "tls-key" => &["key.pem", "--tls-cert", "cert.pem"],
             "as" => &["/a"],
+            "pad" => &["--for", "file"],
             "for" | "key" | "ignore-file" | "exclude" | "witness" => &["file"],
             "sign" => &["key:/a"],
             "announce" | "dht-bootstrap" => &["host:7"],
