@@ -324,7 +324,8 @@ fn fetch_ticket(
         keep_what_is_proven(fetch, &mut *sink, &mut tally);
     }
     let lost = match &outcome {
-        Err(GetError::Fetch(FetchError::Gone(_))) => {
+        // What is encrypted is of use as a whole.
+        Err(GetError::Fetch(FetchError::Gone(_))) if !manifest.sealed => {
             end_without(fetch, &mut *sink, &mut tally, on_event)?
         }
         _ => Vec::new(),
