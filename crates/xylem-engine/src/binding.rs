@@ -22,7 +22,9 @@ pub fn bind_links(
             Peer::Link { address, .. } => Some(*address),
             _ => None,
         };
-        let mut known = known;
+        // Where one of them names it, that one has it.
+        let free = |port: &u16| asked.iter().filter_map(link).all(|at| at.port() != *port);
+        let mut known = known.filter(free);
         let mut bind = |at: SocketAddr| {
             let again = known.take().filter(|_| at.port() == 0);
             let bound = again.map(|port| engine.bind_link(SocketAddr::new(at.ip(), port)));
