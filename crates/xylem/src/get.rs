@@ -6,6 +6,7 @@ use crate::code::Whom;
 use crate::demand::{self, DemandArgs};
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::FindArgs;
+use crate::meant;
 use crate::output::text::bytes;
 use crate::output::{Out, not_with_json, report, report_object};
 use crate::relays::RelayArgs;
@@ -238,6 +239,12 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     out.ends_with(&stop);
     let ticket = joined(&args.ticket)?;
     if ticket.starts_with('/') || ticket.starts_with("ndn:") {
+        // A path of this machine looks like a name; whoever means a name says whom to believe.
+        let mistaken =
+            meant::no_ticket(&ticket).filter(|_| !args.insecure && !args.trust.is_given());
+        if let Some(what) = mistaken {
+            return Err(Failure::new(Exit::Usage, what));
+        }
         return by_name(ticket, args, output, &stop, common, out);
     }
     if args.insecure || args.trust.is_given() {

@@ -282,6 +282,23 @@ fn what_is_handed_over_is_served_again_after_a_kill() {
     assert_eq!(service.running.take().unwrap().signal("-TERM"), Some(0));
 }
 
+/// It was the path's last port, too, so that the share took it and the node could not start.
+#[cfg(unix)]
+#[test]
+fn a_share_leaves_the_port_of_the_background_node_free() {
+    let mut service = Service::start();
+    let dir = service.dir.path().to_path_buf();
+    let path = file(&dir, "data", &noise(50_000, 6));
+    let ticket = service.ticket(&path);
+    assert_eq!(service.running.take().unwrap().signal("-KILL"), None);
+    let mut command = xylem(&service.store());
+    command.args(["--json", "share", "--foreground", "--listen", "127.0.0.1:0"]).arg(&path);
+    let mut share = Started::new(command);
+    share.event("shared");
+    service.again(&[]);
+    assert_exit(&service.get(&ticket, "got"), 0);
+}
+
 #[cfg(unix)]
 #[test]
 fn shares_says_how_much_was_served_and_unshare_ends_it() {

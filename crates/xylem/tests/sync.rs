@@ -448,7 +448,7 @@ fn what_is_no_folder_in_step_is_said_in_one_line() {
         assert!(common::stderr(&output).contains(says), "{}", common::stderr(&output));
     };
     let folder = common::text(&alice.base).to_owned() + "/alice";
-    with(&[&folder, "xylem:abc"], "not a ticket of a folder in step");
+    with(&[&folder, "xylem:abc"], "for `xylem get`, not of a folder in step");
     with(&[&folder, "xylem-sync:abc"], "damaged");
     with(&[&folder, "--remove", "bob"], "not kept in step");
     with(&[&(folder.clone() + "/none")], "no such folder");

@@ -65,7 +65,7 @@ fn wrong_usage_is_one_line_and_2() {
         (&["key", "request", "/org", "--name", "/org/a", "--ca-digest", "0a"], "64 hexadecimal"),
         (&["verify"], "<PATH|NEW_TICKET>, <TICKET>; see `xylem verify --help`"),
         (&["get", "xylem:a", "--limti", "5"], "'--limit'"),
-        (&["get", "xylem:a", "--limit", "5Q"], "10MiB; see `xylem get --help`"),
+        (&["get", "xylem:a", "--limit", "5Q"], "or 2GB; see `xylem get --help`"),
         (&["get", "xylem:a", "--limit", "0"], "never end; see `xylem get --help`"),
         (&["--quiet", "store", "gc", "--older-than", "x"], "; see `xylem store gc --help`"),
         (&["get", "xylem:a", "--timeout", "-5"], "seconds above 0"),

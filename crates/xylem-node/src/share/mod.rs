@@ -38,6 +38,7 @@ use xylem_library::mail::MailStore;
 use xylem_library::publications::Content;
 use xylem_library::publish::{Recipients, Sealing};
 use xylem_library::reachable::{FaceAddress, Peer, Relay};
+use xylem_library::registry::Registry;
 use xylem_library::{Blame, Error, Failure, Opening, Selection, Stop, disk};
 use xylem_library::{keys, record};
 use xylem_sockets::{Page, Site};
@@ -168,9 +169,12 @@ pub(crate) fn share_with(
     for path in &options.paths {
         contents.push(open(options, path, &publisher, stop, on_event)?);
     }
-    // The port that an earlier ticket names keeps that ticket good.
+    // The port that an earlier ticket names keeps that ticket good. That of the background node stays free for it:
+    // it could not start again while this runs.
     let store = Store::open(disk(), &options.store)?;
-    let port = options.paths.iter().find_map(|path| record::port(&store, path));
+    let of_node = Registry::load(&options.store)?.port;
+    let known = |path: &PathBuf| record::port(&store, path).filter(|port| of_node != Some(*port));
+    let port = options.paths.iter().find_map(known);
     let (mut engine, at) = bind(options, &contents, port, &publisher)?;
     let mut server = Server::new(&mut engine, at, options, ends, events, on_event)?;
     let reachable = server.wait_for_router(MAPPED_WITHIN);

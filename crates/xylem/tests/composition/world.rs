@@ -206,9 +206,12 @@ impl World {
             Verb::EditCopy { out, file, seed } => self.edit_copy(*out, *file, *seed),
             Verb::Verify(share, out) => self.verify(*share, *out)?,
             Verb::Scrub { side, repair } => {
-                let repair = if *repair { &["--repair"][..] } else { &[] };
-                let arguments = [&["scrub", "--timeout", BRIEF], repair].concat();
+                let mut arguments = vec!["scrub", "--timeout", BRIEF];
+                arguments.extend(repair.then_some("--repair"));
                 exits(&self.run(*side, &arguments), &[0, 1, 3])?;
+                if *repair {
+                    self.take_restored();
+                }
             }
             Verb::Collect { side } => {
                 self.of_store(*side, &["store", "gc", "--older-than", "0"])?;
@@ -300,6 +303,18 @@ impl World {
         if self.src.remove(path).is_some() {
             fs::remove_file(self.src_path().join(path)).expect("removed");
             self.changed(path);
+        }
+    }
+
+    /// `scrub --repair` makes again what is missing, as it was published: an empty file needs nobody for that.
+    fn take_restored(&mut self) {
+        for (path, content) in tree::read(&self.src_path()) {
+            let was_published =
+                self.shares.iter().any(|share| share.published(&path) == Some(&content));
+            if !self.src.contains_key(&path) && was_published {
+                self.changed(&path);
+                self.src.insert(path, content);
+            }
         }
     }
 
@@ -471,6 +486,14 @@ impl World {
 }
 
 impl Share {
+    /// What it published of a path of the sharer's folder.
+    fn published(&self, path: &str) -> Option<&Vec<u8>> {
+        match self.target {
+            Target::Folder => self.content.get(&format!("src/{path}")),
+            Target::File(file) => self.content.get(base(path)).filter(|_| FILES[file] == path),
+        }
+    }
+
     /// Whether the sharer's files still are what it publishes.
     fn holds(&self, src: &Tree) -> bool {
         self.content.iter().all(|(path, content)| {
