@@ -285,16 +285,15 @@ impl Scrub<'_> {
         let mut left = 0;
         for (one, (places, nodes)) in flawed.iter().zip(&before) {
             let still = one.places();
-            if still.is_empty() {
-                self.looked(&one.item, &one.now);
-            }
+            // Whatever is left: it was we who wrote to it.
+            self.looked(&one.item, &one.now);
             left += bytes(&still);
             self.report_mended(one, places, &still, *nodes, on_event);
         }
         Ok((left, restores))
     }
 
-    /// A file is right, and looked like this before it was read: what was mended, or only touched, is known by that
+    /// A file is right, or was mended as far as can be, and looked like this before it was read last: it is known by that
     /// from here on. Without repair nothing is written.
     fn looked(&mut self, item: &Item, now: &Meta) {
         if self.options.repair && item.seen.is_some_and(|seen| !seen.is_as_it_was(now)) {

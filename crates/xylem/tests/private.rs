@@ -402,7 +402,7 @@ fn what_changes_under_its_share_is_not_encrypted_with_the_old_key() {
     let kept = at("kept");
     let arguments = [&share.ticket, "--ciphertext", "--timeout", "2", "-o", text(&kept)];
     // The rest is there, and the file is named.
-    assert_exit(&get(&at("mirror"), &arguments), 1);
+    assert_exit(&get(&at("mirror"), &arguments), 3);
     assert!(files_of(&kept).iter().all(|path| !path.parent().unwrap().ends_with("f")));
     until("a warning of the file", || {
         !share.told("unreadable").is_empty()
