@@ -74,9 +74,10 @@ pub fn ask_on<S: Read + Write>(asking: Asking<S>) -> io::Result<Opening<S, Box<A
     asked(asking.handshake())
 }
 
-fn asked<S: Read + Write, R>(
-    outcome: Result<(WebSocket<Paced<S>>, R), HandshakeError<ClientHandshake<Paced<S>>>>,
-) -> io::Result<Opening<S, Box<Asking<S>>>> {
+/// What comes of a client's handshake: the open socket with the server's answer `R`, or why there is none yet.
+type Shaken<S, R> = Result<(WebSocket<Paced<S>>, R), HandshakeError<ClientHandshake<Paced<S>>>>;
+
+fn asked<S: Read + Write, R>(outcome: Shaken<S, R>) -> io::Result<Opening<S, Box<Asking<S>>>> {
     match outcome {
         Ok((socket, _)) => Ok(Opening::Open(Socket::new(socket))),
         Err(HandshakeError::Interrupted(asking)) => Ok(Opening::Waits(Box::new(asking))),

@@ -24,7 +24,7 @@ mod watch;
 pub use certified::{NotCertified, RoleSchema, Standing, TooLong, shown};
 pub use heard::{Heard, Histories, Inbox, MAX_MEMBERS, MeshNews, MeshStart};
 pub use history::{Entry, Fits, Log, Past, Question, entries, is_proven, prove};
-pub use home::{Home, HomeError, LastRun};
+pub use home::{Home, HomeError, LastRun, TwoHistories};
 pub use index::{Index, IndexError, Item, ItemKind, MAX_INDEX, Names};
 pub use local::{Folder, FolderError, IGNORE_FILE, OWN};
 pub use merge::{Place, Plan, copy_of, merge};

@@ -79,7 +79,7 @@ pub struct Partial {
 #[derive(Debug)]
 enum Home {
     /// A part file of its own, renamed when finished.
-    Alone { store: Store, part: PartFile, outboard: LockedPart },
+    Alone { store: Store, part: PartFile, outboard: Box<LockedPart> },
     /// A file inside a staging directory, already under its listed name.
     Staged,
     /// A file of the store's own, which is never finished and has its nodes behind its content.
@@ -109,7 +109,7 @@ impl Partial {
         locked.note = store.note_unfinished(&root, part.path(), UnfinishedKind::File)?;
         let outboard = OutboardFile::new(locked.file.clone());
         let (store, durability) = (store.clone(), store.durability());
-        let home = Home::Alone { store, part, outboard: locked };
+        let home = Home::Alone { store, part, outboard: Box::new(locked) };
         Self::begin(root, geometry, file, outboard, 0, home, durability)
     }
 

@@ -325,7 +325,9 @@ fn links_and_depths_do_not_end_a_removal() {
         let deep: std::path::PathBuf = std::iter::repeat_n("d", 600).collect();
         fs::create_dir_all(at.join(deep)).unwrap();
     };
-    let makes: [(&str, &dyn Fn(&Path, &Pair)); 5] = [
+    /// Puts something into the destination of a pair.
+    type Make<'a> = &'a dyn Fn(&Path, &Pair);
+    let makes: [(&str, Make<'_>); 5] = [
         ("itself", &|at, _| symlink("a", at.join("a")).unwrap()),
         ("nowhere", &|at, _| symlink("nowhere", at.join("a")).unwrap()),
         ("a folder", &|at, pair| symlink(&pair.outside, at.join("a")).unwrap()),

@@ -406,7 +406,7 @@ fn who_claims_the_link_keys_of_others_parts_nobody() {
     };
     let lost = |member: &Member, whom: &str| {
         let told = member.told("sync_member");
-        told.iter().filter(|told| told["name"] == whom).next_back().unwrap()["up"] == false
+        told.iter().rfind(|told| told["name"] == whom).unwrap()["up"] == false
     };
     signal(rustix::process::Signal::STOP);
     // A link that falls silent ends after 30 s.

@@ -116,6 +116,9 @@ fn place(store: &Path, folder: &Path) -> PathBuf {
     store.join("sync").join(&id[..16])
 }
 
+/// Two statements of one member that are not of one history, each as it was signed.
+pub type TwoHistories = [(Statement, Vec<u8>); 2];
+
 impl Home {
     /// What `store` keeps of `folder`, which is canonical. Where it was no member it becomes one: of the group of
     /// `joins`, or of a new one.
@@ -278,7 +281,7 @@ impl Home {
     ///
     /// # Errors
     /// [`HomeError::Damaged`]: whoever it is of would be believed again. The system's.
-    pub fn evidence(&self) -> Result<Vec<[(Statement, Vec<u8>); 2]>, HomeError> {
+    pub fn evidence(&self) -> Result<Vec<TwoHistories>, HomeError> {
         let dir = self.dir.join(EVIDENCE);
         let files = match fs::read_dir(&dir) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -129,7 +129,11 @@ fn faces(differs: [u8; 5]) -> Option<[Face; 2]> {
         let first_len = second_len ^ usize::from(u16::from_be_bytes([differs[1], differs[2]]));
         let behind = 3 + second_len + 8 + other.len();
         let listed = 3 + first_len + 8;
-        if more > 252 || first_len > 900 || listed < behind + 8 || (LEN - behind) % 32 != 0 {
+        if more > 252
+            || first_len > 900
+            || listed < behind + 8
+            || !(LEN - behind).is_multiple_of(32)
+        {
             continue;
         }
         let mut listing = b"Alice pays 100 euros.".to_vec();
@@ -180,7 +184,7 @@ fn both(ciphers: &[Cipher; 2], faces: &[Face; 2], about: &[u8]) -> Vec<u8> {
             }
         }
         let blocks = blocks(about, &list);
-        let at = about.len().next_multiple_of(16) / 16 + place / 16;
+        let at = about.len().div_ceil(16) + place / 16;
         // Sums with zeros at that place: what stands there is to make up for how they differ.
         let [(a, c), (b, d)] = [0, 1].map(|n| ciphers[n].sum(&blocks, at));
         let wanted = add(add(b, ciphers[1].s), negative(add(a, ciphers[0].s)));

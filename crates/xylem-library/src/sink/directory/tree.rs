@@ -47,7 +47,7 @@ pub(super) struct Tree {
     segment_size: SegmentSize,
     under_way: HashMap<u64, UnderWay>,
     /// Files that were refused, and are asked for when all others are here; `None`: that time has come.
-    aside: Option<Vec<Box<Listed>>>,
+    aside: Option<Vec<Listed>>,
     updates: Updates,
     /// What an earlier run left was reported.
     has_reported: bool,
@@ -484,7 +484,7 @@ impl Tree {
                 None => continue,
             };
             cx.transfer.give_up_object(*id);
-            aside.push(listed);
+            aside.push(*listed);
         }
     }
 
@@ -498,7 +498,7 @@ impl Tree {
         self.staging.take_up();
         let before = cx.tally.resumed;
         for listed in aside {
-            self.want(listed, None, cx)?;
+            self.want(Box::new(listed), None, cx)?;
         }
         cx.tally.resumed = before;
         Ok(())
