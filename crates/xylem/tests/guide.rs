@@ -10,9 +10,11 @@ mod common;
 
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use common::decaying::decay;
 use common::until;
 
 /// Somebody in the guide.
@@ -115,6 +117,15 @@ impl Guide {
                 assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
                 let status = child.wait().unwrap();
                 assert!(status.success(), "{context}: {}", fs::read_to_string(output).unwrap());
+            }
+            // As a disk does it, which no command can.
+            decays if decays.starts_with("decay ") => {
+                let words: Vec<&str> = decays.split(' ').collect();
+                let [_, path, offset] = words[..] else { panic!("decay PATH OFFSET") };
+                let (path, offset) = (person.home.join(path), offset.parse().expect("a number"));
+                decay(&person.home.join(".local/share/xylem"), &path, |file| {
+                    file.write_all_at(b"damaged!", offset).unwrap();
+                });
             }
             "wait" => {
                 let (mut child, output) = person.running.pop().expect("something runs");
