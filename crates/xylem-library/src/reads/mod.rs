@@ -1,8 +1,8 @@
 //! [`Reads`]: what is served, read so that the loop which serves never waits for it.
 //!
 //! That loop reads through [`Reads::medium`]. What is at hand (in memory of the system, or read for this) it gets at
-//! once; for what is not, reading says `WouldBlock`, and [`Reads::wait`] keeps the Interest that wanted it. Threads
-//! read what is wanted, each asker in its turn ([`queue`]), and [`Reads::ready`] hands the Interests out again:
+//! once; for what is not, reading says `WouldBlock`, and `Reads::wait` keeps the Interest that wanted it. Threads
+//! read what is wanted, each asker in its turn (`queue`), and `Reads::ready` hands the Interests out again:
 //! what they want is at hand then. A store that hangs holds up these threads, and nothing else.
 //!
 //! Nothing that is read here is believed; whoever serves holds it against the tree, or whoever fetches does.
