@@ -13,6 +13,7 @@ use xylem_tree::SegmentSize;
 
 use super::index::{Index, IndexError, Item, ItemKind, Names};
 use super::merge::{Plan, merge};
+use super::obstacles::Obstacles;
 use super::stored::{Entries, Paths, Stored, Writer, newest};
 use super::trash::Trash;
 use super::vector::{MemberId, Vector};
@@ -124,6 +125,8 @@ pub struct Folder {
     pub(super) trash: Trash,
     /// How often the index was written for others.
     told: u64,
+    /// Single files that can't be brought in step now; all else goes on.
+    pub obstacles: Obstacles,
 }
 
 impl Folder {
@@ -146,8 +149,19 @@ impl Folder {
         let (rules, changes) = (Exclusion::none(), BTreeMap::new());
         let (root, kept) = (root.to_path_buf(), kept.to_path_buf());
         let trash = Trash::none(&own);
-        let folder =
-            Self { root, kept, me, names, stored, changes, pending, rules, trash, told: 0 };
+        let folder = Self {
+            root,
+            kept,
+            me,
+            names,
+            stored,
+            changes,
+            pending,
+            rules,
+            trash,
+            told: 0,
+            obstacles: Obstacles::default(),
+        };
         folder.check_there()?;
         Ok(folder)
     }

@@ -1,0 +1,154 @@
+//! [`Obstacles`]: which single files can't be brought in step now, and why. Everything else goes on meanwhile.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The pause before a file is tried again is twice as long each time, from this to [`LONGEST_PAUSE_MS`].
+const FIRST_PAUSE_MS: u64 = 1_000;
+const LONGEST_PAUSE_MS: u64 = 5 * 60_000;
+/// Paths that are kept at most: more are counted and not named.
+const MAX_NAMED: usize = 10_000;
+
+/// What can't be done with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ObstacleKind {
+    /// It can't be read here, so that others do not get it.
+    Unreadable,
+    /// It is written to again and again: it is sent from time to time.
+    Busy,
+    /// Its name or its depth is not allowed, here or by the format.
+    Name,
+    /// Its content did not come from any member.
+    NotFetched,
+    /// There is no room for it on this disk.
+    NoRoom,
+    /// It came, and can't be put in its place.
+    NotPlaced,
+    /// What its member says of it is not taken.
+    Refused,
+    /// Another member removed it together with many others: this member is to say whether that is right.
+    Removal,
+}
+
+/// Why one path is not in step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obstacle {
+    /// What can't be done.
+    pub kind: ObstacleKind,
+    /// Why, in the words of the system or of the check that failed.
+    pub why: String,
+    /// When that began, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// How often it was tried.
+    pub tried: u32,
+    /// When it is tried again, in milliseconds since 1970.
+    pub again_ms: u64,
+}
+
+/// What stands in the way, by path (`/` between components).
+#[derive(Clone, Debug, Default)]
+pub struct Obstacles {
+    named: BTreeMap<Vec<u8>, Obstacle>,
+    /// Those that found no place in `named` since it was last empty.
+    more: u64,
+}
+
+impl Obstacles {
+    /// Notes that a path was tried in vain at `now_ms`; the pause grows while the kind stays.
+    /// Returns whether that is news: the path had no obstacle, or one of another kind.
+    pub fn note(&mut self, path: &[u8], kind: ObstacleKind, why: String, now_ms: u64) -> bool {
+        if !self.named.contains_key(path) && self.named.len() >= MAX_NAMED {
+            self.more = self.more.saturating_add(1);
+            return false;
+        }
+        let before = self.named.get(path).filter(|before| before.kind == kind);
+        let (since_ms, tried) =
+            before.map_or((now_ms, 0), |before| (before.since_ms, before.tried));
+        let is_new = before.is_none();
+        let pause = FIRST_PAUSE_MS.saturating_mul(1 << tried.min(20)).min(LONGEST_PAUSE_MS);
+        let again_ms = now_ms.saturating_add(pause);
+        let tried = tried.saturating_add(1);
+        let obstacle = Obstacle { kind, why, since_ms, tried, again_ms };
+        self.named.insert(path.to_vec(), obstacle);
+        is_new
+    }
+
+    /// Nothing stands in the way of a path any more; whether something did.
+    pub fn clear(&mut self, path: &[u8]) -> bool {
+        let cleared = self.named.remove(path).is_some();
+        if self.named.is_empty() {
+            self.more = 0;
+        }
+        cleared
+    }
+
+    /// Clears all obstacles of these kinds whose paths `still` does not confirm.
+    pub fn retain(&mut self, kinds: &[ObstacleKind], still: impl Fn(&[u8]) -> bool) {
+        self.named.retain(|path, obstacle| !kinds.contains(&obstacle.kind) || still(path));
+        if self.named.is_empty() {
+            self.more = 0;
+        }
+    }
+
+    /// Why a path is not in step.
+    pub fn get(&self, path: &[u8]) -> Option<&Obstacle> {
+        self.named.get(path)
+    }
+
+    /// Whether a path was tried in vain and its time has not come yet.
+    pub fn waits(&self, path: &[u8], now_ms: u64) -> bool {
+        self.named.get(path).is_some_and(|obstacle| now_ms < obstacle.again_ms)
+    }
+
+    /// When the first of those that wait is tried again, in milliseconds since 1970.
+    pub fn next_ms(&self) -> Option<u64> {
+        self.named.values().map(|obstacle| obstacle.again_ms).min()
+    }
+
+    /// All of them in the order of their paths.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Obstacle)> {
+        self.named.iter().map(|(path, obstacle)| (path.as_slice(), obstacle))
+    }
+
+    /// How many there are, those that are not named included.
+    pub fn count(&self) -> u64 {
+        self.more.saturating_add(self.named.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_tried_again_after_growing_pauses_until_it_is_cleared() {
+        let mut obstacles = Obstacles::default();
+        assert!(obstacles.note(b"a", ObstacleKind::NoRoom, "full".into(), 1_000));
+        assert!(obstacles.waits(b"a", 1_999) && !obstacles.waits(b"a", 2_000));
+        assert!(!obstacles.note(b"a", ObstacleKind::NoRoom, "full".into(), 2_000));
+        assert_eq!(
+            obstacles.get(b"a").map(|o| (o.since_ms, o.tried, o.again_ms)),
+            Some((1_000, 2, 4_000))
+        );
+        for _ in 0..100 {
+            obstacles.note(b"a", ObstacleKind::NoRoom, "full".into(), 5_000);
+        }
+        assert_eq!(obstacles.next_ms(), Some(5_000 + LONGEST_PAUSE_MS));
+        assert!(obstacles.note(b"a", ObstacleKind::NotPlaced, "no".into(), 6_000), "another kind");
+        assert!(obstacles.clear(b"a") && !obstacles.clear(b"a"));
+        assert_eq!((obstacles.count(), obstacles.next_ms()), (0, None));
+    }
+
+    #[test]
+    fn what_is_too_much_to_name_is_counted() {
+        let mut obstacles = Obstacles::default();
+        for n in 0..MAX_NAMED + 5 {
+            obstacles.note(n.to_string().as_bytes(), ObstacleKind::Name, String::new(), 0);
+        }
+        assert_eq!(obstacles.count(), MAX_NAMED as u64 + 5);
+        obstacles.retain(&[ObstacleKind::Name], |_| false);
+        assert_eq!(obstacles.count(), 0);
+    }
+}
