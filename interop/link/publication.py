@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ TILE = keyword("tree") + sequence(0) + sequence(0)
 FRESHNESS = 4000
 FIND = "xylem v1 find a publication by its root over a link with this key"
 VOUCH = b"xylem v1 vouch for a link key"
+VOUCH_UNTIL = b"xylem v2 vouch for a link key until"
+DAY = 86_400
 
 
 def key_id(publisher: bytes) -> str:
@@ -71,8 +74,9 @@ class Publication:
 
     def answer(self, name: bytes, link_key: bytes) -> bytes | None:
         if name == question(self.tree.root, link_key):
-            vouch = self.key.sign(VOUCH + link_key)
-            return ndn.digested_data(name, b"\1\1" + vouch + self.manifest)
+            until = (int(time.time()) + 400 * DAY).to_bytes(8, "big")
+            vouch = until + self.key.sign(VOUCH_UNTIL + link_key + until)
+            return ndn.digested_data(name, b"\1\2" + vouch + self.manifest)
         rest = name.removeprefix(self.name)
         if rest == ROOT:
             return self.manifest
@@ -115,13 +119,18 @@ def find(
     assert data is not None
     data.intact()
     version, flags = data.content[0], data.content[1]
-    if version != 1 or flags > 1:
+    if version != 1 or flags > 2:
         raise Broken("an answer of another version")
     at = 2
-    if flags & 1:
-        at += 64
+    if flags:
+        until = data.content[2:10] if flags == 2 else b""
+        if until and int.from_bytes(until, "big") <= time.time():
+            raise Broken("the publisher does not vouch for this link any more")
+        vouched = VOUCH_UNTIL + link_key + until if until else VOUCH + link_key
+        start = at + len(until)
+        at = start + 64
         try:
-            Ed25519PublicKey.from_public_bytes(publisher).verify(data.content[2:at], VOUCH + link_key)
+            Ed25519PublicKey.from_public_bytes(publisher).verify(data.content[start:at], vouched)
         except InvalidSignature:
             raise Broken("the publisher does not vouch for this link") from None
     elif must_vouch:
