@@ -14,6 +14,8 @@ mod local;
 mod merge;
 mod obstacles;
 mod place;
+mod portion;
+mod removals;
 mod roles;
 mod statement;
 mod stored;
@@ -22,6 +24,7 @@ mod vector;
 
 mod watch;
 
+pub use apply::holds as holds_content;
 pub use certified::{NotCertified, RoleSchema, Standing, TooLong, shown};
 pub use heard::{Heard, Histories, Inbox, MAX_MEMBERS, MeshNews, MeshStart};
 pub use history::{Entry, Fits, Log, Past, Question, entries, is_proven, prove};

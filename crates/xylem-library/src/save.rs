@@ -91,6 +91,8 @@ pub struct Only {
     /// Where files with these contents are believed to lie. No others are searched for below old copies, which are only looked
     /// into for an older version of a file.
     pub copies: Arc<HashMap<Hash, PathBuf>>,
+    /// Where an earlier fetch left parts of files with these contents.
+    pub parts: Arc<HashMap<Hash, PathBuf>>,
 }
 
 impl SaveOptions {

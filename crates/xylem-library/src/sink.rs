@@ -20,9 +20,11 @@ mod range;
 mod stream;
 
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
+use xylem_hash::Hash;
 use xylem_object::{Kind, Manifest};
-use xylem_store::Store;
+use xylem_store::{Staging, Store, StoreError};
 use xylem_transfer::TransferEvent;
 use xylem_tree::TreeKind;
 
@@ -40,6 +42,20 @@ pub(crate) use destination::part_name;
 pub use destination::{Destination, file_name_of};
 pub(crate) use directory::copies::Copies;
 pub use error::SaveError;
+
+/// Where a fetch of a directory to `at` keeps what has come until it is whole.
+pub fn left_by(at: &Path) -> PathBuf {
+    at.with_file_name(part_name(at.file_name().unwrap_or_default()))
+}
+
+/// Gives up the fetch of the directory with this listing to `at`: what there is of it is removed, in the store as well.
+///
+/// # Errors
+/// [`StoreError`]: another process is at it; the disk's.
+pub fn give_up(store: &Path, listing: Hash, at: &Path) -> Result<(), StoreError> {
+    let store = Store::open(crate::disk(), store)?;
+    Staging::open(&store, listing, &left_by(at), &mut |_| Ok(None))?.discard()
+}
 
 /// Makes the sink that `options` and `manifest` ask for; `destination`: `None` for standard output.
 ///

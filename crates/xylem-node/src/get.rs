@@ -328,7 +328,8 @@ fn fetch_ticket(
         Err(GetError::Fetch(FetchError::Gone(_))) if !manifest.sealed => {
             end_without(fetch, &mut *sink, &mut tally, on_event)?
         }
-        _ => Vec::new(),
+        Ok(()) => sink.left(),
+        Err(_) => Vec::new(),
     };
     if lost.is_empty() {
         outcome?;

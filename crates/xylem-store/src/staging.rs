@@ -409,6 +409,16 @@ impl Staging {
         self.keep_outboards()
     }
 
+    /// Gives the fetch up: what there is of it is removed, here and in the store.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn discard(mut self) -> Result<(), StoreError> {
+        self.folders.close();
+        remove_tree(&**self.store.medium(), self.folders.path())?;
+        self.store.finish_partial(&self.locked, false)
+    }
+
     /// Nothing is written any more.
     fn close(&mut self) -> Result<(), StoreError> {
         self.folders.close();

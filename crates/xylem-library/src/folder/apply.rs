@@ -334,8 +334,8 @@ impl Folder {
     }
 }
 
-/// Whether a file holds this.
-fn holds(path: &Path, root: &Hash) -> bool {
+/// Whether a file that can be read has the content with this root.
+pub fn holds(path: &Path, root: &Hash) -> bool {
     let (medium, size) = (DiskMedium::new(), SegmentSize::DEFAULT);
     let hashed = hash_file(&medium, path, None, size, None, &mut Vec::new(), &|_| ());
     hashed.is_ok_and(|hashed| hashed.root == *root)

@@ -115,6 +115,10 @@ pub trait Sink {
     ) -> Result<Vec<PathBuf>, SaveError> {
         Ok(Vec::new())
     }
+    /// Files that it did without, since pieces of them were refused: their paths below the directory.
+    fn left(&mut self) -> Vec<PathBuf> {
+        Vec::new()
+    }
     /// What `finish` could not do and the result is right without, a line each.
     fn warnings(&mut self) -> Vec<String> {
         Vec::new()

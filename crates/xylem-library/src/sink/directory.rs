@@ -183,6 +183,9 @@ impl DirectorySink {
         let copies = self.copies(&listed, merge.as_ref(), cx)?;
         let mut tree = Tree::new(staging, listed, exclude, merge, segment, updates);
         tree.use_copies(copies);
+        if self.only.is_some() {
+            tree.leave_refused();
+        }
         self.tree = Some(tree);
         Ok(())
     }
@@ -269,7 +272,7 @@ impl DirectorySink {
         cx: &mut Context<'_>,
     ) -> Result<Copies, SaveError> {
         if let Some(only) = &self.only {
-            return Ok(Copies::known(self.store.medium(), &only.copies));
+            return Ok(Copies::known(self.store.medium(), only));
         }
         let there = merge.is_some().then(|| self.to.path.clone());
         let places: Vec<PathBuf> = there.into_iter().chain(self.like.iter().cloned()).collect();
@@ -443,11 +446,14 @@ impl Sink for DirectorySink {
         refused: &HashSet<ObjectId>,
         cx: &mut Context<'_>,
     ) -> Result<Vec<PathBuf>, SaveError> {
-        // Members take over what they were told of, or nothing.
         match &mut self.tree {
-            Some(tree) if self.only.is_none() => tree.end_without(refused, cx),
-            _ => Ok(Vec::new()),
+            Some(tree) => tree.end_without(refused, cx),
+            None => Ok(Vec::new()),
         }
+    }
+
+    fn left(&mut self) -> Vec<PathBuf> {
+        self.tree.as_mut().map(Tree::take_left).unwrap_or_default()
     }
 
     fn warnings(&mut self) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! [`Asking`]: what is fetched ends when it is not to be had any more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,22 +11,23 @@ use xylem_object::PublisherId;
 const TURN: Duration = Duration::from_secs(10);
 /// And until there has been no sign of it for so long: it has gone without a word, perhaps. Twice as long each time, too.
 const SILENT: Duration = Duration::from_secs(3);
-/// Who refuses a part of what it said before it said more is asked for the rest until nothing has come for so long.
-const REST: Duration = Duration::from_millis(300);
+/// A member serves so many versions of its folder, the newest ones: a large one that is being fetched somewhere is not taken
+/// away by each small change.
+pub(super) const SERVED: usize = 16;
 /// While somebody is asked the clock is looked at so often,
 const LOOK: Duration = Duration::from_millis(100);
 /// and so often at rest.
 const LOOK_AT_REST: Duration = Duration::from_secs(1);
 
-/// What is asked of whom, for who hears what members say meanwhile: a member serves what it said last and what it
-/// said before that, so that whatever is older need not be waited for.
+/// What is asked of whom, for the thread that hears what members say meanwhile: a member serves what it said in its last
+/// [`SERVED`] statements, so that whatever is older need not be waited for.
 #[derive(Clone, Default)]
 pub(super) struct Asking(Arc<Mutex<Heard>>);
 
 #[derive(Default)]
 struct Heard {
-    /// The numbers of the last two statements of each member, the newest first.
-    last: BTreeMap<PublisherId, [u64; 2]>,
+    /// The numbers of the last statements of each member, the newest first.
+    last: BTreeMap<PublisherId, VecDeque<u64>>,
     now: Option<Turn>,
     /// How often members have not been done when their turn was over.
     cut: BTreeMap<PublisherId, u32>,
@@ -39,15 +40,13 @@ struct Turn {
     until: Instant,
     /// Without a sign of it this is the end as well.
     patience: Duration,
-    /// Somebody else is to be asked.
+    /// Another member is to be asked, or this one for what it has said since.
     others_wait: bool,
     /// Who is asked for nothing, whatever it says.
     readers: BTreeSet<PublisherId>,
     /// How much has come, and when that was less, or there was another sign of it.
     came: u64,
     moved: Instant,
-    /// It does not have a part any more: its folder has changed since.
-    refused: bool,
 }
 
 impl Turn {
@@ -59,18 +58,16 @@ impl Turn {
 
 impl Heard {
     fn stop_what_is_gone(&self) {
+        let newer = |last: &VecDeque<u64>, than| last.iter().filter(|said| **said > than).count();
         if let Some(now) = &self.now
-            && self.last.get(&now.who).is_some_and(|[_, before]| *before > now.number)
+            && self.last.get(&now.who).is_some_and(|last| newer(last, now.number) >= SERVED)
         {
             now.stop.raise();
         }
-        if let Some(now) = &self.now
-            && now.refused
-            && now.moved.elapsed() >= REST
-            && self.last.get(&now.who).is_some_and(|[newest, _]| *newest > now.number)
-        {
-            now.stop.raise();
-        }
+    }
+
+    fn newest(&self, who: &PublisherId) -> u64 {
+        self.last.get(who).and_then(|last| last.front().copied()).unwrap_or(0)
     }
 }
 
@@ -84,11 +81,13 @@ impl Asking {
     pub(super) fn heard(&self, member: PublisherId, number: u64) {
         let mut held = self.held();
         let last = held.last.entry(member).or_default();
-        if number > last[0] {
-            *last = [number, last[0]];
+        if last.front().is_none_or(|newest| number > *newest) {
+            last.push_front(number);
+            last.truncate(SERVED);
         }
         if let Some(now) = held.now.as_mut() {
-            now.others_wait |= now.who != member && !now.readers.contains(&member);
+            let says_more = now.who != member || number > now.number;
+            now.others_wait |= says_more && !now.readers.contains(&member);
         }
         held.stop_what_is_gone();
     }
@@ -111,8 +110,8 @@ impl Asking {
     ) {
         let cut = self.cut(&who);
         let mut held = self.held();
-        let others_wait =
-            held.last.iter().any(|(other, [newest, _])| *other != who && waits(other, *newest));
+        let others_wait = held.newest(&who) > number
+            || held.last.keys().any(|other| *other != who && waits(other, held.newest(other)));
         let (stop, now, longer) = (stop.clone(), Instant::now(), 2_u32.saturating_pow(cut.min(12)));
         held.now = Some(Turn {
             who,
@@ -124,7 +123,6 @@ impl Asking {
             readers,
             came: 0,
             moved: now,
-            refused: false,
         });
         held.stop_what_is_gone();
     }
@@ -141,11 +139,6 @@ impl Asking {
         }
     }
 
-    /// A part of what is asked for was refused.
-    pub(super) fn refused(&self) {
-        self.held().now.iter_mut().for_each(|now| now.refused = true);
-    }
-
     /// After what time [`Asking::look_at_the_clock`] is due.
     pub(super) fn looks_after(&self) -> Duration {
         if self.held().now.is_some() { LOOK } else { LOOK_AT_REST }
@@ -154,7 +147,6 @@ impl Asking {
     /// Time passes: who is slow does not keep others waiting for ever.
     pub(super) fn look_at_the_clock(&self) {
         let mut held = self.held();
-        held.stop_what_is_gone();
         if let Some(now) = held.now.as_ref().filter(|now| now.is_over() && !now.stop.raised()) {
             now.stop.raise();
             let who = now.who;
@@ -181,52 +173,44 @@ impl Asking {
 mod tests {
     use super::*;
 
-    /// A member serves its last two versions: what it said before is not to be had.
+    /// A member serves its last versions: what it said before is not to be had.
     #[test]
     fn what_a_member_does_not_serve_any_more_is_not_waited_for() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
         asking.heard(member, 5);
         asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
-        asking.heard(member, 6);
-        asking.heard(PublisherId([2; 32]), 9);
-        assert!(!stop.raised(), "the one before the last is there still");
-        asking.heard(member, 7);
+        let newer = 6..6 + SERVED as u64;
+        for number in newer.clone().take(SERVED - 1) {
+            asking.heard(member, number);
+            asking.heard(PublisherId([2; 32]), 100 + number);
+        }
+        assert!(!stop.raised(), "it is served still");
+        asking.heard(member, newer.end - 1);
         assert!(stop.raised());
         let late = Stop::new();
         asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &late);
         assert!(late.raised(), "it is gone before it is asked for");
     }
 
-    /// The folder of a member has changed since it said what is asked for: what it says now is to be had.
+    /// A member that changes its folder while it is asked for something large has its turn, and is asked for what is newer then.
     #[test]
-    fn what_is_refused_is_not_waited_for_once_there_is_something_newer() {
+    fn what_a_member_says_meanwhile_waits_for_a_turn() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
-        let later = || {
-            let mut held = asking.held();
-            held.now.as_mut().unwrap().moved -= REST;
-            drop(held);
+        asking.heard(member, 5);
+        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
+        let over = || {
+            asking.held().now.as_mut().unwrap().until = Instant::now();
             asking.look_at_the_clock();
             stop.raised()
         };
         asking.heard(member, 5);
-        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
-        asking.refused();
-        assert!(!later(), "it says nothing else");
-        asking.came(7);
+        assert!(!over(), "it says nothing else");
         asking.heard(member, 6);
-        assert!(!stop.raised(), "the rest comes");
-        asking.came(7);
-        assert!(later());
-    }
-
-    #[test]
-    fn what_is_not_refused_is_waited_for() {
-        let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
-        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
-        asking.heard(member, 6);
-        asking.held().now.as_mut().unwrap().moved -= REST;
-        asking.look_at_the_clock();
-        assert!(!stop.raised(), "it may be far away");
+        assert!(over());
+        asking.end(false);
+        let next = Stop::new();
+        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &next);
+        assert!(asking.held().now.as_ref().unwrap().others_wait, "it has said so already");
     }
 
     /// Who comes back has begun anew, and serves what it says then.

@@ -4,9 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use xylem_library::folder::{FolderError, MAX_INDEX, Statement, Stored};
-use xylem_library::peers::LOST;
-use xylem_library::{Blame, Error, Existing, LibraryEvent, Only, Output, SaveOptions, Stop};
-use xylem_node::{Event, GetOptions, get};
+use xylem_library::{Blame, Error, Existing, Only, Output, SaveOptions, Stop, os_bytes};
+use xylem_node::{Event, GetError, GetOptions, get};
 use xylem_object::Ticket;
 
 use super::asking::Asking;
@@ -42,7 +41,11 @@ pub(super) fn index(
         _ => {}
     });
     if let Err(e) = fetched {
-        return Err(if too_large.raised() && !stop.raised() { odd("it is too large") } else { e });
+        return Err(if too_large.raised() && !stop.raised() {
+            odd("it is too large")
+        } else {
+            e.into()
+        });
     }
     let index = Stored::open(at).map_err(|e| match e {
         FolderError::Index { why, .. } => odd(&why.to_string()),
@@ -55,23 +58,27 @@ pub(super) fn index(
     Ok((index, Ticket { link_key: Some(said.link_key), ..content }))
 }
 
-/// Fetches these paths of a member's folder to `at`; older versions of files are those in ours.
+/// Fetches these paths of a member's folder to `at`; older versions of files are those in ours. Returns those that it does
+/// not have any more as it said: they have been changed there.
 pub(super) fn content(
     (options, asking): (&SyncOptions, &Asking),
     ticket: Ticket,
     only: Only,
     (ours, at): (&Path, &Path),
     stop: &Stop,
-) -> Result<(), Error> {
+) -> Result<Vec<Vec<u8>>, Error> {
     let save = SaveOptions {
         like: vec![ours.to_path_buf()],
         only: Some(only),
         ..SaveOptions::to(Output::At(at.to_path_buf()), Existing::Refuse)
     };
-    fetch((options, asking), ticket, save, stop, &mut |event| match event {
-        Event::Library(LibraryEvent::Warning { what }) if what.contains(LOST) => asking.refused(),
-        _ => {}
-    })
+    match fetch((options, asking), ticket, save, stop, &mut |_| {}) {
+        Ok(()) => Ok(Vec::new()),
+        Err(GetError::Lost { files, .. }) => {
+            Ok(files.iter().map(|path| os_bytes(path.as_os_str())).collect())
+        }
+        Err(e) => Err(e.into()),
+    }
 }
 
 fn fetch(
@@ -80,7 +87,7 @@ fn fetch(
     save: SaveOptions,
     stop: &Stop,
     look: &mut dyn FnMut(&Event),
-) -> Result<(), Error> {
+) -> Result<(), GetError> {
     let save = SaveOptions { only: save.only.or_else(|| Some(Only::default())), ..save };
     let options = GetOptions {
         ticket,
@@ -107,5 +114,5 @@ fn fetch(
         }
         look(&event);
     };
-    Ok(get(&options, stop, look).map(drop)?)
+    get(&options, stop, look).map(drop)
 }

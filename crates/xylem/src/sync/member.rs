@@ -1,6 +1,6 @@
 //! [`Member`]: one thread that looks at the folder when it has changed, tells the others, and takes over what they have.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -15,12 +15,15 @@ use xylem_node::{Event, OneShare, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
 
-use super::asking::Asking;
+use super::asking::{Asking, SERVED};
 use super::fetching;
 use super::keeping::{News, SyncEvent, SyncOptions, unwatched};
+use super::staged::Staged;
 
 mod hearing;
 mod taking;
+
+use taking::Taking;
 
 /// The folder is looked at when nothing has changed for so long,
 const QUIET: Duration = Duration::from_millis(50);
@@ -54,6 +57,9 @@ pub(super) struct Member<'a> {
     stop: &'a Stop,
     serving: Option<ServiceHandle>,
     asking: Asking,
+    /// What has come and is not in its place yet.
+    staged: Staged,
+    taking: Taking,
     others: BTreeMap<PublisherId, Other>,
     up: HashSet<PublisherId>,
     roles: Membership,
@@ -78,8 +84,10 @@ struct Last {
     /// Root of the content, state of the index, number of the roles.
     of: Option<(xylem_hash::Hash, xylem_hash::Hash, u64)>,
     /// What is served: now, and before for those who are still at it.
-    now: Vec<PublicationId>,
-    before: Vec<PublicationId>,
+    now: Option<[PublicationId; 2]>,
+    /// Contents of the folder, the oldest first; and the index of the newest of these.
+    before: VecDeque<PublicationId>,
+    index_before: Option<PublicationId>,
     told_ready: bool,
     in_step: Option<(xylem_hash::Hash, u64)>,
     read_only: bool,
@@ -113,6 +121,7 @@ impl<'a> Member<'a> {
         let (roles, founder) = (home.roles().unwrap_or_default(), home.invitation.group.founder);
         let roles = Membership::new(founder, roles, wall_clock().milliseconds());
         let (log, shown) = (Log::open(&home.history_file())?, home.shown());
+        let staged = Staged::at(folder.own("staged"));
         Ok(Self {
             options,
             path,
@@ -124,6 +133,8 @@ impl<'a> Member<'a> {
             stop,
             serving: None,
             asking: Asking::default(),
+            staged,
+            taking: Taking::default(),
             others: BTreeMap::new(),
             up: HashSet::new(),
             roles,
@@ -208,6 +219,9 @@ impl<'a> Member<'a> {
                     self.home.roles().filter(|r| r.number > self.roles.roles().number)
                 {
                     self.take_roles(roles, tell);
+                }
+                if self.home.takes_accepted_removals()? {
+                    self.removals_accepted();
                 }
                 let now = Instant::now();
                 self.look = Some(looks_at(&mut self.changed, now));
@@ -345,7 +359,7 @@ impl<'a> Member<'a> {
         let of = (root, self.folder.state(), self.roles.audience());
         if self.last.of == Some(of) {
             // Who asks by the root is led to what was shared last.
-            let old = self.last.now.first_mut().map(|old| std::mem::replace(old, content));
+            let old = self.last.now.as_mut().map(|[old, _]| std::mem::replace(old, content));
             old.into_iter().for_each(|old| serving.unshare(old));
             return Ok(());
         }
@@ -368,10 +382,16 @@ impl<'a> Member<'a> {
         };
         let said = said.sign(group, &self.key, &mut self.log)?;
         serving.say(said, Some(self.roles.roles().clone()));
+        let same_audience = self.last.of.is_some_and(|(.., audience)| audience == of.2);
         self.last.of = Some(of);
-        let old = std::mem::replace(&mut self.last.before, std::mem::take(&mut self.last.now));
-        old.into_iter().for_each(|id| serving.unshare(id));
-        self.last.now = vec![content, index];
+        if let Some([content, index]) = self.last.now.replace([content, index]) {
+            self.last.before.push_back(content);
+            self.last.index_before.replace(index).into_iter().for_each(|id| serving.unshare(id));
+        }
+        // What was told to others than those who are told from now on is not served any longer.
+        let stays = if same_audience { SERVED - 1 } else { 1 };
+        let old = self.last.before.len().saturating_sub(stays);
+        self.last.before.drain(..old).for_each(|id| serving.unshare(id));
         if !std::mem::replace(&mut self.last.told_ready, true) {
             let member = Ticket {
                 root: xylem_hash::Hash::from_bytes([0; 32]),

@@ -6,6 +6,7 @@ mod history;
 mod keeping;
 mod lean;
 mod member;
+mod staged;
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -80,6 +81,10 @@ pub(crate) struct SyncArgs {
     /// This one is an ordinary member (again): by name, the beginning of its key, or all of it. Ends at once
     #[arg(long, value_name = "WHO", conflicts_with = "ticket")]
     allow: Option<String>,
+
+    /// Removes here what another member has removed all at once, more than half of the folder or 1,000 files: without this it stays. Ends at once
+    #[arg(long, conflicts_with_all = ["ticket", "read_only", "remove", "allow"])]
+    accept_removals: bool,
 
     /// Prints the versions that members have told, as kept here, and checks them. Ends at once
     #[arg(long, conflicts_with_all = ["ticket", "read_only", "remove", "allow"])]
@@ -204,6 +209,11 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
             ));
             return Ok(Exit::Done);
         }
+    }
+    if args.accept_removals {
+        Home::existing(&store, &canonical(&args.folder)?)?.accept_removals()?;
+        out.note("Noted: what others have removed goes here, too, while `xylem sync` runs");
+        return Ok(Exit::Done);
     }
     lean::begin();
     let joins: Option<Invitation> = match &args.ticket {

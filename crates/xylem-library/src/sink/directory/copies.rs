@@ -17,6 +17,7 @@ use crate::event::LibraryEvent;
 use crate::hashing::{self, Job};
 use crate::listed::{Listed, ListedFiles};
 use crate::path::canonical;
+use crate::save::Only;
 use crate::sink::error::SaveError;
 use crate::walk::{Found, FoundKind, Rules, Walk};
 
@@ -28,12 +29,15 @@ const BATCH: usize = 4_096;
 pub(crate) struct Copies {
     medium: Option<Arc<dyn Medium>>,
     found: HashMap<Hash, PathBuf>,
+    /// Files that have parts of these contents.
+    parts: HashMap<Hash, PathBuf>,
 }
 
 impl Copies {
-    /// Those that lie there, as somebody says.
-    pub(super) fn known(medium: &Arc<dyn Medium>, known: &HashMap<Hash, PathBuf>) -> Self {
-        Self { medium: Some(medium.clone()), found: known.clone() }
+    /// Those that lie where `only` says.
+    pub(super) fn known(medium: &Arc<dyn Medium>, only: &Only) -> Self {
+        let (found, parts) = ((*only.copies).clone(), (*only.parts).clone());
+        Self { medium: Some(medium.clone()), found, parts }
     }
 
     /// Looks below `places`, which are directories, for the files of `listed` that are `missing`.
@@ -118,7 +122,15 @@ impl Copies {
 
     /// A file with this content, to be copied.
     pub(super) fn get(&self, root: &Hash) -> Option<FileRef> {
-        let (medium, path) = (self.medium.as_deref()?, self.found.get(root)?);
-        FileRef::open(medium, path, OpenHow::ReadNoFollow).ok()
+        self.open(self.found.get(root)?)
+    }
+
+    /// A file that has a part of this content, as an earlier fetch left it.
+    pub(super) fn part(&self, root: &Hash) -> Option<FileRef> {
+        self.open(self.parts.get(root)?)
+    }
+
+    fn open(&self, path: &Path) -> Option<FileRef> {
+        FileRef::open(self.medium.as_deref()?, path, OpenHow::ReadNoFollow).ok()
     }
 }

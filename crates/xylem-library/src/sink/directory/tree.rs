@@ -48,6 +48,10 @@ pub(super) struct Tree {
     under_way: HashMap<u64, UnderWay>,
     /// Files that were refused, and are asked for when all others are here; `None`: that time has come.
     aside: Option<Vec<Listed>>,
+    /// They are not asked for once more.
+    leaves_refused: bool,
+    /// Files that it does without.
+    left: Vec<PathBuf>,
     updates: Updates,
     /// What an earlier run left was reported.
     has_reported: bool,
@@ -114,6 +118,8 @@ impl Tree {
             segment_size,
             under_way: HashMap::new(),
             aside: Some(Vec::new()),
+            leaves_refused: false,
+            left: Vec::new(),
             updates,
             has_reported: false,
             complete: false,
@@ -125,6 +131,16 @@ impl Tree {
     /// Takes files that lie elsewhere on this machine from there.
     pub(super) fn use_copies(&mut self, copies: Copies) {
         self.copies = copies;
+    }
+
+    /// What is refused is not asked for once more when all else is here: there is another time for it.
+    pub(super) fn leave_refused(&mut self) {
+        self.leaves_refused = true;
+    }
+
+    /// Files that it did without.
+    pub(super) fn take_left(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.left)
     }
 
     /// Whether every file is there, links are made and attributes set.
@@ -347,7 +363,8 @@ impl Tree {
             }
         }
         let there = self.merge.as_ref().map(|merge| merge.place(&entry.path));
-        let copies = self.updates.copies(entry, there);
+        let mut copies = self.updates.copies(entry, there);
+        copies.extend(self.copies.part(&root));
         let under_way = if let Some(file) = small(entry) {
             if let Some((segments, nodes)) = same(&copies, geometry, root) {
                 if geometry.segments() > 1 {
@@ -494,6 +511,11 @@ impl Tree {
             return Ok(());
         }
         let Some(aside) = self.aside.take_if(|aside| !aside.is_empty()) else { return Ok(()) };
+        if self.leaves_refused {
+            let lost = aside.into_iter().map(|listed| listed.entry.path).collect();
+            self.left = self.do_without(lost);
+            return Ok(());
+        }
         // As what an earlier run left: what is right of it stays.
         self.staging.take_up();
         let before = cx.tally.resumed;
@@ -520,16 +542,22 @@ impl Tree {
         };
         let lost: BTreeSet<Vec<u8>> =
             self.under_way.drain().map(|(_, under_way)| listed(under_way)).collect();
+        let lost = self.do_without(lost);
+        if !lost.is_empty() && !self.is_as_written()? {
+            return Err(SaveError::ChangedMeanwhile(self.staging.path().to_path_buf()));
+        }
+        self.link_and_set(cx)?;
+        Ok(lost)
+    }
+
+    /// These files are not part of the result.
+    fn do_without(&mut self, lost: BTreeSet<Vec<u8>>) -> Vec<PathBuf> {
         let lost = Arc::new(lost);
         self.exclude.without(lost.clone());
         if let Some(merge) = &mut self.merge {
             merge.without(lost.clone());
         }
-        if !lost.is_empty() && !self.is_as_written()? {
-            return Err(SaveError::ChangedMeanwhile(self.staging.path().to_path_buf()));
-        }
-        self.link_and_set(cx)?;
-        Ok(lost.iter().map(|path| os_path(path)).collect())
+        lost.iter().map(|path| os_path(path)).collect()
     }
 
     /// Puts what was verified of large files on disk.

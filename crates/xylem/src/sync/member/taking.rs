@@ -1,21 +1,84 @@
 //! What other members have and we have not.
+//!
+//! Every file stands alone: what can't be had, has no room or has to wait is left out of the plan and noted
+//! ([`xylem_library::folder::Obstacles`]); the rest is fetched and put in its place, a portion at a time, the smallest
+//! first. What has come and is verified is kept by its root, so that it counts for any version of the folder that has it.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use xylem_library::folder::{Plan, Statement, Stored, copy_of};
-use xylem_library::{Blame, Error, Only, Stop, os_path};
+use xylem_hash::Hash;
+use xylem_library::folder::{
+    Item, ItemKind, Obstacle, ObstacleKind, Plan, Statement, Stored, copy_of,
+};
+use xylem_library::{Blame, Error, Only, Stop, os_path, sink};
 use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
 
+use super::super::staged::remove_tree;
 use super::{MAX_AHEAD_MS, MAX_NAMED, Member, SyncEvent, fetching, pause, warning};
 
-/// Before the name of a member where it is fetched to, in what is ours of the folder.
-const STAGED: &str = "incoming";
+/// Where what is fetched comes to, in what is ours of the folder, before the name of the member that has it.
+const FETCHED: &str = "incoming";
+/// As much is fetched in one go as comes in about this time, so that what is there counts soon,
+const PORTION_TIME: Duration = Duration::from_secs(5);
+/// at first so many bytes,
+const FIRST_PORTION: u64 = 64 << 20;
+/// and never less than this.
+const SMALLEST_PORTION: u64 = 1 << 20;
+/// After so long the folder is looked at before more is taken over.
+const TURN: Duration = Duration::from_secs(5);
+/// So much of the disk stays free for what is ours, beside two indexes.
+const RESERVE: u64 = 128 << 10;
+/// Whoever removes more files at once than this, or more than half of a folder of some size, is asked about it here.
+const MANY_REMOVALS: usize = 1_000;
+const SMALL_FOLDER: usize = 20;
+/// What is noted when a file is not fetched, put or removed because of what another member says of it.
+const OF_A_MEMBER: [ObstacleKind; 5] = [
+    ObstacleKind::NotFetched,
+    ObstacleKind::NoRoom,
+    ObstacleKind::NotPlaced,
+    ObstacleKind::Refused,
+    ObstacleKind::Removal,
+];
 
-fn staged(member: &PublisherId) -> String {
-    format!("{STAGED}-{}", member.key_id())
+/// What is known of taking over, from one turn to the next.
+pub(super) struct Taking {
+    /// Bytes that are fetched in one go.
+    budget: u64,
+    /// Paths with an obstacle, by the member whose version of them is not taken over, and what that had said then.
+    noted: BTreeMap<PublisherId, (u64, BTreeSet<Vec<u8>>)>,
+    /// Removals that were accepted here.
+    accepted: HashSet<Vec<u8>>,
+}
+
+impl Default for Taking {
+    fn default() -> Self {
+        Self { budget: FIRST_PORTION, noted: BTreeMap::new(), accepted: HashSet::new() }
+    }
+}
+
+impl Taking {
+    /// A portion took so long.
+    fn adapt(&mut self, took: Duration) {
+        if took < PORTION_TIME / 2 {
+            self.budget = self.budget.saturating_mul(2);
+        } else if took > PORTION_TIME * 2 {
+            self.budget = (self.budget / 2).max(SMALLEST_PORTION);
+        }
+    }
+}
+
+/// What came of a portion.
+struct Portion {
+    /// Something is in its place that was not.
+    moved: bool,
+    /// Nothing of it has to be done again.
+    whole: bool,
+    /// What was fetched ended before it was all there.
+    failed: Option<Error>,
 }
 
 impl Member<'_> {
@@ -27,6 +90,7 @@ impl Member<'_> {
     ) -> Result<(), Error> {
         let Some(other) = self.others.get(member) else { return Ok(()) };
         if other.said.state == self.folder.state() {
+            self.forget_obstacles(member);
             self.settled(member, true);
             return Ok(());
         }
@@ -41,28 +105,37 @@ impl Member<'_> {
             self.others.keys().filter(|who| !self.roles.may_write(who)).copied().collect();
         self.asking.begin(*member, said.number, (waits, readers), &stop);
         let merged = self.merge(&said, &stop, tell);
-        self.asking.end(matches!(merged, Ok(true)));
+        self.asking.end(matches!(merged, Ok(Took::All)));
         match merged {
-            Ok(whole) => {
-                self.settled(member, whole);
+            Ok(Took::Portion) => self.look = Some(Instant::now()),
+            Ok(took) => {
+                self.settled(member, took == Took::All);
                 // Others hear of it from us, too; and what stood in the way is looked at.
                 self.look = Some(Instant::now());
             }
             Err(e) if e.blame == Blame::Interrupted => {}
-            Err(e) => {
-                tracing::debug!(%e, name = said.name, "nothing was taken over");
-                self.settled(member, false);
-                let Some(other) = self.others.get_mut(member) else { return Ok(()) };
-                let why = e.to_string();
-                // Ways that fail now so and now otherwise are one piece of news; what it says wrongly is another each time.
-                let is_new = other.told.is_empty() || (e.blame == Blame::Data && other.told != why);
-                if other.failures > 3 && is_new {
-                    tell(warning(format!("{} is not followed: {why}; trying again", said.name)));
-                    other.told = why;
-                }
-            }
+            Err(e) => self.took_nothing(member, &said, &e, tell),
         }
         Ok(())
+    }
+
+    fn took_nothing(
+        &mut self,
+        member: &PublisherId,
+        said: &Statement,
+        e: &Error,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) {
+        tracing::debug!(%e, name = said.name, "not all was taken over");
+        self.settled(member, false);
+        let Some(other) = self.others.get_mut(member) else { return };
+        let why = e.to_string();
+        // Ways that fail now so and now otherwise are one piece of news; what it says wrongly is another each time.
+        let is_new = other.told.is_empty() || (e.blame == Blame::Data && other.told != why);
+        if other.failures > 3 && is_new {
+            tell(warning(format!("{} is not followed: {why}; trying again", said.name)));
+            other.told = why;
+        }
     }
 
     fn settled(&mut self, member: &PublisherId, whole: bool) {
@@ -77,19 +150,34 @@ impl Member<'_> {
         }
     }
 
-    /// Removes what has come of members of whom nothing is wanted any more, or who are none.
-    fn drop_staged(&self) {
-        let wanted = self.others.iter().filter(|(_, other)| !other.done);
-        let wanted: Vec<String> = wanted.map(|(member, _)| staged(member)).collect();
+    /// Removes what has come where nothing is wanted of anybody any more.
+    fn drop_staged(&mut self) {
+        if self.others.values().any(|other| !other.done) {
+            return;
+        }
+        self.staged.keep_only(&HashSet::new());
+        self.taking.accepted.clear();
         for entry in fs::read_dir(self.folder.own("")).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             // Until it is whole there is a dot before it, and more behind.
-            let name = name.strip_prefix('.').unwrap_or(&name);
-            if name.starts_with(STAGED) && !wanted.iter().any(|w| name.starts_with(w)) {
-                let _ = fs::remove_dir_all(entry.path());
+            if name.strip_prefix('.').unwrap_or(&name).starts_with(FETCHED) {
+                let _ = remove_tree(&entry.path());
             }
         }
+    }
+
+    /// This member has said that the removals that wait are right.
+    pub(super) fn removals_accepted(&mut self) {
+        let waits = |(path, obstacle): (&[u8], &Obstacle)| {
+            (obstacle.kind == ObstacleKind::Removal).then(|| path.to_vec())
+        };
+        let paths: Vec<Vec<u8>> = self.folder.obstacles.iter().filter_map(waits).collect();
+        for path in &paths {
+            self.folder.obstacles.clear(path);
+        }
+        self.taking.accepted.extend(paths);
+        self.others.values_mut().for_each(|other| other.again = None);
     }
 
     fn merge(
@@ -97,62 +185,316 @@ impl Member<'_> {
         said: &Statement,
         stop: &Stop,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<bool, Error> {
+    ) -> Result<Took, Error> {
         let at = self.folder.own(&format!("of-{}", said.member.key_id()));
         let (theirs, content) = fetching::index((self.options, &self.asking), said, &at, stop)?;
+        let began = Instant::now();
+        let mut moved = false;
         loop {
-            let plan = self.folder.plan(&theirs)?;
+            let mut plan = self.folder.plan(&theirs)?;
+            let left_out = self.hold_back(said, &mut plan, tell)?;
             if plan.is_empty() {
-                return Ok(true);
+                return Ok(if left_out { Took::Some } else { Took::All });
             }
-            let rest = plan.rest;
-            let whole = self.merge_portion(said, plan, (&theirs, &content), stop, tell)?;
-            if !whole || !rest || stop.raised() {
-                return Ok(whole && !rest);
+            let began_portion = Instant::now();
+            let portion = self.merge_portion(said, plan, (&theirs, &content), stop, tell)?;
+            moved |= portion.moved;
+            match portion.failed {
+                Some(e) if stop.raised() && moved => {
+                    tracing::debug!(%e, "the turn is over");
+                    return Ok(Took::Portion);
+                }
+                Some(e) => return Err(e),
+                None => self.taking.adapt(began_portion.elapsed()),
+            }
+            if !portion.moved {
+                return Ok(if portion.whole && !left_out { Took::All } else { Took::Some });
+            }
+            if stop.raised() || began.elapsed() > TURN {
+                return Ok(Took::Portion);
             }
         }
+    }
+
+    /// Leaves out of a plan what is not to be done now, and notes why; returns whether there is such.
+    fn hold_back(
+        &mut self,
+        said: &Statement,
+        plan: &mut Plan,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<bool, Error> {
+        let now = wall_clock().milliseconds();
+        self.retain_obstacles(said, plan);
+        let latest = now.saturating_add(MAX_AHEAD_MS);
+        let mut refused = Vec::new();
+        let mut left = plan.leave_out(|path, item| {
+            let ahead = item.version.newest() > latest;
+            if ahead {
+                refused.push(path.to_vec());
+            }
+            ahead
+        });
+        let why =
+            format!("{} says that it was changed more than a day ahead of this clock", said.name);
+        for path in refused {
+            self.note(said, &path, ObstacleKind::Refused, why.clone(), now);
+        }
+        left += plan.leave_out(|path, _| self.folder.obstacles.waits(path, now));
+        left += self.hold_removals(said, plan, now, tell)?;
+        left += self.hold_what_has_no_room(said, plan, now)?;
+        let (staged, copies) = (&mut self.staged, self.folder.copies(&contents(plan))?);
+        let here: HashSet<Hash> =
+            contents(plan).into_keys().filter(|root| staged.has(root)).collect();
+        plan.take_portion(self.taking.budget, |root| {
+            here.contains(root) || copies.contains_key(root)
+        });
+        Ok(left > 0 || plan.rest)
+    }
+
+    /// Of what stood in the way of this member's versions nothing does that is not in its plan any more. What was not to be
+    /// had is asked for at once when it has said more.
+    fn retain_obstacles(&mut self, said: &Statement, plan: &Plan) {
+        let Some((number, noted)) = self.taking.noted.get_mut(&said.member) else { return };
+        let planned: HashSet<&[u8]> =
+            plan.put.iter().chain(&plan.gone).map(|place| place.path.as_slice()).collect();
+        let more = std::mem::replace(number, said.number) < said.number;
+        let obstacles = &mut self.folder.obstacles;
+        noted.retain(|path| {
+            let kind = obstacles.get(path).map(|obstacle| obstacle.kind);
+            let is_of_it = kind.is_some_and(|kind| OF_A_MEMBER.contains(&kind));
+            let again = more && kind == Some(ObstacleKind::NotFetched);
+            let stays = is_of_it && planned.contains(path.as_slice()) && !again;
+            if is_of_it && !stays {
+                obstacles.clear(path);
+            }
+            stays
+        });
+    }
+
+    /// A member has nothing any more that we have not.
+    fn forget_obstacles(&mut self, member: &PublisherId) {
+        for path in self.taking.noted.remove(member).into_iter().flat_map(|(_, noted)| noted) {
+            let is_of_it = |obstacle: &Obstacle| OF_A_MEMBER.contains(&obstacle.kind);
+            if self.folder.obstacles.get(&path).is_some_and(is_of_it) {
+                self.folder.obstacles.clear(&path);
+            }
+        }
+    }
+
+    fn note(
+        &mut self,
+        said: &Statement,
+        path: &[u8],
+        kind: ObstacleKind,
+        why: String,
+        now_ms: u64,
+    ) {
+        self.folder.obstacles.note(path, kind, why, now_ms);
+        let noted = self.taking.noted.entry(said.member).or_insert((said.number, BTreeSet::new()));
+        noted.1.insert(path.to_vec());
+    }
+
+    /// Whoever removes most of a folder at once may not mean it.
+    fn hold_removals(
+        &mut self,
+        said: &Statement,
+        plan: &mut Plan,
+        now_ms: u64,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<usize, Error> {
+        let mut removals = plan.removals();
+        removals.retain(|path| !self.taking.accepted.contains(path));
+        if removals.len() <= SMALL_FOLDER / 2 {
+            return Ok(0);
+        }
+        let files = self.folder.count_files()?;
+        let half = files >= SMALL_FOLDER && removals.len() > files / 2;
+        if !half && removals.len() <= MANY_REMOVALS {
+            return Ok(0);
+        }
+        let why = format!(
+            "{} removed {} of {files} files at once; `xylem sync DIR --accept-removals` does so here",
+            said.name,
+            removals.len()
+        );
+        let held = plan.leave_out(|path, item| item.kind.is_gone() && removals.contains(path));
+        // Directories go when what is in them does.
+        plan.gone.retain(|place| !matches!(place.before, ItemKind::Directory { .. }));
+        let is_first = !removals.iter().any(|path| self.folder.obstacles.get(path).is_some());
+        if is_first {
+            tell(warning(why.clone()));
+        }
+        for path in removals {
+            self.note(said, &path, ObstacleKind::Removal, why.clone(), now_ms);
+        }
+        Ok(held)
+    }
+
+    /// What does not fit stays away, the largest first; what is smaller comes.
+    fn hold_what_has_no_room(
+        &mut self,
+        said: &Statement,
+        plan: &mut Plan,
+        now_ms: u64,
+    ) -> Result<usize, Error> {
+        let wanted = contents(plan);
+        if wanted.is_empty() {
+            return Ok(0);
+        }
+        let free = |member: &Self| member.folder.room().map(|room| room.saturating_sub(RESERVE));
+        let needs: u64 = plan.put.iter().filter_map(|place| size(&place.item)).sum();
+        if free(self).is_none_or(|free| needs <= free) {
+            return Ok(0);
+        }
+        // What nobody wants any more has to make room first.
+        self.staged.keep_only(&wanted.into_keys().collect());
+        let Some(mut free) = free(self) else { return Ok(0) };
+        let mut sizes: Vec<(u64, Hash, Vec<u8>)> = plan
+            .put
+            .iter()
+            .filter_map(|place| match place.item.kind {
+                ItemKind::File { root, size, .. } => Some((size, root, place.path.clone())),
+                _ => None,
+            })
+            .collect();
+        sizes.sort_unstable_by(|a, b| (a.0, &a.2).cmp(&(b.0, &b.2)));
+        let mut out = HashSet::new();
+        for (size, root, path) in sizes {
+            if self.staged.has(&root) {
+                continue;
+            }
+            match free.checked_sub(size) {
+                Some(left) => free = left,
+                None => {
+                    let why = format!("it needs {size} bytes, and {free} are free on this disk");
+                    self.note(said, &path, ObstacleKind::NoRoom, why, now_ms);
+                    out.insert(path);
+                }
+            }
+        }
+        Ok(plan.leave_out(|path, _| out.contains(path)))
     }
 
     fn merge_portion(
         &mut self,
         said: &Statement,
-        plan: Plan,
+        mut plan: Plan,
         (theirs, content): (&Stored, &Ticket),
         stop: &Stop,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<bool, Error> {
-        if plan.newest() > wall_clock().milliseconds().saturating_add(MAX_AHEAD_MS) {
-            return Err(fetching::odd(said, "it has changes of a time more than a day ahead"));
-        }
-        // A place for each: what has come of one stays while another is asked.
-        let staged = self.folder.own(&staged(&said.member));
-        let _ = fs::remove_dir_all(&staged);
+    ) -> Result<Portion, Error> {
+        let now = wall_clock().milliseconds();
         let wanted = plan.wanted(theirs)?;
-        if !wanted.is_empty() {
-            let paths = Arc::new(wanted.values().cloned().collect());
-            let roots = Arc::new(wanted.iter().map(|(root, at)| (at.clone(), *root)).collect());
-            let copies = Arc::new(self.folder.copies(&wanted)?);
-            let only = Only { paths, roots, copies };
-            fetching::content(
-                (self.options, &self.asking),
-                content.clone(),
-                only,
-                (&self.path, &staged),
-                stop,
-            )?;
+        let failed = self.bring(said, &wanted, content, stop, now)?;
+        let mut missing = HashSet::new();
+        for root in contents(&plan).into_keys() {
+            if !self.staged.has(&root) {
+                missing.insert(root);
+            }
         }
+        plan.leave_out(|_, item| root(item).is_some_and(|root| missing.contains(&root)));
         let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
+        let known = !plan.known.is_empty();
         let conflicts = plan.met.iter().take(MAX_NAMED).map(|path| os_path(path)).collect();
         let places = plan.put.iter().map(|place| &place.path);
         let copies = plan.aside.iter().map(|(to, _)| to).chain(places);
         let copies = copies.filter_map(|path| Some((os_path(path), copy_of(path)?.to_owned())));
         let copies = copies.take(MAX_NAMED).collect();
-        let whole = self.folder.apply(plan, &staged, &wanted, wall_clock().milliseconds())?;
-        let _ = fs::remove_dir_all(&staged);
+        let staged = wanted.into_keys().map(|root| (root, root.to_string().into_bytes())).collect();
+        let whole = self.folder.apply(plan, self.staged.dir(), &staged, now)?;
         if put + gone > 0 {
             let (name, kept) = (said.name.clone(), self.folder.removed());
             tell(SyncEvent::Took { name, put, gone, kept, conflicts, copies });
         }
-        Ok(whole)
+        let moved = known || (whole && put + gone > 0);
+        Ok(Portion { moved, whole: whole && missing.is_empty(), failed })
     }
+
+    /// Has these contents [staged](Self::staged), as far as they are to be had: what ended that, if anything did.
+    fn bring(
+        &mut self,
+        said: &Statement,
+        wanted: &HashMap<Hash, Vec<u8>>,
+        content: &Ticket,
+        stop: &Stop,
+        now_ms: u64,
+    ) -> Result<Option<Error>, Error> {
+        let copies = self.folder.copies(wanted)?;
+        let mut missing: HashMap<Hash, Vec<u8>> = HashMap::new();
+        for (root, path) in wanted {
+            let is_here = self.staged.has(root)
+                || copies
+                    .get(root)
+                    .is_some_and(|from| self.staged.copy(from, root).unwrap_or_default());
+            if !is_here {
+                missing.insert(*root, path.clone());
+            }
+        }
+        if missing.is_empty() {
+            return Ok(None);
+        }
+        let only = Only {
+            paths: Arc::new(missing.values().cloned().collect()),
+            roots: Arc::new(missing.iter().map(|(root, at)| (at.clone(), *root)).collect()),
+            copies: Arc::default(),
+            parts: Arc::new(self.staged.parts(&missing)),
+        };
+        // A place for each: what has come of one stays while another is asked.
+        let at = self.folder.own(&format!("{FETCHED}-{}", said.member.key_id()));
+        remove_tree(&at).map_err(|e| local(&at, &e))?;
+        let asked = (self.options, &self.asking);
+        match fetching::content(asked, content.clone(), only, (&self.path, &at), stop) {
+            Ok(left) => {
+                self.staged.take(&at, &missing).map_err(|e| local(&at, &e))?;
+                let why =
+                    format!("{} has changed it since; its next version is fetched", said.name);
+                for path in &left {
+                    self.note(said, path, ObstacleKind::NotFetched, why.clone(), now_ms);
+                }
+                Ok(None)
+            }
+            Err(e) => {
+                let part = sink::left_by(&at);
+                self.staged.keep(&part, &missing).map_err(|e| local(&part, &e))?;
+                // Another version of the folder begins anew with what was kept.
+                let _ = sink::give_up(&self.options.store, content.root, &at);
+                Ok(Some(e))
+            }
+        }
+    }
+}
+
+/// How far a turn came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Took {
+    /// Nothing is missing.
+    All,
+    /// What can be had now; the rest is tried again after a pause.
+    Some,
+    /// Some, and more is to be had at once.
+    Portion,
+}
+
+fn local(path: &std::path::Path, e: &std::io::Error) -> Error {
+    Error { blame: Blame::Local, message: format!("{}: {e}", path.display()) }
+}
+
+fn root(item: &Item) -> Option<Hash> {
+    match item.kind {
+        ItemKind::File { root, .. } => Some(root),
+        _ => None,
+    }
+}
+
+fn size(item: &Item) -> Option<u64> {
+    match item.kind {
+        ItemKind::File { size, .. } => Some(size),
+        _ => None,
+    }
+}
+
+/// Contents that a plan needs, each with a path at which it is to come.
+fn contents(plan: &Plan) -> HashMap<Hash, Vec<u8>> {
+    let places = plan.put.iter();
+    places.filter_map(|place| Some((root(&place.item)?, place.path.clone()))).collect()
 }

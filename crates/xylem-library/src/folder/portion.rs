@@ -1,0 +1,171 @@
+//! What of a [`Plan`] is done in one go: what fits, what may be done now, and no more than a while's worth. The rest is planned
+//! anew after it.
+
+use std::collections::{HashMap, HashSet};
+
+use xylem_hash::Hash;
+
+use super::index::{Item, ItemKind};
+use super::local::{Folder, FolderError};
+use super::merge::Plan;
+use super::stored::Paths;
+
+/// A file's content, if the item is a file: root and bytes.
+fn content(item: &Item) -> Option<(Hash, u64)> {
+    match item.kind {
+        ItemKind::File { root, size, .. } => Some((root, size)),
+        _ => None,
+    }
+}
+
+impl Plan {
+    /// Leaves out everything that is to be done at the paths for which `leaves` says so: what comes, what goes, and what would be
+    /// moved aside for it. Returns how much was left out; [`Plan::rest`] is not touched.
+    pub fn leave_out(&mut self, mut leaves: impl FnMut(&[u8], &Item) -> bool) -> usize {
+        let mut left = HashSet::new();
+        for place in self.put.iter().chain(&self.gone) {
+            if leaves(&place.path, &place.item) {
+                left.insert(place.path.clone());
+            }
+        }
+        self.put.retain(|place| !left.contains(&place.path));
+        self.gone.retain(|place| !left.contains(&place.path));
+        self.aside.retain(|(_, place)| !left.contains(&place.path));
+        self.met.retain(|path| !left.contains(path));
+        self.known.retain(|(path, item)| !leaves(path, item));
+        left.len()
+    }
+
+    /// Keeps the files that have content `here` already, and of the others the smallest, of `budget` bytes together or one at least.
+    /// Where files had to wait it says that there is a [rest](Plan::rest).
+    pub fn take_portion(&mut self, budget: u64, here: impl Fn(&Hash) -> bool) {
+        let mut sizes: Vec<(u64, Hash)> = {
+            let contents = self.put.iter().filter_map(|place| content(&place.item));
+            let missing: HashMap<Hash, u64> = contents.filter(|(root, _)| !here(root)).collect();
+            missing.into_iter().map(|(root, size)| (size, root)).collect()
+        };
+        sizes.sort_unstable_by_key(|(size, root)| (*size, *root.as_bytes()));
+        let mut left = budget;
+        let mut later: HashSet<Hash> = HashSet::new();
+        for (n, (size, root)) in sizes.into_iter().enumerate() {
+            match left.checked_sub(size) {
+                Some(rest) => left = rest,
+                None if n == 0 => left = 0,
+                None => {
+                    left = 0;
+                    later.insert(root);
+                }
+            }
+        }
+        if !later.is_empty() {
+            self.leave_out(|_, item| content(item).is_some_and(|(root, _)| later.contains(&root)));
+            self.rest = true;
+        }
+    }
+
+    /// Files that go and whose content comes to no other path: what another member has removed, and not moved.
+    pub fn removals(&self) -> HashSet<Vec<u8>> {
+        let roots: HashSet<Hash> = self
+            .put
+            .iter()
+            .filter_map(|place| content(&place.item))
+            .map(|(root, _)| root)
+            .collect();
+        let removed = self.gone.iter().filter(|place| match place.before {
+            ItemKind::File { root, .. } => !roots.contains(&root),
+            ItemKind::Symlink { .. } => true,
+            ItemKind::Directory { .. } | ItemKind::Gone => false,
+        });
+        removed.map(|place| place.path.clone()).collect()
+    }
+}
+
+impl Folder {
+    /// Bytes that are free on its disk, but for what its indexes need when they are written; `None` where that is not known.
+    pub fn room(&self) -> Option<u64> {
+        let index = self.own("index-0").metadata().map_or(0, |meta| meta.len());
+        let free = crate::disk().room(&self.root).ok().flatten()?;
+        Some(free.saturating_sub(index.saturating_mul(2)))
+    }
+
+    /// How many files it has.
+    ///
+    /// # Errors
+    /// What is known can't be read.
+    pub fn count_files(&self) -> Result<usize, FolderError> {
+        let mut files = 0_usize;
+        for entry in self.stored.entries()? {
+            let (_, item) = entry?;
+            files = files.saturating_add(usize::from(!item.absent && content(&item).is_some()));
+        }
+        Ok(files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::{Place, Vector};
+
+    fn place(path: &str, content: &str, before: ItemKind) -> Place {
+        let root = xylem_hash::hash(content.as_bytes());
+        let kind = ItemKind::File { root, size: content.len() as u64, mode: 0o644, mtime: (0, 0) };
+        Place { path: path.into(), item: item(kind), before }
+    }
+
+    fn item(kind: ItemKind) -> Item {
+        Item { kind, version: Vector::default(), by: [1; 8], absent: false }
+    }
+
+    fn paths(plan: &Plan) -> Vec<&str> {
+        plan.put.iter().map(|place| std::str::from_utf8(&place.path).unwrap()).collect()
+    }
+
+    #[test]
+    fn the_smallest_come_first_and_what_is_here_at_once() {
+        let put = ["aaaa", "b", "cccccccc", "dd", "b"];
+        let put = put.iter().enumerate();
+        let put = put.map(|(n, content)| place(&format!("{n}"), content, ItemKind::Gone)).collect();
+        let whole = Plan { put, ..Plan::default() };
+        let of = |budget, here: &str| {
+            let mut plan = whole.clone();
+            plan.take_portion(budget, |root| *root == xylem_hash::hash(here.as_bytes()));
+            plan
+        };
+        // Two paths of one content cost it once.
+        assert_eq!(paths(&of(3, "")), ["1", "3", "4"]);
+        assert_eq!(paths(&of(3, "cccccccc")), ["1", "2", "3", "4"]);
+        assert_eq!(paths(&of(0, "")), ["1", "4"], "one at least");
+        assert!(of(3, "").rest && !of(15, "").rest);
+        assert_eq!(of(15, "").put, whole.put);
+    }
+
+    #[test]
+    fn what_is_left_out_moves_nothing_aside() {
+        let theirs = place("a", "theirs", ItemKind::Gone);
+        let ours = place("a", "ours", ItemKind::Gone);
+        let mut plan = Plan {
+            put: vec![theirs, place("b", "x", ItemKind::Gone)],
+            aside: vec![(b"a.conflict".to_vec(), ours)],
+            met: vec![b"a".to_vec()],
+            ..Plan::default()
+        };
+        assert_eq!(plan.leave_out(|path, _| path == b"a"), 1);
+        assert_eq!(paths(&plan), ["b"]);
+        assert!(plan.aside.is_empty() && plan.met.is_empty() && !plan.rest);
+    }
+
+    #[test]
+    fn what_is_moved_is_not_removed() {
+        let gone = |path, content| {
+            let before = place(path, content, ItemKind::Gone).item.kind;
+            Place { path: Vec::from(path), item: item(ItemKind::Gone), before }
+        };
+        let plan = Plan {
+            gone: vec![gone("old", "moved"), gone("removed", "x")],
+            put: vec![place("new", "moved", ItemKind::Gone)],
+            ..Plan::default()
+        };
+        assert_eq!(plan.removals(), HashSet::from([b"removed".to_vec()]));
+    }
+}

@@ -1,0 +1,33 @@
+//! A member is asked before another one's removal of a large part of the folder is done here: its word is a file beside the
+//! roles, in the directory that is watched.
+
+use std::fs;
+use std::io;
+
+use super::home::{Home, HomeError};
+use super::local::{at, replace};
+
+const ACCEPTED: &str = "accept-removals";
+
+impl Home {
+    /// The removals that wait for this member's word are right.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn accept_removals(&self) -> Result<(), HomeError> {
+        Ok(replace(&self.roles_dir().join(ACCEPTED), b"yes\n")?)
+    }
+
+    /// Whether [`Home::accept_removals`] was called since this was.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn takes_accepted_removals(&self) -> Result<bool, HomeError> {
+        let path = self.roles_dir().join(ACCEPTED);
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(at(&path)(e).into()),
+        }
+    }
+}

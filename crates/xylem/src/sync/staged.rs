@@ -1,0 +1,228 @@
+//! [`Staged`]: content that has come and is not in its place yet, by its root: whole files, and parts of those that were cut
+//! off. What is verified is kept until nobody wants it, whatever version of whose folder it came with.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use xylem_hash::Hash;
+use xylem_library::folder::holds_content;
+use xylem_library::os_path;
+
+/// Behind the root of a file of which there is a part.
+const PART: &str = ".part";
+/// Behind a name that is being written.
+const NEW: &str = ".new";
+
+/// See the module's text.
+pub(super) struct Staged {
+    dir: PathBuf,
+    /// Those that were read in this run and are what they are called.
+    proven: HashSet<Hash>,
+}
+
+impl Staged {
+    /// What is in `dir`, of which nothing is believed that an earlier run left.
+    pub(super) fn at(dir: PathBuf) -> Self {
+        Self { dir, proven: HashSet::new() }
+    }
+
+    /// Where whole files are, each under the name of its root.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    fn whole_at(&self, root: &Hash) -> PathBuf {
+        self.dir.join(root.to_string())
+    }
+
+    fn part_at(&self, root: &Hash) -> PathBuf {
+        self.dir.join(format!("{root}{PART}"))
+    }
+
+    /// Whether all of this content is here. It is read once in a run.
+    pub(super) fn has(&mut self, root: &Hash) -> bool {
+        let path = self.whole_at(root);
+        if self.proven.contains(root) {
+            if path.is_file() {
+                return true;
+            }
+            self.proven.remove(root);
+            return false;
+        }
+        if !path.is_file() {
+            return false;
+        }
+        if holds_content(&path, root) {
+            self.proven.insert(*root);
+            return true;
+        }
+        // The power went, perhaps, before it was on the disk.
+        let _ = fs::rename(&path, self.part_at(root));
+        false
+    }
+
+    /// Where parts of contents are of which nobody has brought all.
+    pub(super) fn parts(&self, wanted: &HashMap<Hash, Vec<u8>>) -> HashMap<Hash, PathBuf> {
+        let parts = wanted.keys().map(|root| (*root, self.part_at(root)));
+        parts.filter(|(_, path)| path.is_file()).collect()
+    }
+
+    /// Takes a copy of a file that is believed to hold this content; whether it does.
+    pub(super) fn copy(&mut self, from: &Path, root: &Hash) -> io::Result<bool> {
+        fs::create_dir_all(&self.dir)?;
+        let new = self.dir.join(format!("{root}{NEW}"));
+        let copied = fs::copy(from, &new);
+        let is_it = copied.is_ok() && holds_content(&new, root);
+        if is_it {
+            fs::rename(&new, self.whole_at(root))?;
+            self.proven.insert(*root);
+        } else {
+            let _ = fs::remove_file(&new);
+        }
+        copied.map(|_| is_it)
+    }
+
+    /// Takes what a fetch has brought to the directory `fetched`, where each content is at its path of `wanted`; what is there
+    /// was verified.
+    pub(super) fn take(
+        &mut self,
+        fetched: &Path,
+        wanted: &HashMap<Hash, Vec<u8>>,
+    ) -> io::Result<()> {
+        fs::create_dir_all(&self.dir)?;
+        for (root, path) in wanted {
+            match fs::rename(fetched.join(os_path(path)), self.whole_at(root)) {
+                Ok(()) => {
+                    self.proven.insert(*root);
+                    let _ = fs::remove_file(self.part_at(root));
+                }
+                // It was refused.
+                Err(e) if is_absent(&e) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        remove_tree(fetched)
+    }
+
+    /// Takes what a fetch that failed or was ended has left in `fetched`: files that are whole, and parts.
+    pub(super) fn keep(
+        &mut self,
+        fetched: &Path,
+        wanted: &HashMap<Hash, Vec<u8>>,
+    ) -> io::Result<()> {
+        if fetched.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.dir)?;
+        for (root, path) in wanted {
+            let from = fetched.join(os_path(path));
+            if !from.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+                continue;
+            }
+            if holds_content(&from, root) {
+                fs::rename(&from, self.whole_at(root))?;
+                self.proven.insert(*root);
+            } else {
+                fs::rename(&from, self.part_at(root))?;
+            }
+        }
+        remove_tree(fetched)
+    }
+
+    /// Drops all content but this. What can't be removed is tried another time.
+    pub(super) fn keep_only(&mut self, wanted: &HashSet<Hash>) {
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let root = name.strip_suffix(PART).unwrap_or(&name).parse::<Hash>().ok();
+            if root.is_none_or(|root| !wanted.contains(&root)) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        self.proven.retain(|root| wanted.contains(root));
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+fn is_absent(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Removes a directory of ours with all that is in it, also where its directories may not be written to.
+pub(super) fn remove_tree(dir: &Path) -> io::Result<()> {
+    let Err(first) = fs::remove_dir_all(dir) else { return Ok(()) };
+    if first.kind() == io::ErrorKind::NotFound {
+        return Ok(());
+    }
+    permit_all(dir);
+    fs::remove_dir_all(dir)
+}
+
+#[cfg(unix)]
+fn permit_all(dir: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let mut dirs = vec![dir.to_path_buf()];
+    while let Some(dir) = dirs.pop() {
+        let _ = fs::set_permissions(&dir, fs::Permissions::from_mode(0o700));
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                dirs.push(entry.path());
+            }
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn permit_all(_dir: &Path) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(content: &[u8]) -> Hash {
+        xylem_hash::hash(content)
+    }
+
+    #[test]
+    fn what_a_fetch_leaves_is_kept_by_its_root_and_believed_only_when_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (fetched, at) = (dir.path().join("fetched"), dir.path().join("staged"));
+        fs::create_dir_all(fetched.join("d")).unwrap();
+        fs::write(fetched.join("d/whole"), "whole").unwrap();
+        fs::write(fetched.join("part"), "par").unwrap();
+        let (whole, part, none) = (hash(b"whole"), hash(b"part"), hash(b"none"));
+        let wanted = [(whole, "d/whole"), (part, "part"), (none, "none")];
+        let wanted: HashMap<_, _> = wanted.map(|(root, path)| (root, path.into())).into();
+        let mut staged = Staged::at(at.clone());
+        staged.keep(&fetched, &wanted).unwrap();
+        assert!(!fetched.exists());
+        assert_eq!([whole, part, none].map(|root| staged.has(&root)), [true, false, false]);
+        let parts = staged.parts(&wanted);
+        assert_eq!(parts.keys().collect::<Vec<_>>(), [&part]);
+        assert_eq!(fs::read(&parts[&part]).unwrap(), b"par");
+        // Another run believes nothing that it has not read.
+        fs::write(at.join(whole.to_string()), "whelo").unwrap();
+        let mut again = Staged::at(at.clone());
+        assert!(!again.has(&whole));
+        assert_eq!(again.parts(&wanted).len(), 2);
+        again.keep_only(&[part].into());
+        assert_eq!(fs::read_dir(&at).unwrap().count(), 1);
+        again.keep_only(&HashSet::new());
+        assert!(!at.exists());
+    }
+
+    #[test]
+    fn a_copy_counts_if_it_has_the_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, at) = (dir.path().join("from"), dir.path().join("staged"));
+        fs::write(&from, "content").unwrap();
+        let mut staged = Staged::at(at.clone());
+        assert!(!staged.copy(&from, &hash(b"other")).unwrap());
+        assert!(fs::read_dir(&at).unwrap().next().is_none());
+        assert!(staged.copy(&from, &hash(b"content")).unwrap());
+        assert!(staged.has(&hash(b"content")));
+        assert!(staged.copy(&dir.path().join("none"), &hash(b"content")).is_err());
+    }
+}
