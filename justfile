@@ -19,6 +19,16 @@ lint:
 sequences N="1000000" FIRST="0":
     XYLEM_SEQUENCES={{N}} XYLEM_FIRST_SEQUENCE={{FIRST}} cargo test --release -p xylem --test composition -- --nocapture
 
+# Users and faults in folders that `xylem sync` keeps in step, until so many operations are done; best as root.
+folders OPERATIONS="100000" *ARGS:
+    cargo build --release -p xylem
+    python3 bench/folders.py --operations {{OPERATIONS}} {{ARGS}}
+
+# A day of a family's and of a team's folder, 48 times as quick.
+sync-day *ARGS:
+    cargo build --release -p xylem
+    python3 bench/sync_day.py {{ARGS}}
+
 # The main job, end to end, on this machine.
 try:
     cargo run --release -- try

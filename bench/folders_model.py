@@ -1,0 +1,519 @@
+"""What `bench/folders.py` does in folders, and what has to be true of them afterwards.
+
+`Operations` has one method for each thing that a user does. `Ledger` keeps what was written, by whom, and who has taken it
+away, and says what is wrong with folders at rest.
+"""
+
+import contextlib
+import dataclasses
+import fnmatch
+import hashlib
+import os
+import random
+import shutil
+import stat
+
+RULES = ".xylemignore"
+# Parts of names of conflict copies, of either program.
+COPIES = (".conflict-", ".sync-conflict-")
+
+
+def digest(data):
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+NOTHING = digest(b"")
+
+
+def text_of(seed, number, size):
+    """Content that nothing else has."""
+    head = f"{seed}/{number}\n".encode()
+    return head + random.Random(f"{seed}/{number}").randbytes(max(size - len(head), 0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Thing:
+    """What has a name: `what` is a file's or link's digest, nothing for a directory."""
+
+    kind: str
+    what: str = ""
+    mode: int = 0
+    time: int = 0
+
+
+class Reader:
+    """Reads trees; a file that was read and has not changed since is not read again."""
+
+    def __init__(self):
+        self.known = {}
+
+    def file(self, path, state):
+        key = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+        if key not in self.known:
+            with open(path, "rb") as file:
+                self.known[key] = digest(file.read())
+        return self.known[key]
+
+    def thing(self, path):
+        state = os.lstat(path)
+        if stat.S_ISLNK(state.st_mode):
+            return Thing("link", digest(b"link:" + os.fsencode(os.readlink(path))))
+        if stat.S_ISDIR(state.st_mode):
+            return Thing("directory", mode=stat.S_IMODE(state.st_mode))
+        if stat.S_ISREG(state.st_mode):
+            return Thing("file", self.file(path, state), stat.S_IMODE(state.st_mode), state.st_mtime_ns)
+        return Thing("other")
+
+    def tree(self, top, own=()):
+        """Path below `top` to `Thing`; what vanishes meanwhile is left out."""
+        found, todo = {}, [""]
+        while todo:
+            at = todo.pop()
+            with contextlib.suppress(OSError):
+                for name in os.listdir(os.path.join(top, at)):
+                    if not at and name in own:
+                        continue
+                    path = os.path.join(at, name)
+                    with contextlib.suppress(OSError):
+                        found[path] = self.thing(os.path.join(top, path))
+                        if found[path].kind == "directory":
+                            todo.append(path)
+        return found
+
+    def at(self, top, paths):
+        """As `tree`, of these paths and what is below them."""
+        found = {}
+        for path in paths:
+            whole = os.path.join(top, path)
+            with contextlib.suppress(OSError):
+                found[path] = self.thing(whole)
+                if found[path].kind == "directory":
+                    found |= {os.path.join(path, below): thing for below, thing in self.tree(whole).items()}
+        return found
+
+
+def contents(tree):
+    return {thing.what for thing in tree.values() if thing.what and thing.what != NOTHING}
+
+
+def left_out(path, rules):
+    """Whether rules of the forms that are drawn here (`*.tmp`, `/cache`, `secret`, `!keep.tmp`) leave a path out."""
+    if not rules:
+        return False
+    parts = path.split("/")
+    for end in range(1, len(parts) + 1):
+        out = False
+        for rule in rules:
+            bare = rule.lstrip("!")
+            if bare.startswith("/"):
+                fits = "/".join(parts[:end]) == bare[1:]
+            else:
+                fits = fnmatch.fnmatchcase(parts[end - 1], bare)
+            if fits:
+                out = not rule.startswith("!")
+        if out:
+            return True
+    return False
+
+
+class Impossible(Exception):
+    """What was drawn does not fit what is there; it is passed over."""
+
+
+class Operations:
+    """What users do, each by the system calls of a usual program. Paths are below `top`; `number` makes contents unique."""
+
+    def __init__(self, top, seed, number, states, rules_file=RULES):
+        """`states` takes the digest of each content that is there between two steps of an operation."""
+        self.top, self.seed, self.number, self.states = str(top), seed, number, states
+        self.rules_file = rules_file
+
+    def at(self, path):
+        """Nothing is done through a link, so that what is touched is what was named."""
+        whole, parts = self.top, path.split("/")
+        for part in parts[:-1]:
+            whole = os.path.join(whole, part)
+            if os.path.islink(whole):
+                raise Impossible
+        return os.path.join(self.top, path)
+
+    def made(self, path):
+        """Where something can be written."""
+        whole = self.at(path)
+        os.makedirs(os.path.dirname(whole), exist_ok=True)
+        return whole
+
+    def is_file(self, path):
+        whole = self.at(path)
+        if os.path.islink(whole) or not os.path.isfile(whole):
+            raise Impossible
+        return whole
+
+    def text(self, size):
+        return text_of(self.seed, self.number, size)
+
+    def put(self, descriptor, data):
+        """All of it; each state in between is known."""
+        done = 0
+        while done < len(data):
+            done += os.write(descriptor, data[done:])
+
+    def write(self, path, size):
+        whole = self.made(path)
+        if os.path.islink(whole) or os.path.isdir(whole):
+            raise Impossible
+        descriptor = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            self.put(descriptor, self.text(size))
+        finally:
+            os.close(descriptor)
+
+    def save(self, path, size):
+        """As editors do: another file takes the name."""
+        whole = self.made(path)
+        new = os.path.join(os.path.dirname(whole), self.between())
+        try:
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            try:
+                self.put(descriptor, self.text(size))
+            finally:
+                os.close(descriptor)
+            os.rename(new, whole)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(new)
+            raise
+
+    def between(self):
+        return f"~save{self.number}"
+
+    def append(self, path):
+        with open(self.is_file(path), "ab", 0) as file:
+            file.write(self.text(40))
+
+    def truncate(self, path, size):
+        os.truncate(self.is_file(path), size)
+
+    def middle(self, path, size):
+        """Overwrites a part in place."""
+        with open(self.is_file(path), "r+b", 0) as file:
+            file.seek(os.fstat(file.fileno()).st_size // 2)
+            file.write(self.text(size))
+
+    def silent(self, path):
+        """Another content of the same size, at the same time."""
+        whole = self.is_file(path)
+        before = os.stat(whole)
+        if before.st_size < 30:
+            raise Impossible
+        with open(whole, "r+b", 0) as file:
+            file.write(self.text(before.st_size)[: before.st_size])
+        os.utime(whole, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    def sparse(self, path, size):
+        whole = self.made(path)
+        if os.path.islink(whole) or os.path.isdir(whole):
+            raise Impossible
+        with open(whole, "wb", 0) as file:
+            file.truncate(size)
+            self.states(digest(bytes(size)))
+            file.seek(size // 2)
+            file.write(self.text(50))
+
+    def burst(self, path, count):
+        """A log that gets line after line."""
+        whole = self.is_file(path)
+        for line in range(count):
+            with open(whole, "r+b", 0) as file:
+                text = file.read() + text_of(self.seed, f"{self.number}.{line}", 30)
+                self.states(digest(text))
+                file.write(text[-30:])
+
+    def remove(self, path):
+        whole = self.at(path)
+        if os.path.isdir(whole) and not os.path.islink(whole):
+            shutil.rmtree(whole)
+        else:
+            os.unlink(whole)
+
+    def rename(self, path, to):
+        whole, to = self.at(path), self.at(to)
+        if not os.path.lexists(whole):
+            raise Impossible
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        os.rename(whole, to)
+
+    def chain(self, *paths):
+        """The last but one takes the last one's name, and so on."""
+        for path, to in reversed(list(zip(paths, paths[1:]))):
+            with contextlib.suppress(Impossible):
+                self.rename(path, to)
+
+    def swap(self, path, other):
+        between = self.between()
+        self.rename(path, between)
+        try:
+            self.rename(other, path)
+        except (OSError, Impossible):
+            self.rename(between, path)
+            raise
+        self.rename(between, other)
+
+    def case(self, path):
+        """The name in the other case."""
+        folder, name = os.path.split(path)
+        self.rename(path, os.path.join(folder, name.swapcase()))
+
+    def copy(self, path, to):
+        with open(self.is_file(path), "rb") as file:
+            data = file.read()
+        whole = self.made(to)
+        if os.path.islink(whole) or os.path.isdir(whole):
+            raise Impossible
+        with open(whole, "wb", 0) as file:
+            file.write(data)
+
+    def make(self, path):
+        os.makedirs(self.at(path))
+
+    def into(self, path, other):
+        """A directory moves into another one."""
+        self.rename(path, os.path.join(other, os.path.basename(path)))
+
+    def to_directory(self, path, size):
+        whole = self.at(path)
+        if os.path.isdir(whole) and not os.path.islink(whole):
+            raise Impossible
+        os.unlink(whole)
+        os.mkdir(whole)
+        self.write(os.path.join(path, "inside"), size)
+
+    def to_file(self, path, size):
+        whole = self.at(path)
+        if not os.path.lexists(whole):
+            raise Impossible
+        self.remove(path)
+        self.write(path, size)
+
+    def to_link(self, path, target):
+        whole = self.made(path)
+        if os.path.lexists(whole):
+            self.remove(path)
+        os.symlink(target or f"to-{self.seed}-{self.number}", whole)
+
+    def behind_link(self, path, to):
+        """A directory moves away, and a link to it takes its name."""
+        whole = self.at(path)
+        if os.path.islink(whole) or not os.path.isdir(whole) or to.startswith(path + "/"):
+            raise Impossible
+        self.rename(path, to)
+        os.symlink(os.path.relpath(to, os.path.dirname(path) or "."), whole)
+
+    def hard_link(self, path, to):
+        whole, new = self.is_file(path), self.made(to)
+        if os.path.lexists(new):
+            raise Impossible
+        os.link(whole, new)
+
+    def mode(self, path, mode):
+        os.chmod(self.is_file(path), mode)
+
+    def directory_mode(self, path, mode):
+        whole = self.at(path)
+        if os.path.islink(whole) or not os.path.isdir(whole):
+            raise Impossible
+        os.chmod(whole, mode)
+
+    def time(self, path, seconds):
+        os.utime(self.is_file(path), (seconds, seconds))
+
+    def ignore(self, _path, text):
+        new = self.at(self.between())
+        with open(new, "w") as file:
+            file.write(text)
+        os.rename(new, self.at(self.rules_file))
+
+
+# Which arguments of an operation are paths; all others are as they are.
+PATHS = {"rename": 2, "swap": 2, "copy": 2, "into": 2, "behind_link": 2, "hard_link": 2, "chain": 99}
+
+
+def touched(kind, arguments, number):
+    """The paths that may be others after an operation."""
+    paths = list(arguments[: PATHS.get(kind, 1)])
+    if kind == "case":
+        paths.append(os.path.join(os.path.dirname(paths[0]), os.path.basename(paths[0]).swapcase()))
+    if kind == "into":
+        paths[1] = os.path.join(paths[1], os.path.basename(paths[0]))
+    if kind == "ignore":
+        paths = [RULES]
+    between = f"~save{number}"
+    return list(dict.fromkeys(paths + [between, os.path.join(os.path.dirname(paths[0]), between)]))
+
+
+@dataclasses.dataclass
+class Entry:
+    """One content that somebody wrote."""
+
+    path: str
+    wanted: bool
+    # The only member that has to have it: who wrote it may not write for others.
+    only: int | None = None
+    # Where rules kept it to one member: nobody else may have it.
+    secret: int | None = None
+    # Who has taken it away without a right to do so for others.
+    without: set = dataclasses.field(default_factory=set)
+    # All have had it at rest.
+    settled: bool = False
+
+
+class Ledger:
+    """Contents that have to be somewhere, and who may be without them."""
+
+    def __init__(self):
+        self.entries = {}
+        self.known = {NOTHING}
+        self.names, self.modes = set(), set()
+        self.checked = 0
+
+    def wrote(self, what):
+        self.known.add(what)
+
+    def named(self, paths):
+        for path in paths:
+            self.names |= set(path.split("/"))
+
+    def after(self, member, before, after, everything):
+        """An operation of `member` made `after` of `before`; `everything` gives its tree, where that has to be known."""
+        self.named(after)
+        self.known |= {thing.what for thing in after.values() if thing.what}
+        self.modes |= {(thing.kind, thing.mode) for thing in after.values()}
+        for path, thing in after.items():
+            old = before.get(path)
+            if thing.what and thing.what != NOTHING and path != RULES and (old is None or old.what != thing.what):
+                self.came(member, path, thing.what)
+        gone = [(path, thing.what) for path, thing in before.items() if thing.what in self.entries]
+        now = contents(after)
+        gone = [(path, what) for path, what in gone if what not in now]
+        if gone:
+            now = contents(everything())
+            for path, what in gone:
+                if what not in now:
+                    self.went(member, path, what)
+
+    def came(self, member, path, what):
+        out = member.leaves_out(path)
+        entry = self.entries.get(what)
+        if out:
+            if entry is None:
+                self.entries[what] = Entry(path, False, secret=member.number if member.rules_are_old else None)
+            return
+        if entry is None:
+            entry = self.entries[what] = Entry(path, True)
+            entry.only = member.number if member.reads_only else None
+        elif not entry.wanted:
+            entry.only = member.number if member.reads_only else None
+        elif not member.reads_only:
+            entry.only = None
+        entry.wanted, entry.secret, entry.path = True, None, path
+        entry.without.discard(member.number)
+
+    def went(self, member, path, what):
+        entry = self.entries[what]
+        if member.leaves_out(path) and entry.wanted:
+            entry.without.add(member.number)
+        elif member.reads_only and entry.only != member.number:
+            entry.without.add(member.number)
+        else:
+            entry.wanted = False
+
+    def rules_changed(self, member, tree, before):
+        """Other rules than `before` are in force."""
+        for path, thing in tree.items():
+            if not thing.what or thing.what == NOTHING or path == RULES:
+                continue
+            was, now = left_out(path, before), member.leaves_out(path)
+            entry = self.entries.get(thing.what)
+            if was and not now:
+                self.came(member, path, thing.what)
+            elif now and not was and entry and not entry.settled:
+                entry.wanted = False
+
+    def may_write_again(self, member, tree):
+        """What `member` changed for itself alone goes to all."""
+        here = contents(tree)
+        for what, entry in self.entries.items():
+            if entry.only == member.number and what in here:
+                entry.only = None
+            if member.number in entry.without and what not in here:
+                entry.wanted = False
+
+    def wrong(self, members, trees, trashes):
+        """What must not be, at rest: (category, words)."""
+        has = [contents(tree) | contents(trash) for tree, trash in zip(trees, trashes)]
+        hidden = [set() for _ in members]
+        for k, member in enumerate(members):
+            if not member.rules and not member.own_paths:
+                continue
+            for tree in trees:
+                hidden[k] |= {
+                    t.what for path, t in tree.items() if member.leaves_out(path) or path in member.holding or member.apart(path)
+                }
+        found = []
+        for what, entry in list(self.entries.items()):
+            if entry.secret is not None:
+                others = [m.number for k, m in enumerate(members) if m.number != entry.secret and what in has[k]]
+                if others:
+                    found.append(("leaked", f"{entry.path!r} of member {entry.secret}, left out by its rules, is at {others}"))
+            if not entry.wanted:
+                continue
+            self.checked += 1
+            lack = [
+                member.number
+                for k, member in enumerate(members)
+                if what not in has[k]
+                and what not in hidden[k]
+                and member.number not in entry.without
+                and (entry.only is None or entry.only == member.number)
+            ]
+            if lack:
+                where = [m.number for k, m in enumerate(members) if what in has[k]]
+                found.append(("lost", f"content {what[:8]}, last at {entry.path!r}, is not at {lack}, and is at {where}"))
+            else:
+                entry.settled = entry.only is None
+        for member, tree, trash in zip(members, trees, trashes):
+            for path, thing in [*tree.items(), *trash.items()]:
+                if thing.what and thing.what not in self.known:
+                    found.append(("unwritten", f"{path!r} of member {member.number} has content that nobody wrote"))
+                    # It is told once.
+                    self.known.add(thing.what)
+            for path, thing in tree.items():
+                if thing.kind == "file" and (thing.kind, thing.mode) not in self.modes:
+                    found.append(("unwritten", f"{path!r} of member {member.number} has mode {thing.mode:o}, which nobody gave"))
+                if not any(mark in path for mark in COPIES) and not set(path.split("/")) <= self.names:
+                    found.append(("unwritten", f"{path!r} of member {member.number} is a name that nobody gave"))
+                    self.named([path])
+        return found
+
+
+def differences(members, trees, compared):
+    """Paths of which not all who should have the same do: [(path, {member: what it has})]."""
+    found = []
+    for path in sorted(set().union(*trees)):
+        if path == RULES:
+            continue
+        values = {}
+        for member, tree in zip(members, trees):
+            if member.leaves_out(path) or path in member.holding or member.apart(path):
+                continue
+            thing = tree.get(path)
+            if thing and thing.kind == "directory" and "directory-modes" not in compared:
+                thing = dataclasses.replace(thing, mode=0)
+            if thing and "modes" not in compared:
+                thing = dataclasses.replace(thing, mode=0)
+            if thing and "times" not in compared:
+                thing = dataclasses.replace(thing, time=0)
+            values[member.number] = thing
+        if len(set(values.values())) > 1:
+            found.append((path, values))
+    return found

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Spoils folders on purpose, and sees that the model of `bench/folders.py` notices it. No program runs."""
+
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from folders import Drawn, apart_in, arguments, without_member
+from folders_model import Impossible, Ledger, Operations, Reader, differences, left_out, touched
+
+
+class Member:
+    """A folder whose program does nothing."""
+
+    def __init__(self, number, top):
+        self.number, self.folder, self.reader = number, pathlib.Path(top) / f"m{number}", Reader()
+        self.folder.mkdir()
+        self.rules, self.rules_are_old, self.reads_only = (), True, False
+        self.own_paths, self.holding = set(), set()
+
+    def tree(self):
+        return self.reader.tree(self.folder)
+
+    def leaves_out(self, path):
+        return left_out(path, self.rules)
+
+    def apart(self, path):
+        return path in self.own_paths
+
+
+class Model(unittest.TestCase):
+    def setUp(self):
+        self.top = tempfile.TemporaryDirectory()
+        self.addCleanup(self.top.cleanup)
+        self.members = [Member(n, self.top.name) for n in range(2)]
+        self.ledger, self.number = Ledger(), 0
+
+    def do(self, member, kind, *words):
+        self.number += 1
+        paths = touched(kind, words, self.number)
+        before = member.reader.at(member.folder, paths)
+        try:
+            getattr(Operations(member.folder, "test", self.number, self.ledger.wrote), kind)(*words)
+        except (OSError, Impossible):
+            pass
+        self.ledger.named(paths)
+        self.ledger.after(member, before, member.reader.at(member.folder, paths), member.tree)
+
+    def wrong(self, trashes=({}, {})):
+        return sorted({kind for kind, _ in self.ledger.wrong(self.members, [m.tree() for m in self.members], trashes)})
+
+    def travel(self, path):
+        """As if it had been brought in step."""
+        to = self.members[1].folder / path
+        to.parent.mkdir(parents=True, exist_ok=True)
+        os.system(f"cp -a '{self.members[0].folder / path}' '{to}'")
+
+    def apart(self):
+        return differences(self.members, [m.tree() for m in self.members], {"times", "modes", "directory-modes"})
+
+    def test_what_is_there_is_right(self):
+        self.do(self.members[0], "write", "d/a", 100)
+        self.travel("d")
+        self.assertEqual((self.wrong(), self.apart()), ([], []))
+
+    def test_a_content_that_is_nowhere_is_lost(self):
+        self.do(self.members[0], "write", "a", 100)
+        self.travel("a")
+        os.unlink(self.members[1].folder / "a")
+        self.assertEqual(self.wrong(), ["lost"])
+        # In the trash it is not.
+        self.assertEqual(self.wrong(({}, self.members[0].tree())), [])
+
+    def test_what_somebody_has_replaced_may_be_gone(self):
+        self.do(self.members[0], "write", "a", 100)
+        self.travel("a")
+        self.do(self.members[1], "save", "a", 100)
+        os.rename(self.members[1].folder / "a", self.members[0].folder / "a")
+        os.link(self.members[0].folder / "a", self.members[1].folder / "a")
+        self.assertEqual(self.wrong(), [])
+
+    def test_who_has_it_twice_and_removes_one_still_wants_it(self):
+        self.do(self.members[0], "write", "a", 100)
+        self.do(self.members[0], "copy", "a", "b")
+        self.do(self.members[0], "remove", "a")
+        self.assertEqual(self.wrong(), ["lost"])
+        self.travel("b")
+        self.assertEqual(self.wrong(), [])
+
+    def test_what_nobody_wrote_is_told(self):
+        self.do(self.members[0], "write", "a", 100)
+        self.travel("a")
+        (self.members[1].folder / "a").write_bytes(b"torn")
+        self.assertEqual(self.wrong(({}, self.members[0].tree())), ["unwritten"])
+
+    def test_a_name_and_a_mode_that_nobody_gave_are_told(self):
+        self.do(self.members[0], "write", "a", 100)
+        self.travel("a")
+        os.link(self.members[1].folder / "a", self.members[1].folder / "left-over")
+        self.assertEqual(self.wrong(), ["unwritten"])
+        os.chmod(self.members[1].folder / "a", 0o777)
+        self.assertEqual(self.wrong(), ["unwritten"])
+        self.assertEqual(apart_in([entry for entry in self.apart() if entry[0] == "a"]), "apart in modes")
+
+    def test_what_rules_leave_out_is_one_members_own(self):
+        self.members[0].rules = ("*.tmp",)
+        self.do(self.members[0], "write", "a.tmp", 100)
+        self.assertEqual((self.wrong(), self.apart()), ([], []))
+        self.travel("a.tmp")
+        self.assertEqual(self.wrong(), ["leaked"])
+
+    def test_rules_mean_what_they_do_to_git(self):
+        self.assertTrue(left_out("d/x.tmp", ("*.tmp",)))
+        self.assertFalse(left_out("d/keep.tmp", ("*.tmp", "!keep.tmp")))
+        self.assertTrue(left_out("cache/x/y", ("/cache",)))
+        self.assertFalse(left_out("d/cache", ("/cache",)))
+
+    def test_other_contents_kinds_modes_and_times_are_apart(self):
+        self.do(self.members[0], "write", "d/a", 100)
+        self.travel("d")
+        os.utime(self.members[1].folder / "d/a", (1, 1))
+        self.assertEqual(apart_in(self.apart()), "apart in times")
+        os.chmod(self.members[1].folder / "d", 0o700)
+        self.assertEqual(apart_in(self.apart()), "apart in directory modes")
+        self.do(self.members[1], "to_link", "d/a", "")
+        self.assertEqual(apart_in(self.apart()), "apart")
+
+    def test_a_seed_always_draws_the_same(self):
+        sys.argv = ["folders.py", "--seed", "1"]
+        options = arguments()
+        cases = [Drawn("1.0", options).case(5) for _ in range(2)]
+        self.assertEqual(*cases)
+        smaller = without_member(cases[0], 0)
+        self.assertEqual(smaller["members"], cases[0]["members"] - 1)
+        steps = [step for steps in smaller["rounds"] for step in steps if step[0] == "do"]
+        self.assertTrue(all(step[1] < smaller["members"] for step in steps))
+
+
+if __name__ == "__main__":
+    unittest.main()
