@@ -21,6 +21,7 @@ mod statement;
 mod stored;
 mod trash;
 mod vector;
+mod versions;
 
 mod watch;
 
@@ -36,5 +37,7 @@ pub use obstacles::{Obstacle, ObstacleKind, Obstacles};
 pub use roles::{Membership, NotAdmitted, Role, Roles};
 pub use statement::{Group, Invitation, InvitationError, MAX_STATEMENT, Statement, StatementError};
 pub use stored::{Entries, Paths, Stored};
+pub use trash::{KeptVersion, Restored, kept_versions, restore};
 pub use vector::{MemberId, Vector};
+pub use versions::{NoVersionPolicy, VersionPolicy};
 pub use watch::Watcher;

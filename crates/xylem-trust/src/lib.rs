@@ -111,5 +111,5 @@ pub use signer::generate_ecdsa_p256;
 #[cfg(feature = "std")]
 pub use store::{MAX_CERTIFICATES, TrustStore};
 #[cfg(feature = "std")]
-pub use validity::{ValidityPeriod, utc};
+pub use validity::{ValidityPeriod, parse_utc, utc};
 pub use verifier::Verifier;

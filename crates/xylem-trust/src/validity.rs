@@ -90,6 +90,12 @@ fn parse(text: &[u8]) -> Option<u64> {
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000)
 }
 
+/// What [`utc`] writes as milliseconds since 1970; `None` if it is no such time, or before 1970.
+#[must_use]
+pub fn parse_utc(text: &str) -> Option<u64> {
+    parse(text.as_bytes())
+}
+
 /// Milliseconds since 1970 as people and certificates write them: `20261123T174243`, in UTC.
 #[must_use]
 pub fn utc(ms: u64) -> String {

@@ -22,6 +22,7 @@ use super::local::{Folder, FolderError};
 use super::merge::{Place, Plan, aside};
 use super::place::within;
 use super::stored::Paths;
+use super::versions::VersionPolicy;
 use crate::path::{os_bytes, os_path};
 
 /// What became of one thing.
@@ -56,7 +57,7 @@ impl Content {
 impl Folder {
     /// From now on what others replace or remove is kept for so many days, among what is ours in the folder; 0: not at all.
     pub fn keep_removed(&mut self, days: u64) {
-        self.trash.keep_for(days);
+        self.trash.keep(VersionPolicy::for_days(days));
     }
 
     /// How many files the last [`Folder::apply`] replaced or removed and kept.
@@ -405,7 +406,7 @@ fn permit(_path: &Path, _mode: u32) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn link(target: &Path, at: &Path) -> io::Result<()> {
+pub(super) fn link(target: &Path, at: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, at)
 }
 
@@ -425,7 +426,7 @@ fn remove_directory(path: &Path) -> io::Result<bool> {
 }
 
 /// Moves to a free name; false if it is taken.
-fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
+pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
     {
         use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -444,7 +445,7 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
 }
 
 /// Each gets the other's name; `third` is a free one.
-fn exchange(one: &Path, other: &Path, third: &Path) -> io::Result<()> {
+pub(super) fn exchange(one: &Path, other: &Path, third: &Path) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
     {
         use rustix::fs::{CWD, RenameFlags, renameat_with};

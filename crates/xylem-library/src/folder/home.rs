@@ -14,6 +14,7 @@ use super::certified::RoleSchema;
 use super::local::{FolderError, at, replace};
 use super::roles::{Role, Roles};
 use super::statement::{Group, Invitation, Statement};
+use super::versions::VersionPolicy;
 use crate::error::{Blame, Failure};
 use crate::keys::{self, KeyError};
 use crate::path::os_bytes;
@@ -87,6 +88,8 @@ pub struct LastRun {
     pub name: Option<String>,
     /// Where it listens, as `--listen` takes it; empty: on all interfaces.
     pub listen: Vec<String>,
+    /// Which versions are kept of what others replace or remove; `None`: as without a flag.
+    pub versions: Option<VersionPolicy>,
 }
 
 /// See the module's text.

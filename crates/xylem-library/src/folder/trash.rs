@@ -1,26 +1,34 @@
-//! [`Trash`]: what other members replace or remove is kept for some days, as `DIR/.xylem-sync/trash/DAY/PATH`.
+//! [`Trash`]: what other members replace or remove is kept for some time, as `DIR/.xylem-sync/trash/DAY/PATH`.
 //!
 //! A file comes here by one rename or by the exchange that puts the new one in its place, so that it has a name at every moment,
-//! whatever ends the process. Nothing here is part of what is shared.
+//! whatever ends the process. Nothing here is part of what is shared, and nothing is done through a link. What stays, and for how
+//! long, says the [`VersionPolicy`].
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+#[cfg(any(test, not(unix)))]
+use std::time::UNIX_EPOCH;
 
+use super::apply::{exchange, link, rename_new};
 use super::index::ItemKind;
+use super::local::{Folder, OWN};
 use super::place::within;
+use super::versions::{APART_MS, DAY_MS, PathVersion, VersionPolicy, leaving};
+use crate::path::{os_bytes, os_path};
 
 /// Where, among what is ours in the folder.
 const DIR: &str = "trash";
 /// It has this part of the file system at most, and leaves as much free as it has itself.
 const PART: u64 = 10;
-/// When it is too large so much of what it may have is left, so that not each file that comes has it looked through.
-const LEAVES: (u64, u64) = (9, 10);
-/// So often it is looked through for what is too old.
+/// So often it is looked through for what is too old,
 const LOOK_EVERY_MS: u64 = 3_600_000;
-const DAY_MS: u64 = 86_400_000;
+/// and so often, once something came, for what is too much of one path.
+const COUNT_EVERY_MS: u64 = 60_000;
+/// Paths of which it is known when a version came last: those that are written to again and again are few.
+const MAX_BUSY: usize = 4_096;
 /// Names that are tried for one file.
 const TRIES: u64 = 1_000;
 
@@ -28,8 +36,7 @@ const TRIES: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct Trash {
     dir: PathBuf,
-    /// 0: nothing is kept.
-    days: u64,
+    policy: VersionPolicy,
     now_ms: u64,
     /// When it was last looked through.
     looked: Option<u64>,
@@ -39,12 +46,23 @@ pub(super) struct Trash {
     came: Cell<u64>,
     /// and where they are and what they were.
     fresh: RefCell<Vec<(PathBuf, ItemKind)>>,
+    /// What came last of paths of which something came just now.
+    busy: RefCell<HashMap<PathBuf, BusyPath>>,
+}
+
+/// The last versions of one path.
+#[derive(Debug)]
+struct BusyPath {
+    /// When one came that stays,
+    since_ms: u64,
+    /// and the newest that came too soon after it: it goes when the next one comes.
+    newest: Option<PathBuf>,
 }
 
 /// A file in it.
 struct Kept {
-    /// By age: when it came.
-    since: SystemTime,
+    /// When it came.
+    since_ms: u64,
     bytes: u64,
     path: PathBuf,
 }
@@ -52,25 +70,37 @@ struct Kept {
 impl Trash {
     /// Nothing is kept yet.
     pub(super) fn none(own: &Path) -> Self {
-        let (bytes, came, fresh) = (Cell::new(0), Cell::new(0), RefCell::default());
-        Self { dir: own.join(DIR), days: 0, now_ms: 0, looked: None, bytes, came, fresh }
+        Self {
+            dir: own.join(DIR),
+            policy: VersionPolicy::None,
+            now_ms: 0,
+            looked: None,
+            bytes: Cell::new(0),
+            came: Cell::new(0),
+            fresh: RefCell::default(),
+            busy: RefCell::default(),
+        }
     }
 
-    /// From now on what goes is kept for so many days.
-    pub(super) fn keep_for(&mut self, days: u64) {
-        (self.days, self.looked) = (days, None);
+    /// From now on this is kept of what goes.
+    pub(super) fn keep(&mut self, policy: VersionPolicy) {
+        (self.policy, self.looked) = (policy, None);
     }
 
     /// It is this time now; what is too old or too much goes. Who keeps nothing any more is left what is there.
     pub(super) fn begin(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
-        self.came.set(0);
+        let came = self.came.take();
         self.fresh.take();
-        if self.days == 0 {
+        self.busy.borrow_mut().retain(|_, busy| is_within(2 * APART_MS, busy.since_ms, now_ms));
+        if self.policy == VersionPolicy::None {
             return;
         }
         let limit = || limit(&self.dir, self.bytes.get());
-        let due = self.looked.is_none_or(|at| now_ms.saturating_sub(at) >= LOOK_EVERY_MS);
+        let by_count =
+            matches!(self.policy, VersionPolicy::Simple { .. } | VersionPolicy::Staggered { .. });
+        let every = if came > 0 && by_count { COUNT_EVERY_MS } else { LOOK_EVERY_MS };
+        let due = self.looked.is_none_or(|at| now_ms.saturating_sub(at) >= every);
         if due || self.bytes.get() > limit() {
             self.look(limit());
         }
@@ -86,16 +116,17 @@ impl Trash {
     /// # Errors
     /// There is none. What was to go stays, then.
     pub(super) fn place(&self, path: &[u8]) -> io::Result<Option<PathBuf>> {
-        if self.days == 0 {
+        if self.policy == VersionPolicy::None {
             return Ok(None);
+        }
+        if !is_there(&self.dir)? {
+            fs::create_dir(&self.dir)?;
         }
         let mut why = io::ErrorKind::AlreadyExists.into();
         // Where the day has it already, or has something else on the way to it, the moment has not.
         let moments = (0..TRIES).map(|n| moment(self.now_ms.saturating_add(n)));
         for name in std::iter::once(day(self.now_ms)).chain(moments) {
-            let dir = self.dir.join(name);
-            fs::create_dir_all(&dir)?;
-            match within(&dir, path, true) {
+            match within(&self.dir, &[name.as_bytes(), b"/", path].concat(), true) {
                 Ok(at) if at.symlink_metadata().is_err() => return Ok(Some(at)),
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotADirectory => why = e,
@@ -110,7 +141,28 @@ impl Trash {
         let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
         self.bytes.set(self.bytes.get().saturating_add(bytes));
         self.came.set(self.came.get() + 1);
+        self.let_close_one_go(&path);
         self.fresh.borrow_mut().push((path, what.clone()));
+    }
+
+    /// Of a path that is written to again and again one version in [`APART_MS`] stays, and the newest.
+    fn let_close_one_go(&self, path: &Path) {
+        let mut all = self.busy.borrow_mut();
+        let (of, now_ms) = (of(&self.dir, path), self.now_ms);
+        let Some(busy) = all.get_mut(of) else {
+            if all.len() < MAX_BUSY {
+                all.insert(of.to_path_buf(), BusyPath { since_ms: now_ms, newest: None });
+            }
+            return;
+        };
+        if let Some(before) = busy.newest.take() {
+            self.let_go(&before);
+        }
+        if is_within(APART_MS, busy.since_ms, now_ms) {
+            busy.newest = Some(path.to_path_buf());
+        } else {
+            busy.since_ms = now_ms;
+        }
     }
 
     /// What came since [`Trash::begin`]; after this it is not known any more.
@@ -120,45 +172,43 @@ impl Trash {
 
     /// What came to this name need not be kept: it is in the folder still. What can't be removed stays.
     pub(super) fn needs_not(&self, path: &Path) {
+        if self.let_go(path) {
+            self.came.set(self.came.get().saturating_sub(1));
+        }
+    }
+
+    /// Removes a file of it; false if that can't be.
+    fn let_go(&self, path: &Path) -> bool {
         let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
         if fs::remove_file(path).is_err() {
-            return;
+            return false;
         }
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
-        self.came.set(self.came.get().saturating_sub(1));
         // Nor need the directories that were made for it, the trash's own included.
         let above = path.ancestors().skip(1).take_while(|dir| dir.starts_with(&self.dir));
         let _ = above.map(fs::remove_dir).find(Result::is_err);
+        true
     }
 
     /// Looks it through. What can't be read or removed is left for the next time.
     fn look(&mut self, limit: u64) {
         self.looked = Some(self.now_ms);
-        let mut kept = Vec::new();
-        let age = Duration::from_millis(self.days.saturating_mul(DAY_MS));
-        let oldest = (UNIX_EPOCH + Duration::from_millis(self.now_ms)).checked_sub(age);
-        let mut dirs = vec![self.dir.clone()];
-        let mut at = 0;
-        while let Some(dir) = dirs.get(at).cloned() {
-            at += 1;
-            for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-                match entry.metadata() {
-                    Ok(meta) if meta.is_dir() => dirs.push(entry.path()),
-                    Ok(meta) => kept.push(Kept {
-                        since: came(&meta),
-                        bytes: meta.len(),
-                        path: entry.path(),
-                    }),
-                    Err(_) => {}
-                }
-            }
+        if !is_there(&self.dir).unwrap_or(false) {
+            self.bytes.set(0);
+            return;
         }
-        kept.sort_by_key(|kept| kept.since);
+        let (kept, dirs) = self.all();
+        let versions: Vec<PathVersion<'_>> = kept
+            .iter()
+            .map(|kept| PathVersion {
+                of: of(&self.dir, &kept.path),
+                since_ms: kept.since_ms,
+                bytes: kept.bytes,
+            })
+            .collect();
         let mut bytes: u64 = kept.iter().fold(0, |sum, kept| sum.saturating_add(kept.bytes));
-        let most = if bytes > limit { limit / LEAVES.1 * LEAVES.0 } else { limit };
-        for file in kept {
-            let is_old = oldest.is_some_and(|oldest| file.since < oldest);
-            if (is_old || bytes > most) && fs::remove_file(&file.path).is_ok() {
+        for (file, goes) in kept.iter().zip(leaving(&versions, self.policy, self.now_ms, limit)) {
+            if goes && fs::remove_file(&file.path).is_ok() {
                 bytes = bytes.saturating_sub(file.bytes);
             }
         }
@@ -166,19 +216,173 @@ impl Trash {
         // What is empty goes; the last ones found are the innermost.
         dirs.iter().rev().for_each(|dir| drop(fs::remove_dir(dir)));
     }
+
+    /// All files in it, and all directories, those that others are in first.
+    fn all(&self) -> (Vec<Kept>, Vec<PathBuf>) {
+        let (mut kept, mut dirs) = (Vec::new(), vec![self.dir.clone()]);
+        let mut at = 0;
+        while let Some(dir) = dirs.get(at).cloned() {
+            at += 1;
+            for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+                match entry.metadata() {
+                    Ok(meta) if meta.is_dir() => dirs.push(entry.path()),
+                    Ok(meta) => kept.push(Kept {
+                        since_ms: came(&meta),
+                        bytes: meta.len(),
+                        path: entry.path(),
+                    }),
+                    Err(_) => {}
+                }
+            }
+        }
+        (kept, dirs)
+    }
 }
 
-/// When a file came: nothing but its name was changed since, and that changes this time.
+/// Whether less time has passed than `ms`; a clock that was set back says that more has.
+fn is_within(ms: u64, since_ms: u64, now_ms: u64) -> bool {
+    (since_ms..since_ms.saturating_add(ms)).contains(&now_ms)
+}
+
+/// Whether there is a directory: something else of that name, a link to one included, is an error.
+fn is_there(dir: &Path) -> io::Result<bool> {
+    match dir.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => Ok(true),
+        Ok(_) => {
+            let what = format!("{}: it is no directory; nothing is kept through it", dir.display());
+            Err(io::Error::new(io::ErrorKind::NotADirectory, what))
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// Which path of the folder a name in the trash is a version of: what follows the day or moment.
+fn of<'a>(trash: &Path, at: &'a Path) -> &'a Path {
+    let mut below = at.strip_prefix(trash).unwrap_or(at).components();
+    below.next();
+    below.as_path()
+}
+
+impl Folder {
+    /// From now on these versions are kept of what others replace or remove, among what is ours in the folder.
+    pub fn keep_versions(&mut self, policy: VersionPolicy) {
+        self.trash.keep(policy);
+    }
+}
+
+/// A version of a path that is in the trash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptVersion {
+    /// Where it lies.
+    pub at: PathBuf,
+    /// When it came there, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// The versions of `path` (`/` between components) that are kept in the folder `root`, the newest first.
+///
+/// # Errors
+/// The system's; something else than a directory is where they would be.
+pub fn kept_versions(root: &Path, path: &[u8]) -> io::Result<Vec<KeptVersion>> {
+    let dir = root.join(OWN).join(DIR);
+    if !is_there(&root.join(OWN))? || !is_there(&dir)? {
+        return Ok(Vec::new());
+    }
+    let mut kept = Vec::new();
+    for moment in fs::read_dir(&dir)? {
+        let name = os_bytes(&moment?.file_name());
+        let Ok(at) = within(&dir, &[&name, b"/".as_slice(), path].concat(), false) else {
+            continue;
+        };
+        match at.symlink_metadata() {
+            Ok(meta) if !meta.is_dir() => {
+                kept.push(KeptVersion { at, since_ms: came(&meta), bytes: meta.len() });
+            }
+            _ => {}
+        }
+    }
+    kept.sort_by(|a, b| (b.since_ms, &b.at).cmp(&(a.since_ms, &a.at)));
+    Ok(kept)
+}
+
+/// What came of [`restore`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Restored {
+    /// It is there, where nothing was.
+    Put,
+    /// It is there, and what was there is a version now.
+    Replaced,
+    /// A directory is there, or what is no file.
+    Occupied,
+}
+
+/// Puts a version back to `path` of the folder `root`, at this time; it stays in the trash. It comes whole: by one rename, or by an
+/// exchange with what is there.
+///
+/// # Errors
+/// The system's; something else than a directory is on the way.
+pub fn restore(
+    root: &Path,
+    path: &[u8],
+    version: &KeptVersion,
+    now_ms: u64,
+) -> io::Result<Restored> {
+    let own = root.join(OWN);
+    let to = within(root, path, true)?;
+    let is_occupied = |meta: &fs::Metadata| !(meta.is_file() || meta.is_symlink());
+    if to.symlink_metadata().is_ok_and(|meta| is_occupied(&meta)) {
+        return Ok(Restored::Occupied);
+    }
+    let mut trash = Trash::none(&own);
+    trash.keep(VersionPolicy::default());
+    trash.now_ms = now_ms;
+    // It is put together where what it is exchanged with is to stay.
+    let fresh = trash.place(path)?.ok_or(io::ErrorKind::NotFound)?;
+    let put = || {
+        copy(&version.at, &fresh)?;
+        if rename_new(&fresh, &to)? {
+            return Ok(Restored::Put);
+        }
+        exchange(&fresh, &to, &own.join("third-restored"))?;
+        if fresh.symlink_metadata().is_ok_and(|meta| is_occupied(&meta)) {
+            exchange(&fresh, &to, &own.join("third-restored"))?;
+            return Ok(Restored::Occupied);
+        }
+        Ok(Restored::Replaced)
+    };
+    let done: io::Result<Restored> = put();
+    if !matches!(done, Ok(Restored::Replaced)) {
+        trash.let_go(&fresh);
+        let above = fresh.ancestors().skip(1).take_while(|dir| dir.starts_with(&trash.dir));
+        let _ = above.map(fs::remove_dir).find(Result::is_err);
+    }
+    done
+}
+
+/// A file or link of the same content and permissions.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    if from.symlink_metadata()?.is_symlink() {
+        return link(&os_path(&os_bytes(fs::read_link(from)?.as_os_str())), to);
+    }
+    fs::copy(from, to).map(drop)
+}
+
+/// When a file came, in milliseconds since 1970: nothing but its name was changed since, and that changes this time.
 #[cfg(unix)]
-fn came(meta: &fs::Metadata) -> SystemTime {
+fn came(meta: &fs::Metadata) -> u64 {
     use std::os::unix::fs::MetadataExt;
-    let since = Duration::from_secs(u64::try_from(meta.ctime()).unwrap_or(0));
-    UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH)
+    let seconds = u64::try_from(meta.ctime()).unwrap_or(0);
+    let nanos = u64::try_from(meta.ctime_nsec()).unwrap_or(0);
+    seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000)
 }
 
 #[cfg(not(unix))]
-fn came(meta: &fs::Metadata) -> SystemTime {
-    meta.modified().unwrap_or(UNIX_EPOCH)
+fn came(meta: &fs::Metadata) -> u64 {
+    let since = meta.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Bytes that it may have, of which it has so many.
@@ -217,6 +421,7 @@ fn moment(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, SystemTime};
 
     const NOW: u64 = 1_795_487_650_123;
 
@@ -250,7 +455,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut trash = Trash::none(dir.path());
         assert_eq!(trash.place(b"a").unwrap(), None);
-        trash.keep_for(7);
+        trash.keep(VersionPolicy::default());
         trash.begin(NOW);
         let first = put(&trash, "d/a", b"one");
         let second = put(&trash, "d/a", b"two");
@@ -281,7 +486,7 @@ mod tests {
         let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let now = u64::try_from(since_1970().as_millis()).unwrap();
         let mut trash = Trash::none(dir.path());
-        trash.keep_for(7);
+        trash.keep(VersionPolicy::default());
         trash.begin(now);
         let old = put(&trash, "deep/er/old", &[1; 4_000]);
         // Its time is that of the last rename, in seconds.
@@ -304,8 +509,87 @@ mod tests {
         assert_eq!((trash.came(), trash.bytes.get()), (0, 0));
         assert!(!dir.path().join("trash").exists());
         let again = put(&trash, "again", b"six");
-        trash.keep_for(0);
+        trash.keep(VersionPolicy::None);
         trash.begin(now + 7 * DAY_MS);
         assert!(again.exists() && trash.place(b"a").unwrap().is_none());
+    }
+    #[test]
+    fn a_file_that_is_written_to_again_and_again_has_a_version_in_30_s_and_the_newest() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut trash = Trash::none(dir.path());
+        trash.keep(VersionPolicy::default());
+        let mut all = Vec::new();
+        for n in 0..61 {
+            trash.begin(NOW + n * 1_000);
+            all.push(put(&trash, "log", &[b'x'; 100]));
+        }
+        let there: Vec<usize> =
+            all.iter().enumerate().filter(|(_, at)| at.exists()).map(|(n, _)| n).collect();
+        assert_eq!(there, [0, 30, 60]);
+        assert_eq!(trash.bytes.get(), 300);
+        trash.begin(NOW + 61_000);
+        all.push(put(&trash, "log", b"the newest"));
+        assert!(all[60].exists() && all[61].exists());
+        // Another path is not this one.
+        let other = put(&trash, "d/log", b"other");
+        assert!(other.exists() && all[60].exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn nothing_is_kept_through_a_link_at_its_top_or_below() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let (own, elsewhere) = (dir.path().join(OWN), dir.path().join("elsewhere"));
+        fs::create_dir(&own).unwrap();
+        fs::create_dir(&elsewhere).unwrap();
+        fs::write(elsewhere.join("a"), "mine").unwrap();
+        symlink(&elsewhere, own.join(DIR)).unwrap();
+        let mut trash = Trash::none(&own);
+        trash.keep(VersionPolicy::Simple { newest: 1 });
+        trash.begin(NOW);
+        trash.look(0);
+        let why = trash.place(b"a").unwrap_err();
+        assert_eq!(why.kind(), io::ErrorKind::NotADirectory);
+        assert!(kept_versions(dir.path(), b"a").is_err());
+        fs::remove_file(own.join(DIR)).unwrap();
+        fs::create_dir(own.join(DIR)).unwrap();
+        symlink(&elsewhere, own.join(DIR).join(day(NOW))).unwrap();
+        let at = put(&trash, "a", b"kept");
+        assert_eq!(at, own.join(DIR).join(moment(NOW)).join("a"));
+        trash.look(0);
+        assert_eq!(fs::read_to_string(elsewhere.join("a")).unwrap(), "mine");
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_version_is_put_back_and_what_was_there_is_one_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        fs::create_dir(root.join(OWN)).unwrap();
+        let mut trash = Trash::none(&root.join(OWN));
+        trash.keep(VersionPolicy::default());
+        trash.begin(NOW);
+        put(&trash, "d/a", b"one");
+        assert_eq!(kept_versions(root, b"d").unwrap(), []);
+        let versions = kept_versions(root, b"d/a").unwrap();
+        assert_eq!((versions.len(), versions[0].bytes), (1, 3));
+        // Its directory is gone, too.
+        assert_eq!(restore(root, b"d/a", &versions[0], NOW).unwrap(), Restored::Put);
+        assert_eq!(fs::read(root.join("d/a")).unwrap(), b"one");
+        fs::write(root.join("d/a"), "two").unwrap();
+        assert_eq!(restore(root, b"d/a", &versions[0], NOW).unwrap(), Restored::Replaced);
+        assert_eq!(fs::read(root.join("d/a")).unwrap(), b"one");
+        let kept = kept_versions(root, b"d/a").unwrap();
+        let mut contents: Vec<Vec<u8>> =
+            kept.iter().map(|kept| fs::read(&kept.at).unwrap()).collect();
+        contents.sort();
+        assert_eq!(contents, [b"one", b"two"]);
+        // A directory has the name now.
+        fs::remove_file(root.join("d/a")).unwrap();
+        fs::create_dir(root.join("d/a")).unwrap();
+        assert_eq!(restore(root, b"d/a", &versions[0], NOW).unwrap(), Restored::Occupied);
+        assert_eq!(kept_versions(root, b"d/a").unwrap().len(), 2);
+        assert_eq!(fs::read_dir(root.join(OWN)).unwrap().count(), 1);
     }
 }
