@@ -73,19 +73,26 @@ impl Drop for Running {
 
 /// Writes the note whenever it has changed, until nobody can change it any more; then removes it.
 fn write_all(files: &Files, note: &Mutex<Note>, changes: &Receiver<()>) {
+    at_changes(changes, || {
+        let now = note.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // A disk that is full now need not be so in a second.
+        let _ = files.write(&now);
+    });
+    files.remove();
+}
+
+/// Calls `write` for what has changed, once a second at most, until the other end hangs up.
+pub(crate) fn at_changes(changes: &Receiver<()>, write: impl Fn()) {
     let mut again = Instant::now();
     while changes.recv().is_ok() {
         // What changes meanwhile is written with it.
         let wait = again.saturating_duration_since(Instant::now());
         if ends_within(changes, wait) {
-            break;
+            return;
         }
-        let now = note.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // A disk that is full now need not be so in a second.
-        let _ = files.write(&now);
+        write();
         again = Instant::now() + EVERY;
     }
-    files.remove();
 }
 
 /// Waits; true at once if the other end hangs up.

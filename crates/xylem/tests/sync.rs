@@ -327,7 +327,7 @@ fn lines_say_what_happened() {
     let misled = |line: &str| line.contains(".conflict-") && line.contains("changed by both");
     assert!(!lines().lines().any(misled), "{}", lines());
     assert!(!lines().contains("no longer served"), "{}", lines());
-    assert!(lines().contains("In step as bob until"), "{}", lines());
+    assert!(lines().contains("Ready as bob until"), "{}", lines());
 }
 
 /// A renamed file is not fetched: its content is there.

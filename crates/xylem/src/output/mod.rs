@@ -144,6 +144,11 @@ impl Out {
         bar.then(|| std::mem::replace(&mut self.progress, Progress::new(false, false)))
     }
 
+    /// What was under way, and was shown, is done.
+    pub(crate) fn ends_progress(&mut self) {
+        self.progress.clear();
+    }
+
     /// Ends the run through `stop` when standard output is gone.
     pub(crate) fn ends_with(&mut self, stop: &Stop) {
         self.stop = Some(stop.clone());

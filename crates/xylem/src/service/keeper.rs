@@ -98,6 +98,10 @@ impl Keeper {
                 self.look(MANY);
                 Ok(Reply::Shares { shares: self.rows() })
             }
+            // They have a keeper of their own.
+            Request::Sync(_) | Request::Unsync { .. } | Request::Folders => {
+                Err(Failure::new(Exit::Local, "no folders are kept in step here"))
+            }
         };
         done.unwrap_or_else(|Failure { exit, message }| Reply::Failed { exit: exit as u8, message })
     }

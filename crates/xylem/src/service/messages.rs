@@ -1,6 +1,7 @@
 //! What the command and the background node say to each other: a line of JSON for a request, lines of
 //! JSON for what comes of it, the last of which is the answer. One request a connection.
 
+use super::listed::BackgroundFolder;
 use crate::exit::{Exit, Failure};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -36,6 +37,16 @@ pub(crate) enum Request {
     },
     /// Say what is shared.
     Shares,
+    /// Keep this folder in step from now on. It is a member of its group already.
+    Sync(BackgroundFolder),
+    /// Do so no more.
+    Unsync {
+        /// The folder.
+        #[serde(with = "path_text")]
+        path: PathBuf,
+    },
+    /// Say which folders are kept in step.
+    Folders,
 }
 
 /// What comes back.
@@ -54,6 +65,12 @@ pub(crate) enum Reply {
     Unshared { shares: Vec<Registered> },
     /// The answer to [`Request::Shares`].
     Shares { shares: Vec<Row> },
+    /// The answer to [`Request::Sync`]: with what others join, as soon as it is known.
+    Synced { ticket: Option<String> },
+    /// The answer to [`Request::Unsync`].
+    Unsynced,
+    /// The answer to [`Request::Folders`].
+    Folders { folders: Vec<FolderRow> },
     /// Any answer, where it cannot be done.
     Failed { exit: u8, message: String },
 }
@@ -139,6 +156,15 @@ pub(crate) struct Row {
     /// Whether all of it can be fetched now.
     pub(crate) served: bool,
     /// Why not.
+    pub(crate) why: Option<String>,
+}
+
+/// A folder that the background node keeps in step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct FolderRow {
+    #[serde(with = "path_text")]
+    pub(crate) path: PathBuf,
+    /// Why it does not run; it is started again.
     pub(crate) why: Option<String>,
 }
 

@@ -4,7 +4,10 @@
 #[cfg(unix)]
 pub(crate) mod control;
 #[cfg(unix)]
+mod folders;
+#[cfg(unix)]
 mod keeper;
+pub(crate) mod listed;
 pub(crate) mod messages;
 #[cfg(unix)]
 mod page;
@@ -244,8 +247,9 @@ pub(crate) fn row(share: &Registered, counts: Counts, why: Option<String>) -> me
 
 #[cfg(unix)]
 mod running {
+    use super::folders::Folders;
     use super::keeper::Keeper;
-    use super::{RunArgs, control, page::page};
+    use super::{RunArgs, control, page::page, unit};
     use crate::cli::Common;
     use crate::exit::{Exit, Failure};
     use crate::finding::AnnounceArgs;
@@ -267,6 +271,7 @@ mod running {
         let folder = Registry::folder(&store)?;
         let _lock = lock(&folder)?;
         let registry = Registry::load(&store)?;
+        let folders = Arc::new(Folders::load(&store, unit::settings_flags(common)?)?);
         let again = args.listen.is_empty();
         let listen = if again { registry.listen.clone() } else { args.listen.clone() };
         if again && !listen.is_empty() {
@@ -296,12 +301,16 @@ mod running {
             let keeper = Arc::new(Keeper::new(&store, registry, port, listen, handle, &stop));
             kept = Some(keeper.clone());
             // These threads end with the process: what they do is whole at every moment.
-            let answers = keeper.clone();
+            let (answers, of_folders, keeps) = (keeper.clone(), folders.clone(), folders.clone());
             let start =
                 |work: Box<dyn FnOnce() + Send>| thread::Builder::new().spawn(work).map(drop);
             let mut started = start(Box::new(move || {
-                control::answer_all(&listener, move |request, tell| answers.answer(request, tell));
+                control::answer_all(&listener, move |request, tell| {
+                    let of_folders = of_folders.answer(&request);
+                    of_folders.unwrap_or_else(|| answers.answer(request, tell))
+                });
             }));
+            started = started.and_then(|()| start(Box::new(move || keeps.keep())));
             if let Some(shown) = shown {
                 let keeper = keeper.clone();
                 let show = Box::new(move || metrics::answer_all(&shown, move || page(&keeper)));
@@ -321,6 +330,7 @@ mod running {
         let served = xylem_node::serve(&options, port, &stop, ready, &mut |event| out.event(event));
         drop(end);
         control::close(&store);
+        folders.end();
         if let (Some(keeper), Ok(snapshot)) = (kept, &served) {
             keeper.save(snapshot);
         }

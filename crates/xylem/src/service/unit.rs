@@ -69,6 +69,15 @@ fn common_flags(common: &Common) -> Result<Vec<(&'static str, Option<OsString>)>
     Ok(flags)
 }
 
+/// What of them holds for the folders that the background node keeps in step, too.
+#[cfg(unix)]
+pub(super) fn settings_flags(common: &Common) -> Result<Vec<OsString>, Failure> {
+    let of_settings =
+        |(flag, _): &(&str, Option<OsString>)| matches!(*flag, "--config" | "--passphrase-file");
+    let flags = common_flags(common)?.into_iter().filter(of_settings);
+    Ok(flags.flat_map(|(flag, value)| std::iter::once(flag.into()).chain(value)).collect())
+}
+
 /// A word of a unit file (systemd.syntax(7)); `%` begins a specifier.
 fn quoted(word: &OsStr) -> Result<String, Failure> {
     let text = word.to_str().filter(|text| !text.contains(char::is_control)).ok_or_else(|| {

@@ -98,6 +98,11 @@ impl Asking {
         held.now.iter().filter(|now| now.who == *member).for_each(|now| now.stop.raise());
     }
 
+    /// Nobody is asked any more for now.
+    pub(super) fn halt(&self) {
+        self.held().now.iter().for_each(|now| now.stop.raise());
+    }
+
     /// What a member said under this number is asked for; `stop` ends that. `waits` tells
     /// of another member whether it is to be asked too, by the number of its last statement, which may be one that the caller has
     /// not seen. `readers` are asked for nothing.

@@ -9,7 +9,7 @@ use xylem_node::{Event, GetError, GetOptions, get};
 use xylem_object::Ticket;
 
 use super::asking::Asking;
-use super::keeping::SyncOptions;
+use super::keeping::{SyncEvent, SyncOptions};
 
 /// A member that brings nothing for so long is asked another time.
 const GIVE_UP: Duration = Duration::from_secs(10);
@@ -66,13 +66,20 @@ pub(super) fn content(
     only: Only,
     (ours, at): (&Path, &Path),
     stop: &Stop,
+    tell: &mut dyn FnMut(SyncEvent),
 ) -> Result<Vec<Vec<u8>>, Error> {
     let save = SaveOptions {
         like: vec![ours.to_path_buf()],
         only: Some(only),
         ..SaveOptions::to(Output::At(at.to_path_buf()), Existing::Refuse)
     };
-    match fetch((options, asking), ticket, save, stop, &mut |_| {}) {
+    let look = &mut |event: &Event| {
+        if let Event::Progress { verified, total, .. } = event {
+            options.board.came(*verified, *total);
+            tell(SyncEvent::Fetching(event.clone()));
+        }
+    };
+    match fetch((options, asking), ticket, save, stop, look) {
         Ok(()) => Ok(Vec::new()),
         Err(GetError::Lost { files, .. }) => {
             Ok(files.iter().map(|path| os_bytes(path.as_os_str())).collect())
@@ -94,7 +101,7 @@ fn fetch(
         save,
         from: Vec::new(),
         relays: options.relays.clone(),
-        limit_rate: None,
+        limit_rate: options.limit,
         background: false,
         links: options.links.clone(),
         ask_who_answers: false,

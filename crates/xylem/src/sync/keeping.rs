@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use xylem_library::folder::{
-    Folder, Home, HomeError, Invitation, LastRun, OWN, RoleSchema, Watcher, shown,
+    Folder, Home, HomeError, Invitation, LastRun, OWN, RoleSchema, VersionPolicy, Watcher, shown,
 };
 use xylem_library::keys::Keyring;
 use xylem_library::reachable::{Peer, Relay};
@@ -22,6 +22,7 @@ use xylem_object::PublisherKey;
 use xylem_object::ticket::Address;
 
 use super::member::Member;
+use super::status::{Board, SyncStatus, paused};
 
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -61,8 +62,12 @@ pub(super) struct SyncOptions {
     pub(super) links: LinkOptions,
     /// As for a share.
     pub(super) beside: AnnounceOptions,
-    /// What others replace or remove is kept for so many days.
-    pub(super) trash: u32,
+    /// Which versions are kept of what others replace or remove.
+    pub(super) versions: VersionPolicy,
+    /// Bytes a second that are fetched at most; `None`: as many as come.
+    pub(super) limit: Option<u64>,
+    /// Where people see how it is.
+    pub(super) board: Board,
     /// Where keys, trees and what is known of the group are kept.
     pub(super) store: PathBuf,
 }
@@ -98,6 +103,8 @@ pub(super) enum SyncEvent {
         gone: u64,
         /// Of what was replaced or removed, files that are in the trash.
         kept: u64,
+        /// The first of what came, below the folder.
+        paths: Vec<PathBuf>,
         /// Paths that both had changed: both are kept.
         conflicts: Vec<PathBuf>,
         /// What came of conflicts, here or elsewhere: copies of versions that lost, and whose they are.
@@ -109,7 +116,20 @@ pub(super) enum SyncEvent {
         state: String,
         /// Members besides us who are there.
         members: u64,
+        /// Paths that can't be brought in step now.
+        but: u64,
     },
+    /// The thread that keeps the folder in step has done what there was to do.
+    Tick {
+        /// Whether all have the same now.
+        in_step: bool,
+    },
+    /// How far a fetch is.
+    Fetching(Event),
+    /// Nothing is published and taken over from now on,
+    Paused,
+    /// or it is again.
+    Resumed,
     /// A member has signed two histories.
     Rewrote {
         /// What it is called.
@@ -183,7 +203,7 @@ pub(super) fn sync(
     let key = home.key()?;
     keep_shown(options, &home, &key)?;
     let mut folder = Folder::open(&path, home.dir(), key.public().key_id().0, &options.name)?;
-    folder.keep_removed(options.trash.into());
+    folder.keep_versions(options.versions);
     let share = ShareOptions {
         paths: Vec::new(),
         name: None,
@@ -222,6 +242,18 @@ pub(super) fn sync(
         rewrote: home.evidence()?,
     };
     watch(&path, &home, tell.clone())?;
+    let now_ms = wall_clock().milliseconds();
+    let first = SyncStatus {
+        folder: path.to_string_lossy().into_owned(),
+        name: options.name.clone(),
+        key: key.public().to_string(),
+        running: true,
+        pid: std::process::id(),
+        since_ms: now_ms,
+        ..SyncStatus::default()
+    };
+    let _posting = options.board.begin(&home, first)?;
+    let paused = paused(&home);
     let port = home.port();
     let mut member = Member::new(options, path, home, folder, key, link_key, stop)?;
     let ends = Stop::new();
@@ -231,6 +263,10 @@ pub(super) fn sync(
         let (passed, asking) = (tell.clone(), member.asking());
         let pass = move || {
             loop {
+                // What is under way ends, too.
+                if paused.symlink_metadata().is_ok() {
+                    asking.halt();
+                }
                 let said = match mesh_news.recv_timeout(asking.looks_after()) {
                     Ok(said) => said,
                     Err(mpsc::RecvTimeoutError::Timeout) => {

@@ -21,6 +21,7 @@ use super::keeping::{News, SyncEvent, SyncOptions, unwatched};
 use super::staged::Staged;
 
 mod hearing;
+mod showing;
 mod taking;
 
 use taking::Taking;
@@ -76,6 +77,7 @@ pub(super) struct Member<'a> {
     /// Something was heard or done since it was last asked whether all have the same.
     moved: bool,
     last: Last,
+    showing: showing::Shown,
 }
 
 /// What was said last.
@@ -89,7 +91,7 @@ struct Last {
     before: VecDeque<PublicationId>,
     index_before: Option<PublicationId>,
     told_ready: bool,
-    in_step: Option<(xylem_hash::Hash, u64)>,
+    in_step: Option<(xylem_hash::Hash, u64, u64)>,
     read_only: bool,
 }
 
@@ -146,6 +148,7 @@ impl<'a> Member<'a> {
             failures: 0,
             moved: false,
             last: Last::default(),
+            showing: showing::Shown::default(),
         })
     }
 
@@ -195,6 +198,9 @@ impl<'a> Member<'a> {
         let others = self.others.values().filter(|other| self.wants(other));
         // Whoever stops us is not among those who wake us.
         let stopped = Instant::now() + Duration::from_millis(100);
+        if self.showing.paused {
+            return Some(stopped);
+        }
         let again = others.map(|other| other.again.unwrap_or(stopped));
         Some(again.chain(self.look).fold(stopped, Instant::min))
     }
@@ -247,6 +253,7 @@ impl<'a> Member<'a> {
     }
 
     fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), Error> {
+        self.show(tell);
         let Some(serving) = self.serving.clone() else { return Ok(()) };
         let now = Instant::now();
         if self.roles.expire(wall_clock().milliseconds()) {
@@ -254,6 +261,9 @@ impl<'a> Member<'a> {
         }
         if self.keep.is_some_and(|at| at <= now) {
             self.keep_members()?;
+        }
+        if self.showing.paused {
+            return Ok(());
         }
         if self.look.is_some_and(|at| at <= now) {
             (self.look, self.changed, self.moved) = (None, None, true);
@@ -423,10 +433,13 @@ impl<'a> Member<'a> {
         let state = self.folder.state();
         let there: Vec<&Other> = self.others.values().filter(there).collect();
         let all = self.look.is_none() && there.iter().all(|other| other.said.state == state);
-        let now = (state, there.len() as u64);
-        if all && !there.is_empty() && self.last.in_step != Some(now) {
-            self.last.in_step = Some(now);
-            tell(SyncEvent::InStep { state: state.to_string(), members: now.1 });
+        let (members, but) = (there.len() as u64, self.folder.obstacles.count());
+        let now = Some((state, members, but));
+        if there.is_empty() {
+            self.last.in_step = None;
+        } else if all && self.last.in_step != now {
+            self.last.in_step = now;
+            tell(SyncEvent::InStep { state: state.to_string(), members, but });
         }
     }
 }

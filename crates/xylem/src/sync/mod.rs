@@ -1,35 +1,39 @@
 //! `xylem sync DIR [TICKET]`: a folder that several keep in step.
 
 mod asking;
+mod background;
 mod fetching;
 mod history;
 mod keeping;
 mod lean;
 mod member;
+mod restore;
 mod staged;
+pub(crate) mod status;
+mod telling;
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
 use crate::finding::NearArgs;
 use crate::meant;
-use crate::output::{
-    Out,
-    text::{clean, count},
-};
+use crate::output::Out;
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::parse_identity;
 use crate::stop;
-use crate::values::{listen_at, read_text};
+use crate::values::{listen_at, parse_rate, read_text};
 use clap::Args;
-use keeping::{SyncEvent, SyncOptions};
-use serde::Serialize;
+use keeping::SyncOptions;
+use status::Board;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use telling::Teller;
 use xylem_library::folder::{
-    Home, HomeError, Invitation, InvitationError, LastRun, OWN, Role, RoleSchema,
+    Home, HomeError, Invitation, InvitationError, LastRun, Role, RoleSchema, VersionPolicy,
 };
-use xylem_library::{canonical, keys};
-use xylem_node::{Event, wall_clock};
+use xylem_library::{Stop, canonical, keys};
+use xylem_node::wall_clock;
 use xylem_object::ticket::Address;
 
 /// Keeps a folder in step among members: what one changes, the others get
@@ -41,7 +45,7 @@ use xylem_object::ticket::Address;
 /// Where two have changed a file neither knowing of the other, both are kept: the later change has the name, the other one is
 /// beside it as NAME.conflict-WHO-HASH. A file that one has changed and another removed stays.
 /// Lines of DIR/.xylemignore, with the rules of .gitignore, say what stays out of it. What another member replaces or removes is in
-/// DIR/.xylem-sync/trash for a week.
+/// DIR/.xylem-sync/trash for a week: --restore lists it and puts it back, --versions says what else is kept.
 ///
 /// The ticket is a secret: whoever has it is a member, until --remove closes the group or --schema says who is. --read-only, --remove and --allow are for
 /// who began the group. Each member signs a history of its versions that others check; who rewrites it is found out.
@@ -53,6 +57,9 @@ use xylem_object::ticket::Address;
   xylem sync photos                        goes on
   xylem sync photos --remove bob           whatever bob changes from now on stays with bob
   xylem sync photos --history              what members have said, and since when
+  xylem sync photos --status               members, what is missing and why; exit 1 if not in step
+  xylem sync photos --restore a/b.jpg      versions of it; --restore a/b.jpg@TIME puts one back
+  xylem sync photos --background           the background node does it, also after a restart
   xylem sync plans --schema plans.lvs --trust org.cert    members are those whom certificates make one
   xylem sync plans @ticket.txt --sign key:/org/alice      joins such a group
 
@@ -61,7 +68,8 @@ use xylem_object::ticket::Address;
 ))]
 pub(crate) struct SyncArgs {
     /// The folder
-    folder: PathBuf,
+    #[arg(required_unless_present = "list")]
+    folder: Option<PathBuf>,
 
     /// The group's ticket: as it is, from a file (@FILE) or standard input (-)
     ticket: Option<String>,
@@ -71,29 +79,63 @@ pub(crate) struct SyncArgs {
     name: Option<String>,
 
     /// What this member changes stays with it, from now on: by name, or the beginning of its key. Ends at once
-    #[arg(long, value_name = "WHO", conflicts_with_all = ["ticket", "remove", "allow"])]
+    #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     read_only: Option<String>,
 
     /// This one is no member any more; it keeps what it has. From then on the ticket alone makes nobody a member. Ends at once
-    #[arg(long, value_name = "WHO", conflicts_with_all = ["ticket", "allow"])]
+    #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     remove: Option<String>,
 
     /// This one is an ordinary member (again): by name, the beginning of its key, or all of it. Ends at once
-    #[arg(long, value_name = "WHO", conflicts_with = "ticket")]
+    #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     allow: Option<String>,
 
     /// Removes here what another member has removed all at once, more than half of the folder or 1,000 files: without this it stays. Ends at once
-    #[arg(long, conflicts_with_all = ["ticket", "read_only", "remove", "allow"])]
+    #[arg(long, group = "once", conflicts_with = "ticket")]
     accept_removals: bool,
 
     /// Prints the versions that members have told, as kept here, and checks them. Ends at once
-    #[arg(long, conflicts_with_all = ["ticket", "read_only", "remove", "allow"])]
+    #[arg(long, group = "once", conflicts_with = "ticket")]
     history: bool,
+
+    /// How it is: members, what is missing or can't be brought in step and why, what is fetched now. Works also while nothing runs, and
+    /// says so. The exit status is 1 if it is not in step. Ends at once
+    #[arg(long, group = "once", conflicts_with = "ticket")]
+    status: bool,
+
+    /// The versions of PATH, below the folder, that are kept; with PATH@TIME that one, or the newest before it, is put back, and what is
+    /// there becomes a version. Ends at once
+    #[arg(long, value_name = "PATH", group = "once", conflicts_with = "ticket")]
+    restore: Option<String>,
+
+    /// Nothing is published and taken over until --resume, also after a restart; links stay. Ends at once
+    #[arg(long, group = "once", conflicts_with = "ticket")]
+    pause: bool,
+
+    /// Goes on after --pause. Ends at once
+    #[arg(long, group = "once", conflicts_with = "ticket")]
+    resume: bool,
+
+    /// The background node keeps it in step from now on, also after a restart (`xylem service`). Ends at once
+    #[arg(long, group = "once")]
+    background: bool,
+
+    /// The background node keeps it in step no more. Ends at once
+    #[arg(long, group = "once", conflicts_with = "ticket")]
+    stop: bool,
+
+    /// All folders that are kept in step with this store, and how they are. Ends at once
+    #[arg(long, group = "once", conflicts_with = "ticket")]
+    list: bool,
+
+    /// Ends when standard input does: the background node's process has
+    #[arg(long, hide = true)]
+    with_service: bool,
 
     /// From now on this trust schema (`xylem schema`) says who is a member and who may write, by the names in certificates whose
     /// chains end at --trust. For who began the group; given again it replaces the one before
     #[arg(long, value_name = "FILE", requires = "trust",
-          conflicts_with_all = ["ticket", "read_only", "remove", "allow", "history"])]
+          conflicts_with_all = ["ticket", "once"])]
     schema: Option<PathBuf>,
 
     /// With --schema: a certificate at which chains end; can be repeated
@@ -109,10 +151,21 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "CERT", requires = "sign")]
     chain: Vec<PathBuf>,
 
-    /// What another member replaces or removes is kept for so many days in DIR/.xylem-sync/trash/DAY; 0: not at all. The oldest goes sooner
-    /// where all of it would take more than a tenth of the disk, or more than is left free
-    #[arg(long, value_name = "DAYS", default_value_t = 7)]
-    trash: u32,
+    /// Which versions of what another member replaces or removes are kept in DIR/.xylem-sync/trash, in Syncthing's words: trash[:DAYS], all of
+    /// them; simple:N, the newest of each file; staggered[:DAYS], one an hour for a day, one a day for 30 days, one a week then; none. More goes
+    /// where all would take more than a tenth of the disk, or more than is left free. It is remembered
+    /// [default: as last time, at first trash:7]
+    #[arg(long, value_name = "WHICH")]
+    versions: Option<VersionPolicy>,
+
+    /// As --versions trash:DAYS; 0: as --versions none
+    #[arg(long, value_name = "DAYS", conflicts_with = "versions")]
+    trash: Option<u32>,
+
+    /// Fetch at most this many bytes a second, such as 500K or 10M
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
+          hide_env_values = true)]
+    limit: Option<u64>,
 
     /// Where the encrypted link listens, as for `share`. It is remembered [default: as last time, at first all
     /// interfaces]
@@ -182,55 +235,19 @@ fn host() -> Option<String> {
 
 /// Runs `xylem sync`.
 pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
-    let store = common.store()?;
-    if !args.folder.is_dir() {
-        let what = if meant::is_any_ticket(&args.folder.to_string_lossy()) {
-            "the folder comes first: `xylem sync DIR TICKET`".to_owned()
-        } else {
-            format!("{}: no such folder; make it first", args.folder.display())
-        };
-        return Err(Failure::new(Exit::Usage, what));
-    }
-    if args.history {
-        let home = Home::existing(&store, &canonical(&args.folder)?)?;
-        return history::print(&home, out);
-    }
-    let roles = [
-        (&args.read_only, Some(Role::ReadOnly)),
-        (&args.remove, Some(Role::Removed)),
-        (&args.allow, None),
-    ];
-    for (who, role) in roles {
-        if let Some(who) = who {
-            let home = Home::existing(&store, &canonical(&args.folder)?)?;
-            let member = home.give_role(who, role, wall_clock().milliseconds())?;
-            out.note(&format!(
-                "Noted for {who} ({member}); members hear of it while `xylem sync` runs"
-            ));
-            return Ok(Exit::Done);
-        }
-    }
-    if args.accept_removals {
-        Home::existing(&store, &canonical(&args.folder)?)?.accept_removals()?;
-        out.note("Noted: what others have removed goes here, too, while `xylem sync` runs");
-        return Ok(Exit::Done);
+    let Some(folder) = args.folder.clone() else { return background::list(common, out) };
+    if let Some(done) = at_once(&args, &folder, common, out)? {
+        return Ok(done);
     }
     lean::begin();
-    let joins: Option<Invitation> = match &args.ticket {
-        None => None,
-        Some(text) => {
-            let text = read_text(text)?;
-            let invitation = text.parse().map_err(|wrong: InvitationError| {
-                let what =
-                    meant::no_invitation(&text).map_or_else(|| wrong.to_string(), str::to_owned);
-                Failure::new(Exit::Usage, what)
-            });
-            Some(invitation?)
-        }
-    };
-    let last = last_run(&args, &store)?;
+    let store = common.store()?;
+    let joins = invitation(&args)?;
+    let last = last_run(&args, &folder, &store)?;
+    if args.background {
+        return background::hand_over(&args, (&folder, joins.as_ref(), &last), common, out);
+    }
     let options = SyncOptions {
-        folder: args.folder.clone(),
+        folder,
         joins,
         name: last.name.clone().unwrap_or_else(user_at_host),
         schema: args
@@ -240,23 +257,29 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
             .transpose()?,
         sign: args.sign.clone().map(|which| (which, args.chain.clone())),
         listen: listen_at(&last.listen)?,
+        versions: last.versions.unwrap_or_default(),
         last,
         announce: args.announce.clone(),
         relays: args.relay.relays(common)?,
         links: args.shape.links(),
         beside: args.near.options(common)?,
-        trash: args.trash,
+        limit: args.limit,
+        board: Board::default(),
         store,
     };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let mut broken = None;
+    if args.with_service {
+        ends_with_input(&stop)?;
+    }
+    let (mut broken, mut teller) = (None, Teller::new());
     let done = keeping::sync(&options, &stop, &mut |event| {
-        if let Err(failure) = told(event, out) {
+        if let Err(failure) = teller.told(event, out) {
             stop.raise();
             broken.get_or_insert(failure);
         }
     });
+    teller.ends(out);
     out.take_broken()?;
     match broken {
         Some(failure) => Err(failure),
@@ -264,16 +287,100 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
     }
 }
 
+/// Raises `stop` when standard input ends.
+fn ends_with_input(stop: &Stop) -> Result<(), Failure> {
+    let stop = stop.clone();
+    let read = move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        stop.raise();
+    };
+    thread::Builder::new().name("input".into()).spawn(read).map_err(|e| Failure::no_thread(&e))?;
+    Ok(())
+}
+
+/// What is asked for that ends at once; `None`: it is to be kept in step.
+fn at_once(
+    args: &SyncArgs,
+    folder: &Path,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Option<Exit>, Failure> {
+    if args.stop {
+        return background::stop(folder, common, out).map(Some);
+    }
+    let store = common.store()?;
+    if !folder.is_dir() {
+        let what = if meant::is_any_ticket(&folder.to_string_lossy()) {
+            "the folder comes first: `xylem sync DIR TICKET`".to_owned()
+        } else {
+            format!("{}: no such folder; make it first", folder.display())
+        };
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let home = || -> Result<Home, Failure> { Ok(Home::existing(&store, &canonical(folder)?)?) };
+    if args.history {
+        return history::print(&home()?, out).map(Some);
+    }
+    if args.status {
+        let in_background = background::has(folder, &store)?;
+        return status::print(&store, folder, in_background, out).map(Some);
+    }
+    if let Some(what) = &args.restore {
+        return restore::run(folder, what, out).map(Some);
+    }
+    if args.pause || args.resume {
+        status::pause(&home()?, args.pause)?;
+        out.note(match args.pause {
+            true => "Paused: nothing is published or taken over until --resume",
+            false => "It goes on while `xylem sync` runs",
+        });
+        return Ok(Some(Exit::Done));
+    }
+    if args.accept_removals {
+        home()?.accept_removals()?;
+        out.note("Noted: what others have removed goes here, too, while `xylem sync` runs");
+        return Ok(Some(Exit::Done));
+    }
+    let roles = [
+        (&args.read_only, Some(Role::ReadOnly)),
+        (&args.remove, Some(Role::Removed)),
+        (&args.allow, None),
+    ];
+    for (who, role) in roles {
+        if let Some(who) = who {
+            let member = home()?.give_role(who, role, wall_clock().milliseconds())?;
+            out.note(&format!(
+                "Noted for {who} ({member}); members hear of it while `xylem sync` runs"
+            ));
+            return Ok(Some(Exit::Done));
+        }
+    }
+    Ok(None)
+}
+
+/// The group that is joined.
+fn invitation(args: &SyncArgs) -> Result<Option<Invitation>, Failure> {
+    let Some(text) = &args.ticket else { return Ok(None) };
+    let text = read_text(text)?;
+    let invitation = text.parse().map_err(|wrong: InvitationError| {
+        let what = meant::no_invitation(&text).map_or_else(|| wrong.to_string(), str::to_owned);
+        Failure::new(Exit::Usage, what)
+    });
+    Ok(Some(invitation?))
+}
+
 /// What this run is asked for, or else the last one was.
-fn last_run(args: &SyncArgs, store: &Path) -> Result<LastRun, Failure> {
-    let before = match Home::existing(store, &canonical(&args.folder)?) {
+fn last_run(args: &SyncArgs, folder: &Path, store: &Path) -> Result<LastRun, Failure> {
+    let before = match Home::existing(store, &canonical(folder)?) {
         Ok(home) => home.last_run()?,
         Err(HomeError::NotYet(_)) => LastRun::default(),
         Err(e) => return Err(e.into()),
     };
     let name = args.name.clone().or(before.name);
     let listen = if args.listen.is_empty() { before.listen } else { args.listen.clone() };
-    Ok(LastRun { name, listen })
+    let by_days = args.trash.map(|days| VersionPolicy::for_days(days.into()));
+    let versions = args.versions.or(by_days).or(before.versions);
+    Ok(LastRun { name, listen, versions })
 }
 
 fn role_schema(schema: &Path, trust: &[PathBuf]) -> Result<RoleSchema, Failure> {
@@ -285,177 +392,9 @@ fn role_schema(schema: &Path, trust: &[PathBuf]) -> Result<RoleSchema, Failure> 
         .map_err(|e| Failure::new(Exit::Usage, e.to_string()))
 }
 
-fn told(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
-    let json = out.is_json();
-    match event {
-        SyncEvent::Ready { invitation, name, key } => {
-            let ticket = invitation.to_string();
-            if json {
-                return out.json(&ReadyRow { ticket: &ticket, name: &name, key: &key });
-            }
-            out.line(&ticket)?;
-            out.note(&clean(&format!(
-                "In step as {name} until Ctrl-C; others join with xylem sync DIR TICKET"
-            )));
-        }
-        SyncEvent::Member { name, key, up } => {
-            if json {
-                return out.json(&MemberRow { name: &name, key: &key, up });
-            }
-            let what = if up { "is here" } else { "is away" };
-            out.note(&clean(&format!("{name} ({}) {what}", key.get(..16).unwrap_or(&key))));
-        }
-        SyncEvent::Took { name, put, gone, kept, conflicts, copies } => {
-            let conflicts: Vec<String> =
-                conflicts.iter().map(|path| path.to_string_lossy().into_owned()).collect();
-            if json {
-                let copies: Vec<String> =
-                    copies.iter().map(|(path, _)| path.to_string_lossy().into_owned()).collect();
-                let (conflicts, copies) = (&conflicts[..], &copies[..]);
-                return out.json(&TookRow { name: &name, put, gone, kept, conflicts, copies });
-            }
-            let kept = match kept {
-                0 => String::new(),
-                _ => format!(" ({} in {OWN}/trash)", count(kept, "old file")),
-            };
-            out.note(&clean(&format!("From {name}: {put} new or changed, {gone} removed{kept}")));
-            for path in conflicts {
-                out.warn(&clean(&format!("{path}: changed by both; both are kept")));
-            }
-            for (path, whose) in copies {
-                let path = path.display();
-                out.note(&clean(&format!(
-                    "{path}: {whose}'s version of what somebody else has changed, too"
-                )));
-            }
-        }
-        SyncEvent::InStep { state, members } => {
-            if json {
-                return out.json(&InStepRow { state: &state, members });
-            }
-            out.detail(&format!(
-                "In step with {members} others ({})",
-                state.get(..16).unwrap_or(&state)
-            ));
-        }
-        SyncEvent::Rewrote { name, key, evidence } => {
-            let evidence = evidence.to_string_lossy();
-            if json {
-                return out.json(&RewroteRow { name: &name, key: &key, evidence: &evidence });
-            }
-            let short = key.get(..16).unwrap_or(&key);
-            out.warn(&clean(&format!(
-                "{name} ({short}) has signed two histories: nothing of it is taken any more; both statements are in {evidence}"
-            )));
-        }
-        SyncEvent::Unproven { name, key } => {
-            if json {
-                return out.json(&UnprovenRow { name: &name, key: &key });
-            }
-            let short = key.get(..16).unwrap_or(&key);
-            out.warn(&clean(&format!(
-                "{name} ({short}) does not show that its history goes on: nothing newer of it is taken until it does"
-            )));
-        }
-        SyncEvent::Applies { name, key, why } => {
-            if json {
-                return out.json(&AppliesRow { name: &name, key: &key, why: &why });
-            }
-            out.note(&clean(&format!(
-                "Somebody called {name} has the ticket and is no member: {why}. Who began the group makes it one with xylem sync DIR --allow {key}"
-            )));
-        }
-        SyncEvent::Noted => {
-            out.note("Noted; members hear of it from the `xylem sync` that runs");
-        }
-        SyncEvent::ReadOnly => {
-            if json {
-                return out.json(&ReadOnlyRow {});
-            }
-            out.warn("the group's founder says that this member only reads: what is changed here stays here");
-        }
-        // Each version that is fetched is a link that comes and goes.
-        SyncEvent::Other(
-            Event::PeerConnected { .. } | Event::PeerGone { .. } | Event::Fetched(_),
-        ) if !json => {}
-        SyncEvent::Other(event) => out.event(event),
-    }
-    Ok(())
-}
-
-/// Others can join.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "sync_ready")]
-struct ReadyRow<'a> {
-    ticket: &'a str,
-    name: &'a str,
-    key: &'a str,
-}
-
-/// A member came or went.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "sync_member")]
-struct MemberRow<'a> {
-    name: &'a str,
-    key: &'a str,
-    up: bool,
-}
-
-/// What a member has changed was taken over.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "sync_took")]
-struct TookRow<'a> {
-    name: &'a str,
-    put: u64,
-    gone: u64,
-    kept: u64,
-    conflicts: &'a [String],
-    copies: &'a [String],
-}
-
-/// All who are there have the same.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "in_step")]
-struct InStepRow<'a> {
-    state: &'a str,
-    members: u64,
-}
-
-/// A member has signed two histories.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "sync_rewrote")]
-struct RewroteRow<'a> {
-    name: &'a str,
-    key: &'a str,
-    evidence: &'a str,
-}
-
-/// A member does not show that its history goes on.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "sync_unproven")]
-struct UnprovenRow<'a> {
-    name: &'a str,
-    key: &'a str,
-}
-
-/// Who has the ticket and is no member.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "sync_applies")]
-struct AppliesRow<'a> {
-    name: &'a str,
-    key: &'a str,
-    why: &'a str,
-}
-
-/// We only read.
-#[derive(Serialize)]
-#[serde(tag = "event", rename = "sync_read_only")]
-struct ReadOnlyRow {}
-
 #[cfg(test)]
-mod row_tests {
+mod tests {
     use super::*;
-    use crate::output::assert_documented;
 
     #[test]
     fn a_member_is_called_what_the_system_calls_user_and_host() {
@@ -469,18 +408,5 @@ mod row_tests {
         let long = "h".repeat(64);
         assert_eq!(both(Some("alice"), Some(&long)), "alice");
         assert_eq!(both(None, None), "member");
-    }
-
-    #[test]
-    fn rows_are_documented() {
-        let (name, key) = ("a", "00");
-        assert_documented(&ReadyRow { ticket: "xylem-sync:", name, key });
-        assert_documented(&MemberRow { name, key, up: true });
-        assert_documented(&TookRow { name, put: 1, gone: 0, kept: 0, conflicts: &[], copies: &[] });
-        assert_documented(&InStepRow { state: "00", members: 1 });
-        assert_documented(&ReadOnlyRow {});
-        assert_documented(&RewroteRow { name, key, evidence: "e" });
-        assert_documented(&UnprovenRow { name, key });
-        assert_documented(&AppliesRow { name, key, why: "" });
     }
 }

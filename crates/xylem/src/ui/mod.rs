@@ -144,7 +144,7 @@ fn guarded(mut response: Response) -> Response {
 
 /// Writes what has changed, part by part, for as long as somebody reads it.
 fn tell(sight: &Sight, out: &mut dyn Write) -> io::Result<()> {
-    let mut told = [const { String::new() }; 3];
+    let mut told = [const { String::new() }; 4];
     let mut quiet = 0;
     loop {
         let mut news = String::new();

@@ -6,7 +6,7 @@ const token = new URLSearchParams(location.search).get("token");
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const $ = (id) => document.getElementById(id);
 const sections = [...document.querySelectorAll("section")];
-const seen = { runs: null, service: null, node: null };
+const seen = { runs: null, folders: null, service: null, node: null };
 // Of each run, what was done when: for rates. Fetches that ran when this page last looked, and those that have
 // ended since.
 const past = new Map(), ran = new Map(), ended = [];
@@ -190,6 +190,30 @@ function drawFetches(runs) {
   const last = ended.map((run) => none(`Ended: ${run.name || "a fetch"}, last seen with ${bytes(run.done)} of ${bytes(run.total)} verified`));
   show("fetches", ...(fetching.length ? fetching.map(fetchCard) : [none("Nothing is being fetched: xylem get TICKET")]), ...last);
 }
+const steps = { not_running: "not running", starting: "being looked at", paused: "paused", behind: "not in step", in_step: "in step" };
+function folderCard(folder) {
+  const now = Date.now(), ago = (ms) => time((now - ms) / 1000), coming = folder.fetching;
+  const missing = folder.missing.length + folder.more;
+  const parts = [el("div", { class: "row" }, el("h3", {}, folder.folder), el("span", { class: "tag" }, steps[folder.step] ?? folder.step),
+    el("span", { class: "dim" }, `as ${folder.name}${folder.read_only ? ", reads only" : ""}`))];
+  if (coming) {
+    parts.push(el("p", {}, `From ${coming.from}: ${bytes(coming.done)} of ${coming.total ? bytes(coming.total) : "what is found"}, ${number(coming.files)} files: ${coming.paths.join(", ")}`));
+  }
+  if (folder.members.length) {
+    parts.push(table([
+      ["Member", (m) => m.name || m.key.slice(0, 16), "wide"], ["Role", (m) => m.role.replace("_", " ")],
+      ["Here", (m) => `${m.here ? "here" : "away"} for ${ago(m.since_ms)}`],
+      ["Has", (m) => el("span", { class: m.here && !m.in_step ? "warn" : "dim" }, m.here ? (m.in_step ? "the same" : "not the same yet") : "–")],
+    ], folder.members, `Members of ${folder.folder}`));
+  }
+  if (missing) {
+    parts.push(el("h4", {}, `Not in step (${number(missing)})`), table([
+      ["Path", (m) => m.path, "wide"], ["What", (m) => m.what], ["Why", (m) => el("span", { class: "warn" }, m.why)], ["For", (m) => ago(m.since_ms), "n"],
+    ], folder.missing.slice(0, 100), `Missing in ${folder.folder}`));
+  }
+  return el("article", { class: "card" }, ...parts);
+}
+const drawFolders = (folders) => show("folders", ...(folders?.length ? folders.map(folderCard) : [none("No folder is kept in step: xylem sync DIR")]));
 function drawShares(runs, service) {
   const rows = runs.flatMap((run) => run.shares.map((share) => ({
     ...share, name: last(share.name), by: `share, process ${run.pid}`,
@@ -279,6 +303,7 @@ function draw() {
   const scrolled = new Map([...document.querySelectorAll(".scroll")].map((e) => [e.getAttribute("aria-label"), e.scrollLeft]));
   drawFetches(runs);
   drawShares(runs, seen.service);
+  drawFolders(seen.folders);
   drawPeers(runs);
   drawNode(seen.node);
   drawLinks(runs);
@@ -346,7 +371,7 @@ addEventListener("keydown", (event) => {
   if (at >= 0) here = at;
   if (event.key === "j") go(at < 0 && here === 0 ? 0 : here + 1);
   else if (event.key === "k") go(here - 1);
-  else if (/^[1-5]$/.test(event.key)) go(Number(event.key) - 1);
+  else if (/^[1-6]$/.test(event.key)) go(Number(event.key) - 1);
   else if (event.key === "?") keys($("keys").hidden);
   else if (event.key === "Escape") keys(false);
   else if (event.key === " " && !event.target.closest("button, a")) {

@@ -1,5 +1,5 @@
-//! [`Sight`]: what there is to see, as JSON: notes of processes that run, the background node's shares, the
-//! forwarder's tables.
+//! [`Sight`]: what there is to see, as JSON: notes of processes that run, the background node's shares, folders that are kept
+//! in step, the forwarder's tables.
 //!
 //! Nothing is looked at while nobody looks. The background node and the forwarder are asked by threads of
 //! their own, so that one that hangs keeps nobody waiting.
@@ -10,6 +10,7 @@ use crate::output::json_line;
 use crate::running;
 use crate::service::control;
 use crate::service::messages::{Reply, Request};
+use crate::sync::status;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,7 @@ const ASK_EVERY: Duration = Duration::from_secs(2);
 pub(super) struct Sight {
     store: PathBuf,
     runs: Mutex<Option<(Instant, String)>>,
+    folders: Asked,
     service: Asked,
     node: Asked,
 }
@@ -36,17 +38,24 @@ impl Sight {
     /// Of the processes on `store`, and of the forwarder at `at` (`None`: the usual one).
     pub(super) fn new(store: PathBuf, at: Option<PeerUri>, stop: &Stop) -> Result<Self, Failure> {
         let (of, mut node) = (store.clone(), Watcher::new(at, stop));
+        let of_folders = store.clone();
         Ok(Self {
             store,
             runs: Mutex::default(),
+            folders: Asked::begin("folders", move || json!(status::all(&of_folders)))?,
             service: Asked::begin("service", move || service(&of))?,
             node: Asked::begin("node", move || node.look().unwrap_or(Value::Null))?,
         })
     }
 
     /// Each part by its name; one line each.
-    pub(super) fn parts(&self) -> [(&'static str, String); 3] {
-        [("runs", self.runs()), ("service", self.service.last()), ("node", self.node.last())]
+    pub(super) fn parts(&self) -> [(&'static str, String); 4] {
+        [
+            ("runs", self.runs()),
+            ("folders", self.folders.last()),
+            ("service", self.service.last()),
+            ("node", self.node.last()),
+        ]
     }
 
     fn runs(&self) -> String {

@@ -35,6 +35,8 @@ const RESERVE: u64 = 128 << 10;
 /// Whoever removes more files at once than this, or more than half of a folder of some size, is asked about it here.
 const MANY_REMOVALS: usize = 1_000;
 const SMALL_FOLDER: usize = 20;
+/// Names of what came that are told.
+const MAX_TOLD: usize = 5;
 /// What is noted when a file is not fetched, put or removed because of what another member says of it.
 const OF_A_MEMBER: [ObstacleKind; 5] = [
     ObstacleKind::NotFetched,
@@ -385,7 +387,7 @@ impl Member<'_> {
     ) -> Result<Portion, Error> {
         let now = wall_clock().milliseconds();
         let wanted = plan.wanted(theirs)?;
-        let failed = self.bring(said, &wanted, content, stop, now)?;
+        let failed = self.bring(said, &wanted, (content, now), stop, tell)?;
         let mut missing = HashSet::new();
         for root in contents(&plan).into_keys() {
             if !self.staged.has(&root) {
@@ -395,6 +397,7 @@ impl Member<'_> {
         plan.leave_out(|_, item| root(item).is_some_and(|root| missing.contains(&root)));
         let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
         let known = !plan.known.is_empty();
+        let paths = plan.put.iter().take(MAX_TOLD).map(|place| os_path(&place.path)).collect();
         let conflicts = plan.met.iter().take(MAX_NAMED).map(|path| os_path(path)).collect();
         let places = plan.put.iter().map(|place| &place.path);
         let copies = plan.aside.iter().map(|(to, _)| to).chain(places);
@@ -404,7 +407,7 @@ impl Member<'_> {
         let whole = self.folder.apply(plan, self.staged.dir(), &staged, now)?;
         if put + gone > 0 {
             let (name, kept) = (said.name.clone(), self.folder.removed());
-            tell(SyncEvent::Took { name, put, gone, kept, conflicts, copies });
+            tell(SyncEvent::Took { name, put, gone, kept, paths, conflicts, copies });
         }
         let moved = known || (whole && put + gone > 0);
         Ok(Portion { moved, whole: whole && missing.is_empty(), failed })
@@ -415,9 +418,9 @@ impl Member<'_> {
         &mut self,
         said: &Statement,
         wanted: &HashMap<Hash, Vec<u8>>,
-        content: &Ticket,
+        (content, now_ms): (&Ticket, u64),
         stop: &Stop,
-        now_ms: u64,
+        tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<Option<Error>, Error> {
         let copies = self.folder.copies(wanted)?;
         let mut missing: HashMap<Hash, Vec<u8>> = HashMap::new();
@@ -443,7 +446,11 @@ impl Member<'_> {
         let at = self.folder.own(&format!("{FETCHED}-{}", said.member.key_id()));
         remove_tree(&at).map_err(|e| local(&at, &e))?;
         let asked = (self.options, &self.asking);
-        match fetching::content(asked, content.clone(), only, (&self.path, &at), stop) {
+        self.options.board.fetches(&said.name, &only);
+        let fetched =
+            fetching::content(asked, content.clone(), only, (&self.path, &at), stop, tell);
+        self.options.board.fetched();
+        match fetched {
             Ok(left) => {
                 self.staged.take(&at, &missing).map_err(|e| local(&at, &e))?;
                 let why =

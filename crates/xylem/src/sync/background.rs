@@ -1,0 +1,145 @@
+//! `xylem sync DIR --background`, `--stop` and `--list`: folders that the background node keeps in step.
+
+use std::path::{Path, PathBuf};
+
+use xylem_library::canonical;
+use xylem_library::folder::{Home, Invitation, LastRun};
+use xylem_node::AnnounceOptions;
+
+use super::{SyncArgs, status, telling};
+use crate::cli::Common;
+use crate::exit::{Exit, Failure};
+use crate::output::Out;
+use crate::output::text::clean;
+use crate::service::listed::{self, BackgroundFolder, FolderTerms};
+use crate::service::messages::{Reply, Request};
+use crate::service::{self, control};
+
+/// What the background node is asked for. Each flag is decided on; what it can't do is refused.
+fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, Failure> {
+    let SyncArgs {
+        // The folder, and what makes it a member, before it is handed over.
+        folder: _,
+        ticket: _,
+        // Remembered with the folder.
+        name: _,
+        listen: _,
+        trash: _,
+        versions: _,
+        // None of these goes with `--background`.
+        read_only: _,
+        remove: _,
+        allow: _,
+        history: _,
+        accept_removals: _,
+        status: _,
+        restore: _,
+        pause: _,
+        resume: _,
+        stop: _,
+        list: _,
+        with_service: _,
+        background: _,
+        trust: _,
+        chain: _,
+        schema,
+        sign,
+        announce,
+        relay,
+        near,
+        shape,
+        limit,
+    } = args;
+    let refused = [(schema.is_some(), "--schema"), (sign.is_some(), "--sign")];
+    if let Some((_, flag)) = refused.into_iter().find(|(given, _)| *given) {
+        let what = format!(
+            "the background node has no {flag}: run `xylem sync DIR {flag} …` once, which is remembered, and then --background"
+        );
+        return Err(Failure::new(Exit::Usage, what));
+    }
+    let AnnounceOptions { lan, map, public: _ } = near.options(common)?;
+    let shape = shape.flags();
+    let of = |name: &str| shape.iter().find(|(flag, _)| *flag == name).map(|(_, to)| to.clone());
+    Ok(FolderTerms {
+        announce: announce.iter().map(ToString::to_string).collect(),
+        relays: relay.named().iter().map(ToString::to_string).collect(),
+        lan,
+        map,
+        limit: *limit,
+        shape: of("--shape"),
+        post_quantum: of("--post-quantum"),
+    })
+}
+
+/// Makes the folder a member and hands it over.
+pub(super) fn hand_over(
+    args: &SyncArgs,
+    (folder, joins, last): (&Path, Option<&Invitation>, &LastRun),
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let (terms, store) = (terms(args, common)?, service::store(common)?);
+    if control::ask(&store, &Request::Folders, &mut |_| {})?.is_none() {
+        let what = "no background node runs: `xylem service install` starts one; or leave out --background";
+        return Err(Failure::new(Exit::Local, what));
+    }
+    let path = canonical(folder)?;
+    let home = Home::open(&store, &path, joins)?;
+    home.keep_last_run(last)?;
+    let request = Request::Sync(BackgroundFolder { path, terms });
+    match control::ask(&store, &request, &mut |_| {})? {
+        Some(Reply::Synced { ticket }) => {
+            if let Some(ticket) = ticket {
+                let name = last.name.as_deref().unwrap_or_default();
+                telling::ready(&ticket, name, &home.key()?.public().to_string(), out)?;
+            }
+            out.note("Kept in step in the background, also after a restart; `xylem sync DIR --status` shows how it is, --stop ends it");
+            Ok(Exit::Done)
+        }
+        _ => Err(Failure::new(Exit::Local, "the background node has ended")),
+    }
+}
+
+/// Has the background node keep a folder in step no more.
+pub(super) fn stop(folder: &Path, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let (path, store) = (service::absolute(folder)?, service::store(common)?);
+    // A folder that is gone is in the list all the same.
+    let path = path.canonicalize().unwrap_or(path);
+    if control::ask(&store, &Request::Unsync { path: path.clone() }, &mut |_| {})?.is_none() {
+        let mut listed = listed::load(&store)?;
+        let before = listed.len();
+        listed.retain(|folder| folder.path != path);
+        if listed.len() == before {
+            let what = format!("{}: the background node does not keep it in step", path.display());
+            return Err(Failure::new(Exit::Usage, what));
+        }
+        listed::save(&store, &listed)?;
+    }
+    out.note(&clean(&format!(
+        "{} is kept in step by the background node no more; it stays a member",
+        path.display()
+    )));
+    Ok(Exit::Done)
+}
+
+/// The folders of the store, each with how it is.
+pub(super) fn list(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    let store = service::store(common)?;
+    let rows: Vec<(PathBuf, Option<String>)> =
+        match control::ask(&store, &Request::Folders, &mut |_| {})? {
+            Some(Reply::Folders { folders }) => {
+                folders.into_iter().map(|row| (row.path, row.why)).collect()
+            }
+            _ => {
+                let why = || Some("the background node does not run".to_owned());
+                listed::load(&store)?.into_iter().map(|folder| (folder.path, why())).collect()
+            }
+        };
+    status::list(&store, &rows, out)
+}
+
+/// Whether the background node has a folder in its list.
+pub(super) fn has(folder: &Path, store: &Path) -> Result<bool, Failure> {
+    let folder = canonical(folder)?;
+    Ok(listed::load(store)?.iter().any(|listed| listed.path == folder))
+}

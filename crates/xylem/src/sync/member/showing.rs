@@ -1,0 +1,111 @@
+//! What a person is told of the folder while it is kept in step.
+
+use std::time::{Duration, Instant};
+
+use xylem_library::folder::Role;
+use xylem_node::wall_clock;
+use xylem_object::PublisherId;
+
+use super::{Member, SyncEvent};
+use crate::sync::status::{FolderStep, MemberStatus, SyncStatus, is_paused};
+
+/// What is told is put together so often.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What was told last.
+#[derive(Default)]
+pub(super) struct Shown {
+    at: Option<Instant>,
+    in_step: bool,
+    pub(super) paused: bool,
+}
+
+impl Member<'_> {
+    /// Tells how the folder is, once a second and when that has changed.
+    pub(super) fn show(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
+        let paused = is_paused(&self.home);
+        if paused != std::mem::replace(&mut self.showing.paused, paused) {
+            tell(if paused { SyncEvent::Paused } else { SyncEvent::Resumed });
+            self.look = self.look.or_else(|| Some(Instant::now()));
+        }
+        let step = self.step();
+        let in_step = step == FolderStep::InStep;
+        tell(SyncEvent::Tick { in_step: step == FolderStep::InStep || self.is_same() });
+        let news = self.showing.in_step != in_step;
+        if !news && self.showing.at.is_some_and(|at| at.elapsed() < EVERY) {
+            return;
+        }
+        (self.showing.at, self.showing.in_step) = (Some(Instant::now()), in_step);
+        let members = self.member_statuses();
+        let (own, rules_wait) = (self.key.public(), false);
+        self.options.board.change(|status| {
+            (status.step, status.paused, status.rules_wait) = (step, paused, rules_wait);
+            status.read_only = !self.roles.may_write(&own);
+            status.members = since_before(members, status);
+            status.take(&self.folder.obstacles);
+        });
+    }
+
+    /// Whether all who may write and are there have the same, as far as it was heard.
+    fn is_same(&self) -> bool {
+        let state = self.folder.state();
+        let there = self.others.values().filter(|other| self.can_ask(other));
+        self.last.of.is_some()
+            && self.look.is_none()
+            && !there.into_iter().any(|o| o.said.state != state)
+    }
+
+    fn step(&self) -> FolderStep {
+        match () {
+            () if self.showing.paused => FolderStep::Paused,
+            () if self.last.of.is_none() => FolderStep::Starting,
+            () if self.folder.obstacles.count() == 0 && self.is_same() => FolderStep::InStep,
+            () => FolderStep::Behind,
+        }
+    }
+
+    fn member_statuses(&self) -> Vec<MemberStatus> {
+        let (state, founder) = (self.folder.state(), self.home.invitation.group.founder);
+        let role = |member: &PublisherId| match self.roles.roles().members.get(member) {
+            _ if *member == founder => "founder",
+            Some(Role::Removed) => "removed",
+            _ if !self.roles.may_write(member) => "read_only",
+            _ => "member",
+        };
+        let known = self.others.values().map(|other| MemberStatus {
+            name: other.said.name.clone(),
+            key: other.said.member.to_string(),
+            role: role(&other.said.member).to_owned(),
+            here: self.up.contains(&other.said.member),
+            since_ms: other.said.number,
+            in_step: other.said.state == state,
+            why: Some(other.told.clone()).filter(|why| !why.is_empty()),
+        });
+        let unheard = |(member, _): &(&PublisherId, &Role)| {
+            !self.others.contains_key(*member) && **member != self.key.public()
+        };
+        let named = self.roles.roles().members.iter().filter(unheard).map(|(member, _)| {
+            let role = role(member).to_owned();
+            MemberStatus { key: member.to_string(), role, ..MemberStatus::default() }
+        });
+        known.chain(named).collect()
+    }
+}
+
+/// Who is where it was has been there since then; who came or went just now is told so.
+fn since_before(members: Vec<MemberStatus>, before: &SyncStatus) -> Vec<MemberStatus> {
+    let now_ms = wall_clock().milliseconds();
+    let since = |mut member: MemberStatus| {
+        let then = before.members.iter().find(|then| then.key == member.key);
+        member.since_ms = match then {
+            Some(then) if then.here == member.here => then.since_ms,
+            None if !member.here => member.since_ms,
+            _ => now_ms,
+        };
+        if member.name.is_empty() {
+            member.name = then.map(|then| then.name.clone()).unwrap_or_default();
+        }
+        member
+    };
+    members.into_iter().map(since).collect()
+}

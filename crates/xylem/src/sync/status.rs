@@ -1,0 +1,609 @@
+//! [`SyncStatus`]: what a person is told of a folder that is kept in step, by `sync DIR --status`, `sync --list` and `xylem ui`.
+//!
+//! The process that keeps it in step writes `STORE/sync/ID/status.json`, whole, once a second at most and when something has
+//! changed. Beside it lies `status.lock`, which is locked for as long as that process lives: so what runs is told from what was killed.
+
+use std::ffi::OsString;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use xylem_library::folder::{Home, ObstacleKind, Obstacles};
+use xylem_library::{Blame, Error, Only, canonical, disk, os_path};
+use xylem_node::wall_clock;
+use xylem_store::{Clobber, write_atomically};
+
+use crate::exit::{Exit, Failure};
+use crate::output::Out;
+use crate::output::text::{bytes, clean, count};
+use crate::running;
+
+const FILE: &str = "status.json";
+const LOCK: &str = "status.lock";
+/// In the folder of roles, which is watched: nothing is published and taken over while it is there.
+const PAUSED: &str = "paused";
+/// Folders of a store that are listed at most, and bytes of what is read of one.
+const MAX_FOLDERS: usize = 256;
+const MAX_STATUS: u64 = 16 << 20;
+/// Obstacles that are named, and files of a fetch.
+const MAX_NAMED: usize = 1_000;
+const MAX_FETCHED: usize = 5;
+
+/// How a folder is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FolderStep {
+    /// No process keeps it in step.
+    #[default]
+    NotRunning,
+    /// It is being looked at for the first time since the start.
+    Starting,
+    /// `--pause` was said.
+    Paused,
+    /// Something is missing here or there, or waits.
+    Behind,
+    /// All members who may write and are there have the same.
+    InStep,
+}
+
+/// See the module's text. Times are milliseconds since 1970. Its JSON is an event of docs/spec/json-events.md.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename = "sync_status", default)]
+pub(crate) struct SyncStatus {
+    pub(crate) folder: String,
+    /// What others call us, our key in the group, and whether what is changed here stays here.
+    pub(crate) name: String,
+    pub(crate) key: String,
+    pub(crate) read_only: bool,
+    pub(crate) step: FolderStep,
+    /// Whether a process keeps it in step, which, and since when; of the last change.
+    pub(crate) running: bool,
+    pub(crate) pid: u32,
+    pub(crate) since_ms: u64,
+    pub(crate) at_ms: u64,
+    /// Whether the background node starts it.
+    pub(crate) background: bool,
+    pub(crate) paused: bool,
+    pub(crate) members: Vec<MemberStatus>,
+    /// What is not in step; beyond 1,000 there are `more`.
+    pub(crate) missing: Vec<MissingStatus>,
+    pub(crate) more: u64,
+    /// What is fetched now.
+    pub(crate) fetching: Option<FetchingStatus>,
+    /// Removals and rules of others that wait until this member accepts them.
+    pub(crate) removals_wait: u64,
+    pub(crate) rules_wait: bool,
+}
+
+/// Another member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct MemberStatus {
+    pub(crate) name: String,
+    pub(crate) key: String,
+    /// founder, member, read_only or removed.
+    pub(crate) role: String,
+    /// Whether there is a link to it, and since when there is one or none.
+    pub(crate) here: bool,
+    pub(crate) since_ms: u64,
+    /// Whether it has what is here, by what it said last.
+    pub(crate) in_step: bool,
+    /// Why nothing is taken of it.
+    pub(crate) why: Option<String>,
+}
+
+/// One path that is not in step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MissingStatus {
+    pub(crate) path: String,
+    pub(crate) kind: ObstacleKind,
+    /// What that means, in words, and why, as the system says.
+    pub(crate) what: String,
+    pub(crate) why: String,
+    pub(crate) since_ms: u64,
+    pub(crate) tried: u32,
+    /// When it is tried again.
+    pub(crate) again_ms: u64,
+}
+
+/// What is fetched of a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct FetchingStatus {
+    pub(crate) from: String,
+    /// Verified bytes, of `total`; 0: it is not known yet.
+    pub(crate) done: u64,
+    pub(crate) total: u64,
+    /// The first of its files, and how many there are.
+    pub(crate) paths: Vec<String>,
+    pub(crate) files: u64,
+}
+
+fn text(path: &[u8]) -> String {
+    os_path(path).to_string_lossy().into_owned()
+}
+
+/// What an obstacle means to whoever waits for the file.
+fn in_words(kind: ObstacleKind) -> &'static str {
+    match kind {
+        ObstacleKind::Unreadable => "it can't be read here, so that nobody else gets it",
+        ObstacleKind::Busy => "it is written to again and again, and sent from time to time",
+        ObstacleKind::Name => "its name is not possible",
+        ObstacleKind::NotFetched => "it has not come from any member yet",
+        ObstacleKind::NoRoom => "there is no room for it on this disk",
+        ObstacleKind::NotPlaced => "it came and can't be put in its place",
+        ObstacleKind::Refused => "what its member says of it is not taken",
+        ObstacleKind::Removal => {
+            "another member removed it with many others; --accept-removals has it removed here, too"
+        }
+    }
+}
+
+impl SyncStatus {
+    /// Takes over what is in the way.
+    pub(super) fn take(&mut self, obstacles: &Obstacles) {
+        let named = obstacles.iter().take(MAX_NAMED).map(|(path, obstacle)| MissingStatus {
+            path: text(path),
+            kind: obstacle.kind,
+            what: in_words(obstacle.kind).to_owned(),
+            why: obstacle.why.clone(),
+            since_ms: obstacle.since_ms,
+            tried: obstacle.tried,
+            again_ms: obstacle.again_ms,
+        });
+        self.missing = named.collect();
+        self.more = obstacles.count().saturating_sub(self.missing.len() as u64);
+        let waits = obstacles.iter().filter(|(_, one)| one.kind == ObstacleKind::Removal);
+        self.removals_wait = waits.count() as u64;
+    }
+
+    /// Its process has ended.
+    fn end(&mut self) {
+        let at_ms = self.at_ms;
+        (self.running, self.step, self.fetching) = (false, FolderStep::NotRunning, None);
+        for member in self.members.iter_mut().filter(|member| member.here) {
+            (member.here, member.since_ms) = (false, at_ms);
+        }
+    }
+
+    /// Of a folder of which no process has said anything yet.
+    fn unsaid(home: &Home, folder: &Path) -> Result<Self, Failure> {
+        let founder = home.invitation.group.founder;
+        let member = |(said, _): (xylem_library::folder::Statement, Vec<u8>)| MemberStatus {
+            name: said.name,
+            key: said.member.to_string(),
+            role: if said.member == founder { "founder" } else { "member" }.to_owned(),
+            since_ms: said.number,
+            ..MemberStatus::default()
+        };
+        Ok(Self {
+            folder: folder.to_string_lossy().into_owned(),
+            name: home.last_run()?.name.unwrap_or_default(),
+            key: home.key()?.public().to_string(),
+            members: home.members().into_iter().map(member).collect(),
+            ..Self::default()
+        })
+    }
+
+    /// What a person is told in one line.
+    pub(crate) fn said(&self) -> String {
+        let here = self.members.iter().filter(|member| member.here).count() as u64;
+        let missing = self.more.saturating_add(self.missing.len() as u64);
+        let step = match self.step {
+            FolderStep::NotRunning if self.background => {
+                "not running; the background node starts it"
+            }
+            FolderStep::NotRunning => "not running; `xylem sync DIR` goes on",
+            FolderStep::Starting => "being looked at",
+            FolderStep::Paused => "paused; `xylem sync DIR --resume` goes on",
+            FolderStep::Behind => "not in step",
+            FolderStep::InStep => "in step",
+        };
+        let mut line = format!("{}: {step}", self.folder);
+        if self.running {
+            line += &format!("; {} here", count(here, "other member"));
+        }
+        if missing > 0 {
+            line += &format!("; {} can't be brought in step now", count(missing, "path"));
+        }
+        line
+    }
+}
+
+/// What is told of a folder, as all who know something of it see it. The thread of a [`Poster`] writes it down.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Board(Arc<Mutex<Posted>>);
+
+#[derive(Debug, Default)]
+struct Posted {
+    status: SyncStatus,
+    changed: Option<SyncSender<()>>,
+}
+
+impl Board {
+    fn held(&self) -> MutexGuard<'_, Posted> {
+        // A thread that panicked has not left it half written.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is told.
+    pub(super) fn change(&self, change: impl FnOnce(&mut SyncStatus)) {
+        let mut held = self.held();
+        let before = held.status.clone();
+        change(&mut held.status);
+        if held.status != before {
+            held.is_new();
+        }
+    }
+
+    /// These files are fetched from the member of this name.
+    pub(super) fn fetches(&self, from: &str, only: &Only) {
+        self.change(|status| {
+            let paths = only.paths.iter().take(MAX_FETCHED).map(|path| text(path)).collect();
+            let (from, files) = (from.to_owned(), only.paths.len() as u64);
+            status.fetching = Some(FetchingStatus { from, paths, files, ..Default::default() });
+        });
+    }
+
+    /// So much of it is there.
+    pub(super) fn came(&self, done: u64, total: u64) {
+        let mut held = self.held();
+        if let Some(fetching) = &mut held.status.fetching {
+            (fetching.done, fetching.total) = (done, total);
+            held.is_new();
+        }
+    }
+
+    /// Nothing is fetched any more.
+    pub(super) fn fetched(&self) {
+        let mut held = self.held();
+        if held.status.fetching.take().is_some() {
+            held.is_new();
+        }
+    }
+
+    /// Writes it down from now on, among what is kept of the folder, until the result is dropped.
+    ///
+    /// # Errors
+    /// No file can be made there, or the system has no thread left.
+    pub(super) fn begin(&self, home: &Home, first: SyncStatus) -> Result<Poster, Error> {
+        let lock = home.dir().join(LOCK);
+        let failed = |e: io::Error| {
+            let message = format!("{}: {e}", lock.display());
+            Error { blame: Blame::Local, message }
+        };
+        // Whoever looks holds it for a moment.
+        let held = File::create(&lock).and_then(|file| file.lock().map(|()| file));
+        let held = held.map_err(failed)?;
+        let (changed, changes) = sync_channel(1);
+        let mut posted = self.held();
+        (posted.status, posted.changed) = (first, Some(changed));
+        posted.is_new();
+        drop(posted);
+        let (path, board) = (home.dir().join(FILE), self.clone());
+        // It writes one small file.
+        let writer = thread::Builder::new().name("status".into()).stack_size(256 * 1024);
+        let writer = writer.spawn(move || board.write_all(&path, &changes));
+        let writer = Some(writer.map_err(failed)?);
+        Ok(Poster { board: self.clone(), writer, _held: held })
+    }
+
+    fn write_all(&self, path: &Path, changes: &Receiver<()>) {
+        let write = || {
+            let status = self.held().status.clone();
+            let text = serde_json::to_vec(&status).expect("plain fields");
+            // A disk that is full now need not be so in a second.
+            let _ = write_atomically(&*disk(), path, &text, 0o600, Clobber::Replace);
+        };
+        running::at_changes(changes, write);
+        write();
+    }
+}
+
+impl Posted {
+    fn is_new(&mut self) {
+        self.status.at_ms = wall_clock().milliseconds();
+        // Full: the writer knows already. Gone: it has nowhere to write.
+        let _ = self.changed.as_ref().map(|changed| changed.try_send(()));
+    }
+}
+
+/// Has the status written down; the last one, when this is dropped, says that nothing runs any more.
+pub(super) struct Poster {
+    board: Board,
+    writer: Option<JoinHandle<()>>,
+    _held: File,
+}
+
+impl Drop for Poster {
+    fn drop(&mut self) {
+        let mut held = self.board.held();
+        held.status.at_ms = wall_clock().milliseconds();
+        held.status.end();
+        held.changed = None;
+        drop(held);
+        let _ = self.writer.take().map(JoinHandle::join);
+    }
+}
+
+/// Whether the folder's members are to get nothing of it, and it nothing of them.
+pub(super) fn is_paused(home: &Home) -> bool {
+    paused(home).symlink_metadata().is_ok()
+}
+
+/// Where that is noted.
+pub(super) fn paused(home: &Home) -> PathBuf {
+    home.roles_dir().join(PAUSED)
+}
+
+/// `--pause` and `--resume`: notes it for the process that runs, and for later ones.
+pub(super) fn pause(home: &Home, pause: bool) -> Result<(), Failure> {
+    let path = paused(home);
+    let done = match pause {
+        true => File::create(&path).map(drop),
+        false => fs::remove_file(&path),
+    };
+    match done {
+        Err(e) if pause || e.kind() != io::ErrorKind::NotFound => {
+            Err(Failure::new(Exit::Local, format!("{}: {e}", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What was written down of a folder, by what is kept of it; `None`: nothing that can be read.
+fn read(dir: &Path) -> Option<SyncStatus> {
+    let mut text = Vec::new();
+    File::open(dir.join(FILE)).ok()?.take(MAX_STATUS).read_to_end(&mut text).ok()?;
+    let mut status: SyncStatus = serde_json::from_slice(&text).ok()?;
+    let runs = File::open(dir.join(LOCK))
+        .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)));
+    if !runs {
+        status.end();
+    }
+    Some(status)
+}
+
+/// What is told of all folders that were ever kept in step with a store, in the order of their paths.
+pub(crate) fn all(store: &Path) -> Vec<SyncStatus> {
+    let entries = fs::read_dir(store.join("sync")).into_iter().flatten().flatten();
+    let found = entries.take(MAX_FOLDERS).filter_map(|entry| read(&entry.path()));
+    let mut all: Vec<SyncStatus> = found.collect();
+    all.sort_by(|a, b| a.folder.cmp(&b.folder));
+    all
+}
+
+/// `xylem sync DIR --status`. What is not in step ends with exit 1.
+pub(super) fn print(
+    store: &Path,
+    folder: &Path,
+    background: bool,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let folder = canonical(folder)?;
+    let home = Home::existing(store, &folder)?;
+    let mut status = match read(home.dir()) {
+        Some(status) => status,
+        None => SyncStatus::unsaid(&home, &folder)?,
+    };
+    (status.background, status.paused) = (background, is_paused(&home));
+    let exit = if status.step == FolderStep::InStep { Exit::Done } else { Exit::Damaged };
+    if out.is_json() {
+        out.json(&status)?;
+        return Ok(exit);
+    }
+    for line in status.lines(wall_clock().milliseconds()) {
+        out.line(&clean(&line))?;
+    }
+    Ok(exit)
+}
+
+/// How long, in the largest unit: `12 s`, `5 min`, `3 h`, `2 days`.
+fn span(ms: u64) -> String {
+    match Duration::from_millis(ms).as_secs() {
+        s if s < 60 => format!("{s} s"),
+        s if s < 3_600 => format!("{} min", s / 60),
+        s if s < 2 * 86_400 => format!("{} h", s / 3_600),
+        s => format!("{} days", s / 86_400),
+    }
+}
+
+impl SyncStatus {
+    /// All of it for a person.
+    fn lines(&self, now_ms: u64) -> Vec<String> {
+        let ago = |ms: u64| span(now_ms.saturating_sub(ms));
+        let short = |key: &str| key.get(..16).unwrap_or(key).to_owned();
+        let mut lines = vec![self.said()];
+        if self.paused && self.step != FolderStep::Paused {
+            lines.push("  paused: nothing is published or taken over until --resume".to_owned());
+        }
+        let reads = if self.read_only { "; what is changed here stays here" } else { "" };
+        lines.push(format!("  this member: {} ({}){reads}", self.name, short(&self.key)));
+        for member in &self.members {
+            let role = match member.role.as_str() {
+                "founder" => ", who began the group",
+                "read_only" => ", reads only",
+                "removed" => ", no member any more",
+                _ => "",
+            };
+            let here = match (member.here, member.role.as_str()) {
+                (_, "removed") => String::new(),
+                (true, _) => format!(": here for {}", ago(member.since_ms)),
+                (false, _) => format!(": away for {}", ago(member.since_ms)),
+            };
+            let has = match (member.here, member.in_step) {
+                (true, true) => ", has the same",
+                (true, false) => ", has not the same yet",
+                (false, _) => "",
+            };
+            let why = member.why.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+            lines.push(format!("  {} ({}){role}{here}{has}{why}", member.name, short(&member.key)));
+        }
+        if let Some(fetching) = &self.fetching {
+            let FetchingStatus { from, done, total, paths, files } = fetching;
+            let names = named(paths, *files);
+            let of = if *total > 0 { format!(" of {}", bytes(*total)) } else { String::new() };
+            lines.push(format!("  from {from}: {}{of} of {names}", bytes(*done)));
+        }
+        for one in &self.missing {
+            let again = match one.again_ms.saturating_sub(now_ms) {
+                _ if !self.running => String::new(),
+                0 => ", tried again now".to_owned(),
+                ms => format!(", tried again in {}", span(ms.max(1_000))),
+            };
+            let MissingStatus { path, what, why, since_ms, .. } = one;
+            lines.push(format!("  {path}: {what}: {why} (for {}{again})", ago(*since_ms)));
+        }
+        if self.more > 0 {
+            lines.push(format!("  and {} more", count(self.more, "path")));
+        }
+        if self.removals_wait > 0 {
+            let removals = count(self.removals_wait, "removal");
+            lines.push(format!("  {removals} of others: --accept-removals if they are right"));
+        }
+        if self.rules_wait {
+            lines.push("  another member has other rules: --accept-rules takes them".to_owned());
+        }
+        lines
+    }
+}
+
+/// The first names of so many, in words: `a, b and 3 more`.
+pub(super) fn named(paths: &[String], all: u64) -> String {
+    let more = all.saturating_sub(paths.len() as u64);
+    match (paths.is_empty(), more) {
+        (true, _) => count(all, "file"),
+        (false, 0) => paths.join(", "),
+        (false, _) => format!("{} and {more} more", paths.join(", ")),
+    }
+}
+
+/// `xylem sync --list`: a line for each folder of the store, or its status as JSON.
+pub(super) fn list(
+    store: &Path,
+    in_background: &[(PathBuf, Option<String>)],
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let mut all = all(store);
+    for (folder, why) in in_background {
+        let folder = OsString::from(folder).to_string_lossy().into_owned();
+        let known = all.iter_mut().find(|status| status.folder == folder);
+        match known {
+            Some(status) => status.background = true,
+            None => all.push(SyncStatus { folder, background: true, ..SyncStatus::default() }),
+        }
+        if let Some(why) = why {
+            out.warn(&format!("it does not run: {why}"));
+        }
+    }
+    for status in &all {
+        if out.is_json() {
+            out.json(status)?;
+        } else {
+            let by = if status.background { " (background)" } else { "" };
+            out.line(&clean(&format!("{}{by}", status.said())))?;
+        }
+    }
+    if all.is_empty() {
+        out.note("No folder is kept in step: xylem sync DIR");
+    }
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    fn home(base: &Path) -> Home {
+        let (store, folder) = (base.join("store"), base.join("folder"));
+        fs::create_dir_all(&folder).unwrap();
+        Home::open(&store, &folder, None).unwrap()
+    }
+
+    fn status() -> SyncStatus {
+        let bob = MemberStatus { name: "bob".into(), here: true, ..MemberStatus::default() };
+        SyncStatus {
+            folder: "/f".into(),
+            step: FolderStep::InStep,
+            running: true,
+            members: vec![bob],
+            ..SyncStatus::default()
+        }
+    }
+
+    #[test]
+    fn what_is_told_is_there_while_it_runs_and_after_it_says_so() {
+        let base = tempfile::tempdir().unwrap();
+        let home = home(base.path());
+        assert_eq!(read(home.dir()), None);
+        let board = Board::default();
+        let poster = board.begin(&home, status()).unwrap();
+        board.change(|status| status.name = "alice".to_owned());
+        let seen = loop {
+            match read(home.dir()) {
+                Some(seen) if seen.name == "alice" => break seen,
+                _ => thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        assert!(seen.running && seen.step == FolderStep::InStep && seen.members[0].here);
+        assert_eq!(all(&base.path().join("store")), [seen]);
+        board.came(1, 2);
+        assert_eq!(board.held().status.fetching, None, "of an index nothing is told");
+        drop(poster);
+        let seen = read(home.dir()).unwrap();
+        assert!(!seen.running && seen.step == FolderStep::NotRunning && !seen.members[0].here);
+        // What was killed has not written that.
+        let text = serde_json::to_vec(&status()).unwrap();
+        fs::write(home.dir().join(FILE), text).unwrap();
+        let seen = read(home.dir()).unwrap();
+        assert!(!seen.running && seen.step == FolderStep::NotRunning);
+    }
+
+    #[test]
+    fn a_pause_stays_until_it_is_taken_back() {
+        let base = tempfile::tempdir().unwrap();
+        let home = home(base.path());
+        assert!(!is_paused(&home));
+        pause(&home, false).unwrap();
+        pause(&home, true).unwrap();
+        pause(&home, true).unwrap();
+        assert!(is_paused(&home));
+        // It is no role.
+        assert_eq!(home.roles(), None);
+        pause(&home, false).unwrap();
+        assert!(!is_paused(&home));
+    }
+
+    #[test]
+    fn people_are_told_what_is_missing_and_why() {
+        let mut obstacles = Obstacles::default();
+        obstacles.note(b"d/a", ObstacleKind::NoRoom, "disk full".into(), 5_000);
+        obstacles.note(b"e", ObstacleKind::Removal, "800 of 1,000".into(), 5_000);
+        let mut status = SyncStatus { step: FolderStep::Behind, ..status() };
+        status.take(&obstacles);
+        status.fetching = Some(FetchingStatus {
+            from: "bob".into(),
+            done: 1 << 20,
+            total: 2 << 20,
+            paths: vec!["x".into(), "y".into()],
+            files: 9,
+        });
+        let lines = status.lines(65_000);
+        let has = |what: &str| assert!(lines.iter().any(|line| line.contains(what)), "{lines:?}");
+        has("/f: not in step; 1 other member here; 2 paths can't be brought in step now");
+        has("bob (): here for 1 min");
+        has("from bob: 1.00 MiB of 2.00 MiB of x, y and 7 more");
+        has("d/a: there is no room for it on this disk: disk full (for 1 min, tried again now)");
+        has("1 removal of others: --accept-removals");
+        let name = assert_documented(&status);
+        assert_eq!(name, "sync_status");
+        let text = serde_json::to_string(&status).unwrap();
+        assert_eq!(serde_json::from_str::<SyncStatus>(&text).unwrap(), status);
+    }
+}

@@ -1,0 +1,414 @@
+//! [`Teller`]: what a person, or a script, is told while a folder is kept in step.
+//!
+//! A script has each event. A person has a line when something is news: what comes again and again, as of a file that is written to
+//! all the time, is gathered, with growing pauses; and "In step" is said when it is so.
+
+use super::keeping::SyncEvent;
+use super::status::named;
+use crate::exit::Failure;
+use crate::output::Out;
+use crate::output::text::{clean, count};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use xylem_library::folder::OWN;
+use xylem_node::Event;
+
+/// The same kind of line comes after so long again, and each time that it does after twice as long,
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// A fetch that takes longer than this shows how far it is.
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
+/// Names of what came, in one line.
+const MAX_NAMES: usize = 5;
+
+/// When the next line of a kind may come.
+struct Pace {
+    pause: Duration,
+    next: Option<Instant>,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { pause: PAUSE, next: None }
+    }
+
+    /// Whether one may come now; it does, then.
+    fn may(&mut self, now: Instant) -> bool {
+        let Some(next) = self.next.replace(now + self.pause) else { return true };
+        if now < next {
+            self.next = Some(next);
+            return false;
+        }
+        // After some rest it is news again.
+        let rested = now.duration_since(next) >= self.pause;
+        self.pause = if rested { PAUSE } else { (self.pause * 2).min(LONGEST_PAUSE) };
+        self.next = Some(now + self.pause);
+        true
+    }
+}
+
+/// What came of one member and nobody was told yet.
+#[derive(Default)]
+struct Gathered {
+    put: u64,
+    gone: u64,
+    kept: u64,
+    paths: Vec<String>,
+}
+
+/// See the module's text.
+pub(super) struct Teller {
+    took: BTreeMap<String, Gathered>,
+    took_pace: Pace,
+    /// Members with whom it came in step, and paths that it is not for.
+    step: Option<(u64, u64)>,
+    step_pace: Pace,
+    /// Since when something is fetched.
+    fetching: Option<Instant>,
+}
+
+impl Teller {
+    pub(super) fn new() -> Self {
+        Self {
+            took: BTreeMap::new(),
+            took_pace: Pace::new(),
+            step: None,
+            step_pace: Pace::new(),
+            fetching: None,
+        }
+    }
+
+    /// Tells of an event.
+    ///
+    /// # Errors
+    /// Standard output is gone.
+    pub(super) fn told(&mut self, event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
+        if out.is_json() {
+            return in_json(event, out);
+        }
+        match event {
+            SyncEvent::Ready { invitation, name, key } => {
+                ready(&invitation.to_string(), &name, &key, out)?;
+                out.note(&clean(&format!(
+                    "Ready as {name} until Ctrl-C; others join with xylem sync DIR TICKET"
+                )));
+            }
+            SyncEvent::Member { name, key, up } => {
+                let what = if up { "is here" } else { "is away" };
+                out.note(&clean(&format!("{name} ({}) {what}", short(&key))));
+            }
+            SyncEvent::Took { name, put, gone, kept, paths, conflicts, copies } => {
+                self.gather(name, (put, gone, kept), &paths);
+                self.say_took(Instant::now(), out);
+                for path in conflicts {
+                    let path = path.display();
+                    out.warn(&clean(&format!("{path}: changed by both; both are kept")));
+                }
+                for (path, whose) in copies {
+                    let path = path.display();
+                    out.note(&clean(&format!(
+                        "{path}: {whose}'s version of what somebody else has changed, too"
+                    )));
+                }
+            }
+            SyncEvent::InStep { members, but, .. } => self.step = Some((members, but)),
+            SyncEvent::Tick { in_step } => self.tick(in_step, Instant::now(), out),
+            SyncEvent::Fetching(event) => {
+                let since = *self.fetching.get_or_insert_with(Instant::now);
+                if since.elapsed() >= SHOWN_AFTER {
+                    out.event(event);
+                }
+            }
+            SyncEvent::Paused => {
+                out.note("Paused: nothing is published or taken over until xylem sync DIR --resume");
+            }
+            SyncEvent::Resumed => out.note("Going on"),
+            SyncEvent::Rewrote { name, key, evidence } => out.warn(&clean(&format!(
+                "{name} ({}) has signed two histories: nothing of it is taken any more; both statements are in {}",
+                short(&key),
+                evidence.display()
+            ))),
+            SyncEvent::Unproven { name, key } => out.warn(&clean(&format!(
+                "{name} ({}) does not show that its history goes on: nothing newer of it is taken until it does",
+                short(&key)
+            ))),
+            SyncEvent::Applies { name, key, why } => out.note(&clean(&format!(
+                "Somebody called {name} has the ticket and is no member: {why}. Who began the group makes it one with xylem sync DIR --allow {key}"
+            ))),
+            SyncEvent::Noted => {
+                out.note("Noted; members hear of it from the `xylem sync` that runs");
+            }
+            SyncEvent::ReadOnly => out.warn(
+                "the group's founder says that this member only reads: what is changed here stays here",
+            ),
+            // Each version that is fetched is a link that comes and goes.
+            SyncEvent::Other(
+                Event::PeerConnected { .. } | Event::PeerGone { .. } | Event::Fetched(_),
+            ) => {}
+            SyncEvent::Other(event) => out.event(event),
+        }
+        Ok(())
+    }
+
+    /// Tells what is left to be told.
+    pub(super) fn ends(&mut self, out: &mut Out) {
+        out.ends_progress();
+        for (name, gathered) in std::mem::take(&mut self.took) {
+            out.note(&clean(&gathered.said(&name)));
+        }
+    }
+
+    fn gather(&mut self, name: String, (put, gone, kept): (u64, u64, u64), paths: &[PathBuf]) {
+        // It was in step before this came.
+        self.step = None;
+        let gathered = self.took.entry(name).or_default();
+        gathered.put = gathered.put.saturating_add(put);
+        gathered.gone = gathered.gone.saturating_add(gone);
+        gathered.kept = gathered.kept.saturating_add(kept);
+        for path in paths.iter().map(|path| path.to_string_lossy().into_owned()) {
+            if gathered.paths.len() < MAX_NAMES && !gathered.paths.contains(&path) {
+                gathered.paths.push(path);
+            }
+        }
+    }
+
+    fn say_took(&mut self, now: Instant, out: &mut Out) {
+        if self.took.is_empty() || !self.took_pace.may(now) {
+            return;
+        }
+        for (name, gathered) in std::mem::take(&mut self.took) {
+            out.note(&clean(&gathered.said(&name)));
+        }
+    }
+
+    fn tick(&mut self, in_step: bool, now: Instant, out: &mut Out) {
+        if self.fetching.take().is_some() {
+            out.ends_progress();
+        }
+        self.say_took(now, out);
+        // What it was in step for is told before.
+        if let Some((members, but)) = self.step.filter(|_| in_step && self.took.is_empty())
+            && self.step_pace.may(now)
+        {
+            self.step = None;
+            let others = count(members, "other");
+            out.note(&match but {
+                0 => format!("In step with {others}"),
+                but => format!(
+                    "In step with {others}, but for {}: xylem sync DIR --status",
+                    count(but, "path")
+                ),
+            });
+        }
+    }
+}
+
+impl Gathered {
+    fn said(&self, name: &str) -> String {
+        let mut parts = Vec::new();
+        if self.put > 0 {
+            let names = match self.paths.is_empty() {
+                true => String::new(),
+                false => format!(" ({})", named(&self.paths, self.put)),
+            };
+            parts.push(format!("{} new or changed{names}", self.put));
+        }
+        if self.gone > 0 {
+            parts.push(format!("{} removed", self.gone));
+        }
+        let kept = match self.kept {
+            0 => String::new(),
+            kept => format!(" ({} in {OWN}/trash)", count(kept, "old file")),
+        };
+        format!("From {name}: {}{kept}", parts.join(", "))
+    }
+}
+
+/// With what others join, on standard output.
+pub(super) fn ready(ticket: &str, name: &str, key: &str, out: &mut Out) -> Result<(), Failure> {
+    if out.is_json() { out.json(&ReadyRow { ticket, name, key }) } else { out.line(ticket) }
+}
+
+fn short(key: &str) -> &str {
+    key.get(..16).unwrap_or(key)
+}
+
+fn texts(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+}
+
+fn in_json(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
+    match event {
+        SyncEvent::Ready { invitation, name, key } => {
+            ready(&invitation.to_string(), &name, &key, out)
+        }
+        SyncEvent::Member { name, key, up } => out.json(&MemberRow { name: &name, key: &key, up }),
+        SyncEvent::Took { name, put, gone, kept, paths, conflicts, copies } => {
+            let copies: Vec<PathBuf> = copies.into_iter().map(|(path, _)| path).collect();
+            let (paths, conflicts, copies) = (texts(&paths), texts(&conflicts), texts(&copies));
+            out.json(&TookRow {
+                name: &name,
+                put,
+                gone,
+                kept,
+                paths: &paths,
+                conflicts: &conflicts,
+                copies: &copies,
+            })
+        }
+        SyncEvent::InStep { state, members, but } => {
+            out.json(&InStepRow { state: &state, members, but })
+        }
+        SyncEvent::Rewrote { name, key, evidence } => {
+            let evidence = evidence.to_string_lossy();
+            out.json(&RewroteRow { name: &name, key: &key, evidence: &evidence })
+        }
+        SyncEvent::Unproven { name, key } => out.json(&UnprovenRow { name: &name, key: &key }),
+        SyncEvent::Applies { name, key, why } => {
+            out.json(&AppliesRow { name: &name, key: &key, why: &why })
+        }
+        SyncEvent::ReadOnly => out.json(&ReadOnlyRow {}),
+        SyncEvent::Paused => out.json(&PausedRow { paused: true }),
+        SyncEvent::Resumed => out.json(&PausedRow { paused: false }),
+        SyncEvent::Noted | SyncEvent::Tick { .. } | SyncEvent::Fetching(_) => Ok(()),
+        SyncEvent::Other(event) => {
+            out.event(event);
+            Ok(())
+        }
+    }
+}
+
+/// Others can join.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_ready")]
+struct ReadyRow<'a> {
+    ticket: &'a str,
+    name: &'a str,
+    key: &'a str,
+}
+
+/// A member came or went.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_member")]
+struct MemberRow<'a> {
+    name: &'a str,
+    key: &'a str,
+    up: bool,
+}
+
+/// What a member has changed was taken over.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_took")]
+struct TookRow<'a> {
+    name: &'a str,
+    put: u64,
+    gone: u64,
+    kept: u64,
+    paths: &'a [String],
+    conflicts: &'a [String],
+    copies: &'a [String],
+}
+
+/// All who are there have the same.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "in_step")]
+struct InStepRow<'a> {
+    state: &'a str,
+    members: u64,
+    but: u64,
+}
+
+/// A member has signed two histories.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_rewrote")]
+struct RewroteRow<'a> {
+    name: &'a str,
+    key: &'a str,
+    evidence: &'a str,
+}
+
+/// A member does not show that its history goes on.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_unproven")]
+struct UnprovenRow<'a> {
+    name: &'a str,
+    key: &'a str,
+}
+
+/// Who has the ticket and is no member.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_applies")]
+struct AppliesRow<'a> {
+    name: &'a str,
+    key: &'a str,
+    why: &'a str,
+}
+
+/// We only read.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_read_only")]
+struct ReadOnlyRow {}
+
+/// Nothing is published and taken over for now, or again.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_paused")]
+struct PausedRow {
+    paused: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::assert_documented;
+
+    #[test]
+    fn rows_are_documented() {
+        let (name, key) = ("a", "00");
+        assert_documented(&ReadyRow { ticket: "xylem-sync:", name, key });
+        assert_documented(&MemberRow { name, key, up: true });
+        let (paths, conflicts, copies) = (&[][..], &[][..], &[][..]);
+        assert_documented(&TookRow { name, put: 1, gone: 0, kept: 0, paths, conflicts, copies });
+        assert_documented(&InStepRow { state: "00", members: 1, but: 0 });
+        assert_documented(&ReadOnlyRow {});
+        assert_documented(&PausedRow { paused: true });
+        assert_documented(&RewroteRow { name, key, evidence: "e" });
+        assert_documented(&UnprovenRow { name, key });
+        assert_documented(&AppliesRow { name, key, why: "" });
+    }
+
+    #[test]
+    fn what_comes_all_the_time_is_told_with_growing_pauses_and_after_a_rest_at_once() {
+        let (mut pace, begin) = (Pace::new(), Instant::now());
+        let mut told = Vec::new();
+        for tenths in 0..3_000 {
+            if pace.may(begin + tenths * Duration::from_millis(100)) {
+                told.push(tenths / 10);
+            }
+        }
+        assert_eq!(told, [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]);
+        assert!(pace.may(begin + Duration::from_secs(600)));
+        assert!(!pace.may(begin + Duration::from_millis(600_900)));
+        assert!(pace.may(begin + Duration::from_secs(601)));
+    }
+
+    #[test]
+    fn names_of_what_came_are_told_once() {
+        let mut teller = Teller::new();
+        let paths = ["a", "b/c", "a"].map(PathBuf::from);
+        teller.gather("bob".into(), (2, 0, 1), &paths);
+        teller.gather("bob".into(), (1, 2, 0), &paths[..1]);
+        let said = teller.took["bob"].said("bob");
+        assert_eq!(
+            said,
+            "From bob: 3 new or changed (a, b/c and 1 more), 2 removed (1 old file in .xylem-sync/trash)"
+        );
+        teller.gather(
+            "bob".into(),
+            (9, 0, 0),
+            &(0..9).map(|n| n.to_string().into()).collect::<Vec<_>>(),
+        );
+        assert_eq!(teller.took["bob"].paths.len(), MAX_NAMES);
+    }
+}
