@@ -206,6 +206,10 @@ impl Folders {
     fn start(&self, folder: &BackgroundFolder) -> std::io::Result<FolderRun> {
         let mut command = Command::new(&self.program);
         command.arg("--store").arg(&self.store).args(&self.flags).arg("--quiet");
+        // It says what goes wrong, in lines, and nothing else.
+        for variable in ["XYLEM_JSON", "XYLEM_LOG", "XYLEM_LOG_FORMAT"] {
+            command.env_remove(variable);
+        }
         command.arg("sync").arg(&folder.path).arg("--with-service").args(folder.terms.flags());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;

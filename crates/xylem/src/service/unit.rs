@@ -188,6 +188,7 @@ pub(super) fn status(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
 struct StatusRow<'a> {
     running: bool,
     shares: usize,
+    folders: usize,
     unit: Option<&'a str>,
     store: &'a str,
 }
@@ -198,15 +199,20 @@ fn status_line(unit: Option<PathBuf>, store: &Path, out: &mut Out) -> Result<boo
         Some(Reply::Shares { shares }) => (true, shares.len()),
         _ => (false, Registry::load(store)?.shares.len()),
     };
+    let folders = super::listed::load(store)?.len();
     let unit = unit.map(|path| path.to_string_lossy().into_owned());
     if out.is_json() {
         let store = &*store.to_string_lossy();
-        out.json(&StatusRow { running, shares, unit: unit.as_deref(), store })?;
+        out.json(&StatusRow { running, shares, folders, unit: unit.as_deref(), store })?;
     } else {
         let runs = if running { "runs" } else { "does not run" };
         let unit = unit.map_or("no unit is installed".to_owned(), |unit| format!("unit {unit}"));
         let shares = count(shares as u64, "share");
-        out.note(&format!("The background node {runs}; {shares}; {unit}"));
+        let folders = match folders {
+            0 => String::new(),
+            folders => format!("; {} in step", count(folders as u64, "folder")),
+        };
+        out.note(&format!("The background node {runs}; {shares}{folders}; {unit}"));
     }
     Ok(running)
 }
@@ -242,6 +248,12 @@ mod tests {
         );
         assert!(unit.contains("ReadWritePaths=\"/data/50%%\\\"x\"\n"), "{unit}");
         assert!(text(Path::new("/a\nb"), Path::new("/c"), &run, &common).is_err());
-        assert_documented(&StatusRow { running: true, shares: 1, unit: None, store: "s" });
+        assert_documented(&StatusRow {
+            running: true,
+            shares: 1,
+            folders: 1,
+            unit: None,
+            store: "s",
+        });
     }
 }

@@ -235,7 +235,8 @@ fn host() -> Option<String> {
 
 /// Runs `xylem sync`.
 pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
-    let Some(folder) = args.folder.clone() else { return background::list(common, out) };
+    let folder = args.folder.clone().filter(|_| !args.list);
+    let Some(folder) = folder else { return background::list(common, out) };
     if let Some(done) = at_once(&args, &folder, common, out)? {
         return Ok(done);
     }

@@ -574,8 +574,6 @@ mod tests {
         pause(&home, true).unwrap();
         pause(&home, true).unwrap();
         assert!(is_paused(&home));
-        // It is no role.
-        assert_eq!(home.roles(), None);
         pause(&home, false).unwrap();
         assert!(!is_paused(&home));
     }
