@@ -1,0 +1,117 @@
+//! What a member of a folder in step takes over from others: each file stands alone.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::syncing::Member;
+use common::{assert_exit, finish, until};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn two(base: &Path) -> (Member, Member) {
+    let (mut alice, mut bob) = (Member::new(base, "alice"), Member::new(base, "bob"));
+    alice.start(None);
+    bob.start(Some(&alice.ticket));
+    (alice, bob)
+}
+
+/// A small file system, as long as this is there.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where the system does not let us mount one.
+    fn mount(at: &Path, size: &str) -> Option<Self> {
+        fs::create_dir_all(at).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(at);
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        mounted.then(|| Self(at.to_path_buf()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn what_has_no_room_stays_away_and_all_else_comes() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(&dir.path().join("bob"), "4m") else {
+        println!("mounting a tmpfs is not allowed here: SKIPPED");
+        return;
+    };
+    let (alice, mut bob) = two(dir.path());
+    alice.write("small", "1");
+    bob.has("small", "1");
+    let large: String = "0123456789abcdef".repeat(1 << 20);
+    alice.write("large", &large);
+    alice.write("after", "2");
+    bob.has("after", "2");
+    // Both ways, and however often it is changed meanwhile.
+    bob.write("bobs", "3");
+    alice.has("bobs", "3");
+    alice.write("small", "4");
+    bob.has("small", "4");
+    assert!(!bob.at("large").exists());
+    // A restart has the same before it.
+    bob.stop();
+    bob.start(None);
+    alice.write("later", "5");
+    bob.has("later", "5");
+    // What took the room is taken back.
+    fs::write(alice.at("large"), "small now").unwrap();
+    bob.has("large", "small now");
+    until("nothing is left over", || {
+        let left = fs::read_dir(bob.at(".xylem-sync")).unwrap();
+        let mut names =
+            left.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        !names.any(|name| name.contains("incoming") || name == "staged")
+    });
+    drop((alice, bob, disk));
+}
+
+#[test]
+fn a_removal_of_most_of_a_folder_waits_for_a_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    let name = |n: usize| format!("d{}/f{n:02}", n % 3);
+    for n in 0..60 {
+        alice.write(&name(n), &format!("content {n}"));
+    }
+    bob.has(&name(59), "content 59");
+    until("bob has all", || bob.all().len() == 63);
+    // Moved is not removed, however much it is.
+    fs::create_dir(alice.at("below")).unwrap();
+    fs::rename(alice.at("d0"), alice.at("below/d0")).unwrap();
+    fs::rename(alice.at("d1"), alice.at("below/d1")).unwrap();
+    fs::rename(alice.at("d2"), alice.at("below/d2")).unwrap();
+    until("bob has what was moved", || bob.all() == alice.all());
+    fs::remove_dir_all(alice.at("below")).unwrap();
+    alice.write("new", "comes all the same");
+    bob.has("new", "comes all the same");
+    let below =
+        |member: &Member| member.all().keys().filter(|path| path.starts_with("below/d")).count();
+    assert_eq!(below(&bob), 63, "nothing has gone");
+    // Nor does it come back to who has removed it.
+    bob.write("bobs", "x");
+    alice.has("bobs", "x");
+    assert_eq!(below(&alice), 0);
+    let mut accept = bob.command();
+    accept.arg("--accept-removals");
+    assert_exit(&finish(accept), 0);
+    until("it goes here, too", || bob.all() == alice.all());
+    // A folder that is emptied step by step asks nobody.
+    for n in 0..60 {
+        alice.write(&format!("g{n:02}"), &format!("other {n}"));
+    }
+    until("bob has all", || bob.all() == alice.all());
+    for n in 0..60 {
+        alice.remove(&format!("g{n:02}"));
+        if n % 8 == 7 || n == 59 {
+            until("it goes", || bob.all() == alice.all());
+        }
+    }
+}
