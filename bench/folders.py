@@ -465,10 +465,11 @@ class Run:
             self.times.append(first - began)
             for category, words in wrong[:10]:
                 self.fail(category, words)
-            if left:
+            # Told once; it keeps nobody from going on.
+            if left and not self.failures:
                 self.fail("left over", f"{left[:6]}")
         for member in self.members:
-            member.rules_are_old = True
+            member.rules_are_old, member.was_full = True, False
             for line in member.last_words():
                 if "panicked" in line or "this is a bug" in line:
                     self.fail("ended", f"member {member.number}: {line}")
@@ -477,7 +478,7 @@ class Run:
         try:
             self.begin()
             for number, steps in enumerate(self.case["rounds"]):
-                if self.failures:
+                if any(failure["category"] != "left over" for failure in self.failures):
                     break
                 self.round = number + 1
                 for step in steps:
@@ -613,7 +614,7 @@ class Shrinking:
     def __init__(self, case, category, options, base):
         self.case, self.category, self.base = case, category, base
         self.tries, self.end = options.shrink, time.monotonic() + 60 * options.shrink_minutes
-        self.options = argparse.Namespace(**vars(options) | {"patience": min(options.patience, 25), "keep": None})
+        self.options = argparse.Namespace(**vars(options) | {"patience": min(options.patience, 15), "keep": None})
 
     def fails(self, case):
         """Some of it is chance: what does not fail is tried once more."""
@@ -622,13 +623,15 @@ class Shrinking:
                 return False
             self.tries -= 1
             result = Started(case, self.options, self.base).result()
-            if any(failure["category"] == self.category for failure in result["failures"]):
-                self.case = case
+            rounds = [failure["round"] for failure in result["failures"] if failure["category"] == self.category]
+            if rounds:
+                # What would come after that round makes no difference.
+                self.case = case | {"rounds": case["rounds"][: rounds[0]]}
                 return True
         return False
 
     def parts(self, items, make):
-        """Halves, quarters and so on of a list are left out while it fails without them."""
+        """Halves, quarters and so on of a list are left out while it fails without them; the last round is what fails."""
         size = max(len(items) // 2, 1)
         while items:
             at, shorter = 0, False
@@ -648,7 +651,8 @@ class Shrinking:
     def run(self):
         if not self.fails(self.case):
             return False
-        self.parts(self.case["rounds"], lambda rounds: self.case | {"rounds": rounds})
+        *before, last = self.case["rounds"] or [[]]
+        self.parts(before, lambda rounds: self.case | {"rounds": [*rounds, last]})
         for gone in reversed(range(self.case["members"])):
             if self.case["members"] > 2:
                 self.fails(without_member(self.case, gone))

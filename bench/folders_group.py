@@ -32,7 +32,7 @@ ROOT = may_mount()
 NOBODY = 65534
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, CLONE_NEWNET, PR_SET_PDEATHSIG = 0x00020000, 0x40000000, 1
-DISK = "32m"
+DISK = "128m"
 
 CLOCK = r"""
 #define _GNU_SOURCE
@@ -275,7 +275,7 @@ class Member:
         self.stopped, self.meant, self.ended = False, False, []
         self.rules, self.rules_are_old, self.holding = (), False, set()
         self.reads_only, self.heard_role, self.own_paths = False, True, set()
-        self.rewrote = set()
+        self.rewrote, self.was_full = set(), False
         self.reader = Reader()
 
     # Its program.
@@ -416,7 +416,7 @@ class Member:
 
     def fill(self, disk):
         """Nothing has room there any more, but for a few KiB."""
-        ballast = disk / "ballast"
+        self.was_full, ballast = True, disk / "ballast"
         free = os.statvfs(disk)
         size = free.f_bavail * free.f_frsize - 8192
         if ROOT and size > 0:

@@ -365,6 +365,8 @@ class Entry:
     without: set = dataclasses.field(default_factory=set)
     # All have had it at rest.
     settled: bool = False
+    # Somebody has taken it away once; what was wanted again since is one copy of it, and other ones may be on their way out.
+    once_gone: bool = False
 
 
 class Ledger:
@@ -398,7 +400,7 @@ class Ledger:
         if gone:
             now = contents(everything())
             for path, what in gone:
-                if what not in now:
+                if what not in now or self.entries[what].once_gone:
                     self.went(member, path, what)
 
     def came(self, member, path, what):
@@ -425,7 +427,7 @@ class Ledger:
         elif member.reads_only and entry.only != member.number:
             entry.without.add(member.number)
         else:
-            entry.wanted = False
+            entry.wanted, entry.once_gone = False, True
 
     def rules_changed(self, member, tree, before):
         """Other rules than `before` are in force."""
@@ -450,7 +452,8 @@ class Ledger:
 
     def wrong(self, members, trees, trashes):
         """What must not be, at rest: (category, words)."""
-        has = [contents(tree) | contents(trash) for tree, trash in zip(trees, trashes)]
+        stand = [contents(tree) for tree in trees]
+        has = [here | contents(trash) for here, trash in zip(stand, trashes)]
         hidden = [set() for _ in members]
         for k, member in enumerate(members):
             if not member.rules and not member.own_paths:
@@ -468,6 +471,7 @@ class Ledger:
             if not entry.wanted:
                 continue
             self.checked += 1
+            stands = any(what in contents_of for contents_of in stand)
             lack = [
                 member.number
                 for k, member in enumerate(members)
@@ -475,12 +479,21 @@ class Ledger:
                 and what not in hidden[k]
                 and member.number not in entry.without
                 and (entry.only is None or entry.only == member.number)
+                and (stands or not member.was_full)
             ]
             if lack:
-                where = [m.number for k, m in enumerate(members) if what in has[k]]
-                found.append(("lost", f"content {what[:8]}, last at {entry.path!r}, is not at {lack}, and is at {where}"))
+                where = [
+                    f"{path!r} of {member.number}{' (trash)' if of is trashes else ''}"
+                    for of in (trees, trashes)
+                    for member, tree in zip(members, of)
+                    for path, thing in tree.items()
+                    if thing.what == what
+                ]
+                found.append(("lost", f"content {what[:8]}, last at {entry.path!r}, is not at {lack}; it is at {', '.join(where) or 'none'}"))
             else:
                 entry.settled = entry.only is None
+                # What only the trash has goes from there in time, and where there is no room at once.
+                entry.wanted = stands
         for member, tree, trash in zip(members, trees, trashes):
             for path, thing in [*tree.items(), *trash.items()]:
                 if thing.what and thing.what not in self.known:

@@ -19,7 +19,7 @@ class Member:
         self.number, self.folder, self.reader = number, pathlib.Path(top) / f"m{number}", Reader()
         self.folder.mkdir()
         self.rules, self.rules_are_old, self.reads_only = (), True, False
-        self.own_paths, self.holding = set(), set()
+        self.own_paths, self.holding, self.was_full = set(), set(), False
 
     def tree(self):
         return self.reader.tree(self.folder)
@@ -71,7 +71,9 @@ class Model(unittest.TestCase):
         self.travel("a")
         os.unlink(self.members[1].folder / "a")
         self.assertEqual(self.wrong(), ["lost"])
-        # In the trash it is not.
+        # In the trash it is not, and a full disk is no excuse where it is in a tree elsewhere.
+        self.members[1].was_full = True
+        self.assertEqual(self.wrong(), ["lost"])
         self.assertEqual(self.wrong(({}, self.members[0].tree())), [])
 
     def test_what_somebody_has_replaced_may_be_gone(self):
