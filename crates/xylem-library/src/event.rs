@@ -124,6 +124,10 @@ pub enum SkipReason {
     TargetExcluded(PathBuf),
     /// It can't be read, and is not published; why, in one line.
     CannotRead(String),
+    /// It was changed while it was read, and is published when it rests; what was found, in one line.
+    Changing(String),
+    /// Its name, its depth or its target can't be in a listing; why, in one line.
+    NotListed(String),
     /// It can't be read while it is served; why, in one line.
     Unreadable(String),
     /// It was changed, moved or removed since it is served; what was found, in one line.
@@ -149,7 +153,11 @@ impl fmt::Display for SkipReason {
                 "what `xylem sync` keeps for its members alone, which is never published",
             ),
             Self::NotAFile => f.write_str("not a file, directory or link"),
-            Self::CannotRead(why) | Self::Unreadable(why) | Self::Changed(why) => f.write_str(why),
+            Self::CannotRead(why)
+            | Self::Changing(why)
+            | Self::NotListed(why)
+            | Self::Unreadable(why)
+            | Self::Changed(why) => f.write_str(why),
             Self::TargetExcluded(target) => {
                 write!(f, "a hard link to {}, which is left out", target.display())
             }

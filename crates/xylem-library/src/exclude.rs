@@ -9,6 +9,7 @@ use xylem_object::listing::{Entry, EntryKind};
 
 use self::pattern::{Pattern, Sense};
 use crate::error::{Blame, Failure};
+use crate::ours::is_members_own;
 
 pub use self::pattern::PatternError;
 
@@ -22,6 +23,8 @@ pub(crate) struct Exclusion {
     only: Option<Arc<BTreeSet<Vec<u8>>>>,
     /// Nor these.
     lost: Arc<BTreeSet<Vec<u8>>>,
+    /// Nor what `xylem sync` keeps in a folder for its member.
+    in_step: bool,
 }
 
 /// A pattern that is none.
@@ -104,7 +107,7 @@ pub fn read_rule(text: &str) -> Result<String, String> {
 impl Exclusion {
     /// Leaves nothing out.
     pub(crate) fn none() -> Self {
-        Self { patterns: Arc::default(), only: None, lost: Arc::default() }
+        Self { patterns: Arc::default(), only: None, lost: Arc::default(), in_step: false }
     }
 
     pub(crate) fn new(patterns: &[String]) -> Result<Self, ExcludeError> {
@@ -113,7 +116,7 @@ impl Exclusion {
             Pattern::read(pattern).map_err(bad).transpose()
         };
         let patterns: Result<Vec<_>, _> = patterns.iter().filter_map(read).collect();
-        Ok(Self { patterns: patterns?.into(), only: None, lost: Arc::default() })
+        Ok(Self { patterns: patterns?.into(), ..Self::none() })
     }
 
     /// Leaves out everything else as well, if there are such paths.
@@ -121,9 +124,19 @@ impl Exclusion {
         Self { only, ..self }
     }
 
+    /// Leaves out what `xylem sync` keeps in a folder for its member, too, whatever the patterns say.
+    pub(crate) fn in_step(self) -> Self {
+        Self { in_step: true, ..self }
+    }
+
     /// Leaves out these paths, too, as they can't be had.
     pub(crate) fn without(&mut self, lost: Arc<BTreeSet<Vec<u8>>>) {
         self.lost = lost;
+    }
+
+    /// The paths that [can't be had](Self::without).
+    pub(crate) fn lost(&self) -> BTreeSet<Vec<u8>> {
+        (*self.lost).clone()
     }
 
     /// Whether a path is none of those that are wanted, and leads to none.
@@ -142,7 +155,10 @@ impl Exclusion {
     /// Whether a path below the directory is left out: itself, or something above it.
     pub(crate) fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
-        if self.is_unwanted(path) || self.lost.contains(path) {
+        if self.is_unwanted(path)
+            || self.lost.contains(path)
+            || (self.in_step && is_members_own(path, is_directory))
+        {
             return true;
         }
         !self.patterns.is_empty()

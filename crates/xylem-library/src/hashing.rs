@@ -84,9 +84,10 @@ pub(crate) fn hash_all(
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Vec<Hash>, HashError> {
-    let total = jobs.iter().map(|j| j.state.size).sum();
-    let progress = Progress { done: AtomicU64::new(0), total };
-    Ok(hash_beside(medium, jobs, takes, &progress, stop, on_event, |_| ())?.0)
+    let progress = Progress { done: AtomicU64::new(0), total: total(jobs) };
+    let work = Work { jobs, failing: Failing::EndsAll };
+    let (roots, ()) = hash_beside(medium, work, takes, &progress, stop, on_event, |_| ())?;
+    Ok(roots.into_iter().collect::<Result<_, _>>()?)
 }
 
 /// As [`hash_all`], where one that can't be read, or changes meanwhile, has no root and the others do.
@@ -97,18 +98,36 @@ pub(crate) fn hash_each(
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Vec<Option<Hash>>, HashError> {
     let (stop, takes) = (Stop::new(), Takes { outboards, ..Takes::default() });
-    match hash_all(medium, jobs, takes, &stop, on_event) {
-        Ok(roots) => Ok(roots.into_iter().map(Some).collect()),
-        Err(HashError::Store(_)) => {
-            let mut alone = |job: &Job| {
-                let root = hash_all(medium, std::slice::from_ref(job), takes, &stop, on_event);
-                root.ok().and_then(|roots| roots.first().copied())
-            };
-            Ok(jobs.iter().map(&mut alone).collect())
-        }
-        Err(e) => Err(e),
-    }
+    let work = Work { jobs, failing: Failing::Alone };
+    let progress = Progress { done: AtomicU64::new(0), total: total(jobs) };
+    let (roots, ()) = hash_beside(medium, work, takes, &progress, &stop, on_event, |_| ())?;
+    Ok(roots.into_iter().map(Result::ok).collect())
 }
+
+fn total(jobs: &[Job]) -> u64 {
+    jobs.iter().map(|job| job.state.size).sum()
+}
+
+/// What a file that can't be read, or changes meanwhile, ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failing {
+    /// All.
+    EndsAll,
+    /// Itself alone: it has no root, but the reason.
+    Alone,
+}
+
+/// Files to hash.
+#[derive(Clone, Copy)]
+pub(crate) struct Work<'a> {
+    /// Each of them.
+    pub(crate) jobs: &'a [Job],
+    /// What one that fails ends.
+    pub(crate) failing: Failing,
+}
+
+/// What came of one job.
+pub(crate) type HashOutcome = Result<Hash, StoreError>;
 
 /// How far hashing is that goes on over several calls.
 #[derive(Debug, Default)]
@@ -119,21 +138,21 @@ pub(crate) struct Progress {
     pub(crate) total: u64,
 }
 
-/// As [`hash_all`], with `beside` run on this thread meanwhile.
+/// Hashes every job, with `beside` run on this thread meanwhile; what came of each in the order of the jobs.
 pub(crate) fn hash_beside<R>(
     medium: &dyn Medium,
-    jobs: &[Job],
+    Work { jobs, failing }: Work<'_>,
     takes: Takes<'_>,
     progress: &Progress,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
     beside: impl FnOnce(&mut dyn FnMut(LibraryEvent)) -> R,
-) -> Result<(Vec<Hash>, R), HashError> {
+) -> Result<(Vec<HashOutcome>, R), HashError> {
     let Progress { done, total } = progress;
     let counted = |bytes| {
         done.fetch_add(bytes, Ordering::Relaxed);
     };
-    let hash = || Pool { medium, jobs, takes, stop, counted: &counted }.run();
+    let hash = || Pool { medium, jobs, failing, takes, stop, counted: &counted }.run();
     let (outcome, beside) = threads::beside(hash, |running| {
         let beside = beside(on_event);
         while running() {
@@ -152,24 +171,34 @@ pub(crate) fn hash_beside<R>(
 struct Pool<'a> {
     medium: &'a dyn Medium,
     jobs: &'a [Job],
+    failing: Failing,
     takes: Takes<'a>,
     stop: &'a Stop,
     counted: &'a (dyn Fn(u64) + Sync),
 }
 
 impl Pool<'_> {
-    /// The roots, or `None` if the run was stopped.
-    fn run(&self) -> Result<Option<Vec<Hash>>, StoreError> {
-        let mut roots = vec![None; self.jobs.len()];
+    /// What came of each, or `None` if the run was stopped.
+    fn run(&self) -> Result<Option<Vec<HashOutcome>>, StoreError> {
+        let mut roots: Vec<Option<HashOutcome>> = self.jobs.iter().map(|_| None).collect();
         let (big, small): (Vec<_>, Vec<_>) =
             (0..self.jobs.len()).partition(|i| self.jobs[*i].state.size > 2 * REGION_LEN as u64);
         for (i, hashed) in self.hash_small(&small)? {
             roots[i] = Some(hashed);
         }
         for i in big {
-            roots[i] = self.hash_big(&self.jobs[i])?;
+            let job = &self.jobs[i];
+            roots[i] = match self.hash_big(job) {
+                Err(e) if self.is_alone(job, &e) => Some(Err(e)),
+                hashed => hashed?.map(Ok),
+            };
         }
         Ok(roots.into_iter().collect())
+    }
+
+    /// Whether an error ends this job alone. What can't be written is no fault of the file's.
+    fn is_alone(&self, job: &Job, e: &StoreError) -> bool {
+        self.failing == Failing::Alone && e.path() == job.path
     }
 
     fn writer(&self, job: &Job) -> Option<OutboardWriter> {
@@ -181,7 +210,7 @@ impl Pool<'_> {
         Some(List { file: self.takes.sums?, at: job.sums?, bytes: Vec::new() })
     }
 
-    fn hash_small(&self, indices: &[usize]) -> Result<Vec<(usize, Hash)>, StoreError> {
+    fn hash_small(&self, indices: &[usize]) -> Result<Vec<(usize, HashOutcome)>, StoreError> {
         let next = AtomicUsize::new(0);
         let failed: Mutex<Option<StoreError>> = Mutex::new(None);
         let work = || {
@@ -216,7 +245,8 @@ impl Pool<'_> {
                     .and_then(|hashed| list.write(0).map(|()| hashed)),
                 };
                 match hashed {
-                    Ok(Hashed { root, .. }) => roots.push((i, root)),
+                    Ok(Hashed { root, .. }) => roots.push((i, Ok(root))),
+                    Err(e) if self.is_alone(job, &e) => roots.push((i, Err(e))),
                     Err(e) => {
                         failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(e);
                     }
@@ -377,7 +407,8 @@ mod tests {
         let job = Job { path, state, slot: None, segment: SegmentSize::DEFAULT, sums: None };
         let progress = Progress { done: AtomicU64::new(0), total: len };
         let (stop, takes) = (Stop::new(), Takes::default());
-        hash_beside(&medium, &[job], takes, &progress, &stop, &mut |_| (), |_| ()).unwrap();
+        let work = Work { jobs: &[job], failing: Failing::EndsAll };
+        hash_beside(&medium, work, takes, &progress, &stop, &mut |_| (), |_| ()).unwrap();
         assert_eq!(progress.done.into_inner(), len);
     }
 }

@@ -7,12 +7,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use unicode_normalization::UnicodeNormalization;
 use xylem_store::{FileKind, Medium, OpenHow, StoreError, is_store};
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::SkipReason;
-use crate::folder::OWN;
+use crate::folder::{IGNORE_FILE, OWN};
 use crate::keys::SECRET_LEN;
+use crate::path::os_bytes;
 
 /// Names of which every folder of ours has one.
 const MARKS: [&str; 5] = ["format", "objects", "publisher", "link", "sessions"];
@@ -62,7 +64,47 @@ fn instead(store: &Path) -> &'static str {
 
 /// Whether a directory of this name is what `xylem sync` keeps in a folder, on a file system that keeps cases apart or not.
 fn is_of_sync(dir: &Path) -> bool {
-    dir.file_name().is_some_and(|name| name.eq_ignore_ascii_case(OWN))
+    dir.file_name().is_some_and(|name| folds_to(&os_bytes(name), OWN))
+}
+
+/// Whether a path below a folder in step is its member's alone: neither shared nor taken over. What `xylem sync` keeps is, in every
+/// folder below as well, and the member's rules are, at the top.
+pub(crate) fn is_members_own(path: &[u8], is_directory: bool) -> bool {
+    let mut components = path.split(|byte| *byte == b'/').enumerate().peekable();
+    while let Some((depth, name)) = components.next() {
+        let is_directory = is_directory || components.peek().is_some();
+        if (folds_to(name, OWN) && (is_directory || depth == 0))
+            || (depth == 0 && folds_to(name, IGNORE_FILE))
+        {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether some file system takes a name for `to`, which is ASCII in small letters: one to which cases are the same, one that
+/// normalises (HFS+, APFS, ext4 with casefold), drops characters that nobody sees, or cuts what Windows does.
+pub(crate) fn folds_to(name: &[u8], to: &str) -> bool {
+    if name.is_ascii() {
+        let name = name.split(|byte| *byte == b':').next().unwrap_or_default();
+        let Some((name, rest)) = name.split_at_checked(to.len()) else { return false };
+        return name.eq_ignore_ascii_case(to.as_bytes()) && rest.iter().all(|b| b". ".contains(b));
+    }
+    let Ok(name) = str::from_utf8(name) else { return false };
+    let seen = name.nfd().filter(|c| !is_ignorable(*c));
+    // There and back again: some letters have one capital together (U+017F and s).
+    let folded: String = seen.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
+    folded.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']) == to
+}
+
+/// Unicode's Default_Ignorable_Code_Point, of DerivedCoreProperties.txt.
+fn is_ignorable(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fff8}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Why a directory that [is ours](is_ours) is left out.
@@ -205,6 +247,9 @@ mod tests {
         folders(&["fat/.XYLEM-Sync"]);
         assert!(ours("fat/.XYLEM-Sync"), "as a file system names it that keeps cases not apart");
 
+        folders(&["odd/.xylem-\u{17f}ync"]);
+        assert!(ours("odd/.xylem-\u{17f}ync"), "as a file system names it that folds cases");
+
         // What only looks a little like one is the user's.
         folders(&["git/objects", "b/keys/ndn", "c/keys", "d", "e/sessions"]);
         fs::write(at("git/format"), "xylem stored").unwrap();
@@ -220,5 +265,35 @@ mod tests {
         let for_members = |name: &str| outside_but(&medium, &at(name), true).is_ok();
         assert!(for_members("photos/.xylem-sync/index-0"));
         assert!(!for_members("store/format") && !for_members("photos/.xylem-sync/trash/x"));
+    }
+
+    #[test]
+    fn names_that_some_file_system_takes_for_ours_are_ours() {
+        for name in [
+            ".xylem-sync",
+            ".XYLEM-Sync",
+            ".xylem-\u{17f}ync",
+            ".xylem\u{200d}-sync",
+            "\u{feff}.xylem-sync",
+            ".xylem-sync\u{fe0f}",
+            ".xylem-sync. .",
+            ".xylem-sync::$INDEX_ALLOCATION",
+            ".xylem-sync.\u{ad}",
+        ] {
+            assert!(folds_to(name.as_bytes(), OWN), "{name:?}");
+            assert!(is_members_own(name.as_bytes(), false), "{name:?} at the top");
+            let below = format!("a/{name}");
+            assert!(
+                is_members_own(below.as_bytes(), true) && !is_members_own(below.as_bytes(), false)
+            );
+            assert!(is_members_own(format!("{below}/x").as_bytes(), false), "{name:?} in a folder");
+        }
+        for name in [".xylem-syncs", "xylem-sync", ".xylem_sync", ".xylem-s\u{301}ync", "", ":"] {
+            assert!(!folds_to(name.as_bytes(), OWN), "{name:?}");
+        }
+        assert!(!folds_to(b".xylem-\xffsync", OWN));
+        assert!(
+            is_members_own(b".XylemIgnore", false) && !is_members_own(b"a/.xylemignore", false)
+        );
     }
 }

@@ -1,12 +1,13 @@
 //! [`Walk`]: what a directory tree holds, in the canonical order of a listing (raw path bytes).
 
 use std::collections::hash_map::Entry as MapEntry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use xylem_hash::Hash;
-use xylem_object::listing::{self, Entry, EntryKind};
+use xylem_object::listing::{self, Entry, EntryKind, PathError};
 use xylem_store::{
     FileKind, FileState, FileTime, FolderNames, Medium, Meta, OpenHow, StoreError, Visit,
 };
@@ -104,6 +105,11 @@ pub struct Selection {
     pub changed: bool,
     /// A file may be one that is kept in a folder in step, for members to fetch.
     pub for_members: bool,
+    /// It is a folder in step: what can't be read, listed or named, or changes while it is read, is told and left out, and all
+    /// else is published. So is what `xylem sync` keeps in it for this member.
+    pub in_step: bool,
+    /// Paths below it that are left out this time without a word.
+    pub held: Arc<BTreeSet<Vec<u8>>>,
 }
 
 /// What of a tree is published.
@@ -119,13 +125,15 @@ pub(crate) struct Rules {
     pub(crate) all_named: bool,
     /// Something has changed since the last time.
     pub(crate) changed: bool,
+    /// See [`Selection::in_step`].
+    pub(crate) in_step: bool,
 }
 
 impl Rules {
     /// Everything, or nothing.
     pub(crate) fn all() -> Self {
         let (names, exclude) = (NameCheck::off(), Exclusion::none());
-        Self { names, exclude, strict: true, all_named: false, changed: false }
+        Self { names, exclude, strict: true, all_named: false, changed: false, in_step: false }
     }
 
     /// What is asked for, without `exclude`.
@@ -134,8 +142,13 @@ impl Rules {
     /// What is no pattern.
     pub(crate) fn new(asked: &Selection, exclude: &[String]) -> Result<Self, ExcludeError> {
         let (names, strict) = (NameCheck::new(asked.portable), asked.strict);
-        let (exclude, changed) = (Exclusion::new(exclude)?, asked.changed);
-        Ok(Self { names, exclude, strict, all_named: strict, changed })
+        let (mut exclude, changed, in_step) =
+            (Exclusion::new(exclude)?, asked.changed, asked.in_step);
+        if in_step {
+            exclude = exclude.in_step();
+        }
+        exclude.without(asked.held.clone());
+        Ok(Self { names, exclude, strict, all_named: strict, changed, in_step })
     }
 }
 
@@ -253,6 +266,11 @@ impl<'a> Walk<'a> {
         Ok(None)
     }
 
+    /// See [`Selection::in_step`].
+    pub(crate) fn is_in_step(&self) -> bool {
+        self.rules.in_step
+    }
+
     /// `None` for what can't be read and need not be.
     fn tolerate<T>(
         &mut self,
@@ -260,9 +278,11 @@ impl<'a> Walk<'a> {
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Option<T>, WalkError> {
         match outcome {
+            // What has gone since its name was read needs no word.
+            Err(WalkError::Store(StoreError::NotFound { .. })) if self.rules.in_step => Ok(None),
             Err(WalkError::Store(e)) if !self.rules.strict => {
                 self.unreadable += 1;
-                if self.unreadable <= MAX_NAMED {
+                if self.unreadable <= MAX_NAMED || self.rules.in_step {
                     let (path, why) = (e.path().to_path_buf(), e.to_string());
                     on_event(LibraryEvent::Skipped { path, why: SkipReason::CannotRead(why) });
                 }
@@ -286,7 +306,13 @@ impl<'a> Walk<'a> {
         let at = |e| StoreError::from_io("list", &directory, None, e);
         // The root is the first.
         if self.frames.len() >= listing::MAX_DEPTH {
-            return Err(WalkError::TooDeep(directory));
+            let too_deep = WalkError::TooDeep(directory.clone());
+            if self.rules.in_step {
+                let why = SkipReason::NotListed(too_deep.to_string());
+                on_event(LibraryEvent::Skipped { path: directory, why });
+                return Ok(());
+            }
+            return Err(too_deep);
         }
         let mut may_be_ours = false;
         let mut keep = |name: &OsStr, _| {
@@ -362,6 +388,16 @@ impl<'a> Walk<'a> {
                 return Ok(None);
             }
         };
+        if self.rules.in_step
+            && let Err(e) = listable(&listed, &kind)
+        {
+            let why = SkipReason::NotListed(format!("{}: {e}", path.display()));
+            if kind == FoundKind::Directory {
+                self.left_out.insert(listed);
+            }
+            on_event(LibraryEvent::Skipped { path, why });
+            return Ok(None);
+        }
         let as_it_is = (meta.mode & 0o777, meta.mtime);
         Ok(Some(Found { path: listed, kind, meta, listed: as_it_is }))
     }
@@ -389,6 +425,15 @@ impl<'a> Walk<'a> {
             }
             MapEntry::Vacant(_) => None,
         }
+    }
+}
+
+/// Whether a listing can have it.
+fn listable(path: &[u8], kind: &FoundKind) -> Result<(), PathError> {
+    listing::check_path(path)?;
+    match kind {
+        FoundKind::Symlink { target } => listing::check_target(target),
+        _ => Ok(()),
     }
 }
 

@@ -480,7 +480,8 @@ fn for_node(
     if let Some(flag) = asked.or(beside.for_all()).or(shape.given()) {
         return Ok(Err(flag));
     }
-    let Selection { portable, strict, exclude, changed: _, for_members: _ } = selection.clone();
+    let Selection { portable, strict, exclude, changed: _, for_members: _, in_step: _, held: _ } =
+        selection.clone();
     let AnnounceOptions { lan, map, public: _ } = beside.options(common)?;
     let keys = |readers: &Recipients| readers.keys.iter().map(ToString::to_string).collect();
     Ok(Ok(ShareTerms {

@@ -470,16 +470,27 @@ fn names_that_escape_the_folder_write_nothing_there() {
 fn rules_of_a_member_uncover_nothing_of_ours() {
     let dir = tempfile::tempdir().unwrap();
     let (alice, bob) = two(dir.path());
-    // Rules are a file as any other: whoever writes them can't take back ours.
-    bob.write(".xylemignore", "!/.xylem-sync\n!.xylem-sync/**\n");
-    alice.has(".xylemignore", "!/.xylem-sync\n!.xylem-sync/**\n");
+    // Whatever alice's own rules say, and whatever others say of them.
+    alice.write(".xylemignore", "!/.xylem-sync\n!.xylem-sync/**\n!.xylemignore\n");
     let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
-    let index = mallory.links(&[b".xylem-sync/x", b"~last"], Path::new("x"), now());
+    let paths: [&[u8]; 5] = [
+        b".XYLEMIGNORE",
+        ".xylem-\u{17f}ync/x".as_bytes(),
+        b".xylem-sync/x",
+        b".xylemignore",
+        b"~last",
+    ];
+    let mut sorted = paths;
+    sorted.sort_unstable();
+    let index = mallory.links(&sorted, Path::new("x"), now());
     mallory.publish(&index);
     until("the last is there", || alice.at("~last").is_symlink());
-    assert!(!alice.at(".xylem-sync/x").is_symlink());
+    for path in paths.iter().filter(|path| **path != b"~last") {
+        assert!(!alice.at(str::from_utf8(path).unwrap()).is_symlink());
+    }
+    assert!(fs::read_to_string(alice.at(".xylemignore")).unwrap().starts_with("!/"));
     // And what are no rules leaves those before in force.
-    bob.write(".xylemignore", &"x".repeat(40_000));
+    alice.write(".xylemignore", &"x".repeat(40_000));
     are_in_step(&alice, &bob);
 }
 

@@ -29,7 +29,7 @@ const SHOWN: &str = "shown";
 /// What is kept of those who have rewritten their history: a file each.
 const EVIDENCE: &str = "evidence";
 /// A folder of its own, which is watched.
-const ROLES: &str = "roles";
+pub(super) const ROLES: &str = "roles";
 
 /// Why a folder is not kept in step.
 #[derive(Debug, thiserror::Error)]

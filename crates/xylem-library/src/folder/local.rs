@@ -1,39 +1,42 @@
 //! [`Folder`]: one member's folder on disk, and what is known of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{Part, Store, StoreError};
 use xylem_tree::SegmentSize;
 
-use super::index::{Index, IndexError, Item, ItemKind, Names};
+use super::index::{Index, IndexError, Item, ItemKind, Names, State};
 use super::merge::{Plan, merge};
-use super::obstacles::Obstacles;
+use super::obstacles::{ObstacleKind, Obstacles};
+use super::pacing::{Looks, Pacing, looks};
+use super::rules::{FolderRules, NoRules, RulesNews};
 use super::stored::{Entries, Paths, Stored, Writer, newest};
 use super::trash::Trash;
 use super::vector::{MemberId, Vector};
 use crate::error::{Blame, Failure, advised, blame_of};
-use crate::exclude::{ExcludeError, Exclusion, RulesError, read_rules};
+use crate::exclude::ExcludeError;
+use crate::keys;
 use crate::listed::{ListedError, ListedFiles};
 use crate::path::os_path;
 
 /// What is ours in a folder: what is on its way, and the index as others fetch it. Never part of what is shared.
 pub const OWN: &str = ".xylem-sync";
-/// Lines that say what stays out of it, with the rules of .gitignore.
-pub const IGNORE_FILE: &str = ".xylemignore";
-/// Bytes of these lines at most.
-const MAX_RULES: u64 = 32 * 1024;
 /// What is known of the folder, among what is kept of the group.
 const INDEX: &str = "index";
 /// Indexes that others may be at.
 const TOLD: u64 = 3;
-/// Rules that were understood last.
-const RULES: &str = "rules";
+/// Which folder it is: the same bytes among what is ours in it and among what is kept of the group. Of a folder without them what is
+/// missing was not removed.
+const MARKER: &str = "id";
+/// Files that are looked at again after a look, because they were changed; the rest is sent at each change.
+const MAX_SENT: usize = 10_000;
 /// What is being put in its place.
 const PENDING: &str = "pending";
 
@@ -63,23 +66,17 @@ pub enum FolderError {
     #[error("{}: the log of what this member has said is damaged, or an older one; nothing is said, since others would take it for \
              another history. Bring the file back, or remove its folder and join again", .0.display())]
     BadLog(PathBuf),
-    /// A line of the rules is none.
-    #[error("{}, {why}", path.display())]
+    /// The rules are not right, and none were in force before.
+    #[error("{}: {why}; nothing is shared or taken over until that is mended", path.display())]
     Rules {
         /// Which file.
         path: PathBuf,
-        /// Which line, and what is wrong with it.
-        why: RulesError,
+        /// What is wrong with it.
+        why: NoRules,
     },
-    /// A directory or a pipe stands where the rules would, or a link to one.
-    #[error("{}: rules have to be in a file, and this is none", .0.display())]
-    NoRulesFile(PathBuf),
     /// Of the rules all together.
-    #[error("{IGNORE_FILE}: {0}")]
+    #[error(transparent)]
     Exclude(#[from] ExcludeError),
-    /// More lines than are read.
-    #[error("{IGNORE_FILE} has more than {MAX_RULES} bytes")]
-    TooManyRules,
     /// Of the store.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
@@ -94,9 +91,7 @@ impl Failure for FolderError {
             Self::Io { .. } | Self::NotThere(_) | Self::Index { .. } | Self::BadLog(_) => {
                 Blame::Local
             }
-            Self::Rules { .. } | Self::NoRulesFile(_) | Self::Exclude(_) | Self::TooManyRules => {
-                Blame::Usage
-            }
+            Self::Rules { .. } | Self::Exclude(_) => Blame::Usage,
             Self::Store(e) => blame_of(e),
             Self::Listed(e) => e.blame(),
         }
@@ -120,7 +115,14 @@ pub struct Folder {
     pub(super) changes: BTreeMap<Vec<u8>, Item>,
     /// What an earlier run was about to put in its place when it ended: found there, it is not a change of ours.
     pending: Index,
-    rules: Exclusion,
+    rules: FolderRules,
+    pacing: Pacing,
+    /// What is missing is fetched again: it is not known that somebody removed it.
+    again: bool,
+    /// Something that others have was passed over until now.
+    uncovered: bool,
+    /// As [`Folder::state`], where what is held is as it was.
+    state_as_held: Hash,
     /// What others replaced or removed.
     pub(super) trash: Trash,
     /// How often the index was written for others.
@@ -143,10 +145,12 @@ impl Folder {
         let own = root.join(OWN);
         if stored.is_empty() {
             fs::create_dir_all(&own).map_err(at(&own))?;
+            mark(&own, kept)?;
         }
         let mut names = stored.names().clone();
         names.insert(me, name.to_owned());
-        let (rules, changes) = (Exclusion::none(), BTreeMap::new());
+        let (rules, changes) = (FolderRules::of(root, kept), BTreeMap::new());
+        let state_as_held = stored.state();
         let (root, kept) = (root.to_path_buf(), kept.to_path_buf());
         let trash = Trash::none(&own);
         let folder = Self {
@@ -158,6 +162,10 @@ impl Folder {
             changes,
             pending,
             rules,
+            pacing: Pacing::default(),
+            again: false,
+            uncovered: false,
+            state_as_held,
             trash,
             told: 0,
             obstacles: Obstacles::default(),
@@ -188,35 +196,78 @@ impl Folder {
         self.root.join(OWN).join(name)
     }
 
-    /// Reads the rules anew: the lines that say what of the folder is not shared. What is [ours](OWN) in it, or in one
-    /// below, never is, and needs no line.
+    /// Reads the rules anew: what of the folder is not shared. What is [ours](OWN) in it, or in one below, never is, and needs no
+    /// line; nor are the rules.
     ///
     /// # Errors
-    /// They can't be read, or are none; those before stay in force.
-    pub fn read_rules(&mut self) -> Result<Vec<String>, FolderError> {
+    /// The folder is not there; or they are not right, and none were ever in force.
+    pub fn read_rules(&mut self) -> Result<RulesNews, FolderError> {
         self.check_there()?;
-        let path = self.root.join(IGNORE_FILE);
-        let lines = match rules_file(&path)? {
-            Some(text) => read_rules(&text).map_err(|why| FolderError::Rules { path, why })?,
-            None => Vec::new(),
+        let (pending, changes, stored) = (&self.pending.items, &self.changes, &self.stored);
+        let known = |path: &[u8]| -> Result<Option<Item>, FolderError> {
+            if let Some(item) = pending.get(path).or_else(|| changes.get(path)) {
+                return Ok(Some(item.clone()));
+            }
+            for entry in stored.entries()? {
+                let (at, item) = entry?;
+                if at.as_slice() >= path {
+                    return Ok((at == path).then_some(item));
+                }
+            }
+            Ok(None)
         };
-        self.rules = exclusion(&lines)?;
-        let (kept, text) = (self.kept.join(RULES), lines.join("\n"));
-        if fs::read(&kept).ok().is_none_or(|before| before != text.as_bytes()) {
-            replace(&kept, text.as_bytes())?;
-        }
-        Ok(lines)
+        let news = self.rules.read(&known, &self.me)?;
+        self.uncovered |= news.changed;
+        Ok(news)
     }
 
-    /// Goes on with the rules that were read last, in an earlier run, so that others can bring better ones; `None`: none were.
-    ///
-    /// # Errors
-    /// [`FolderError::Exclude`].
-    pub fn rules_before(&mut self) -> Result<Option<Vec<String>>, FolderError> {
-        let text = fs::read(self.kept.join(RULES)).ok();
-        let Some(lines) = text.and_then(|text| read_rules(&text).ok()) else { return Ok(None) };
-        self.rules = exclusion(&lines)?;
-        Ok(Some(lines))
+    /// The lines of the rules in force; `None`: none were read.
+    pub fn rules(&self) -> Option<&[String]> {
+        self.rules.lines()
+    }
+
+    /// Whether what stands at a path below the folder is none of it, or is not to be sent before [`Folder::held_until`]: a change
+    /// there needs no look.
+    pub fn passes_over(&self, path: &[u8]) -> bool {
+        let is_directory = || self.root.join(os_path(path)).is_dir();
+        !self.rules.are_in(path)
+            && (self.pacing.is_held(path) || self.rules.leaves_out(path, is_directory()))
+    }
+
+    /// Files that keep changing and are not to be sent now; each is noted as an obstacle. It stays noted until the next look is over.
+    pub fn hold(&mut self, now_ms: u64) -> Arc<BTreeSet<Vec<u8>>> {
+        let root = &self.root;
+        let before = self.pacing.held().clone();
+        let held = self.pacing.hold(&|path| look(&root.join(os_path(path))), now_ms);
+        for path in held.difference(&before) {
+            let why = "it keeps changing, and is sent from time to time";
+            self.obstacles.note(path, ObstacleKind::Busy, why.to_owned(), now_ms);
+        }
+        held
+    }
+
+    /// When the first file that is held is to be looked at again, in milliseconds since 1970.
+    pub fn held_until(&self) -> Option<u64> {
+        self.pacing.due_ms()
+    }
+
+    /// A file was changed while it was read: it is held as one that was sent just now.
+    pub fn is_unstable(&mut self, path: &[u8], why: String, now_ms: u64) {
+        if let Some(looks) = look(&self.root.join(os_path(path))) {
+            self.pacing.sent(path, looks, now_ms);
+            self.obstacles.note(path, ObstacleKind::Busy, why, now_ms);
+        }
+    }
+
+    /// Whether something that others have, and that was passed over until now, is to be taken over; asked once it is not any more.
+    pub fn takes_uncovered(&mut self) -> bool {
+        std::mem::take(&mut self.uncovered)
+    }
+
+    /// As [`Folder::state`] after the last look, where files that are [held](Folder::hold) are as they were: what others have to hear of has
+    /// another one.
+    pub fn state_as_held(&self) -> Hash {
+        self.state_as_held
     }
 
     /// Takes what was shared just now from `store`, under this root, as what the folder holds; `about` is what others are told
@@ -236,8 +287,9 @@ impl Folder {
             // The disk was full, say, when they were to be written.
             self.write_changes()?;
         }
+        self.again = !is_marked(&self.root.join(OWN), &self.kept);
         let store = Store::open(crate::disk(), store)?;
-        let mut writer = Writer::new(&self.kept.join(INDEX), about, &self.names)?;
+        let mut stock = Stock::begin(&self.kept.join(INDEX), about, self)?;
         let mut known = self.stored.entries()?.peekable();
         if let Some(file) = store.object(root, Part::Listing)? {
             let size = file.metadata()?.size;
@@ -252,15 +304,30 @@ impl Folder {
                     entry.clone_from(&first.entry);
                 }
                 let Some(kind) = kind(entry) else { continue };
-                self.pass_to(&mut known, Some(&path), &mut writer, now_ms)?;
+                self.pass_to(&mut known, Some(&path), &mut stock, now_ms)?;
                 let then = known.next_if(|next| matches!(next, Ok((then, _)) if *then == path));
                 let then = then.transpose()?.map(|(_, item)| item);
-                writer.push(&path, &self.now(&path, then, kind, now_ms))?;
+                stock.uncovered |= then.as_ref().is_some_and(|then| then.absent);
+                let (item, is_new) = self.now(&path, then, kind, now_ms);
+                stock.push(&path, &item)?;
+                if is_new && stock.sent.len() < MAX_SENT {
+                    stock.sent.push(path);
+                }
             }
         }
-        self.pass_to(&mut known, None, &mut writer, now_ms)?;
+        self.pass_to(&mut known, None, &mut stock, now_ms)?;
         drop(known);
-        self.stored = writer.finish()?;
+        self.uncovered |= stock.uncovered;
+        self.state_as_held = stock.state.finish();
+        self.stored = stock.writer.finish()?;
+        for path in stock.sent {
+            if let Some(looks) = look(&self.root.join(os_path(&path))) {
+                self.pacing.sent(&path, looks, now_ms);
+            }
+        }
+        if std::mem::take(&mut self.again) {
+            mark(&self.root.join(OWN), &self.kept)?;
+        }
         self.nothing_under_way()
     }
 
@@ -269,7 +336,7 @@ impl Folder {
         &self,
         known: &mut Peekable<Entries<'_>>,
         path: Option<&[u8]>,
-        writer: &mut Writer,
+        stock: &mut Stock,
         now_ms: u64,
     ) -> Result<(), FolderError> {
         let before = |next: &Result<(Vec<u8>, Item), FolderError>| {
@@ -277,14 +344,22 @@ impl Folder {
         };
         while let Some(next) = known.next_if(before) {
             let (path, item) = next?;
-            let item = if item.kind.is_gone() { item } else { self.missing(&path, item, now_ms) };
-            writer.push(&path, &item)?;
+            if item.kind.is_gone() {
+                stock.push(&path, &item)?;
+            } else if self.pacing.is_held(&path) {
+                stock.hold(&path, item)?;
+            } else if let Some(item) = self.missing(&path, item, now_ms) {
+                stock.push(&path, &item)?;
+            } else {
+                // It is as if it had never been known, so that others bring it.
+                stock.uncovered = true;
+            }
         }
         Ok(())
     }
 
-    /// What is known of a path at which there is this now.
-    fn now(&self, path: &[u8], then: Option<Item>, kind: ItemKind, now_ms: u64) -> Item {
+    /// What is known of a path at which there is this now, and whether this member has changed it.
+    fn now(&self, path: &[u8], then: Option<Item>, kind: ItemKind, now_ms: u64) -> (Item, bool) {
         let none = || Item {
             kind: ItemKind::Gone,
             version: Vector::default(),
@@ -293,30 +368,47 @@ impl Folder {
         };
         let mut item = then.unwrap_or_else(none);
         let pending = self.pending.items.get(path).filter(|then| then.kind.is_same(&kind));
-        if item.kind.is_same(&kind) {
-        } else if let Some(then) = pending {
-            item.clone_from(then);
-        } else {
+        let is_new = !item.kind.is_same(&kind) && pending.is_none();
+        if is_new {
             item.version.changed(self.me, now_ms);
             item.by = self.me;
+        } else if let Some(then) = pending.filter(|_| !item.kind.is_same(&kind)) {
+            item.clone_from(then);
         }
-        Item { kind, absent: false, ..item }
+        (Item { kind, absent: false, ..item }, is_new)
     }
 
-    /// What was there and is no more has been removed; unless it is left out, or can't be read.
-    fn missing(&self, path: &[u8], mut item: Item, now_ms: u64) -> Item {
+    /// What was there and is no more has been removed; unless it is left out, or can't be read. `None`: it is missing, and nobody
+    /// has removed it as far as is known.
+    fn missing(&self, path: &[u8], mut item: Item, now_ms: u64) -> Option<Item> {
         let on_disk = self.root.join(os_path(path)).symlink_metadata();
         let removed = on_disk.as_ref().is_err_and(|e| {
             matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         });
-        if !removed || self.rules.matches(path, item.kind.is_directory()) {
-            return Item { absent: true, ..item };
+        if !removed || self.rules.leaves_out(path, item.kind.is_directory()) {
+            return Some(Item { absent: true, ..item });
         }
         if let Some(then) = self.pending.items.get(path).filter(|then| then.kind.is_gone()) {
-            return then.clone();
+            return Some(then.clone());
+        }
+        // What was left out may have gone then; that was no removal for others.
+        if self.again || (item.absent && !self.was_in_the_way(path)) {
+            return None;
         }
         item.version.changed(self.me, now_ms);
-        Item { kind: ItemKind::Gone, by: self.me, absent: false, ..item }
+        Some(Item { kind: ItemKind::Gone, by: self.me, absent: false, ..item })
+    }
+
+    /// Whether a path was not there at the last look as it, or a directory above it, kept changing or could not be read: then it has
+    /// been part of the folder all the time.
+    fn was_in_the_way(&self, path: &[u8]) -> bool {
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        ends.chain([path.len()]).any(|end| {
+            let obstacle = self.obstacles.get(path.get(..end).unwrap_or(path));
+            obstacle.is_some_and(|o| {
+                matches!(o.kind, ObstacleKind::Busy | ObstacleKind::Unreadable | ObstacleKind::Name)
+            })
+        })
     }
 
     /// What is to be done for another member's index.
@@ -330,7 +422,7 @@ impl Folder {
             }
         }
         let rules = &self.rules;
-        merge(&self.stored, theirs, &|path, is_directory| rules.matches(path, is_directory))
+        merge(&self.stored, theirs, &|path, is_directory| rules.leaves_out(path, is_directory))
     }
 
     /// Where files with contents that are `wanted` lie in it already, as far as known.
@@ -388,6 +480,8 @@ impl Folder {
             writer.push(path, item)?;
         }
         self.stored = writer.finish()?;
+        // What another member has sent is not what keeps changing here.
+        self.changes.keys().for_each(|path| self.pacing.forget(path));
         self.changes.clear();
         Ok(())
     }
@@ -413,36 +507,50 @@ impl Folder {
     }
 }
 
-/// What these lines leave out, and what is ours in whatever case: there are file systems to which that is the same, and it is not
-/// taken over from anybody.
-fn exclusion(lines: &[String]) -> Result<Exclusion, ExcludeError> {
-    let either = |c: char| match c.to_ascii_uppercase() {
-        upper if upper == c => c.to_string(),
-        upper => format!("[{c}{upper}]"),
-    };
-    let own: String = OWN.chars().map(either).collect();
-    let own = [format!("{own}/"), format!("/{own}")];
-    Exclusion::new(&[lines, &own].concat())
+/// What a folder holds, while that is written down.
+struct Stock {
+    writer: Writer,
+    /// A hash of it, where what is held is as it was.
+    state: State,
+    /// What this member has changed.
+    sent: Vec<Vec<u8>>,
+    /// Something is part of it again.
+    uncovered: bool,
 }
 
-/// What stands in the file of rules; `None`: there is none. What is there and is no file, or can't be read, is not taken for none:
-/// what the rules leave out would go to everybody.
-fn rules_file(path: &Path) -> Result<Option<Vec<u8>>, FolderError> {
-    match path.symlink_metadata() {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        _ => {}
+impl Stock {
+    fn begin(path: &Path, about: &[u8], of: &Folder) -> Result<Self, FolderError> {
+        let writer = Writer::new(path, about, &of.names)?;
+        Ok(Self { writer, state: State::default(), sent: Vec::new(), uncovered: false })
     }
-    // A link to a file is read, as whoever made it expects; one to nowhere is an error.
-    if !fs::metadata(path).map_err(at(path))?.is_file() {
-        return Err(FolderError::NoRulesFile(path.to_path_buf()));
+
+    fn push(&mut self, path: &[u8], item: &Item) -> Result<(), FolderError> {
+        self.state.add(path, item);
+        self.writer.push(path, item)
     }
-    let mut text = Vec::new();
-    let file = fs::File::open(path).map_err(at(path))?;
-    file.take(MAX_RULES + 1).read_to_end(&mut text).map_err(at(path))?;
-    if text.len() as u64 > MAX_RULES {
-        return Err(FolderError::TooManyRules);
+
+    /// What is not to be sent now is as if it were not here, so that others keep what they have.
+    fn hold(&mut self, path: &[u8], item: Item) -> Result<(), FolderError> {
+        self.state.add(path, &Item { absent: false, ..item.clone() });
+        self.writer.push(path, &Item { absent: true, ..item })
     }
-    Ok(Some(text))
+}
+
+/// How the file at a path looks; `None`: there is none.
+fn look(path: &Path) -> Option<Looks> {
+    looks(&crate::disk().metadata(path).ok()?)
+}
+
+/// Marks the folder as the one that is known.
+fn mark(own: &Path, kept: &Path) -> Result<(), FolderError> {
+    let id = keys::random::<32>().map_err(|e| at(own)(io::Error::other(e.to_string())))?;
+    // Where only one of the two is there, what is missing is fetched again.
+    [kept, own].iter().try_for_each(|dir| replace(&dir.join(MARKER), crate::hex(&id).as_bytes()))
+}
+
+fn is_marked(own: &Path, kept: &Path) -> bool {
+    let id = |dir: &Path| fs::read(dir.join(MARKER)).ok().filter(|id| id.len() == 64);
+    id(own).is_some_and(|is| id(kept) == Some(is))
 }
 
 /// The name of an index that others fetch.
@@ -487,3 +595,6 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), FolderError> {
     fs::write(&new, bytes).map_err(at(&new))?;
     fs::rename(&new, path).map_err(at(path))
 }
+
+#[cfg(all(test, unix))]
+mod tests;

@@ -1,7 +1,38 @@
-//! [`Watcher`]: waits until something below a directory changes.
+//! [`Watcher`]: waits until something below a directory changes, and tells what.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Paths that are told one by one; more are not told apart.
+const MAX_TOLD: usize = 256;
+
+/// What has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// These alone; none: nothing has for as long as was to be waited.
+    Paths(BTreeSet<PathBuf>),
+    /// More than is told one by one, or it is not known what.
+    Much,
+}
+
+impl Watched {
+    /// Both.
+    pub fn join(&mut self, other: Self) {
+        match (&mut *self, other) {
+            (Self::Paths(ours), Self::Paths(theirs)) if ours.len() + theirs.len() <= MAX_TOLD => {
+                ours.extend(theirs);
+            }
+            _ => *self = Self::Much,
+        }
+    }
+
+    /// Whether nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Paths(paths) if paths.is_empty())
+    }
+}
 
 /// Tells when something below a directory has changed.
 pub struct Watcher(imp::Watcher);
@@ -15,31 +46,43 @@ impl Watcher {
         imp::Watcher::new(root, not, beside).map(Self)
     }
 
-    /// Waits for the next change.
+    /// Waits for the next change, for this long at most.
     ///
     /// # Errors
     /// The system's.
-    pub fn wait(&mut self) -> io::Result<()> {
-        self.0.wait()
+    pub fn wait(&mut self, most: Duration) -> io::Result<Watched> {
+        self.0.wait(most)
+    }
+
+    /// Watches directories, too, of which it was not told that they came or can be read now: below what was mounted, say.
+    ///
+    /// # Errors
+    /// As for [`Watcher::new`].
+    pub fn watch_again(&mut self) -> io::Result<()> {
+        self.0.watch_again()
     }
 }
 
 #[cfg(target_os = "linux")]
 mod imp {
-    use std::collections::HashMap;
+    use std::collections::{BTreeSet, HashMap};
     use std::ffi::OsStr;
     use std::fs;
     use std::io;
     use std::mem::MaybeUninit;
     use std::os::unix::ffi::OsStrExt;
     use std::path::{Path, PathBuf};
+    use std::time::Duration;
 
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fd::OwnedFd;
     use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
+    use super::Watched;
+
     pub(super) struct Watcher {
         inotify: OwnedFd,
-        folders: HashMap<i32, PathBuf>,
+        pub(super) folders: HashMap<i32, PathBuf>,
         root: PathBuf,
         not: PathBuf,
         buffer: Box<[MaybeUninit<u8>]>,
@@ -47,13 +90,17 @@ mod imp {
 
     impl Watcher {
         pub(super) fn new(root: &Path, not: &str, beside: &Path) -> io::Result<Self> {
-            let inotify = inotify::init(CreateFlags::CLOEXEC)?;
+            let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
             let (folders, not) = (HashMap::new(), root.join(not));
             let buffer = vec![MaybeUninit::uninit(); 16 * 1024].into();
             let mut watcher = Self { inotify, folders, root: root.to_path_buf(), not, buffer };
             watcher.add(beside)?;
-            watcher.add_all(root)?;
+            watcher.watch_again()?;
             Ok(watcher)
+        }
+
+        pub(super) fn watch_again(&mut self) -> io::Result<()> {
+            self.add_all(&self.root.clone())
         }
 
         fn add(&mut self, folder: &Path) -> io::Result<()> {
@@ -89,25 +136,47 @@ mod imp {
             Ok(())
         }
 
-        pub(super) fn wait(&mut self) -> io::Result<()> {
+        /// Whether there is something to read before `most` is over.
+        fn is_ready(&self, most: Duration) -> io::Result<bool> {
+            let most = Timespec {
+                tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: most.subsec_nanos().into(),
+            };
+            match poll(&mut [PollFd::new(&self.inotify, PollFlags::IN)], Some(&most)) {
+                Err(rustix::io::Errno::INTR) => Ok(false),
+                ready => Ok(ready? > 0),
+            }
+        }
+
+        pub(super) fn wait(&mut self, most: Duration) -> io::Result<Watched> {
+            let mut changed = Watched::Paths(BTreeSet::new());
+            if !self.is_ready(most)? {
+                return Ok(changed);
+            }
             let mut new = Vec::new();
             let mut reader = Reader::new(&self.inotify, &mut self.buffer);
             loop {
                 let event = match reader.next() {
                     Err(rustix::io::Errno::INTR) => continue,
+                    Err(rustix::io::Errno::AGAIN) => break,
                     event => event?,
                 };
-                let appeared = ReadFlags::CREATE | ReadFlags::MOVED_TO;
-                if event.events().contains(ReadFlags::ISDIR)
-                    && event.events().intersects(appeared)
-                    && let (Some(folder), Some(name)) =
-                        (self.folders.get(&event.wd()), event.file_name())
-                {
-                    new.push(folder.join(OsStr::from_bytes(name.to_bytes())));
-                }
                 if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
                     // Which folders have come meanwhile nobody tells.
                     new.push(self.root.clone());
+                    changed = Watched::Much;
+                }
+                if let Some(folder) = self.folders.get(&event.wd()) {
+                    let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
+                    let path = name.map_or_else(|| folder.clone(), |name| folder.join(name));
+                    // One that came, or can be read now.
+                    let opened = ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::ATTRIB;
+                    if event.events().contains(ReadFlags::ISDIR)
+                        && event.events().intersects(opened)
+                    {
+                        new.push(path.clone());
+                    }
+                    changed.join(Watched::Paths(BTreeSet::from([path])));
                 }
                 if event.events().contains(ReadFlags::IGNORED) {
                     self.folders.remove(&event.wd());
@@ -116,7 +185,8 @@ mod imp {
                     break;
                 }
             }
-            new.iter().try_for_each(|folder| self.add_all(folder))
+            new.iter().try_for_each(|folder| self.add_all(folder))?;
+            Ok(changed)
         }
     }
 }
@@ -129,6 +199,8 @@ mod imp {
     use std::thread;
     use std::time::Duration;
 
+    use super::Watched;
+
     /// How often.
     const LOOK: Duration = Duration::from_secs(5);
 
@@ -139,9 +211,13 @@ mod imp {
             Ok(Self)
         }
 
-        pub(super) fn wait(&mut self) -> io::Result<()> {
-            thread::sleep(LOOK);
+        pub(super) fn watch_again(&mut self) -> io::Result<()> {
             Ok(())
+        }
+
+        pub(super) fn wait(&mut self, most: Duration) -> io::Result<Watched> {
+            thread::sleep(LOOK.min(most));
+            Ok(Watched::Much)
         }
     }
 }
@@ -153,19 +229,23 @@ mod tests {
 
     #[test]
     fn changes_wake_whoever_waits() {
+        let long = Duration::from_secs(60);
+        let paths = |paths: &[std::path::PathBuf]| Watched::Paths(paths.iter().cloned().collect());
         let (dir, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir_all(dir.path().join("a/b")).unwrap();
         fs::create_dir_all(dir.path().join("not")).unwrap();
         let mut watcher = Watcher::new(dir.path(), "not", beside.path()).unwrap();
-        fs::write(dir.path().join("a/b/file"), "x").unwrap();
-        watcher.wait().unwrap();
+        assert!(watcher.wait(Duration::ZERO).unwrap().is_empty());
+        let file = dir.path().join("a/b/file");
+        fs::write(&file, "x").unwrap();
+        assert_eq!(watcher.wait(long).unwrap(), paths(&[file]));
         // A folder that came later is watched as well, with those that are in it by then.
         fs::create_dir_all(dir.path().join("c/d")).unwrap();
-        watcher.wait().unwrap();
+        assert!(!watcher.wait(long).unwrap().is_empty());
         fs::write(dir.path().join("c/d/file"), "x").unwrap();
-        watcher.wait().unwrap();
+        assert!(!watcher.wait(long).unwrap().is_empty());
         fs::write(beside.path().join("file"), "x").unwrap();
-        watcher.wait().unwrap();
+        assert!(!watcher.wait(long).unwrap().is_empty());
     }
 
     /// Linux keeps so many changes for who does not read them, and then says only that there were more.
@@ -184,11 +264,54 @@ mod tests {
         }
         fs::create_dir_all(dir.path().join("late/d")).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
-        let wait = move || while watcher.wait().is_ok() && tell.send(()).is_ok() {};
+        let wait = move || {
+            while let Ok(changed) = watcher.wait(Duration::from_secs(60)) {
+                if changed.is_empty() || tell.send(()).is_err() {
+                    return;
+                }
+            }
+        };
         std::thread::Builder::new().spawn(wait).unwrap();
         let quiet = std::time::Duration::from_millis(500);
         while told.recv_timeout(quiet).is_ok() {}
         fs::write(dir.path().join("late/d/file"), "x").unwrap();
         told.recv_timeout(quiet * 20).expect("a change in a folder that is watched");
+    }
+
+    /// As whoever makes a directory readable sees it. Root reads all, so it is made unreadable by another watcher's eyes: not watched.
+    #[test]
+    fn a_directory_whose_mode_changes_is_watched() {
+        use std::os::unix::fs::PermissionsExt;
+        let (dir, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let long = Duration::from_secs(60);
+        fs::create_dir_all(dir.path().join("d/e")).unwrap();
+        let mut watcher = Watcher::new(dir.path(), "not", beside.path()).unwrap();
+        let set = |mode| {
+            fs::set_permissions(dir.path().join("d"), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(0);
+        while !watcher.wait(Duration::from_millis(100)).unwrap().is_empty() {}
+        // Forgets it, as one that could not be watched was never known.
+        let watched = &mut watcher.0;
+        watched.folders.retain(|_, folder| !folder.starts_with(dir.path().join("d")));
+        set(0o700);
+        assert!(!watcher.wait(long).unwrap().is_empty());
+        let file = dir.path().join("d/e/file");
+        fs::write(&file, "x").unwrap();
+        let told = watcher.wait(long).unwrap();
+        assert!(matches!(&told, Watched::Paths(paths) if paths.contains(&file)), "{told:?}");
+    }
+
+    #[test]
+    fn too_many_paths_are_not_told_apart() {
+        let one =
+            |n: usize| Watched::Paths(BTreeSet::from([std::path::PathBuf::from(n.to_string())]));
+        let mut all = Watched::Paths(BTreeSet::new());
+        (0..MAX_TOLD).for_each(|n| all.join(one(n)));
+        assert!(matches!(&all, Watched::Paths(paths) if paths.len() == MAX_TOLD));
+        all.join(one(MAX_TOLD));
+        assert_eq!(all, Watched::Much);
+        all.join(one(0));
+        assert_eq!(all, Watched::Much);
     }
 }

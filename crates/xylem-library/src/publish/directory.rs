@@ -5,14 +5,17 @@
 //! changed, by which a file that was replaced or written to is told from the one that was hashed.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use xylem_hash::{Hash, Hasher};
 use xylem_object::Manifest;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::sums::list_len;
 use xylem_store::{
-    FileRef, Medium, Meta, NewFile, NewSeen, OutboardFile, Part, Seen, Store, StoreError, hash_file,
+    Difference, FileRef, FileState, Medium, Meta, NewFile, NewSeen, OutboardFile, Part, Seen,
+    Store, StoreError, hash_file,
 };
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
@@ -21,8 +24,8 @@ use super::error::PublishError;
 use super::members::{Marks, Members};
 use super::serving::{Files, Published};
 use super::sums::{KeptSums, NewSums};
-use crate::event::LibraryEvent;
-use crate::hashing::{self, Job, Progress, Takes, packed_slots};
+use crate::event::{LibraryEvent, SkipReason};
+use crate::hashing::{self, Failing, HashError, Job, Progress, Takes, Work, packed_slots};
 use crate::listed::ListedFiles;
 use crate::path::os_bytes;
 use crate::stop::Stop;
@@ -36,8 +39,12 @@ const LISTING_PIECE: usize = 256 * 1024;
 /// Events that wait until it is known whether anything has changed.
 const MAX_WAITING: usize = 1_000;
 
+/// Files that were not what they looked like when they were found, or can't be read, and why.
+type Failed = BTreeMap<Vec<u8>, StoreError>;
+
 /// Walks and hashes a directory; `each` gets every entry in order, and how it looks on disk.
-/// Returns the room that outboards and lists took.
+/// Returns the room that outboards and lists took. Of a folder in step a file that fails is in `failed`, and `each` gets it with a
+/// root that is none; of others it ends all.
 fn hash_entries(
     walk: &mut Walk<'_>,
     medium: &dyn Medium,
@@ -46,7 +53,9 @@ fn hash_entries(
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
     each: &mut dyn FnMut(&Entry, &Meta) -> Result<(), PublishError>,
-) -> Result<Places, PublishError> {
+) -> Result<(Places, Failed), PublishError> {
+    let failing = if walk.is_in_step() { Failing::Alone } else { Failing::EndsAll };
+    let mut failed = Failed::new();
     let (mut places, mut progress) = (Places::of(segment), Progress::default());
     let mut known = (before.as_mut(), takes);
     let mut next = Batch::walked(walk, &mut places, &mut known, on_event)?;
@@ -56,17 +65,49 @@ fn hash_entries(
         let beside = |on_event: &mut dyn FnMut(LibraryEvent)| {
             Batch::walked(walk, &mut places, &mut known, on_event)
         };
+        let work = Work { jobs: &batch.jobs, failing };
         let (roots, walked) =
-            hashing::hash_beside(medium, &batch.jobs, takes, &progress, stop, on_event, beside)?;
+            hashing::hash_beside(medium, work, takes, &progress, stop, on_event, beside)?;
         next = walked?;
-        let mut roots = roots.into_iter();
+        let mut roots = roots.into_iter().zip(&batch.jobs);
         for (found, kept) in &batch.found {
-            let is_file = matches!(found.kind, FoundKind::File(_));
-            let root = kept.or_else(|| is_file.then(|| roots.next()).flatten());
+            let mut root = *kept;
+            if let (FoundKind::File(_), None) = (&found.kind, root)
+                && let Some((hashed, job)) = roots.next()
+            {
+                let stable = |root| match failing {
+                    Failing::Alone => still(medium, job, &found.meta).map(|()| root),
+                    Failing::EndsAll => Ok(root),
+                };
+                root = Some(hashed.and_then(stable).unwrap_or_else(|e| {
+                    failed.insert(found.path.clone(), e);
+                    NO_ROOT
+                }));
+            }
+            if let FoundKind::HardLink { target } = &found.kind
+                && failed.contains_key(target)
+            {
+                let (path, what) = (walk.place(&found.path), Difference::Mtime);
+                failed.insert(found.path.clone(), StoreError::Changed { path, what });
+            }
             each(&found.entry(root), &found.meta)?;
         }
     }
-    Ok(places)
+    Ok((places, failed))
+}
+
+/// Stands for the root of what was not hashed, in a listing that nobody is told of.
+const NO_ROOT: Hash = Hash::from_bytes([0; 32]);
+
+/// Whether nobody was at a file since it was found: its time may have been set back.
+fn still(medium: &dyn Medium, job: &Job, then: &Meta) -> Result<(), StoreError> {
+    let now = medium.metadata(&job.path);
+    let now = now.map_err(|e| StoreError::from_io("look at", &job.path, None, e))?;
+    let what = match job.state.difference(&FileState::of(&now)) {
+        None if now.ctime == then.ctime => return Ok(()),
+        what => what.unwrap_or(Difference::Mtime),
+    };
+    Err(StoreError::Changed { path: job.path.clone(), what })
 }
 
 /// Where the next file's outboard and its list of sums go.
@@ -154,8 +195,14 @@ pub(super) fn root_of(
     Ok(hasher.finalize())
 }
 
+/// Times that a folder in step is looked at once more without what was changed while it was read.
+const ROUNDS: usize = 16;
+
 /// Hashes a directory, or takes what was published or fetched under `known` if nothing has changed
 /// since. Where the rules say that something has, only that is read. Trees are of this segment size.
+///
+/// What of a folder in step changes while it is read, or can't be read, is told and left out: what has been hashed beside it is
+/// kept, and taken for what is known in a second round without it.
 pub(super) fn publish(
     store: &Store,
     path: &Path,
@@ -164,10 +211,49 @@ pub(super) fn publish(
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Published, PublishError> {
+    let (mut known, mut rules, mut lost) = (known, rules.clone(), rules.exclude.lost());
+    let mut rounds = 0;
+    loop {
+        let how = (segment, &rules);
+        let (published, failed) = publish_once(store, path, known, how, stop, on_event)?;
+        if failed.is_empty() {
+            return Ok(published);
+        }
+        rounds += 1;
+        for (at, e) in failed {
+            if rounds == ROUNDS {
+                return Err(HashError::Store(e).into());
+            }
+            tell_failed(&e, on_event);
+            lost.insert(at);
+        }
+        known = Some(published.manifest.root);
+        rules.changed = true;
+        rules.exclude.without(Arc::new(lost.clone()));
+    }
+}
+
+fn tell_failed(e: &StoreError, on_event: &mut dyn FnMut(LibraryEvent)) {
+    let why = match e {
+        StoreError::NotFound { .. } => return,
+        StoreError::Changed { .. } => SkipReason::Changing(e.to_string()),
+        _ => SkipReason::CannotRead(e.to_string()),
+    };
+    on_event(LibraryEvent::Skipped { path: e.path().to_path_buf(), why });
+}
+
+fn publish_once(
+    store: &Store,
+    path: &Path,
+    known: Option<Hash>,
+    (segment, rules): (SegmentSize, &Rules),
+    stop: &Stop,
+    on_event: &mut dyn FnMut(LibraryEvent),
+) -> Result<(Published, Failed), PublishError> {
     if let Some(root) = known.filter(|_| !rules.changed)
         && let Some(published) = unchanged(store, path, root, (segment, rules), on_event)?
     {
-        return Ok(published);
+        return Ok((published, Failed::new()));
     }
     let new = store.new_file()?;
     let outboards = OutboardFile::new(new.file().clone());
@@ -191,7 +277,8 @@ pub(super) fn publish(
         looks.push(&Seen::of(meta))?;
         Ok(listing.write(&mut buffer.borrow_mut(), LISTING_PIECE)?)
     };
-    let places = hash_entries(&mut walk, medium, trees, before, stop, on_event, &mut each)?;
+    let (places, failed) =
+        hash_entries(&mut walk, medium, trees, before, stop, on_event, &mut each)?;
     writer.finish();
     drop(walk);
     listing.write(&mut buffer.borrow_mut(), 0)?;
@@ -206,7 +293,7 @@ pub(super) fn publish(
     let sums = sums.keep(store, &root, (places.sums, segment))?;
     looks.keep(&os_bytes(path.as_os_str()), &root)?;
     let members = Members::new(path, listed, marks);
-    Ok(published(root, members, nodes, outboards, sums))
+    Ok((published(root, members, nodes, outboards, sums), failed))
 }
 
 /// How something looks on disk.

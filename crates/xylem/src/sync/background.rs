@@ -32,6 +32,7 @@ fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, Failure> {
         allow: _,
         history: _,
         accept_removals: _,
+        accept_rules: _,
         status: _,
         restore: _,
         pause: _,

@@ -3,12 +3,13 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use xylem_library::folder::{
-    Folder, Home, HomeError, Invitation, LastRun, OWN, RoleSchema, VersionPolicy, Watcher, shown,
+    Folder, Home, HomeError, Invitation, LastRun, OWN, RoleSchema, VersionPolicy, Watched, Watcher,
+    shown,
 };
 use xylem_library::keys::Keyring;
 use xylem_library::reachable::{Peer, Relay};
@@ -155,6 +156,11 @@ pub(super) enum SyncEvent {
         /// Why it is none.
         why: String,
     },
+    /// Other members have changed files that our rules include: that is in force here once it is accepted.
+    RulesWait {
+        /// The files, below the folder.
+        files: Vec<String>,
+    },
     /// Another process keeps the folder in step, and tells the others who is a member.
     Noted,
     /// We may not write: what is changed here stays here.
@@ -167,8 +173,8 @@ pub(super) enum SyncEvent {
 pub(super) enum News {
     Ready(Box<ServiceHandle>, Option<u16>),
     Mesh(MeshNews),
-    /// What changes until the flag is cleared is not told once more: a folder that is being filled would be a message a file.
-    Changed(Arc<AtomicBool>),
+    /// What changes until this is taken is not told once more: a folder that is being filled would be a message a file.
+    Changed(Arc<Mutex<Option<Watched>>>),
     Watch(io::Error),
     Serving(Event),
     Ended(Result<(), ShareError>),
@@ -319,16 +325,41 @@ fn keep_shown(options: &SyncOptions, home: &Home, key: &PublisherKey) -> Result<
     Ok(home.keep_shown(&shown.map_err(|e| Error::usage(e.to_string()))?)?)
 }
 
+/// The whole folder is looked at so often, whatever is told of changes: mounts, network file systems and mapped writes tell nothing.
+const RESCAN: Duration = Duration::from_secs(600);
+
+/// [`RESCAN`], or so many seconds as the variable says; between four and six fifths of it, so that members do not all look at once.
+fn next_rescan() -> Duration {
+    let seconds = std::env::var("XYLEM_SYNC_RESCAN").ok().and_then(|text| text.parse().ok());
+    let usual = seconds.filter(|seconds| *seconds > 0).map_or(RESCAN, Duration::from_secs);
+    let percent = 80 + u32::try_from(wall_clock().milliseconds() % 41).unwrap_or(0);
+    usual.saturating_mul(percent) / 100
+}
+
 /// Has a thread tell of changes for as long as the process lives.
 fn watch(path: &Path, home: &Home, tell: mpsc::Sender<News>) -> Result<(), Error> {
     let failed = |e| unwatched(path, &e);
     let mut watcher = Watcher::new(path, OWN, &home.roles_dir()).map_err(failed)?;
-    let unheard = Arc::new(AtomicBool::new(false));
+    let unheard = Arc::new(Mutex::new(None::<Watched>));
+    let mut rescan = Instant::now() + next_rescan();
     let watch = move || {
         loop {
-            let said = match watcher.wait() {
-                Ok(()) if unheard.swap(true, Ordering::SeqCst) => continue,
-                Ok(()) => News::Changed(unheard.clone()),
+            let mut changed = watcher.wait(rescan.saturating_duration_since(Instant::now()));
+            if Instant::now() >= rescan {
+                rescan = Instant::now() + next_rescan();
+                changed = changed.and_then(|_| watcher.watch_again()).map(|()| Watched::Much);
+            }
+            let said = match changed {
+                Ok(changed) if changed.is_empty() => continue,
+                Ok(changed) => {
+                    let mut unheard_of = unheard.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(waiting) = &mut *unheard_of {
+                        waiting.join(changed);
+                        continue;
+                    }
+                    *unheard_of = Some(changed);
+                    News::Changed(unheard.clone())
+                }
                 Err(e) => News::Watch(e),
             };
             let over = matches!(said, News::Watch(_));

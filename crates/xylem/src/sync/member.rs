@@ -1,16 +1,17 @@
 //! [`Member`]: one thread that looks at the folder when it has changed, tells the others, and takes over what they have.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use xylem_library::folder::{
-    Folder, Home, IGNORE_FILE, Invitation, Log, Membership, Past, Statement,
+    Folder, Home, Invitation, Log, Membership, ObstacleKind, Past, RulesNews, Statement,
+    WaitingRules, Watched,
 };
 use xylem_library::publications::PublicationId;
-use xylem_library::{Blame, Error, LibraryEvent, Selection, SkipReason, Stop};
+use xylem_library::{Blame, Error, LibraryEvent, Selection, SkipReason, Stop, os_bytes};
 use xylem_node::{Event, OneShare, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
@@ -44,6 +45,10 @@ const KEEP: Duration = Duration::from_secs(5);
 const MAX_AHEAD_MS: u64 = 24 * 60 * 60 * 1000;
 /// Conflicts that are named one by one.
 const MAX_NAMED: usize = 1000;
+/// Paths that are newly left out and named one by one, after each look.
+const MAX_SKIPPED: usize = 10;
+/// Pieces of news that are heard before something is done.
+const MAX_HEARD: usize = 1000;
 
 /// See the module's text.
 pub(super) struct Member<'a> {
@@ -66,7 +71,9 @@ pub(super) struct Member<'a> {
     roles: Membership,
     /// Shows what a schema says of us.
     shown: Vec<u8>,
-    lines: Option<Vec<String>>,
+    /// Files that keep changing and are not to be sent now, and when to look whether one is.
+    held: Arc<BTreeSet<Vec<u8>>>,
+    due: Option<Instant>,
     /// When what members have said is to be written down.
     keep: Option<Instant>,
     /// When the folder is to be looked at, and how often that has failed.
@@ -85,6 +92,12 @@ pub(super) struct Member<'a> {
 struct Last {
     /// Root of the content, state of the index, number of the roles.
     of: Option<(xylem_hash::Hash, xylem_hash::Hash, u64)>,
+    /// State of the index where what was held is as it was, and what was held.
+    as_held: Option<xylem_hash::Hash>,
+    held: Arc<BTreeSet<Vec<u8>>>,
+    /// What was wrong with the rules, and which of them wait to be accepted.
+    wrong: Vec<String>,
+    waiting: Vec<WaitingRules>,
     /// What is served: now, and before for those who are still at it.
     now: Option<[PublicationId; 2]>,
     /// Contents of the folder, the oldest first; and the index of the newest of these.
@@ -141,7 +154,8 @@ impl<'a> Member<'a> {
             up: HashSet::new(),
             roles,
             shown,
-            lines: None,
+            held: Arc::default(),
+            due: None,
             keep: None,
             look: None,
             changed: None,
@@ -176,7 +190,7 @@ impl<'a> Member<'a> {
                         return ended;
                     }
                     // All that is said already is heard before anything is done about it.
-                    while let Ok(said) = news.try_recv() {
+                    for said in news.try_iter().take(MAX_HEARD) {
                         if let Some(ended) = self.hear(said, tell)? {
                             return ended;
                         }
@@ -202,7 +216,7 @@ impl<'a> Member<'a> {
             return Some(stopped);
         }
         let again = others.map(|other| other.again.unwrap_or(stopped));
-        Some(again.chain(self.look).fold(stopped, Instant::min))
+        Some(again.chain(self.look).chain(self.due).fold(stopped, Instant::min))
     }
 
     fn hear(
@@ -220,7 +234,7 @@ impl<'a> Member<'a> {
                 self.look = Some(Instant::now());
             }
             News::Changed(unheard) => {
-                unheard.store(false, Ordering::SeqCst);
+                let changed = unheard.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(roles) =
                     self.home.roles().filter(|r| r.number > self.roles.roles().number)
                 {
@@ -229,8 +243,9 @@ impl<'a> Member<'a> {
                 if self.home.takes_accepted_removals()? {
                     self.removals_accepted();
                 }
-                let now = Instant::now();
-                self.look = Some(looks_at(&mut self.changed, now));
+                if changed.is_some_and(|changed| self.needs_look(&changed)) {
+                    self.look = Some(looks_at(&mut self.changed, Instant::now()));
+                }
             }
             News::Watch(source) => {
                 return Err(unwatched(&self.path, &source));
@@ -241,6 +256,16 @@ impl<'a> Member<'a> {
             News::Ended(done) => return Ok(Some(done.map_err(Error::from))),
         }
         Ok(None)
+    }
+
+    /// Whether something has changed that is part of what is shared now.
+    fn needs_look(&self, changed: &Watched) -> bool {
+        let Watched::Paths(paths) = changed else { return true };
+        paths.iter().any(|path| match path.strip_prefix(&self.path) {
+            Ok(below) => !self.folder.passes_over(&os_bytes(below.as_os_str())),
+            // What is kept of the group.
+            Err(_) => true,
+        })
     }
 
     /// Whether somebody has something that we may not have, and can be asked.
@@ -265,12 +290,19 @@ impl<'a> Member<'a> {
         if self.showing.paused {
             return Ok(());
         }
+        if self.due.is_some_and(|at| at <= now) {
+            let before = self.held.clone();
+            self.hold();
+            if !before.is_subset(&self.held) {
+                self.look = Some(now);
+            }
+        }
         if self.look.is_some_and(|at| at <= now) {
             (self.look, self.changed, self.moved) = (None, None, true);
             self.look_again(&serving, tell)?;
         }
-        // Nothing is taken over before we know what is here.
-        if self.last.of.is_none() || self.look.is_some() {
+        // Nothing is taken over before we know what is here. What has changed since is found out where it matters.
+        if self.last.of.is_none() {
             return Ok(());
         }
         let due = |other: &&PublisherId| {
@@ -285,6 +317,10 @@ impl<'a> Member<'a> {
                 return Ok(());
             }
             self.take_over(&member, tell)?;
+            // Looks and what is taken over take turns: neither waits until the other has nothing to do.
+            if self.look.is_some_and(|at| at <= Instant::now()) {
+                break;
+            }
         }
         // At rest that is not worth a look at all that there is.
         if std::mem::take(&mut self.moved) {
@@ -308,7 +344,9 @@ impl<'a> Member<'a> {
                 tracing::debug!(%e, "the folder is looked at again");
                 self.look = Some(Instant::now() + pause(self.failures));
                 self.failures += 1;
-                if self.failures == 4 {
+                // Somebody has to mend that.
+                let told_at = if e.blame == Blame::Usage { 1 } else { 4 };
+                if self.failures == told_at {
                     tell(warning(e.to_string()));
                 }
             }
@@ -325,57 +363,67 @@ impl<'a> Member<'a> {
         serving: &ServiceHandle,
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<(), Error> {
-        match self.folder.read_rules() {
-            Ok(lines) => self.lines = Some(lines),
-            Err(e) => {
-                if self.lines.is_none() {
-                    self.lines = self.folder.rules_before()?;
-                }
-                if self.lines.is_none() || self.folder.check_there().is_err() {
-                    return Err(e.into());
-                }
-                tell(warning(format!("{e}; the rules before stay ({IGNORE_FILE})")));
-            }
-        }
+        let rules = self.folder.read_rules()?;
+        self.tell_rules(rules, tell);
+        self.hold();
+        let mut skipped = BTreeMap::new();
         let quiet = &mut |event: Event| {
-            // What is kept here is left out at every look, and news to nobody.
-            if let Event::Library(LibraryEvent::Skipped { why, .. }) = &event
-                && *why != SkipReason::KeptInStep
-            {
-                tell(SyncEvent::Other(event));
+            if let Event::Library(LibraryEvent::Skipped { path, why }) = event {
+                skipped.insert(path, why);
             }
         };
-        let (exclude, changed) = (self.lines.clone(), self.last.of.is_some());
-        let selection = Selection { exclude, changed, ..Selection::default() };
-        let hidden = self.home.invitation.group.hidden_name(&self.key, self.roles.audience());
-        let name = |what: &str| -> Name {
-            let id = self.key.public().key_id().to_string();
-            ["xylem", &id, &hidden, what]
-                .map(|part| Component::generic(part.as_bytes()))
-                .into_iter()
-                .collect()
-        };
-        let one = |what, selection| OneShare {
-            name: Some(name(what)),
-            selection,
-            lan: self.options.beside.lan,
-            ..OneShare::default()
-        };
-        let (content, shared) =
-            serving.share(&self.path, one("folder", selection), self.stop, quiet)?;
+        let exclude = self.folder.rules().map(<[String]>::to_vec);
+        let (changed, held) = (self.last.of.is_some(), self.held.clone());
+        let selection = Selection { exclude, changed, in_step: true, held, ..Selection::default() };
+        let how = self.one_share("folder", selection);
+        let (content, shared) = serving.share(&self.path, how, self.stop, quiet)?;
         let (ticket, root) = self.ticket(shared)?;
         let (store, now) = (&self.options.store, wall_clock().milliseconds());
         self.folder.take_stock(store, &root, &ticket.to_bytes(), now)?;
+        self.note_skipped(skipped, tell);
+        if self.folder.takes_uncovered() {
+            for other in self.others.values_mut() {
+                (other.done, other.again) = (false, None);
+            }
+        }
         let of = (root, self.folder.state(), self.roles.audience());
+        if self.only_held_differs(of.2) {
+            serving.unshare(content);
+            return Ok(());
+        }
         if self.last.of == Some(of) {
             // Who asks by the root is led to what was shared last.
             let old = self.last.now.as_mut().map(|[old, _]| std::mem::replace(old, content));
             old.into_iter().for_each(|old| serving.unshare(old));
             return Ok(());
         }
+        self.say(serving, content, of, tell)
+    }
+
+    /// One of what a member shares, under a name that nobody knows who is no member any more.
+    fn one_share(&self, what: &str, selection: Selection) -> OneShare {
+        let hidden = self.home.invitation.group.hidden_name(&self.key, self.roles.audience());
+        let id = self.key.public().key_id().to_string();
+        let name: Name = ["xylem", &id, &hidden, what]
+            .map(|part| Component::generic(part.as_bytes()))
+            .into_iter()
+            .collect();
+        let lan = self.options.beside.lan;
+        OneShare { name: Some(name), selection, lan, ..OneShare::default() }
+    }
+
+    /// Says that the folder has this content and this state now.
+    fn say(
+        &mut self,
+        serving: &ServiceHandle,
+        content: PublicationId,
+        of: (xylem_hash::Hash, xylem_hash::Hash, u64),
+        tell: &mut dyn FnMut(SyncEvent),
+    ) -> Result<(), Error> {
         let path = self.folder.tell()?;
         let selection = Selection { for_members: true, ..Selection::default() };
-        let (index, shared) = serving.share(&path, one("index", selection), self.stop, quiet)?;
+        let how = self.one_share("index", selection);
+        let (index, shared) = serving.share(&path, how, self.stop, &mut |_| {})?;
         let (index_ticket, _) = self.ticket(shared)?;
         let group = &self.home.invitation.group;
         let founder = group.founder == self.key.public();
@@ -394,6 +442,8 @@ impl<'a> Member<'a> {
         serving.say(said, Some(self.roles.roles().clone()));
         let same_audience = self.last.of.is_some_and(|(.., audience)| audience == of.2);
         self.last.of = Some(of);
+        self.last.as_held = Some(self.folder.state_as_held());
+        self.last.held = self.held.clone();
         if let Some([content, index]) = self.last.now.replace([content, index]) {
             self.last.before.push_back(content);
             self.last.index_before.replace(index).into_iter().for_each(|id| serving.unshare(id));
@@ -416,6 +466,74 @@ impl<'a> Member<'a> {
             tell(SyncEvent::Ready { invitation, name, key });
         }
         Ok(())
+    }
+
+    /// Finds out which files keep changing and are not to be sent now.
+    fn hold(&mut self) {
+        let now_ms = wall_clock().milliseconds();
+        self.held = self.folder.hold(now_ms);
+        let wait = |due: u64| Instant::now() + Duration::from_millis(due.saturating_sub(now_ms));
+        self.due = self.folder.held_until().map(wait);
+    }
+
+    /// Whether nothing but files that are held is other than what was said last: then nobody need hear of it yet.
+    fn only_held_differs(&self, audience: u64) -> bool {
+        let same = self.last.of.is_some_and(|(_, _, before)| before == audience)
+            && self.last.as_held == Some(self.folder.state_as_held());
+        same && !self.held.is_empty() && self.last.held.is_subset(&self.held)
+    }
+
+    fn tell_rules(&mut self, rules: RulesNews, tell: &mut dyn FnMut(SyncEvent)) {
+        if self.last.wrong != rules.wrong {
+            rules.wrong.iter().for_each(|wrong| tell(warning(wrong.clone())));
+            self.last.wrong = rules.wrong;
+        }
+        if self.last.waiting != rules.waiting {
+            if !rules.waiting.is_empty() {
+                let files = rules.waiting.iter().map(|file| file.path.clone()).collect();
+                tell(SyncEvent::RulesWait { files });
+            }
+            self.last.waiting = rules.waiting;
+        }
+    }
+
+    /// Notes what was left out of what is shared, each by itself, and says what is new of that.
+    fn note_skipped(
+        &mut self,
+        skipped: BTreeMap<PathBuf, SkipReason>,
+        tell: &mut dyn FnMut(SyncEvent),
+    ) {
+        let (now_ms, mut noted, mut news) =
+            (wall_clock().milliseconds(), BTreeSet::new(), Vec::new());
+        for (path, why) in skipped {
+            let below = path.strip_prefix(&self.path).unwrap_or(&path);
+            let (below, text) = (os_bytes(below.as_os_str()), why.to_string());
+            let kind = match &why {
+                // It is no part of the folder.
+                SkipReason::KeptInStep => continue,
+                SkipReason::Changing(_) => {
+                    self.folder.is_unstable(&below, text, now_ms);
+                    noted.insert(below);
+                    continue;
+                }
+                SkipReason::NotListed(_) | SkipReason::UnfinishedFetch => ObstacleKind::Name,
+                _ => ObstacleKind::Unreadable,
+            };
+            if self.folder.obstacles.note(&below, kind, text, now_ms) {
+                news.push((path, why));
+            }
+            noted.insert(below);
+        }
+        let kinds = [ObstacleKind::Busy, ObstacleKind::Name, ObstacleKind::Unreadable];
+        let held = &self.held;
+        self.folder.obstacles.retain(&kinds, |path| noted.contains(path) || held.contains(path));
+        let more = news.len().saturating_sub(MAX_SKIPPED);
+        for (path, why) in news.into_iter().take(MAX_SKIPPED) {
+            tell(SyncEvent::Other(Event::Library(LibraryEvent::Skipped { path, why })));
+        }
+        if more > 0 {
+            tell(warning(format!("{more} other paths can't be shared, either")));
+        }
     }
 
     fn ticket(&self, shared: Event) -> Result<(Ticket, xylem_hash::Hash), Error> {

@@ -1,5 +1,6 @@
 //! `xylem sync DIR [TICKET]`: a folder that several keep in step.
 
+mod accepting;
 mod asking;
 mod background;
 mod fetching;
@@ -44,7 +45,8 @@ use xylem_object::ticket::Address;
 ///
 /// Where two have changed a file neither knowing of the other, both are kept: the later change has the name, the other one is
 /// beside it as NAME.conflict-WHO-HASH. A file that one has changed and another removed stays.
-/// Lines of DIR/.xylemignore, with the rules of .gitignore, say what stays out of it. What another member replaces or removes is in
+/// Lines of DIR/.xylemignore, with the rules of .gitignore, say what of this member's stays out of it; that file is this member's alone.
+/// A line `#include FILE` brings rules from a file of the folder that members share. What another member replaces or removes is in
 /// DIR/.xylem-sync/trash for a week: --restore lists it and puts it back, --versions says what else is kept.
 ///
 /// The ticket is a secret: whoever has it is a member, until --remove closes the group or --schema says who is. --read-only, --remove and --allow are for
@@ -93,6 +95,11 @@ pub(crate) struct SyncArgs {
     /// Removes here what another member has removed all at once, more than half of the folder or 1,000 files: without this it stays. Ends at once
     #[arg(long, group = "once", conflicts_with = "ticket")]
     accept_removals: bool,
+
+    /// What other members have changed in files that DIR/.xylemignore includes is in force from now on; prints what will be shared, and
+    /// what no more. Ends at once
+    #[arg(long, group = "once", conflicts_with = "ticket")]
+    accept_rules: bool,
 
     /// Prints the versions that members have told, as kept here, and checks them. Ends at once
     #[arg(long, group = "once", conflicts_with = "ticket")]
@@ -336,6 +343,9 @@ fn at_once(
             false => "It goes on while `xylem sync` runs",
         });
         return Ok(Some(Exit::Done));
+    }
+    if args.accept_rules {
+        return accepting::accept(&canonical(folder)?, &home()?, out).map(Some);
     }
     if args.accept_removals {
         home()?.accept_removals()?;

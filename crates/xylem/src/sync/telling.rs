@@ -137,6 +137,10 @@ impl Teller {
             SyncEvent::Applies { name, key, why } => out.note(&clean(&format!(
                 "Somebody called {name} has the ticket and is no member: {why}. Who began the group makes it one with xylem sync DIR --allow {key}"
             ))),
+            SyncEvent::RulesWait { files } => out.warn(&clean(&format!(
+                "another member has changed {}, which the rules of this folder include: nothing of that is in force here until xylem sync DIR --accept-rules, which says what it uncovers",
+                files.join(", ")
+            ))),
             SyncEvent::Noted => {
                 out.note("Noted; members hear of it from the `xylem sync` that runs");
             }
@@ -269,6 +273,7 @@ fn in_json(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
         SyncEvent::Applies { name, key, why } => {
             out.json(&AppliesRow { name: &name, key: &key, why: &why })
         }
+        SyncEvent::RulesWait { files } => out.json(&RulesWaitRow { files: &files }),
         SyncEvent::ReadOnly => out.json(&ReadOnlyRow {}),
         SyncEvent::Paused => out.json(&PausedRow { paused: true }),
         SyncEvent::Resumed => out.json(&PausedRow { paused: false }),
@@ -346,6 +351,13 @@ struct AppliesRow<'a> {
     why: &'a str,
 }
 
+/// Rules that another member has changed.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_rules_wait")]
+struct RulesWaitRow<'a> {
+    files: &'a [String],
+}
+
 /// We only read.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_read_only")]
@@ -372,6 +384,7 @@ mod tests {
         assert_documented(&TookRow { name, put: 1, gone: 0, kept: 0, paths, conflicts, copies });
         assert_documented(&InStepRow { state: "00", members: 1, but: 0 });
         assert_documented(&ReadOnlyRow {});
+        assert_documented(&RulesWaitRow { files: &[] });
         assert_documented(&PausedRow { paused: true });
         assert_documented(&RewroteRow { name, key, evidence: "e" });
         assert_documented(&UnprovenRow { name, key });

@@ -16,6 +16,8 @@ pub(crate) struct Member {
     pub(crate) running: Option<Child>,
     events: Arc<Mutex<Vec<Value>>>,
     pub(crate) ticket: String,
+    /// Variables that it is run with.
+    pub(crate) more_env: Vec<(&'static str, String)>,
 }
 
 impl Member {
@@ -24,12 +26,13 @@ impl Member {
         fs::create_dir_all(base.join(name)).unwrap();
         let (running, events) = (None, Arc::default());
         let (name, base) = (name.to_owned(), base.to_owned());
-        Self { name, base, running, events, ticket: String::new() }
+        Self { name, base, running, events, ticket: String::new(), more_env: Vec::new() }
     }
 
     pub(crate) fn command(&self) -> Command {
         let mut command = xylem(&self.base.join(format!("{}-store", self.name)));
         command.args(["--json", "sync"]).arg(self.base.join(&self.name));
+        command.envs(self.more_env.iter().map(|(name, value)| (name, value)));
         command
     }
 

@@ -1,0 +1,235 @@
+//! Looks at real folders: what is published, and what is known of it afterwards.
+
+use super::*;
+use crate::event::{LibraryEvent, SkipReason};
+use crate::folder::stored::Paths;
+use crate::publish::publish;
+use crate::stop::Stop;
+use crate::time::UnixTime;
+use crate::walk::Selection;
+use std::cmp::Ordering;
+use std::time::Duration;
+use xylem_packet::{Component, Name};
+
+const ME: [u8; 8] = [1; 8];
+
+struct World {
+    dir: tempfile::TempDir,
+    folder: Folder,
+    now_ms: u64,
+    skipped: BTreeMap<String, SkipReason>,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["folder", "kept", "store"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let base = dir.path().canonicalize().unwrap();
+        let folder = Folder::open(&base.join("folder"), &base.join("kept"), ME, "me").unwrap();
+        Self { dir, folder, now_ms: 1_800_000_000_000, skipped: BTreeMap::new() }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.root.join(path)
+    }
+
+    fn write(&self, path: &str, content: &str) {
+        fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
+        fs::write(self.at(path), content).unwrap();
+    }
+
+    /// Looks, some seconds later; `meanwhile` is done when something is left out of what is published.
+    fn look_while(&mut self, seconds: u64, meanwhile: &mut dyn FnMut(&str)) {
+        self.now_ms += seconds * 1_000;
+        self.folder.read_rules().unwrap();
+        let held = self.folder.hold(self.now_ms);
+        let exclude = self.folder.rules().map(<[String]>::to_vec);
+        let selection = Selection { exclude, held, in_step: true, ..Selection::default() };
+        let store_dir = self.dir.path().join("store");
+        let store = Store::open(crate::disk(), &store_dir).unwrap();
+        let mut skipped = BTreeMap::new();
+        let root = self.folder.root.clone();
+        let name = |_: &[u8]| -> Name { [Component::generic(b"x")].into_iter().collect() };
+        let now = UnixTime::new(Duration::from_secs(1));
+        let mut told = |event| {
+            if let LibraryEvent::Skipped { path, why } = event {
+                let path = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+                meanwhile(&path);
+                skipped.insert(path, why);
+            }
+        };
+        let published = publish(&store, &root, &name, &selection, now, &Stop::new(), &mut told);
+        let (published, _) = published.unwrap();
+        let root = published.manifest.root;
+        self.folder.take_stock(&store_dir, &root, b"", self.now_ms).unwrap();
+        skipped.remove(OWN);
+        self.skipped = skipped;
+    }
+
+    fn look(&mut self, seconds: u64) {
+        self.look_while(seconds, &mut |_| {});
+    }
+
+    fn item(&self, path: &str) -> Option<Item> {
+        let mut entries = self.folder.stored.entries().unwrap().map(Result::unwrap);
+        entries.find(|(at, _)| at == path.as_bytes()).map(|(_, item)| item)
+    }
+
+    fn is_gone(&self, path: &str) -> bool {
+        self.item(path).unwrap().kind.is_gone()
+    }
+}
+
+/// Each stands for itself: a socket, a tree too deep, and a file that is written to while it is read.
+#[test]
+fn what_cannot_be_shared_stops_itself_alone() {
+    let mut world = World::new();
+    world.write("a", "one");
+    world.write("z", "one");
+    std::os::unix::net::UnixListener::bind(world.at("socket")).unwrap();
+    let deep = "d/".repeat(520);
+    fs::create_dir_all(world.at(&deep)).unwrap();
+    let a = world.at("a");
+    // The socket is told of after `a` was found, and before that is hashed.
+    let mut length = 3;
+    world.look_while(0, &mut |path| {
+        if path == "socket" {
+            length += 1;
+            fs::write(&a, "x".repeat(length)).unwrap();
+        }
+    });
+    assert_eq!(world.skipped["socket"], SkipReason::NotAFile);
+    assert!(matches!(&world.skipped["a"], SkipReason::Changing(_)), "{:?}", world.skipped);
+    let too_deep: Vec<_> = world.skipped.iter().filter(|(path, _)| path.len() > 100).collect();
+    assert!(matches!(too_deep[..], [(_, SkipReason::NotListed(_))]), "{too_deep:?}");
+    assert!(world.item("a").is_none() && world.item("z").is_some());
+    assert!(
+        world.item(&deep[..2 * 512 - 1]).is_some() && world.item(&deep[..2 * 513 - 1]).is_none()
+    );
+    world.look(1);
+    assert!(world.item("a").is_some(), "it rests");
+}
+
+/// Size and time are as they were: only that somebody was at it tells.
+#[test]
+fn what_is_written_while_it_is_read_is_not_sent_though_its_time_is_set_back() {
+    let mut world = World::new();
+    world.write("a", "one");
+    std::os::unix::net::UnixListener::bind(world.at("socket")).unwrap();
+    let a = world.at("a");
+    let then = a.metadata().unwrap().modified().unwrap();
+    // Longer than a tick of the file system's clock.
+    std::thread::sleep(Duration::from_millis(60));
+    world.look_while(0, &mut |path| {
+        if path == "socket" {
+            fs::write(&a, "two").unwrap();
+            fs::File::options().write(true).open(&a).unwrap().set_modified(then).unwrap();
+        }
+    });
+    assert!(matches!(&world.skipped["a"], SkipReason::Changing(_)), "{:?}", world.skipped);
+    assert!(world.item("a").is_none());
+}
+
+#[test]
+fn other_content_of_the_same_size_and_time_is_sent() {
+    let mut world = World::new();
+    world.write("a", "one");
+    world.look(0);
+    let version = world.item("a").unwrap().version;
+    std::thread::sleep(Duration::from_millis(60));
+    let then = world.at("a").metadata().unwrap().modified().unwrap();
+    world.write("a", "two");
+    fs::File::options().write(true).open(world.at("a")).unwrap().set_modified(then).unwrap();
+    world.look(60);
+    assert_eq!(world.item("a").unwrap().version.order(&version), Some(Ordering::Greater));
+}
+
+#[test]
+fn a_file_that_keeps_changing_is_held_and_others_keep_the_version_before() {
+    let mut world = World::new();
+    world.write("log", "1");
+    world.write("other", "1");
+    world.look(0);
+    let (version, state) = (world.item("log").unwrap().version, world.folder.state());
+    for second in 1..10 {
+        world.write("log", &"x".repeat(second + 1));
+        world.look(1);
+        let held = world.item("log").unwrap();
+        assert!(held.absent && held.version == version, "{second}");
+        assert!(world.folder.passes_over(b"log") && !world.folder.passes_over(b"other"));
+        assert_eq!(world.folder.state_as_held(), state, "nobody need hear of it");
+        let why = world.folder.obstacles.get(b"log").unwrap();
+        assert_eq!((why.kind, why.tried), (ObstacleKind::Busy, 1));
+    }
+    world.write("new", "1");
+    world.look(0);
+    assert_ne!(world.folder.state_as_held(), state, "and of all else they do");
+    world.write("log", "after ten seconds");
+    world.look(1);
+    let sent = world.item("log").unwrap();
+    assert!(!sent.absent && sent.version.order(&version) == Some(Ordering::Greater));
+    assert!(world.folder.takes_uncovered() && !world.folder.takes_uncovered());
+    // What was held and is removed has been removed.
+    world.write("log", "again");
+    world.look(1);
+    assert!(world.item("log").unwrap().absent);
+    fs::remove_file(world.at("log")).unwrap();
+    world.look(1);
+    assert!(world.is_gone("log"));
+}
+
+#[test]
+fn a_rule_that_goes_uncovers_at_once_and_removes_nothing() {
+    let mut world = World::new();
+    world.write("cache/x", "one");
+    world.write("cache/y", "one");
+    world.write("f", "one");
+    world.look(0);
+    world.write(".xylemignore", "cache\n");
+    world.look(60);
+    assert!(world.item("cache/x").unwrap().absent && world.item(".xylemignore").is_none());
+    assert!(world.folder.passes_over(b"cache/new") && !world.folder.passes_over(b".xylemignore"));
+    fs::remove_file(world.at("cache/y")).unwrap();
+    world.look(60);
+    assert!(world.item("cache/y").unwrap().absent);
+    world.folder.takes_uncovered();
+    fs::remove_file(world.at(".xylemignore")).unwrap();
+    world.look(60);
+    assert!(!world.item("cache/x").unwrap().absent);
+    assert!(world.item("cache/y").is_none(), "nobody has removed it: others bring it");
+    assert!(world.folder.takes_uncovered(), "and what they have changed under the rule");
+    // What is removed without a rule has been removed.
+    fs::remove_file(world.at("f")).unwrap();
+    world.look(60);
+    assert!(world.is_gone("f"));
+}
+
+#[test]
+fn a_marker_that_was_made_anew_removes_nothing_of_others() {
+    let mut world = World::new();
+    world.write("a", "one");
+    world.write("b", "one");
+    world.look(0);
+    for remove_all in [true, false] {
+        let own = world.at(OWN);
+        // By hand, as is advised where the folder is the same; or it is another file system's.
+        if remove_all {
+            fs::remove_dir_all(&own).unwrap();
+            fs::create_dir(&own).unwrap();
+        } else {
+            fs::write(own.join(MARKER), "0".repeat(64)).unwrap();
+        }
+        fs::remove_file(world.at("a")).unwrap();
+        world.look(60);
+        assert!(world.item("a").is_none() && world.item("b").is_some());
+        assert!(world.folder.takes_uncovered());
+        world.write("a", "one");
+        world.look(60);
+    }
+    // From then on it is known.
+    fs::remove_file(world.at("a")).unwrap();
+    world.look(60);
+    assert!(world.is_gone("a"));
+}

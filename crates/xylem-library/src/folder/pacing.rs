@@ -1,0 +1,178 @@
+//! [`Pacing`]: files that keep changing are sent from time to time, and not at each change.
+//!
+//! A file that changes again soon after it was sent is held: others keep the version before. It is sent when it has rested for
+//! some seconds, and otherwise after a pause that doubles while it goes on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use xylem_store::{FileKind, Meta, Seen};
+
+/// The first pause after a file was sent, and the longest.
+const FIRST_PAUSE_MS: u64 = 10_000;
+const LONGEST_PAUSE_MS: u64 = 5 * 60_000;
+/// A file that has not changed for a quarter of its pause rests; it need not for longer than this, nor for less.
+const REST_MS: (u64, u64) = (2_000, 5_000);
+/// Files that are followed at most: what comes beyond is sent at each change.
+const MAX_FOLLOWED: usize = 10_000;
+
+/// How a file looks: its size and the rest.
+pub(super) type Looks = (u64, Seen);
+
+/// How the file with this metadata looks; `None`: it is none.
+pub(super) fn looks(meta: &Meta) -> Option<Looks> {
+    (meta.kind == FileKind::File).then(|| (meta.size, Seen::of(meta)))
+}
+
+/// A file that was sent a short while ago.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    sent_ms: u64,
+    pause_ms: u64,
+    /// How it looked when it was sent,
+    sent: Looks,
+    /// and last, and since when.
+    last: Looks,
+    since_ms: u64,
+}
+
+impl Followed {
+    fn due_ms(&self) -> u64 {
+        let rest = (self.pause_ms / 4).clamp(REST_MS.0, REST_MS.1);
+        let rested = self.since_ms.saturating_add(rest);
+        self.sent_ms.saturating_add(self.pause_ms).min(rested)
+    }
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(super) struct Pacing {
+    followed: BTreeMap<Vec<u8>, Followed>,
+    held: Arc<BTreeSet<Vec<u8>>>,
+    /// When the first of them is to be sent.
+    due_ms: Option<u64>,
+}
+
+impl Pacing {
+    /// A file was sent as it looks, or could not be read without a change.
+    pub(super) fn sent(&mut self, path: &[u8], looks: Looks, now_ms: u64) {
+        let before = self.followed.get(path);
+        if before.is_none() && self.followed.len() >= MAX_FOLLOWED {
+            return;
+        }
+        let pause_ms = before.map_or(FIRST_PAUSE_MS, |before| {
+            before.pause_ms.saturating_mul(2).min(LONGEST_PAUSE_MS)
+        });
+        let followed =
+            Followed { sent_ms: now_ms, pause_ms, sent: looks, last: looks, since_ms: now_ms };
+        self.followed.insert(path.to_vec(), followed);
+    }
+
+    /// It is another's now.
+    pub(super) fn forget(&mut self, path: &[u8]) {
+        self.followed.remove(path);
+    }
+
+    /// Looks at all that are followed: which of them are not to be sent now. What is no file any more is not held, so that others
+    /// hear that it has gone.
+    pub(super) fn hold(
+        &mut self,
+        look: &dyn Fn(&[u8]) -> Option<Looks>,
+        now_ms: u64,
+    ) -> Arc<BTreeSet<Vec<u8>>> {
+        let (mut held, mut due_ms) = (BTreeSet::new(), None::<u64>);
+        self.followed.retain(|path, file| {
+            let Some(now) = look(path) else { return false };
+            // A clock that was set back makes no longer pauses.
+            file.sent_ms = file.sent_ms.min(now_ms);
+            file.since_ms = file.since_ms.min(now_ms);
+            if now != file.last {
+                (file.last, file.since_ms) = (now, now_ms);
+            }
+            if file.last == file.sent {
+                return now_ms < file.sent_ms.saturating_add(file.pause_ms);
+            }
+            let due = file.due_ms();
+            if now_ms < due {
+                held.insert(path.clone());
+                due_ms = Some(due_ms.map_or(due, |first| first.min(due)));
+            }
+            true
+        });
+        (self.held, self.due_ms) = (Arc::new(held), due_ms);
+        self.held.clone()
+    }
+
+    /// What was held when it was looked at last.
+    pub(super) fn held(&self) -> &BTreeSet<Vec<u8>> {
+        &self.held
+    }
+
+    /// When the first that is held is to be looked at again, in milliseconds since 1970.
+    pub(super) fn due_ms(&self) -> Option<u64> {
+        self.due_ms
+    }
+
+    /// Whether this path is known to change again and again.
+    pub(super) fn is_held(&self, path: &[u8]) -> bool {
+        self.held.contains(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xylem_store::FileTime;
+
+    fn at(size: u64) -> Looks {
+        let time = FileTime { secs: 1, nanos: 1 };
+        (size, Seen { mode: 0o644, mtime: time, ctime: time, ino: 1 })
+    }
+
+    /// One file, looked at each second; it has this size then. Returns the seconds in which it is sent.
+    fn sent(seconds: u64, size: impl Fn(u64) -> u64) -> Vec<u64> {
+        let (mut pacing, mut known, mut sent) = (Pacing::default(), None, Vec::new());
+        for second in 0..seconds {
+            let (now_ms, looks) = (second * 1_000, at(size(second)));
+            let held = pacing.hold(&|_| Some(looks), now_ms);
+            assert_eq!(held.is_empty(), pacing.due_ms().is_none());
+            if held.is_empty() && known != Some(looks) {
+                known = Some(looks);
+                pacing.sent(b"log", looks, now_ms);
+                sent.push(second);
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn what_keeps_changing_is_sent_after_growing_pauses() {
+        assert_eq!(sent(1_000, |second| second), [0, 10, 30, 70, 150, 310, 610, 910]);
+    }
+
+    #[test]
+    fn what_rests_is_sent_soon() {
+        // One change three seconds after it was sent, and no other.
+        assert_eq!(sent(100, |second| u64::from(second >= 3)), [0, 6]);
+        // Saved each eight seconds.
+        assert!(sent(100, |second| second / 8).windows(2).all(|two| two[1] - two[0] <= 13));
+        // Each minute: always at once, as nothing is known of it any more.
+        assert_eq!(sent(200, |second| second / 60), [0, 60, 120, 180]);
+    }
+
+    #[test]
+    fn what_is_gone_is_not_held_and_memory_is_bounded() {
+        let mut pacing = Pacing::default();
+        for n in 0..MAX_FOLLOWED + 5 {
+            pacing.sent(n.to_string().as_bytes(), at(1), 0);
+        }
+        assert_eq!(pacing.followed.len(), MAX_FOLLOWED);
+        assert_eq!(pacing.hold(&|_| Some(at(2)), 1).len(), MAX_FOLLOWED);
+        assert!(pacing.is_held(b"7"));
+        assert!(pacing.hold(&|_| None, 2).is_empty() && pacing.followed.is_empty());
+        // A clock of a year ahead that is put right holds nothing for a year.
+        pacing.sent(b"a", at(1), 31_536_000_000);
+        assert_eq!(pacing.hold(&|_| Some(at(2)), 1_000).len(), 1);
+        assert!(pacing.hold(&|_| Some(at(2)), 1_000 + FIRST_PAUSE_MS).is_empty());
+    }
+}

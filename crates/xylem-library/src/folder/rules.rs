@@ -1,0 +1,453 @@
+//! [`FolderRules`]: what a member leaves out of its folder.
+//!
+//! Rules are each member's own: `.xylemignore` at the top is neither sent nor taken over. A line `#include FILE` brings the lines
+//! of a file that does travel. What is in force of such a file is the copy that this member has accepted: a change made here is
+//! accepted at once, one that came from another member waits for `--accept-rules`. Whatever is wrong with the files, the rules
+//! before stay in force, all together.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use xylem_hash::Hash;
+use xylem_object::listing;
+
+use super::home::ROLES;
+use super::index::{Item, ItemKind};
+use super::local::{FolderError, at, replace};
+use super::place::within;
+use crate::exclude::{Exclusion, RulesError, read_rules};
+use crate::ours::is_members_own;
+use crate::path::os_bytes;
+
+/// Lines that say what stays out of a folder in step, with the rules of .gitignore, and which files bring more of them.
+pub const IGNORE_FILE: &str = ".xylemignore";
+/// What a line begins with that brings the lines of a file; a comment to git.
+const INCLUDE: &str = "#include";
+/// Bytes of a file of rules at most, and files that are included.
+const MAX_RULES: u64 = 32 * 1024;
+const MAX_INCLUDED: usize = 16;
+/// Lines that were in force last, among what is kept of the group.
+const RULES: &str = "rules";
+/// What was accepted of included files, where a running process sees that it changes.
+const ACCEPTED: &str = "accepted-rules";
+/// Bytes of that at most: six for each byte of a file, as JSON writes a character at worst.
+const MAX_ACCEPTED: u64 = 6 * MAX_RULES * MAX_INCLUDED as u64 + 1024 * 1024;
+/// Paths that a [`RulesChange`] names at most.
+const MAX_NAMED: usize = 1_000;
+
+/// Why rules are not in force.
+#[derive(Debug, thiserror::Error)]
+pub enum NoRules {
+    /// A line of the rules is none.
+    #[error(transparent)]
+    Line(#[from] RulesError),
+    /// A directory or a pipe stands where the rules would, or a link to one.
+    #[error("rules have to be in a file, and this is none")]
+    NoFile,
+    /// More than is read.
+    #[error("it has more than {MAX_RULES} bytes")]
+    TooLarge,
+    /// It can't be read.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// More files than are included.
+    #[error("it includes more than {MAX_INCLUDED} files")]
+    TooMany,
+    /// What stands behind `#include` is no path below the folder.
+    #[error("{INCLUDE} {0}: not a path of a file in the folder")]
+    NoPath(String),
+    /// What is included came from another member.
+    #[error(
+        "{0} is included and came from another member; `xylem sync DIR --accept-rules` puts it in force"
+    )]
+    NotAccepted(String),
+    /// What is included is not right.
+    #[error("{path} is included: {why}")]
+    Included {
+        /// Which file.
+        path: String,
+        /// What is wrong with it.
+        why: Box<NoRules>,
+    },
+}
+
+/// An included file that came from another member: what it says is not in force here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingRules {
+    /// Where it lies in the folder.
+    pub path: String,
+    /// Its content.
+    pub root: Hash,
+}
+
+/// What [`super::Folder::read_rules`] finds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RulesNews {
+    /// Other rules are in force than when they were read last.
+    pub changed: bool,
+    /// What is wrong with the files, in one line each; the rules before are in force.
+    pub wrong: Vec<String>,
+    /// What other members have changed and this one has not accepted.
+    pub waiting: Vec<WaitingRules>,
+}
+
+/// What is kept of an included file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Included {
+    /// What is in force; `None`: nothing of it ever was.
+    text: Option<String>,
+    /// BLAKE3 of the content that waits, so that touching it is not taken for a change made here.
+    waits: Option<String>,
+}
+
+type Accepted = BTreeMap<String, Included>;
+
+/// A line of `.xylemignore`.
+enum Line {
+    Pattern(String),
+    Include(String),
+}
+
+/// See the module's text.
+pub(super) struct FolderRules {
+    root: PathBuf,
+    kept: PathBuf,
+    exclusion: Exclusion,
+    /// Those in force; `None`: none were ever read.
+    lines: Option<Vec<String>>,
+    /// Files that are included.
+    included: Vec<String>,
+}
+
+impl FolderRules {
+    pub(super) fn of(root: &Path, kept: &Path) -> Self {
+        let (root, kept) = (root.to_path_buf(), kept.to_path_buf());
+        let exclusion = Exclusion::none().in_step();
+        Self { root, kept, exclusion, lines: None, included: Vec::new() }
+    }
+
+    /// Whether a path is none of this folder's.
+    pub(super) fn leaves_out(&self, path: &[u8], is_directory: bool) -> bool {
+        self.exclusion.matches(path, is_directory)
+    }
+
+    /// Whether what stands at a path may change the rules.
+    pub(super) fn are_in(&self, path: &[u8]) -> bool {
+        let is_file = |name: &str| name.as_bytes() == path;
+        crate::ours::folds_to(path, IGNORE_FILE) || self.included.iter().any(|name| is_file(name))
+    }
+
+    /// Those in force.
+    pub(super) fn lines(&self) -> Option<&[String]> {
+        self.lines.as_deref()
+    }
+
+    /// Reads the files anew. `known` is what was known of a path when the folder was last looked at, `me` who changed it if we did.
+    ///
+    /// # Errors
+    /// They are not right, and no earlier ones were ever in force: nothing can be shared then.
+    pub(super) fn read(
+        &mut self,
+        known: &dyn Fn(&[u8]) -> Result<Option<Item>, FolderError>,
+        me: &[u8; 8],
+    ) -> Result<RulesNews, FolderError> {
+        let mut news = RulesNews::default();
+        let lines = match self.look(known, me, &mut news)? {
+            Ok(lines) => lines,
+            Err(why) => {
+                let path = self.root.join(IGNORE_FILE);
+                let Some(before) = self.lines.clone().or_else(|| self.before()) else {
+                    return Err(FolderError::Rules { path, why });
+                };
+                news.wrong.push(format!("{}: {why}; the rules before stay", path.display()));
+                before
+            }
+        };
+        if self.lines.as_ref() != Some(&lines) {
+            let exclusion = Exclusion::new(&lines)?.in_step();
+            let text = lines.join("\n");
+            replace(&self.kept.join(RULES), text.as_bytes())?;
+            news.changed = true;
+            (self.exclusion, self.lines) = (exclusion, Some(lines));
+        }
+        Ok(news)
+    }
+
+    /// Those that were in force last, in an earlier run.
+    fn before(&self) -> Option<Vec<String>> {
+        read_rules(&fs::read(self.kept.join(RULES)).ok()?).ok()
+    }
+
+    /// The lines that the files give.
+    fn look(
+        &mut self,
+        known: &dyn Fn(&[u8]) -> Result<Option<Item>, FolderError>,
+        me: &[u8; 8],
+        news: &mut RulesNews,
+    ) -> Result<Result<Vec<String>, NoRules>, FolderError> {
+        let own = match own_lines(&self.root) {
+            Ok(own) => own,
+            Err(why) => return Ok(Err(why)),
+        };
+        self.included = included(&own);
+        let before = self.accepted(&self.included);
+        let mut accepted = Accepted::new();
+        for path in &self.included {
+            let (text, mut kept) = (self.included_text(path), before.get(path).cloned());
+            if let Ok(text) = &text {
+                let root = xylem_hash::hash(text.as_bytes());
+                let is_accepted = match &mut kept {
+                    // The line is new: what stands there is what it is to bring.
+                    None => true,
+                    Some(kept) if kept.text.as_ref() == Some(text) => true,
+                    Some(kept) => {
+                        let waits = kept.waits.as_ref() == Some(&root.to_string());
+                        !waits && is_ours(known(path.as_bytes())?, &root, me)
+                    }
+                };
+                let kept = kept.get_or_insert_default();
+                if is_accepted {
+                    (kept.text, kept.waits) = (Some(text.clone()), None);
+                } else {
+                    kept.waits = Some(root.to_string());
+                    news.waiting.push(WaitingRules { path: path.clone(), root });
+                }
+            }
+            let kept = kept.unwrap_or_default();
+            match text {
+                Err(why) if kept.text.is_some() => news.wrong.push(format!(
+                    "{}; what it said before stays",
+                    NoRules::Included { path: path.clone(), why: Box::new(why) }
+                )),
+                _ => {}
+            }
+            accepted.insert(path.clone(), kept);
+        }
+        if accepted != before {
+            keep_accepted(&self.kept, &accepted)?;
+        }
+        Ok(self.in_force(own, &accepted))
+    }
+
+    /// All lines, with those of included files in their places.
+    fn in_force(&self, own: Vec<Line>, accepted: &Accepted) -> Result<Vec<String>, NoRules> {
+        let mut lines = Vec::new();
+        for line in own {
+            match line {
+                Line::Pattern(line) => lines.push(line),
+                Line::Include(path) => {
+                    let text = accepted.get(&path).and_then(|kept| kept.text.as_ref());
+                    let Some(text) = text else {
+                        self.included_text(&path).map_err(|why| NoRules::Included {
+                            path: path.clone(),
+                            why: Box::new(why),
+                        })?;
+                        return Err(NoRules::NotAccepted(path));
+                    };
+                    lines.extend(read_rules(text.as_bytes())?);
+                }
+            }
+        }
+        Ok(lines)
+    }
+
+    /// What an included file says, if it is right.
+    fn included_text(&self, path: &str) -> Result<String, NoRules> {
+        // Nothing of another place is read through a link.
+        let place = within(&self.root, path.as_bytes(), false)?;
+        if !place.symlink_metadata()?.is_file() {
+            return Err(NoRules::NoFile);
+        }
+        let text = text_of(&place)?;
+        read_rules(&text)?;
+        String::from_utf8(text).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e).into())
+    }
+
+    /// What was accepted of the files that are included. Where that can't be read nothing was: they have to be accepted anew.
+    fn accepted(&self, included: &[String]) -> Accepted {
+        let read = || -> io::Result<Accepted> {
+            let file = fs::File::open(self.kept.join(ROLES).join(ACCEPTED))?;
+            let mut bytes = Vec::new();
+            file.take(MAX_ACCEPTED).read_to_end(&mut bytes)?;
+            Ok(serde_json::from_slice(&bytes)?)
+        };
+        match read() {
+            Ok(accepted) => accepted,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Accepted::new(),
+            Err(_) => included.iter().map(|path| (path.clone(), Included::default())).collect(),
+        }
+    }
+}
+
+/// Whether a file with this content was changed here, by what was known of it at the last look: then another one was there, or
+/// this one by us.
+fn is_ours(known: Option<Item>, root: &Hash, me: &[u8; 8]) -> bool {
+    match known {
+        Some(Item { kind: ItemKind::File { root: known, .. }, by, .. }) if known == *root => {
+            by == *me
+        }
+        _ => true,
+    }
+}
+
+fn keep_accepted(kept: &Path, accepted: &Accepted) -> Result<(), FolderError> {
+    let dir = kept.join(ROLES);
+    fs::create_dir_all(&dir).map_err(at(&dir))?;
+    let bytes = serde_json::to_vec(accepted).map_err(|e| at(&dir)(e.into()))?;
+    replace(&dir.join(ACCEPTED), &bytes)
+}
+
+/// The lines of `.xylemignore`, of which there may be none.
+fn own_lines(root: &Path) -> Result<Vec<Line>, NoRules> {
+    let path = root.join(IGNORE_FILE);
+    match path.symlink_metadata() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        _ => {}
+    }
+    // A link to a file is read, as whoever made it expects; one to nowhere is an error.
+    if !fs::metadata(&path)?.is_file() {
+        return Err(NoRules::NoFile);
+    }
+    let text = text_of(&path)?;
+    // All of it has to be right, with the number of the line that is not.
+    read_rules(&text)?;
+    let mut lines = Vec::new();
+    for line in text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text).split(|byte| *byte == b'\n') {
+        let path = str::from_utf8(line).ok().and_then(|line| line.strip_prefix(INCLUDE));
+        match path.filter(|path| path.starts_with([' ', '\t'])) {
+            Some(path) => lines.push(Line::Include(include_path(path.trim())?)),
+            None => lines.extend(read_rules(line)?.into_iter().map(Line::Pattern)),
+        }
+    }
+    match included(&lines).len() > MAX_INCLUDED {
+        true => Err(NoRules::TooMany),
+        false => Ok(lines),
+    }
+}
+
+fn include_path(path: &str) -> Result<String, NoRules> {
+    let is_path = listing::check_path(path.as_bytes()).is_ok();
+    match is_path && !is_members_own(path.as_bytes(), false) {
+        true => Ok(path.to_owned()),
+        false => Err(NoRules::NoPath(path.to_owned())),
+    }
+}
+
+fn included(lines: &[Line]) -> Vec<String> {
+    let mut included: Vec<String> = Vec::new();
+    for line in lines {
+        if let Line::Include(path) = line
+            && !included.contains(path)
+        {
+            included.push(path.clone());
+        }
+    }
+    included
+}
+
+fn text_of(path: &Path) -> Result<Vec<u8>, NoRules> {
+    let mut text = Vec::new();
+    fs::File::open(path)?.take(MAX_RULES.saturating_add(1)).read_to_end(&mut text)?;
+    match u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_RULES {
+        true => Err(NoRules::TooLarge),
+        false => Ok(text),
+    }
+}
+
+/// What accepting the included files does that other members have changed.
+#[derive(Debug)]
+pub struct RulesChange {
+    kept: PathBuf,
+    accepted: Accepted,
+    /// Files that are put in force.
+    pub files: Vec<String>,
+    /// What is here and will be shared, below the folder.
+    pub uncovers: Vec<PathBuf>,
+    /// What is here and will be shared no more.
+    pub covers: Vec<PathBuf>,
+    /// What of both is not named.
+    pub more: u64,
+}
+
+impl RulesChange {
+    /// What waits in the folder `root`, of which `kept` is kept.
+    ///
+    /// # Errors
+    /// The rules are not right.
+    pub fn waiting(root: &Path, kept: &Path) -> Result<Self, FolderError> {
+        let rules = FolderRules::of(root, kept);
+        let wrong = |why| FolderError::Rules { path: root.join(IGNORE_FILE), why };
+        let includes = included(&own_lines(root).map_err(wrong)?);
+        let before = rules.accepted(&includes);
+        let (mut accepted, mut files) = (before.clone(), Vec::new());
+        for path in includes {
+            let text = rules.included_text(&path).map_err(|why| {
+                wrong(NoRules::Included { path: path.clone(), why: Box::new(why) })
+            })?;
+            let kept = accepted.entry(path.clone()).or_default();
+            if kept.text.as_ref() != Some(&text) {
+                *kept = Included { text: Some(text), waits: None };
+                files.push(path);
+            }
+        }
+        let lines = |accepted| rules.in_force(own_lines(root)?, accepted);
+        let old = lines(&before).ok().or_else(|| rules.before()).unwrap_or_default();
+        let old = Exclusion::new(&old)?.in_step();
+        let new = Exclusion::new(&lines(&accepted).map_err(wrong)?)?.in_step();
+        let (kept, uncovers, covers) = (kept.to_path_buf(), Vec::new(), Vec::new());
+        let mut change = Self { kept, accepted, files, uncovers, covers, more: 0 };
+        if !change.files.is_empty() {
+            change.compare(root, &old, &new);
+        }
+        Ok(change)
+    }
+
+    /// Walks the folder. What can't be read is neither shared before nor after.
+    fn compare(&mut self, root: &Path, old: &Exclusion, new: &Exclusion) {
+        let mut folders = vec![PathBuf::new()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(root.join(&folder)).into_iter().flatten().flatten() {
+                let (path, kind) = (folder.join(entry.file_name()), entry.file_type());
+                let is_directory = kind.is_ok_and(|kind| kind.is_dir());
+                let bytes = os_bytes(path.as_os_str());
+                let (before, after) =
+                    (old.matches(&bytes, is_directory), new.matches(&bytes, is_directory));
+                if before && after {
+                    continue;
+                }
+                if is_directory {
+                    folders.push(path);
+                    continue;
+                }
+                let named = match (before, after) {
+                    (true, false) => &mut self.uncovers,
+                    (false, true) => &mut self.covers,
+                    _ => continue,
+                };
+                if named.len() < MAX_NAMED {
+                    named.push(path);
+                } else {
+                    self.more = self.more.saturating_add(1);
+                }
+            }
+        }
+        self.uncovers.sort();
+        self.covers.sort();
+    }
+
+    /// Puts it in force; a process that runs sees it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn accept(&self) -> Result<(), FolderError> {
+        keep_accepted(&self.kept, &self.accepted)
+    }
+}
+
+#[cfg(test)]
+mod tests;
