@@ -98,6 +98,8 @@ struct Last {
     /// What was wrong with the rules, and which of them wait to be accepted.
     wrong: Vec<String>,
     waiting: Vec<WaitingRules>,
+    /// What is no part of the folder, such as a pipe, and was told.
+    passed_over: BTreeSet<PathBuf>,
     /// What is served: now, and before for those who are still at it.
     now: Option<[PublicationId; 2]>,
     /// Contents of the folder, the oldest first; and the index of the newest of these.
@@ -505,18 +507,26 @@ impl<'a> Member<'a> {
     ) {
         let (now_ms, mut noted, mut news) =
             (wall_clock().milliseconds(), BTreeSet::new(), Vec::new());
+        let told = std::mem::take(&mut self.last.passed_over);
         for (path, why) in skipped {
             let below = path.strip_prefix(&self.path).unwrap_or(&path);
             let (below, text) = (os_bytes(below.as_os_str()), why.to_string());
             let kind = match &why {
-                // It is no part of the folder.
                 SkipReason::KeptInStep => continue,
+                // No part of any folder in step: nothing is missing anywhere.
+                SkipReason::NotAFile | SkipReason::UnfinishedFetch | SkipReason::Ours => {
+                    self.last.passed_over.insert(path.clone());
+                    if !told.contains(&path) {
+                        news.push((path, why));
+                    }
+                    continue;
+                }
                 SkipReason::Changing(_) => {
                     self.folder.is_unstable(&below, text, now_ms);
                     noted.insert(below);
                     continue;
                 }
-                SkipReason::NotListed(_) | SkipReason::UnfinishedFetch => ObstacleKind::Name,
+                SkipReason::NotListed(_) => ObstacleKind::Name,
                 _ => ObstacleKind::Unreadable,
             };
             if self.folder.obstacles.note(&below, kind, text, now_ms) {
@@ -548,7 +558,7 @@ impl<'a> Member<'a> {
     /// Says so when all who are there have the same.
     fn tell_in_step(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         let there = |other: &&Other| self.can_ask(other);
-        let state = self.folder.state();
+        let state = self.folder.state_as_held();
         let there: Vec<&Other> = self.others.values().filter(there).collect();
         let all = self.look.is_none() && there.iter().all(|other| other.said.state == state);
         let (members, but) = (there.len() as u64, self.folder.obstacles.count());

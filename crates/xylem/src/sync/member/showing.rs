@@ -37,7 +37,7 @@ impl Member<'_> {
         }
         (self.showing.at, self.showing.in_step) = (Some(Instant::now()), in_step);
         let members = self.member_statuses();
-        let (own, rules_wait) = (self.key.public(), false);
+        let (own, rules_wait) = (self.key.public(), !self.last.waiting.is_empty());
         self.options.board.change(|status| {
             (status.step, status.paused, status.rules_wait) = (step, paused, rules_wait);
             status.read_only = !self.roles.may_write(&own);
@@ -48,7 +48,7 @@ impl Member<'_> {
 
     /// Whether all who may write and are there have the same, as far as it was heard.
     fn is_same(&self) -> bool {
-        let state = self.folder.state();
+        let state = self.folder.state_as_held();
         let there = self.others.values().filter(|other| self.can_ask(other));
         self.last.of.is_some()
             && self.look.is_none()
@@ -65,7 +65,7 @@ impl Member<'_> {
     }
 
     fn member_statuses(&self) -> Vec<MemberStatus> {
-        let (state, founder) = (self.folder.state(), self.home.invitation.group.founder);
+        let (state, founder) = (self.folder.state_as_held(), self.home.invitation.group.founder);
         let role = |member: &PublisherId| match self.roles.roles().members.get(member) {
             _ if *member == founder => "founder",
             Some(Role::Removed) => "removed",
