@@ -11,7 +11,7 @@ pub(crate) mod listed;
 pub(crate) mod messages;
 #[cfg(unix)]
 mod page;
-mod unit;
+pub(crate) mod unit;
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -48,7 +48,8 @@ pub(crate) mod control {
 ///
 /// Where it runs, `xylem share PATH` hands over to it and returns. It serves everything that was
 /// shared with it on one port, and again after a restart; `xylem shares` lists that, `xylem unshare`
-/// ends a share. It reads what is shared and writes the store alone.
+/// ends a share. It reads what is shared, and writes the store and
+/// folders in step (`xylem sync DIR --background`) alone.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:

@@ -88,6 +88,47 @@ fn quoted(word: &OsStr) -> Result<String, Failure> {
     Ok(format!("\"{text}\""))
 }
 
+/// Beside the unit: the folders to which it may write, besides the store.
+fn folders_place(unit: &Path) -> PathBuf {
+    unit.with_extension("service.d").join("folders.conf")
+}
+
+/// The text of that. A folder that is not there is none to be protected.
+fn folders_text(folders: &[PathBuf]) -> Result<String, Failure> {
+    let mut text = "# Written by `xylem sync DIR --background`.\n[Service]\n".to_owned();
+    for folder in folders {
+        let mut word = OsString::from("-");
+        word.push(folder);
+        text.push_str(&format!("ReadWritePaths={}\n", quoted(&word)?));
+    }
+    Ok(text)
+}
+
+/// Lets the unit, where one is installed, write to these folders besides the store, and to no others. A node that runs by it is started
+/// anew where there are new ones.
+pub(crate) fn let_write(folders: &[PathBuf]) -> Result<(), Failure> {
+    // Who has no home has no unit.
+    let Ok(unit) = place() else { return Ok(()) };
+    let place = folders_place(&unit);
+    let (text, before) = (folders_text(folders)?, fs::read_to_string(&place).unwrap_or_default());
+    if !unit.exists() || text == before {
+        return Ok(());
+    }
+    let new = place.with_extension("new");
+    fs::create_dir_all(place.parent().unwrap_or(Path::new(".")))
+        .and_then(|()| fs::write(&new, &text))
+        .and_then(|()| fs::rename(&new, &place))
+        .map_err(|e| Failure::new(Exit::Local, format!("cannot write {}: {e}", place.display())))?;
+    let is_new = text.lines().any(|line| !before.lines().any(|known| known == line));
+    let runs = has_systemd() && command("systemctl", &["--user", "is-active", NAME]).is_ok();
+    if runs && is_new {
+        for arguments in [&["--user", "daemon-reload"][..], &["--user", "restart", NAME]] {
+            command("systemctl", arguments).map_err(|why| Failure::new(Exit::Local, why))?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs a program of systemd; why not, in one line.
 fn command(program: &str, arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new(program);
@@ -221,6 +262,18 @@ fn status_line(unit: Option<PathBuf>, store: &Path, out: &mut Out) -> Result<boo
 mod tests {
     use super::*;
     use crate::output::assert_documented;
+
+    #[test]
+    fn folders_that_it_may_write_to_are_lines_of_their_own() {
+        let folders = ["/a b", "/50%\"x"].map(PathBuf::from);
+        let text = folders_text(&folders).unwrap();
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(lines, ["ReadWritePaths=\"-/a b\"", "ReadWritePaths=\"-/50%%\\\"x\""]);
+        assert!(folders_text(&[PathBuf::from("/a\nExecStart=/b")]).is_err());
+        let unit = Path::new("/c/systemd/user/xylem.service");
+        let place = Path::new("/c/systemd/user/xylem.service.d/folders.conf");
+        assert_eq!(folders_place(unit), place);
+    }
 
     #[derive(clap::Parser)]
     struct Line {

@@ -13,7 +13,7 @@ use crate::output::Out;
 use crate::output::text::clean;
 use crate::service::listed::{self, BackgroundFolder, FolderTerms};
 use crate::service::messages::{Reply, Request};
-use crate::service::{self, control};
+use crate::service::{self, control, unit};
 
 /// What the background node is asked for. Each flag is decided on; what it can't do is refused.
 fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, Failure> {
@@ -87,6 +87,10 @@ pub(super) fn hand_over(
     let path = canonical(folder)?;
     let home = Home::open(&store, &path, joins)?;
     home.keep_last_run(last)?;
+    let mut writes: Vec<PathBuf> =
+        listed::load(&store)?.into_iter().map(|folder| folder.path).collect();
+    writes.extend((!writes.contains(&path)).then(|| path.clone()));
+    unit::let_write(&writes)?;
     let request = Request::Sync(BackgroundFolder { path, terms });
     match control::ask(&store, &request, &mut |_| {})? {
         Some(Reply::Synced { ticket }) => {
@@ -116,6 +120,8 @@ pub(super) fn stop(folder: &Path, common: &Common, out: &mut Out) -> Result<Exit
         }
         listed::save(&store, &listed)?;
     }
+    let left: Vec<PathBuf> = listed::load(&store)?.into_iter().map(|folder| folder.path).collect();
+    unit::let_write(&left)?;
     out.note(&clean(&format!(
         "{} is kept in step by the background node no more; it stays a member",
         path.display()

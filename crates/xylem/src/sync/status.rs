@@ -3,7 +3,6 @@
 //! The process that keeps it in step writes `STORE/sync/ID/status.json`, whole, once a second at most and when something has
 //! changed. Beside it lies `status.lock`, which is locked for as long as that process lives: so what runs is told from what was killed.
 
-use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -490,15 +489,15 @@ pub(super) fn list(
     out: &mut Out,
 ) -> Result<Exit, Failure> {
     let mut all = all(store);
-    for (folder, why) in in_background {
-        let folder = OsString::from(folder).to_string_lossy().into_owned();
+    for (path, why) in in_background {
+        let folder = path.to_string_lossy().into_owned();
         let known = all.iter_mut().find(|status| status.folder == folder);
         match known {
             Some(status) => status.background = true,
             None => all.push(SyncStatus { folder, background: true, ..SyncStatus::default() }),
         }
         if let Some(why) = why {
-            out.warn(&format!("it does not run: {why}"));
+            out.warn(&format!("{}: {why}", path.display()));
         }
     }
     for status in &all {
