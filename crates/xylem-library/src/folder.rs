@@ -40,7 +40,7 @@ pub use roles::{Membership, NotAdmitted, Role, Roles};
 pub use rules::{IGNORE_FILE, NoRules, RulesChange, RulesNews, WaitingRules};
 pub use statement::{Group, Invitation, InvitationError, MAX_STATEMENT, Statement, StatementError};
 pub use stored::{Entries, Paths, Stored};
-pub use trash::{KeptVersion, Restored, kept_versions, restore};
+pub use trash::{KeptVersion, Restored, kept_paths, kept_versions, restore};
 pub use vector::{MemberId, Vector};
 pub use versions::{NoVersionPolicy, VersionPolicy};
 pub use watch::{Watched, Watcher};

@@ -151,6 +151,20 @@ fn versions_are_listed_and_put_back_for_everybody() {
     bob.has("d/a", "one");
     alice.has("d/a", "one");
     assert!(versions().iter().any(|row| row["bytes"] == 10), "{:?}", versions());
+    // Of a directory that is gone all comes back.
+    alice.write("e/f", "three");
+    alice.write("e/g/h", "four");
+    bob.has("e/g/h", "four");
+    bob.has("e/f", "three");
+    fs::remove_dir_all(alice.at("e")).unwrap();
+    until("it is gone", || !bob.at("e").exists());
+    let kept = rows(&asked(&bob, &["--restore", "e"]));
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    let last = kept.iter().map(|row| row["time"].as_str().unwrap()).max().unwrap();
+    assert_exit(&asked(&bob, &["--restore", &format!("e@{last}")]), 0);
+    alice.has("e/f", "three");
+    alice.has("e/g/h", "four");
+    assert_exit(&asked(&bob, &["--restore", &format!("e@{last}")]), 2);
     for wrong in ["nothing", "../a", ".xylem-sync/index-0", "d/a@19700101T000000"] {
         let output = asked(&bob, &["--restore", wrong]);
         assert_exit(&output, 2);

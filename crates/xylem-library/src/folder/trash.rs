@@ -5,7 +5,7 @@
 //! long, says the [`VersionPolicy`].
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -308,6 +308,35 @@ pub fn kept_versions(root: &Path, path: &[u8]) -> io::Result<Vec<KeptVersion>> {
     Ok(kept)
 }
 
+/// The paths at and below `path` of the folder `root` of which versions are kept; an empty one is the folder itself.
+///
+/// # Errors
+/// The system's; something else than a directory is where they would be.
+pub fn kept_paths(root: &Path, path: &[u8]) -> io::Result<BTreeSet<Vec<u8>>> {
+    let dir = root.join(OWN).join(DIR);
+    let mut found = BTreeSet::new();
+    if !is_there(&root.join(OWN))? || !is_there(&dir)? {
+        return Ok(found);
+    }
+    for moment in fs::read_dir(&dir)? {
+        let name = os_bytes(&moment?.file_name());
+        let below: &[&[u8]] = if path.is_empty() { &[&name] } else { &[&name, b"/", path] };
+        let Ok(top) = within(&dir, &below.concat(), false) else { continue };
+        let mut left = vec![top];
+        while let Some(at) = left.pop() {
+            match at.symlink_metadata() {
+                Ok(meta) if meta.is_dir() => {
+                    left.extend(fs::read_dir(&at)?.flatten().map(|entry| entry.path()));
+                }
+                Ok(_) => drop(found.insert(os_bytes(of(&dir, &at).as_os_str()))),
+                Err(_) => {}
+            }
+        }
+    }
+    found.remove(b"".as_slice());
+    Ok(found)
+}
+
 /// What came of [`restore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Restored {
@@ -591,5 +620,14 @@ mod tests {
         assert_eq!(restore(root, b"d/a", &versions[0], NOW).unwrap(), Restored::Occupied);
         assert_eq!(kept_versions(root, b"d/a").unwrap().len(), 2);
         assert_eq!(fs::read_dir(root.join(OWN)).unwrap().count(), 1);
+        // A directory is what is below it.
+        put(&trash, "d/e/f", b"three");
+        put(&trash, "g", b"four");
+        let below = |path: &str| {
+            let all = kept_paths(root, path.as_bytes()).unwrap().into_iter();
+            all.map(|path| String::from_utf8(path).unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!([below(""), below("d"), below("d/e/f")], ["d/a d/e/f g", "d/a d/e/f", "d/e/f"]);
+        assert_eq!([below("x"), below("d/a/b")], ["", ""]);
     }
 }

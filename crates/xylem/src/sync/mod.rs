@@ -111,7 +111,7 @@ pub(crate) struct SyncArgs {
     status: bool,
 
     /// The versions of PATH, below the folder, that are kept; with PATH@TIME that one, or the newest before it, is put back, and what is
-    /// there becomes a version. Ends at once
+    /// there becomes a version. Of a directory (. is all) all versions below it are listed, and put back where nothing is now. Ends at once
     #[arg(long, value_name = "PATH", group = "once", conflicts_with = "ticket")]
     restore: Option<String>,
 

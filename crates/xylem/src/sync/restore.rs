@@ -1,10 +1,10 @@
-//! `xylem sync DIR --restore PATH`: the versions of a path that are kept, and one of them put back.
+//! `xylem sync DIR --restore PATH`: the versions of a path, and of what is below it, that are kept; and one of them put back.
 
 use std::path::{Component, Path};
 
 use serde::Serialize;
-use xylem_library::folder::{KeptVersion, OWN, Restored, kept_versions, restore};
-use xylem_library::{canonical, os_bytes};
+use xylem_library::folder::{KeptVersion, OWN, Restored, kept_paths, kept_versions, restore};
+use xylem_library::{canonical, os_bytes, os_path};
 use xylem_node::wall_clock;
 use xylem_trust::{parse_utc, utc};
 
@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::output::text::{bytes, clean};
 
-/// Lists the versions of `PATH`, or puts one back: that of `PATH@TIME`, or the newest before it.
+/// Lists the versions of `PATH`, or puts one back: that of `PATH@TIME`, or the newest before it. Of a directory all that is below it.
 pub(super) fn run(folder: &Path, what: &str, out: &mut Out) -> Result<Exit, Failure> {
     let folder = canonical(folder)?;
     let (path, at_ms) = match what.rsplit_once('@').map(|(path, time)| (path, time_of(time))) {
@@ -20,52 +20,135 @@ pub(super) fn run(folder: &Path, what: &str, out: &mut Out) -> Result<Exit, Fail
         _ => (what, None),
     };
     let below = below(&folder, Path::new(path))?;
-    let failed = |e: std::io::Error| Failure::new(Exit::Local, format!("{path}: {e}"));
-    let versions = kept_versions(&folder, &below).map_err(failed)?;
-    if versions.is_empty() {
+    let kept = Kept { folder: &folder };
+    let of_file = kept.versions(&below)?;
+    let paths = match of_file.is_empty() {
+        true => kept_paths(&folder, &below).map_err(failed(&below))?.into_iter().collect(),
+        false => vec![below],
+    };
+    if paths.is_empty() {
         let what = format!("{path}: no version of it is kept here");
         return Err(Failure::new(Exit::Usage, what));
     }
-    let Some(at_ms) = at_ms else { return list(path, &versions, out) };
-    // Times are listed in seconds.
-    let Some(version) = versions.iter().find(|version| version.since_ms / 1_000 <= at_ms / 1_000)
-    else {
-        let oldest = versions.last().map(|version| utc(version.since_ms)).unwrap_or_default();
-        let what = format!("{path}: no version of then or before is kept; the oldest is {oldest}");
-        return Err(Failure::new(Exit::Usage, what));
-    };
-    let restored =
-        restore(&folder, &below, version, wall_clock().milliseconds()).map_err(failed)?;
-    let replaced = match restored {
-        Restored::Put => false,
-        Restored::Replaced => true,
-        Restored::Occupied => {
-            let what = format!(
-                "{path}: there is no file of that name, but something else; move it away first"
-            );
-            return Err(Failure::new(Exit::Usage, what));
-        }
-    };
-    let time = utc(version.since_ms);
-    out.json(&RestoredRow { path, time: &time, bytes: version.bytes, replaced })?;
-    let then = if replaced { "; what was there is a version now" } else { "" };
-    out.note(&clean(&format!("{path} is that of {time} again{then}")));
-    Ok(Exit::Done)
+    let Some(at_ms) = at_ms else { return kept.list(&paths, path, out) };
+    if of_file.is_empty() {
+        kept.put_all(&paths, path, at_ms, out)
+    } else {
+        kept.put(&paths, at_ms, out)
+    }
 }
 
-fn list(path: &str, versions: &[KeptVersion], out: &mut Out) -> Result<Exit, Failure> {
-    for version in versions {
-        let time = utc(version.since_ms);
-        if out.is_json() {
-            let at = version.at.to_string_lossy();
-            out.json(&KeptRow { path, time: &time, bytes: version.bytes, at: &at })?;
-        } else {
-            out.line(&clean(&format!("{time}  {:>10}  {path}", bytes(version.bytes))))?;
-        }
+fn failed(path: &[u8]) -> impl Fn(std::io::Error) -> Failure {
+    let path = shown(path);
+    move |e| Failure::new(Exit::Local, format!("{path}: {e}"))
+}
+
+fn shown(path: &[u8]) -> String {
+    os_path(path).to_string_lossy().into_owned()
+}
+
+/// What is kept of a folder.
+struct Kept<'a> {
+    folder: &'a Path,
+}
+
+impl Kept<'_> {
+    fn versions(&self, path: &[u8]) -> Result<Vec<KeptVersion>, Failure> {
+        kept_versions(self.folder, path).map_err(failed(path))
     }
-    let newest = versions.first().map(|version| utc(version.since_ms)).unwrap_or_default();
-    out.note(&clean(&format!("--restore {path}@{newest} puts that one back")));
-    Ok(Exit::Done)
+
+    fn list(&self, paths: &[Vec<u8>], what: &str, out: &mut Out) -> Result<Exit, Failure> {
+        let mut newest = 0;
+        for path in paths {
+            for version in self.versions(path)? {
+                newest = newest.max(version.since_ms);
+                let (path, time) = (shown(path), utc(version.since_ms));
+                if out.is_json() {
+                    let at = version.at.to_string_lossy();
+                    let bytes = version.bytes;
+                    out.json(&KeptRow { path: &path, time: &time, bytes, at: &at })?;
+                } else {
+                    out.line(&clean(&format!("{time}  {:>10}  {path}", bytes(version.bytes))))?;
+                }
+            }
+        }
+        let puts = match paths {
+            [_] => "puts that one back",
+            _ => "puts back what was there before, where nothing is now",
+        };
+        out.note(&clean(&format!("--restore {what}@{} {puts}", utc(newest))));
+        Ok(Exit::Done)
+    }
+
+    /// Puts the version of a file back, whatever is there.
+    fn put(&self, paths: &[Vec<u8>], at_ms: u64, out: &mut Out) -> Result<Exit, Failure> {
+        for path in paths {
+            let versions = self.versions(path)?;
+            let Some(version) = as_of(&versions, at_ms) else {
+                let oldest = versions.last().map(|version| utc(version.since_ms));
+                let what = format!(
+                    "{}: no version of then or before is kept; the oldest is {}",
+                    shown(path),
+                    oldest.unwrap_or_default()
+                );
+                return Err(Failure::new(Exit::Usage, what));
+            };
+            if self.put_one(path, version, out)? == Restored::Occupied {
+                let what = "there is something else than a file of that name; move it away first";
+                return Err(Failure::new(Exit::Usage, format!("{}: {what}", shown(path))));
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Puts back what was below a directory and is not there.
+    fn put_all(
+        &self,
+        paths: &[Vec<u8>],
+        what: &str,
+        at_ms: u64,
+        out: &mut Out,
+    ) -> Result<Exit, Failure> {
+        let mut put = 0;
+        for path in paths {
+            let versions = self.versions(path)?;
+            let is_there = self.folder.join(os_path(path)).symlink_metadata().is_ok();
+            if let Some(version) = as_of(&versions, at_ms).filter(|_| !is_there)
+                && self.put_one(path, version, out)? == Restored::Put
+            {
+                put += 1;
+            }
+        }
+        if put == 0 {
+            let what = format!("{what}: of what was kept then or before nothing is missing");
+            return Err(Failure::new(Exit::Usage, what));
+        }
+        Ok(Exit::Done)
+    }
+
+    fn put_one(
+        &self,
+        path: &[u8],
+        version: &KeptVersion,
+        out: &mut Out,
+    ) -> Result<Restored, Failure> {
+        let now_ms = wall_clock().milliseconds();
+        let restored = restore(self.folder, path, version, now_ms).map_err(failed(path))?;
+        if restored == Restored::Occupied {
+            return Ok(restored);
+        }
+        let (path, time, replaced) =
+            (shown(path), utc(version.since_ms), restored == Restored::Replaced);
+        out.json(&RestoredRow { path: &path, time: &time, bytes: version.bytes, replaced })?;
+        let then = if replaced { "; what was there is a version now" } else { "" };
+        out.note(&clean(&format!("{path} is that of {time} again{then}")));
+        Ok(restored)
+    }
+}
+
+/// The newest version of then or before, by the second: so they are listed.
+fn as_of(versions: &[KeptVersion], at_ms: u64) -> Option<&KeptVersion> {
+    versions.iter().find(|version| version.since_ms / 1_000 <= at_ms / 1_000)
 }
 
 /// A time as it is listed (`20261124T023410`, UTC), or with what people put between its parts.
@@ -92,7 +175,7 @@ fn below(folder: &Path, path: &Path) -> Result<Vec<u8>, Failure> {
         whole.extend_from_slice(&os_bytes(name));
     }
     let first = whole.split(|byte| *byte == b'/').next().unwrap_or_default();
-    if whole.is_empty() || first.eq_ignore_ascii_case(OWN.as_bytes()) {
+    if first.eq_ignore_ascii_case(OWN.as_bytes()) {
         let what = format!("{}: no versions of that are kept", path.display());
         return Err(Failure::new(Exit::Usage, what));
     }
@@ -150,7 +233,8 @@ mod tests {
         assert_eq!(of("a/b"), Ok(b"a/b".to_vec()));
         assert_eq!(of("./a//b"), Ok(b"a/b".to_vec()));
         assert_eq!(of("/f/a"), Ok(b"a".to_vec()));
-        for wrong in ["", "/f", "..", "a/../../b", "/g/a", ".xylem-sync/index-0", ".XYLEM-sync"] {
+        assert_eq!((of("."), of("/f")), (Ok(Vec::new()), Ok(Vec::new())));
+        for wrong in ["..", "a/../../b", "/g/a", ".xylem-sync/index-0", ".XYLEM-sync"] {
             assert!(of(wrong).is_err(), "{wrong}");
         }
     }
