@@ -132,6 +132,7 @@ impl Member {
             own: key.public(),
             first,
             known: Vec::new(),
+            met: Vec::new(),
             roles: Roles::default(),
             history: dir.join("history"),
             rewrote: Vec::new(),

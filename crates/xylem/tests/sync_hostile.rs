@@ -78,6 +78,7 @@ impl Mallory {
             own: key.public(),
             first: Some(invitation.member),
             known: Vec::new(),
+            met: Vec::new(),
             roles: Roles::default(),
             history: dir.join("history"),
             rewrote: Vec::new(),

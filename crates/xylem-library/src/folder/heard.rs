@@ -23,6 +23,8 @@ const KNOWN: u32 = 1;
 /// Proofs of our history that are made in [`A_WHILE`].
 const PROOFS: u32 = 8;
 const A_WHILE: Duration = Duration::from_secs(1);
+/// What begins so says why its receiver is told nothing else.
+const TURNED_AWAY: &[u8; 4] = b"xsr1";
 /// Strangers with the ticket that the founder is told of.
 const MAX_APPLICANTS: usize = 64;
 
@@ -48,6 +50,62 @@ pub enum MeshNews {
     Applies(Box<Statement>, NotAdmitted),
     /// Somebody has the ticket, and an older program.
     Old,
+    /// What a member has said is not known any more: another one has its place.
+    Forgotten(PublisherId),
+    /// We are no member, says who began the group; or, of several members in a row, some member, and nobody says otherwise.
+    TurnedAway {
+        /// Whether it is the founder that says so.
+        by_founder: bool,
+        /// Why.
+        why: TurnedAway,
+    },
+}
+
+/// Why the other end of a link is told nothing. It is all that somebody hears who is no member: nothing of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnedAway {
+    /// The founder has removed it.
+    Removed,
+    /// The group is closed, and the founder does not name it.
+    Unnamed,
+    /// Its certificates make it no member.
+    NotCertified,
+    /// There are as many members as can be.
+    NoPlace,
+}
+
+impl TurnedAway {
+    /// Why somebody is refused of whom this is said.
+    pub fn of(member: &PublisherId, roles: &Roles, why: &NotAdmitted) -> Self {
+        match why {
+            NotAdmitted::TooMany => Self::NoPlace,
+            NotAdmitted::NotCertified(_) => Self::NotCertified,
+            NotAdmitted::Unnamed if roles.members.contains_key(member) => Self::Removed,
+            NotAdmitted::Unnamed => Self::Unnamed,
+        }
+    }
+
+    /// As it is told.
+    pub fn to_bytes(self) -> Vec<u8> {
+        let why = match self {
+            Self::Removed => 0,
+            Self::Unnamed => 1,
+            Self::NotCertified => 2,
+            Self::NoPlace => 3,
+        };
+        [&TURNED_AWAY[..], &[why]].concat()
+    }
+
+    /// Reads it.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        match bytes.strip_prefix(TURNED_AWAY)? {
+            [0] => Some(Self::Removed),
+            [1] => Some(Self::Unnamed),
+            [2] => Some(Self::NotCertified),
+            [3] => Some(Self::NoPlace),
+            _ => None,
+        }
+    }
 }
 
 /// How a mesh begins.
@@ -60,6 +118,8 @@ pub struct MeshStart {
     pub first: Option<Ticket>,
     /// What members have said before.
     pub known: Vec<(Statement, Vec<u8>)>,
+    /// Members to whom there was a link, the first one first.
+    pub met: Vec<PublisherId>,
     /// What the founder has said of members.
     pub roles: Roles,
     /// The log of what we have said.
@@ -140,6 +200,19 @@ pub enum Heard {
     Rewrote([Vec<u8>; 2]),
     /// Its member is to show that it is; true: there was none of it before that waits for that.
     Unproven(bool),
+    /// There are as many members as can be, and each has more right to its place.
+    NoPlace,
+}
+
+/// By what a member has its place among those that are known, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Right {
+    /// The founder names it, or is it.
+    Named,
+    /// There was a link to it.
+    Met,
+    /// Others have told of it: one who has the ticket can make up any number of those.
+    Told,
 }
 
 /// A statement that is too far from the one that we know of its member.
@@ -159,6 +232,12 @@ pub struct Histories {
     known: BTreeMap<PublisherId, (Statement, Vec<u8>)>,
     waiting: BTreeMap<PublisherId, Waiting>,
     rewrote: BTreeMap<PublisherId, [(Statement, Vec<u8>); 2]>,
+    /// Members to whom there was a link, the first one first.
+    met: Vec<PublisherId>,
+    /// Who has come how late, of those that are known.
+    came: BTreeMap<PublisherId, u64>,
+    /// Who has had to give its place to another one.
+    forgotten: Vec<PublisherId>,
     /// Strangers that the founder was told of.
     applicants: BTreeSet<PublisherId>,
     /// Proofs that may still be made until then.
@@ -166,8 +245,12 @@ pub struct Histories {
 }
 
 impl Histories {
-    /// The log at `path` is ours; `rewrote` are those of whom nothing is taken.
-    pub fn new(path: PathBuf, rewrote: Vec<[(Statement, Vec<u8>); 2]>) -> Self {
+    /// The log at `path` is ours; `rewrote` are those of whom nothing is taken, and `met` those to whom there was a link.
+    pub fn new(
+        path: PathBuf,
+        rewrote: Vec<[(Statement, Vec<u8>); 2]>,
+        met: Vec<PublisherId>,
+    ) -> Self {
         let rewrote = rewrote.into_iter().map(|both| (both[0].0.member, both)).collect();
         Self {
             own: None,
@@ -175,6 +258,9 @@ impl Histories {
             known: BTreeMap::new(),
             waiting: BTreeMap::new(),
             rewrote,
+            met,
+            came: BTreeMap::new(),
+            forgotten: Vec::new(),
             applicants: BTreeSet::new(),
             proofs: (PROOFS, Duration::ZERO),
         }
@@ -197,6 +283,8 @@ impl Histories {
         self.known.retain(|member, _| members.admits(member));
         self.waiting.retain(|member, _| members.admits(member));
         self.rewrote.retain(|member, _| members.admits(member));
+        self.came.retain(|member, _| members.admits(member));
+        self.met.retain(|member| members.admits(member));
     }
 
     /// A statement with our own key, that we have not made.
@@ -215,16 +303,72 @@ impl Histories {
         known.is_some_and(|(_, bytes)| bytes == said)
     }
 
+    /// There is a link that speaks for this member: it has its place before those of whom others have only told.
+    pub fn meet(&mut self, member: &PublisherId) {
+        if self.met.contains(member) {
+            return;
+        }
+        if self.met.len() >= MAX_MEMBERS {
+            let Self { met, known, .. } = self;
+            met.retain(|member| known.contains_key(member));
+        }
+        if self.met.len() < MAX_MEMBERS {
+            self.met.push(*member);
+        }
+    }
+
+    /// Whether a member has a place among those that are known.
+    pub fn has_place(&self, member: &PublisherId) -> bool {
+        self.known.contains_key(member) || self.rewrote.contains_key(member)
+    }
+
+    /// Those that have had to give their places to others, each once.
+    pub fn forgotten(&mut self) -> Vec<PublisherId> {
+        std::mem::take(&mut self.forgotten)
+    }
+
+    fn right(&self, member: &PublisherId, members: &Membership) -> Right {
+        if members.names(member) {
+            Right::Named
+        } else if self.met.contains(member) {
+            Right::Met
+        } else {
+            Right::Told
+        }
+    }
+
+    /// Makes a place for one more, at the cost of who has less right to it and came last. Whether there is one.
+    fn make_place(&mut self, member: &PublisherId, members: &Membership) -> bool {
+        if self.known.len().saturating_add(self.rewrote.len()) < MAX_MEMBERS {
+            return true;
+        }
+        let all = self.known.keys().chain(self.rewrote.keys());
+        let least = all.map(|known| {
+            let came = self.came.get(known).copied().unwrap_or(0);
+            (self.right(known, members), came, *known)
+        });
+        let least = least.max().filter(|(right, ..)| *right > self.right(member, members));
+        let Some((_, _, least)) = least else { return false };
+        self.known.remove(&least);
+        self.waiting.remove(&least);
+        self.rewrote.remove(&least);
+        self.came.remove(&least);
+        self.forgotten.push(least);
+        true
+    }
+
     /// A member's statement.
-    pub fn hear(&mut self, said: Statement, bytes: Vec<u8>) -> Heard {
+    pub fn hear(&mut self, said: Statement, bytes: Vec<u8>, members: &Membership) -> Heard {
         let member = said.member;
         if self.rewrote.contains_key(&member) {
             return Heard::Nothing;
         }
         let Some((known, before)) = self.known.get(&member) else {
-            if self.known.len().saturating_add(self.rewrote.len()) >= MAX_MEMBERS {
-                return Heard::Nothing;
+            if !self.make_place(&member, members) {
+                return Heard::NoPlace;
             }
+            let last = self.came.values().max().copied().unwrap_or(0);
+            self.came.insert(member, last.saturating_add(1));
             self.known.insert(member, (said, bytes));
             return Heard::New;
         };
@@ -380,5 +524,161 @@ mod tests {
         assert_eq!(inbox(&longest.to_be_bytes()).take(), Ok(None));
         assert_eq!(inbox(&(longest + 1).to_be_bytes()).take(), Err(()));
         assert_eq!(inbox(&[255; 4]).take(), Err(()));
+    }
+
+    use super::super::history::{Entry, Log, prove as prove_at};
+    use super::super::roles::Role;
+    use xylem_object::PublisherKey;
+
+    fn key(n: u16) -> PublisherKey {
+        let mut seed = [9; 32];
+        seed[..2].copy_from_slice(&n.to_be_bytes());
+        PublisherKey::from_bytes(&seed)
+    }
+
+    fn group() -> Group {
+        Group::new([7; 32], key(0).public())
+    }
+
+    fn statement(n: u16, number: u64) -> Statement {
+        let index = Ticket {
+            publisher: key(n).public(),
+            root: xylem_hash::hash(b"index"),
+            name: None,
+            link_key: None,
+            size: None,
+            kind: None,
+            addresses: Vec::new(),
+            relays: Vec::new(),
+        };
+        Statement {
+            member: key(n).public(),
+            link_key: [9; 32],
+            number,
+            name: "member".to_owned(),
+            state: xylem_hash::hash(&number.to_be_bytes()),
+            index,
+            roles: None,
+            shown: Vec::new(),
+            past: Past::none(),
+        }
+    }
+
+    fn signed(n: u16, number: u64, log: &mut Log) -> (Statement, Vec<u8>) {
+        let bytes = statement(n, number).sign(&group(), &key(n), log).unwrap();
+        (Statement::read(&bytes, &group()).unwrap(), bytes)
+    }
+
+    /// The first that this member ever says.
+    fn first(n: u16) -> (Statement, Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        signed(n, 1, &mut Log::open(&dir.path().join("history")).unwrap())
+    }
+
+    fn histories() -> Histories {
+        Histories::new(PathBuf::new(), Vec::new(), Vec::new())
+    }
+
+    fn of(named: &[u16]) -> Membership {
+        let members = named.iter().map(|n| (key(*n).public(), Role::Member)).collect();
+        Membership::new(key(0).public(), Roles { number: 1, members, ..Roles::default() }, 0)
+    }
+
+    /// Who has the ticket makes up members: they take no place from any whom there is a link to, or whom the founder names.
+    #[test]
+    fn made_up_members_take_nobodys_place() {
+        let (mut heard, members) = (histories(), of(&[3]));
+        let hear = |heard: &mut Histories, n: u16| {
+            let (said, bytes) = first(n);
+            heard.hear(said, bytes, &members)
+        };
+        heard.meet(&key(1).public());
+        assert_eq!(hear(&mut heard, 1), Heard::New);
+        assert_eq!(hear(&mut heard, 2), Heard::New);
+        let many = u16::try_from(MAX_MEMBERS).unwrap();
+        for n in 100..100 + many - 2 {
+            assert_eq!(hear(&mut heard, n), Heard::New);
+        }
+        assert_eq!(hear(&mut heard, 99), Heard::NoPlace, "it has no more right than they have");
+        assert!(heard.forgotten().is_empty() && !heard.has_place(&key(99).public()));
+        // A link to it, or the founder's word, is more; whoever came last gives way.
+        heard.meet(&key(99).public());
+        for (n, gone) in [(99, 100 + many - 3), (3, 100 + many - 4), (0, 100 + many - 5)] {
+            assert_eq!(hear(&mut heard, n), Heard::New);
+            assert_eq!(heard.forgotten(), [key(gone).public()], "{n}");
+            assert!(heard.known.len() <= MAX_MEMBERS);
+        }
+        for n in [0, 1, 2, 3, 99] {
+            assert!(heard.has_place(&key(n).public()), "{n}");
+        }
+        // Nor do they by signing two histories each.
+        let many_more: Vec<u16> = (100..100 + many - 5).collect();
+        for n in many_more {
+            let dir = tempfile::tempdir().unwrap();
+            let mut log = Log::open(&dir.path().join("history")).unwrap();
+            log.append(Entry { number: 0, said: xylem_hash::hash(b"other") }).unwrap();
+            let (said, bytes) = signed(n, 1, &mut log);
+            assert!(matches!(heard.hear(said, bytes, &members), Heard::Rewrote(_)), "{n}");
+        }
+        heard.meet(&key(4).public());
+        assert_eq!(hear(&mut heard, 4), Heard::New);
+        assert_eq!(heard.known.len() + heard.rewrote.len(), MAX_MEMBERS);
+    }
+
+    #[test]
+    fn those_whom_there_was_a_link_to_have_an_end() {
+        let mut heard = histories();
+        for n in 0..1_000 {
+            heard.meet(&key(n).public());
+        }
+        assert!(heard.met.len() <= MAX_MEMBERS);
+    }
+
+    /// Once may be the way or a disk: a second proof that shows nothing is as good as two histories.
+    #[test]
+    fn one_wrong_proof_expels_nobody_and_a_second_one_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("history");
+        let mut log = Log::open(&path).unwrap();
+        let members = of(&[]);
+        let old = signed(5, 1, &mut log);
+        for number in 2..200 {
+            log.append(Entry { number, said: xylem_hash::hash(b"unheard") }).unwrap();
+        }
+        let new = signed(5, 200, &mut log);
+        let who = key(5).public();
+        let mut proof = prove_at(&path, &log.past().unwrap(), 1, 200).unwrap().unwrap();
+        let good = proof.clone();
+        proof[40] ^= 1;
+        let begin = || {
+            let mut heard = histories();
+            assert_eq!(heard.hear(old.0.clone(), old.1.clone(), &members), Heard::New);
+            let far = heard.hear(new.0.clone(), new.1.clone(), &members);
+            assert_eq!(far, Heard::Unproven(true));
+            let asked = heard.question(&who).unwrap();
+            assert!(heard.answered(&who, &asked, &proof).is_none(), "the first");
+            (heard, asked)
+        };
+        let (mut heard, asked) = begin();
+        let right = heard.answered(&who, &asked, &good);
+        assert!(matches!(right, Some((_, _, Heard::New))), "and then the right one");
+        assert!(heard.rewrote.is_empty());
+        let (mut heard, asked) = begin();
+        let wrong = heard.answered(&who, &asked, &proof);
+        assert!(matches!(wrong, Some((_, _, Heard::Rewrote(_)))), "the second");
+        assert_eq!(heard.hear(new.0.clone(), new.1.clone(), &members), Heard::Nothing);
+        assert!(heard.rewrote.contains_key(&who) && heard.question(&who).is_none());
+    }
+
+    #[test]
+    fn why_somebody_is_turned_away_comes_back_as_it_was() {
+        use TurnedAway::{NoPlace, NotCertified, Removed, Unnamed};
+        for why in [Removed, Unnamed, NotCertified, NoPlace] {
+            let bytes = why.to_bytes();
+            assert_eq!(TurnedAway::read(&bytes), Some(why));
+            assert_eq!(TurnedAway::read(&bytes[..4]), None);
+            assert_eq!(TurnedAway::read(&[&bytes[..], b"x"].concat()), None);
+        }
+        assert_eq!(TurnedAway::read(b"xsr1\x04"), None);
     }
 }

@@ -2,17 +2,16 @@
 //! stands in each of its statements, by which all others see that nothing before was changed (docs/spec/sync.md, "History").
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use xylem_hash::{Hash, Hasher};
 use xylem_object::PublisherId;
-use xylem_store::{Clobber, write_atomically};
+use xylem_store::{FileRef, OpenHow};
 use xylem_tree::{Geometry, NodeValue, Outboard, SegmentSize, consistency};
 
 use super::local::{FolderError, at};
-use crate::disk::disk;
+use super::own_files::OwnFiles;
 
 /// Bytes of an entry: a number, and the hash of what was said.
 const ENTRY_LEN: u64 = 40;
@@ -188,9 +187,7 @@ pub fn prove(
     if new.size() > all.size() {
         return Ok(None);
     }
-    let mut log = Vec::new();
-    let file = File::open(path).map_err(at(path))?;
-    file.take(all.size()).read_to_end(&mut log).map_err(at(path))?;
+    let log = OwnFiles::on_disk().bytes(path, all.size())?.unwrap_or_default();
     if xylem_hash::hash(&log) != whole.root {
         return Err(FolderError::BadLog(path.to_path_buf()));
     }
@@ -276,11 +273,9 @@ fn end_of(path: &Path) -> PathBuf {
 }
 
 /// The length and root of a log, as something was told last; `None`: nothing stands there.
-fn read_end(path: &Path) -> Result<Option<(u64, Hash)>, FolderError> {
-    let bytes = match fs::read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        bytes => bytes.map_err(at(path))?,
-    };
+fn read_end(files: &OwnFiles, path: &Path) -> Result<Option<(u64, Hash)>, FolderError> {
+    // More than there is to be, so that a longer file is none.
+    let Some(bytes) = files.bytes(path, 64)? else { return Ok(None) };
     let end = bytes.strip_prefix(END_MAGIC).and_then(|end| end.split_first_chunk());
     let end = end.and_then(|(length, root)| {
         Some((u64::from_be_bytes(*length), Hash::from_bytes(root.try_into().ok()?)))
@@ -288,50 +283,66 @@ fn read_end(path: &Path) -> Result<Option<(u64, Hash)>, FolderError> {
     end.map(Some).ok_or_else(|| FolderError::BadLog(path.to_path_buf()))
 }
 
-/// Our own log, in a file.
+/// Our own log, in a file. What was told of it is decided by the file beside it, which is written when an entry is on the
+/// disk, and before anything is signed: what the log has behind that was told nobody, and the next entry is written over it.
 #[derive(Debug)]
 pub struct Log {
+    files: OwnFiles,
     path: PathBuf,
     base: Hasher,
     recent: Vec<Entry>,
 }
 
 impl Log {
-    /// The log at `path`; none there is an empty one. An entry that was written by half was never told, and goes. Beside it
-    /// stands what it was when something was told last: of a log that is damaged nothing is told, since others would take that
-    /// for another history.
+    /// The log at `path`; none there is an empty one. Nothing is written: another process may be at it. Of a log that is not what
+    /// it was when something was told last nothing is told, since others would take that for another history.
     ///
     /// # Errors
     /// The system's; [`FolderError::BadLog`].
     pub fn open(path: &Path) -> Result<Self, FolderError> {
-        let mut log = Self { path: path.to_path_buf(), base: Hasher::new(), recent: Vec::new() };
+        Self::open_in(OwnFiles::on_disk(), path)
+    }
+
+    fn open_in(files: OwnFiles, path: &Path) -> Result<Self, FolderError> {
+        let mut log =
+            Self { files, path: path.to_path_buf(), base: Hasher::new(), recent: Vec::new() };
         let bad = || FolderError::BadLog(path.to_path_buf());
         // Looked at first: who appends writes the log first.
-        let end = read_end(&end_of(path))?;
-        let file = match File::options().read(true).write(true).open(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound && end.is_none() => return Ok(log),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(bad()),
-            file => file.map_err(at(path))?,
+        let end = read_end(&log.files, &end_of(path))?;
+        let Some(file) = log.files.open(path)? else {
+            return if end.is_none_or(|(told, _)| told == 0) { Ok(log) } else { Err(bad()) };
         };
-        let size = file.metadata().map_err(at(path))?.len();
-        let whole = size.saturating_sub(size.checked_rem(ENTRY_LEN).unwrap_or(0));
-        if whole != size {
-            file.set_len(whole).map_err(at(path))?;
-        }
-        let mut reader = io::BufReader::new(file);
-        let mut bytes = [0; 40];
-        let entries = whole.checked_div(ENTRY_LEN).unwrap_or(0);
-        for length in 1..=entries {
-            reader.read_exact(&mut bytes).map_err(at(path))?;
-            log.push(Entry::from_bytes(&bytes).unwrap_or(Entry { number: 0, said: log.root() }));
-            if end.is_some_and(|(told, root)| told == length && root != log.root()) {
-                return Err(bad());
-            }
-        }
-        if end.is_some_and(|(told, _)| told > entries) {
+        let size = file.metadata()?.size;
+        let Some((told, root)) = end else {
+            // The end is written before the first entry is.
+            return if size == 0 { Ok(log) } else { Err(bad()) };
+        };
+        if told.checked_mul(ENTRY_LEN).is_none_or(|told| told > size) {
             return Err(bad());
         }
-        Ok(log)
+        log.read(&file, told)?;
+        if log.root() == root { Ok(log) } else { Err(bad()) }
+    }
+
+    /// Takes the first entries of a file.
+    fn read(&mut self, file: &FileRef, entries: u64) -> Result<(), FolderError> {
+        let (mut offset, end) = (0, entries.saturating_mul(ENTRY_LEN));
+        let mut piece = vec![0; 1024 * 40];
+        while offset < end {
+            let wanted = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let wanted = wanted.min(piece.len());
+            let into = piece.get_mut(..wanted).unwrap_or_default();
+            if file.read_full(into, offset)? < wanted {
+                return Err(FolderError::BadLog(self.path.clone()));
+            }
+            into.as_chunks::<40>()
+                .0
+                .iter()
+                .filter_map(|e| Entry::from_bytes(e))
+                .for_each(|e| self.push(e));
+            offset = offset.saturating_add(wanted as u64);
+        }
+        Ok(())
     }
 
     fn push(&mut self, entry: Entry) {
@@ -340,6 +351,11 @@ impl Log {
             self.base.update(&oldest.to_bytes());
         }
         self.recent.push(entry);
+    }
+
+    fn length(&self) -> u64 {
+        let before = self.base.count().checked_div(ENTRY_LEN).unwrap_or(0);
+        before.saturating_add(self.recent.len() as u64)
     }
 
     fn root(&self) -> Hash {
@@ -363,34 +379,55 @@ impl Log {
         Some(Past::of(base, self.base.clone(), self.recent.clone(), snapshot))
     }
 
-    /// Notes what is about to be told; it is on the disk when this returns.
+    /// What [`Self::past`] is once this is appended.
+    pub(super) fn past_with(&self, entry: Entry) -> Option<Past> {
+        let (files, path) = (self.files.clone(), self.path.clone());
+        let mut next = Self { files, path, base: self.base.clone(), recent: self.recent.clone() };
+        next.push(entry);
+        next.past()
+    }
+
+    /// Notes what is about to be told; it is on the disk when this returns. After an error nothing of it is to be told: the next
+    /// entry takes its place, or stands behind it if it is on the disk already.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's; [`FolderError::BadLog`] if somebody else has made the file shorter.
     pub fn append(&mut self, entry: Entry) -> Result<(), FolderError> {
         if self.base.count() >= MAX_ENTRIES.saturating_mul(ENTRY_LEN) {
             // Nobody would read what stands behind it.
             return Err(at(&self.path)(io::ErrorKind::FileTooLarge.into()));
         }
-        let mut options = File::options();
-        let written = options.create(true).append(true).open(&self.path);
-        let written = written.and_then(|mut file| {
-            file.write_all(&entry.to_bytes())?;
-            file.sync_data()
-        });
-        written.map_err(at(&self.path))?;
+        let create = OpenHow::Create { mode: 0o600 };
+        let file = FileRef::open(self.files.medium(), &self.path, create)?;
+        if self.length() == 0 {
+            // Its directory is on the disk as well then.
+            self.write_end()?;
+        }
+        let (size, length) = (file.metadata()?.size, self.length().saturating_mul(ENTRY_LEN));
+        if size < length {
+            return Err(FolderError::BadLog(self.path.clone()));
+        }
+        if size > length {
+            // Part of what could not be written before: it was never told.
+            file.set_len(length)?;
+        }
+        file.write_all(&entry.to_bytes(), length)?;
+        file.sync()?;
         self.push(entry);
-        let length = self.base.count().checked_div(ENTRY_LEN).unwrap_or(0);
-        let length = length.saturating_add(self.recent.len() as u64);
-        let end = [&END_MAGIC[..], &length.to_be_bytes(), self.root().as_bytes()].concat();
-        write_atomically(&*disk(), &end_of(&self.path), &end, 0o600, Clobber::Replace)?;
-        Ok(())
+        self.write_end()
+    }
+
+    fn write_end(&self) -> Result<(), FolderError> {
+        let (length, root) = (self.length().to_be_bytes(), self.root());
+        let end = [&END_MAGIC[..], &length, root.as_bytes()].concat();
+        self.files.replace(&end_of(&self.path), &end)
     }
 
     /// A log that is kept nowhere, for tests.
     #[cfg(test)]
     pub(super) fn in_memory(entries: &[Entry]) -> Self {
-        let mut log = Self { path: PathBuf::new(), base: Hasher::new(), recent: Vec::new() };
+        let (files, path) = (OwnFiles::on_disk(), PathBuf::new());
+        let mut log = Self { files, path, base: Hasher::new(), recent: Vec::new() };
         entries.iter().for_each(|entry| log.push(*entry));
         log
     }
@@ -401,10 +438,8 @@ impl Log {
 /// # Errors
 /// The system's.
 pub fn entries(path: &Path) -> Result<Vec<Entry>, FolderError> {
-    let bytes = match fs::read(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
-        bytes => bytes.map_err(at(path))?,
-    };
+    let most = MAX_ENTRIES.saturating_add(MAX_RECENT as u64).saturating_mul(ENTRY_LEN);
+    let bytes = OwnFiles::on_disk().bytes(path, most)?.unwrap_or_default();
     Ok(bytes.as_chunks::<40>().0.iter().filter_map(|entry| Entry::from_bytes(entry)).collect())
 }
 
@@ -412,6 +447,9 @@ pub fn entries(path: &Path) -> Result<Vec<Entry>, FolderError> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::fs::{self, File};
+    use std::io::Write;
+    use xylem_faults::{Fault, FaultMedium};
 
     fn entries_of(fork: u8, range: std::ops::Range<u64>) -> Vec<Entry> {
         let entry = |number: u64| {
@@ -503,12 +541,111 @@ mod tests {
         assert!(is_bad(&path), "its last entry is gone");
         fs::remove_file(&path).unwrap();
         assert!(is_bad(&path), "all are");
-        // An end between the two writes, and a log of before there was the second.
+        // An end between the two writes: that was never told.
         fs::write(&path, [&good[..], &good[..40]].concat()).unwrap();
-        assert_eq!(Log::open(&path).unwrap().past().unwrap().length(), 201);
+        assert_eq!(Log::open(&path).unwrap().past(), Some(whole));
+        // Nobody knows what was told of a log without an end.
         fs::remove_file(end_of(&path)).unwrap();
         fs::write(&path, &good).unwrap();
-        assert_eq!(Log::open(&path).unwrap().past(), Some(whole));
+        assert!(is_bad(&path), "its end is gone");
+    }
+
+    /// A log on a disk of a test's, and what was told of it.
+    struct Telling {
+        medium: FaultMedium,
+        log: Log,
+        told: Vec<Past>,
+    }
+
+    const LOG: &str = "/home/history";
+
+    impl Telling {
+        fn new() -> Self {
+            let medium = FaultMedium::new();
+            medium.create_dir(Path::new("/home"), 0o700).unwrap();
+            medium.sync_dir(Path::new("/")).unwrap();
+            Self::on(medium, Vec::new())
+        }
+
+        fn on(medium: FaultMedium, told: Vec<Past>) -> Self {
+            let log = Log::open_in(OwnFiles::on(medium.clone()), Path::new(LOG));
+            let log = log.expect("what was told is there");
+            Self { medium, log, told }
+        }
+
+        /// Says something, if the disk lets it; each time another thing.
+        fn tell(&mut self, number: u64, what: u64) -> bool {
+            let entry = Entry { number, said: xylem_hash::hash(&what.to_be_bytes()) };
+            let done = self.log.append(entry).is_ok();
+            if done {
+                let past = self.log.past().unwrap();
+                if let Some(before) = self.told.last() {
+                    assert_eq!(past.fits(before), Fits::Continues, "{number}");
+                }
+                self.told.push(past);
+            }
+            done
+        }
+    }
+
+    use xylem_store::Medium;
+
+    /// As a network's file system, or btrfs, says it: the entry was taken, and is not on the disk.
+    #[test]
+    fn after_a_failed_write_a_member_goes_on_where_it_was() {
+        for (short, fault) in [(false, Fault::Once), (true, Fault::Once), (false, Fault::Full)] {
+            for at in 0..24 {
+                let mut telling = Telling::new();
+                (1..4).for_each(|n| assert!(telling.tell(n, n)));
+                telling.medium.set_short_writes(short);
+                telling.medium.fail_after(at, fault);
+                for n in 4..7 {
+                    telling.tell(n, n + 100);
+                }
+                telling.medium.heal();
+                assert!(telling.tell(7, 7), "{fault:?} at {at}");
+                // Another start, whenever: nobody has heard anything that this does not go on from.
+                let Telling { medium, told, .. } = telling;
+                let mut again = Telling::on(medium.image(), told);
+                assert!(again.tell(8, 8), "{fault:?} at {at}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        /// Whatever the disk does, and when: what is told next is of one history with all that was told before.
+        #[test]
+        fn a_member_never_signs_two_histories_because_of_its_disk(
+            faults in proptest::collection::vec((0_u64..14, 0_u8..6, any::<u64>()), 1..8),
+        ) {
+            let (mut telling, mut number) = (Telling::new(), 0);
+            for (at, what, seed) in faults {
+                let fault = [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full];
+                telling.medium.set_short_writes(seed & 1 == 1);
+                telling.medium.fail_after(at, fault[usize::from(what) % 4]);
+                for n in 0..3 {
+                    number += 1;
+                    telling.tell(number, seed.wrapping_add(n));
+                }
+                let Telling { medium, told, log } = telling;
+                let next = match what {
+                    0..=2 => medium.power_cut(seed),
+                    3 | 4 => medium.image(),
+                    _ => medium.power_loss(seed),
+                };
+                let lives = fault[usize::from(what) % 4] != Fault::Dead && what == 2;
+                telling = if lives {
+                    // The same process goes on.
+                    medium.heal();
+                    Telling { medium, told, log }
+                } else {
+                    Telling::on(next, told)
+                };
+                number += 1;
+                prop_assert!(telling.tell(number, seed ^ 7));
+            }
+        }
     }
 
     #[test]

@@ -1,35 +1,60 @@
 //! [`Home`]: what a store keeps of a folder that is in step with others: the group, our key in it, who its members
 //! are and what they may do.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use xylem_object::ticket::base32;
 use xylem_object::{PublisherId, PublisherKey, Ticket};
+use xylem_store::{Clobber, create_dirs, write_atomically};
 
 use super::certified::RoleSchema;
-use super::local::{FolderError, at, replace};
+use super::heard::MAX_MEMBERS;
+use super::local::{FolderError, OWN, at};
+use super::mark;
+use super::own_files::{OwnFile, OwnFiles};
 use super::roles::{Role, Roles};
 use super::statement::{Group, Invitation, Statement};
 use super::versions::VersionPolicy;
 use crate::error::{Blame, Failure};
 use crate::keys::{self, KeyError};
-use crate::path::os_bytes;
 
 const KEY: &str = "key";
-const GROUP: &str = "group";
+pub(super) const GROUP: &str = "group";
 const PORT: &str = "port";
-const LAST: &str = "last-run.json";
+const LAST: &str = "last-run";
 const MEMBERS: &str = "members";
+/// Members to whom there was a link, the first one first.
+const MET: &str = "met";
 const HISTORY: &str = "history";
 const SHOWN: &str = "shown";
 /// What is kept of those who have rewritten their history: a file each.
 const EVIDENCE: &str = "evidence";
 /// A folder of its own, which is watched.
 pub(super) const ROLES: &str = "roles";
+/// The founder's list, in it, and its copy, which is written first: each of the two, where it is whole, is what was noted last or
+/// newer.
+const LISTS: [&str; 2] = ["list.1", "list"];
+/// Held while the list is read, changed and written.
+const ROLES_LOCK: &str = "roles.lock";
+/// Bytes of a ticket, or of a number of a port, at most.
+const MAX_TEXT: u64 = 64 * 1024;
+/// Members of whom we have only heard, that a group has and that are named when it is closed. More were made with the ticket in
+/// bulk.
+const MAX_UNMET: usize = 16;
+
+const GROUP_LOST: &str = "bring it back from a backup, or join again with a ticket of the group (`xylem sync DIR TICKET`)";
+const LAST_LOST: &str = "remove it, and say --as and --listen again";
+const SHOWN_LOST: &str = "say --sign again";
+const EVIDENCE_LOST: &str = "it shows that a member has signed two histories, and without it that one would be believed again: bring it \
+                             back from a backup, or remove it if another member has it";
+const LIST_LOST: &str = "so is its copy list.1; without them whoever was removed would be let in again. Bring one of the two back from a \
+                         backup. Who began the group can also remove both, and then run `xylem sync DIR --remove WHO` for each \
+                         before anything else";
+const MEMBERS_LOST: &str = "not all members are known, who are to be named when one is removed: run `xylem sync DIR` until they are \
+                            here, then again";
 
 /// Why a folder is not kept in step.
 #[derive(Debug, thiserror::Error)]
@@ -46,9 +71,31 @@ pub enum HomeError {
     /// The store would be part of the folder.
     #[error("the store {} lies in the folder; name another with --store", .0.display())]
     StoreInside(PathBuf),
-    /// What is kept of the group is damaged.
-    #[error("{}: damaged", .0.display())]
-    Damaged(PathBuf),
+    /// It was moved here, or copied, from where no store knows it.
+    #[error("{}: it was kept in step from another store, or what that had of it is gone: name the store with --store, join again \
+             with a ticket (`xylem sync DIR TICKET`), or remove {OWN}/{} in it to begin another group", .0.display(), mark::MARK)]
+    Unknown(PathBuf),
+    /// It is a copy of a member's folder.
+    #[error("{}: a copy of {}, which is in step: remove {OWN}/{} in it to begin with it anew", .folder.display(), .of.display(), mark::MARK)]
+    Copied {
+        /// The copy.
+        folder: PathBuf,
+        /// The member's folder.
+        of: PathBuf,
+    },
+    /// What is kept of the group is damaged or gone.
+    #[error("{}: damaged, or gone; {advice}", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The list of members has as many as others read.
+    #[error(
+        "the founder's list names {MAX_MEMBERS} members already, and can't name one more; nothing was noted"
+    )]
+    TooManyRoles,
     /// Somebody else may say what members may do.
     #[error("only the founder of the group says what members may do")]
     NotTheFounder,
@@ -71,9 +118,12 @@ impl Failure for HomeError {
             Self::NotYet(_)
             | Self::OtherGroup(_)
             | Self::StoreInside(_)
+            | Self::Unknown(_)
+            | Self::Copied { .. }
             | Self::NotTheFounder
+            | Self::TooManyRoles
             | Self::NoSuchMember(_) => Blame::Usage,
-            Self::Busy(_) | Self::Damaged(_) => Blame::Local,
+            Self::Busy(_) | Self::Damaged { .. } => Blame::Local,
             Self::Folder(e) => e.blame(),
             Self::Key(e) => e.blame(),
         }
@@ -95,15 +145,29 @@ pub struct LastRun {
 /// See the module's text.
 #[derive(Debug)]
 pub struct Home {
+    files: OwnFiles,
     dir: PathBuf,
     /// The group, and the member that invited us; ourselves, if we have founded it.
     pub invitation: Invitation,
 }
 
-/// What follows the number of roles that name all members.
-const CLOSED: &str = " closed";
-/// What stands before the schema of those that are not named.
-const SCHEMA: &str = "schema";
+/// What members have said, as it is kept.
+#[derive(Debug)]
+pub struct KnownMembers {
+    /// Their statements, each as it was signed.
+    pub said: Vec<(Statement, Vec<u8>)>,
+    /// Where the file is damaged there may have been more.
+    pub is_whole: bool,
+}
+
+/// Whom the founder has given a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GivenRole {
+    /// Who that is.
+    pub member: PublisherId,
+    /// Those that are no members from now on, as the group was closed: we have only heard of them, and they are too many.
+    pub left_out: usize,
+}
 
 fn in_a_row<'a>(said: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -112,11 +176,6 @@ fn in_a_row<'a>(said: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
         out.extend_from_slice(said);
     }
     out
-}
-
-fn place(store: &Path, folder: &Path) -> PathBuf {
-    let id = xylem_hash::hash(&os_bytes(folder.as_os_str())).to_string();
-    store.join("sync").join(&id[..16])
 }
 
 /// Two statements of one member that are not of one history, each as it was signed.
@@ -136,10 +195,14 @@ impl Home {
         if store.canonicalize().is_ok_and(|store| store.starts_with(folder)) {
             return Err(HomeError::StoreInside(store.to_path_buf()));
         }
-        let dir = place(store, folder);
-        let (key_path, group_path) = (dir.join(KEY), dir.join(GROUP));
-        if group_path.exists() {
-            let home = Self::existing(store, folder)?;
+        let files = OwnFiles::on_disk();
+        let found = match mark::find(&files, store, folder) {
+            // Whoever has a ticket says what it is to be a member of.
+            Err(HomeError::Unknown(_) | HomeError::Copied { .. }) if joins.is_some() => None,
+            found => found?,
+        };
+        if let Some(dir) = found {
+            let home = Self::at(files, dir)?;
             return match joins {
                 Some(joins) if !joins.group.is(&home.invitation.group) => {
                     Err(HomeError::OtherGroup(folder.to_path_buf()))
@@ -147,40 +210,35 @@ impl Home {
                 _ => Ok(home),
             };
         }
-        // Makes the directory, too, for this user alone.
-        let key = PublisherKey::from_bytes(&keys::load_or_create(&key_path)?).public();
-        let roles = dir.join(ROLES);
-        fs::create_dir_all(&roles).map_err(at(&roles))?;
-        let invitation = match joins {
-            Some(joins) => joins.clone(),
-            None => {
-                let nobody = Ticket {
-                    publisher: key,
-                    root: xylem_hash::Hash::from_bytes([0; 32]),
-                    name: None,
-                    link_key: None,
-                    size: None,
-                    kind: None,
-                    addresses: Vec::new(),
-                    relays: Vec::new(),
-                };
-                Invitation {
-                    group: Group::new(keys::random()?, key),
-                    member: nobody,
-                    schema: false,
+        let dir = mark::place(&files, store, folder)?;
+        if joins.is_none() {
+            for there in [HISTORY, MEMBERS] {
+                if files.is_there(&dir.join(there))? {
+                    return Err(HomeError::Damaged { path: dir.join(GROUP), advice: GROUP_LOST });
                 }
             }
+        }
+        // Whoever else keeps it in step goes on with that.
+        let locked = mark::lock(folder)?;
+        // Makes the directory, too, for this user alone.
+        let key = PublisherKey::from_bytes(&keys::load_or_create(&dir.join(KEY))?).public();
+        create_dirs(files.medium(), &dir.join(ROLES)).map_err(FolderError::from)?;
+        mark::note_folder(&files, &dir, folder)?;
+        let invitation = match joins {
+            Some(joins) => joins.clone(),
+            None => Invitation {
+                group: Group::new(keys::random()?, key),
+                member: nobody(key),
+                schema: false,
+            },
         };
-        let new = dir.join("group.new");
-        let mut options = File::options();
-        options.write(true).create(true).truncate(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let written = options.open(&new).and_then(|mut file| {
-            file.write_all(invitation.to_string().as_bytes()).and_then(|()| file.sync_all())
-        });
-        written.and_then(|()| fs::rename(&new, &group_path)).map_err(at(&group_path))?;
-        Ok(Self { dir, invitation })
+        let (group, text) = (dir.join(GROUP), invitation.to_string());
+        write_atomically(files.medium(), &group, text.as_bytes(), 0o600, Clobber::Never)
+            .map_err(FolderError::from)?;
+        if locked.is_some() {
+            mark::write(&files, &dir, folder)?;
+        }
+        Ok(Self { files, dir, invitation })
     }
 
     /// What `store` keeps of `folder`, which is a member.
@@ -188,16 +246,17 @@ impl Home {
     /// # Errors
     /// See [`HomeError`].
     pub fn existing(store: &Path, folder: &Path) -> Result<Self, HomeError> {
-        let dir = place(store, folder);
+        let files = OwnFiles::on_disk();
+        let found = mark::find(&files, store, folder)?;
+        Self::at(files, found.ok_or_else(|| HomeError::NotYet(folder.to_path_buf()))?)
+    }
+
+    fn at(files: OwnFiles, dir: PathBuf) -> Result<Self, HomeError> {
         let path = dir.join(GROUP);
-        let text = match fs::read_to_string(&path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(HomeError::NotYet(folder.to_path_buf()));
-            }
-            text => text.map_err(at(&path))?,
-        };
-        let invitation = text.parse().map_err(|_| HomeError::Damaged(path))?;
-        Ok(Self { dir, invitation })
+        let text = files.bytes(&path, MAX_TEXT)?.unwrap_or_default();
+        let invitation = String::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        let invitation = invitation.ok_or(HomeError::Damaged { path, advice: GROUP_LOST })?;
+        Ok(Self { files, dir, invitation })
     }
 
     /// Held while a process keeps the folder in step.
@@ -212,6 +271,15 @@ impl Home {
             Err(TryLockError::WouldBlock) => Err(HomeError::Busy(folder.to_path_buf())),
             Err(TryLockError::Error(e)) => Err(at(&path)(e).into()),
         }
+    }
+
+    /// Held while a process, of whatever store, keeps `folder` in step; what is kept of it is found by it from now on, wherever
+    /// it is moved.
+    ///
+    /// # Errors
+    /// [`HomeError::Busy`]: another process does. The system's.
+    pub fn claim(&self, folder: &Path) -> Result<File, HomeError> {
+        mark::claim(&self.files, &self.dir, folder)
     }
 
     /// Where the rest is kept.
@@ -232,9 +300,10 @@ impl Home {
         Ok(PublisherKey::from_bytes(&keys::load_existing(&self.key_file())?))
     }
 
-    /// The port of the last run.
+    /// The port of the last run. One that can't be read costs no more than that others look for us at another one.
     pub fn port(&self) -> Option<u16> {
-        fs::read_to_string(self.dir.join(PORT)).ok()?.trim().parse().ok()
+        let text = self.files.bytes(&self.dir.join(PORT), MAX_TEXT).ok()??;
+        String::from_utf8(text).ok()?.trim().parse().ok()
     }
 
     /// Keeps the port for the next run.
@@ -242,7 +311,10 @@ impl Home {
     /// # Errors
     /// The system's.
     pub fn keep_port(&self, port: u16) -> Result<(), HomeError> {
-        Ok(replace(&self.dir.join(PORT), port.to_string().as_bytes())?)
+        if self.port() == Some(port) {
+            return Ok(());
+        }
+        Ok(self.files.replace(&self.dir.join(PORT), port.to_string().as_bytes())?)
     }
 
     /// What was asked for in the last run.
@@ -251,10 +323,10 @@ impl Home {
     /// It can't be read: what it says may be that others are not to reach this machine.
     pub fn last_run(&self) -> Result<LastRun, HomeError> {
         let path = self.dir.join(LAST);
-        match fs::read(&path) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|_| HomeError::Damaged(path)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(LastRun::default()),
-            Err(e) => Err(at(&path)(e).into()),
+        match self.files.load(&path)?.and_then(|bytes| serde_json::from_slice(bytes).ok()) {
+            OwnFile::Whole(last) => Ok(last),
+            OwnFile::Missing => Ok(LastRun::default()),
+            OwnFile::Damaged(_) => Err(HomeError::Damaged { path, advice: LAST_LOST }),
         }
     }
 
@@ -267,7 +339,7 @@ impl Home {
             return Ok(());
         }
         let bytes = serde_json::to_vec(last).expect("plain fields");
-        Ok(replace(&self.dir.join(LAST), &bytes)?)
+        Ok(self.files.keep(&self.dir.join(LAST), &bytes)?)
     }
 
     /// The log of all that we have ever said.
@@ -275,9 +347,41 @@ impl Home {
         self.dir.join(HISTORY)
     }
 
-    /// What members have said last; what can't be read is left out.
-    pub fn members(&self) -> Vec<(Statement, Vec<u8>)> {
-        self.statements(&self.dir.join(MEMBERS))
+    /// What members have said last. Each has signed it, so that what can be read of a damaged file is good.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn members(&self) -> Result<KnownMembers, HomeError> {
+        Ok(match self.files.load(&self.dir.join(MEMBERS))? {
+            OwnFile::Missing => KnownMembers { said: Vec::new(), is_whole: true },
+            OwnFile::Whole(rows) => KnownMembers { said: self.statements(&rows), is_whole: true },
+            OwnFile::Damaged(rest) => {
+                KnownMembers { said: self.statements(&rest), is_whole: false }
+            }
+        })
+    }
+
+    /// Members to whom there was a link, the first one first. Which those are decides who keeps its place where there are too
+    /// many, and no more: a damaged file is as good as none.
+    pub fn met(&self) -> Vec<PublisherId> {
+        match self.files.load(&self.dir.join(MET)) {
+            Ok(OwnFile::Whole(keys)) => {
+                keys.as_chunks::<32>().0.iter().map(|key| PublisherId(*key)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Keeps who they are, if that is news.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn keep_met(&self, met: &[PublisherId]) -> Result<(), HomeError> {
+        if self.met() == met {
+            return Ok(());
+        }
+        let keys: Vec<u8> = met.iter().flat_map(|key| key.0).collect();
+        Ok(self.files.keep(&self.dir.join(MET), &keys)?)
     }
 
     /// What those have signed who have rewritten their history: of each two statements that are not of one.
@@ -286,19 +390,26 @@ impl Home {
     /// [`HomeError::Damaged`]: whoever it is of would be believed again. The system's.
     pub fn evidence(&self) -> Result<Vec<TwoHistories>, HomeError> {
         let dir = self.dir.join(EVIDENCE);
-        let files = match fs::read_dir(&dir) {
+        let files = match self.files.medium().list_dir(&dir) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             files => files.map_err(at(&dir))?,
         };
         let mut all = Vec::new();
         for file in files {
-            let path = file.map_err(at(&dir))?.path();
-            let name = path.file_name().and_then(|name| name.to_str());
+            let path = dir.join(&file.name);
             // What was not finished has another name.
-            if name.is_some_and(|name| name.parse::<PublisherId>().is_ok()) {
-                let both = self.statements(&path).try_into();
-                all.push(both.map_err(|_| HomeError::Damaged(path))?);
-            }
+            let Some(member) = file.name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let both = self.files.load(&path)?;
+            let both = both.and_then(|rows| TwoHistories::try_from(self.statements(rows)).ok());
+            let both = both.and_then(|both| {
+                both.iter().all(|(said, _)| said.member == member).then(|| both.clone())
+            });
+            let OwnFile::Whole(both) = both else {
+                return Err(HomeError::Damaged { path, advice: EVIDENCE_LOST });
+            };
+            all.push(both);
         }
         Ok(all)
     }
@@ -313,15 +424,19 @@ impl Home {
         both: &[Vec<u8>; 2],
     ) -> Result<PathBuf, HomeError> {
         let dir = self.dir.join(EVIDENCE);
-        fs::create_dir_all(&dir).map_err(at(&dir))?;
-        let path = dir.join(member.to_string());
-        replace(&path, &in_a_row(both.iter().map(Vec::as_slice)))?;
+        create_dirs(self.files.medium(), &dir).map_err(FolderError::from)?;
+        let path = self.evidence_file(member);
+        self.files.keep(&path, &in_a_row(both.iter().map(Vec::as_slice)))?;
         Ok(path)
     }
 
-    fn statements(&self, path: &Path) -> Vec<(Statement, Vec<u8>)> {
-        let bytes = fs::read(path).unwrap_or_default();
-        let mut rest = bytes.as_slice();
+    /// Where [`Self::keep_evidence`] keeps what a member has signed.
+    pub fn evidence_file(&self, member: &PublisherId) -> PathBuf {
+        self.dir.join(EVIDENCE).join(member.to_string())
+    }
+
+    fn statements(&self, rows: &[u8]) -> Vec<(Statement, Vec<u8>)> {
+        let mut rest = rows;
         let mut members = Vec::new();
         while let Some((len, after)) = rest.split_first_chunk::<4>() {
             let len = usize::try_from(u32::from_be_bytes(*len)).unwrap_or(usize::MAX);
@@ -339,12 +454,20 @@ impl Home {
     /// # Errors
     /// The system's.
     pub fn keep_members<'a>(&self, said: impl Iterator<Item = &'a [u8]>) -> Result<(), HomeError> {
-        Ok(replace(&self.dir.join(MEMBERS), &in_a_row(said))?)
+        Ok(self.files.keep(&self.dir.join(MEMBERS), &in_a_row(said))?)
     }
 
     /// What we show where a schema says who is a member, as an earlier run has kept it; may be empty.
-    pub fn shown(&self) -> Vec<u8> {
-        fs::read(self.dir.join(SHOWN)).unwrap_or_default()
+    ///
+    /// # Errors
+    /// It is damaged, or can't be read: without it nobody would believe us to be a member.
+    pub fn shown(&self) -> Result<Vec<u8>, HomeError> {
+        let path = self.dir.join(SHOWN);
+        match self.files.load(&path)? {
+            OwnFile::Whole(shown) => Ok(shown),
+            OwnFile::Missing => Ok(Vec::new()),
+            OwnFile::Damaged(_) => Err(HomeError::Damaged { path, advice: SHOWN_LOST }),
+        }
     }
 
     /// Keeps it for the next run.
@@ -352,7 +475,7 @@ impl Home {
     /// # Errors
     /// The system's.
     pub fn keep_shown(&self, shown: &[u8]) -> Result<(), HomeError> {
-        Ok(replace(&self.dir.join(SHOWN), shown)?)
+        Ok(self.files.keep(&self.dir.join(SHOWN), shown)?)
     }
 
     /// The directory that changes when the roles do.
@@ -360,54 +483,95 @@ impl Home {
         self.dir.join(ROLES)
     }
 
-    /// What the founder says of members; `None`: nothing is known of that.
-    pub fn roles(&self) -> Option<Roles> {
-        let list = self.roles_dir().join("list");
-        if self.invitation.schema && !list.exists() {
-            return Some(Roles::unheard(self.invitation.group.founder));
-        }
-        let text = fs::read_to_string(list).ok()?;
-        let mut lines = text.lines();
-        let first = lines.next()?;
-        let closed = first.ends_with(CLOSED);
-        let number = first.trim_end_matches(CLOSED).parse().ok()?;
-        let (mut members, mut schema) = (BTreeMap::new(), None);
-        for line in lines {
-            let (role, member) = line.split_once(' ')?;
-            let role = match role {
-                SCHEMA => {
-                    schema = Some(RoleSchema::read(&base32::decode(member).ok()?)?);
-                    continue;
-                }
-                "member" => Role::Member,
-                "read-only" => Role::ReadOnly,
-                "removed" => Role::Removed,
-                _ => return None,
+    fn lists(&self) -> [Result<OwnFile<Roles>, FolderError>; 2] {
+        LISTS.map(|name| {
+            let read = |bytes: &Vec<u8>| {
+                let mut rest = bytes.as_slice();
+                Roles::read(&mut rest).filter(|_| rest.is_empty())
             };
-            members.insert(member.parse().ok()?, role);
+            Ok(self.files.load(&self.roles_dir().join(name))?.and_then(read))
+        })
+    }
+
+    /// What the founder says of members; `None`: nothing is known of that.
+    ///
+    /// # Errors
+    /// List and copy are damaged, or one is and the other is gone, and the founder's own word is not kept: nothing is taken for an
+    /// open group because it can't be read. The system's.
+    pub fn roles(&self) -> Result<Option<Roles>, HomeError> {
+        let mut whole: Option<Roles> = None;
+        let (mut missing, mut failed) = (0_usize, None);
+        for list in self.lists() {
+            match list {
+                Ok(OwnFile::Whole(roles))
+                    if whole.as_ref().is_none_or(|w| w.number < roles.number) =>
+                {
+                    whole = Some(roles);
+                }
+                Ok(OwnFile::Missing) => missing = missing.saturating_add(1),
+                Ok(_) => {}
+                Err(e) => failed = Some(e),
+            }
         }
-        Some(Roles { number, closed, members, schema })
+        if whole.is_some() {
+            return Ok(whole);
+        }
+        let founder = self.invitation.group.founder;
+        if missing == LISTS.len() {
+            return Ok(self.invitation.schema.then(|| Roles::unheard(founder)));
+        }
+        // It is signed, and as new as what was kept of it.
+        let said = self.members()?.said.into_iter().find(|(said, _)| said.member == founder);
+        if let Some(roles) = said.and_then(|(said, _)| said.roles) {
+            return Ok(Some(roles));
+        }
+        let path = self.roles_dir().join(LISTS[1]);
+        Err(failed.map_or(HomeError::Damaged { path, advice: LIST_LOST }, HomeError::from))
+    }
+
+    /// Writes the list anew where it, or its copy, is not what was written; whether that was so.
+    ///
+    /// # Errors
+    /// As of [`Self::roles`].
+    pub fn mend_roles(&self) -> Result<bool, HomeError> {
+        let _lock = self.lock_roles()?;
+        let is_whole = |list: &Result<OwnFile<Roles>, _>| matches!(list, Ok(OwnFile::Whole(_)));
+        let lists = self.lists();
+        let all_gone = lists.iter().all(|list| matches!(list, Ok(OwnFile::Missing)));
+        if all_gone || lists.iter().all(is_whole) {
+            return Ok(false);
+        }
+        if let Some(roles) = self.roles()? {
+            self.keep_roles(&roles)?;
+        }
+        Ok(true)
+    }
+
+    /// Held while the list is read, changed and written: of two who do that at once neither is to be lost.
+    fn lock_roles(&self) -> Result<File, HomeError> {
+        let path = self.dir.join(ROLES_LOCK);
+        let file = File::create(&path).map_err(at(&path))?;
+        match file.lock() {
+            // A file system without locks has no two who write at once, or is one that nobody should use.
+            Err(e) if e.kind() != io::ErrorKind::Unsupported => Err(at(&path)(e).into()),
+            _ => Ok(file),
+        }
     }
 
     /// Keeps them.
     ///
     /// # Errors
-    /// The system's.
+    /// [`HomeError::TooManyRoles`]; the system's.
     pub fn keep_roles(&self, roles: &Roles) -> Result<(), HomeError> {
-        let closed = if roles.closed { CLOSED } else { "" };
-        let mut text = format!("{}{closed}\n", roles.number);
-        for (member, role) in &roles.members {
-            let role = match role {
-                Role::Member => "member",
-                Role::ReadOnly => "read-only",
-                Role::Removed => "removed",
-            };
-            text.push_str(&format!("{role} {member}\n"));
+        if !roles.fits() {
+            return Err(HomeError::TooManyRoles);
         }
-        if let Some(schema) = &roles.schema {
-            text.push_str(&format!("{SCHEMA} {}\n", base32::encode(schema.as_bytes())));
+        let mut bytes = Vec::new();
+        roles.write(&mut bytes);
+        for name in LISTS {
+            self.files.keep(&self.roles_dir().join(name), &bytes)?;
         }
-        Ok(replace(&self.roles_dir().join("list"), text.as_bytes())?)
+        Ok(())
     }
 
     /// From now on a schema says what those may do that the founder does not name. Whoever was an ordinary member is named no
@@ -419,7 +583,8 @@ impl Home {
         if self.key()?.public() != self.invitation.group.founder {
             return Err(HomeError::NotTheFounder);
         }
-        let mut roles = self.roles().unwrap_or_default();
+        let _lock = self.lock_roles()?;
+        let mut roles = self.roles()?.unwrap_or_default();
         if roles.schema.as_ref() == Some(&schema) {
             return Ok(false);
         }
@@ -434,56 +599,118 @@ impl Home {
     /// Gives the member that is called so a role (`None`: an ordinary one). Returns who that is.
     ///
     /// # Errors
-    /// See [`HomeError`].
+    /// See [`HomeError`]; then nothing was noted.
     pub fn give_role(
         &self,
         who: &str,
         role: Option<Role>,
         now_ms: u64,
-    ) -> Result<PublisherId, HomeError> {
+    ) -> Result<GivenRole, HomeError> {
         if self.key()?.public() != self.invitation.group.founder {
             return Err(HomeError::NotTheFounder);
         }
-        let mut roles = self.roles().unwrap_or_default();
-        let known = self.members();
-        let all = known.iter().map(|(said, _)| (said.member, said.name.as_str()));
+        let _lock = self.lock_roles()?;
+        self.change_role(who, role, now_ms)
+    }
+
+    fn change_role(
+        &self,
+        who: &str,
+        role: Option<Role>,
+        now_ms: u64,
+    ) -> Result<GivenRole, HomeError> {
+        let mut roles = self.roles()?.unwrap_or_default();
+        let known = self.members()?;
+        let all = known.said.iter().map(|(said, _)| (said.member, said.name.as_str()));
         let all: BTreeMap<PublisherId, &str> =
             roles.members.keys().map(|member| (*member, "")).chain(all).collect();
-        let is = |(member, name): &(&PublisherId, &&str)| {
-            **name == who || (who.len() >= 8 && member.to_string().starts_with(who))
-        };
-        let found: Vec<PublisherId> = all.iter().filter(is).map(|(member, _)| *member).collect();
-        let member = match (&found[..], who.parse()) {
-            ([member], _) => *member,
-            // Who asks to be a member of a group that is closed is not known yet.
-            ([], Ok(key)) if role.is_none() => key,
-            _ => return Err(HomeError::NoSuchMember(who.to_owned())),
-        };
+        let member = meant(who, &all, role)?;
+        let mut left_out = 0;
         if role == Some(Role::Removed) && !roles.closed && roles.schema.is_none() {
+            if !known.is_whole {
+                return Err(HomeError::Damaged {
+                    path: self.dir.join(MEMBERS),
+                    advice: MEMBERS_LOST,
+                });
+            }
             // Whoever is removed has the ticket still: from now on it makes nobody a member.
-            roles.closed = true;
-            for (said, _) in &known {
-                roles.members.entry(said.member).or_insert(Role::Member);
-            }
-            roles.members.insert(self.invitation.group.founder, Role::Member);
+            let known: Vec<PublisherId> = known.said.iter().map(|(said, _)| said.member).collect();
+            left_out = self.close(&mut roles, &known);
         }
-        match role {
-            Some(role) => drop(roles.members.insert(member, role)),
-            None if roles.closed || roles.schema.is_some() => {
-                roles.members.insert(member, Role::Member);
-            }
-            None => drop(roles.members.remove(&member)),
+        if !roles.make_room(&member) {
+            return Err(HomeError::TooManyRoles);
         }
+        // Where all others are members, too, its place is one that none of them can take.
+        roles.members.insert(member, role.unwrap_or(Role::Member));
         roles.number = now_ms.max(roles.number.saturating_add(1));
         self.keep_roles(&roles)?;
-        Ok(member)
+        Ok(GivenRole { member, left_out })
+    }
+
+    /// From now on those are members that are named: whoever there was a link to, and the others unless they are more than a ticket
+    /// that is used as it should be makes. Returns how many are not named.
+    fn close(&self, roles: &mut Roles, known: &[PublisherId]) -> usize {
+        let met: BTreeSet<PublisherId> = self.met().into_iter().collect();
+        let (met, unmet): (Vec<_>, Vec<_>) = known
+            .iter()
+            .filter(|member| !roles.members.contains_key(*member))
+            .partition(|member| met.contains(member));
+        let (unmet, mut left_out) =
+            if unmet.len() > MAX_UNMET { (Vec::new(), unmet.len()) } else { (unmet, 0) };
+        roles.closed = true;
+        // The founder is one in any case.
+        for member in met.into_iter().chain(unmet).copied() {
+            if roles.make_room(&member) {
+                roles.members.insert(member, Role::Member);
+            } else {
+                left_out = left_out.saturating_add(1);
+            }
+        }
+        left_out
+    }
+}
+
+/// The one of these that is called so, or whose key begins so.
+fn meant(
+    who: &str,
+    all: &BTreeMap<PublisherId, &str>,
+    role: Option<Role>,
+) -> Result<PublisherId, HomeError> {
+    let is = |(member, name): &(&PublisherId, &&str)| {
+        **name == who || (who.len() >= 8 && member.to_string().starts_with(who))
+    };
+    let found: Vec<PublisherId> = all.iter().filter(is).map(|(member, _)| *member).collect();
+    match (&found[..], who.parse()) {
+        ([member], _) => Ok(*member),
+        // Who asks to be a member of a group that is closed is not known yet.
+        ([], Ok(key)) if role.is_none() => Ok(key),
+        _ => Err(HomeError::NoSuchMember(who.to_owned())),
+    }
+}
+
+/// As an invitation has the member that invites, where nobody does.
+fn nobody(key: PublisherId) -> Ticket {
+    Ticket {
+        publisher: key,
+        root: xylem_hash::Hash::from_bytes([0; 32]),
+        name: None,
+        link_key: None,
+        size: None,
+        kind: None,
+        addresses: Vec::new(),
+        relays: Vec::new(),
     }
 }
 
 #[cfg(all(test, unix))]
 mod tests {
+    use super::super::history::{Log, Past};
     use super::*;
+    use proptest::prelude::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use xylem_faults::{Fault, FaultMedium};
+    use xylem_store::Medium;
 
     #[test]
     fn the_secret_of_a_group_is_its_users_alone() {
@@ -499,5 +726,298 @@ mod tests {
         // It stands nowhere else.
         let again = Home::open(&store, &folder, None).unwrap();
         assert!(again.invitation.group.is(&home.invitation.group));
+    }
+
+    /// A member whose group is not known any more does not begin another one.
+    #[test]
+    fn a_lost_or_damaged_group_is_no_new_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, folder) = (dir.path().join("store"), dir.path().join("folder"));
+        fs::create_dir(&folder).unwrap();
+        let home = Home::open(&store, &folder, None).unwrap();
+        home.keep_members([].into_iter()).unwrap();
+        let group = home.dir().join(GROUP);
+        for damaged in [Some("xylem-sync:abc"), Some(""), None] {
+            match damaged {
+                Some(text) => fs::write(&group, text).unwrap(),
+                None => fs::remove_file(&group).unwrap(),
+            }
+            let refused = Home::open(&store, &folder, None).unwrap_err();
+            assert!(matches!(refused, HomeError::Damaged { .. }), "{damaged:?}: {refused}");
+        }
+        let joined = Home::open(&store, &folder, Some(&home.invitation)).unwrap();
+        assert_eq!(joined.key().unwrap().public(), home.key().unwrap().public());
+    }
+
+    fn key(n: u8) -> PublisherKey {
+        PublisherKey::from_bytes(&[n; 32])
+    }
+
+    fn group() -> Group {
+        Group::new([7; 32], key(1).public())
+    }
+
+    /// What `n` says, the founder with these roles.
+    fn said(n: u8, roles: Option<Roles>) -> (Statement, Vec<u8>) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(&dir.path().join("history")).unwrap();
+        let statement = Statement {
+            member: key(n).public(),
+            link_key: [n; 32],
+            number: 5,
+            name: format!("member-{n}"),
+            state: xylem_hash::hash(b"state"),
+            index: nobody(key(n).public()),
+            roles,
+            shown: Vec::new(),
+            past: Past::none(),
+        };
+        let bytes = statement.sign(&group(), &key(n), &mut log).unwrap();
+        (Statement::read(&bytes, &group()).unwrap(), bytes)
+    }
+
+    /// The founder's home, on a disk of a test's.
+    fn home(medium: &FaultMedium) -> Home {
+        let invitation =
+            Invitation { group: group(), member: nobody(key(1).public()), schema: false };
+        Home { files: OwnFiles::on(medium.clone()), dir: "/home".into(), invitation }
+    }
+
+    fn disk() -> FaultMedium {
+        let medium = FaultMedium::new();
+        create_dirs(&medium, Path::new("/home/roles")).unwrap();
+        create_dirs(&medium, Path::new("/home/evidence")).unwrap();
+        medium
+    }
+
+    const LIST: &str = "/home/roles/list";
+    const COPY: &str = "/home/roles/list.1";
+
+    #[test]
+    fn a_damaged_list_of_members_opens_no_group() {
+        let medium = disk();
+        let home = home(&medium);
+        assert_eq!(home.roles().unwrap(), None, "there never was one");
+        let (bob, carol) = (key(2).public(), key(3).public());
+        home.change_role(&bob.to_string(), None, 10).unwrap();
+        home.change_role(&carol.to_string(), None, 20).unwrap();
+        home.change_role(&bob.to_string(), Some(Role::Removed), 30).unwrap();
+        let roles = home.roles().unwrap().unwrap();
+        assert!(roles.closed && roles.members[&bob] == Role::Removed);
+        let good = medium.read(Path::new(LIST)).unwrap();
+        assert_eq!(good, medium.read(Path::new(COPY)).unwrap());
+        let mut bad: Vec<Vec<u8>> = vec![Vec::new(), vec![0; good.len()], good[..50].to_vec()];
+        for at in 0..good.len() {
+            let mut flipped = good.clone();
+            flipped[at] ^= 1 << (at % 8);
+            bad.extend([flipped, good[..at].to_vec()]);
+        }
+        for bad in bad {
+            medium.write(Path::new(LIST), &bad).unwrap();
+            assert_eq!(home.roles().unwrap(), Some(roles.clone()), "its copy is whole");
+            medium.write(Path::new(COPY), &bad).unwrap();
+            assert!(matches!(home.roles(), Err(HomeError::Damaged { .. })));
+            // Nor is it written over.
+            for role in [None, Some(Role::ReadOnly), Some(Role::Removed)] {
+                assert!(home.change_role(&carol.to_string(), role, 40).is_err());
+            }
+            assert_eq!(medium.read(Path::new(LIST)).unwrap(), bad);
+            medium.write(Path::new(LIST), &good).unwrap();
+            assert_eq!(home.roles().unwrap(), Some(roles.clone()), "the other one is");
+            medium.write(Path::new(COPY), &good).unwrap();
+        }
+        // A bad sector is no missing list, either.
+        for path in [LIST, COPY] {
+            medium.remove_file(Path::new(path)).unwrap();
+            assert_eq!(home.roles().unwrap(), Some(roles.clone()));
+            medium.write(Path::new(path), &good).unwrap();
+        }
+        medium.write(Path::new(COPY), b"").unwrap();
+        medium.fail_reads(Path::new(LIST), 0..1).unwrap();
+        assert!(home.roles().is_err());
+        // A member that is not the founder has what that has signed.
+        medium.write(Path::new(LIST), b"").unwrap();
+        let (founder, other) = (said(1, Some(roles.clone())), said(2, None));
+        home.keep_members([&founder.1[..], &other.1].into_iter()).unwrap();
+        assert_eq!(home.roles().unwrap(), Some(roles));
+    }
+
+    #[test]
+    fn a_list_that_was_damaged_is_mended() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, folder) = (dir.path().join("store"), dir.path().join("folder"));
+        fs::create_dir(&folder).unwrap();
+        let home = Home::open(&store, &folder, None).unwrap();
+        assert!(!home.mend_roles().unwrap(), "there is none");
+        let bob = key(2).public();
+        home.give_role(&bob.to_string(), None, 10).unwrap();
+        home.give_role(&bob.to_string(), Some(Role::Removed), 20).unwrap();
+        let roles = home.roles().unwrap();
+        assert!(!home.mend_roles().unwrap());
+        for name in LISTS {
+            let path = home.roles_dir().join(name);
+            let good = fs::read(&path).unwrap();
+            fs::write(&path, b"").unwrap();
+            assert!(home.mend_roles().unwrap());
+            assert_eq!((fs::read(&path).unwrap(), home.roles().unwrap()), (good, roles.clone()));
+        }
+    }
+
+    /// Neither takes back what the other has noted.
+    #[test]
+    fn of_two_who_change_roles_at_once_neither_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, folder) = (dir.path().join("store"), dir.path().join("folder"));
+        fs::create_dir(&folder).unwrap();
+        drop(Home::open(&store, &folder, None).unwrap());
+        let change = |n: u8| {
+            let home = Home::existing(&store, &folder).unwrap();
+            home.give_role(&key(n).public().to_string(), None, 10).unwrap();
+        };
+        std::thread::scope(|scope| {
+            for n in 0..16 {
+                scope.spawn(move || (0..4).for_each(|m| change(10 + 4 * n + m)));
+            }
+        });
+        let roles = Home::existing(&store, &folder).unwrap().roles().unwrap().unwrap();
+        assert_eq!(roles.members.len(), 64);
+    }
+
+    /// Each of these files is one of three: as it was written, not there, or damaged.
+    #[test]
+    fn what_is_damaged_is_said_and_not_taken_for_missing() {
+        let medium = disk();
+        let home = home(&medium);
+        assert!(home.shown().unwrap().is_empty() && home.evidence().unwrap().is_empty());
+        assert_eq!((home.last_run().unwrap(), home.port()), (LastRun::default(), None));
+        assert!(home.members().unwrap().is_whole && home.met().is_empty());
+        let last = LastRun { listen: vec!["127.0.0.1:0".to_owned()], ..LastRun::default() };
+        let (one, two) = (said(2, None), said(3, None));
+        home.keep_shown(b"shown").unwrap();
+        home.keep_last_run(&last).unwrap();
+        home.keep_port(7348).unwrap();
+        home.keep_members([&one.1[..], &two.1].into_iter()).unwrap();
+        home.keep_met(&[one.0.member]).unwrap();
+        let evidence = home.keep_evidence(&one.0.member, &[one.1.clone(), one.1.clone()]).unwrap();
+        assert_eq!((home.shown().unwrap(), home.last_run().unwrap()), (b"shown".to_vec(), last));
+        assert_eq!((home.port(), home.met()), (Some(7348), vec![one.0.member]));
+        let known = home.members().unwrap();
+        assert!(known.is_whole && known.said == [one.clone(), two.clone()]);
+        assert_eq!(home.evidence().unwrap().len(), 1);
+        let damage = |path: &Path| {
+            let mut bytes = medium.read(path).unwrap();
+            let at = bytes.len() - 3;
+            bytes[at] ^= 4;
+            medium.write(path, &bytes).unwrap();
+        };
+        for path in [SHOWN, LAST, MEMBERS, MET].map(|name| home.dir.join(name)) {
+            damage(&path);
+        }
+        let is_damaged =
+            |e: HomeError| matches!(e, HomeError::Damaged { .. }) && e.blame() == Blame::Local;
+        assert!(home.shown().is_err_and(is_damaged) && home.last_run().is_err_and(is_damaged));
+        assert!(home.met().is_empty());
+        // What the others have signed holds.
+        let known = home.members().unwrap();
+        assert!(!known.is_whole && known.said == [one.clone()]);
+        damage(&evidence);
+        assert!(home.evidence().is_err_and(is_damaged));
+        // Whoever is not known to be a member can't be named as one.
+        home.change_role(&key(9).public().to_string(), None, 10).unwrap();
+        let removed = home.change_role(&key(9).public().to_string(), Some(Role::Removed), 20);
+        assert!(removed.is_err_and(is_damaged));
+    }
+
+    fn met_and_unmet(met: usize, unmet: usize) -> (Home, Vec<PublisherId>) {
+        let medium = disk();
+        let home = home(&medium);
+        let said: Vec<_> =
+            (0..met + unmet).map(|n| said(u8::try_from(n + 2).unwrap(), None)).collect();
+        home.keep_members(said.iter().map(|(_, bytes)| &bytes[..])).unwrap();
+        let all: Vec<_> = said.into_iter().map(|(said, _)| said.member).collect();
+        home.keep_met(&all[..met]).unwrap();
+        (home, all)
+    }
+
+    /// Who removes somebody does not make members of those whom that one has made up.
+    #[test]
+    fn a_group_is_closed_without_those_who_used_the_ticket_in_bulk() {
+        let named = |home: &Home, all: &[PublisherId]| -> usize {
+            let roles = home.roles().unwrap().unwrap();
+            assert!(roles.closed);
+            all.iter().filter(|key| roles.members.get(key) == Some(&Role::Member)).count()
+        };
+        let (home, all) = met_and_unmet(4, MAX_UNMET);
+        let given = home.change_role("member-2", Some(Role::Removed), 10).unwrap();
+        assert_eq!((given.left_out, given.member), (0, all[0]));
+        assert_eq!(named(&home, &all), 3 + MAX_UNMET);
+        let (home, all) = met_and_unmet(4, MAX_UNMET + 1);
+        let given = home.change_role("member-2", Some(Role::Removed), 10).unwrap();
+        assert_eq!((given.left_out, named(&home, &all)), (MAX_UNMET + 1, 3));
+        // Named by the founder before, one of those has a place.
+        let (home, all) = met_and_unmet(1, MAX_UNMET + 5);
+        home.change_role("member-9", None, 5).unwrap();
+        home.change_role("member-2", Some(Role::Removed), 10).unwrap();
+        assert_eq!(named(&home, &all), 1);
+    }
+
+    #[test]
+    fn a_list_is_never_longer_than_others_read() {
+        let (home, all) = met_and_unmet(2, 0);
+        let name = |n: u32| {
+            let key = PublisherId(*xylem_hash::hash(&n.to_be_bytes()).as_bytes());
+            home.change_role(&key.to_string(), None, 10)
+        };
+        let full = u32::try_from(MAX_MEMBERS).unwrap();
+        (0..full).for_each(|n| assert!(name(n).is_ok(), "{n}"));
+        assert!(matches!(name(full), Err(HomeError::TooManyRoles)));
+        let before = home.roles().unwrap();
+        let refused = home.change_role("member-3", Some(Role::ReadOnly), 10);
+        assert!(matches!(refused, Err(HomeError::TooManyRoles)) && home.roles().unwrap() == before);
+        // Once it is closed whoever was removed need not be named.
+        let is_named = |home: &Home, n: u32| {
+            let key = PublisherId(*xylem_hash::hash(&n.to_be_bytes()).as_bytes());
+            home.roles().unwrap().unwrap().members.contains_key(&key)
+        };
+        for n in 0..3_u32 {
+            let key = PublisherId(*xylem_hash::hash(&n.to_be_bytes()).as_bytes());
+            let removed = home.change_role(&key.to_string(), Some(Role::Removed), 20);
+            assert!(removed.is_ok(), "{n}: {removed:?}");
+        }
+        home.change_role(&all[1].to_string(), None, 30).unwrap();
+        let roles = home.roles().unwrap().unwrap();
+        assert!(roles.members.len() <= MAX_MEMBERS && roles.members[&all[1]] == Role::Member);
+        assert!(!is_named(&home, 0) && is_named(&home, 9));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        /// What was noted is there, or what was there before is, whatever the disk does and when.
+        #[test]
+        fn roles_are_the_old_or_the_new_ones(
+            faults in proptest::collection::vec((0_u64..24, 0_u8..4, any::<u64>()), 1..8),
+        ) {
+            let mut medium = disk();
+            let mut before = None;
+            for (n, (at, fault, seed)) in faults.into_iter().enumerate() {
+                let fault = [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full][usize::from(fault)];
+                let (home, now) = (home(&medium), 10 * (n as u64 + 1));
+                let who = key(u8::try_from(n % 3 + 2).unwrap()).public();
+                let role = [None, Some(Role::Removed), Some(Role::ReadOnly)][(seed % 3) as usize];
+                let named = |roles: &Roles| roles.members.contains_key(&who);
+                let role = if before.as_ref().is_some_and(named) { role } else { None };
+                medium.fail_after(at, fault);
+                let done = home.change_role(&who.to_string(), role, now).is_ok();
+                medium = match seed % 3 {
+                    0 => medium.image(),
+                    1 => medium.power_loss(seed),
+                    _ => medium.power_cut(seed),
+                };
+                let roles = self::home(&medium).roles().unwrap();
+                let is_new = roles.as_ref().is_some_and(|roles| roles.number >= now);
+                prop_assert!(is_new || (!done && roles == before), "{fault:?} at {at}");
+                before = roles;
+            }
+        }
     }
 }

@@ -12,11 +12,14 @@ use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{Part, Store, StoreError};
 use xylem_tree::SegmentSize;
 
+use super::heard::MAX_MEMBERS;
 use super::index::{Index, IndexError, Item, ItemKind, Names, State};
 use super::merge::{Plan, merge};
 use super::obstacles::{ObstacleKind, Obstacles};
+use super::own_files::OwnFiles;
 use super::pacing::{Looks, Pacing, looks};
 use super::rules::{FolderRules, NoRules, RulesNews};
+use super::statement::MAX_STATEMENT;
 use super::stored::{Entries, Paths, Stored, Writer, newest};
 use super::trash::Trash;
 use super::vector::{MemberId, Vector};
@@ -37,6 +40,8 @@ const TOLD: u64 = 3;
 const MARKER: &str = "id";
 /// Files that are looked at again after a look, because they were changed; the rest is sent at each change.
 const MAX_SENT: usize = 10_000;
+/// Members whose names are known at most: twice as many as a group has, of those who have ever changed something.
+const MAX_NAMES: usize = 2 * MAX_MEMBERS;
 /// What is being put in its place.
 const PENDING: &str = "pending";
 
@@ -66,6 +71,11 @@ pub enum FolderError {
     #[error("{}: the log of what this member has said is damaged, or an older one; nothing is said, since others would take it for \
              another history. Bring the file back, or remove its folder and join again", .0.display())]
     BadLog(PathBuf),
+    /// It would be too long, or else other than others read.
+    #[error(
+        "what this member has to say of itself is more than others read ({MAX_STATEMENT} bytes)"
+    )]
+    Unsayable,
     /// The rules are not right, and none were in force before.
     #[error("{}: {why}; nothing is shared or taken over until that is mended", path.display())]
     Rules {
@@ -88,9 +98,11 @@ pub enum FolderError {
 impl Failure for FolderError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Io { .. } | Self::NotThere(_) | Self::Index { .. } | Self::BadLog(_) => {
-                Blame::Local
-            }
+            Self::Io { .. }
+            | Self::NotThere(_)
+            | Self::Index { .. }
+            | Self::BadLog(_)
+            | Self::Unsayable => Blame::Local,
             Self::Rules { .. } | Self::Exclude(_) => Blame::Usage,
             Self::Store(e) => blame_of(e),
             Self::Listed(e) => e.blame(),
@@ -416,11 +428,7 @@ impl Folder {
     /// # Errors
     /// It, or what is known here, can't be read.
     pub fn plan(&mut self, theirs: &dyn Paths) -> Result<Plan, FolderError> {
-        for (member, name) in theirs.names() {
-            if *member != self.me {
-                self.names.entry(*member).or_insert_with(|| name.clone());
-            }
-        }
+        learn_names(&mut self.names, self.me, theirs.names());
         let rules = &self.rules;
         merge(&self.stored, theirs, &|path, is_directory| rules.leaves_out(path, is_directory))
     }
@@ -589,11 +597,46 @@ fn kind(entry: Entry) -> Option<ItemKind> {
     })
 }
 
-/// A file that is the old or the new one at every moment.
+/// Takes what another member calls others. Made-up ones do not fill memory: where there is no room for more, those stay that it
+/// names as well, and whoever has none is called by its key.
+fn learn_names(names: &mut Names, me: MemberId, theirs: &Names) {
+    let is_new = |id: &MemberId| *id != me && !names.contains_key(id);
+    let more = theirs.keys().filter(|id| is_new(id)).count();
+    if names.len() + more > MAX_NAMES {
+        names.retain(|id, _| *id == me || theirs.contains_key(id));
+    }
+    for (member, name) in theirs.iter().filter(|(id, _)| **id != me) {
+        if names.len() < MAX_NAMES {
+            names.entry(*member).or_insert_with(|| name.clone());
+        }
+    }
+}
+
+/// A file that is the old or the new one at every moment, and the new one on the disk when this returns.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), FolderError> {
-    let new = path.with_extension("new");
-    fs::write(&new, bytes).map_err(at(&new))?;
-    fs::rename(&new, path).map_err(at(path))
+    OwnFiles::on_disk().replace(path, bytes)
+}
+
+#[cfg(test)]
+mod names_tests {
+    use super::*;
+
+    #[test]
+    fn made_up_names_fill_nothing() {
+        let id = |n: usize| -> MemberId { n.to_be_bytes() };
+        let named = |range: std::ops::Range<usize>| -> Names {
+            range.map(|n| (id(n), format!("member-{n}"))).collect()
+        };
+        let mut names = named(0..3);
+        for n in 1..20 {
+            learn_names(&mut names, id(0), &named(n * 1_000..n * 1_000 + 700));
+            assert!(names.len() <= MAX_NAMES && names.contains_key(&id(0)));
+        }
+        // Whoever is a member is called by its name as soon as anybody says it.
+        learn_names(&mut names, id(0), &named(0..3));
+        assert!(names.contains_key(&id(1)) && names.contains_key(&id(2)));
+        assert!(names.len() <= MAX_NAMES);
+    }
 }
 
 #[cfg(all(test, unix))]

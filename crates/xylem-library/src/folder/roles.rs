@@ -11,8 +11,8 @@ use super::certified::{NotCertified, RoleSchema, Standing};
 use super::heard::MAX_MEMBERS;
 use super::statement::{array, field, put};
 
-/// Members that have a role of their own.
-const MAX_ROLES: usize = 256;
+/// Members that have a role of their own, at most: whoever writes a list and whoever reads it goes by this.
+pub(super) const MAX_ROLES: usize = MAX_MEMBERS;
 
 /// What a member may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +59,28 @@ impl Roles {
         }
     }
 
+    /// Makes room for one more where the list is full: whom a closed group does not name is no member, so that those who were
+    /// removed need not be named. Whether there is room.
+    pub(super) fn make_room(&mut self, member: &PublisherId) -> bool {
+        let is_full =
+            |roles: &Self| !roles.members.contains_key(member) && roles.members.len() >= MAX_ROLES;
+        if is_full(self) && self.closed && self.schema.is_none() {
+            self.members.retain(|_, role| *role != Role::Removed);
+        }
+        !is_full(self)
+    }
+
+    /// Whether others read a list of so many names.
+    pub(super) fn fits(&self) -> bool {
+        self.members.len() <= MAX_ROLES
+    }
+
+    /// As statements have it, and the file that is kept of it. What does not [fit](Self::fits) is not read.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.number.to_be_bytes());
         out.push(u8::from(self.closed));
-        let members = self.members.iter().take(MAX_ROLES);
-        out.extend_from_slice(&u16::try_from(members.len()).unwrap_or(0).to_be_bytes());
-        for (member, role) in members {
+        out.extend_from_slice(&u16::try_from(self.members.len()).unwrap_or(u16::MAX).to_be_bytes());
+        for (member, role) in &self.members {
             out.extend_from_slice(&member.0);
             out.push(match role {
                 Role::Member => 0,
@@ -138,6 +154,12 @@ impl Membership {
     /// What the founder says.
     pub fn roles(&self) -> &Roles {
         &self.roles
+    }
+
+    /// Whether somebody is the founder, or one that it names as a member.
+    pub(super) fn names(&self, member: &PublisherId) -> bool {
+        let role = self.roles.members.get(member);
+        *member == self.founder || role.is_some_and(|role| *role != Role::Removed)
     }
 
     /// Whether the founder has said nothing of members that we know.
@@ -218,14 +240,12 @@ impl Membership {
 
     /// Whether somebody is a member, by what it has shown.
     pub fn admits(&self, member: &PublisherId) -> bool {
-        *member == self.founder && self.roles.schema.is_some()
-            || self.roles.admits(member)
-            || self.standing(member).is_some()
+        *member == self.founder || self.roles.admits(member) || self.standing(member).is_some()
     }
 
     /// Whether what somebody changes is taken over.
     pub fn may_write(&self, member: &PublisherId) -> bool {
-        *member == self.founder && self.roles.schema.is_some()
+        *member == self.founder
             || self.roles.may_write(member)
             || self.standing(member).is_some_and(|standing| standing.writes)
     }

@@ -30,8 +30,8 @@ const SIGNED: &[u8] = b"xylem sync statement\0";
 const PROOF: &str = "xylem 2026-11-23 sync: who signs with this key has the group's secret";
 const NAMES: &str = "xylem 2026-11-23 sync: names of what a member publishes in a group";
 const SIGNATURE_LEN: usize = 64;
-/// Bytes of a statement at most.
-pub const MAX_STATEMENT: usize = 24 * 1024;
+/// Bytes of a statement at most: each of its parts may be as long as it can be.
+pub const MAX_STATEMENT: usize = 40 * 1024;
 
 /// What the members of a group share.
 #[derive(Clone)]
@@ -127,7 +127,7 @@ impl Statement {
     /// Noted in `log`, and signed, as members hand it on.
     ///
     /// # Errors
-    /// The log can't be written.
+    /// The log can't be written; [`FolderError::Unsayable`] for what others would refuse to read, of which nothing is noted.
     pub fn sign(
         &self,
         group: &Group,
@@ -146,11 +146,21 @@ impl Statement {
             roles.write(&mut out);
         }
         put(&mut out, &self.shown);
-        log.append(Entry { number: self.number, said: xylem_hash::hash(&out) })?;
+        let entry = Entry { number: self.number, said: xylem_hash::hash(&out) };
         let mut past = Vec::new();
-        log.past().iter().for_each(|end| end.write(&mut past));
+        log.past_with(entry).iter().for_each(|end| end.write(&mut past));
         put(&mut out, &past);
         out.extend_from_slice(&group.proof(&self.member));
+        let fits = out.len().saturating_add(SIGNATURE_LEN) <= MAX_STATEMENT;
+        let read = Self::parse(&out).filter(|_| fits).map(|(read, _)| read);
+        // What has no place in its field is cut, and does not come back. Of addresses a ticket has as many as it can have.
+        let same = |read: Self| {
+            Self { past: self.past.clone(), index: self.index.clone(), ..read } == *self
+        };
+        if !read.is_some_and(same) {
+            return Err(FolderError::Unsayable);
+        }
+        log.append(entry)?;
         let signature = key.signer().sign(&[SIGNED, &out]);
         out.extend_from_slice(signature.as_ref());
         Ok(out)
@@ -295,7 +305,7 @@ const _: () = assert!(MAX_NAME < MAX_STATEMENT);
 
 #[cfg(test)]
 mod tests {
-    use super::super::roles::Role;
+    use super::super::roles::{MAX_ROLES, Role};
     use super::*;
     use proptest::prelude::*;
 
@@ -374,6 +384,44 @@ mod tests {
         let closed = Roles { closed: true, ..roles };
         let said = signed(&Statement { roles: Some(closed.clone()), ..statement(1) }, 1);
         assert_eq!(Statement::read(&said, &group).unwrap().roles, Some(closed));
+    }
+
+    /// All that can be said at once, and one byte or name more.
+    #[test]
+    fn what_is_said_is_what_others_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Log::open(&dir.path().join("history")).unwrap();
+        for number in 1..100 {
+            log.append(Entry { number, said: xylem_hash::hash(b"before") }).unwrap();
+        }
+        let named = |count: usize| -> Roles {
+            let key = |n: usize| PublisherId(*xylem_hash::hash(&n.to_be_bytes()).as_bytes());
+            let members = (0..count).map(|n| (key(n), Role::ReadOnly)).collect();
+            Roles { number: 3, closed: true, members, schema: None }
+        };
+        let host = format!("{}.example:7348", "h".repeat(60));
+        let addresses = vec![host.parse().unwrap(); 16];
+        let said = |number, count, shown| Statement {
+            number,
+            name: "n".repeat(MAX_NAME),
+            index: Ticket { addresses: addresses.clone(), ..ticket(1) },
+            roles: Some(named(count)),
+            shown: vec![7; shown],
+            ..statement(1)
+        };
+        let longest = said(100, MAX_ROLES, MAX_SHOWN);
+        let bytes = longest.sign(&group(), &key(1), &mut log).unwrap();
+        let read = Statement::read(&bytes, &group()).unwrap();
+        assert_eq!(read.roles.unwrap().members.len(), MAX_ROLES);
+        // A schema may be as long as what is shown.
+        assert!(bytes.len() + MAX_SHOWN <= MAX_STATEMENT, "{}", bytes.len());
+        let before = log.past();
+        let old = said(100, 1, 0);
+        for wrong in [said(101, MAX_ROLES + 1, 0), said(101, 1, MAX_SHOWN + 1), old] {
+            let refused = wrong.sign(&group(), &key(1), &mut log);
+            assert!(matches!(refused, Err(FolderError::Unsayable)));
+            assert_eq!(log.past(), before, "nothing is noted");
+        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use xylem_engine::StreamEvent;
 use xylem_forward::FaceId;
 use xylem_library::folder::{
-    Group, Heard, Histories, MAX_MEMBERS, Membership, MeshNews, MeshStart, NotAdmitted, Question,
-    Roles, Statement, StatementError,
+    Group, Heard, Histories, MAX_MEMBERS, MAX_STATEMENT, Membership, MeshNews, MeshStart,
+    NotAdmitted, Question, Roles, Statement, StatementError, TurnedAway,
 };
 use xylem_link::{StreamId, purpose};
 use xylem_object::PublisherId;
@@ -20,7 +20,7 @@ mod links;
 mod simulated;
 mod stream;
 
-use dial::Dial;
+use dial::{Budget, Dial};
 use links::Links;
 use stream::Stream;
 
@@ -29,7 +29,11 @@ const MAX_STREAMS: usize = 2 * MAX_MEMBERS;
 /// What is too much for a while waits in the stream's window.
 const A_WHILE: Duration = Duration::from_secs(1);
 /// Bytes that may wait for a link before it is given up: more than all statements of all members.
-const MAX_WAITING: usize = 8 << 20;
+const MAX_WAITING: usize = 2 * MAX_MEMBERS * MAX_STATEMENT;
+/// How long whoever is no member may take to read that.
+const LINGER: Duration = Duration::from_secs(5);
+/// Links in a row at whose other ends we are no member, before that is told without the founder's word.
+const TURNED_AWAY: u32 = 5;
 
 /// See the module's text.
 pub(super) struct Mesh {
@@ -43,6 +47,13 @@ pub(super) struct Mesh {
     streams: BTreeMap<FaceId, Stream>,
     /// By member, each as that member's own statement says: what one claims moves or ends no way to another.
     dials: BTreeMap<PublisherId, Dial>,
+    /// What may be dialled at the word of all members together.
+    claims: Budget,
+    /// Links at whose other ends we were no member, since one at whose other end we were.
+    turned_away: u32,
+    /// That it was told, and whether by the founder's word.
+    told_turned_away: Option<bool>,
+    told_no_place: bool,
     /// When links may send again.
     refill: Duration,
     news: mpsc::Sender<MeshNews>,
@@ -56,17 +67,21 @@ impl Mesh {
         start: MeshStart,
         news: mpsc::Sender<MeshNews>,
     ) -> Self {
-        let MeshStart { group, own, first, known, roles, history, rewrote } = start;
+        let MeshStart { group, own, first, known, met, roles, history, rewrote } = start;
         let members = Membership::new(group.founder, roles, links.wall_ms());
         let mut mesh = Self {
             group,
             own,
             said: None,
-            heard: Histories::new(history, rewrote),
+            heard: Histories::new(history, rewrote, met),
             members,
             told_old: false,
             streams: BTreeMap::new(),
             dials: BTreeMap::new(),
+            claims: Budget::of_claims(links.now()),
+            turned_away: 0,
+            told_turned_away: None,
+            told_no_place: false,
             refill: Duration::ZERO,
             news,
         };
@@ -102,6 +117,9 @@ impl Mesh {
 
     fn take_roles(&mut self, links: &mut dyn Links, roles: Roles) {
         if self.members.take(roles) {
+            if self.members.may_admit(&self.own) {
+                self.told_turned_away = None;
+            }
             self.drop_others(links);
         }
     }
@@ -123,14 +141,13 @@ impl Mesh {
         }
         let mut ended = Vec::new();
         for (face, stream) in &self.streams {
+            let Some(who) = stream.member.filter(|who| !self.members.admits(who)) else { continue };
             // What it has said since may show newer certificates than it came with.
-            let is_none = stream.member.is_some_and(|who| {
-                !self.members.admits(&who)
-                    && self.members.hear(&who, &stream.shown, now_ms).is_err()
-            });
-            ended.extend(is_none.then_some(*face));
+            if let Err(why) = self.members.hear(&who, &stream.shown, now_ms) {
+                ended.push((*face, TurnedAway::of(&who, self.members.roles(), &why)));
+            }
         }
-        ended.into_iter().for_each(|face| self.give_up(links, face));
+        ended.into_iter().for_each(|(face, why)| self.turn_away(links, face, why));
         let dials = self.dials.keys().filter(|member| !self.members.may_admit(member));
         for member in dials.copied().collect::<Vec<_>>() {
             self.forget_dial(links, &member);
@@ -154,8 +171,21 @@ impl Mesh {
         if heard.is_err() {
             return false;
         }
-        match self.heard.hear(said.clone(), bytes.clone()) {
+        let heard = self.heard.hear(said.clone(), bytes.clone(), &self.members);
+        for member in self.heard.forgotten() {
+            self.forget_dial(links, &member);
+            let _ = self.news.send(MeshNews::Forgotten(member));
+        }
+        match heard {
             Heard::New => {}
+            Heard::NoPlace => {
+                // One who has the ticket makes up any number of them.
+                if !std::mem::replace(&mut self.told_no_place, true) {
+                    let full = NotAdmitted::TooMany;
+                    let _ = self.news.send(MeshNews::Applies(Box::new(said), full));
+                }
+                return false;
+            }
             Heard::Rewrote(both) => {
                 self.tell_rewrote(links, said, both);
                 return false;
@@ -254,6 +284,11 @@ impl Mesh {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         stream.member = Some(member);
         let key = stream.key;
+        self.turned_away = 0;
+        // Others may not have heard yet what the founder says.
+        if member == self.group.founder || self.told_turned_away == Some(false) {
+            self.told_turned_away = None;
+        }
         // Each end begins with its own statement. Who has come may not know that we are a member before it has heard the
         // founder, so that ours comes once more behind that: it costs little.
         let (founder, own) = (&self.group.founder, self.said.iter());
@@ -266,6 +301,7 @@ impl Mesh {
         question.iter().for_each(|question| stream.queue(&question.to_bytes()));
         stream.write(links, face);
         let dialled = stream.dialled;
+        self.found(&member, &key);
         if let Some(dial) = self.dials.get_mut(&member) {
             dial.faces.extend(dialled.map(|_| face));
             (dial.again, dial.speaks) = (None, true);
@@ -341,6 +377,9 @@ impl Mesh {
         }
         loop {
             let Some(stream) = self.streams.get_mut(&face) else { return };
+            if stream.ends.is_some() {
+                return;
+            }
             if stream.member.is_none() && self.said.is_none() {
                 // Each end says first who it is, which we can't yet.
                 return;
@@ -350,6 +389,11 @@ impl Mesh {
                 Ok(None) => return,
                 Err(()) => return self.give_up(links, face),
             };
+            if let Some(why) = TurnedAway::read(&said) {
+                let by = stream.member.or(stream.dialled);
+                by.into_iter().for_each(|by| self.was_turned_away(&by, why));
+                return self.give_up(links, face);
+            }
             if let Some(member) = stream.member {
                 if self.heard.knows(&said) {
                     stream.inbox.was_known();
@@ -398,15 +442,21 @@ impl Mesh {
         let judged = self.members.hear(&member, &who.shown, links.wall_ms());
         // Whom an invitation names is believed until the founder is heard.
         let invited = stream.dialled == Some(member) && self.members.is_unheard();
+        let is_member = judged.is_ok();
         if let Err(why) = judged
             && !invited
         {
+            let told = TurnedAway::of(&member, self.members.roles(), &why);
             self.tell_applies(who, why);
-            return self.give_up(links, face);
+            return self.turn_away(links, face, told);
         }
         stream.shown.clone_from(&who.shown);
-        links.keep(face);
+        self.heard.meet(&member);
         let news = self.learn(links, who, said.to_vec());
+        if is_member && member != self.own && !self.heard.has_place(&member) {
+            return self.turn_away(links, face, TurnedAway::NoPlace);
+        }
+        links.keep(face);
         self.admit(links, face, member);
         if news {
             self.tell_all(links, said, Some(face));
@@ -425,6 +475,32 @@ impl Mesh {
         let is_ours = self.own == self.group.founder || roles.schema.is_some();
         if is_ours && self.heard.applies(&said, roles) {
             let _ = self.news.send(MeshNews::Applies(Box::new(said), why));
+        }
+    }
+
+    /// Tells the other end of a link why it is told nothing else, and ends the stream when it has heard that.
+    fn turn_away(&mut self, links: &mut dyn Links, face: FaceId, why: TurnedAway) {
+        let now = links.now();
+        let Some(stream) = self.streams.get_mut(&face) else { return };
+        let member = stream.member.take();
+        stream.ends = Some(now + LINGER);
+        stream.queue(&why.to_bytes());
+        let arrives =
+            stream.write(links, face) && stream.out.is_empty() && links.finish(face, stream.stream);
+        member.into_iter().for_each(|member| self.lost(now, member, true));
+        if !arrives {
+            self.give_up(links, face);
+        }
+    }
+
+    /// The other end of a link, which is this member's, says that we are none. Only who began the group says so for all.
+    fn was_turned_away(&mut self, by: &PublisherId, why: TurnedAway) {
+        self.turned_away = self.turned_away.saturating_add(1);
+        let by_founder = *by == self.group.founder;
+        let is_news = self.told_turned_away.is_none_or(|by| by_founder && !by);
+        if is_news && (by_founder || self.turned_away >= TURNED_AWAY) {
+            self.told_turned_away = Some(by_founder);
+            let _ = self.news.send(MeshNews::TurnedAway { by_founder, why });
         }
     }
 
@@ -458,6 +534,9 @@ impl Mesh {
     /// Does what is due.
     pub(super) fn handle_timeout(&mut self, links: &mut dyn Links, now: Duration) {
         self.dial_who_is_away(links, now);
+        let over = self.streams.iter().filter(|(_, s)| s.ends.is_some_and(|ends| ends <= now));
+        let over: Vec<FaceId> = over.map(|(face, _)| *face).collect();
+        over.into_iter().for_each(|face| self.give_up(links, face));
         if now < self.refill {
             return;
         }
@@ -487,6 +566,7 @@ impl Mesh {
         let may_end = self.members.roles().schema.is_some();
         let held = (held || may_end || self.waits_for_proofs()).then_some(self.refill);
         let dials = self.dials.values().filter(|_| self.said.is_some());
-        dials.filter_map(|dial| dial.again).chain(held).min()
+        let ends = self.streams.values().filter_map(|stream| stream.ends);
+        dials.filter_map(|dial| dial.again).chain(held).chain(ends).min()
     }
 }

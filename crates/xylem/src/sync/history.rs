@@ -21,7 +21,7 @@ pub(super) fn print(home: &Home, out: &mut Out) -> Result<Exit, Failure> {
     let of = |said: &Statement, one: bool, out: &mut Out| {
         told(&said.name, &said.member, (said.past.recent(), &said.past, one), out)
     };
-    for (said, _) in home.members() {
+    for (said, _) in home.members()?.said {
         of(&said, true, out)?;
     }
     for [(one, _), (other, _)] in home.evidence()? {

@@ -22,7 +22,7 @@ use xylem_node::{
 use xylem_object::PublisherKey;
 use xylem_object::ticket::Address;
 
-use super::member::Member;
+use super::member::{Member, warning};
 use super::status::{Board, SyncStatus, paused};
 
 fn advice(error: &io::Error) -> &'static str {
@@ -161,6 +161,13 @@ pub(super) enum SyncEvent {
         /// The files, below the folder.
         files: Vec<String>,
     },
+    /// We are no member: others refuse our links.
+    TurnedAway {
+        /// Whether the founder, who says so, has removed us.
+        removed: bool,
+        /// Why, and what can be done.
+        why: String,
+    },
     /// Another process keeps the folder in step, and tells the others who is a member.
     Noted,
     /// We may not write: what is changed here stays here.
@@ -208,7 +215,15 @@ pub(super) fn sync(
     home.keep_last_run(&options.last)?;
     let key = home.key()?;
     keep_shown(options, &home, &key)?;
+    if home.mend_roles()? {
+        let list = home.roles_dir();
+        on_event(warning(format!(
+            "{}: one of the two lists of members was damaged, and is mended",
+            list.display()
+        )));
+    }
     let mut folder = Folder::open(&path, home.dir(), key.public().key_id().0, &options.name)?;
+    let _claim = home.claim(&path)?;
     folder.keep_versions(options.versions);
     let share = ShareOptions {
         paths: Vec::new(),
@@ -237,13 +252,19 @@ pub(super) fn sync(
     let link_key = keys::load_or_create(&options.store.join("keys").join("link"))?;
     let link_key = StaticKey::from_bytes(link_key).public().0;
     let (tell, news) = mpsc::channel();
-    let roles = home.roles();
+    let known = home.members()?;
+    if !known.is_whole {
+        let what = "what members have said was kept, and is damaged: of those of whom nothing is left a history is believed that is \
+                    another one than before";
+        on_event(warning(what.to_owned()));
+    }
     let start = MeshStart {
         group: home.invitation.group.clone(),
         own: key.public(),
         first: Some(home.invitation.member.clone()),
-        known: home.members(),
-        roles: roles.unwrap_or_default(),
+        known: known.said,
+        met: home.met(),
+        roles: home.roles()?.unwrap_or_default(),
         history: home.history_file(),
         rewrote: home.evidence()?,
     };
@@ -308,7 +329,7 @@ pub(super) fn sync(
             Err(e) => Err(Error { blame: Blame::Local, message: format!("no thread: {e}") }),
         };
         ends.raise();
-        done.and(member.keep_members())
+        done.and(member.keep_members().map_err(Error::from))
     })
 }
 

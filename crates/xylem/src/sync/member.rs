@@ -25,6 +25,7 @@ mod hearing;
 mod showing;
 mod taking;
 
+use hearing::Unkept;
 use taking::Taking;
 
 /// The folder is looked at when nothing has changed for so long,
@@ -76,6 +77,9 @@ pub(super) struct Member<'a> {
     due: Option<Instant>,
     /// When what members have said is to be written down.
     keep: Option<Instant>,
+    /// Members to whom there was a link, the first one first.
+    met: Vec<PublisherId>,
+    unkept: Unkept,
     /// When the folder is to be looked at, and how often that has failed.
     look: Option<Instant>,
     /// The first change that nobody has looked at.
@@ -135,9 +139,10 @@ impl<'a> Member<'a> {
         link_key: [u8; 32],
         stop: &'a Stop,
     ) -> Result<Self, Error> {
-        let (roles, founder) = (home.roles().unwrap_or_default(), home.invitation.group.founder);
+        let (roles, founder) = (home.roles()?.unwrap_or_default(), home.invitation.group.founder);
         let roles = Membership::new(founder, roles, wall_clock().milliseconds());
-        let (log, shown) = (Log::open(&home.history_file())?, home.shown());
+        let (log, shown) = (Log::open(&home.history_file())?, home.shown()?);
+        let met = home.met();
         let staged = Staged::at(folder.own("staged"));
         Ok(Self {
             options,
@@ -159,6 +164,8 @@ impl<'a> Member<'a> {
             held: Arc::default(),
             due: None,
             keep: None,
+            met,
+            unkept: Unkept::default(),
             look: None,
             changed: None,
             failures: 0,
@@ -229,19 +236,14 @@ impl<'a> Member<'a> {
         self.moved = true;
         match said {
             News::Ready(handle, port) => {
-                if let Some(port) = port {
-                    self.home.keep_port(port)?;
-                }
+                self.unkept.port = port;
+                self.keep_or_later(tell);
                 self.serving = Some(*handle);
                 self.look = Some(Instant::now());
             }
             News::Changed(unheard) => {
                 let changed = unheard.lock().unwrap_or_else(PoisonError::into_inner).take();
-                if let Some(roles) =
-                    self.home.roles().filter(|r| r.number > self.roles.roles().number)
-                {
-                    self.take_roles(roles, tell);
-                }
+                self.hear_home(tell);
                 if self.home.takes_accepted_removals()? {
                     self.removals_accepted();
                 }
@@ -287,7 +289,7 @@ impl<'a> Member<'a> {
             self.drop_others(tell);
         }
         if self.keep.is_some_and(|at| at <= now) {
-            self.keep_members()?;
+            self.keep_or_later(tell);
         }
         if self.showing.paused {
             return Ok(());
@@ -578,7 +580,7 @@ fn is_seen(event: &Event) -> bool {
     matches!(why, SkipReason::Changed(_))
 }
 
-fn warning(what: String) -> SyncEvent {
+pub(super) fn warning(what: String) -> SyncEvent {
     SyncEvent::Other(Event::Library(LibraryEvent::Warning { what }))
 }
 

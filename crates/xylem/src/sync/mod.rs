@@ -359,10 +359,18 @@ fn at_once(
     ];
     for (who, role) in roles {
         if let Some(who) = who {
-            let member = home()?.give_role(who, role, wall_clock().milliseconds())?;
+            let given = home()?.give_role(who, role, wall_clock().milliseconds())?;
             out.note(&format!(
-                "Noted for {who} ({member}); members hear of it while `xylem sync` runs"
+                "Noted for {who} ({}); members hear of it while `xylem sync` runs",
+                given.member
             ));
+            if given.left_out > 0 {
+                out.warn(&format!(
+                    "The group is closed; {} who have used the ticket, and to whom this machine never had a link, are not members \
+                     any more. --allow KEY makes one of them a member again",
+                    given.left_out
+                ));
+            }
             return Ok(Some(Exit::Done));
         }
     }

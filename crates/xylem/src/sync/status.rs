@@ -184,7 +184,7 @@ impl SyncStatus {
             folder: folder.to_string_lossy().into_owned(),
             name: home.last_run()?.name.unwrap_or_default(),
             key: home.key()?.public().to_string(),
-            members: home.members().into_iter().map(member).collect(),
+            members: home.members()?.said.into_iter().map(member).collect(),
             ..Self::default()
         })
     }

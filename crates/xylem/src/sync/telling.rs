@@ -141,6 +141,7 @@ impl Teller {
                 "another member has changed {}, which the rules of this folder include: nothing of that is in force here until xylem sync DIR --accept-rules, which says what it uncovers",
                 files.join(", ")
             ))),
+            SyncEvent::TurnedAway { why, .. } => out.warn(&clean(&why)),
             SyncEvent::Noted => {
                 out.note("Noted; members hear of it from the `xylem sync` that runs");
             }
@@ -274,6 +275,7 @@ fn in_json(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
             out.json(&AppliesRow { name: &name, key: &key, why: &why })
         }
         SyncEvent::RulesWait { files } => out.json(&RulesWaitRow { files: &files }),
+        SyncEvent::TurnedAway { removed, why } => out.json(&TurnedAwayRow { removed, why: &why }),
         SyncEvent::ReadOnly => out.json(&ReadOnlyRow {}),
         SyncEvent::Paused => out.json(&PausedRow { paused: true }),
         SyncEvent::Resumed => out.json(&PausedRow { paused: false }),
@@ -358,6 +360,14 @@ struct RulesWaitRow<'a> {
     files: &'a [String],
 }
 
+/// We are no member.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "sync_refused")]
+struct TurnedAwayRow<'a> {
+    removed: bool,
+    why: &'a str,
+}
+
 /// We only read.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_read_only")]
@@ -389,6 +399,7 @@ mod tests {
         assert_documented(&RewroteRow { name, key, evidence: "e" });
         assert_documented(&UnprovenRow { name, key });
         assert_documented(&AppliesRow { name, key, why: "" });
+        assert_documented(&TurnedAwayRow { removed: true, why: "" });
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub(in crate::share) trait Links {
 
     fn read(&mut self, face: FaceId, stream: StreamId) -> Result<StreamRead, StreamError>;
 
+    /// Nothing more is written; what was written arrives. False: the stream is of no more use.
+    fn finish(&mut self, face: FaceId, stream: StreamId) -> bool;
+
     fn abandon(&mut self, face: FaceId, stream: StreamId);
 }
 
@@ -110,6 +113,10 @@ impl Links for Engine {
 
     fn read(&mut self, face: FaceId, stream: StreamId) -> Result<StreamRead, StreamError> {
         self.read_stream(face, stream)
+    }
+
+    fn finish(&mut self, face: FaceId, stream: StreamId) -> bool {
+        self.finish_stream(face, stream).is_ok()
     }
 
     fn abandon(&mut self, face: FaceId, stream: StreamId) {

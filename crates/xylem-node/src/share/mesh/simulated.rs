@@ -11,7 +11,9 @@ use std::time::Duration;
 use bytes::BytesMut;
 use xylem_engine::StreamEvent;
 use xylem_forward::FaceId;
-use xylem_library::folder::{Group, Log, MeshNews, MeshStart, Past, Role, Roles, Statement};
+use xylem_library::folder::{
+    Group, Log, MeshNews, MeshStart, Past, Role, Roles, Statement, TurnedAway,
+};
 use xylem_library::reachable::Peer;
 use xylem_link::{
     Config, Endpoint, LinkEvent, LinkId, PeerKey, StaticKey, StreamError, StreamId, StreamRead,
@@ -145,6 +147,11 @@ impl Links for Wires {
         self.endpoint.read_stream(link, stream)
     }
 
+    fn finish(&mut self, face: FaceId, stream: StreamId) -> bool {
+        let link = self.faces.get(&face);
+        link.is_some_and(|link| self.endpoint.finish_stream(*link, stream).is_ok())
+    }
+
     fn abandon(&mut self, face: FaceId, stream: StreamId) {
         if let Some(link) = self.faces.get(&face) {
             let _ = self.endpoint.reset_stream(*link, stream, 1);
@@ -170,6 +177,10 @@ struct Member {
     roles: Roles,
     /// The newest of each other, as it would be kept on disk.
     heard: BTreeMap<PublisherId, (Statement, Vec<u8>)>,
+    /// Whether the founder said that we are no member, and why.
+    turned_away: Vec<(bool, TurnedAway)>,
+    /// Members that came.
+    ups: usize,
 }
 
 fn address(n: u8) -> SocketAddr {
@@ -190,8 +201,9 @@ impl Member {
         let dir = dir.join(n.to_string());
         std::fs::create_dir_all(&dir).unwrap();
         let log = Log::open(&dir.join("history")).unwrap();
-        let (running, heard) = (None, BTreeMap::new());
-        Self { n, key, dir, running, log, number: 0, roles: Roles::default(), heard }
+        let (running, heard, turned_away) = (None, BTreeMap::new(), Vec::new());
+        let roles = Roles::default();
+        Self { n, key, dir, running, log, number: 0, roles, heard, turned_away, ups: 0 }
     }
 
     fn ticket(&self) -> Ticket {
@@ -224,6 +236,7 @@ impl Member {
             own: self.key.public(),
             first,
             known: self.heard.values().cloned().collect(),
+            met: Vec::new(),
             roles: self.roles.clone(),
             history: self.dir.join("history"),
             rewrote: Vec::new(),
@@ -282,6 +295,10 @@ impl Member {
                 }
                 MeshNews::Rewrote(said, _) => panic!("{} is honest", said.member),
                 MeshNews::Twice => panic!("nobody else has this key"),
+                MeshNews::TurnedAway { by_founder, why } => {
+                    self.turned_away.push((by_founder, why))
+                }
+                MeshNews::Up(_, true) => self.ups += 1,
                 _ => {}
             }
         }
@@ -298,6 +315,9 @@ impl Member {
     }
 }
 
+/// At whose address no member is.
+const VICTIM: u8 = 250;
+
 struct World {
     group: Group,
     members: Vec<Member>,
@@ -306,6 +326,8 @@ struct World {
     paths: Vec<Path>,
     rng: Rng,
     datagrams: u64,
+    /// Datagrams to an address at which nobody is.
+    astray: u64,
     /// Nothing ever passes between these two.
     apart: Option<[u8; 2]>,
     _dir: tempfile::TempDir,
@@ -331,7 +353,7 @@ impl World {
         let group = Group::new([7; 32], members[0].key.public());
         let paths = (0..count).map(|_| Path::new(conditions, rng.next_u64())).collect();
         let queue = EventQueue::new();
-        Self { group, members, queue, paths, rng, datagrams: 0, apart: None, _dir: dir }
+        Self { group, members, queue, paths, rng, datagrams: 0, astray: 0, apart: None, _dir: dir }
     }
 
     fn start(&mut self, n: usize, first: Option<Ticket>) {
@@ -407,6 +429,7 @@ impl Simulation for World {
                 }
                 for datagram in buffer.chunks(sent.segment_size.unwrap_or(sent.len)) {
                     self.datagrams += 1;
+                    self.astray += u64::from(sent.to == address(VICTIM));
                     for delivery in path.send(now, datagram.len(), sent.ecn) {
                         let flying = (address(member.n), sent.to, delivery.packet(datagram));
                         self.queue.schedule(delivery.at, flying);
@@ -579,6 +602,128 @@ fn a_removed_member_is_not_told_anything_by_whom_it_had_invited() {
     world.run(Duration::from_secs(120));
     let number = |n: usize| world.members[n].heard[&world.members[2].key.public()].0.number;
     assert_eq!([number(0), number(1)], [2, 1]);
+}
+
+/// It is told so by the founder, and that once; nobody else is "here" or "away" for it again, after another start neither.
+#[test]
+fn who_was_removed_is_told_so_once_and_nothing_else() {
+    let mut world = World::new(3, BAD, 11);
+    world.start(0, None);
+    for n in 1..3 {
+        let first = Some(world.members[0].ticket());
+        world.start(n, first);
+    }
+    (0..3).for_each(|n| world.say(n));
+    world.converge();
+    world.remove(2);
+    world.run(Duration::from_secs(60));
+    let is_told = [(true, TurnedAway::Removed)];
+    assert_eq!(world.members[2].turned_away, is_told, "while it was there");
+    assert!(world.members[2].links().is_empty());
+    let (ups, heard) = (world.members[2].ups, world.members[2].heard.clone());
+    world.run(Duration::from_secs(300));
+    (0..2).for_each(|n| world.say(n));
+    world.run(Duration::from_secs(60));
+    assert_eq!(world.members[2].turned_away, is_told, "once");
+    world.members[2].running = None;
+    world.members[2].turned_away.clear();
+    world.run(Duration::from_secs(60));
+    world.start(2, None);
+    world.say(2);
+    world.run(Duration::from_secs(120));
+    assert_eq!(world.members[2].turned_away, is_told, "after another start");
+    assert_eq!((world.members[2].ups, &world.members[2].heard == &heard), (ups, true));
+    assert!(world.members[..2].iter().all(|member| member.turned_away.is_empty()));
+    assert_eq!(world.members[0].links(), vec![link_key(1).public().0]);
+}
+
+/// Where the founder is away the others do not speak for it: that they refuse is told after a few times.
+#[test]
+fn who_is_refused_by_all_but_the_founder_is_told_that() {
+    let mut world = World::new(3, BAD, 12);
+    world.start(0, None);
+    for n in 1..3 {
+        let first = Some(world.members[0].ticket());
+        world.start(n, first);
+    }
+    (0..3).for_each(|n| world.say(n));
+    world.converge();
+    world.members[2].running = None;
+    world.remove(2);
+    world.run(Duration::from_secs(5));
+    world.members[0].running = None;
+    world.run(Duration::from_secs(40));
+    world.start(2, None);
+    world.say(2);
+    world.run(Duration::from_secs(3));
+    assert!(world.members[2].turned_away.is_empty(), "once may be a mistake");
+    world.run(Duration::from_secs(300));
+    assert_eq!(world.members[2].turned_away, [(false, TurnedAway::Removed)]);
+}
+
+/// A member whose links are down says, through others, again and again that it is somewhere else, where somebody is who has never
+/// heard of it.
+#[test]
+fn what_members_claim_is_dialled_at_a_bounded_cost() {
+    let good = Conditions { delay: ms(25), ..Conditions::PERFECT };
+    let mut world = World::new(4, good, 13);
+    world.start(0, None);
+    let first = Some(world.members[0].ticket());
+    world.start(1, first);
+    (0..2).for_each(|n| world.say(n));
+    world.run(Duration::from_secs(2));
+    let victim: xylem_object::ticket::Address = address(VICTIM).to_string().parse().unwrap();
+    for n in 0..600_u64 {
+        // Two of them, of which one claims keys and the other addresses.
+        for who in [2, 3] {
+            let Member { key, log, .. } = &mut world.members[who];
+            let key_says = if who == 2 { n } else { 0 };
+            let addresses =
+                vec![Clone::clone(&victim); if who == 2 { 16 } else { 1 + (n % 16) as usize }];
+            let index = Ticket {
+                publisher: key.public(),
+                root: xylem_hash::hash(b"index"),
+                name: None,
+                link_key: None,
+                size: None,
+                kind: None,
+                addresses,
+                relays: Vec::new(),
+            };
+            let said = Statement {
+                member: key.public(),
+                link_key: *xylem_hash::hash(&key_says.to_be_bytes()).as_bytes(),
+                number: n + 1,
+                name: "far".to_owned(),
+                state: xylem_hash::hash(&n.to_be_bytes()),
+                index,
+                roles: None,
+                shown: Vec::new(),
+                past: Past::none(),
+            };
+            let said = said.sign(&world.group, key, log).unwrap();
+            let Some(Running { wires, mesh, .. }) = &mut world.members[0].running else { panic!() };
+            let read = Statement::read(&said, &world.group).unwrap();
+            assert!(mesh.learn(wires, read, said.clone()));
+            mesh.tell_all(wires, &said, None);
+        }
+        world.run(ms(20));
+    }
+    world.run(Duration::from_secs(20));
+    println!("{} datagrams for 1200 statements", world.astray);
+    // Of each of the two, four tries at once and two more meanwhile, at up to sixteen addresses, by each of the two others, each of
+    // up to ten datagrams: each statement was one before.
+    assert!(world.astray > 100, "they are tried: {}", world.astray);
+    assert!(world.astray < 2 * 2 * 7 * 16 * 10, "{}", world.astray);
+    // Nobody else is kept from anybody.
+    assert_eq!(world.members[0].links(), vec![link_key(1).public().0]);
+    (0..2).for_each(|n| world.say(n));
+    let heard = |world: &World, n: usize, of: usize| {
+        let heard = world.members[n].heard.get(&world.members[of].key.public());
+        heard.is_some_and(|(said, _)| said.number == world.members[of].number)
+    };
+    world.run(Duration::from_secs(1));
+    assert!(heard(&world, 0, 1) && heard(&world, 1, 0));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! [`Stream`]: what goes to and comes from one other member.
 
+use std::time::Duration;
+
 use xylem_forward::FaceId;
 use xylem_library::folder::Inbox;
 use xylem_link::{StreamId, StreamRead};
@@ -21,12 +23,14 @@ pub(super) struct Stream {
     pub(super) shown: Vec<u8>,
     pub(super) out: Vec<u8>,
     pub(super) inbox: Inbox,
+    /// The other end was told that it is no member: until then it may still read that.
+    pub(super) ends: Option<Duration>,
 }
 
 impl Stream {
     pub(super) fn new(stream: StreamId, key: [u8; 32], dialled: Option<PublisherId>) -> Self {
         let (member, shown, out, inbox) = (None, Vec::new(), Vec::new(), Inbox::default());
-        Self { stream, key, dialled, member, shown, out, inbox }
+        Self { stream, key, dialled, member, shown, out, inbox, ends: None }
     }
 
     pub(super) fn queue(&mut self, said: &[u8]) {

@@ -2,12 +2,49 @@
 
 use std::time::Instant;
 
-use xylem_library::folder::{Roles, Statement, StatementError};
+use xylem_library::folder::{HomeError, Roles, Statement, StatementError, TurnedAway};
 use xylem_library::{Blame, Error};
 use xylem_node::{MeshNews, wall_clock};
 use xylem_object::PublisherId;
 
 use super::{KEEP, Member, Other, SyncEvent, warning};
+
+/// What could not be written down yet: a disk that is full ends nothing.
+#[derive(Default)]
+pub(super) struct Unkept {
+    /// Where we are found.
+    pub(super) port: Option<u16>,
+    /// What the founder says, as a member has heard it.
+    roles: Option<Roles>,
+    /// Who has signed two histories, and both statements.
+    evidence: Vec<(PublisherId, [Vec<u8>; 2])>,
+    /// That it could not was told.
+    is_told: bool,
+}
+
+/// Why others refuse our links, for who reads it; `key` is ours.
+fn refused(by_founder: bool, why: TurnedAway, key: &PublisherId) -> String {
+    let stays = "what is here stays here";
+    match (by_founder, why) {
+        (true, TurnedAway::Removed) => format!(
+            "this member was removed from the group by its founder: nothing is sent or received any more; {stays}"
+        ),
+        (true, TurnedAway::Unnamed) => format!(
+            "the group is closed, and its founder does not name this member, or has removed it: it takes no part until the founder runs \
+             `xylem sync DIR --allow {key}`; {stays}"
+        ),
+        (true, TurnedAway::NotCertified) => format!(
+            "this member's certificates do not make it one (`xylem sync DIR --sign key:NAME`): nothing is sent or received; {stays}"
+        ),
+        (_, TurnedAway::NoPlace) => format!(
+            "the group has as many members as it can have: this one takes no part until the founder runs `xylem sync DIR --allow {key}`"
+        ),
+        (false, _) => format!(
+            "other members refuse the links of this one: most likely it was removed from the group, whose founder can't be reached to \
+             say so; {stays}"
+        ),
+    }
+}
 
 impl Member<'_> {
     pub(super) fn hear_mesh(
@@ -20,12 +57,23 @@ impl Member<'_> {
                 if if up { self.up.insert(member) } else { self.up.remove(&member) } {
                     self.tell_member(&member, up, tell);
                 }
+                if up && !self.met.contains(&member) {
+                    self.met.push(member);
+                    self.keep.get_or_insert_with(|| Instant::now() + KEEP);
+                }
             }
-            MeshNews::Said(said, bytes) => self.heard(*said, bytes, tell)?,
+            MeshNews::Said(said, bytes) => self.heard(*said, bytes, tell),
+            MeshNews::Forgotten(member) => drop(self.others.remove(&member)),
+            MeshNews::TurnedAway { by_founder, why } => {
+                let removed = by_founder && why == TurnedAway::Removed;
+                let why = refused(by_founder, why, &self.key.public());
+                tell(SyncEvent::TurnedAway { removed, why });
+            }
             MeshNews::Rewrote(said, both) => {
-                let evidence = self.home.keep_evidence(&said.member, &both)?;
+                let evidence = self.home.evidence_file(&said.member);
+                self.unkept.evidence.push((said.member, both));
                 self.others.remove(&said.member);
-                self.keep_members()?;
+                self.keep_or_later(tell);
                 let (name, key) = (said.name, said.member.to_string());
                 tell(SyncEvent::Rewrote { name, key, evidence });
             }
@@ -56,20 +104,16 @@ impl Member<'_> {
         }
     }
 
-    fn heard(
-        &mut self,
-        said: Statement,
-        bytes: Vec<u8>,
-        tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), Error> {
+    fn heard(&mut self, said: Statement, bytes: Vec<u8>, tell: &mut dyn FnMut(SyncEvent)) {
         if let Some(roles) = said.roles.clone().filter(|r| r.number > self.roles.roles().number) {
-            self.home.keep_roles(&roles)?;
+            self.unkept.roles = Some(roles.clone());
+            self.keep_or_later(tell);
             self.take_roles(roles, tell);
         }
         let member = said.member;
         // Whose certificate ended meanwhile is none any more.
         if self.roles.hear(&member, &said.shown, wall_clock().milliseconds()).is_err() {
-            return Ok(());
+            return;
         }
         let before = self.others.get(&member);
         let same_place = before.is_some_and(|b| {
@@ -86,18 +130,63 @@ impl Member<'_> {
         if same_place {
             self.keep.get_or_insert_with(|| Instant::now() + KEEP);
         } else {
-            self.keep_members()?;
+            // At once, with all others that are heard in one go.
+            self.keep = Some(Instant::now());
         }
         if is_new && self.up.contains(&member) {
             self.tell_member(&member, true, tell);
         }
+    }
+
+    /// The founder's list has changed on the disk, most likely by a command of our user's.
+    pub(super) fn hear_home(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
+        match self.home.roles() {
+            Ok(Some(roles)) if roles.number > self.roles.roles().number => {
+                self.take_roles(roles, tell)
+            }
+            Ok(_) => {}
+            // What is known of members is in memory, and stays so.
+            Err(e) => tell(warning(e.to_string())),
+        }
+    }
+
+    /// Writes down what is to be known in the next run: what members say next has to go on where they were.
+    pub(in crate::sync) fn keep_members(&mut self) -> Result<(), HomeError> {
+        self.keep = None;
+        let Unkept { port, roles, evidence, .. } = &mut self.unkept;
+        // What is worst to be without comes first.
+        if let Some(founder_says) = roles {
+            self.home.keep_roles(founder_says)?;
+        }
+        *roles = None;
+        while let Some((member, both)) = evidence.last() {
+            self.home.keep_evidence(member, both)?;
+            evidence.pop();
+        }
+        self.home.keep_members(self.others.values().map(|other| &other.bytes[..]))?;
+        self.met.retain(|member| self.others.contains_key(member) || self.up.contains(member));
+        self.home.keep_met(&self.met)?;
+        if let Some(port) = port {
+            self.home.keep_port(*port)?;
+        }
+        *port = None;
         Ok(())
     }
 
-    /// Writes down what members have said: what they say next has to go on there.
-    pub(in crate::sync) fn keep_members(&mut self) -> Result<(), Error> {
-        self.keep = None;
-        Ok(self.home.keep_members(self.others.values().map(|other| &other.bytes[..]))?)
+    /// As [`Self::keep_members`]; what can't be written now is tried again, and told once.
+    pub(super) fn keep_or_later(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
+        match self.keep_members() {
+            Ok(()) => self.unkept.is_told = false,
+            Err(e) => {
+                self.keep = Some(Instant::now() + KEEP);
+                if !std::mem::replace(&mut self.unkept.is_told, true) {
+                    let what = format!(
+                        "what is known of members is not written down, and tried again: {e}"
+                    );
+                    tell(warning(what));
+                }
+            }
+        }
     }
 
     pub(super) fn take_roles(&mut self, roles: Roles, tell: &mut dyn FnMut(SyncEvent)) {
