@@ -1,7 +1,7 @@
 //! What of a [`Plan`] is done in one go: what fits, what may be done now, and no more than a while's worth. The rest is planned
 //! anew after it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use xylem_hash::Hash;
 
@@ -19,15 +19,29 @@ fn content(item: &Item) -> Option<(Hash, u64)> {
 }
 
 impl Plan {
-    /// Leaves out everything that is to be done at the paths for which `leaves` says so: what comes, what goes, and what would be
-    /// moved aside for it. Returns how much was left out; [`Plan::rest`] is not touched.
+    /// Leaves out everything that is to be done at the paths for which `leaves` says so: what comes, what goes, what would be
+    /// moved aside for it, and what would remove or replace a directory with a path in it that stays. Returns how much was left
+    /// out; [`Plan::rest`] is not touched.
     pub fn leave_out(&mut self, mut leaves: impl FnMut(&[u8], &Item) -> bool) -> usize {
-        let mut left = HashSet::new();
+        let mut left = BTreeSet::new();
         for place in self.put.iter().chain(&self.gone) {
             if leaves(&place.path, &place.item) {
                 left.insert(place.path.clone());
             }
         }
+        let stays: BTreeSet<Vec<u8>> = self
+            .gone
+            .iter()
+            .filter(|place| left.contains(&place.path))
+            .map(|p| p.path.clone())
+            .collect();
+        let above = self.gone.iter().chain(&self.put).filter(|place| {
+            let below = [&place.path[..], b"/"].concat();
+            matches!(place.before, ItemKind::Directory { .. })
+                && stays.range(below.clone()..).next().is_some_and(|path| path.starts_with(&below))
+        });
+        let above: Vec<Vec<u8>> = above.map(|place| place.path.clone()).collect();
+        left.extend(above);
         self.put.retain(|place| !left.contains(&place.path));
         self.gone.retain(|place| !left.contains(&place.path));
         self.aside.retain(|(_, place)| !left.contains(&place.path));
@@ -153,6 +167,27 @@ mod tests {
         assert_eq!(plan.leave_out(|path, _| path == b"a"), 1);
         assert_eq!(paths(&plan), ["b"]);
         assert!(plan.aside.is_empty() && plan.met.is_empty() && !plan.rest);
+    }
+
+    #[test]
+    fn a_directory_stays_with_what_stays_in_it() {
+        let gone =
+            |path: &str, before| Place { path: path.into(), item: item(ItemKind::Gone), before };
+        let directory = || ItemKind::Directory { mode: 0o755 };
+        let file = |content| place("", content, ItemKind::Gone).item.kind;
+        let mut plan = Plan {
+            gone: vec![
+                gone("d/e/f", file("f")),
+                gone("d/e", directory()),
+                gone("d/g", file("g")),
+                gone("d", directory()),
+                gone("dd", directory()),
+            ],
+            ..Plan::default()
+        };
+        assert_eq!(plan.leave_out(|path, _| path == b"d/e/f"), 3);
+        let left: Vec<_> = plan.gone.iter().map(|place| place.path.as_slice()).collect();
+        assert_eq!(left, [b"d/g".as_slice(), b"dd"]);
     }
 
     #[test]

@@ -320,8 +320,6 @@ impl Member<'_> {
             removals.len()
         );
         let held = plan.leave_out(|path, item| item.kind.is_gone() && removals.contains(path));
-        // Directories go when what is in them does.
-        plan.gone.retain(|place| !matches!(place.before, ItemKind::Directory { .. }));
         let is_first = !removals.iter().any(|path| self.folder.obstacles.get(path).is_some());
         if is_first {
             tell(warning(why.clone()));
