@@ -264,6 +264,7 @@ class Run:
             rules = rules[::-1]
         if rules != member.rules:
             before, member.rules, member.rules_are_old = member.rules, rules, False
+            member.all_rules.add(rules)
             self.ledger.rules_changed(member, member.tree(), before)
 
     # Faults.
@@ -437,7 +438,7 @@ class Run:
         self.group.heal()
         began, first, wrong = time.monotonic(), None, []
         different, left = [], []
-        while time.monotonic() < began + self.patience:
+        while time.monotonic() < (first or began) + self.patience:
             self.look_after()
             trees = self.look()
             different = differences(self.members, trees, self.compared)
@@ -454,7 +455,7 @@ class Run:
             trashes = [member.trash() for member in self.members]
             wrong = self.ledger.wrong(self.members, trees, trashes)
             # What is still on its way between two places has time to come.
-            if wrong and now - first < 10:
+            if wrong and now - first < self.group.kind.settles:
                 time.sleep(0.5)
                 continue
             break

@@ -162,8 +162,12 @@ class Xylem:
 
     name = "xylem"
     own = (".xylem-sync",)
+    # How names of what is not whole yet begin, beside the files that it will be.
+    unfinished = ("\0",)
     rules_file = RULES
     ready_event = "sync_ready"
+    # Seconds in which what all have alike may still turn out to be wrong: it comes from somewhere.
+    settles = 10
 
     def __init__(self, program):
         self.program = str(program)
@@ -194,8 +198,12 @@ class Syncthing:
 
     name = "syncthing"
     own = (".stfolder", ".stversions", ".stignore")
+    # It keeps these for a day.
+    unfinished = (".syncthing.", "~syncthing~")
     rules_file = ".stignore"
     ready_event = None
+    # A look over everything comes each minute.
+    settles = 75
 
     def __init__(self, program):
         self.program = str(program)
@@ -273,7 +281,7 @@ class Member:
         self.process, self.key, self.ready = None, None, False
         self.read, self.rest = 0, b""
         self.stopped, self.meant, self.ended = False, False, []
-        self.rules, self.rules_are_old, self.holding = (), False, set()
+        self.rules, self.rules_are_old, self.holding, self.all_rules = (), False, set(), set()
         self.reads_only, self.heard_role, self.own_paths = False, True, set()
         self.rewrote, self.was_full = set(), False
         self.reader = Reader()
@@ -384,7 +392,8 @@ class Member:
     # Its folder.
 
     def tree(self):
-        return self.reader.tree(self.folder, self.kind.own)
+        tree = self.reader.tree(self.folder, self.kind.own)
+        return {path: thing for path, thing in tree.items() if not os.path.basename(path).startswith(self.kind.unfinished)}
 
     def trash(self):
         """What is in it, by a name under its number, so that no two are taken for one."""
@@ -392,6 +401,10 @@ class Member:
 
     def leaves_out(self, path):
         return left_out(path, self.rules)
+
+    def has_left_out(self, path):
+        """Whether rules that it has or had leave a path out: it need not have in its trash what it did not have."""
+        return any(left_out(path, rules) for rules in self.all_rules)
 
     def apart(self, path):
         """Whether it may have there what others have not: it reads only, and has changed that."""

@@ -479,7 +479,7 @@ class Ledger:
                 and what not in hidden[k]
                 and member.number not in entry.without
                 and (entry.only is None or entry.only == member.number)
-                and (stands or not member.was_full)
+                and (stands or not (member.was_full or member.has_left_out(entry.path)))
             ]
             if lack:
                 where = [

@@ -27,6 +27,9 @@ class Member:
     def leaves_out(self, path):
         return left_out(path, self.rules)
 
+    def has_left_out(self, path):
+        return self.leaves_out(path)
+
     def apart(self, path):
         return path in self.own_paths
 
