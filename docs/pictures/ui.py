@@ -137,7 +137,7 @@ def see(browser, url, folder):
 
     # Keys.
     focus = "document.activeElement.id"
-    for key, expected in [("j", "fetches"), ("j", "shares"), ("j", "peers"), ("k", "shares"), ("5", "links"), ("j", "links"), ("1", "fetches")]:
+    for key, expected in [("j", "fetches"), ("j", "shares"), ("j", "folders"), ("k", "shares"), ("6", "links"), ("j", "links"), ("1", "fetches")]:
         browser.key(key)
         check(browser.of(focus) == expected, f"{key} leads to {browser.of(focus)} and not {expected}")
     check(browser.of("document.querySelector('nav a.here').textContent") == "Fetches", "the section is not marked")
@@ -159,7 +159,7 @@ def see(browser, url, folder):
     browser.looks(1100, 860, "dark")
     light, dark = "rgb(251, 251, 249)", browser.of("getComputedStyle(document.body).backgroundColor")
     check(dark != light, "dark is light")
-    browser.key("5")
+    browser.key("6")
     time.sleep(0.5)
     sizes["ui-dark.png"] = browser.picture(folder, "ui-dark.png")
 

@@ -280,16 +280,7 @@ mod running {
             out.note(&format!("Listening at {at}, as last time; --listen PORT: all interfaces"));
         }
         let shown = args.metrics.as_deref().map(metrics::listen).transpose()?;
-        let options = ShareOptions {
-            listen: listen_at(&listen)?,
-            announce: args.announce.clone(),
-            relays: args.relay.relays(common)?,
-            accept_open: args.answer.accept_open,
-            beside: AnnounceArgs::of_service(args.public, &args.near, &args.dht).options(common)?,
-            links: args.shape.links(),
-            store: store.clone(),
-            ..ShareOptions::default()
-        };
+        let options = share_options(args, common, &listen, &store)?;
         let stop = stop::on_signals()?;
         out.ends_with(&stop);
         out.runs_as("service", &store);
@@ -338,6 +329,24 @@ mod running {
         out.take_broken()?;
         served?;
         no_thread.map_or(Ok(Exit::Done), Err)
+    }
+
+    fn share_options(
+        args: &RunArgs,
+        common: &Common,
+        listen: &[String],
+        store: &Path,
+    ) -> Result<ShareOptions, Failure> {
+        Ok(ShareOptions {
+            listen: listen_at(listen)?,
+            announce: args.announce.clone(),
+            relays: args.relay.relays(common)?,
+            accept_open: args.answer.accept_open,
+            beside: AnnounceArgs::of_service(args.public, &args.near, &args.dht).options(common)?,
+            links: args.shape.links(),
+            store: store.to_path_buf(),
+            ..ShareOptions::default()
+        })
     }
 
     /// One background node a store.

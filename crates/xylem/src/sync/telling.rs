@@ -102,16 +102,7 @@ impl Teller {
             SyncEvent::Took { name, put, gone, kept, paths, conflicts, copies } => {
                 self.gather(name, (put, gone, kept), &paths);
                 self.say_took(Instant::now(), out);
-                for path in conflicts {
-                    let path = path.display();
-                    out.warn(&clean(&format!("{path}: changed by both; both are kept")));
-                }
-                for (path, whose) in copies {
-                    let path = path.display();
-                    out.note(&clean(&format!(
-                        "{path}: {whose}'s version of what somebody else has changed, too"
-                    )));
-                }
+                say_conflicts(&conflicts, &copies, out);
             }
             SyncEvent::InStep { members, but, .. } => self.step = Some((members, but)),
             SyncEvent::Tick { in_step } => self.tick(in_step, Instant::now(), out),
@@ -228,6 +219,19 @@ impl Gathered {
             kept => format!(" ({} in {OWN}/trash)", count(kept, "old file")),
         };
         format!("From {name}: {}{kept}", parts.join(", "))
+    }
+}
+
+fn say_conflicts(conflicts: &[PathBuf], copies: &[(PathBuf, String)], out: &mut Out) {
+    for path in conflicts {
+        let path = path.display();
+        out.warn(&clean(&format!("{path}: changed by both; both are kept")));
+    }
+    for (path, whose) in copies {
+        let path = path.display();
+        out.note(&clean(&format!(
+            "{path}: {whose}'s version of what somebody else has changed, too"
+        )));
     }
 }
 
