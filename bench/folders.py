@@ -44,7 +44,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from folders_group import (
-    NOBODY, ROOT, Group, Syncthing, Xylem, alone, as_user, clock_library,
+    NOBODY, ROOT, Group, Syncthing, Xylem, alone, as_user, clock_library, once, sweep,
 )
 from folders_model import RULES, Impossible, Ledger, Operations, contents, differences, text_of, touched
 from processes import Failed
@@ -436,7 +436,7 @@ class Run:
     def rest(self):
         """Heals all, waits until the folders are the same, and says what is wrong then."""
         self.group.heal()
-        began, first, wrong = time.monotonic(), None, []
+        began, first, wrong, asked = time.monotonic(), None, [], False
         different, left = [], []
         while time.monotonic() < (first or began) + self.patience:
             self.look_after()
@@ -445,6 +445,10 @@ class Run:
             left = [(m.number, name) for m in self.members for name in m.kind.leftovers(m)]
             if different:
                 first = None
+                if not asked and time.monotonic() > began + 15:
+                    asked = True
+                    for member in self.members:
+                        member.kind.accept_removals(member)
                 time.sleep(0.1)
                 continue
             now = time.monotonic()
@@ -554,7 +558,7 @@ def empty(folder, but=()):
 def child(case, options, base, pipe):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Asked to end, it ends its programs first.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, once)
     alone()
     try:
         pipe.send(Run(case, options, base).all())
@@ -808,8 +812,9 @@ def main():
         print("operations:", *OPERATIONS)
         print("faults:", *FAULTS)
         return 0
+    sweep()
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, once)
     with tempfile.TemporaryDirectory(dir=where, prefix="folders-") as base:
         base = pathlib.Path(base)
         base.chmod(0o755)

@@ -142,6 +142,20 @@ class Network:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
+def sweep():
+    """Namespaces of runs that were killed."""
+    for name in os.listdir("/run/netns") if ROOT and os.path.isdir("/run/netns") else ():
+        found = re.fullmatch(r"xf(\d+)(h|m\d+)", name)
+        if found and not os.path.exists(f"/proc/{found[1]}"):
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+def once(*_):
+    """Asked to end, whoever asks: once, so that nothing is left behind."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(1)
+
+
 class Here:
     """Without namespaces."""
 
@@ -185,8 +199,15 @@ class Xylem:
 
     def leftovers(self, member):
         own = member.folder / ".xylem-sync"
-        names = [name for name in os.listdir(own)] if own.is_dir() else []
-        return [name for name in names if re.search(r"incoming|xylem-part|\.new$|\.tmp$", name)]
+        names = os.listdir(own) if own.is_dir() else []
+        staged = own / "staged"
+        names += [f"staged/{name}" for name in os.listdir(staged)] if staged.is_dir() else []
+        return [name for name in names if re.search(r"^staged/|incoming|xylem-part|\.new$|\.tmp$", name)]
+
+    def accept_removals(self, member):
+        """Says what a user says whom it asks, as most of a folder has gone at once."""
+        words = [self.program, "--store", str(member.store), "sync", str(member.folder), "--accept-removals"]
+        subprocess.run(words, capture_output=True, timeout=60, **member.as_it())
 
     def forget(self, member):
         """What the line says that it ends with, after its store came back from a copy: another key, and joining again."""
@@ -249,6 +270,9 @@ class Syncthing:
 
     def leftovers(self, member):
         return []
+
+    def accept_removals(self, member):
+        pass
 
     def forget(self, member):
         pass

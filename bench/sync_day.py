@@ -30,7 +30,7 @@ import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from folders_group import Group, Syncthing, Xylem, alone, as_user
+from folders_group import Group, Syncthing, Xylem, alone, as_user, once, sweep
 from folders_model import differences
 from processes import Failed, descendants, stat_fields
 
@@ -304,7 +304,7 @@ class Live:
 
 def child(name, day, options, base, rows):
     alone()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, once)
     try:
         rows.put(Live(name, day, options, base).all())
     except Failed as e:
@@ -335,7 +335,8 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, default=None)
     options = parser.parse_args()
     days = {"family": Family, "team": Team}
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, once)
+    sweep()
     where = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=where, prefix="day-") as base:
         base = pathlib.Path(base)
