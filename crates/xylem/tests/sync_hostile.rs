@@ -155,21 +155,32 @@ impl Mallory {
         self.share(&folder, "folder").to_bytes()
     }
 
-    /// An index of links that all have this target, changed at this time.
+    /// An index of links that all have this target, changed at this time. Nothing looks at the paths before they are in it.
     fn links(&self, paths: &[&[u8]], target: &Path, time: u64) -> Vec<u8> {
-        let mut index = Index::default();
+        let with_length =
+            |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
+        let (me, time) = (self.key.public().key_id().0, time.to_be_bytes());
+        let mut index = [&b"xylem sync index 3\n"[..], &with_length(&self.content())].concat();
+        index.extend([0, 0]);
+        let mut paths = paths.to_vec();
+        paths.sort_unstable();
         for path in paths {
-            let kind = ItemKind::Symlink { target: target.to_str().unwrap().as_bytes().to_vec() };
-            index.items.insert(path.to_vec(), self.item(kind, time));
+            index.extend(with_length(path));
+            index.push(3);
+            index.extend(with_length(target.to_str().unwrap().as_bytes()));
+            // The change, its time, and the version, which has seen that alone.
+            index.extend([&me[..], &time, &time, &[0, 1], &me, &time].concat());
         }
-        index.encode(&self.content())
+        index.extend([0, 0]);
+        let hash = xylem_hash::hash(&index);
+        [&index[..], hash.as_bytes()].concat()
     }
 
     fn item(&self, kind: ItemKind, time: u64) -> Item {
         let mut version = Vector::default();
         let me = self.key.public().key_id().0;
-        version.changed(me, time);
-        Item { kind, version, by: me, absent: false }
+        let dot = version.changed(me, time);
+        Item { kind, version, content: dot, edited_ms: time, described: dot, absent: false }
     }
 }
 
@@ -502,7 +513,7 @@ fn an_index_that_lies_about_its_length_is_none() {
     let mut mallory = Mallory::new(dir.path(), "m", 66, &alice.ticket);
     let about = mallory.content();
     let head =
-        [b"xylem sync index 2\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
+        [b"xylem sync index 3\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
             .concat();
     // With the hash that it has to have behind it.
     let one = |rest: &[u8]| {
@@ -510,7 +521,7 @@ fn an_index_that_lies_about_its_length_is_none() {
         [&bytes[..], xylem_hash::hash(&bytes).as_bytes()].concat()
     };
     let a_path_of = |vectors: u16| {
-        let entry = [&[0, 1, b'a', 0][..], &[7; 8], &vectors.to_be_bytes()].concat();
+        let entry = [&[0, 1, b'a', 0][..], &[0; 24], &vectors.to_be_bytes()].concat();
         one(&[&[0, 0][..], &entry].concat())
     };
     for bytes in [
@@ -519,7 +530,7 @@ fn an_index_that_lies_about_its_length_is_none() {
         a_path_of(u16::MAX),
         a_path_of(1),
         [&head[..], &[0, 0, 0, 0], &[7; 32]].concat(),
-        b"xylem sync index 2\n\xff\xff".to_vec(),
+        b"xylem sync index 3\n\xff\xff".to_vec(),
         vec![0; 100_000],
         Vec::new(),
     ] {
@@ -546,7 +557,7 @@ fn an_index_that_says_other_than_its_folder_brings_nothing() {
         let kind = ItemKind::File { root, size: 4, mode: 0o644, mtime: (1, 0) };
         let mut index = Index::default();
         index.items.insert(b"evil".to_vec(), mallory.item(kind, now()));
-        index.encode(about)
+        index.encode(about).unwrap()
     };
     // Of the same length, so that only the hash tells.
     let lying = index(&mallory, &about, b"good");
@@ -596,14 +607,14 @@ fn an_index_that_never_ends_takes_no_memory_and_delays_nobody() {
     let before = pids.map(common::peak_memory);
     let about = mallory.content();
     let mut endless =
-        [b"xylem sync index 2\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
+        [b"xylem sync index 3\n", &u16::try_from(about.len()).unwrap().to_be_bytes()[..], &about]
             .concat();
     endless.extend([0, 0]);
     for n in 0..1_500_000_u32 {
         endless.extend([0, 9, b'p']);
         endless.extend(format!("{n:08}").bytes());
         // It is gone, by nobody, in no version.
-        endless.extend([0; 11]);
+        endless.extend([0; 27]);
     }
     let endless_path = mallory.dir.join("endless");
     fs::write(&endless_path, &endless).unwrap();

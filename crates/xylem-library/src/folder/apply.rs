@@ -4,10 +4,13 @@
 //! meanwhile stays, is seen at the next look, and is a conflict then. Files come whole, by exchanging them with what was
 //! there; what comes back from the exchange is looked at once more before it goes.
 //!
+//! Permissions and times are changed on the file that is there, and a file that is only renamed is renamed here, too: a program
+//! that has it open goes on writing to what everybody gets.
+//!
 //! What goes is in the trash until all is done. Then what has the same content elsewhere in the folder, as what was moved
 //! has, is let go: an end at any moment leaves it in one of the two.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,22 +20,74 @@ use xylem_hash::Hash;
 use xylem_store::{DiskMedium, hash_file};
 use xylem_tree::SegmentSize;
 
-use super::index::{Item, ItemKind, name};
+use super::index::{Item, ItemKind, check, is_time, name};
 use super::local::{Folder, FolderError};
-use super::merge::{Place, Plan, aside};
-use super::place::within;
+use super::merge::{Beaten, Place, Plan, Whose, beside, copy_of};
+use super::obstacles::ObstacleKind;
+use super::place::{Unlocked, mode_of, set_mode, within};
 use super::stored::Paths;
 use super::versions::VersionPolicy;
 use crate::path::{os_bytes, os_path};
+
+/// Permission bits that travel; those beside them stay as they are.
+const TRAVEL: u32 = 0o777;
+/// Copies of files that could not be renamed, among what is ours in the folder, until they are in their places.
+const MOVED: &str = "moved";
+/// What comes next to its place, there as well.
+const FRESH: &str = "placing";
+/// Paths that are remembered as not settled at most.
+const MAX_UNSETTLED: usize = 10_000;
+/// What stands in the way of looks, which say themselves when it does no more.
+const OF_LOOKS: [ObstacleKind; 3] =
+    [ObstacleKind::Unreadable, ObstacleKind::Busy, ObstacleKind::Name];
+/// Places to which something came that are named.
+const MAX_PLACES: usize = 16;
+
+/// What of a plan was really done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Places that something came to, or that have other permissions or another time now.
+    pub put: u64,
+    /// The first of them.
+    pub paths: Vec<Vec<u8>>,
+    /// Places that something was removed from.
+    pub gone: u64,
+    /// Paths of which both versions are kept from now on.
+    pub conflicts: Vec<Vec<u8>>,
+    /// Copies that came or were made of what lost, and whose that was.
+    pub copies: Vec<(Vec<u8>, String)>,
+    /// All of it was done. What was not stays to be done, after another look at the folder.
+    pub whole: bool,
+}
 
 /// What became of one thing.
 enum Done {
     /// It is there.
     Yes,
-    /// It was changed here meanwhile, or can't be: another look is needed.
+    /// It was changed here meanwhile: another look is needed.
     NotNow,
     /// A directory that something of ours is in stays.
     Stays,
+}
+
+/// What became of what is to be moved to a copy's name.
+enum Aside {
+    Moved,
+    /// The same content has that name already.
+    There,
+    NotNow,
+}
+
+/// Where files are that come.
+struct Incoming<'a> {
+    /// Those that were fetched, below this,
+    staged: &'a Path,
+    /// at these paths.
+    wanted: &'a HashMap<Hash, Vec<u8>>,
+    /// How often each is still needed.
+    uses: HashMap<Hash, usize>,
+    /// Those that were here, and could not be renamed.
+    moved: HashMap<Hash, PathBuf>,
 }
 
 /// What is lost with a file or link if it is nowhere else.
@@ -65,8 +120,8 @@ impl Folder {
         self.trash.came()
     }
 
-    /// Does what `plan` says, with content from below `staged` at the paths of `wanted`. Returns whether all of it was
-    /// done; what was not stays to be done after another look at the folder.
+    /// Does what `plan` says, with content from below `staged` at the paths of `wanted`. Each place stands alone: what can't
+    /// be done at one is [noted](Folder::obstacles), and everything else is done.
     ///
     /// # Errors
     /// What is known can't be written down.
@@ -76,57 +131,214 @@ impl Folder {
         staged: &Path,
         wanted: &HashMap<Hash, Vec<u8>>,
         now_ms: u64,
-    ) -> Result<bool, FolderError> {
-        let aside = plan.aside.iter().map(|(to, place)| (to, &place.item));
-        let places = plan.gone.iter().chain(&plan.put).map(|place| (&place.path, &place.item));
-        self.begin(aside.chain(places))?;
+    ) -> Result<Applied, FolderError> {
+        let places = plan.gone.iter().chain(&plan.put);
+        let beaten = plan.put.iter().filter_map(|place| place.beaten.as_ref());
+        let items = places.map(|place| (&place.path, &place.item));
+        self.begin(items.chain(beaten.map(|beaten| (&beaten.to, &beaten.item))))?;
         self.trash.begin(now_ms);
-        let mut whole = true;
-        let mut blocked = Vec::new();
-        self.changes.extend(plan.known);
-        for (to, place) in plan.aside {
-            let done = self.set_aside(&to, &place);
-            if done.is_ok_and(|done| done) {
-                self.changes.insert(to, place.item);
+        self.habits.forget();
+        self.drop_moved();
+        let (renames, uses) = (plan.renames(), plan.uses());
+        let mut incoming = Incoming { staged, wanted, uses, moved: HashMap::new() };
+        let mut applied = Applied { whole: true, ..Applied::default() };
+        let Plan { known, gone, put, refused, .. } = plan;
+        for (path, why) in refused {
+            self.obstacles.note(&path, ObstacleKind::Refused, why, now_ms);
+        }
+        for (path, item) in known {
+            self.settled(path, item);
+        }
+        let mut renamed = HashSet::new();
+        for (at, place) in gone.into_iter().enumerate() {
+            let to = renames.get(&at).and_then(|to| Some((*to, put.get(*to)?)));
+            if self.obstacles.waits(&place.path, now_ms) {
+                applied.whole = false;
+            } else if let Some((at, to)) =
+                to.filter(|(_, to)| !self.obstacles.waits(&to.path, now_ms))
+                && self.renamed(&place, to, &mut incoming)
+            {
+                applied.gone += 1;
+                self.came(to, &mut applied);
+                self.settled(place.path, place.item);
+                renamed.insert(at);
             } else {
-                blocked.push(place.path);
-                whole = false;
+                self.take_out(place, now_ms, &mut applied);
             }
         }
-        for place in plan.gone {
-            match self.remove(&place).unwrap_or(Done::NotNow) {
-                Done::Yes => drop(self.changes.insert(place.path, place.item)),
-                Done::NotNow => whole = false,
-                Done::Stays => {
+        let left = put.into_iter().enumerate().filter(|(at, _)| !renamed.contains(at));
+        for (_, place) in left {
+            if self.obstacles.waits(&place.path, now_ms) {
+                applied.whole = false;
+            } else {
+                self.bring(place, &mut incoming, now_ms, &mut applied);
+            }
+        }
+        self.drop_moved();
+        self.settle()?;
+        self.let_moved_go()?;
+        Ok(applied)
+    }
+
+    /// Removes what was not put anywhere.
+    fn drop_moved(&self) {
+        let _ = fs::remove_dir_all(self.own(MOVED));
+        let _ = fs::remove_file(self.own(FRESH));
+    }
+
+    /// A path is this from now on, and nothing stands in its way.
+    fn settled(&mut self, path: Vec<u8>, item: Item) {
+        if self.obstacles.get(&path).is_some_and(|obstacle| !OF_LOOKS.contains(&obstacle.kind)) {
+            self.obstacles.clear(&path);
+        }
+        self.unsettled.remove(&path);
+        self.changes.insert(path, item);
+    }
+
+    /// Something has come to its place.
+    fn came(&mut self, place: &Place, applied: &mut Applied) {
+        applied.put += 1;
+        if applied.paths.len() < MAX_PLACES {
+            applied.paths.push(place.path.clone());
+        }
+        let copy = |path: &[u8]| copy_of(path).map(|whose| (path.to_vec(), whose.to_owned()));
+        applied.copies.extend(copy(&place.path));
+        if let Some(beaten) = &place.beaten {
+            applied.conflicts.push(place.path.clone());
+            applied.copies.extend(copy(&beaten.to));
+            self.settled(beaten.to.clone(), beaten.item.clone());
+        }
+        self.settled(place.path.clone(), place.item.clone());
+    }
+
+    /// Notes why something was not done. What was changed here meanwhile is settled after another look, and noted if it is not.
+    fn not_done(&mut self, path: &[u8], why: Option<&io::Error>, now_ms: u64) {
+        let Some(e) = why else {
+            if self.unsettled.len() >= MAX_UNSETTLED {
+                self.unsettled.clear();
+            }
+            if !self.unsettled.insert(path.to_vec()) {
+                let why = "something that is not shared is in its place, or changes all the time";
+                self.obstacles.note(path, ObstacleKind::NotPlaced, why.to_owned(), now_ms);
+            }
+            return;
+        };
+        let is_room = matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let kind = if is_room { ObstacleKind::NoRoom } else { ObstacleKind::NotPlaced };
+        self.obstacles.note(path, kind, e.to_string(), now_ms);
+    }
+
+    /// Removes what is to go.
+    fn take_out(&mut self, place: Place, now_ms: u64, applied: &mut Applied) {
+        match self.unlocked(&[&place.path], || self.remove(&place)) {
+            Ok(Done::Yes) => {
+                applied.gone += 1;
+                self.settled(place.path, place.item);
+            }
+            Ok(Done::Stays) => {
+                let kept = Item { kind: place.before, ..place.item };
+                self.keep_after_all(place.path, kept, now_ms);
+            }
+            not => {
+                applied.whole = false;
+                self.not_done(&place.path, not.err().as_ref(), now_ms);
+            }
+        }
+    }
+
+    /// Puts what is to come in its place.
+    fn bring(
+        &mut self,
+        place: Place,
+        incoming: &mut Incoming<'_>,
+        now_ms: u64,
+        applied: &mut Applied,
+    ) {
+        let content = match self.content(&place, incoming) {
+            Ok(content) => content,
+            Err(e) => {
+                applied.whole = false;
+                // What was not fetched is asked for again.
+                if e.kind() != io::ErrorKind::NotFound {
+                    self.not_done(&place.path, Some(&e), now_ms);
+                }
+                return;
+            }
+        };
+        let done = match &place.beaten {
+            None => self.unlocked(&[&place.path], || self.put(&place, content.as_deref())),
+            Some(beaten) => self.unlocked(&[&place.path, &beaten.to], || {
+                self.keep_both(&place, beaten, content.as_deref())
+            }),
+        };
+        match done {
+            Ok(Done::Yes) => self.came(&place, applied),
+            Ok(Done::Stays) => match self.put_beside(&place, content.as_deref()) {
+                Ok(true) => {
+                    let to = self.beside(&place);
+                    let both = Place { path: to, before: ItemKind::Gone, ..place.clone() };
+                    self.came(&both, applied);
                     let kept = Item { kind: place.before, ..place.item };
                     self.keep_after_all(place.path, kept, now_ms);
                 }
+                not => {
+                    applied.whole = false;
+                    self.not_done(&place.path, not.err().as_ref(), now_ms);
+                }
+            },
+            not => {
+                applied.whole = false;
+                self.not_done(&place.path, not.err().as_ref(), now_ms);
             }
         }
-        let mut uses: HashMap<Hash, usize> = HashMap::new();
-        for place in &plan.put {
-            if let ItemKind::File { root, .. } = place.item.kind {
-                *uses.entry(root).or_default() += 1;
+    }
+
+    /// Does something at these paths; where a directory on the way does not let its owner it is made to for that moment.
+    fn unlocked<T>(&self, paths: &[&[u8]], act: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match act() {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                let unlock = |path: &&[u8]| Unlocked::on_the_way(&self.root, path);
+                let _unlocked: Vec<Unlocked> =
+                    paths.iter().map(unlock).collect::<io::Result<_>>()?;
+                act()
             }
+            done => done,
         }
-        for place in plan.put {
-            if blocked.contains(&place.path) {
-                continue;
-            }
-            // What was not fetched is asked for again.
-            let Ok(content) = self.content(&place, staged, wanted, &mut uses) else {
-                whole = false;
-                continue;
-            };
-            match self.put(&place, content.as_deref()).unwrap_or(Done::NotNow) {
-                Done::Yes => drop(self.changes.insert(place.path, place.item)),
-                Done::NotNow => whole = false,
-                Done::Stays => whole &= self.put_beside(place, content.as_deref(), now_ms),
-            }
+    }
+
+    /// Whether a file has its new name: it is the same file, for whoever has it open as well. If not, its content is kept for
+    /// the new place.
+    fn renamed(&self, from: &Place, to: &Place, incoming: &mut Incoming<'_>) -> bool {
+        let renamed = self.unlocked(&[&from.path, &to.path], || self.rename(from, to));
+        if matches!(renamed, Ok(true)) {
+            return true;
         }
-        self.settle()?;
-        self.let_moved_go()?;
-        Ok(whole)
+        let Some(root) = to.item.kind.root() else { return false };
+        let copy = self.own(MOVED).join(incoming.moved.len().to_string());
+        let copied = self.place(&from.path, false).and_then(|at| {
+            fs::create_dir_all(self.own(MOVED))?;
+            if is(&at, &from.before) { fs::copy(at, &copy) } else { Ok(0) }
+        });
+        if copied.is_ok() {
+            incoming.moved.insert(root, copy);
+        }
+        false
+    }
+
+    fn rename(&self, from: &Place, to: &Place) -> io::Result<bool> {
+        self.keeps_apart(&from.path)?;
+        self.keeps_apart(&to.path)?;
+        let (old, new) = (self.place(&from.path, false)?, self.place(&to.path, true)?);
+        if !is(&old, &from.before) || !rename_new(&old, &new)? {
+            return Ok(false);
+        }
+        // What was written to it since is seen at the next look.
+        let _ = self.describe(&new, &from.before, &to.item.kind);
+        Ok(true)
+    }
+
+    fn keeps_apart(&self, path: &[u8]) -> io::Result<()> {
+        self.habits.keeps_apart(&self.own(""), &self.root, path)
     }
 
     /// Of what has come to the trash just now, what is in the folder under some name need not be kept there.
@@ -163,50 +375,49 @@ impl Folder {
 
     /// What was to replace or remove a directory does not: the directory is as if it had been made anew.
     fn keep_after_all(&mut self, path: Vec<u8>, mut item: Item, now_ms: u64) {
-        item.version.changed(self.me, now_ms);
-        item.by = self.me;
-        self.changes.insert(path, item);
+        item.made_anew(self.me, now_ms);
+        self.settled(path, item);
     }
 
-    /// A file that was to replace a directory with something of ours in it; false if it has no place now.
-    fn put_beside(&mut self, place: Place, content: Option<&Path>, now_ms: u64) -> bool {
-        let root = match &place.item.kind {
-            ItemKind::File { root, .. } => *root.as_bytes(),
-            _ => [0; 32],
-        };
-        let to = aside(&place.path, &name(&self.names, &place.item.by), &root);
-        let kept = Item { kind: place.before.clone(), ..place.item.clone() };
-        let beside = Place { path: to, item: place.item, before: ItemKind::Gone };
-        if !matches!(self.put(&beside, content), Ok(Done::Yes)) {
-            return false;
-        }
-        self.changes.insert(beside.path, beside.item);
-        self.keep_after_all(place.path, kept, now_ms);
-        true
+    /// Where a file or link is put that was to replace a directory with something of ours in it.
+    fn beside(&self, place: &Place) -> Vec<u8> {
+        beside(&place.path, &name(&self.names, &place.item.content.by), &place.item.kind)
     }
 
-    /// A file of ours with what is to come, to be moved to its place; `None`: a directory.
-    fn content(
-        &self,
-        place: &Place,
-        staged: &Path,
-        wanted: &HashMap<Hash, Vec<u8>>,
-        uses: &mut HashMap<Hash, usize>,
-    ) -> io::Result<Option<PathBuf>> {
-        let fresh = self.own("placing");
+    /// Puts it there; false if it has no place now.
+    fn put_beside(&self, place: &Place, content: Option<&Path>) -> io::Result<bool> {
+        let path = self.beside(place);
+        check(&path, &place.item).map_err(io::Error::other)?;
+        let beside = Place { path, item: place.item.clone(), before: ItemKind::Gone, beaten: None };
+        let put = self.unlocked(&[&beside.path], || self.put(&beside, content))?;
+        Ok(matches!(put, Done::Yes) || self.has(&beside.path, &beside.item.kind))
+    }
+
+    /// A file of ours with what is to come, to be moved to its place; `None`: there is nothing to move.
+    fn content(&self, place: &Place, incoming: &mut Incoming<'_>) -> io::Result<Option<PathBuf>> {
+        let fresh = self.own(FRESH);
         let _ = fs::remove_file(&fresh);
-        match &place.item.kind {
+        let kind = match &place.beaten {
+            Some(Beaten { item, whose: Whose::Theirs, .. }) => &item.kind,
+            _ if place.item.kind.has_content_of(&place.before) => return Ok(None),
+            _ => &place.item.kind,
+        };
+        match kind {
             ItemKind::File { root, mode, mtime, .. } => {
-                let from = wanted.get(root).ok_or(io::ErrorKind::NotFound)?;
-                let from = staged.join(os_path(from));
-                let left = uses.get_mut(root).map_or(1, |left| {
-                    *left = left.saturating_sub(1);
-                    *left
-                });
-                if left == 0 {
-                    fs::rename(&from, &fresh)?;
+                if let Some(moved) = incoming.moved.get(root) {
+                    fs::copy(moved, &fresh)?;
                 } else {
-                    fs::copy(&from, &fresh)?;
+                    let from = incoming.wanted.get(root).ok_or(io::ErrorKind::NotFound)?;
+                    let from = incoming.staged.join(os_path(from));
+                    let left = incoming.uses.get_mut(root).map_or(1, |left| {
+                        *left = left.saturating_sub(1);
+                        *left
+                    });
+                    if left == 0 {
+                        fs::rename(&from, &fresh)?;
+                    } else {
+                        fs::copy(&from, &fresh)?;
+                    }
                 }
                 describe(&fresh, *mode, *mtime)?;
             }
@@ -216,61 +427,168 @@ impl Folder {
         Ok(Some(fresh))
     }
 
+    /// Where a path is. That it can't be looked at is an error, and not taken for nothing.
     fn place(&self, path: &[u8], make: bool) -> io::Result<PathBuf> {
-        within(&self.root, path, make)
+        let at = within(&self.root, path, make)?;
+        match at.symlink_metadata() {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(e),
+            _ => Ok(at),
+        }
     }
 
     fn put(&self, place: &Place, content: Option<&Path>) -> io::Result<Done> {
+        self.keeps_apart(&place.path)?;
         let to = self.place(&place.path, true)?;
-        let Some(content) = content else {
-            let ItemKind::Directory { mode } = place.item.kind else { return Ok(Done::NotNow) };
-            if !matches!(place.before, ItemKind::Gone | ItemKind::Directory { .. })
-                && !self.take_away(&to, place)?
-            {
-                return Ok(Done::NotNow);
-            }
-            return match fs::create_dir(&to) {
-                Ok(()) => permit(&to, mode).map(|()| Done::Yes),
-                Err(_) if to.symlink_metadata().is_ok_and(|meta| meta.is_dir()) => Ok(Done::Yes),
-                Err(_) => Ok(Done::NotNow),
-            };
-        };
-        match &place.before {
+        let (before, kind) = (&place.before, &place.item.kind);
+        if !before.is_gone() && before.has_content_of(kind) {
+            return self.describe(&to, before, kind);
+        }
+        let Some(content) = content else { return self.put_directory(&to, place) };
+        match before {
             ItemKind::Gone => {}
             ItemKind::Directory { .. } => {
                 if !remove_directory(&to)? {
                     return Ok(Done::Stays);
                 }
             }
-            before => {
-                if !is(&to, before) {
-                    return Ok(Done::NotNow);
-                }
-                // What is exchanged has the name already under which it is kept.
-                let kept = self.kept_at(place)?;
-                let from = kept.as_deref().unwrap_or(content);
-                if let Some(kept) = &kept {
-                    fs::rename(content, kept)?;
-                }
-                exchange(from, &to, &self.own("third"))?;
-                if is(from, before) {
-                    self.done_with(from, kept.is_some(), before)?;
-                    return Ok(Done::Yes);
-                }
-                // Somebody was at it in between: it goes back.
-                exchange(from, &to, &self.own("third"))?;
-                if kept.is_some() {
-                    fs::remove_file(from)?;
-                }
-                return Ok(Done::NotNow);
-            }
+            before => return self.exchange(&to, place, before, content),
         }
         Ok(if rename_new(content, &to)? { Done::Yes } else { Done::NotNow })
     }
 
+    fn put_directory(&self, to: &Path, place: &Place) -> io::Result<Done> {
+        let ItemKind::Directory { mode } = place.item.kind else { return Ok(Done::NotNow) };
+        if !place.before.is_gone() && !self.take_away(to, place)? {
+            return Ok(Done::NotNow);
+        }
+        let made = fs::create_dir(to);
+        if made.is_err() && !to.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+            // Something else has the name, or there is no room for one.
+            let is_taken = |e: &io::Error| e.kind() == io::ErrorKind::AlreadyExists;
+            return made
+                .or_else(|e| if is_taken(&e) { Ok(()) } else { Err(e) })
+                .map(|()| Done::NotNow);
+        }
+        permit(to, mode).map(|()| Done::Yes)
+    }
+
+    /// Puts a file or link where another is.
+    fn exchange(
+        &self,
+        to: &Path,
+        place: &Place,
+        before: &ItemKind,
+        content: &Path,
+    ) -> io::Result<Done> {
+        if !is(to, before) {
+            return Ok(Done::NotNow);
+        }
+        // What is exchanged has the name already under which it is kept.
+        let kept = self.trash.place(&place.path)?;
+        let from = kept.as_deref().unwrap_or(content);
+        if let Some(kept) = &kept {
+            fs::rename(content, kept)?;
+        }
+        if let Err(e) = exchange(from, to, &self.own("third")) {
+            if kept.is_some() {
+                fs::rename(from, content)?;
+            }
+            return Err(e);
+        }
+        if is(from, before) {
+            self.done_with(from, kept.is_some(), before)?;
+            return Ok(Done::Yes);
+        }
+        // Somebody was at it in between: it goes back.
+        exchange(from, to, &self.own("third"))?;
+        if kept.is_some() {
+            fs::remove_file(from)?;
+        }
+        Ok(Done::NotNow)
+    }
+
+    /// Changes permissions and time of what is there, and nothing else: whoever has it open goes on with it.
+    fn describe(&self, at: &Path, before: &ItemKind, kind: &ItemKind) -> io::Result<Done> {
+        let Some((mode, mtime)) = kind.description() else { return Ok(Done::Yes) };
+        let Ok(meta) = at.symlink_metadata() else { return Ok(Done::NotNow) };
+        let keeps_modes = self.habits.keeps_modes(&self.own(""));
+        let is_mode = before
+            .description()
+            .is_some_and(|(before, _)| !keeps_modes || mode_of(&meta) & TRAVEL == before);
+        if !is(at, before) || !is_mode {
+            return Ok(Done::NotNow);
+        }
+        if let ItemKind::File { size, .. } = before {
+            let file = opened(at)?;
+            let is_it = |meta: &Metadata| meta.is_file() && meta.len() == *size;
+            if !is_it(&file.metadata()?) {
+                return Ok(Done::NotNow);
+            }
+            if let Some(time) = time(mtime).filter(|_| modified(&meta) != Some(mtime)) {
+                file.set_modified(time)?;
+            }
+            // What was written to it in between has a time of its own.
+            if !is_it(&file.metadata()?) {
+                file.set_modified(SystemTime::now())?;
+            }
+        }
+        permit(at, mode).map(|()| Done::Yes)
+    }
+
+    /// Both versions of a path are kept: the one that lost under another name.
+    fn keep_both(
+        &self,
+        place: &Place,
+        beaten: &Beaten,
+        content: Option<&Path>,
+    ) -> io::Result<Done> {
+        let alone =
+            |before: &ItemKind| Place { before: before.clone(), beaten: None, ..place.clone() };
+        if beaten.whose == Whose::Theirs {
+            let (path, item) = (beaten.to.clone(), beaten.item.clone());
+            let copy = Place { path, item, before: ItemKind::Gone, beaten: None };
+            if !self.has(&copy.path, &copy.item.kind)
+                && !matches!(self.put(&copy, content)?, Done::Yes)
+            {
+                return Err(taken(&copy.path));
+            }
+            return match place.item.kind == place.before {
+                true => Ok(Done::Yes),
+                false => self.put(&alone(&place.before), None),
+            };
+        }
+        match self.set_aside(&beaten.to, place)? {
+            Aside::NotNow => Ok(Done::NotNow),
+            Aside::There => self.put(&alone(&place.before), content),
+            Aside::Moved => {
+                let done = self.put(&alone(&ItemKind::Gone), content);
+                if !matches!(done, Ok(Done::Yes)) {
+                    // It has its name again, if nobody has taken that meanwhile.
+                    let (from, to) =
+                        (self.place(&beaten.to, false)?, self.place(&place.path, false)?);
+                    rename_new(&from, &to)?;
+                }
+                done
+            }
+        }
+    }
+
+    /// Whether this content has this name already, whatever is known of it.
+    fn has(&self, path: &[u8], kind: &ItemKind) -> bool {
+        let Ok(at) = self.place(path, false) else { return false };
+        match kind {
+            ItemKind::File { root, size, .. } => {
+                let meta = at.symlink_metadata();
+                meta.is_ok_and(|meta| meta.is_file() && meta.len() == *size) && holds(&at, root)
+            }
+            kind => !kind.is_gone() && is(&at, kind),
+        }
+    }
+
     fn remove(&self, place: &Place) -> io::Result<Done> {
+        self.keeps_apart(&place.path)?;
         let at = match self.place(&place.path, false) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Done::Yes),
+            Err(e) if is_nowhere(&e) => return Ok(Done::Yes),
             at => at?,
         };
         match &place.before {
@@ -280,19 +598,6 @@ impl Folder {
             }
             _ => Ok(if self.take_away(&at, place)? { Done::Yes } else { Done::NotNow }),
         }
-    }
-
-    /// Where what was there is kept; `None`: it is not, or what comes has the same content.
-    fn kept_at(&self, place: &Place) -> io::Result<Option<PathBuf>> {
-        let root = |kind: &ItemKind| match kind {
-            ItemKind::File { root, .. } => Some(*root),
-            _ => None,
-        };
-        let before = root(&place.before);
-        if before.is_some() && before == root(&place.item.kind) {
-            return Ok(None);
-        }
-        self.trash.place(&place.path)
     }
 
     /// What was there is gone from its place: it is kept where it is now, or removed.
@@ -313,7 +618,7 @@ impl Folder {
         if !is(at, before) {
             return Ok(false);
         }
-        let kept = self.kept_at(place)?;
+        let kept = self.trash.place(&place.path)?;
         let is_kept = kept.is_some();
         let away = kept.unwrap_or_else(|| self.own("leaving"));
         fs::rename(at, &away)?;
@@ -329,10 +634,29 @@ impl Folder {
         Ok(false)
     }
 
-    fn set_aside(&self, to: &[u8], place: &Place) -> io::Result<bool> {
-        let (from, to) = (self.place(&place.path, false)?, self.place(to, true)?);
-        Ok(is(&from, &place.before) && rename_new(&from, &to)?)
+    fn set_aside(&self, to: &[u8], place: &Place) -> io::Result<Aside> {
+        self.keeps_apart(&place.path)?;
+        let (from, at) = (self.place(&place.path, false)?, self.place(to, true)?);
+        if !is(&from, &place.before) {
+            return Ok(Aside::NotNow);
+        }
+        match rename_new(&from, &at)? {
+            true => Ok(Aside::Moved),
+            false if self.has(to, &place.before) => Ok(Aside::There),
+            false => Err(taken(to)),
+        }
     }
+}
+
+/// Why there is no copy.
+fn taken(name: &[u8]) -> io::Error {
+    let why = format!("the name of its copy is taken: {}", os_path(name).display());
+    io::Error::new(io::ErrorKind::AlreadyExists, why)
+}
+
+/// Whether there can't be anything where this was looked for.
+fn is_nowhere(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Whether a file that can be read has the content with this root.
@@ -357,7 +681,8 @@ fn is(path: &Path, kind: &ItemKind) -> bool {
         (ItemKind::Gone, meta) => meta.is_err_and(|e| e.kind() == io::ErrorKind::NotFound),
         (_, Err(_)) => false,
         (ItemKind::File { size, mtime, .. }, Ok(meta)) => {
-            meta.is_file() && meta.len() == *size && modified(&meta) == Some(*mtime)
+            let is_time = |found| is_time(*mtime, found);
+            meta.is_file() && meta.len() == *size && modified(&meta).is_some_and(is_time)
         }
         (ItemKind::Directory { .. }, Ok(meta)) => meta.is_dir(),
         (ItemKind::Symlink { target }, Ok(_)) => {
@@ -381,12 +706,14 @@ fn modified(meta: &Metadata) -> Option<(i64, u32)> {
     })
 }
 
-fn describe(path: &Path, mode: u32, (secs, nanos): (i64, u32)) -> io::Result<()> {
+fn time((secs, nanos): (i64, u32)) -> Option<SystemTime> {
     let whole = Duration::from_secs(secs.unsigned_abs());
-    let time: Option<SystemTime> =
-        if secs < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-    let time = time.and_then(|time| time.checked_add(Duration::from_nanos(nanos.into())));
-    if let Some(time) = time {
+    let time = if secs < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    time?.checked_add(Duration::from_nanos(nanos.into()))
+}
+
+fn describe(path: &Path, mode: u32, mtime: (i64, u32)) -> io::Result<()> {
+    if let Some(time) = time(mtime) {
         // Times can be set on what can be written to.
         permit(path, mode | 0o600)?;
         File::options().write(true).open(path)?.set_modified(time)?;
@@ -394,15 +721,30 @@ fn describe(path: &Path, mode: u32, (secs, nanos): (i64, u32)) -> io::Result<()>
     permit(path, mode)
 }
 
+/// A file of which the time is to be set; no link is followed, and nothing is waited for.
 #[cfg(unix)]
-fn permit(path: &Path, mode: u32) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o777))
+fn opened(at: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags, open};
+    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match open(at, how, Mode::empty()) {
+        Err(rustix::io::Errno::ACCESS) => {
+            // Its owner may not read it, and may set that: for this moment.
+            set_mode(at, mode_of(&at.symlink_metadata()?) | 0o400)?;
+            Ok(open(at, how, Mode::empty())?.into())
+        }
+        file => Ok(file?.into()),
+    }
 }
 
 #[cfg(not(unix))]
-fn permit(_path: &Path, _mode: u32) -> io::Result<()> {
-    Ok(())
+fn opened(at: &Path) -> io::Result<File> {
+    File::options().write(true).open(at)
+}
+
+/// Sets the permissions that travel.
+fn permit(path: &Path, mode: u32) -> io::Result<()> {
+    let others = mode_of(&path.symlink_metadata()?) & !TRAVEL;
+    set_mode(path, others | (mode & TRAVEL))
 }
 
 #[cfg(unix)]

@@ -6,20 +6,24 @@ use std::collections::BTreeMap;
 use xylem_hash::{Hash, Hasher};
 use xylem_object::listing;
 
-use super::vector::{MemberId, Vector};
+use super::vector::{Dot, MemberId, Vector};
 
 /// What an index begins with.
-const MAGIC: &[u8] = b"xylem sync index 2\n";
+const MAGIC: &[u8] = b"xylem sync index 3\n";
 /// As earlier builds wrote it.
-const OLD_MAGIC: &[u8] = b"xylem sync index 1\n";
+const OLD_MAGICS: [&[u8]; 2] = [b"xylem sync index 1\n", b"xylem sync index 2\n"];
 /// Bytes of an index at most; a larger one is not looked at.
 pub const MAX_INDEX: u64 = 256 << 20;
 /// Paths of an index at most.
 pub(super) const MAX_ITEMS: usize = 4_000_000;
-/// Members that have ever changed something.
-const MAX_MEMBERS: usize = 1024;
+/// Members that have names in an index, and changes in a version of one path, at most.
+pub(super) const MAX_MEMBERS: usize = 1024;
 /// Bytes of a member's name.
 pub(super) const MAX_NAME: usize = 64;
+/// Bytes of the hash at the end.
+const HASH_LEN: usize = 32;
+/// Permissions that travel.
+const MODES: u32 = 0o777;
 
 const GONE: u8 = 0;
 const FILE: u8 = 1;
@@ -27,6 +31,12 @@ const DIRECTORY: u8 = 2;
 const SYMLINK: u8 = 3;
 /// Beside the kind: it is known of and not here.
 const ABSENT: u8 = 0x80;
+/// Beside the kind: another change than that of the content brought permissions and time.
+const DESCRIBED: u8 = 0x40;
+/// Nanoseconds of a second.
+const SECOND_NS: u32 = 1_000_000_000;
+/// What of a time of so many nanoseconds some file systems do not keep.
+const COARSE_NS: [u32; 5] = [100, 1_000, 1_000_000, 10_000_000, SECOND_NS];
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,14 +67,56 @@ pub enum ItemKind {
 }
 
 impl ItemKind {
-    /// Whether nothing would change: times of files and permissions of directories do not count.
-    pub fn is_same(&self, other: &Self) -> bool {
+    /// Whether the content is the same: permissions and times do not count.
+    pub fn has_content_of(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::File { root, mode, .. }, Self::File { root: r, mode: m, .. }) => {
-                (root, mode) == (r, m)
-            }
+            (Self::File { root, .. }, Self::File { root: other, .. }) => root == other,
             (Self::Directory { .. }, Self::Directory { .. }) => true,
             _ => self == other,
+        }
+    }
+
+    /// Whether a disk that was given this shows `found`: some keep times less exactly.
+    pub(super) fn shows_as(&self, found: &Self) -> bool {
+        match (self, found) {
+            (
+                Self::File { root, size, mode, mtime },
+                Self::File { root: r, size: s, mode: m, mtime: t },
+            ) => (root, size, mode) == (r, s, m) && is_time(*mtime, *t),
+            _ => self == found,
+        }
+    }
+
+    /// With the permissions and the time of another one, as far as it has such.
+    #[must_use]
+    pub(super) fn described_as(mut self, other: &Self) -> Self {
+        match (&mut self, other) {
+            (Self::File { mode, mtime, .. }, Self::File { mode: m, mtime: t, .. }) => {
+                (*mode, *mtime) = (*m, *t);
+            }
+            (Self::Directory { mode }, Self::Directory { mode: m }) => *mode = *m,
+            _ => {}
+        }
+        self
+    }
+
+    /// With the permissions of another one of its kind.
+    #[must_use]
+    pub(super) fn with_mode_of(mut self, other: &Self) -> Self {
+        match (&mut self, other) {
+            (Self::File { mode, .. }, Self::File { mode: other, .. })
+            | (Self::Directory { mode }, Self::Directory { mode: other }) => *mode = *other,
+            _ => {}
+        }
+        self
+    }
+
+    /// Permissions and time, of what has such.
+    pub(super) fn description(&self) -> Option<(u32, (i64, u32))> {
+        match self {
+            Self::File { mode, mtime, .. } => Some((*mode, *mtime)),
+            Self::Directory { mode } => Some((*mode, (0, 0))),
+            Self::Gone | Self::Symlink { .. } => None,
         }
     }
 
@@ -76,6 +128,25 @@ impl ItemKind {
     pub(super) fn is_directory(&self) -> bool {
         matches!(self, Self::Directory { .. })
     }
+
+    /// The content of a file.
+    pub(super) fn root(&self) -> Option<Hash> {
+        match self {
+            Self::File { root, .. } => Some(*root),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a disk that was given `time` may show it as `shown`: to the nanosecond, or less exactly, as FAT does to two seconds.
+pub(super) fn is_time(time: (i64, u32), shown: (i64, u32)) -> bool {
+    let (secs, nanos) = time;
+    let even = shown.1 == 0 && shown.0.checked_add(secs & 1) == Some(secs);
+    let coarse = COARSE_NS.iter().any(|step| {
+        let rest = nanos.checked_rem(*step).unwrap_or(0);
+        shown == (secs, nanos.saturating_sub(rest))
+    });
+    time == shown || even || coarse
 }
 
 /// One path's version.
@@ -85,10 +156,50 @@ pub struct Item {
     pub kind: ItemKind,
     /// Which changes it has seen.
     pub version: Vector,
-    /// Who made the last one.
-    pub by: MemberId,
+    /// The change that brought the content, or took it away.
+    pub content: Dot,
+    /// When that was made, in milliseconds since 1970, as far as its member can tell: it says which of two is the later
+    /// one. Joining versions does not change it.
+    pub edited_ms: u64,
+    /// The change that brought the permissions and the time.
+    pub described: Dot,
     /// Known of and not here: it is left out by our rules, or can't be read.
     pub absent: bool,
+}
+
+impl Item {
+    /// A path of which nothing is known.
+    pub(super) fn none() -> Self {
+        let (version, content, described) = (Vector::default(), Dot::default(), Dot::default());
+        Self { kind: ItemKind::Gone, version, content, edited_ms: 0, described, absent: false }
+    }
+
+    /// `me` has made it this, and told so at `now_ms`; the content is of `edited_ms`, where it is new.
+    pub(super) fn changed(&mut self, kind: ItemKind, me: MemberId, edited_ms: u64, now_ms: u64) {
+        let dot = self.version.changed(me, now_ms);
+        let is_alike = std::mem::discriminant(&self.kind) == std::mem::discriminant(&kind);
+        let mode = |kind: &ItemKind| kind.description().map(|(mode, _)| mode);
+        if self.kind.has_content_of(&kind) {
+            self.described = dot;
+        } else {
+            (self.content, self.edited_ms) = (dot, edited_ms.min(now_ms));
+            if !is_alike || mode(&self.kind) != mode(&kind) {
+                self.described = dot;
+            }
+        }
+        (self.kind, self.absent) = (kind, false);
+    }
+
+    /// `me` says at `now_ms` that it is as if it had been made anew.
+    pub(super) fn made_anew(&mut self, me: MemberId, now_ms: u64) {
+        let dot = self.version.changed(me, now_ms);
+        (self.content, self.described, self.edited_ms) = (dot, dot, now_ms);
+    }
+
+    /// The last of its times, in milliseconds since 1970.
+    pub fn newest(&self) -> u64 {
+        self.version.newest().max(self.edited_ms)
+    }
 }
 
 /// See the module's text.
@@ -118,6 +229,9 @@ pub enum IndexError {
     /// A name that is none, or too many of them.
     #[error("it has a member's name that is not allowed")]
     Name,
+    /// More of something than an index may have.
+    #[error("it has more paths, bytes, or changes of a path than an index may have")]
+    TooLarge,
 }
 
 impl IndexError {
@@ -140,27 +254,14 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The next path in order. Times of files and permissions of directories do not count.
+    /// The next path in order.
     pub(super) fn add(&mut self, path: &[u8], item: &Item) {
         if item.absent {
             return;
         }
-        let bytes = &mut self.bytes;
-        bytes.clear();
-        put_bytes(bytes, path);
-        match &item.kind {
-            ItemKind::File { root, size, mode, .. } => {
-                let kind = ItemKind::File { root: *root, size: *size, mode: *mode, mtime: (0, 0) };
-                put_kind(bytes, &kind, 0);
-            }
-            ItemKind::Directory { .. } => put_kind(bytes, &ItemKind::Directory { mode: 0 }, 0),
-            kind => put_kind(bytes, kind, 0),
-        }
-        for (member, number) in item.version.entries() {
-            bytes.extend_from_slice(member);
-            bytes.extend_from_slice(&number.to_be_bytes());
-        }
-        self.hasher.update(bytes);
+        self.bytes.clear();
+        write_entry(&mut self.bytes, path, item);
+        self.hasher.update(&self.bytes);
     }
 
     pub(super) fn finish(self) -> Hash {
@@ -177,14 +278,23 @@ impl Index {
     }
 
     /// As bytes, with `about` (a ticket) in front.
-    pub fn encode(&self, about: &[u8]) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// It is none that [`Index::decode`] would take.
+    pub fn encode(&self, about: &[u8]) -> Result<Vec<u8>, IndexError> {
         let mut out = Vec::new();
-        put_head(&mut out, about, &self.names);
-        self.items.iter().for_each(|(path, item)| put_entry(&mut out, path, item));
-        out.extend_from_slice(&[0, 0]);
+        put_head(&mut out, about, &self.names)?;
+        for (path, item) in &self.items {
+            put_entry(&mut out, path, item)?;
+        }
+        let paths = self.items.len();
+        if paths > MAX_ITEMS || size_of_all(out.len() as u64) > MAX_INDEX {
+            return Err(IndexError::TooLarge);
+        }
+        out.extend_from_slice(&END);
         let hash = xylem_hash::hash(&out);
         out.extend_from_slice(hash.as_bytes());
-        out
+        Ok(out)
     }
 
     /// Reads one, and what stands in front of it.
@@ -192,6 +302,9 @@ impl Index {
     /// # Errors
     /// See [`IndexError`].
     pub fn decode(bytes: &[u8]) -> Result<(Self, Vec<u8>), IndexError> {
+        if bytes.len() as u64 > MAX_INDEX {
+            return Err(IndexError::TooLarge);
+        }
         let mut input = Input(bytes);
         let (about, names) = input.head()?;
         let mut index = Self { items: BTreeMap::new(), names };
@@ -202,7 +315,7 @@ impl Index {
                         return Err(IndexError::not_sorted());
                     }
                     if index.items.len() >= MAX_ITEMS {
-                        return Err(IndexError::Malformed);
+                        return Err(IndexError::TooLarge);
                     }
                     index.items.insert(path, item);
                 }
@@ -223,30 +336,105 @@ impl Index {
 pub(super) enum Entry {
     Path(Vec<u8>, Item),
     /// Nothing more but the hash of all that came before it.
-    End([u8; 32]),
+    End([u8; HASH_LEN]),
 }
 
-pub(super) fn put_head(out: &mut Vec<u8>, about: &[u8], names: &Names) {
+/// What stands before the hash at the end.
+pub(super) const END: [u8; 2] = [0, 0];
+
+/// Bytes of a whole index of which so many stand before the end.
+pub(super) fn size_of_all(before_end: u64) -> u64 {
+    before_end.saturating_add((END.len() + HASH_LEN) as u64)
+}
+
+/// # Errors
+/// It would not be read again.
+pub(super) fn put_head(out: &mut Vec<u8>, about: &[u8], names: &Names) -> Result<(), IndexError> {
+    check_names(names)?;
+    if about.len() > usize::from(u16::MAX) {
+        return Err(IndexError::TooLarge);
+    }
+    write_head(out, about, names);
+    Ok(())
+}
+
+/// # Errors
+/// It would not be read again.
+pub(super) fn put_entry(out: &mut Vec<u8>, path: &[u8], item: &Item) -> Result<(), IndexError> {
+    check(path, item)?;
+    write_entry(out, path, item);
+    Ok(())
+}
+
+fn write_head(out: &mut Vec<u8>, about: &[u8], names: &Names) {
     out.extend_from_slice(MAGIC);
     put_bytes(out, about);
-    let names: Vec<_> = names.iter().take(MAX_MEMBERS).collect();
-    out.extend_from_slice(&u16::try_from(names.len()).unwrap_or(u16::MAX).to_be_bytes());
+    put_count(out, names.len());
     for (member, name) in names {
         out.extend_from_slice(member);
         put_bytes(out, name.as_bytes());
     }
 }
 
-pub(super) fn put_entry(out: &mut Vec<u8>, path: &[u8], item: &Item) {
+fn write_entry(out: &mut Vec<u8>, path: &[u8], item: &Item) {
     put_bytes(out, path);
-    put_kind(out, &item.kind, if item.absent { ABSENT } else { 0 });
-    out.extend_from_slice(&item.by);
+    let described = (item.described != item.content).then_some(item.described);
+    let mark = if item.absent { ABSENT } else { 0 };
+    put_kind(out, &item.kind, mark | described.map_or(0, |_| DESCRIBED));
+    put_dot(out, item.content);
+    out.extend_from_slice(&item.edited_ms.to_be_bytes());
+    described.into_iter().for_each(|dot| put_dot(out, dot));
     let entries = item.version.entries();
-    out.extend_from_slice(&u16::try_from(entries.len()).unwrap_or(u16::MAX).to_be_bytes());
+    put_count(out, entries.len());
     for (member, number) in entries {
         out.extend_from_slice(member);
         out.extend_from_slice(&number.to_be_bytes());
     }
+}
+
+/// Whether names are such as an index may have.
+fn check_names(names: &Names) -> Result<(), IndexError> {
+    let all = names.len() <= MAX_MEMBERS && names.values().all(|name| is_name(name));
+    if all { Ok(()) } else { Err(IndexError::Name) }
+}
+
+/// Whether an index may say this of a path.
+pub(super) fn check(path: &[u8], item: &Item) -> Result<(), IndexError> {
+    listing::check_path(path).map_err(IndexError::Path)?;
+    match &item.kind {
+        ItemKind::Symlink { target } => {
+            listing::check_target(target).map_err(IndexError::Path)?;
+        }
+        kind => {
+            let (mode, mtime) = kind.description().unwrap_or_default();
+            if mode > MODES || mtime.1 >= SECOND_NS {
+                return Err(IndexError::Malformed);
+            }
+        }
+    }
+    if item.version.entries().len() > MAX_MEMBERS {
+        return Err(IndexError::TooLarge);
+    }
+    // Nobody has a change that its version has not seen.
+    let seen = [item.content, item.described].into_iter().all(|dot| item.version.has_seen(dot));
+    if seen { Ok(()) } else { Err(IndexError::Malformed) }
+}
+
+/// Bytes of a path's entry.
+pub(super) fn entry_size(path: &[u8], item: &Item) -> u64 {
+    let mut out = Vec::new();
+    write_entry(&mut out, path, item);
+    out.len() as u64
+}
+
+fn put_dot(out: &mut Vec<u8>, dot: Dot) {
+    out.extend_from_slice(&dot.by);
+    out.extend_from_slice(&dot.number.to_be_bytes());
+}
+
+fn put_count(out: &mut Vec<u8>, count: usize) {
+    // What was checked is far less.
+    out.extend_from_slice(&u16::try_from(count).unwrap_or(u16::MAX).to_be_bytes());
 }
 
 /// Whether a member may be called so: file names are made of it.
@@ -290,7 +478,7 @@ pub(super) struct Input<'a>(pub(super) &'a [u8]);
 impl<'a> Input<'a> {
     /// What stands before the first path.
     pub(super) fn head(&mut self) -> Result<(Vec<u8>, Names), IndexError> {
-        if self.0.starts_with(OLD_MAGIC) {
+        if OLD_MAGICS.iter().any(|old| self.0.starts_with(old)) {
             return Err(IndexError::Old);
         }
         if self.take(MAGIC.len())? != MAGIC {
@@ -305,11 +493,13 @@ impl<'a> Input<'a> {
         for _ in 0..count {
             let member = self.array()?;
             let name = std::str::from_utf8(self.bytes()?).map_err(|_| IndexError::Name)?;
-            if !is_name(name) {
+            // There is one way to write them.
+            if names.last_key_value().is_some_and(|(last, _)| *last >= member) {
                 return Err(IndexError::Name);
             }
             names.insert(member, name.to_owned());
         }
+        check_names(&names)?;
         Ok((about, names))
     }
 
@@ -320,7 +510,9 @@ impl<'a> Input<'a> {
             return Ok(Entry::End(self.array()?));
         }
         listing::check_path(path).map_err(IndexError::Path)?;
-        Ok(Entry::Path(path.to_vec(), self.item()?))
+        let item = self.item()?;
+        check(path, &item)?;
+        Ok(Entry::Path(path.to_vec(), item))
     }
 
     fn take(&mut self, len: usize) -> Result<&'a [u8], IndexError> {
@@ -350,43 +542,42 @@ impl<'a> Input<'a> {
         self.take(len)
     }
 
-    fn mode(&mut self) -> Result<u32, IndexError> {
-        Some(self.u32()?).filter(|mode| *mode <= 0o777).ok_or(IndexError::Malformed)
+    fn dot(&mut self) -> Result<Dot, IndexError> {
+        let by = self.array()?;
+        Ok(Dot { by, number: self.u64()? })
     }
 
     fn item(&mut self) -> Result<Item, IndexError> {
-        let [kind] = self.array()?;
-        let absent = kind & ABSENT != 0;
-        let kind = match kind & !ABSENT {
+        let [mark] = self.array()?;
+        let absent = mark & ABSENT != 0;
+        let kind = match mark & !(ABSENT | DESCRIBED) {
             GONE => ItemKind::Gone,
             FILE => {
                 let root = Hash::from_bytes(self.array()?);
-                let (size, mode) = (self.u64()?, self.mode()?);
+                let (size, mode) = (self.u64()?, self.u32()?);
                 let mtime = (i64::from_be_bytes(self.array()?), self.u32()?);
-                if mtime.1 >= 1_000_000_000 {
-                    return Err(IndexError::Malformed);
-                }
                 ItemKind::File { root, size, mode, mtime }
             }
-            DIRECTORY => ItemKind::Directory { mode: self.mode()? },
-            SYMLINK => {
-                let target = self.bytes()?;
-                listing::check_target(target).map_err(IndexError::Path)?;
-                ItemKind::Symlink { target: target.to_vec() }
-            }
+            DIRECTORY => ItemKind::Directory { mode: self.u32()? },
+            SYMLINK => ItemKind::Symlink { target: self.bytes()?.to_vec() },
             _ => return Err(IndexError::Malformed),
         };
-        let by = self.array()?;
+        let (content, edited_ms) = (self.dot()?, self.u64()?);
+        let described = if mark & DESCRIBED == 0 { content } else { self.dot()? };
+        // There is one way to write each.
+        if mark & DESCRIBED != 0 && described == content {
+            return Err(IndexError::Malformed);
+        }
         let count = usize::from(self.u16()?);
         if count > MAX_MEMBERS {
-            return Err(IndexError::Malformed);
+            return Err(IndexError::TooLarge);
         }
         let mut entries = Vec::new();
         for _ in 0..count {
             entries.push((self.array()?, self.u64()?));
         }
         let version = Vector::of(entries).ok_or(IndexError::Malformed)?;
-        Ok(Item { kind, version, by, absent })
+        Ok(Item { kind, version, content, edited_ms, described, absent })
     }
 }
 
@@ -397,8 +588,6 @@ pub(super) mod tests {
 
     pub(in crate::folder) fn an_index() -> Index {
         let mut index = Index::default();
-        let mut version = Vector::default();
-        version.changed([1; 8], 7);
         let kinds = [
             ItemKind::Gone,
             ItemKind::File { root: xylem_hash::hash(b"x"), size: 1, mode: 0o644, mtime: (-5, 9) },
@@ -406,17 +595,40 @@ pub(super) mod tests {
             ItemKind::Symlink { target: b"a".to_vec() },
         ];
         for (kind, path) in kinds.into_iter().zip(["a", "b", "c", "c/d"]) {
-            let item = Item { kind, version: version.clone(), by: [1; 8], absent: path == "b" };
+            let mut item = Item::none();
+            item.changed(kind, [1; 8], 6, 7);
+            item.absent = path == "b";
+            if path == "c" {
+                item.changed(ItemKind::Directory { mode: 0o700 }, [2; 8], 8, 8);
+            }
             index.items.insert(path.into(), item);
         }
         index.names.insert([1; 8], "alice".to_owned());
         index
     }
 
+    /// As it is, whatever it is.
+    fn raw(index: &Index) -> Vec<u8> {
+        let mut out = Vec::new();
+        write_head(&mut out, b"", &index.names);
+        index.items.iter().for_each(|(path, item)| write_entry(&mut out, path, item));
+        out.extend_from_slice(&END);
+        let hash = xylem_hash::hash(&out);
+        out.extend_from_slice(hash.as_bytes());
+        out
+    }
+
+    /// It is refused for this reason, by who writes it as by who reads it.
+    fn refused(index: &Index) -> IndexError {
+        let why = Index::decode(&raw(index)).unwrap_err();
+        assert_eq!(index.encode(b""), Err(why));
+        why
+    }
+
     #[test]
     fn an_index_comes_back_as_it_was() {
         let index = an_index();
-        let bytes = index.encode(b"ticket");
+        let bytes = index.encode(b"ticket").unwrap();
         assert_eq!(Index::decode(&bytes), Ok((index.clone(), b"ticket".to_vec())));
         for len in 0..bytes.len() {
             assert_eq!(Index::decode(&bytes[..len]), Err(IndexError::Malformed), "{len}");
@@ -425,8 +637,10 @@ pub(super) mod tests {
         let mut here = index.clone();
         here.items.remove(b"b".as_slice());
         assert_eq!(here.state(), index.state());
-        let old = [OLD_MAGIC, &bytes[MAGIC.len()..]].concat();
-        assert_eq!(Index::decode(&old), Err(IndexError::Old));
+        for old in OLD_MAGICS {
+            let old = [old, &bytes[MAGIC.len()..]].concat();
+            assert_eq!(Index::decode(&old), Err(IndexError::Old));
+        }
     }
 
     #[test]
@@ -435,14 +649,59 @@ pub(super) mod tests {
             let mut index = an_index();
             let item = index.items[b"a".as_slice()].clone();
             index.items.insert(path.into(), item);
-            let refused = Index::decode(&index.encode(b""));
-            assert!(matches!(refused, Err(IndexError::Path(_))), "{path}: {refused:?}");
+            let why = refused(&index);
+            assert!(matches!(why, IndexError::Path(_)), "{path}: {why:?}");
         }
         for name in ["", "a/b", "..", "a b", "\u{202e}x"] {
             let mut index = an_index();
             index.names.insert([2; 8], name.to_owned());
-            assert_eq!(Index::decode(&index.encode(b"")), Err(IndexError::Name), "{name}");
+            assert_eq!(refused(&index), IndexError::Name, "{name}");
         }
+    }
+
+    #[test]
+    fn what_would_not_be_read_is_not_written() {
+        let with = |change: &dyn Fn(&mut Item)| {
+            let mut index = an_index();
+            index.items.values_mut().for_each(change);
+            refused(&index)
+        };
+        let file = |mode, nanos| {
+            let root = xylem_hash::hash(b"x");
+            ItemKind::File { root, size: 1, mode, mtime: (0, nanos) }
+        };
+        assert_eq!(with(&|item| item.kind = file(0o1777, 0)), IndexError::Malformed);
+        assert_eq!(with(&|item| item.kind = file(0o777, 1_000_000_000)), IndexError::Malformed);
+        assert_eq!(with(&|item| item.content.number = 9), IndexError::Malformed);
+        assert_eq!(with(&|item| item.described.by = [3; 8]), IndexError::Malformed);
+        let many = |count: u64| {
+            let id = |n: u64| (n.to_be_bytes(), 1);
+            let mut index = an_index();
+            for item in index.items.values_mut() {
+                (item.content, item.described) = (Dot::default(), Dot::default());
+                item.version = Vector::of((0..count).map(id).collect()).unwrap();
+            }
+            index
+        };
+        let most = many(MAX_MEMBERS as u64);
+        assert_eq!(Index::decode(&most.encode(b"").unwrap()).unwrap().0, most);
+        assert_eq!(refused(&many(MAX_MEMBERS as u64 + 1)), IndexError::TooLarge);
+        let mut names = an_index();
+        names.names = (0..=MAX_MEMBERS as u64).map(|n| (n.to_be_bytes(), "x".into())).collect();
+        assert_eq!(refused(&names), IndexError::Name);
+        assert_eq!(an_index().encode(&[0; 70_000]), Err(IndexError::TooLarge));
+    }
+
+    /// A file system that keeps whole seconds, or two of them, or hundreds of nanoseconds, has changed nothing.
+    #[test]
+    fn a_time_that_a_disk_keeps_less_exactly_is_no_other_time() {
+        for shown in [(1_001, 123_456_789), (1_001, 123_456_700), (1_001, 0), (1_000, 0)] {
+            assert!(is_time((1_001, 123_456_789), shown), "{shown:?}");
+        }
+        for shown in [(1_001, 123_456_788), (1_002, 0), (999, 0), (1_000, 123_456_789)] {
+            assert!(!is_time((1_001, 123_456_789), shown), "{shown:?}");
+        }
+        assert!(!is_time((1_000, 0), (1_000, 5)) && !is_time((i64::MIN, 0), (i64::MAX, 0)));
     }
 
     proptest! {
@@ -451,7 +710,7 @@ pub(super) mod tests {
             let mut whole = [MAGIC, &bytes, &[0, 0]].concat();
             whole.extend_from_slice(xylem_hash::hash(&whole).as_bytes());
             if let Ok((index, about)) = Index::decode(&whole) {
-                prop_assert_eq!(Index::decode(&index.encode(&about)), Ok((index, about)));
+                prop_assert_eq!(Index::decode(&index.encode(&about).unwrap()), Ok((index, about)));
             }
         }
     }

@@ -1,11 +1,12 @@
 //! [`Folder`]: one member's folder on disk, and what is known of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
@@ -18,11 +19,12 @@ use super::merge::{Plan, merge};
 use super::obstacles::{ObstacleKind, Obstacles};
 use super::own_files::OwnFiles;
 use super::pacing::{Looks, Pacing, looks};
+use super::place::{Habits, within};
 use super::rules::{FolderRules, NoRules, RulesNews};
 use super::statement::MAX_STATEMENT;
 use super::stored::{Entries, Paths, Stored, Writer, newest};
 use super::trash::Trash;
-use super::vector::{MemberId, Vector};
+use super::vector::MemberId;
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::exclude::ExcludeError;
 use crate::keys;
@@ -141,6 +143,10 @@ pub struct Folder {
     told: u64,
     /// Single files that can't be brought in step now; all else goes on.
     pub obstacles: Obstacles,
+    /// What its disk does with names and permissions.
+    pub(super) habits: Habits,
+    /// Paths at which something else was found than what was to be there, when they were last tried.
+    pub(super) unsettled: HashSet<Vec<u8>>,
 }
 
 impl Folder {
@@ -151,9 +157,7 @@ impl Folder {
     /// See [`FolderError`].
     pub fn open(root: &Path, kept: &Path, me: MemberId, name: &str) -> Result<Self, FolderError> {
         let stored = known(root, kept)?;
-        let pending = fs::read(kept.join(PENDING)).ok();
-        let pending = pending.and_then(|bytes| Some(Index::decode(&bytes).ok()?.0));
-        let pending = pending.unwrap_or_default();
+        let pending = pending(&kept.join(PENDING))?;
         let own = root.join(OWN);
         if stored.is_empty() {
             fs::create_dir_all(&own).map_err(at(&own))?;
@@ -181,6 +185,8 @@ impl Folder {
             trash,
             told: 0,
             obstacles: Obstacles::default(),
+            habits: Habits::default(),
+            unsettled: HashSet::new(),
         };
         folder.check_there()?;
         Ok(folder)
@@ -295,6 +301,7 @@ impl Folder {
         now_ms: u64,
     ) -> Result<(), FolderError> {
         self.check_there()?;
+        self.habits.forget();
         if !self.changes.is_empty() {
             // The disk was full, say, when they were to be written.
             self.write_changes()?;
@@ -331,7 +338,7 @@ impl Folder {
         drop(known);
         self.uncovered |= stock.uncovered;
         self.state_as_held = stock.state.finish();
-        self.stored = stock.writer.finish()?;
+        self.stored = stock.writer.finish_after(Some(&self.stored))?;
         for path in stock.sent {
             if let Some(looks) = look(&self.root.join(os_path(&path))) {
                 self.pacing.sent(&path, looks, now_ms);
@@ -372,31 +379,50 @@ impl Folder {
 
     /// What is known of a path at which there is this now, and whether this member has changed it.
     fn now(&self, path: &[u8], then: Option<Item>, kind: ItemKind, now_ms: u64) -> (Item, bool) {
-        let none = || Item {
-            kind: ItemKind::Gone,
-            version: Vector::default(),
-            by: self.me,
-            absent: false,
+        let mut item = then.unwrap_or_else(Item::none);
+        let keeps_modes = self.habits.keeps_modes(&self.own(""));
+        let as_kept = |then: &ItemKind| match keeps_modes {
+            true => kind.clone(),
+            false => kind.clone().with_mode_of(then),
         };
-        let mut item = then.unwrap_or_else(none);
-        let pending = self.pending.items.get(path).filter(|then| then.kind.is_same(&kind));
-        let is_new = !item.kind.is_same(&kind) && pending.is_none();
-        if is_new {
-            item.version.changed(self.me, now_ms);
-            item.by = self.me;
-        } else if let Some(then) = pending.filter(|_| !item.kind.is_same(&kind)) {
-            item.clone_from(then);
+        if item.kind.shows_as(&as_kept(&item.kind)) {
+            return (Item { absent: false, ..item }, false);
         }
-        (Item { kind, absent: false, ..item }, is_new)
+        let pending = self.pending.items.get(path);
+        if let Some(then) = pending.filter(|then| then.kind.shows_as(&as_kept(&then.kind))) {
+            return (Item { absent: false, ..then.clone() }, false);
+        }
+        let edited_ms = self.edited(path, &kind).unwrap_or(now_ms);
+        let kind = as_kept(&item.kind);
+        item.changed(kind, self.me, edited_ms, now_ms);
+        (item, true)
+    }
+
+    /// When what is at a path was written, in milliseconds since 1970, where that can be told.
+    fn edited(&self, path: &[u8], kind: &ItemKind) -> Option<u64> {
+        let (secs, nanos) = match kind {
+            ItemKind::File { mtime, .. } => *mtime,
+            ItemKind::Symlink { .. } => {
+                let meta = within(&self.root, path, false).ok()?.symlink_metadata().ok()?;
+                let since = meta.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+                return u64::try_from(since.as_millis()).ok();
+            }
+            ItemKind::Directory { .. } | ItemKind::Gone => return None,
+        };
+        let ms = u64::try_from(secs).unwrap_or(0).saturating_mul(1_000);
+        Some(ms.saturating_add(u64::from(nanos / 1_000_000)))
     }
 
     /// What was there and is no more has been removed; unless it is left out, or can't be read. `None`: it is missing, and nobody
     /// has removed it as far as is known.
     fn missing(&self, path: &[u8], mut item: Item, now_ms: u64) -> Option<Item> {
-        let on_disk = self.root.join(os_path(path)).symlink_metadata();
-        let removed = on_disk.as_ref().is_err_and(|e| {
-            matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-        });
+        // Each step on the way is looked at: what a link leads to is not what was there.
+        let on_disk = within(&self.root, path, false).and_then(|at| at.symlink_metadata());
+        let removed = match on_disk {
+            // Where a disk does not keep names apart it may be another one.
+            Ok(_) => self.habits.keeps_apart(&self.own(""), &self.root, path).is_err(),
+            Err(e) => matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+        };
         if !removed || self.rules.leaves_out(path, item.kind.is_directory()) {
             return Some(Item { absent: true, ..item });
         }
@@ -407,8 +433,8 @@ impl Folder {
         if self.again || (item.absent && !self.was_in_the_way(path)) {
             return None;
         }
-        item.version.changed(self.me, now_ms);
-        Some(Item { kind: ItemKind::Gone, by: self.me, absent: false, ..item })
+        item.changed(ItemKind::Gone, self.me, now_ms, now_ms);
+        Some(item)
     }
 
     /// Whether a path was not there at the last look as it, or a directory above it, kept changing or could not be read: then it has
@@ -459,9 +485,15 @@ impl Folder {
         &self,
         all: impl Iterator<Item = (&'a Vec<u8>, &'a Item)>,
     ) -> Result<(), FolderError> {
-        let items = all.map(|(path, item)| (path.clone(), item.clone())).collect();
-        let pending = Index { items, names: Names::new() };
-        replace(&self.kept.join(PENDING), &pending.encode(b""))
+        let all: BTreeMap<&Vec<u8>, &Item> = all.collect();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let mut writer = Writer::new(&self.kept.join(PENDING), b"", &Names::new())?;
+        for (path, item) in all {
+            writer.push(path, item)?;
+        }
+        writer.finish().map(drop)
     }
 
     /// Writes down what is known; nothing is under way any more.
@@ -581,6 +613,20 @@ fn known(root: &Path, kept: &Path) -> Result<Stored, FolderError> {
             Stored::open(&path)
         }
         known => known,
+    }
+}
+
+/// What an earlier run was about to put in its place. What was damaged since is as if that run had put nothing there: then what it
+/// has put is a change of ours, with the content that others have.
+fn pending(path: &Path) -> Result<Index, FolderError> {
+    let items = Stored::open(path).and_then(|stored| stored.entries()?.collect());
+    match items {
+        Ok(items) => Ok(Index { items, names: Names::new() }),
+        Err(FolderError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Ok(Index::default())
+        }
+        Err(FolderError::Index { .. }) => Ok(Index::default()),
+        Err(e) => Err(e),
     }
 }
 

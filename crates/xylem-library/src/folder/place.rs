@@ -1,10 +1,22 @@
-//! Where a path lies below a directory: nothing is ever done through a link.
+//! Where a path lies below a directory, and what that directory's disk does with names and permissions: nothing is ever
+//! done through a link, or to another file that the disk takes for the same.
 
-use std::fs;
+use std::cell::{OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::path::os_path;
+
+/// Permissions with which an owner may look into a directory and change what is in it.
+const OWNER: u32 = 0o700;
+/// How a file is called by which a disk is tried, and what a disk may take for the same: another case, another form of a letter.
+const TRIED: &str = "tried-\u{e9}";
+const SAME: [&str; 2] = ["TRIED-\u{e9}", "tried-e\u{301}"];
+/// Permissions that no disk gives to a file by itself.
+const ODD: u32 = 0o610;
 
 /// The path below `root`; with `make` the directories that lead there are made.
 ///
@@ -27,4 +39,153 @@ pub(super) fn within(root: &Path, path: &[u8], make: bool) -> io::Result<PathBuf
         }
     }
     Ok(at)
+}
+
+/// Directories on the way to a path whose owner may not change what is in them, or look into them: for as long as this is there
+/// it may.
+pub(super) struct Unlocked(Vec<(PathBuf, u32)>);
+
+impl Unlocked {
+    pub(super) fn on_the_way(root: &Path, path: &[u8]) -> io::Result<Self> {
+        let mut all = Self(Vec::new());
+        let (whole, mut at) = (os_path(path), root.to_path_buf());
+        let mut components = whole.components().peekable();
+        while let Some(component) = components.next() {
+            at.push(component);
+            if components.peek().is_none() {
+                break;
+            }
+            match at.symlink_metadata() {
+                Ok(meta) if meta.is_dir() => {
+                    let mode = mode_of(&meta);
+                    if mode & OWNER != OWNER {
+                        set_mode(&at, mode | OWNER)?;
+                        all.0.push((at.clone(), mode));
+                    }
+                }
+                _ => break,
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Drop for Unlocked {
+    fn drop(&mut self) {
+        for (path, mode) in self.0.iter().rev() {
+            if path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+                // What can't be set back is seen as a change at the next look, by whoever asks.
+                let _ = set_mode(path, *mode);
+            }
+        }
+    }
+}
+
+/// All permission bits, those beside the usual ones included.
+#[cfg(unix)]
+pub(super) fn mode_of(meta: &fs::Metadata) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    meta.permissions().mode() & 0o7777
+}
+
+#[cfg(not(unix))]
+pub(super) fn mode_of(_meta: &fs::Metadata) -> u32 {
+    OWNER
+}
+
+#[cfg(unix)]
+pub(super) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+pub(super) fn set_mode(_path: &Path, _mode: u32) -> io::Result<()> {
+    Ok(())
+}
+
+/// What a folder's disk does with what it is given.
+#[derive(Debug, Default)]
+pub(super) struct Habits {
+    found: OnceCell<Tried>,
+    /// Names in directories that were asked for, since [`Habits::forget`]. Nothing where each name is one of its own.
+    names: RefCell<HashMap<PathBuf, HashSet<OsString>>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Tried {
+    /// Different names may be one file.
+    folds: bool,
+    /// Permissions are kept as they are set.
+    keeps_modes: bool,
+}
+
+impl Habits {
+    /// Finds out, once, in the directory `own`.
+    fn found(&self, own: &Path) -> Tried {
+        *self.found.get_or_init(|| {
+            let at = own.join(TRIED);
+            let tried = File::create(&at).and_then(|_| set_mode(&at, ODD));
+            let mode = at.symlink_metadata().map(|meta| mode_of(&meta));
+            let folds = SAME.iter().any(|name| own.join(name).symlink_metadata().is_ok());
+            let _ = fs::remove_file(&at);
+            // Where nothing can be tried nothing is changed either.
+            let keeps_modes = tried.is_err() || mode.is_ok_and(|mode| mode == ODD);
+            Tried { folds, keeps_modes: cfg!(unix) && keeps_modes }
+        })
+    }
+
+    /// Whether permissions of what is beside `own` are those that were set.
+    pub(super) fn keeps_modes(&self, own: &Path) -> bool {
+        self.found(own).keeps_modes
+    }
+
+    /// What was seen of names is seen anew.
+    pub(super) fn forget(&self) {
+        self.names.borrow_mut().clear();
+    }
+
+    /// Whether the path below `root` is free or called exactly so, as are all directories on the way.
+    ///
+    /// # Errors
+    /// The disk takes another name for the same; the system's.
+    pub(super) fn keeps_apart(&self, own: &Path, root: &Path, path: &[u8]) -> io::Result<()> {
+        if !self.found(own).folds {
+            return Ok(());
+        }
+        let (whole, mut at) = (os_path(path), root.to_path_buf());
+        for component in whole.components() {
+            let dir = at.clone();
+            at.push(component);
+            match at.symlink_metadata() {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(e) => return Err(e),
+                Ok(_) => {}
+            }
+            let name = component.as_os_str();
+            let is_known = |names: &HashMap<PathBuf, HashSet<OsString>>| {
+                names.get(&dir).is_some_and(|names| names.contains(name))
+            };
+            if is_known(&self.names.borrow()) {
+                continue;
+            }
+            let names = fs::read_dir(&dir)?.map(|entry| entry.map(|entry| entry.file_name()));
+            let names: HashSet<OsString> = names.collect::<io::Result<_>>()?;
+            let other = (!names.contains(name)).then(|| alike(&names, &name.to_string_lossy()));
+            self.names.borrow_mut().insert(dir, names);
+            if let Some(other) = other {
+                let why = format!("this disk does not keep it apart from {other}");
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which of these is the name but for its case, as far as that can be told here.
+fn alike(names: &HashSet<OsString>, name: &str) -> String {
+    let lower = name.to_lowercase();
+    let mut names = names.iter().map(|name| name.to_string_lossy());
+    let alike = names.find(|name| name.to_lowercase() == lower);
+    alike.map_or_else(|| "another name".to_owned(), std::borrow::Cow::into_owned)
 }

@@ -7,18 +7,34 @@ use xylem_hash::Hash;
 
 use super::index::{Item, ItemKind};
 use super::local::{Folder, FolderError};
-use super::merge::Plan;
+use super::merge::{Place, Plan};
 use super::stored::Paths;
 
-/// A file's content, if the item is a file: root and bytes.
-fn content(item: &Item) -> Option<(Hash, u64)> {
-    match item.kind {
-        ItemKind::File { root, size, .. } => Some((root, size)),
-        _ => None,
-    }
-}
-
 impl Plan {
+    /// Contents that have to be fetched: bytes, and a path that each is for.
+    pub fn contents(&self) -> HashMap<Hash, (u64, Vec<u8>)> {
+        let uses = self.uses();
+        let place = |place: &Place| {
+            let (root, size) = place.fetched().filter(|(root, _)| uses.contains_key(root))?;
+            Some((root, (size, place.path.clone())))
+        };
+        self.put.iter().filter_map(place).collect()
+    }
+
+    /// Leaves out what needs one of these contents, as [`Plan::leave_out`] does.
+    pub fn leave_out_contents(&mut self, roots: &HashSet<Hash>) -> usize {
+        if roots.is_empty() {
+            return 0;
+        }
+        let renamed: HashSet<usize> = self.renames().into_values().collect();
+        let needs = |(at, place): (usize, &Place)| {
+            let (root, _) = place.fetched().filter(|_| !renamed.contains(&at))?;
+            roots.contains(&root).then(|| place.path.clone())
+        };
+        let left: HashSet<Vec<u8>> = self.put.iter().enumerate().filter_map(needs).collect();
+        self.leave_out(|path, _| left.contains(path))
+    }
+
     /// Leaves out everything that is to be done at the paths for which `leaves` says so: what comes, what goes, what would be
     /// moved aside for it, and what would remove or replace a directory with a path in it that stays. Returns how much was left
     /// out; [`Plan::rest`] is not touched.
@@ -38,14 +54,13 @@ impl Plan {
         let above = self.gone.iter().chain(&self.put).filter(|place| {
             let below = [&place.path[..], b"/"].concat();
             matches!(place.before, ItemKind::Directory { .. })
+                && !place.item.kind.is_directory()
                 && stays.range(below.clone()..).next().is_some_and(|path| path.starts_with(&below))
         });
         let above: Vec<Vec<u8>> = above.map(|place| place.path.clone()).collect();
         left.extend(above);
         self.put.retain(|place| !left.contains(&place.path));
         self.gone.retain(|place| !left.contains(&place.path));
-        self.aside.retain(|(_, place)| !left.contains(&place.path));
-        self.met.retain(|path| !left.contains(path));
         self.known.retain(|(path, item)| !leaves(path, item));
         left.len()
     }
@@ -54,9 +69,8 @@ impl Plan {
     /// Where files had to wait it says that there is a [rest](Plan::rest).
     pub fn take_portion(&mut self, budget: u64, here: impl Fn(&Hash) -> bool) {
         let mut sizes: Vec<(u64, Hash)> = {
-            let contents = self.put.iter().filter_map(|place| content(&place.item));
-            let missing: HashMap<Hash, u64> = contents.filter(|(root, _)| !here(root)).collect();
-            missing.into_iter().map(|(root, size)| (size, root)).collect()
+            let missing = self.contents().into_iter().filter(|(root, _)| !here(root));
+            missing.map(|(root, (size, _))| (size, root)).collect()
         };
         sizes.sort_unstable_by_key(|(size, root)| (*size, *root.as_bytes()));
         let mut left = budget;
@@ -72,19 +86,15 @@ impl Plan {
             }
         }
         if !later.is_empty() {
-            self.leave_out(|_, item| content(item).is_some_and(|(root, _)| later.contains(&root)));
+            self.leave_out_contents(&later);
             self.rest = true;
         }
     }
 
     /// Files that go and whose content comes to no other path: what another member has removed, and not moved.
     pub fn removals(&self) -> HashSet<Vec<u8>> {
-        let roots: HashSet<Hash> = self
-            .put
-            .iter()
-            .filter_map(|place| content(&place.item))
-            .map(|(root, _)| root)
-            .collect();
+        let roots: HashSet<Hash> =
+            self.put.iter().filter_map(|place| place.item.kind.root()).collect();
         let removed = self.gone.iter().filter(|place| match place.before {
             ItemKind::File { root, .. } => !roots.contains(&root),
             ItemKind::Symlink { .. } => true,
@@ -110,7 +120,7 @@ impl Folder {
         let mut files = 0_usize;
         for entry in self.stored.entries()? {
             let (_, item) = entry?;
-            files = files.saturating_add(usize::from(!item.absent && content(&item).is_some()));
+            files = files.saturating_add(usize::from(!item.absent && item.kind.root().is_some()));
         }
         Ok(files)
     }
@@ -119,16 +129,16 @@ impl Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::{Place, Vector};
+    use crate::folder::{Beaten, Whose};
 
     fn place(path: &str, content: &str, before: ItemKind) -> Place {
         let root = xylem_hash::hash(content.as_bytes());
         let kind = ItemKind::File { root, size: content.len() as u64, mode: 0o644, mtime: (0, 0) };
-        Place { path: path.into(), item: item(kind), before }
+        Place { path: path.into(), item: item(kind), before, beaten: None }
     }
 
     fn item(kind: ItemKind) -> Item {
-        Item { kind, version: Vector::default(), by: [1; 8], absent: false }
+        Item { kind, ..Item::none() }
     }
 
     fn paths(plan: &Plan) -> Vec<&str> {
@@ -156,23 +166,39 @@ mod tests {
 
     #[test]
     fn what_is_left_out_moves_nothing_aside() {
-        let theirs = place("a", "theirs", ItemKind::Gone);
-        let ours = place("a", "ours", ItemKind::Gone);
-        let mut plan = Plan {
-            put: vec![theirs, place("b", "x", ItemKind::Gone)],
-            aside: vec![(b"a.conflict".to_vec(), ours)],
-            met: vec![b"a".to_vec()],
-            ..Plan::default()
-        };
+        let mut theirs = place("a", "theirs", ItemKind::Gone);
+        let ours = place("a", "ours", ItemKind::Gone).item;
+        let beaten = |whose| Some(Beaten { to: b"a.conflict".to_vec(), item: ours.clone(), whose });
+        theirs.beaten = beaten(Whose::Ours);
+        let put = vec![theirs, place("b", "x", ItemKind::Gone)];
+        let mut plan = Plan { put, ..Plan::default() };
         assert_eq!(plan.leave_out(|path, _| path == b"a"), 1);
         assert_eq!(paths(&plan), ["b"]);
-        assert!(plan.aside.is_empty() && plan.met.is_empty() && !plan.rest);
+        assert!(!plan.rest);
+        // Of what lost the content is fetched; of what is only described or renamed there is none.
+        let mut kept = place("a", "kept", place("a", "kept", ItemKind::Gone).item.kind);
+        let described = kept.clone();
+        kept.beaten = beaten(Whose::Theirs);
+        let gone =
+            Place { before: described.item.kind.clone(), ..place("old", "", ItemKind::Gone) };
+        let renamed = place("new", "kept", ItemKind::Gone);
+        let (put, gone) = (vec![kept, described, renamed], vec![gone]);
+        let mut plan = Plan { put, gone, ..Plan::default() };
+        let roots: Vec<Hash> = plan.contents().into_keys().collect();
+        assert_eq!(roots, [xylem_hash::hash(b"ours")]);
+        assert_eq!(plan.leave_out_contents(&roots.into_iter().collect()), 1);
+        plan.put.truncate(0);
+        assert!(plan.contents().is_empty());
     }
 
     #[test]
     fn a_directory_stays_with_what_stays_in_it() {
-        let gone =
-            |path: &str, before| Place { path: path.into(), item: item(ItemKind::Gone), before };
+        let gone = |path: &str, before| Place {
+            path: path.into(),
+            item: item(ItemKind::Gone),
+            before,
+            beaten: None,
+        };
         let directory = || ItemKind::Directory { mode: 0o755 };
         let file = |content| place("", content, ItemKind::Gone).item.kind;
         let mut plan = Plan {
@@ -194,7 +220,7 @@ mod tests {
     fn what_is_moved_is_not_removed() {
         let gone = |path, content| {
             let before = place(path, content, ItemKind::Gone).item.kind;
-            Place { path: Vec::from(path), item: item(ItemKind::Gone), before }
+            Place { path: Vec::from(path), item: item(ItemKind::Gone), before, beaten: None }
         };
         let plan = Plan {
             gone: vec![gone("old", "moved"), gone("removed", "x")],

@@ -16,7 +16,7 @@ use xylem_hash::Hash;
 use xylem_object::listing;
 
 use super::home::ROLES;
-use super::index::{Item, ItemKind};
+use super::index::Item;
 use super::local::{FolderError, at, replace};
 use super::place::within;
 use crate::exclude::{Exclusion, RulesError, read_rules};
@@ -288,9 +288,7 @@ impl FolderRules {
 /// this one by us.
 fn is_ours(known: Option<Item>, root: &Hash, me: &[u8; 8]) -> bool {
     match known {
-        Some(Item { kind: ItemKind::File { root: known, .. }, by, .. }) if known == *root => {
-            by == *me
-        }
+        Some(Item { kind, content, .. }) if kind.root() == Some(*root) => content.by == *me,
         _ => true,
     }
 }

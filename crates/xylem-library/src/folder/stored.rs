@@ -4,15 +4,19 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use xylem_hash::{Hash, Hasher};
+use xylem_store::{Clobber, Durability, FileRef, Medium, OpenHow, install};
 
 use super::index::{
-    Entry, Index, IndexError, Input, Item, MAX_INDEX, MAX_ITEMS, Names, State, put_entry, put_head,
+    END, Entry, Index, IndexError, Input, Item, MAX_INDEX, MAX_ITEMS, Names, State, entry_size,
+    put_entry, put_head, size_of_all,
 };
 use super::local::{FolderError, at};
+use crate::disk::disk;
 
 /// Bytes read or written at once.
 const PIECE: usize = 64 * 1024;
@@ -21,6 +25,23 @@ const MAX_ENTRY: usize = 256 * 1024;
 
 /// Entries in the order of their paths.
 pub type Entries<'a> = Box<dyn Iterator<Item = Result<(Vec<u8>, Item), FolderError>> + 'a>;
+
+/// How much an index has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexSize {
+    /// Paths, those that are gone included.
+    pub paths: u64,
+    /// Bytes, as it is written.
+    pub bytes: u64,
+}
+
+impl IndexSize {
+    /// Counts a path's entry.
+    pub(super) fn add(&mut self, path: &[u8], item: &Item) {
+        self.paths = self.paths.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(entry_size(path, item));
+    }
+}
 
 /// An index, wherever it is.
 pub trait Paths {
@@ -32,6 +53,9 @@ pub trait Paths {
     /// # Errors
     /// It can't be read; then, or later.
     fn entries(&self) -> Result<Entries<'_>, FolderError>;
+
+    /// How much it has.
+    fn size(&self) -> IndexSize;
 }
 
 impl Paths for Index {
@@ -41,6 +65,12 @@ impl Paths for Index {
 
     fn entries(&self) -> Result<Entries<'_>, FolderError> {
         Ok(Box::new(self.items.iter().map(|(path, item)| Ok((path.clone(), item.clone())))))
+    }
+
+    fn size(&self) -> IndexSize {
+        let mut size = IndexSize::default();
+        self.items.iter().for_each(|(path, item)| size.add(path, item));
+        size
     }
 }
 
@@ -52,7 +82,9 @@ pub struct Stored {
     pub about: Vec<u8>,
     names: Names,
     state: Hash,
-    is_empty: bool,
+    /// Of all of it.
+    hash: Hash,
+    size: IndexSize,
 }
 
 impl Stored {
@@ -62,12 +94,13 @@ impl Stored {
     /// It can't be read, or is not what was written.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
         let (mut reader, about, names) = Reader::open(path)?;
-        let (mut state, mut is_empty) = (State::default(), true);
+        let mut state = State::default();
         while let Some((path, item)) = reader.take()? {
             state.add(&path, &item);
-            is_empty = false;
         }
-        Ok(Self { path: path.to_path_buf(), about, names, state: state.finish(), is_empty })
+        let (bytes, hash) = (reader.file.metadata().map_err(at(path))?.len(), reader.hash);
+        let size = IndexSize { paths: reader.count as u64, bytes };
+        Ok(Self { path: path.to_path_buf(), about, names, state: state.finish(), hash, size })
     }
 
     /// See [`Index::state`].
@@ -77,14 +110,15 @@ impl Stored {
 
     /// Whether no path was ever in it.
     pub fn is_empty(&self) -> bool {
-        self.is_empty
+        self.size.paths == 0
     }
 
     /// Copies it to `to`, which is what was there or the copy at every moment.
     pub(super) fn copy(&self, to: &Path) -> Result<(), FolderError> {
-        let new = to.with_extension("new");
+        let (medium, new) = (disk(), to.with_extension("new"));
         fs::copy(&self.path, &new).map_err(at(&new))?;
-        fs::rename(&new, to).map_err(at(to))
+        let file = FileRef::open(&*medium, &new, OpenHow::ReadWrite)?;
+        Ok(install(&*medium, &file, &new, to, Clobber::Replace, Durability::Device)?)
     }
 }
 
@@ -102,6 +136,10 @@ impl Paths for Stored {
             next
         })))
     }
+
+    fn size(&self) -> IndexSize {
+        self.size
+    }
 }
 
 /// Reads a file piece by piece.
@@ -116,6 +154,8 @@ struct Reader {
     last: Vec<u8>,
     count: usize,
     over: bool,
+    /// Of all of it, once it is over.
+    hash: Hash,
 }
 
 impl Reader {
@@ -130,16 +170,17 @@ impl Reader {
             last: Vec::new(),
             count: 0,
             over: false,
+            hash: Hash::from_bytes([0; 32]),
         };
         if reader.file.metadata().map_err(at(path))?.len() > MAX_INDEX {
-            return Err(reader.bad(IndexError::Malformed));
+            return Err(reader.bad(IndexError::TooLarge));
         }
         let (about, names) = reader.parse(|input| input.head())?;
         Ok((reader, about, names))
     }
 
     fn bad(&self, why: IndexError) -> FolderError {
-        FolderError::Index { path: self.path.clone(), why }
+        bad(&self.path, why)
     }
 
     /// Takes what `read` reads, with as many bytes as that needs.
@@ -184,7 +225,7 @@ impl Reader {
                 }
                 self.count = self.count.saturating_add(1);
                 if self.count > MAX_ITEMS {
-                    return Err(self.bad(IndexError::Malformed));
+                    return Err(self.bad(IndexError::TooLarge));
                 }
                 self.last.clone_from(&path);
                 Ok(Some((path, item)))
@@ -193,7 +234,8 @@ impl Reader {
                 // What the hash is of ends before it.
                 let hashed = self.taken.saturating_sub(said.len());
                 self.hasher.update(self.buffer.get(..hashed).unwrap_or_default());
-                let is_it = *std::mem::take(&mut self.hasher).finalize().as_bytes() == said;
+                self.hash = std::mem::take(&mut self.hasher).finalize();
+                let is_it = *self.hash.as_bytes() == said;
                 self.over = true;
                 self.buffer.drain(..self.taken.min(self.buffer.len()));
                 self.taken = 0;
@@ -206,9 +248,10 @@ impl Reader {
     }
 }
 
-/// Writes an index beside the one that it is to replace.
+/// Writes an index beside the one that it is to replace. What would not be read again is not written.
 pub(super) struct Writer {
-    file: File,
+    medium: Arc<dyn Medium>,
+    file: FileRef,
     new: PathBuf,
     path: PathBuf,
     buffer: Vec<u8>,
@@ -216,16 +259,22 @@ pub(super) struct Writer {
     state: State,
     about: Vec<u8>,
     names: Names,
-    is_empty: bool,
+    /// The last path.
+    last: Vec<u8>,
+    paths: usize,
+    /// Bytes that are in the file.
+    written: u64,
 }
 
 impl Writer {
     pub(super) fn new(path: &Path, about: &[u8], names: &Names) -> Result<Self, FolderError> {
-        let new = path.with_extension("new");
-        let file = File::create(&new).map_err(at(&new))?;
         let mut buffer = Vec::new();
-        put_head(&mut buffer, about, names);
+        put_head(&mut buffer, about, names).map_err(|why| bad(path, why))?;
+        let (medium, new) = (disk(), path.with_extension("new"));
+        let file = FileRef::open(&*medium, &new, OpenHow::Create { mode: 0o600 })?;
+        file.set_len(0)?;
         Ok(Self {
+            medium,
             file,
             new,
             path: path.to_path_buf(),
@@ -234,35 +283,66 @@ impl Writer {
             state: State::default(),
             about: about.to_vec(),
             names: names.clone(),
-            is_empty: true,
+            last: Vec::new(),
+            paths: 0,
+            written: 0,
         })
     }
 
     /// The next path in order.
     pub(super) fn push(&mut self, path: &[u8], item: &Item) -> Result<(), FolderError> {
-        self.is_empty = false;
+        if self.paths > 0 && self.last.as_slice() >= path {
+            return Err(bad(&self.path, IndexError::not_sorted()));
+        }
+        self.last.clear();
+        self.last.extend_from_slice(path);
+        self.paths = self.paths.saturating_add(1);
         self.state.add(path, item);
-        put_entry(&mut self.buffer, path, item);
+        put_entry(&mut self.buffer, path, item).map_err(|why| bad(&self.path, why))?;
+        let bytes = self.written.saturating_add(self.buffer.len() as u64);
+        if self.paths > MAX_ITEMS || size_of_all(bytes) > MAX_INDEX {
+            return Err(bad(&self.path, IndexError::TooLarge));
+        }
         if self.buffer.len() >= PIECE { self.write() } else { Ok(()) }
     }
 
     fn write(&mut self) -> Result<(), FolderError> {
         self.hasher.update(&self.buffer);
-        self.file.write_all(&self.buffer).map_err(at(&self.new))?;
+        self.put()
+    }
+
+    fn put(&mut self) -> Result<(), FolderError> {
+        self.file.write_all(&self.buffer, self.written)?;
+        self.written = self.written.saturating_add(self.buffer.len() as u64);
         self.buffer.clear();
         Ok(())
     }
 
-    /// It is what the file is from now on.
-    pub(super) fn finish(mut self) -> Result<Stored, FolderError> {
-        self.buffer.extend_from_slice(&[0, 0]);
+    /// It is what the file is from now on, also after a loss of power.
+    pub(super) fn finish(self) -> Result<Stored, FolderError> {
+        self.finish_after(None)
+    }
+
+    /// As [`Writer::finish`]; what is the same as before is not put in its place.
+    pub(super) fn finish_after(mut self, before: Option<&Stored>) -> Result<Stored, FolderError> {
+        self.buffer.extend_from_slice(&END);
         self.write()?;
         let hash = std::mem::take(&mut self.hasher).finalize();
-        self.file.write_all(hash.as_bytes()).map_err(at(&self.new))?;
-        fs::rename(&self.new, &self.path).map_err(at(&self.path))?;
-        let Self { path, about, names, state, is_empty, .. } = self;
-        Ok(Stored { path, about, names, state: state.finish(), is_empty })
+        if let Some(before) = before.filter(|b| b.hash == hash && b.path == self.path) {
+            self.medium.remove_file(&self.new).map_err(at(&self.new))?;
+            return Ok(before.clone());
+        }
+        self.buffer.extend_from_slice(hash.as_bytes());
+        self.put()?;
+        let Self { medium, file, new, path, about, names, state, paths, written, .. } = self;
+        install(&*medium, &file, &new, &path, Clobber::Replace, Durability::Device)?;
+        let size = IndexSize { paths: paths as u64, bytes: written };
+        Ok(Stored { path, about, names, state: state.finish(), hash, size })
     }
+}
+
+fn bad(path: &Path, why: IndexError) -> FolderError {
+    FolderError::Index { path: path.to_path_buf(), why }
 }
 
 /// The newest whole index among these files, if there is one.
@@ -313,13 +393,50 @@ mod tests {
         let stored = written(dir.path(), &index);
         let bytes = fs::read(dir.path().join("index")).unwrap();
         assert!(bytes.len() > 3 * PIECE);
-        assert_eq!(bytes, index.encode(b"ticket"));
+        assert_eq!(bytes, index.encode(b"ticket").unwrap());
         assert_eq!(Index::decode(&bytes), Ok((index.clone(), b"ticket".to_vec())));
         let again = Stored::open(&dir.path().join("index")).unwrap();
         assert_eq!((again.state(), &again.about[..]), (index.state(), &b"ticket"[..]));
         assert_eq!(stored.state(), index.state());
         assert_eq!(again.names(), &index.names);
+        assert_eq!(again.size(), stored.size());
+        assert_eq!(again.size().paths, index.items.len() as u64);
+        assert_eq!(again.size().bytes, bytes.len() as u64);
         assert!(collected(&again).into_iter().eq(index.items));
+    }
+
+    /// What says the same as the one before leaves that in its place.
+    #[test]
+    fn the_same_is_not_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, index) = (dir.path().join("index"), an_index());
+        let before = written(dir.path(), &index);
+        let mut again = Writer::new(&path, b"ticket", &index.names).unwrap();
+        for (path, item) in &index.items {
+            again.push(path, item).unwrap();
+        }
+        fs::remove_file(&path).unwrap();
+        again.finish_after(Some(&before)).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_would_not_be_read_is_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, index) = (dir.path().join("index"), an_index());
+        let (at, item) = index.items.first_key_value().unwrap();
+        let new = || Writer::new(&path, b"", &index.names).unwrap();
+        let mut twice = new();
+        twice.push(at, item).unwrap();
+        assert!(twice.push(at, item).is_err());
+        assert!(new().push(b"../x", item).is_err());
+        let mut full = new();
+        full.paths = MAX_ITEMS;
+        assert!(full.push(at, item).is_err());
+        let mut full = new();
+        full.written = MAX_INDEX - full.buffer.len() as u64 - entry_size(at, item);
+        assert!(full.push(at, item).is_err(), "the end would not fit");
+        assert!(!path.exists());
     }
 
     /// A file that was torn, or in which a bit fell over, is none.

@@ -5,6 +5,15 @@ use std::cmp::Ordering;
 /// A member: the short form of its key.
 pub type MemberId = [u8; 8];
 
+/// One change of one member: its number among those that a vector has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dot {
+    /// The number; milliseconds since 1970 where clocks are right.
+    pub number: u64,
+    /// Whose it is.
+    pub by: MemberId,
+}
+
 /// The last change of each member that a version of a file has seen. Numbers are milliseconds since 1970 where clocks
 /// are right, and larger than all that were seen before in any case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,13 +40,19 @@ impl Vector {
         self.0.iter().map(|(_, number)| *number).max().unwrap_or(0)
     }
 
-    /// `member` has changed it.
-    pub fn changed(&mut self, member: MemberId, now_ms: u64) {
+    /// `member` has changed it: this is that change.
+    pub fn changed(&mut self, member: MemberId, now_ms: u64) -> Dot {
         let number = now_ms.max(self.newest().saturating_add(1));
         match self.0.binary_search_by_key(&member, |(id, _)| *id) {
             Ok(at) => self.0.iter_mut().skip(at).take(1).for_each(|entry| entry.1 = number),
             Err(at) => self.0.insert(at, (member, number)),
         }
+        Dot { number, by: member }
+    }
+
+    /// Whether it has seen this change.
+    pub fn has_seen(&self, dot: Dot) -> bool {
+        self.get(&dot.by) >= dot.number
     }
 
     /// The version that has seen what either has.
@@ -80,7 +95,9 @@ mod tests {
         let mut first = Vector::default();
         first.changed(alice, 10);
         let mut second = first.clone();
-        second.changed(bob, 5);
+        let dot = second.changed(bob, 5);
+        assert_eq!(dot, Dot { number: 11, by: bob });
+        assert!(second.has_seen(dot) && !first.has_seen(dot));
         assert_eq!(second.entries(), [(alice, 10), (bob, 11)], "never behind what it has seen");
         assert_eq!(second.order(&first), Some(Ordering::Greater));
         assert_eq!(first.order(&second), Some(Ordering::Less));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::folder::stored::Stored;
-use crate::folder::{Index, Vector, merge};
+use crate::folder::{Index, merge};
 
 const ALICE: [u8; 8] = [1; 8];
 const BOB: [u8; 8] = [2; 8];
@@ -11,6 +11,7 @@ struct World {
     folder: Folder,
     theirs: Index,
     clock: u64,
+    now: u64,
 }
 
 impl World {
@@ -24,7 +25,7 @@ impl World {
         folder.names.insert(ALICE, "alice".to_owned());
         let mut theirs = Index::default();
         theirs.names.insert(ALICE, "alice".to_owned());
-        Self { dir, folder, theirs, clock: 0 }
+        Self { dir, folder, theirs, clock: 0, now: 1_000 }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -42,14 +43,8 @@ impl World {
     /// Alice has this there now.
     fn alice_has(&mut self, path: &str, kind: ItemKind) {
         self.clock += 1;
-        let item = self.theirs.items.entry(path.into()).or_insert_with(|| Item {
-            kind: ItemKind::Gone,
-            version: Vector::default(),
-            by: ALICE,
-            absent: false,
-        });
-        item.version.changed(ALICE, self.clock);
-        item.kind = kind;
+        let item = self.theirs.items.entry(path.into()).or_insert_with(Item::none);
+        item.changed(kind, ALICE, self.clock, self.clock);
     }
 
     fn alice_writes(&mut self, path: &str, content: &str) {
@@ -62,6 +57,18 @@ impl World {
         fs::write(staged, content).unwrap();
     }
 
+    /// Bob has written this, at that time, and a look has seen it.
+    fn bob_writes(&mut self, path: &str, content: &str, edited_ms: u64) {
+        self.write(path, content);
+        let (root, size) = (xylem_hash::hash(content.as_bytes()), content.len() as u64);
+        let mtime = modified(&self.at(path).metadata().unwrap()).unwrap();
+        let mut item = self.item(path);
+        let kind = ItemKind::File { root, size, mode: 0o640, mtime };
+        item.changed(kind, BOB, edited_ms, edited_ms.max(100));
+        self.folder.changes.insert(path.into(), item);
+        self.folder.settle().unwrap();
+    }
+
     /// What is known here of a path.
     fn item(&self, path: &str) -> Item {
         let mut entries = self.folder.stored.entries().unwrap().map(Result::unwrap);
@@ -69,10 +76,14 @@ impl World {
     }
 
     fn hear(&mut self) -> bool {
+        self.apply().whole
+    }
+
+    fn apply(&mut self) -> Applied {
         let plan = merge(&self.folder.stored, &self.theirs, &|_, _| false).unwrap();
         let wanted = plan.wanted(&self.theirs).unwrap();
         let staged = self.dir.path().join("staged");
-        self.folder.apply(plan, &staged, &wanted, 1000).unwrap()
+        self.folder.apply(plan, &staged, &wanted, self.now).unwrap()
     }
 }
 
@@ -170,7 +181,7 @@ fn a_directory_with_something_of_ours_in_it_stays() {
         kept.version.order(&world.theirs.items[b"d".as_slice()].version),
         Some(std::cmp::Ordering::Greater)
     );
-    let beside = aside(b"d", "alice", xylem_hash::hash(b"a file now").as_bytes());
+    let beside = beside(b"d", "alice", &world.theirs.items[b"d".as_slice()].kind);
     assert_eq!(world.read(std::str::from_utf8(&beside).unwrap()).as_deref(), Some("a file now"));
 }
 
@@ -207,7 +218,7 @@ fn a_damaged_index_is_taken_from_the_copy_that_was_told() {
     fs::remove_file(told).unwrap();
     let refused = Folder::open(&root, &kept, BOB, "bob");
     assert!(matches!(refused, Err(FolderError::Index { .. })));
-    let old = [b"xylem sync index 1\n".as_slice(), &whole[19..]].concat();
+    let old = [b"xylem sync index 2\n".as_slice(), &whole[19..]].concat();
     fs::write(&index, old).unwrap();
     let why = Folder::open(&root, &kept, BOB, "bob").err().unwrap().to_string();
     assert!(why.contains("an earlier build"), "{why}");
@@ -347,6 +358,239 @@ fn what_the_trash_does_not_take_stays() {
     assert!(!world.hear());
     assert_eq!(world.read("a").as_deref(), Some("one"));
     fs::remove_file(world.at(".xylem-sync/trash")).unwrap();
+    assert!(!world.hear(), "it is tried again after a pause");
+    world.now += 600_000;
     assert!(world.hear());
     assert_eq!(trash(&world), pairs(&[("a", "one")]));
+}
+
+fn counts(applied: &Applied) -> (u64, u64, bool) {
+    (applied.put, applied.gone, applied.whole)
+}
+
+fn modes(world: &World, path: &str) -> u32 {
+    mode_of(&world.at(path).symlink_metadata().unwrap())
+}
+
+#[cfg(unix)]
+fn inode(world: &World, path: &str) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(&world.at(path).symlink_metadata().unwrap())
+}
+
+/// Permissions and times are changed on the file that is there: what a program writes to it that has it open is in what all get.
+#[cfg(unix)]
+#[test]
+fn permissions_and_times_are_changed_in_place() {
+    use std::io::Write as _;
+    let mut world = World::new();
+    world.folder.keep_removed(7);
+    world.alice_has("d", ItemKind::Directory { mode: 0o755 });
+    world.alice_writes("d/log", "one");
+    assert!(world.hear());
+    let (before, mut open) = (inode(&world, "d/log"), {
+        set_mode(&world.at("d/log"), 0o640).unwrap();
+        File::options().append(true).open(world.at("d/log")).unwrap()
+    });
+    let root = xylem_hash::hash(b"one");
+    for mode in [0o755, 0o200, 0o444] {
+        let mtime = (1_000_000_000 + i64::from(mode), 7);
+        world.alice_has("d/log", ItemKind::File { root, size: 3, mode, mtime });
+        world.alice_has("d", ItemKind::Directory { mode: mode | 0o500 });
+        assert!(world.hear());
+        assert_eq!((modes(&world, "d/log"), modes(&world, "d")), (mode, mode | 0o500));
+        assert_eq!(modified(&world.at("d/log").metadata().unwrap()), Some(mtime));
+    }
+    assert_eq!((inode(&world, "d/log"), world.folder.removed()), (before, 0));
+    open.write_all(b" more").unwrap();
+    assert_eq!(world.read("d/log").as_deref(), Some("one more"));
+    // What was changed here meanwhile is left for the next look.
+    world.alice_has("d/log", ItemKind::File { root, size: 3, mode: 0o600, mtime: (5, 0) });
+    assert!(!world.hear());
+    assert_eq!(modes(&world, "d/log"), 0o444);
+    // Bits that do not travel stay.
+    set_mode(&world.at("d"), 0o2544).unwrap();
+    world.alice_has("d", ItemKind::Directory { mode: 0o755 });
+    world.hear();
+    world.alice_has("d", ItemKind::Directory { mode: 0o700 });
+    world.hear();
+    assert_eq!(modes(&world, "d"), 0o2700);
+    set_mode(&world.at("d"), 0o755).unwrap();
+}
+
+/// A file that is renamed is the same file here: nothing is fetched or copied, and who has it open goes on writing to it.
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_renamed_is_renamed_here() {
+    use std::io::Write as _;
+    let mut world = World::new();
+    world.folder.keep_removed(7);
+    world.alice_has("d", ItemKind::Directory { mode: 0o755 });
+    world.alice_writes("d/log", "one");
+    world.alice_writes("becomes", "two");
+    world.alice_writes("moves", "three");
+    assert!(world.hear());
+    let log = inode(&world, "d/log");
+    set_mode(&world.at("d/log"), 0o640).unwrap();
+    let mut open = File::options().append(true).open(world.at("d/log")).unwrap();
+    let renamed = |world: &mut World, from: &str, to: &str, content: &str, mode| {
+        let (root, size) = (xylem_hash::hash(content.as_bytes()), content.len() as u64);
+        world.alice_has(from, ItemKind::Gone);
+        world.alice_has(to, ItemKind::File { root, size, mode, mtime: (1_000_000_000, 5) });
+    };
+    renamed(&mut world, "d/log", "e/log.1", "one", 0o600);
+    world.alice_has("d", ItemKind::Gone);
+    world.alice_has("e", ItemKind::Directory { mode: 0o750 });
+    // A directory comes to where a file was, before what comes to lie in it.
+    renamed(&mut world, "moves", "becomes/it", "three", 0o640);
+    world.alice_has("becomes", ItemKind::Directory { mode: 0o755 });
+    fs::remove_dir_all(world.dir.path().join("staged")).unwrap();
+    let applied = world.apply();
+    assert!(applied.whole, "{applied:?}, {:?}", world.folder.obstacles);
+    assert_eq!(world.read("becomes/it").as_deref(), Some("three"));
+    assert_eq!(trash(&world), pairs(&[("becomes", "two")]));
+    assert_eq!((inode(&world, "e/log.1"), modes(&world, "e/log.1")), (log, 0o600));
+    assert_eq!((modes(&world, "e"), world.at("d").exists()), (0o750, false));
+    open.write_all(b" more").unwrap();
+    assert_eq!(world.read("e/log.1").as_deref(), Some("one more"));
+}
+
+/// Root may do everything whatever the permissions say: then this shows only that they are as they were.
+#[cfg(unix)]
+#[test]
+fn what_lies_in_directories_that_are_read_only_comes_and_goes() {
+    let mut world = World::new();
+    world.folder.keep_removed(7);
+    for dir in ["ro", "ro/none", "ro/none/sub"] {
+        world.alice_has(dir, ItemKind::Directory { mode: 0o755 });
+    }
+    for path in ["ro/f", "ro/none/g", "ro/none/sub/h"] {
+        world.alice_writes(path, path);
+    }
+    let lock = |world: &mut World| {
+        for (dir, mode) in [("ro", 0o555), ("ro/none", 0o000), ("ro/none/sub", 0o400)] {
+            world.alice_has(dir, ItemKind::Directory { mode });
+        }
+    };
+    lock(&mut world);
+    assert_eq!(counts(&world.apply()), (6, 0, true));
+    assert_eq!(modes(&world, "ro"), 0o555);
+    world.alice_writes("ro/none/sub/h", "changed");
+    world.alice_writes("ro/none/sub/new", "new");
+    world.alice_has("ro/f", ItemKind::Gone);
+    world.alice_has(
+        "ro/none/g",
+        ItemKind::File {
+            root: xylem_hash::hash(b"ro/none/g"),
+            size: 9,
+            mode: 0o400,
+            mtime: (9, 9),
+        },
+    );
+    assert_eq!(counts(&world.apply()), (3, 1, true));
+    assert_eq!(modes(&world, "ro"), 0o555);
+    let unlocked = Unlocked::on_the_way(&world.at(""), b"ro/none/sub/h").unwrap();
+    assert_eq!(world.read("ro/none/sub/h").as_deref(), Some("changed"));
+    assert_eq!(modes(&world, "ro/none/g"), 0o400);
+    drop(unlocked);
+    for path in ["ro/none/sub/h", "ro/none/sub/new", "ro/none/sub", "ro/none/g", "ro/none", "ro"] {
+        world.alice_has(path, ItemKind::Gone);
+    }
+    assert_eq!(counts(&world.apply()), (0, 6, true));
+    assert!(!world.at("ro").exists());
+}
+
+/// One place that can't be put is noted, and everything else is done; it is tried again when its time has come.
+#[test]
+fn each_place_stands_alone() {
+    let mut world = World::new();
+    world.write("taken", "bob's own, that no look has seen");
+    for path in ["a", "taken", "z"] {
+        world.alice_writes(path, path);
+    }
+    let applied = world.apply();
+    assert_eq!((applied.put, applied.whole), (2, false));
+    assert_eq!((world.read("a").as_deref(), world.read("z").as_deref()), (Some("a"), Some("z")));
+    assert_eq!(world.folder.obstacles.count(), 0, "a look may settle it");
+    world.alice_writes("taken", "alice's");
+    assert!(!world.hear());
+    let obstacle = world.folder.obstacles.get(b"taken").unwrap().clone();
+    assert_eq!((obstacle.kind, obstacle.tried), (ObstacleKind::NotPlaced, 1));
+    // Until then it is not tried.
+    world.alice_writes("taken", "alice's");
+    let applied = world.apply();
+    assert_eq!((applied.put, applied.whole), (0, false));
+    assert_eq!(world.folder.obstacles.get(b"taken"), Some(&obstacle));
+    fs::remove_file(world.at("taken")).unwrap();
+    world.alice_writes("taken", "alice's");
+    world.now = obstacle.again_ms;
+    assert_eq!(world.apply().put, 1);
+    assert_eq!(world.folder.obstacles.count(), 0);
+}
+
+/// A copy that is there already, with the content that it is to have, is no failure; one that stands for something else is left.
+#[test]
+fn a_copy_that_is_there_already_is_done() {
+    let mut world = World::new();
+    world.folder.keep_removed(7);
+    world.alice_writes("a", "one");
+    world.alice_writes("b", "one");
+    assert!(world.hear());
+    for path in ["a", "b"] {
+        world.bob_writes(path, "bob's", 1);
+        world.alice_writes(path, "alice's");
+    }
+    let item = world.item("a");
+    let copy = |path: &str| String::from_utf8(beside(path.as_bytes(), "bob", &item.kind)).unwrap();
+    world.write(&copy("a"), "bob's");
+    world.write(&copy("b"), "else!");
+    let applied = world.apply();
+    assert_eq!(applied.conflicts, [b"a"]);
+    assert_eq!(applied.copies, [(copy("a").into_bytes(), "bob".to_owned())]);
+    assert_eq!(world.read("a").as_deref(), Some("alice's"));
+    assert_eq!(world.read(&copy("a")).as_deref(), Some("bob's"));
+    assert_eq!((world.read("b").as_deref(), applied.whole), (Some("bob's"), false));
+    assert_eq!(world.read(&copy("b")).as_deref(), Some("else!"));
+    let why = &world.folder.obstacles.get(b"b").unwrap().why;
+    assert!(why.contains("the name of its copy is taken"), "{why}");
+}
+
+/// Both are kept, whoever wins; what loses is moved once the other is there.
+#[test]
+fn of_a_conflict_both_are_kept_and_told() {
+    let mut world = World::new();
+    world.alice_writes("ours", "one");
+    world.alice_writes("theirs", "one");
+    assert!(world.hear());
+    world.bob_writes("theirs", "bob's, earlier", 1);
+    world.alice_writes("theirs", "alice's, later");
+    world.bob_writes("ours", "bob's, later", 1_000_000);
+    world.alice_writes("ours", "alice's, earlier");
+    // What was not fetched moves nothing.
+    let staged = world.dir.path().join("staged");
+    fs::rename(&staged, world.dir.path().join("away")).unwrap();
+    assert_eq!(world.apply(), Applied::default());
+    assert_eq!(world.read("theirs").as_deref(), Some("bob's, earlier"));
+    fs::rename(world.dir.path().join("away"), &staged).unwrap();
+    let applied = world.apply();
+    assert!(applied.whole);
+    assert_eq!(applied.conflicts, [b"ours".to_vec(), b"theirs".to_vec()]);
+    let whose: Vec<&str> = applied.copies.iter().map(|(_, whose)| whose.as_str()).collect();
+    assert_eq!(whose, ["alice", "bob"]);
+    assert_eq!(world.read("ours").as_deref(), Some("bob's, later"));
+    assert_eq!(world.read("theirs").as_deref(), Some("alice's, later"));
+    let content = |n: usize| world.read(std::str::from_utf8(&applied.copies[n].0).unwrap());
+    assert_eq!(content(0).as_deref(), Some("alice's, earlier"));
+    assert_eq!(content(1).as_deref(), Some("bob's, earlier"));
+}
+
+/// What was under way when a power cut damaged its record is not taken for something else; what can't be read at all is an end.
+#[test]
+fn a_record_of_what_is_under_way_that_cant_be_read_is_not_taken_for_none() {
+    let world = World::new();
+    let (root, kept) = (world.at(""), world.dir.path().join("kept"));
+    fs::write(kept.join("pending"), "no index").unwrap();
+    assert!(Folder::open(&root, &kept, BOB, "bob").is_ok(), "what was put is a change of ours");
+    fs::remove_file(kept.join("pending")).unwrap();
+    fs::create_dir(kept.join("pending")).unwrap();
+    assert!(matches!(Folder::open(&root, &kept, BOB, "bob"), Err(FolderError::Io { .. })));
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::folder::vector::Vector;
+use crate::folder::index::ItemKind;
 
 const ME: [u8; 8] = [1; 8];
 const BOB: [u8; 8] = [2; 8];
@@ -38,7 +38,8 @@ impl World {
         self.write(path, text);
         let root = xylem_hash::hash(text.as_bytes());
         let kind = ItemKind::File { root, size: text.len() as u64, mode: 0o644, mtime: (0, 0) };
-        let item = Item { kind, version: Vector::default(), by, absent: false };
+        let mut item = Item::none();
+        item.changed(kind, by, 1, 1);
         self.known.insert(path.into(), item);
     }
 

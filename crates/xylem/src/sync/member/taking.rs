@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use xylem_hash::Hash;
-use xylem_library::folder::{
-    Item, ItemKind, Obstacle, ObstacleKind, Plan, Statement, Stored, copy_of,
-};
+use xylem_library::folder::{Applied, Obstacle, ObstacleKind, Plan, Statement, Stored};
 use xylem_library::{Blame, Error, Only, Stop, os_path, sink};
 use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
@@ -212,7 +210,8 @@ impl Member<'_> {
             if !portion.moved {
                 return Ok(if portion.whole && !left_out { Took::All } else { Took::Some });
             }
-            if stop.raised() || began.elapsed() > TURN {
+            // What was changed here meanwhile is settled after a look.
+            if !portion.whole || stop.raised() || began.elapsed() > TURN {
                 return Ok(Took::Portion);
             }
         }
@@ -230,7 +229,7 @@ impl Member<'_> {
         let latest = now.saturating_add(MAX_AHEAD_MS);
         let mut refused = Vec::new();
         let mut left = plan.leave_out(|path, item| {
-            let ahead = item.version.newest() > latest;
+            let ahead = item.newest() > latest;
             if ahead {
                 refused.push(path.to_vec());
             }
@@ -342,21 +341,16 @@ impl Member<'_> {
             return Ok(0);
         }
         let free = |member: &Self| member.folder.room().map(|room| room.saturating_sub(RESERVE));
-        let needs: u64 = plan.put.iter().filter_map(|place| size(&place.item)).sum();
+        let needs: u64 = plan.contents().values().map(|(size, _)| size).sum();
         if free(self).is_none_or(|free| needs <= free) {
             return Ok(0);
         }
         // What nobody wants any more has to make room first.
         self.staged.keep_only(&wanted.into_keys().collect());
         let Some(mut free) = free(self) else { return Ok(0) };
-        let mut sizes: Vec<(u64, Hash, Vec<u8>)> = plan
-            .put
-            .iter()
-            .filter_map(|place| match place.item.kind {
-                ItemKind::File { root, size, .. } => Some((size, root, place.path.clone())),
-                _ => None,
-            })
-            .collect();
+        let contents = plan.contents().into_iter();
+        let mut sizes: Vec<(u64, Hash, Vec<u8>)> =
+            contents.map(|(root, (size, path))| (size, root, path)).collect();
         sizes.sort_unstable_by(|a, b| (a.0, &a.2).cmp(&(b.0, &b.2)));
         let mut out = HashSet::new();
         for (size, root, path) in sizes {
@@ -368,11 +362,11 @@ impl Member<'_> {
                 None => {
                     let why = format!("it needs {size} bytes, and {free} are free on this disk");
                     self.note(said, &path, ObstacleKind::NoRoom, why, now_ms);
-                    out.insert(path);
+                    out.insert(root);
                 }
             }
         }
-        Ok(plan.leave_out(|path, _| out.contains(path)))
+        Ok(plan.leave_out_contents(&out))
     }
 
     fn merge_portion(
@@ -392,22 +386,20 @@ impl Member<'_> {
                 missing.insert(root);
             }
         }
-        plan.leave_out(|_, item| root(item).is_some_and(|root| missing.contains(&root)));
-        let (put, gone) = (plan.put.len() as u64, plan.gone.len() as u64);
+        plan.leave_out_contents(&missing);
         let known = !plan.known.is_empty();
-        let paths = plan.put.iter().take(MAX_TOLD).map(|place| os_path(&place.path)).collect();
-        let conflicts = plan.met.iter().take(MAX_NAMED).map(|path| os_path(path)).collect();
-        let places = plan.put.iter().map(|place| &place.path);
-        let copies = plan.aside.iter().map(|(to, _)| to).chain(places);
-        let copies = copies.filter_map(|path| Some((os_path(path), copy_of(path)?.to_owned())));
-        let copies = copies.take(MAX_NAMED).collect();
         let staged = wanted.into_keys().map(|root| (root, root.to_string().into_bytes())).collect();
-        let whole = self.folder.apply(plan, self.staged.dir(), &staged, now)?;
+        let applied = self.folder.apply(plan, self.staged.dir(), &staged, now)?;
+        let Applied { put, paths, gone, conflicts, copies, whole } = applied;
+        let paths = paths.iter().take(MAX_TOLD).map(|path| os_path(path)).collect();
+        let conflicts = conflicts.iter().take(MAX_NAMED).map(|path| os_path(path)).collect();
+        let copies = copies.into_iter().take(MAX_NAMED);
+        let copies = copies.map(|(path, whose)| (os_path(&path), whose)).collect();
         if put + gone > 0 {
             let (name, kept) = (said.name.clone(), self.folder.removed());
             tell(SyncEvent::Took { name, put, gone, kept, paths, conflicts, copies });
         }
-        let moved = known || (whole && put + gone > 0);
+        let moved = known || put + gone > 0;
         Ok(Portion { moved, whole: whole && missing.is_empty(), failed })
     }
 
@@ -484,22 +476,7 @@ fn local(path: &std::path::Path, e: &std::io::Error) -> Error {
     Error { blame: Blame::Local, message: format!("{}: {e}", path.display()) }
 }
 
-fn root(item: &Item) -> Option<Hash> {
-    match item.kind {
-        ItemKind::File { root, .. } => Some(root),
-        _ => None,
-    }
-}
-
-fn size(item: &Item) -> Option<u64> {
-    match item.kind {
-        ItemKind::File { size, .. } => Some(size),
-        _ => None,
-    }
-}
-
 /// Contents that a plan needs, each with a path at which it is to come.
 fn contents(plan: &Plan) -> HashMap<Hash, Vec<u8>> {
-    let places = plan.put.iter();
-    places.filter_map(|place| Some((root(&place.item)?, place.path.clone()))).collect()
+    plan.contents().into_iter().map(|(root, (_, path))| (root, path)).collect()
 }
