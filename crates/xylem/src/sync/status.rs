@@ -44,6 +44,8 @@ pub(crate) enum FolderStep {
     Starting,
     /// `--pause` was said.
     Paused,
+    /// The group's founder has removed this member, or has not let it in: it is followed by nobody.
+    NoMember,
     /// Something is missing here or there, or waits.
     Behind,
     /// All members who may write and are there have the same.
@@ -55,10 +57,10 @@ pub(crate) enum FolderStep {
 #[serde(tag = "event", rename = "sync_status", default)]
 pub(crate) struct SyncStatus {
     pub(crate) folder: String,
-    /// What others call us, our key in the group, and whether what is changed here stays here.
+    /// What others call us, our key in the group, and our role: founder, member, read_only (what is changed here stays here) or none.
     pub(crate) name: String,
     pub(crate) key: String,
-    pub(crate) read_only: bool,
+    pub(crate) role: String,
     pub(crate) step: FolderStep,
     /// Whether a process keeps it in step, which, and since when; of the last change.
     pub(crate) running: bool,
@@ -200,6 +202,9 @@ impl SyncStatus {
             FolderStep::NotRunning => "not running; `xylem sync DIR` goes on",
             FolderStep::Starting => "being looked at",
             FolderStep::Paused => "paused; `xylem sync DIR --resume` goes on",
+            FolderStep::NoMember => {
+                "no member of its group: who began that has removed it, or has not let it in"
+            }
             FolderStep::Behind => "not in step",
             FolderStep::InStep => "in step",
         };
@@ -421,7 +426,10 @@ impl SyncStatus {
         if self.paused && self.step != FolderStep::Paused {
             lines.push("  paused: nothing is published or taken over until --resume".to_owned());
         }
-        let reads = if self.read_only { "; what is changed here stays here" } else { "" };
+        let reads = match self.role.as_str() {
+            "read_only" => "; what is changed here stays here",
+            _ => "",
+        };
         lines.push(format!("  this member: {} ({}){reads}", self.name, short(&self.key)));
         for member in &self.members {
             let role = match member.role.as_str() {

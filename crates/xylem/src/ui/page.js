@@ -190,12 +190,12 @@ function drawFetches(runs) {
   const last = ended.map((run) => none(`Ended: ${run.name || "a fetch"}, last seen with ${bytes(run.done)} of ${bytes(run.total)} verified`));
   show("fetches", ...(fetching.length ? fetching.map(fetchCard) : [none("Nothing is being fetched: xylem get TICKET")]), ...last);
 }
-const steps = { not_running: "not running", starting: "being looked at", paused: "paused", behind: "not in step", in_step: "in step" };
+const steps = { not_running: "not running", starting: "being looked at", paused: "paused", no_member: "no member of its group", behind: "not in step", in_step: "in step" };
 function folderCard(folder) {
   const now = Date.now(), ago = (ms) => time((now - ms) / 1000), coming = folder.fetching;
   const missing = folder.missing.length + folder.more;
   const parts = [el("div", { class: "row" }, el("h3", {}, folder.folder), el("span", { class: "tag" }, steps[folder.step] ?? folder.step),
-    el("span", { class: "dim" }, `as ${folder.name}${folder.read_only ? ", reads only" : ""}`))];
+    el("span", { class: "dim" }, `as ${folder.name}${folder.role === "read_only" ? ", reads only" : ""}`))];
   if (coming) {
     parts.push(el("p", {}, `From ${coming.from}: ${bytes(coming.done)} of ${coming.total ? bytes(coming.total) : "what is found"}, ${number(coming.files)} files: ${coming.paths.join(", ")}`));
   }

@@ -18,6 +18,8 @@ pub(super) struct Shown {
     at: Option<Instant>,
     in_step: bool,
     pub(super) paused: bool,
+    /// The founder has removed us, or has not let us in.
+    is_none: bool,
 }
 
 impl Member<'_> {
@@ -28,22 +30,36 @@ impl Member<'_> {
             tell(if paused { SyncEvent::Paused } else { SyncEvent::Resumed });
             self.look = self.look.or_else(|| Some(Instant::now()));
         }
-        let step = self.step();
-        let in_step = step == FolderStep::InStep;
-        tell(SyncEvent::Tick { in_step: step == FolderStep::InStep || self.is_same() });
-        let news = self.showing.in_step != in_step;
-        if !news && self.showing.at.is_some_and(|at| at.elapsed() < EVERY) {
+        tell(SyncEvent::Tick { in_step: self.is_same() });
+        let is_new = self.showing.in_step != (self.step() == FolderStep::InStep);
+        if !is_new && self.showing.at.is_some_and(|at| at.elapsed() < EVERY) {
             return;
         }
-        (self.showing.at, self.showing.in_step) = (Some(Instant::now()), in_step);
+        let role = self.own_role();
+        self.showing.is_none = role == "none";
+        let step = self.step();
+        (self.showing.at, self.showing.in_step) =
+            (Some(Instant::now()), step == FolderStep::InStep);
         let members = self.member_statuses();
-        let (own, rules_wait) = (self.key.public(), !self.last.waiting.is_empty());
+        let rules_wait = !self.last.waiting.is_empty();
         self.options.board.change(|status| {
             (status.step, status.paused, status.rules_wait) = (step, paused, rules_wait);
-            status.read_only = !self.roles.may_write(&own);
+            role.clone_into(&mut status.role);
             status.members = since_before(members, status);
             status.take(&self.folder.obstacles);
         });
+    }
+
+    /// What the founder, or the schema, says of us.
+    fn own_role(&mut self) -> &'static str {
+        let (own, now_ms) = (self.key.public(), wall_clock().milliseconds());
+        let is_member = self.roles.hear(&own, &self.shown, now_ms).is_ok();
+        match is_member {
+            _ if own == self.home.invitation.group.founder => "founder",
+            false => "none",
+            true if self.roles.may_write(&own) => "member",
+            true => "read_only",
+        }
     }
 
     /// Whether all who may write and are there have the same, as far as it was heard.
@@ -51,6 +67,7 @@ impl Member<'_> {
         let state = self.folder.state_as_held();
         let there = self.others.values().filter(|other| self.can_ask(other));
         self.last.of.is_some()
+            && !self.showing.is_none
             && self.look.is_none()
             && !there.into_iter().any(|o| o.said.state != state)
     }
@@ -58,6 +75,7 @@ impl Member<'_> {
     fn step(&self) -> FolderStep {
         match () {
             () if self.showing.paused => FolderStep::Paused,
+            () if self.showing.is_none => FolderStep::NoMember,
             () if self.last.of.is_none() => FolderStep::Starting,
             () if self.folder.obstacles.count() == 0 && self.is_same() => FolderStep::InStep,
             () => FolderStep::Behind,
