@@ -175,7 +175,7 @@ class Xylem:
     """How `xylem sync` is run, and what it keeps in a folder for itself."""
 
     name = "xylem"
-    own = (".xylem-sync",)
+    own = (".xylem-sync", RULES)
     # How names of what is not whole yet begin, beside the files that it will be.
     unfinished = ("\0",)
     rules_file = RULES

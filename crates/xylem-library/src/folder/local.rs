@@ -18,7 +18,7 @@ use super::index::{Index, IndexError, Item, ItemKind, Names, State};
 use super::merge::{Plan, merge};
 use super::obstacles::{ObstacleKind, Obstacles};
 use super::own_files::OwnFiles;
-use super::pacing::{Looks, Pacing, looks};
+use super::pacing::{Looks, MAX_FOLLOWED, Pacing, looks};
 use super::place::{Habits, within};
 use super::rules::{FolderRules, NoRules, RulesNews};
 use super::statement::MAX_STATEMENT;
@@ -40,8 +40,6 @@ const TOLD: u64 = 3;
 /// Which folder it is: the same bytes among what is ours in it and among what is kept of the group. Of a folder without them what is
 /// missing was not removed.
 const MARKER: &str = "id";
-/// Files that are looked at again after a look, because they were changed; the rest is sent at each change.
-const MAX_SENT: usize = 10_000;
 /// Members whose names are known at most: twice as many as a group has, of those who have ever changed something.
 const MAX_NAMES: usize = 2 * MAX_MEMBERS;
 /// What is being put in its place.
@@ -329,7 +327,7 @@ impl Folder {
                 stock.uncovered |= then.as_ref().is_some_and(|then| then.absent);
                 let (item, is_new) = self.now(&path, then, kind, now_ms);
                 stock.push(&path, &item)?;
-                if is_new && stock.sent.len() < MAX_SENT {
+                if is_new && stock.sent.len() < MAX_FOLLOWED {
                     stock.sent.push(path);
                 }
             }

@@ -14,7 +14,7 @@ const LONGEST_PAUSE_MS: u64 = 5 * 60_000;
 /// A file that has not changed for a quarter of its pause rests; it need not for longer than this, nor for less.
 const REST_MS: (u64, u64) = (2_000, 5_000);
 /// Files that are followed at most: what comes beyond is sent at each change.
-const MAX_FOLLOWED: usize = 10_000;
+pub(super) const MAX_FOLLOWED: usize = 2_000;
 
 /// How a file looks: its size and the rest.
 pub(super) type Looks = (u64, Seen);
@@ -122,6 +122,7 @@ impl Pacing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use xylem_store::FileTime;
 
     fn at(size: u64) -> Looks {
@@ -174,5 +175,29 @@ mod tests {
         pacing.sent(b"a", at(1), 31_536_000_000);
         assert_eq!(pacing.hold(&|_| Some(at(2)), 1_000).len(), 1);
         assert!(pacing.hold(&|_| Some(at(2)), 1_000 + FIRST_PAUSE_MS).is_empty());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        /// Whatever is written when: what is newest is sent within six seconds of the last change, nothing waits for longer than
+        /// five minutes, and a file that never rests is sent ever more rarely.
+        #[test]
+        fn what_is_newest_is_sent_in_time_and_not_too_often(
+            gaps in proptest::collection::vec(1_u64..30, 1..60),
+        ) {
+            let changes: Vec<u64> = gaps.iter().scan(0, |at, gap| { *at += gap; Some(*at) }).collect();
+            let end = changes.last().unwrap() + 6;
+            let size = |second: u64| changes.iter().filter(|at| **at <= second).count() as u64;
+            let sent = sent(end + 1, size);
+            prop_assert!(*sent.last().unwrap() >= changes.last().copied().unwrap());
+            prop_assert!(sent.len() <= changes.len() + 1);
+            let longest = |at: &u64| *at + LONGEST_PAUSE_MS / 1_000 + 1;
+            for (then, next) in sent.iter().zip(&sent[1..]) {
+                // What was changed since it was sent has not waited for longer than the longest pause.
+                let waited = changes.iter().find(|at| *at > then).copied().unwrap_or(*next);
+                prop_assert!(*next <= longest(&waited));
+            }
+        }
     }
 }

@@ -84,6 +84,8 @@ pub(super) struct Member<'a> {
     look: Option<Instant>,
     /// The first change that nobody has looked at.
     changed: Option<Instant>,
+    /// It is known that something has changed; else it is only looked whether something has.
+    surely: bool,
     failures: u32,
     /// Something was heard or done since it was last asked whether all have the same.
     moved: bool,
@@ -168,6 +170,7 @@ impl<'a> Member<'a> {
             unkept: Unkept::default(),
             look: None,
             changed: None,
+            surely: false,
             failures: 0,
             moved: false,
             last: Last::default(),
@@ -247,7 +250,8 @@ impl<'a> Member<'a> {
                 if self.home.takes_accepted_removals()? {
                     self.removals_accepted();
                 }
-                if changed.is_some_and(|changed| self.needs_look(&changed)) {
+                if let Some(changed) = changed.filter(|changed| self.needs_look(changed)) {
+                    self.surely |= matches!(changed, Watched::Paths(_));
                     self.look = Some(looks_at(&mut self.changed, Instant::now()));
                 }
             }
@@ -298,7 +302,7 @@ impl<'a> Member<'a> {
             let before = self.held.clone();
             self.hold();
             if !before.is_subset(&self.held) {
-                self.look = Some(now);
+                (self.look, self.surely) = (Some(now), true);
             }
         }
         if self.look.is_some_and(|at| at <= now) {
@@ -321,6 +325,7 @@ impl<'a> Member<'a> {
                 return Ok(());
             }
             self.take_over(&member, tell)?;
+            self.surely = true;
             // Looks and what is taken over take turns: neither waits until the other has nothing to do.
             if self.look.is_some_and(|at| at <= Instant::now()) {
                 break;
@@ -377,7 +382,8 @@ impl<'a> Member<'a> {
             }
         };
         let exclude = self.folder.rules().map(<[String]>::to_vec);
-        let (changed, held) = (self.last.of.is_some(), self.held.clone());
+        let changed = std::mem::take(&mut self.surely) && self.last.of.is_some();
+        let held = self.held.clone();
         let selection = Selection { exclude, changed, in_step: true, held, ..Selection::default() };
         let how = self.one_share("folder", selection);
         let (content, shared) = serving.share(&self.path, how, self.stop, quiet)?;

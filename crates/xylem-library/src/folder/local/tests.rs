@@ -233,3 +233,36 @@ fn a_marker_that_was_made_anew_removes_nothing_of_others() {
     world.look(60);
     assert!(world.is_gone("a"));
 }
+
+#[test]
+fn what_cannot_be_read_is_not_taken_for_removed() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut world = World::new();
+    world.write("d/e/a", "one");
+    world.write("f", "one");
+    world.look(0);
+    let set = |path: PathBuf, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let (d, f) = (world.at("d"), world.at("f"));
+    set(d.clone(), 0);
+    set(f.clone(), 0);
+    if fs::read(&f).is_ok() {
+        // Root reads all.
+        return;
+    }
+    world.write("g", "one");
+    world.look(60);
+    for path in ["d/e/a", "d/e", "f"] {
+        assert!(world.item(path).unwrap().absent, "{path}");
+    }
+    assert!(world.item("g").is_some());
+    let unreadable = |why: &SkipReason| matches!(why, SkipReason::CannotRead(_));
+    assert!(unreadable(&world.skipped["d"]) && unreadable(&world.skipped["f"]));
+    set(d, 0o755);
+    set(f, 0o644);
+    world.look(60);
+    for path in ["d/e/a", "d/e", "f"] {
+        assert!(!world.item(path).unwrap().absent, "{path}");
+    }
+}
