@@ -237,8 +237,12 @@ impl Member<'_> {
         });
         let why =
             format!("{} says that it was changed more than a day ahead of this clock", said.name);
+        let mut told = false;
         for path in refused {
-            self.note(said, &path, ObstacleKind::Refused, why.clone(), now);
+            let is_new = self.note(said, &path, ObstacleKind::Refused, why.clone(), now);
+            if is_new && !std::mem::replace(&mut told, true) {
+                tell(warning(format!("{}: {why}", os_path(&path).display())));
+            }
         }
         left += plan.leave_out(|path, _| self.folder.obstacles.waits(path, now));
         left += self.hold_removals(said, plan, now, tell)?;
@@ -282,6 +286,7 @@ impl Member<'_> {
         }
     }
 
+    /// Notes why a path of a member's is not taken over; whether that is news.
     fn note(
         &mut self,
         said: &Statement,
@@ -289,10 +294,11 @@ impl Member<'_> {
         kind: ObstacleKind,
         why: String,
         now_ms: u64,
-    ) {
-        self.folder.obstacles.note(path, kind, why, now_ms);
+    ) -> bool {
+        let is_new = self.folder.obstacles.note(path, kind, why, now_ms);
         let noted = self.taking.noted.entry(said.member).or_insert((said.number, BTreeSet::new()));
         noted.1.insert(path.to_vec());
+        is_new
     }
 
     /// Whoever removes most of a folder at once may not mean it.
