@@ -220,10 +220,9 @@ impl Home {
         }
         // Whoever else keeps it in step goes on with that.
         let locked = mark::lock(folder)?;
-        // Makes the directory, too, for this user alone.
-        let key = PublisherKey::from_bytes(&keys::load_or_create(&dir.join(KEY))?).public();
         create_dirs(files.medium(), &dir.join(ROLES)).map_err(FolderError::from)?;
         mark::note_folder(&files, &dir, folder)?;
+        let key = PublisherKey::from_bytes(&keys::load_or_create(&dir.join(KEY))?).public();
         let invitation = match joins {
             Some(joins) => joins.clone(),
             None => Invitation {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::home::{GROUP, HomeError};
 use super::local::{OWN, at};
 use super::own_files::OwnFiles;
+use crate::keys;
 use crate::path::{os_bytes, os_path};
 
 /// Names what is kept of a folder, in what is [ours](OWN) in it.
@@ -20,8 +21,6 @@ const LOCK: &str = "lock";
 const MAGIC: &str = "xylem sync home 1\n";
 /// Bytes of a path at most.
 const MAX_PATH: u64 = 64 * 1024;
-/// Folders that were at one path, one after the other.
-const MAX_PLACES: u32 = 1024;
 /// Digits that name what is kept of a folder.
 const ID_LEN: usize = 16;
 
@@ -53,14 +52,30 @@ fn folder_of(files: &OwnFiles, dir: &Path) -> Result<Option<PathBuf>, HomeError>
     Ok(files.bytes(&dir.join(FOLDER), MAX_PATH)?.map(|path| os_path(&path)))
 }
 
-/// Where what is known of a folder at this path is kept; more than one after that at it was moved.
-fn places(store: &Path, folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let (homes, path) = (store.join("sync"), os_bytes(folder.as_os_str()));
-    (0..MAX_PLACES).map(move |n| {
-        let more = if n == 0 { Vec::new() } else { [&[0][..], &n.to_be_bytes()].concat() };
-        let id = xylem_hash::hash(&[&path[..], &more].concat()).to_string();
-        homes.join(id.get(..ID_LEN).unwrap_or_default())
-    })
+/// Whether it is known here of which group a folder is that is kept in `dir`.
+fn is_home(files: &OwnFiles, dir: &Path) -> Result<bool, HomeError> {
+    Ok(files.is_there(&dir.join(GROUP))?)
+}
+
+/// All that a store keeps of the folder at this path, in a fixed order.
+fn at_path(files: &OwnFiles, store: &Path, folder: &Path) -> Result<Vec<PathBuf>, HomeError> {
+    let homes = store.join("sync");
+    let names = match files.medium().list_dir(&homes) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        names => names.map_err(at(&homes))?,
+    };
+    // As earlier builds named it, which noted no folder.
+    let old = xylem_hash::hash(&os_bytes(folder.as_os_str())).to_string();
+    let old = homes.join(old.get(..ID_LEN).unwrap_or_default());
+    let mut found = Vec::new();
+    for dir in names.into_iter().map(|item| homes.join(item.name)) {
+        let of = folder_of(files, &dir).unwrap_or_default();
+        if of.as_deref() == Some(folder) || of.is_none() && dir == old {
+            found.push(dir);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
 }
 
 /// What is kept of a folder; `None`: nothing is.
@@ -75,7 +90,7 @@ pub(super) fn find(
     let mark = read_mark(files, folder)?;
     if let Mark::Of(id) = &mark {
         let dir = store.join("sync").join(id);
-        if !files.is_there(&dir.join(GROUP))? {
+        if !is_home(files, &dir)? {
             return Err(HomeError::Unknown(folder.to_path_buf()));
         }
         // Both are there: one is a copy of the other. A disk that is mounted elsewhere now is not there any more.
@@ -86,28 +101,26 @@ pub(super) fn find(
         }
         return Ok(Some(dir));
     }
-    for dir in places(store, folder) {
-        if !files.is_there(&dir.join(GROUP))? {
-            break;
-        }
-        if folder_of(files, &dir)?.is_none_or(|of| of == folder) {
+    for dir in at_path(files, store, folder)? {
+        if is_home(files, &dir)? {
             return Ok(Some(dir));
         }
     }
     if mark == Mark::Damaged { Err(HomeError::Unknown(folder.to_path_buf())) } else { Ok(None) }
 }
 
-/// Where what is known of a folder is to be kept, of which nothing is.
+/// Where what is known of a folder is to be kept, of which nothing is: under a name that no other store has.
 ///
 /// # Errors
-/// The system's; a thousand folders were at this path.
+/// The system's.
 pub(super) fn place(files: &OwnFiles, store: &Path, folder: &Path) -> Result<PathBuf, HomeError> {
-    for dir in places(store, folder) {
-        if !files.is_there(&dir.join(GROUP))? {
+    for dir in at_path(files, store, folder)? {
+        // Begun once, and never finished; or what was in it is lost.
+        if !is_home(files, &dir)? {
             return Ok(dir);
         }
     }
-    Err(at(folder)(io::ErrorKind::AlreadyExists.into()).into())
+    Ok(store.join("sync").join(crate::hex(&keys::random::<{ ID_LEN / 2 }>()?)))
 }
 
 /// Notes which folder is kept in step from `dir`, if that is news.
@@ -131,10 +144,7 @@ pub(super) fn lock(folder: &Path) -> Result<Option<File>, HomeError> {
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(HomeError::Busy(folder.to_path_buf())),
         // Where a file system has no locks nobody is kept out.
-        Err(TryLockError::Error(e)) if e.kind() != io::ErrorKind::Unsupported => {
-            Err(at(&path)(e).into())
-        }
-        _ => Ok(Some(file)),
+        Err(TryLockError::Error(_)) | Ok(()) => Ok(Some(file)),
     }
 }
 
