@@ -111,6 +111,12 @@ fn a_member_that_was_removed_is_told_so_once() {
     refused(&bob);
     assert!(bob.told("sync_member").is_empty(), "{:?}", bob.told("sync_member"));
     assert!(bob.at("a").exists() && !bob.at("b").exists(), "what is there stays");
+    until("its status says so", || {
+        let mut command = bob.command();
+        command.arg("--status");
+        let output = finish(command);
+        String::from_utf8_lossy(&output.stdout).contains("removed from the group by its founder")
+    });
     role(&alice, "--allow", "bob", 0);
     bob.has("b", "not for bob");
     assert_eq!(bob.told("sync_refused").len(), 1);

@@ -80,6 +80,8 @@ pub(super) struct Member<'a> {
     /// Members to whom there was a link, the first one first.
     met: Vec<PublisherId>,
     unkept: Unkept,
+    /// Why others refuse our links.
+    refused: Option<String>,
     /// When the folder is to be looked at, and how often that has failed.
     look: Option<Instant>,
     /// The first change that nobody has looked at.
@@ -168,6 +170,7 @@ impl<'a> Member<'a> {
             keep: None,
             met,
             unkept: Unkept::default(),
+            refused: None,
             look: None,
             changed: None,
             surely: false,

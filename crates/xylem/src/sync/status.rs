@@ -61,6 +61,8 @@ pub(crate) struct SyncStatus {
     pub(crate) name: String,
     pub(crate) key: String,
     pub(crate) role: String,
+    /// Why other members refuse its links.
+    pub(crate) refused: Option<String>,
     pub(crate) step: FolderStep,
     /// Whether a process keeps it in step, which, and since when; of the last change.
     pub(crate) running: bool,
@@ -426,6 +428,7 @@ impl SyncStatus {
         if self.paused && self.step != FolderStep::Paused {
             lines.push("  paused: nothing is published or taken over until --resume".to_owned());
         }
+        lines.extend(self.refused.iter().map(|why| format!("  {why}")));
         let reads = match self.role.as_str() {
             "read_only" => "; what is changed here stays here",
             _ => "",

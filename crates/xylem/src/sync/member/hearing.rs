@@ -57,6 +57,9 @@ impl Member<'_> {
                 if if up { self.up.insert(member) } else { self.up.remove(&member) } {
                     self.tell_member(&member, up, tell);
                 }
+                if up {
+                    self.refused = None;
+                }
                 if up && !self.met.contains(&member) {
                     self.met.push(member);
                     self.keep.get_or_insert_with(|| Instant::now() + KEEP);
@@ -67,6 +70,7 @@ impl Member<'_> {
             MeshNews::TurnedAway { by_founder, why } => {
                 let removed = by_founder && why == TurnedAway::Removed;
                 let why = refused(by_founder, why, &self.key.public());
+                self.refused = Some(why.clone());
                 tell(SyncEvent::TurnedAway { removed, why });
             }
             MeshNews::Rewrote(said, both) => {

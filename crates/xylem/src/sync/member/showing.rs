@@ -45,6 +45,7 @@ impl Member<'_> {
         self.options.board.change(|status| {
             (status.step, status.paused, status.rules_wait) = (step, paused, rules_wait);
             role.clone_into(&mut status.role);
+            status.refused.clone_from(&self.refused);
             status.members = since_before(members, status);
             status.take(&self.folder.obstacles);
         });
@@ -56,6 +57,8 @@ impl Member<'_> {
         let is_member = self.roles.hear(&own, &self.shown, now_ms).is_ok();
         match is_member {
             _ if own == self.home.invitation.group.founder => "founder",
+            // Whoever was removed hears no more of the list.
+            _ if self.refused.is_some() => "none",
             false => "none",
             true if self.roles.may_write(&own) => "member",
             true => "read_only",
