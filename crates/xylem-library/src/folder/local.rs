@@ -517,7 +517,7 @@ impl Folder {
         for (path, item) in changes {
             writer.push(path, item)?;
         }
-        self.stored = writer.finish()?;
+        self.stored = writer.finish_after(Some(&self.stored))?;
         // What another member has sent is not what keeps changing here.
         self.changes.keys().for_each(|path| self.pacing.forget(path));
         self.changes.clear();

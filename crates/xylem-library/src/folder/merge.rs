@@ -428,9 +428,6 @@ fn stronger(our: &Item, their: &Item) -> (Option<Whose>, Option<Whose>) {
     match seen {
         (false, true) => (Some(Whose::Ours), None),
         (true, false) => (Some(Whose::Theirs), None),
-        (true, true) if is_same => {
-            (Some(if ours_first { Whose::Theirs } else { Whose::Ours }), None)
-        }
         (true, true) if our.content != their.content => (None, None),
         // One change is one content, unless somebody lies: that is as good as a conflict.
         _ => {
