@@ -54,15 +54,16 @@ impl Member<'_> {
     ) -> Result<(), Error> {
         match said {
             MeshNews::Up(member, up) => {
-                if if up { self.up.insert(member) } else { self.up.remove(&member) } {
-                    self.tell_member(&member, up, tell);
-                }
+                let is_news = if up { self.up.insert(member) } else { self.up.remove(&member) };
                 if up {
                     self.refused = None;
                 }
                 if up && !self.met.contains(&member) {
                     self.met.push(member);
-                    self.keep.get_or_insert_with(|| Instant::now() + KEEP);
+                    self.keep = Some(Instant::now());
+                }
+                if is_news {
+                    self.tell_member(&member, up, tell);
                 }
             }
             MeshNews::Said(said, bytes) => self.heard(*said, bytes, tell),
@@ -102,10 +103,14 @@ impl Member<'_> {
         Ok(())
     }
 
-    fn tell_member(&self, member: &PublisherId, up: bool, tell: &mut dyn FnMut(SyncEvent)) {
-        if let Some(Other { said, .. }) = self.others.get(member) {
-            tell(SyncEvent::Member { name: said.name.clone(), key: said.member.to_string(), up });
+    /// Whoever hears of a member may give it a role at once: it is written down by then.
+    fn tell_member(&mut self, member: &PublisherId, up: bool, tell: &mut dyn FnMut(SyncEvent)) {
+        let Some(Other { said, .. }) = self.others.get(member) else { return };
+        let (name, key) = (said.name.clone(), said.member.to_string());
+        if self.keep.is_some_and(|at| at <= Instant::now()) {
+            self.keep_or_later(tell);
         }
+        tell(SyncEvent::Member { name, key, up });
     }
 
     fn heard(&mut self, said: Statement, bytes: Vec<u8>, tell: &mut dyn FnMut(SyncEvent)) {
