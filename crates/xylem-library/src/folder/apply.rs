@@ -26,7 +26,6 @@ use super::merge::{Beaten, Place, Plan, Whose, beside, copy_of};
 use super::obstacles::ObstacleKind;
 use super::place::{Unlocked, mode_of, set_mode, within};
 use super::stored::Paths;
-use super::versions::VersionPolicy;
 use crate::path::{os_bytes, os_path};
 
 /// Permission bits that travel; those beside them stay as they are.
@@ -110,11 +109,6 @@ impl Content {
 }
 
 impl Folder {
-    /// From now on what others replace or remove is kept for so many days, among what is ours in the folder; 0: not at all.
-    pub fn keep_removed(&mut self, days: u64) {
-        self.trash.keep(VersionPolicy::for_days(days));
-    }
-
     /// How many files the last [`Folder::apply`] replaced or removed and kept.
     pub fn removed(&self) -> u64 {
         self.trash.came()

@@ -1,6 +1,6 @@
 use super::*;
 use crate::folder::stored::Stored;
-use crate::folder::{Index, merge};
+use crate::folder::{Index, VersionPolicy, merge};
 
 const ALICE: [u8; 8] = [1; 8];
 const BOB: [u8; 8] = [2; 8];
@@ -255,7 +255,7 @@ fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
 #[test]
 fn what_others_replace_or_remove_is_kept() {
     let mut world = World::new();
-    world.folder.keep_removed(7);
+    world.folder.keep_versions(VersionPolicy::default());
     world.alice_has("d", ItemKind::Directory { mode: 0o755 });
     world.alice_writes("d/a", "one");
     world.alice_writes("d/b", "bob's only copy");
@@ -296,7 +296,7 @@ fn what_others_replace_or_remove_is_kept() {
 #[test]
 fn what_others_move_is_not_kept() {
     let mut world = World::new();
-    world.folder.keep_removed(7);
+    world.folder.keep_versions(VersionPolicy::default());
     world.alice_has("d", ItemKind::Directory { mode: 0o755 });
     world.alice_writes("d/a", "one");
     world.alice_writes("copy", "two");
@@ -331,7 +331,7 @@ fn what_others_move_is_not_kept() {
 #[test]
 fn what_was_changed_here_meanwhile_is_not_in_the_trash() {
     let mut world = World::new();
-    world.folder.keep_removed(7);
+    world.folder.keep_versions(VersionPolicy::default());
     for path in ["replaced", "removed"] {
         world.alice_writes(path, "one");
     }
@@ -350,7 +350,7 @@ fn what_was_changed_here_meanwhile_is_not_in_the_trash() {
 #[test]
 fn what_the_trash_does_not_take_stays() {
     let mut world = World::new();
-    world.folder.keep_removed(7);
+    world.folder.keep_versions(VersionPolicy::default());
     world.alice_writes("a", "one");
     world.hear();
     fs::write(world.at(".xylem-sync/trash"), "in the way").unwrap();
@@ -383,7 +383,7 @@ fn inode(world: &World, path: &str) -> u64 {
 fn permissions_and_times_are_changed_in_place() {
     use std::io::Write as _;
     let mut world = World::new();
-    world.folder.keep_removed(7);
+    world.folder.keep_versions(VersionPolicy::default());
     world.alice_has("d", ItemKind::Directory { mode: 0o755 });
     world.alice_writes("d/log", "one");
     assert!(world.hear());
@@ -423,7 +423,7 @@ fn permissions_and_times_are_changed_in_place() {
 fn a_file_that_is_renamed_is_renamed_here() {
     use std::io::Write as _;
     let mut world = World::new();
-    world.folder.keep_removed(7);
+    world.folder.keep_versions(VersionPolicy::default());
     world.alice_has("d", ItemKind::Directory { mode: 0o755 });
     world.alice_writes("d/log", "one");
     world.alice_writes("becomes", "two");
@@ -459,7 +459,7 @@ fn a_file_that_is_renamed_is_renamed_here() {
 #[test]
 fn what_lies_in_directories_that_are_read_only_comes_and_goes() {
     let mut world = World::new();
-    world.folder.keep_removed(7);
+    world.folder.keep_versions(VersionPolicy::default());
     for dir in ["ro", "ro/none", "ro/none/sub"] {
         world.alice_has(dir, ItemKind::Directory { mode: 0o755 });
     }
@@ -531,7 +531,7 @@ fn each_place_stands_alone() {
 #[test]
 fn a_copy_that_is_there_already_is_done() {
     let mut world = World::new();
-    world.folder.keep_removed(7);
+    world.folder.keep_versions(VersionPolicy::default());
     world.alice_writes("a", "one");
     world.alice_writes("b", "one");
     assert!(world.hear());
