@@ -237,7 +237,7 @@ class Run:
         self.ledger.named(paths)
         if kind == "ignore":
             self.rules(member)
-        self.ledger.after(member, before, after, member.tree)
+        self.ledger.after(member, before, after, member.tree, quiet=kind == "silent")
         if member.reads_only and before != after:
             member.own_paths |= {path for path in {*before, *after} if before.get(path) != after.get(path)}
 

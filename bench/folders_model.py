@@ -367,6 +367,10 @@ class Entry:
     settled: bool = False
     # Somebody has taken it away once; what was wanted again since is one copy of it, and other ones may be on their way out.
     once_gone: bool = False
+    # Somebody has taken away one of several copies: who had the others may have taken them away, too.
+    partly_gone: bool = False
+    # Written so that a look may have missed it before something else came: it has to be somewhere, and not everywhere.
+    quiet: bool = False
 
 
 class Ledger:
@@ -385,7 +389,7 @@ class Ledger:
         for path in paths:
             self.names |= set(path.split("/"))
 
-    def after(self, member, before, after, everything):
+    def after(self, member, before, after, everything, quiet=False):
         """An operation of `member` made `after` of `before`; `everything` gives its tree, where that has to be known."""
         self.named(after)
         self.known |= {thing.what for thing in after.values() if thing.what}
@@ -394,6 +398,8 @@ class Ledger:
             old = before.get(path)
             if thing.what and thing.what != NOTHING and path != RULES and (old is None or old.what != thing.what):
                 self.came(member, path, thing.what)
+                if quiet and thing.what in self.entries:
+                    self.entries[thing.what].quiet = True
         gone = [(path, thing.what) for path, thing in before.items() if thing.what in self.entries]
         now = contents(after)
         gone = [(path, what) for path, what in gone if what not in now]
@@ -402,6 +408,8 @@ class Ledger:
             for path, what in gone:
                 if what not in now or self.entries[what].once_gone:
                     self.went(member, path, what)
+                else:
+                    self.entries[what].partly_gone = True
 
     def came(self, member, path, what):
         out = member.leaves_out(path)
@@ -436,7 +444,7 @@ class Ledger:
                 continue
             was, now = left_out(path, before), member.leaves_out(path)
             entry = self.entries.get(thing.what)
-            if was and not now:
+            if was and not now and not (entry and entry.once_gone):
                 self.came(member, path, thing.what)
             elif now and not was and entry and not entry.settled:
                 entry.wanted = False
@@ -472,6 +480,9 @@ class Ledger:
                 continue
             self.checked += 1
             stands = any(what in contents_of for contents_of in stand)
+            if not stands and (entry.partly_gone or (entry.quiet and any(what in contents_of for contents_of in has))):
+                entry.wanted = False
+                continue
             lack = [
                 member.number
                 for k, member in enumerate(members)

@@ -94,6 +94,8 @@ class Model(unittest.TestCase):
         self.assertEqual(self.wrong(), ["lost"])
         self.travel("b")
         self.assertEqual(self.wrong(), [])
+        os.unlink(self.members[1].folder / "b")
+        self.assertEqual(self.wrong(), ["lost"])
 
     def test_what_nobody_wrote_is_told(self):
         self.do(self.members[0], "write", "a", 100)
