@@ -55,6 +55,8 @@ pub struct Applied {
     pub conflicts: Vec<Vec<u8>>,
     /// Copies that came or were made of what lost, and whose that was.
     pub copies: Vec<(Vec<u8>, String)>,
+    /// Paths at which [something stands in the way](Folder::obstacles).
+    pub noted: Vec<Vec<u8>>,
     /// All of it was done. What was not stays to be done, after another look at the folder.
     pub whole: bool,
 }
@@ -139,6 +141,7 @@ impl Folder {
         let Plan { known, gone, put, refused, .. } = plan;
         for (path, why) in refused {
             self.obstacles.note(&path, ObstacleKind::Refused, why, now_ms);
+            applied.noted.push(path);
         }
         for (path, item) in known {
             self.settled(path, item);
@@ -206,7 +209,14 @@ impl Folder {
     }
 
     /// Notes why something was not done. What was changed here meanwhile is settled after another look, and noted if it is not.
-    fn not_done(&mut self, path: &[u8], why: Option<&io::Error>, now_ms: u64) {
+    fn not_done(
+        &mut self,
+        path: &[u8],
+        why: Option<&io::Error>,
+        now_ms: u64,
+        applied: &mut Applied,
+    ) {
+        applied.whole = false;
         let Some(e) = why else {
             if self.unsettled.len() >= MAX_UNSETTLED {
                 self.unsettled.clear();
@@ -214,12 +224,14 @@ impl Folder {
             if !self.unsettled.insert(path.to_vec()) {
                 let why = "something that is not shared is in its place, or changes all the time";
                 self.obstacles.note(path, ObstacleKind::NotPlaced, why.to_owned(), now_ms);
+                applied.noted.push(path.to_vec());
             }
             return;
         };
         let is_room = matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
         let kind = if is_room { ObstacleKind::NoRoom } else { ObstacleKind::NotPlaced };
         self.obstacles.note(path, kind, e.to_string(), now_ms);
+        applied.noted.push(path.to_vec());
     }
 
     /// Removes what is to go.
@@ -234,8 +246,7 @@ impl Folder {
                 self.keep_after_all(place.path, kept, now_ms);
             }
             not => {
-                applied.whole = false;
-                self.not_done(&place.path, not.err().as_ref(), now_ms);
+                self.not_done(&place.path, not.err().as_ref(), now_ms, applied);
             }
         }
     }
@@ -254,7 +265,7 @@ impl Folder {
                 applied.whole = false;
                 // What was not fetched is asked for again.
                 if e.kind() != io::ErrorKind::NotFound {
-                    self.not_done(&place.path, Some(&e), now_ms);
+                    self.not_done(&place.path, Some(&e), now_ms, applied);
                 }
                 return;
             }
@@ -276,13 +287,11 @@ impl Folder {
                     self.keep_after_all(place.path, kept, now_ms);
                 }
                 not => {
-                    applied.whole = false;
-                    self.not_done(&place.path, not.err().as_ref(), now_ms);
+                    self.not_done(&place.path, not.err().as_ref(), now_ms, applied);
                 }
             },
             not => {
-                applied.whole = false;
-                self.not_done(&place.path, not.err().as_ref(), now_ms);
+                self.not_done(&place.path, not.err().as_ref(), now_ms, applied);
             }
         }
     }

@@ -549,6 +549,7 @@ fn a_copy_that_is_there_already_is_done() {
     assert_eq!(world.read("a").as_deref(), Some("alice's"));
     assert_eq!(world.read(&copy("a")).as_deref(), Some("bob's"));
     assert_eq!((world.read("b").as_deref(), applied.whole), (Some("bob's"), false));
+    assert_eq!(applied.noted, [b"b"]);
     assert_eq!(world.read(&copy("b")).as_deref(), Some("else!"));
     let why = &world.folder.obstacles.get(b"b").unwrap().why;
     assert!(why.contains("the name of its copy is taken"), "{why}");

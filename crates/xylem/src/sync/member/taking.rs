@@ -262,6 +262,8 @@ impl Member<'_> {
         let Some((number, noted)) = self.taking.noted.get_mut(&said.member) else { return };
         let planned: HashSet<&[u8]> =
             plan.put.iter().chain(&plan.gone).map(|place| place.path.as_slice()).collect();
+        let refused = plan.refused.iter().map(|(path, _)| path.as_slice());
+        let planned: HashSet<&[u8]> = planned.into_iter().chain(refused).collect();
         let more = std::mem::replace(number, said.number) < said.number;
         let obstacles = &mut self.folder.obstacles;
         noted.retain(|path| {
@@ -396,8 +398,12 @@ impl Member<'_> {
         let known = !plan.known.is_empty();
         let staged = wanted.into_keys().map(|root| (root, root.to_string().into_bytes())).collect();
         let applied = self.folder.apply(plan, self.staged.dir(), &staged, now)?;
-        let Applied { put, paths, gone, conflicts, copies, whole } = applied;
+        let Applied { put, paths, gone, conflicts, copies, noted, whole } = applied;
         let paths = paths.iter().take(MAX_TOLD).map(|path| os_path(path)).collect();
+        if !noted.is_empty() {
+            let all = self.taking.noted.entry(said.member);
+            all.or_insert((said.number, BTreeSet::new())).1.extend(noted);
+        }
         let conflicts = conflicts.iter().take(MAX_NAMED).map(|path| os_path(path)).collect();
         let copies = copies.into_iter().take(MAX_NAMED);
         let copies = copies.map(|(path, whose)| (os_path(&path), whose)).collect();
