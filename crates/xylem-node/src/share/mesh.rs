@@ -390,8 +390,12 @@ impl Mesh {
                 Err(()) => return self.give_up(links, face),
             };
             if let Some(why) = TurnedAway::read(&said) {
-                let by = stream.member.or(stream.dialled);
-                by.into_iter().for_each(|by| self.was_turned_away(&by, why));
+                let (by, key) = (stream.member.or(stream.dialled), stream.key);
+                if let Some(by) = by {
+                    // Whoever answers so is where it is said to be.
+                    self.found(&by, &key);
+                    self.was_turned_away(&by, why);
+                }
                 return self.give_up(links, face);
             }
             if let Some(member) = stream.member {
