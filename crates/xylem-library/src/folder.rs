@@ -6,6 +6,7 @@
 
 mod apply;
 mod certified;
+mod error;
 mod heard;
 mod history;
 mod home;
@@ -29,17 +30,19 @@ mod versions;
 
 mod watch;
 
+pub use crate::ours::{IGNORE_FILE, OWN};
 pub use apply::{Applied, holds as holds_content};
 pub use certified::{NotCertified, RoleSchema, Standing, TooLong, shown};
+pub use error::FolderError;
 pub use heard::{Heard, Histories, Inbox, MAX_MEMBERS, MeshNews, MeshStart, TurnedAway};
 pub use history::{Entry, Fits, Log, Past, Question, entries, is_proven, prove};
 pub use home::{GivenRole, Home, HomeError, KnownMembers, LastRun, TwoHistories};
 pub use index::{Index, IndexError, Item, ItemKind, MAX_INDEX, Names};
-pub use local::{Folder, FolderError, OWN};
+pub use local::Folder;
 pub use merge::{Beaten, Place, Plan, Whose, copy_of, merge};
 pub use obstacles::{Obstacle, ObstacleKind, Obstacles};
 pub use roles::{Membership, NotAdmitted, Role, Roles};
-pub use rules::{IGNORE_FILE, NoRules, RulesChange, RulesNews, WaitingRules};
+pub use rules::{NoRules, RulesChange, RulesNews, WaitingRules};
 pub use statement::{Group, Invitation, InvitationError, MAX_STATEMENT, Statement, StatementError};
 pub use stored::{Entries, IndexSize, Paths, Stored};
 pub use trash::{KeptVersion, Restored, kept_paths, kept_versions, restore};

@@ -12,9 +12,13 @@ use xylem_store::{FileKind, Medium, OpenHow, StoreError, is_store};
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::SkipReason;
-use crate::folder::{IGNORE_FILE, OWN};
 use crate::keys::SECRET_LEN;
 use crate::path::os_bytes;
+
+/// What is ours in a folder: what is on its way, and the index as others fetch it. Never part of what is shared.
+pub const OWN: &str = ".xylem-sync";
+/// Lines that say what stays out of a folder in step, with the rules of .gitignore, and which files bring more of them.
+pub const IGNORE_FILE: &str = ".xylemignore";
 
 /// Names of which every folder of ours has one.
 const MARKS: [&str; 5] = ["format", "objects", "publisher", "link", "sessions"];

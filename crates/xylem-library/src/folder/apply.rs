@@ -20,8 +20,9 @@ use xylem_hash::Hash;
 use xylem_store::{DiskMedium, hash_file};
 use xylem_tree::SegmentSize;
 
+use super::error::FolderError;
 use super::index::{Item, ItemKind, check, is_time, name};
-use super::local::{Folder, FolderError};
+use super::local::Folder;
 use super::merge::{Beaten, Place, Plan, Whose, beside, copy_of};
 use super::obstacles::ObstacleKind;
 use super::place::{Unlocked, mode_of, set_mode, within};

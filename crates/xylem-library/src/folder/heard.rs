@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use xylem_object::{PublisherId, Ticket};
 
+use super::error::FolderError;
 use super::history::{Fits, Past, Question, is_proven, prove};
-use super::local::FolderError;
 use super::roles::{Membership, NotAdmitted, Roles};
 use super::statement::{Group, MAX_STATEMENT, Statement};
 

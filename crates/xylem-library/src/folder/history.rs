@@ -10,7 +10,7 @@ use xylem_object::PublisherId;
 use xylem_store::{FileRef, OpenHow};
 use xylem_tree::{Geometry, NodeValue, Outboard, SegmentSize, consistency};
 
-use super::local::{FolderError, at};
+use super::error::{FolderError, at};
 use super::own_files::OwnFiles;
 
 /// Bytes of an entry: a number, and the hash of what was said.

@@ -11,15 +11,16 @@ use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_store::{Clobber, create_dirs, write_atomically};
 
 use super::certified::RoleSchema;
+use super::error::{FolderError, at};
 use super::heard::MAX_MEMBERS;
-use super::local::{FolderError, OWN, at};
 use super::mark;
-use super::own_files::{OwnFile, OwnFiles};
+use super::own_files::{OwnFile, OwnFiles, ROLES};
 use super::roles::{Role, Roles};
 use super::statement::{Group, Invitation, Statement};
 use super::versions::VersionPolicy;
 use crate::error::{Blame, Failure};
 use crate::keys::{self, KeyError};
+use crate::ours::OWN;
 
 const KEY: &str = "key";
 pub(super) const GROUP: &str = "group";
@@ -32,9 +33,7 @@ const HISTORY: &str = "history";
 const SHOWN: &str = "shown";
 /// What is kept of those who have rewritten their history: a file each.
 const EVIDENCE: &str = "evidence";
-/// A folder of its own, which is watched.
-pub(super) const ROLES: &str = "roles";
-/// The founder's list, in it, and its copy, which is written first: each of the two, where it is whole, is what was noted last or
+/// The founder's list, among the [roles](ROLES), and its copy, which is written first: each of the two, where it is whole, is what was noted last or
 /// newer.
 const LISTS: [&str; 2] = ["list.1", "list"];
 /// Held while the list is read, changed and written.

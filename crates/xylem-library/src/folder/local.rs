@@ -10,29 +10,26 @@ use std::time::UNIX_EPOCH;
 
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_store::{Part, Store, StoreError};
+use xylem_store::{Part, Store};
 use xylem_tree::SegmentSize;
 
+use super::error::{FolderError, at};
 use super::heard::MAX_MEMBERS;
 use super::index::{Index, IndexError, Item, ItemKind, Names, State};
 use super::merge::{Plan, merge};
 use super::obstacles::{ObstacleKind, Obstacles};
-use super::own_files::OwnFiles;
+use super::own_files::replace;
 use super::pacing::{Looks, MAX_FOLLOWED, Pacing, looks};
 use super::place::{Habits, within};
-use super::rules::{FolderRules, NoRules, RulesNews};
-use super::statement::MAX_STATEMENT;
+use super::rules::{FolderRules, RulesNews};
 use super::stored::{Entries, Paths, Stored, Writer, newest};
 use super::trash::Trash;
 use super::vector::MemberId;
-use crate::error::{Blame, Failure, advised, blame_of};
-use crate::exclude::ExcludeError;
 use crate::keys;
-use crate::listed::{ListedError, ListedFiles};
+use crate::listed::ListedFiles;
+use crate::ours::OWN;
 use crate::path::os_path;
 
-/// What is ours in a folder: what is on its way, and the index as others fetch it. Never part of what is shared.
-pub const OWN: &str = ".xylem-sync";
 /// What is known of the folder, among what is kept of the group.
 const INDEX: &str = "index";
 /// Indexes that others may be at.
@@ -44,76 +41,6 @@ const MARKER: &str = "id";
 const MAX_NAMES: usize = 2 * MAX_MEMBERS;
 /// What is being put in its place.
 const PENDING: &str = "pending";
-
-/// Why a folder can't be kept in step.
-#[derive(Debug, thiserror::Error)]
-pub enum FolderError {
-    /// The system's.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// Where.
-        path: PathBuf,
-        /// What it says.
-        source: io::Error,
-    },
-    /// Its mark is gone: most likely another file system is, or is not, mounted there.
-    #[error("{}: it has no {OWN} any more, and is not believed to be the same folder; mount it, or make {OWN} if it is", .0.display())]
-    NotThere(PathBuf),
-    /// What is known of it can't be read.
-    #[error("{}: {why}", path.display())]
-    Index {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        why: IndexError,
-    },
-    /// The log of what this member has said is not what was written.
-    #[error("{}: the log of what this member has said is damaged, or an older one; nothing is said, since others would take it for \
-             another history. Bring the file back, or remove its folder and join again", .0.display())]
-    BadLog(PathBuf),
-    /// It would be too long, or else other than others read.
-    #[error(
-        "what this member has to say of itself is more than others read ({MAX_STATEMENT} bytes)"
-    )]
-    Unsayable,
-    /// The rules are not right, and none were in force before.
-    #[error("{}: {why}; nothing is shared or taken over until that is mended", path.display())]
-    Rules {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: NoRules,
-    },
-    /// Of the rules all together.
-    #[error(transparent)]
-    Exclude(#[from] ExcludeError),
-    /// Of the store.
-    #[error("{}", advised(.0))]
-    Store(#[from] StoreError),
-    /// Of the listing of what was shared.
-    #[error(transparent)]
-    Listed(#[from] ListedError),
-}
-
-impl Failure for FolderError {
-    fn blame(&self) -> Blame {
-        match self {
-            Self::Io { .. }
-            | Self::NotThere(_)
-            | Self::Index { .. }
-            | Self::BadLog(_)
-            | Self::Unsayable => Blame::Local,
-            Self::Rules { .. } | Self::Exclude(_) => Blame::Usage,
-            Self::Store(e) => blame_of(e),
-            Self::Listed(e) => e.blame(),
-        }
-    }
-}
-
-/// The error of a path.
-pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
-    move |source| FolderError::Io { path: path.to_path_buf(), source }
-}
 
 /// See the module's text.
 pub struct Folder {
@@ -654,11 +581,6 @@ fn learn_names(names: &mut Names, me: MemberId, theirs: &Names) {
             names.entry(*member).or_insert_with(|| name.clone());
         }
     }
-}
-
-/// A file that is the old or the new one at every moment, and the new one on the disk when this returns.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), FolderError> {
-    OwnFiles::on_disk().replace(path, bytes)
 }
 
 #[cfg(test)]

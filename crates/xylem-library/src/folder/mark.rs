@@ -5,10 +5,11 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::error::at;
 use super::home::{GROUP, HomeError};
-use super::local::{OWN, at};
 use super::own_files::OwnFiles;
 use crate::keys;
+use crate::ours::OWN;
 use crate::path::{os_bytes, os_path};
 
 /// Names what is kept of a folder, in what is [ours](OWN) in it.

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use xylem_hash::Hash;
 
+use super::error::FolderError;
 use super::index::{Item, ItemKind, MAX_INDEX, MAX_ITEMS, MAX_MEMBERS, check, entry_size, name};
-use super::local::FolderError;
 use super::stored::{IndexSize, Paths};
 
 /// Bytes of a file name at most.

@@ -9,13 +9,23 @@ use std::sync::Arc;
 
 use xylem_store::{Clobber, FileRef, Medium, OpenHow, write_atomically};
 
-use super::local::{FolderError, at};
+use super::error::{FolderError, at};
 use crate::disk::disk;
 
+/// Among these files, a directory that is watched: what it holds decides who is a member and what is shared.
+pub(super) const ROLES: &str = "roles";
 /// What a file begins with, before the hash of the rest.
 const MAGIC: &[u8; 18] = b"xylem sync kept 1\n";
 /// Bytes of a file at most: more than the statements of all members.
 const MAX_FILE: u64 = 32 << 20;
+
+/// A file on the disk that is the old or the new one at every moment, and the new one there when this returns.
+///
+/// # Errors
+/// The disk's.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), FolderError> {
+    OwnFiles::on_disk().replace(path, bytes)
+}
 
 /// What a file was found to be.
 #[derive(Clone, Debug, PartialEq, Eq)]

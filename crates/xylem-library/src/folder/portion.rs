@@ -5,8 +5,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use xylem_hash::Hash;
 
+use super::error::FolderError;
 use super::index::{Item, ItemKind};
-use super::local::{Folder, FolderError};
+use super::local::Folder;
 use super::merge::{Place, Plan};
 use super::stored::Paths;
 

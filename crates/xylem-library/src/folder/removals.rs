@@ -4,8 +4,9 @@
 use std::fs;
 use std::io;
 
+use super::error::at;
 use super::home::{Home, HomeError};
-use super::local::{at, replace};
+use super::own_files::replace;
 
 const ACCEPTED: &str = "accept-removals";
 

@@ -15,16 +15,14 @@ use serde::{Deserialize, Serialize};
 use xylem_hash::Hash;
 use xylem_object::listing;
 
-use super::home::ROLES;
+use super::error::{FolderError, at};
 use super::index::Item;
-use super::local::{FolderError, at, replace};
+use super::own_files::{ROLES, replace};
 use super::place::within;
 use crate::exclude::{Exclusion, RulesError, read_rules};
-use crate::ours::is_members_own;
+use crate::ours::{IGNORE_FILE, folds_to, is_members_own};
 use crate::path::os_bytes;
 
-/// Lines that say what stays out of a folder in step, with the rules of .gitignore, and which files bring more of them.
-pub const IGNORE_FILE: &str = ".xylemignore";
 /// What a line begins with that brings the lines of a file; a comment to git.
 const INCLUDE: &str = "#include";
 /// Bytes of a file of rules at most, and files that are included.
@@ -139,7 +137,7 @@ impl FolderRules {
     /// Whether what stands at a path may change the rules.
     pub(super) fn are_in(&self, path: &[u8]) -> bool {
         let is_file = |name: &str| name.as_bytes() == path;
-        crate::ours::folds_to(path, IGNORE_FILE) || self.included.iter().any(|name| is_file(name))
+        folds_to(path, IGNORE_FILE) || self.included.iter().any(|name| is_file(name))
     }
 
     /// Those in force.

@@ -10,9 +10,9 @@ use xylem_object::{PublisherId, PublisherKey, Ticket};
 use zeroize::Zeroizing;
 
 use super::certified::MAX_SHOWN;
+use super::error::FolderError;
 use super::history::{Entry, Log, Past};
 use super::index::{MAX_NAME, is_name};
-use super::local::FolderError;
 use super::roles::Roles;
 use super::vector::MemberId;
 
@@ -158,7 +158,7 @@ impl Statement {
             Self { past: self.past.clone(), index: self.index.clone(), ..read } == *self
         };
         if !read.is_some_and(same) {
-            return Err(FolderError::Unsayable);
+            return Err(FolderError::Unsayable(MAX_STATEMENT));
         }
         log.append(entry)?;
         let signature = key.signer().sign(&[SIGNED, &out]);
@@ -419,7 +419,7 @@ mod tests {
         let old = said(100, 1, 0);
         for wrong in [said(101, MAX_ROLES + 1, 0), said(101, 1, MAX_SHOWN + 1), old] {
             let refused = wrong.sign(&group(), &key(1), &mut log);
-            assert!(matches!(refused, Err(FolderError::Unsayable)));
+            assert!(matches!(refused, Err(FolderError::Unsayable(_))));
             assert_eq!(log.past(), before, "nothing is noted");
         }
     }

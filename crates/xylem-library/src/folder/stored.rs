@@ -11,11 +11,11 @@ use std::sync::Arc;
 use xylem_hash::{Hash, Hasher};
 use xylem_store::{Clobber, Durability, FileRef, Medium, OpenHow, install};
 
+use super::error::{FolderError, at};
 use super::index::{
     END, Entry, Index, IndexError, Input, Item, MAX_INDEX, MAX_ITEMS, Names, State, entry_size,
     put_entry, put_head, size_of_all,
 };
-use super::local::{FolderError, at};
 use crate::disk::disk;
 
 /// Bytes read or written at once.

@@ -14,9 +14,10 @@ use std::time::UNIX_EPOCH;
 
 use super::apply::{exchange, link, rename_new};
 use super::index::ItemKind;
-use super::local::{Folder, OWN};
+use super::local::Folder;
 use super::place::within;
 use super::versions::{APART_MS, DAY_MS, PathVersion, VersionPolicy, leaving};
+use crate::ours::OWN;
 use crate::path::{os_bytes, os_path};
 
 /// Where, among what is ours in the folder.

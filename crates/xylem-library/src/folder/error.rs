@@ -1,0 +1,81 @@
+//! [`FolderError`]: why a folder can't be kept in step.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use xylem_store::StoreError;
+
+use super::index::IndexError;
+use super::rules::NoRules;
+use crate::error::{Blame, Failure, advised, blame_of};
+use crate::exclude::ExcludeError;
+use crate::listed::ListedError;
+use crate::ours::OWN;
+
+/// Why a folder can't be kept in step.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// The system's.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+    /// Its mark is gone: most likely another file system is, or is not, mounted there.
+    #[error("{}: it has no {OWN} any more, and is not believed to be the same folder; mount it, or make {OWN} if it is", .0.display())]
+    NotThere(PathBuf),
+    /// What is known of it can't be read.
+    #[error("{}: {why}", path.display())]
+    Index {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        why: IndexError,
+    },
+    /// The log of what this member has said is not what was written.
+    #[error("{}: the log of what this member has said is damaged, or an older one; nothing is said, since others would take it for \
+             another history. Bring the file back, or remove its folder and join again", .0.display())]
+    BadLog(PathBuf),
+    /// It would be too long, or else other than others read.
+    #[error("what this member has to say of itself is more than others read ({0} bytes)")]
+    Unsayable(usize),
+    /// The rules are not right, and none were in force before.
+    #[error("{}: {why}; nothing is shared or taken over until that is mended", path.display())]
+    Rules {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: NoRules,
+    },
+    /// Of the rules all together.
+    #[error(transparent)]
+    Exclude(#[from] ExcludeError),
+    /// Of the store.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+    /// Of the listing of what was shared.
+    #[error(transparent)]
+    Listed(#[from] ListedError),
+}
+
+impl Failure for FolderError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Io { .. }
+            | Self::NotThere(_)
+            | Self::Index { .. }
+            | Self::BadLog(_)
+            | Self::Unsayable(_) => Blame::Local,
+            Self::Rules { .. } | Self::Exclude(_) => Blame::Usage,
+            Self::Store(e) => blame_of(e),
+            Self::Listed(e) => e.blame(),
+        }
+    }
+}
+
+/// The error of a path.
+pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
+    move |source| FolderError::Io { path: path.to_path_buf(), source }
+}
