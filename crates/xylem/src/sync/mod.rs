@@ -393,6 +393,8 @@ fn last_run(args: &SyncArgs, folder: &Path, store: &Path) -> Result<LastRun, Fai
     let before = match Home::existing(store, &canonical(folder)?) {
         Ok(home) => home.last_run()?,
         Err(HomeError::NotYet(_)) => LastRun::default(),
+        // A folder that another store knew is joined anew by a ticket.
+        Err(HomeError::Unknown(_)) if args.ticket.is_some() => LastRun::default(),
         Err(e) => return Err(e.into()),
     };
     let name = args.name.clone().or(before.name);

@@ -114,7 +114,10 @@ impl Member<'_> {
     }
 
     fn heard(&mut self, said: Statement, bytes: Vec<u8>, tell: &mut dyn FnMut(SyncEvent)) {
-        if let Some(roles) = said.roles.clone().filter(|r| r.number > self.roles.roles().number) {
+        let news = said.roles.clone().filter(|r| r.number > self.roles.roles().number);
+        // Where the list is damaged what the founder has signed is taken for it, and has to be as new.
+        let has_roles = news.is_some();
+        if let Some(roles) = news {
             self.unkept.roles = Some(roles.clone());
             self.keep_or_later(tell);
             self.take_roles(roles, tell);
@@ -136,7 +139,7 @@ impl Member<'_> {
         // Who fails again and again is not asked sooner for saying more.
         let again = if failures > 3 { again } else { None };
         self.others.insert(member, Other { said, bytes, done: false, again, failures, told });
-        if same_place {
+        if same_place && !has_roles {
             self.keep.get_or_insert_with(|| Instant::now() + KEEP);
         } else {
             // At once, with all others that are heard in one go.
