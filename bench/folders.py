@@ -419,7 +419,10 @@ class Run:
             if member.number in self.restored and (told or not member.runs()):
                 self.rejoin(member)
             elif not member.runs() and not member.meant:
-                words = " | ".join(member.last_words())
+                words = " | ".join(member.last_words()[-1:])
+                member.times_ended += 1
+                if member.times_ended > 2:
+                    raise Failed(f"member {member.number} ends each time: {words}")
                 self.fail("ended", f"member {member.number} ended with {member.process.returncode}: {words}")
                 member.meant = True
                 self.group.start(member)

@@ -307,7 +307,7 @@ class Member:
         self.stopped, self.meant, self.ended = False, False, []
         self.rules, self.rules_are_old, self.holding, self.all_rules = (), False, set(), set()
         self.reads_only, self.heard_role, self.own_paths = False, True, set()
-        self.rewrote, self.was_full = set(), False
+        self.rewrote, self.was_full, self.times_ended = set(), False, 0
         self.reader = Reader()
 
     # Its program.

@@ -400,11 +400,16 @@ class Ledger:
                 self.came(member, path, thing.what)
                 if quiet and thing.what in self.entries:
                     self.entries[thing.what].quiet = True
-        gone = [(path, thing.what) for path, thing in before.items() if thing.what in self.entries]
-        now = contents(after)
+        gone = [
+            (path, thing.what)
+            for path, thing in before.items()
+            if thing.what in self.entries and (path not in after or after[path].what != thing.what)
+        ]
+        # What went to where rules leave it out has gone for the others.
+        now = contents({path: thing for path, thing in after.items() if not member.leaves_out(path)})
         gone = [(path, what) for path, what in gone if what not in now]
         if gone:
-            now = contents(everything())
+            now = contents({path: thing for path, thing in everything().items() if not member.leaves_out(path)})
             for path, what in gone:
                 if what not in now or self.entries[what].once_gone:
                     self.went(member, path, what)
@@ -475,7 +480,7 @@ class Ledger:
             if entry.secret is not None:
                 others = [m.number for k, m in enumerate(members) if m.number != entry.secret and what in has[k]]
                 if others:
-                    found.append(("leaked", f"{entry.path!r} of member {entry.secret}, left out by its rules, is at {others}"))
+                    found.append(("leaked", f"content {what[:8]}, {entry.path!r} of member {entry.secret}, left out by its rules, is at {others}"))
             if not entry.wanted:
                 continue
             self.checked += 1
@@ -533,7 +538,7 @@ def differences(members, trees, compared):
             thing = tree.get(path)
             if thing and thing.kind == "directory" and "directory-modes" not in compared:
                 thing = dataclasses.replace(thing, mode=0)
-            if thing and "modes" not in compared:
+            if thing and thing.kind != "directory" and "modes" not in compared:
                 thing = dataclasses.replace(thing, mode=0)
             if thing and "times" not in compared:
                 thing = dataclasses.replace(thing, time=0)
