@@ -344,7 +344,7 @@ pub(super) const END: [u8; 2] = [0, 0];
 
 /// Bytes of a whole index of which so many stand before the end.
 pub(super) fn size_of_all(before_end: u64) -> u64 {
-    before_end.saturating_add((END.len() + HASH_LEN) as u64)
+    before_end.saturating_add(END.len().saturating_add(HASH_LEN) as u64)
 }
 
 /// # Errors

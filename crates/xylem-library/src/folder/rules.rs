@@ -23,6 +23,9 @@ use crate::exclude::{Exclusion, RulesError, read_rules};
 use crate::ours::{IGNORE_FILE, folds_to, is_members_own};
 use crate::path::os_bytes;
 
+/// Says what is known of a path in the folder.
+type KnownItem<'a> = dyn Fn(&[u8]) -> Result<Option<Item>, FolderError> + 'a;
+
 /// What a line begins with that brings the lines of a file; a comment to git.
 const INCLUDE: &str = "#include";
 /// Bytes of a file of rules at most, and files that are included.
@@ -151,7 +154,7 @@ impl FolderRules {
     /// They are not right, and no earlier ones were ever in force: nothing can be shared then.
     pub(super) fn read(
         &mut self,
-        known: &dyn Fn(&[u8]) -> Result<Option<Item>, FolderError>,
+        known: &KnownItem<'_>,
         me: &[u8; 8],
     ) -> Result<RulesNews, FolderError> {
         let mut news = RulesNews::default();
@@ -184,7 +187,7 @@ impl FolderRules {
     /// The lines that the files give.
     fn look(
         &mut self,
-        known: &dyn Fn(&[u8]) -> Result<Option<Item>, FolderError>,
+        known: &KnownItem<'_>,
         me: &[u8; 8],
         news: &mut RulesNews,
     ) -> Result<Result<Vec<String>, NoRules>, FolderError> {

@@ -632,7 +632,7 @@ fn who_was_removed_is_told_so_once_and_nothing_else() {
     world.say(2);
     world.run(Duration::from_secs(120));
     assert_eq!(world.members[2].turned_away, is_told, "after another start");
-    assert_eq!((world.members[2].ups, &world.members[2].heard == &heard), (ups, true));
+    assert_eq!((world.members[2].ups, world.members[2].heard == heard), (ups, true));
     assert!(world.members[..2].iter().all(|member| member.turned_away.is_empty()));
     assert_eq!(world.members[0].links(), vec![link_key(1).public().0]);
 }
