@@ -37,6 +37,15 @@ struct Followed {
 }
 
 impl Followed {
+    /// Another file has been moved to its name, which nobody has written to since the one before was sent.
+    fn is_another(&self) -> bool {
+        let (sent, last) = (&self.sent.1, &self.last.1);
+        let seconds = u64::try_from(last.mtime.secs).unwrap_or(0);
+        let written =
+            seconds.saturating_mul(1_000).saturating_add(u64::from(last.mtime.nanos / 1_000_000));
+        sent.ino != last.ino && written < self.sent_ms
+    }
+
     fn due_ms(&self) -> u64 {
         let rest = (self.pause_ms / 4).clamp(REST_MS.0, REST_MS.1);
         let rested = self.since_ms.saturating_add(rest);
@@ -93,7 +102,7 @@ impl Pacing {
                 return now_ms < file.sent_ms.saturating_add(file.pause_ms);
             }
             let due = file.due_ms();
-            if now_ms < due {
+            if now_ms < due && !file.is_another() {
                 held.insert(path.clone());
                 due_ms = Some(due_ms.map_or(due, |first| first.min(due)));
             }
@@ -159,6 +168,19 @@ mod tests {
         assert!(sent(100, |second| second / 8).windows(2).all(|two| two[1] - two[0] <= 13));
         // Each minute: always at once, as nothing is known of it any more.
         assert_eq!(sent(200, |second| second / 60), [0, 60, 120, 180]);
+    }
+
+    /// Nobody is writing to it.
+    #[test]
+    fn another_file_that_is_moved_to_the_name_is_sent_at_once() {
+        let mut pacing = Pacing::default();
+        pacing.sent(b"a", at(1), 5_000);
+        let (size, moved) = at(2);
+        let moved = Seen { ino: 2, ..moved };
+        assert!(pacing.hold(&|_| Some((size, moved)), 6_000).is_empty());
+        // One that was written since is as good as a file that is saved again and again.
+        let written = Seen { mtime: FileTime { secs: 5, nanos: 500_000_000 }, ..moved };
+        assert_eq!(pacing.hold(&|_| Some((size, written)), 6_000).len(), 1);
     }
 
     #[test]

@@ -92,6 +92,8 @@ impl Staged {
         wanted: &HashMap<Hash, Vec<u8>>,
     ) -> io::Result<()> {
         fs::create_dir_all(&self.dir)?;
+        // Directories have the permissions of those that they are like.
+        permit_all(fetched);
         for (root, path) in wanted {
             match fs::rename(fetched.join(os_path(path)), self.whole_at(root)) {
                 Ok(()) => {
@@ -116,6 +118,7 @@ impl Staged {
             return Ok(());
         }
         fs::create_dir_all(&self.dir)?;
+        permit_all(fetched);
         for (root, path) in wanted {
             let from = fetched.join(os_path(path));
             if !from.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
@@ -192,6 +195,12 @@ mod tests {
         fs::create_dir_all(fetched.join("d")).unwrap();
         fs::write(fetched.join("d/whole"), "whole").unwrap();
         fs::write(fetched.join("part"), "par").unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let read_only = fs::Permissions::from_mode(0o555);
+            fs::set_permissions(fetched.join("d"), read_only).unwrap();
+        }
         let (whole, part, none) = (hash(b"whole"), hash(b"part"), hash(b"none"));
         let wanted = [(whole, "d/whole"), (part, "part"), (none, "none")];
         let wanted: HashMap<_, _> = wanted.map(|(root, path)| (root, path.into())).into();
