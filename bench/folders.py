@@ -621,6 +621,7 @@ class Shrinking:
 
     def __init__(self, case, category, options, base):
         self.case, self.category, self.base = case, category, base
+        self.name = f"smallest-{category.replace(' ', '-')}-{case['seed']}"
         self.tries, self.end = options.shrink, time.monotonic() + 60 * options.shrink_minutes
         self.options = argparse.Namespace(**vars(options) | {"patience": min(options.patience, 15), "keep": None})
 
@@ -635,6 +636,8 @@ class Shrinking:
             if rounds:
                 # What would come after that round makes no difference.
                 self.case = case | {"rounds": case["rounds"][: rounds[0]]}
+                # Whoever ends this has the smallest until then.
+                written(self.case, self.options, self.name)
                 return True
         return False
 
@@ -756,7 +759,7 @@ class All:
             if not smaller.run():
                 print(f"{category}: seed {case['seed']} did not fail again in two tries", flush=True)
                 continue
-            path = written(smaller.case, self.options, f"smallest-{category.replace(' ', '-')}-{case['seed']}")
+            path = written(smaller.case, self.options, smaller.name)
             print(f"{category}: {size_of(case)} steps made {size_of(smaller.case)}: {sys.argv[0]} --replay {path}", flush=True)
             print(path.read_text(), flush=True)
 
