@@ -214,6 +214,28 @@ fn a_file_that_is_edited_while_it_is_shared_does_not_stop_the_others() {
     assert!(skipped[0]["why"].as_str().unwrap().contains("changed since it was hashed"));
 }
 
+/// It was listed with the permissions and the time that stand for a link.
+#[cfg(unix)]
+#[test]
+fn the_second_name_of_a_file_stands_by_itself_when_the_first_is_gone() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("tree");
+    fs::create_dir(&source).unwrap();
+    let first = file(&source, "first", b"two names");
+    fs::set_permissions(&first, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::hard_link(&first, source.join("second")).unwrap();
+    let store = dir.path().join("store");
+    drop(Share::start(&source, &store));
+    let is = fs::metadata(&first).unwrap();
+    fs::remove_file(&first).unwrap();
+    let share = Share::start(&source, &store);
+    let out = dir.path().join("fetched");
+    assert_exit(&get(&dir.path().join("store-2"), &[&share.ticket, "-o", text(&out)]), 0);
+    let came = fs::metadata(out.join("second")).unwrap();
+    assert_eq!((came.mode() & 0o777, came.mtime()), (0o640, is.mtime()));
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn names_that_are_trouble_elsewhere_are_told_or_refused() {

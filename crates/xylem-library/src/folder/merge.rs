@@ -513,7 +513,9 @@ pub fn copy_of(path: &[u8]) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod simulated;
+mod simulated {
+    mod tests;
+}
 
 #[cfg(test)]
 mod tests {

@@ -190,6 +190,10 @@ fn nanos(time: FileTime) -> i128 {
 /// What looks as it did is listed as it was, whatever its disk keeps of that.
 pub(super) fn as_listed(found: &mut Found, then: &Entry, seen: Option<&Seen>) {
     let Some(seen) = seen else { return };
+    // What is listed of a link's permissions and time says nothing: another name of a file stands by itself once the first is gone.
+    if matches!(then.kind, EntryKind::HardLink { .. } | EntryKind::Symlink { .. }) {
+        return;
+    }
     let (mode, mtime) = &mut found.listed;
     if seen.mode == found.meta.mode {
         *mode = then.mode;

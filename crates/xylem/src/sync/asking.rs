@@ -265,7 +265,7 @@ mod tests {
             let stop = Stop::new();
             asking.begin(
                 first,
-                1,
+                9,
                 (|who, newest| *who == second && newest > known, BTreeSet::new()),
                 &stop,
             );
@@ -281,7 +281,7 @@ mod tests {
     fn who_only_reads_waits_for_nothing() {
         let (asking, first, reader) =
             (Asking::default(), PublisherId([1; 32]), PublisherId([2; 32]));
-        asking.begin(first, 1, (|_, _| false, [reader].into()), &Stop::new());
+        asking.begin(first, 2, (|_, _| false, [reader].into()), &Stop::new());
         asking.heard(first, 2);
         asking.heard(reader, 3);
         let others_wait = || asking.held().now.as_ref().unwrap().others_wait;

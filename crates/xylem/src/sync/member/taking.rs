@@ -20,6 +20,8 @@ use super::{MAX_AHEAD_MS, MAX_NAMED, Member, SyncEvent, fetching, pause, warning
 
 /// Where what is fetched comes to, in what is ours of the folder, before the name of the member that has it.
 const FETCHED: &str = "incoming";
+/// The same of a member's index.
+const INDEX_OF: &str = "of-";
 /// As much is fetched in one go as comes in about this time, so that what is there counts soon,
 const PORTION_TIME: Duration = Duration::from_secs(5);
 /// at first so many bytes,
@@ -160,9 +162,13 @@ impl Member<'_> {
         for entry in fs::read_dir(self.folder.own("")).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            // Until it is whole there is a dot before it, and more behind.
+            // Until it is whole there is a dot before it, and more behind. This thread is at none of them.
+            let unfinished = name.strip_prefix('.').filter(|name| name.starts_with(INDEX_OF));
             if name.strip_prefix('.').unwrap_or(&name).starts_with(FETCHED) {
                 let _ = remove_tree(&entry.path());
+            } else if unfinished.is_some() || (name.starts_with("index-") && name.ends_with(".new"))
+            {
+                let _ = fs::remove_file(entry.path());
             }
         }
     }
@@ -186,7 +192,7 @@ impl Member<'_> {
         stop: &Stop,
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<Took, Error> {
-        let at = self.folder.own(&format!("of-{}", said.member.key_id()));
+        let at = self.folder.own(&format!("{INDEX_OF}{}", said.member.key_id()));
         let (theirs, content) = fetching::index((self.options, &self.asking), said, &at, stop)?;
         let began = Instant::now();
         let mut moved = false;

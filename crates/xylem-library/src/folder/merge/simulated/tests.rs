@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::tests::{Member, file};
-use super::*;
+use super::super::tests::{Member, file};
+use super::super::*;
 use crate::folder::vector::Dot;
 
 /// What members do with their folders, as it is seen at the next look.
