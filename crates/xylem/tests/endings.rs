@@ -379,6 +379,9 @@ fn a_hangup_that_is_ignored_stays_so() {
     ];
     for (n, verb) in verbs.into_iter().enumerate() {
         for (ignored, trap) in [(true, "trap '' HUP;"), (false, "")] {
+            // A folder is kept in step from one store.
+            fs::remove_dir_all(path("folder")).unwrap();
+            fs::create_dir(path("folder")).unwrap();
             let mut command = xylem(&path(&format!("store-{n}-{ignored}")));
             command.args(verb);
             let mut command = under("sh", &["-c", &format!("{trap} exec \"$@\""), "sh"], &command);

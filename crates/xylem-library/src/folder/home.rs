@@ -874,7 +874,8 @@ mod tests {
         };
         std::thread::scope(|scope| {
             for n in 0..16 {
-                scope.spawn(move || (0..4).for_each(|m| change(10 + 4 * n + m)));
+                let changes = move || (0..4).for_each(|m| change(10 + 4 * n + m));
+                std::thread::Builder::new().spawn_scoped(scope, changes).unwrap();
             }
         });
         let roles = Home::existing(&store, &folder).unwrap().roles().unwrap().unwrap();
