@@ -172,9 +172,10 @@ impl FolderRules {
         if self.lines.as_ref() != Some(&lines) {
             let exclusion = Exclusion::new(&lines)?.in_step();
             let text = lines.join("\n");
-            replace(&self.kept.join(RULES), text.as_bytes())?;
             news.changed = true;
+            // What they leave out is left out also where they can't be kept for the next run now.
             (self.exclusion, self.lines) = (exclusion, Some(lines));
+            replace(&self.kept.join(RULES), text.as_bytes())?;
         }
         Ok(news)
     }
