@@ -533,7 +533,7 @@ impl Folder {
             }
             // What was written to it in between has a time of its own.
             if !is_it(&file.metadata()?) {
-                file.set_modified(SystemTime::now())?;
+                file.set_modified(UNIX_EPOCH + Duration::from_millis(self.trash.now_ms()))?;
             }
         }
         permit(at, mode).map(|()| Done::Yes)

@@ -107,6 +107,11 @@ impl Trash {
         }
     }
 
+    /// When [`Trash::begin`] was called last, in milliseconds since 1970.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
     /// Files that came since [`Trash::begin`].
     pub(super) fn came(&self) -> u64 {
         self.came.get()
