@@ -757,7 +757,7 @@ pub(super) fn link(target: &Path, at: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn link(_target: &Path, _at: &Path) -> io::Result<()> {
+pub(super) fn link(_target: &Path, _at: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
