@@ -449,7 +449,10 @@ class Ledger:
                 continue
             was, now = left_out(path, before), member.leaves_out(path)
             entry = self.entries.get(thing.what)
-            if was and not now and not (entry and entry.once_gone):
+            if was and not now and entry and entry.once_gone:
+                # It need not come to anybody, and may.
+                entry.secret = None
+            elif was and not now:
                 self.came(member, path, thing.what)
             elif now and not was and entry and not entry.settled:
                 entry.wanted = False
