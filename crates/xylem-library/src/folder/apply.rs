@@ -54,7 +54,7 @@ pub struct Applied {
     pub gone: u64,
     /// Paths of which both versions are kept from now on.
     pub conflicts: Vec<Vec<u8>>,
-    /// Copies that came or were made of what lost, and whose that was.
+    /// Copies of versions that lost a conflict, and the member that each version is of.
     pub copies: Vec<(Vec<u8>, String)>,
     /// Paths at which [something stands in the way](Folder::obstacles).
     pub noted: Vec<Vec<u8>>,
@@ -310,7 +310,7 @@ impl Folder {
         }
     }
 
-    /// Whether a file has its new name: it is the same file, for whoever has it open as well. If not, its content is kept for
+    /// Whether a file has its new name: it is the same file, for a program that has it open as well. If not, its content is kept for
     /// the new place.
     fn renamed(&self, from: &Place, to: &Place, incoming: &mut Incoming<'_>) -> bool {
         let renamed = self.unlocked(&[&from.path, &to.path], || self.rename(from, to));
@@ -503,7 +503,7 @@ impl Folder {
             self.done_with(from, kept.is_some(), before)?;
             return Ok(Done::Yes);
         }
-        // Somebody was at it in between: it goes back.
+        // A program wrote to it in between: it goes back.
         exchange(from, to, &self.own("third"))?;
         if kept.is_some() {
             fs::remove_file(from)?;
@@ -511,7 +511,7 @@ impl Folder {
         Ok(Done::NotNow)
     }
 
-    /// Changes permissions and time of what is there, and nothing else: whoever has it open goes on with it.
+    /// Changes permissions and time of what is there, and nothing else: a program that has it open goes on with it.
     fn describe(&self, at: &Path, before: &ItemKind, kind: &ItemKind) -> io::Result<Done> {
         let Some((mode, mtime)) = kind.description() else { return Ok(Done::Yes) };
         let Ok(meta) = at.symlink_metadata() else { return Ok(Done::NotNow) };
@@ -567,7 +567,7 @@ impl Folder {
             Aside::Moved => {
                 let done = self.put(&alone(&ItemKind::Gone), content);
                 if !matches!(done, Ok(Done::Yes)) {
-                    // It has its name again, if nobody has taken that meanwhile.
+                    // It has its name again, unless that was taken meanwhile.
                     let (from, to) =
                         (self.place(&beaten.to, false)?, self.place(&place.path, false)?);
                     rename_new(&from, &to)?;
@@ -710,7 +710,8 @@ fn modified(meta: &Metadata) -> Option<(i64, u32)> {
     })
 }
 
-fn time((secs, nanos): (i64, u32)) -> Option<SystemTime> {
+fn time(mtime: (i64, u32)) -> Option<SystemTime> {
+    let (secs, nanos) = mtime;
     let whole = Duration::from_secs(secs.unsigned_abs());
     let time = if secs < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
     time?.checked_add(Duration::from_nanos(nanos.into()))

@@ -52,7 +52,7 @@ pub enum MeshNews {
     Old,
     /// What a member has said is not known any more: another one has its place.
     Forgotten(PublisherId),
-    /// We are no member, says who began the group; or, of several members in a row, some member, and nobody says otherwise.
+    /// Other members refuse our links: the founder does, or several others in a row while no member takes one.
     TurnedAway {
         /// Whether it is the founder that says so.
         by_founder: bool,

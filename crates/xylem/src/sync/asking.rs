@@ -98,7 +98,7 @@ impl Asking {
         held.now.iter().filter(|now| now.who == *member).for_each(|now| now.stop.raise());
     }
 
-    /// Nobody is asked any more for now.
+    /// What is asked for ends, and nothing else is asked.
     pub(super) fn halt(&self) {
         self.held().now.iter().for_each(|now| now.stop.raise());
     }

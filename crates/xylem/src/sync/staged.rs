@@ -1,5 +1,5 @@
 //! [`Staged`]: content that has come and is not in its place yet, by its root: whole files, and parts of those that were cut
-//! off. What is verified is kept until nobody wants it, whatever version of whose folder it came with.
+//! off. What is verified is kept until no member's version needs it, whichever version of which folder it came with.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -63,7 +63,7 @@ impl Staged {
         false
     }
 
-    /// Where parts of contents are of which nobody has brought all.
+    /// Where parts of contents are that have not come whole from any member.
     pub(super) fn parts(&self, wanted: &HashMap<Hash, Vec<u8>>) -> HashMap<Hash, PathBuf> {
         let parts = wanted.keys().map(|root| (*root, self.part_at(root)));
         parts.filter(|(_, path)| path.is_file()).collect()

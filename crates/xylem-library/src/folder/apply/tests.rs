@@ -417,7 +417,7 @@ fn permissions_and_times_are_changed_in_place() {
     set_mode(&world.at("d"), 0o755).unwrap();
 }
 
-/// A file that is renamed is the same file here: nothing is fetched or copied, and who has it open goes on writing to it.
+/// A file that is renamed is the same file here: nothing is fetched or copied, and a program that has it open goes on writing to it.
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_renamed_is_renamed_here() {
@@ -555,7 +555,7 @@ fn a_copy_that_is_there_already_is_done() {
     assert!(why.contains("the name of its copy is taken"), "{why}");
 }
 
-/// Both are kept, whoever wins; what loses is moved once the other is there.
+/// Both versions are kept, whichever wins; the one that loses is moved once the other is there.
 #[test]
 fn of_a_conflict_both_are_kept_and_told() {
     let mut world = World::new();

@@ -32,7 +32,8 @@ const SMALLEST_PORTION: u64 = 1 << 20;
 const TURN: Duration = Duration::from_secs(5);
 /// So much of the disk stays free for what is ours, beside two indexes.
 const RESERVE: u64 = 128 << 10;
-/// Whoever removes more files at once than this, or more than half of a folder of some size, is asked about it here.
+/// A member that removes more files at once than this, or more than half of a folder of some size, has it done here only once this
+/// member has said so.
 const MANY_REMOVALS: usize = 1_000;
 const SMALL_FOLDER: usize = 20;
 /// Names of what came that are told.
@@ -309,7 +310,7 @@ impl Member<'_> {
         is_new
     }
 
-    /// Whoever removes most of a folder at once may not mean it.
+    /// Holds the removals of a member that removes most of a folder at once: its user may not mean it.
     fn hold_removals(
         &mut self,
         said: &Statement,
@@ -359,7 +360,7 @@ impl Member<'_> {
         if free(self).is_none_or(|free| needs <= free) {
             return Ok(0);
         }
-        // What nobody wants any more has to make room first.
+        // What is wanted no more has to make room first.
         self.staged.keep_only(&wanted.into_keys().collect());
         let Some(mut free) = free(self) else { return Ok(0) };
         let contents = plan.contents().into_iter();
