@@ -3,10 +3,11 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Events, Share, collect, file, noise, text, until, xylem};
+use super::{Events, PATIENCE, Share, collect, file, noise, text, until, until_within, xylem};
 
 /// A running `xylem get --json`; killed when dropped.
 pub(crate) struct Get {
@@ -72,8 +73,13 @@ impl Get {
 
     /// Its exit code.
     pub(crate) fn wait(&mut self) -> Option<i32> {
+        self.wait_within(PATIENCE)
+    }
+
+    /// The same, for one that may take longer than others.
+    pub(crate) fn wait_within(&mut self, time: Duration) -> Option<i32> {
         let mut code = None;
-        until("the end", || {
+        until_within(time, "the end", || {
             code = self.child.try_wait().unwrap();
             code.is_some()
         });

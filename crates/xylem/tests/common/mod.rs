@@ -359,9 +359,17 @@ pub(crate) fn sleeps(pid: u32) -> u64 {
     line.expect("Linux tells it").trim().parse().expect("a number")
 }
 
-/// Waits until `done`, for 30 seconds at most.
-pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+/// What a wait without a time of its own ends after.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `done`, for [`PATIENCE`] at most.
+pub(crate) fn until(what: &str, done: impl FnMut() -> bool) {
+    until_within(PATIENCE, what, done);
+}
+
+/// Waits until `done`, for `time` at most.
+pub(crate) fn until_within(time: Duration, what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + time;
     while !done() {
         assert!(Instant::now() < deadline, "{what} never happened");
         std::thread::sleep(Duration::from_millis(10));
