@@ -10,12 +10,14 @@ import fnmatch
 import hashlib
 import os
 import random
+import re
 import shutil
 import stat
 
 RULES = ".xylemignore"
 # Parts of names of conflict copies, of either program.
 COPIES = (".conflict-", ".sync-conflict-")
+COPY = re.compile(r"\.conflict-m[0-9]+-(?:[0-9a-f]{8}|[0-9a-f]{24})(?=\.|$)")
 
 
 def digest(data):
@@ -100,7 +102,8 @@ def left_out(path, rules):
     """Whether rules of the forms that are drawn here (`*.tmp`, `/cache`, `secret`, `!keep.tmp`) leave a path out."""
     if not rules:
         return False
-    parts = path.split("/")
+    # A conflict copy is left out where what it is a copy of is.
+    parts = [COPY.sub("", part) for part in path.split("/")]
     for end in range(1, len(parts) + 1):
         out = False
         for rule in rules:
@@ -371,6 +374,8 @@ class Entry:
     partly_gone: bool = False
     # Written so that a look may have missed it before something else came: it has to be somewhere, and not everywhere.
     quiet: bool = False
+    # Replaced so that a look may have missed that: a rename that came from others took what replaced it along, which now stands instead.
+    quietly_gone: bool = False
 
 
 class Ledger:
@@ -411,6 +416,7 @@ class Ledger:
         if gone:
             now = contents({path: thing for path, thing in everything().items() if not member.leaves_out(path)})
             for path, what in gone:
+                self.entries[what].quietly_gone |= quiet
                 if what not in now or self.entries[what].once_gone:
                     self.went(member, path, what)
                 else:
@@ -488,7 +494,8 @@ class Ledger:
                 continue
             self.checked += 1
             stands = any(what in contents_of for contents_of in stand)
-            if not stands and (entry.partly_gone or (entry.quiet and any(what in contents_of for contents_of in has))):
+            somewhere = any(what in contents_of for contents_of in has)
+            if not stands and (entry.partly_gone or (somewhere and (entry.quiet or entry.quietly_gone))):
                 entry.wanted = False
                 continue
             lack = [

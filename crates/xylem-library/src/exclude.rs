@@ -8,10 +8,14 @@ use std::sync::Arc;
 use xylem_object::listing::{Entry, EntryKind};
 
 use self::pattern::{Pattern, Sense};
+use crate::copies::original_of;
 use crate::error::{Blame, Failure};
 use crate::ours::is_members_own;
 
 pub use self::pattern::PatternError;
+
+/// What patterns have that speak of conflict copies.
+const COPIES: &[u8] = b"conflict";
 
 /// Patterns that leave out what they match, and everything below. They are read as the lines of a
 /// `.gitignore` in the directory: a later one overrides an earlier one, `!` takes back, a slash inside
@@ -124,7 +128,9 @@ impl Exclusion {
         Self { only, ..self }
     }
 
-    /// Leaves out what `xylem sync` keeps in a folder for its member, too, whatever the patterns say.
+    /// Leaves out what `xylem sync` keeps in a folder for its member, too, whatever the patterns say. A conflict copy is left out where what it
+    /// is a copy of is: its name is not the user's, and whether it travels does not hang on how it happens to end. Patterns that speak of
+    /// such copies are for them alone.
     pub(crate) fn in_step(self) -> Self {
         Self { in_step: true, ..self }
     }
@@ -164,9 +170,19 @@ impl Exclusion {
         !self.patterns.is_empty()
             && ends.chain([path.len()]).any(|end| {
                 let is_directory = is_directory || end < path.len();
-                let says = |pattern: &Pattern| pattern.says(&path[..end], is_directory);
-                self.patterns.iter().rev().find_map(says) == Some(Sense::LeaveOut)
+                self.says_of(&path[..end], is_directory) == Some(Sense::LeaveOut)
             })
+    }
+
+    /// What the last pattern says that says anything of this path itself.
+    fn says_of(&self, path: &[u8], is_directory: bool) -> Option<Sense> {
+        let original = if self.in_step { original_of(path) } else { None };
+        let judged = |pattern: &Pattern| match &original {
+            Some(original) if !pattern.has(COPIES) => original.as_slice(),
+            _ => path,
+        };
+        let mut patterns = self.patterns.iter().rev();
+        patterns.find_map(|pattern| pattern.says(judged(pattern), is_directory))
     }
 }
 

@@ -30,6 +30,7 @@ mod versions;
 
 mod watch;
 
+pub use crate::copies::copy_of;
 pub use crate::ours::{IGNORE_FILE, OWN};
 pub use apply::{Applied, holds as holds_content};
 pub use certified::{NotCertified, RoleSchema, Standing, TooLong, shown};
@@ -39,7 +40,7 @@ pub use history::{Entry, Fits, Log, Past, Question, entries, is_proven, prove};
 pub use home::{GivenRole, Home, HomeError, KnownMembers, LastRun, TwoHistories};
 pub use index::{Index, IndexError, Item, ItemKind, MAX_INDEX, Names};
 pub use local::Folder;
-pub use merge::{Beaten, Place, Plan, Whose, copy_of, merge};
+pub use merge::{Beaten, Place, Plan, Whose, merge};
 pub use obstacles::{Obstacle, ObstacleKind, Obstacles};
 pub use roles::{Membership, NotAdmitted, Role, Roles};
 pub use rules::{NoRules, RulesChange, RulesNews, WaitingRules};

@@ -24,6 +24,7 @@ pub mod reachable;
 
 pub mod code;
 
+mod copies;
 mod exclude;
 mod ours;
 mod portable;

@@ -359,6 +359,13 @@ fn no_thread_is_started_by_a_call_that_panics() {
     assert!(found.is_empty(), "{found:?}");
 }
 
+/// What this line of /proc says of a process, a bit a signal.
+fn signals(pid: &str, line: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let signals = status.lines().find_map(|found| found.strip_prefix(line));
+    u64::from_str_radix(signals.unwrap().trim(), 16).unwrap()
+}
+
 /// What was started with `nohup` outlives its terminal; what was not ends in order.
 #[test]
 fn a_hangup_that_is_ignored_stays_so() {
@@ -377,8 +384,14 @@ fn a_hangup_that_is_ignored_stays_so() {
         &["--config", "config.toml", "node"],
         &["inbox", "--listen", "127.0.0.1:0"],
     ];
+    // No shell gives a signal back that was ignored when it began, as under nohup.
+    let own = signals("self", "SigIgn:") & 1 == 1;
+    if own {
+        eprintln!("SIGHUP is ignored here: whether it ends what does not ignore it: SKIPPED");
+    }
+    let ways = [(true, "trap '' HUP;"), (false, "")];
     for (n, verb) in verbs.into_iter().enumerate() {
-        for (ignored, trap) in [(true, "trap '' HUP;"), (false, "")] {
+        for (ignored, trap) in ways.into_iter().filter(|(ignored, _)| *ignored || !own) {
             // A folder is kept in step from one store.
             fs::remove_dir_all(path("folder")).unwrap();
             fs::create_dir(path("folder")).unwrap();
@@ -387,23 +400,13 @@ fn a_hangup_that_is_ignored_stays_so() {
             let mut command = under("sh", &["-c", &format!("{trap} exec \"$@\""), "sh"], &command);
             command.current_dir(dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = command.spawn().unwrap();
-            let pid = child.id();
+            let pid = child.id().to_string();
             // Once it listens for signals it ends by none of them at once, which its line in /proc says.
-            let listens = || {
-                let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-                let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-                let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
-                caught >> (15 - 1) & 1 == 1
-            };
-            common::until("it listens for signals", listens);
+            common::until("it listens for signals", || {
+                signals(&pid, "SigCgt:") >> (15 - 1) & 1 == 1
+            });
             let send = |signal: &str| {
-                assert!(
-                    Command::new("kill")
-                        .args([signal, &pid.to_string()])
-                        .status()
-                        .unwrap()
-                        .success()
-                );
+                assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
             };
             send("-HUP");
             if ignored {

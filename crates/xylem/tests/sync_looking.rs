@@ -173,9 +173,9 @@ fn a_file_that_keeps_changing_makes_few_versions() {
         alice.write("log", &format!("{:?}", began.elapsed()));
         std::thread::sleep(Duration::from_millis(100));
     }
-    // The pauses of a machine that is held up may let it rest, once or twice.
+    // Two at once, and the pauses of a machine that is held up may let it rest, once or twice.
     let made = versions() - before;
-    assert!(made <= 4, "{made} versions");
+    assert!(made <= 6, "{made} versions");
     bob.has("log", &fs::read_to_string(alice.at("log")).unwrap());
 }
 

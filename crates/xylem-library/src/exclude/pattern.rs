@@ -116,6 +116,12 @@ impl Pattern {
         Ok(Some(Self { sense, directories, against, parts: parts(rest, against)? }))
     }
 
+    /// Whether these bytes stand in it as they are.
+    pub(crate) fn has(&self, bytes: &[u8]) -> bool {
+        let holds = |text: &[u8]| text.windows(bytes.len()).any(|window| window == bytes);
+        self.parts.iter().any(|part| matches!(part, Part::Bytes(text) if holds(text)))
+    }
+
     /// What it says of a path; `None`: nothing.
     pub(crate) fn says(&self, path: &[u8], is_directory: bool) -> Option<Sense> {
         if self.directories && !is_directory {

@@ -26,6 +26,26 @@ fn the_rules_are_gitignore_s() {
 }
 
 #[test]
+fn in_a_folder_in_step_a_conflict_copy_is_left_out_where_its_original_is() {
+    let rules = |lines: &[&str]| {
+        let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        Exclusion::new(&lines).unwrap().in_step()
+    };
+    let tmp = rules(&["*.tmp", "!keep.tmp", "/secret"]);
+    let out = |path: &str| tmp.matches(path.as_bytes(), false);
+    assert!(!out("keep.tmp") && !out("d/keep.conflict-bob-1a2b3c4d.tmp"));
+    assert!(!out("d/keep.conflict-bob-1a2b3c4d1a2b3c4d1a2b3c4d.tmp/x"));
+    assert!(out("x.tmp") && out("x.conflict-bob-1a2b3c4d.tmp"));
+    assert!(out("secret.conflict-bob-1a2b3c4d") && out("secret.conflict-bob-1a2b3c4d/x"));
+    // Nor is it a copy in a directory that nobody keeps in step.
+    let plain = Exclusion::new(&["*.tmp", "!keep.tmp"].map(str::to_owned)).unwrap();
+    assert!(plain.matches(b"keep.conflict-bob-1a2b3c4d.tmp", false));
+    let no_copies = rules(&["*.conflict-*", "!mine.conflict-*"]);
+    assert!(no_copies.matches(b"a.conflict-bob-1a2b3c4d.txt", false));
+    assert!(!no_copies.matches(b"mine.conflict-bob-1a2b3c4d.txt", false));
+}
+
+#[test]
 fn what_is_no_pattern_is_named_with_its_line() {
     use PatternError::{EndsInBackslash, NotClosed, Nothing, Nul};
     for (pattern, expected) in [

@@ -23,10 +23,11 @@ use xylem_tree::SegmentSize;
 use super::error::FolderError;
 use super::index::{Item, ItemKind, check, is_time, name};
 use super::local::Folder;
-use super::merge::{Beaten, Place, Plan, Whose, beside, copy_of};
+use super::merge::{Beaten, Place, Plan, Whose, beside};
 use super::obstacles::ObstacleKind;
 use super::place::{Unlocked, mode_of, set_mode, within};
 use super::stored::Paths;
+use crate::copies::copy_of;
 use crate::path::{os_bytes, os_path};
 
 /// Permission bits that travel; those beside them stay as they are.
@@ -361,17 +362,19 @@ impl Folder {
             let (path, Item { kind, absent: false, .. }) = entry? else { continue };
             // What was changed meanwhile has it no more.
             let is_there = |kind| self.place(&path, false).is_ok_and(|at| is(&at, kind));
-            // It is read before the other goes: size and time prove nothing.
-            let holds = |content: &Content| match content {
-                Content::Root(root) => self.place(&path, false).is_ok_and(|at| holds(&at, root)),
+            // Both are read before the other goes: size and time prove nothing.
+            let holds = |at: &Path, content: &Content| match content {
+                Content::Root(root) => holds(at, root),
                 Content::Target(_) => true,
             };
             if let Some(content) = Content::of(kind.clone())
                 && kept.contains_key(&content)
                 && is_there(&kind)
-                && holds(&content)
+                && self.place(&path, false).is_ok_and(|at| holds(&at, &content))
             {
-                kept.remove(&content).iter().flatten().for_each(|path| self.trash.needs_not(path));
+                let kept = kept.remove(&content).unwrap_or_default();
+                let same = kept.iter().filter(|kept| holds(kept, &content));
+                same.for_each(|kept| self.trash.needs_not(kept));
             }
         }
         Ok(())

@@ -194,10 +194,10 @@ impl Folder {
         self.pacing.due_ms()
     }
 
-    /// A file was changed while it was read: it is held as one that was sent just now.
+    /// A file was changed while it was read: it is held as one that was sent again and again.
     pub fn is_unstable(&mut self, path: &[u8], why: String, now_ms: u64) {
         if let Some(looks) = look(&self.root.join(os_path(path))) {
-            self.pacing.sent(path, looks, now_ms);
+            self.pacing.unstable(path, looks, now_ms);
             self.obstacles.note(path, ObstacleKind::Busy, why, now_ms);
         }
     }

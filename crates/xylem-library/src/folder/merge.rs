@@ -12,19 +12,12 @@ use xylem_hash::Hash;
 use super::error::FolderError;
 use super::index::{Item, ItemKind, MAX_INDEX, MAX_ITEMS, MAX_MEMBERS, check, entry_size, name};
 use super::stored::{IndexSize, Paths};
+use crate::copies::{LONG, SHORT, copy_name};
 
-/// Bytes of a file name at most.
-const MAX_COMPONENT: usize = 255;
 /// What comes or is noted at once, as far as nothing goes: who joins a large folder needs no memory for all of it.
 const PORTION: usize = 10_000;
 /// Paths that are refused and named at most.
 const MAX_REFUSED: usize = 1_000;
-/// Bytes of a content's hash that a copy's name has, and those that it has where that name stands for something else.
-const SHORT: usize = 4;
-const LONG: usize = 12;
-
-/// Before the name of whoever's version a copy is.
-const MARK: &str = ".conflict-";
 
 /// Which of two members' something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,7 +317,7 @@ impl Merging {
             let whose = all.into_iter().find(|names| names.contains_key(&met.lost.content.by));
             let whose = name(whose.unwrap_or(all[0]), &met.lost.content.by);
             let content = content(&met.lost.kind);
-            [SHORT, LONG].map(|len| aside(&met.path, &whose, &content, len))
+            [SHORT, LONG].map(|len| copy_name(&met.path, &whose, &content, len))
         };
         let named: Vec<[Vec<u8>; 2]> = self.met.iter().map(names).collect();
         let mut known: BTreeMap<&[u8], Vec<Item>> =
@@ -481,35 +474,9 @@ fn content(kind: &ItemKind) -> [u8; 32] {
     }
 }
 
-/// `notes.txt` of Alice's becomes `notes.conflict-alice-1a2b3c4d.txt`: the same name for everybody who finds the conflict.
+/// The name of the copy that the version of a member of this name is kept under.
 pub(super) fn beside(path: &[u8], whose: &str, kind: &ItemKind) -> Vec<u8> {
-    aside(path, whose, &content(kind), SHORT)
-}
-
-/// See [`beside`]; with so many bytes of the content's hash.
-fn aside(path: &[u8], whose: &str, content: &[u8; 32], bytes: usize) -> Vec<u8> {
-    let name_at = path.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1);
-    let (folder, name) = path.split_at(name_at);
-    let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0).unwrap_or(name.len());
-    let (stem, ending) = name.split_at(dot);
-    let hex: String = content.iter().take(bytes).map(|byte| format!("{byte:02x}")).collect();
-    let mark = format!("{MARK}{whose}-{hex}");
-    let ending = if mark.len() + ending.len() > MAX_COMPONENT { &[] } else { ending };
-    let mut keep = stem.len().min(MAX_COMPONENT - mark.len() - ending.len());
-    // Not in the middle of a character.
-    while keep > 0 && keep < stem.len() && stem[keep] & 0xC0 == 0x80 {
-        keep -= 1;
-    }
-    [folder, &stem[..keep], mark.as_bytes(), ending].concat()
-}
-
-/// Whose version a file is the copy of that lost against another's: what stands after the mark in its name.
-pub fn copy_of(path: &[u8]) -> Option<&str> {
-    let name = std::str::from_utf8(path).ok()?.rsplit('/').next()?;
-    let (_, marked) = name.split_once(MARK)?;
-    let (whose, hash) = marked.rsplit_once('-')?;
-    let hash = hash.get(..8)?;
-    (!whose.is_empty() && hash.bytes().all(|b| b.is_ascii_hexdigit())).then_some(whose)
+    copy_name(path, whose, &content(kind), SHORT)
 }
 
 #[cfg(test)]
@@ -671,21 +638,6 @@ mod tests {
         assert_eq!(alice.index.state(), bob.index.state());
     }
 
-    #[test]
-    fn names_of_conflicts_fit() {
-        let aside = |path: &str| {
-            String::from_utf8(aside(path.as_bytes(), "bob", &[0xAB; 32], SHORT)).unwrap()
-        };
-        assert_eq!(aside("a/b.tar.gz"), "a/b.tar.conflict-bob-abababab.gz");
-        assert_eq!(aside(".profile"), ".profile.conflict-bob-abababab");
-        assert_eq!(aside("a.b/c"), "a.b/c.conflict-bob-abababab");
-        for name in ["é".repeat(127), "x".repeat(255), format!("x.{}", "y".repeat(253))] {
-            assert!(aside(&name).len() <= MAX_COMPONENT, "{name}");
-            let long = super::aside(name.as_bytes(), &"é".repeat(32), &[0xAB; 32], LONG);
-            assert!(long.len() <= MAX_COMPONENT, "{name}");
-        }
-    }
-
     proptest! {
         /// Members change, remove and hear of one another in any order: when all have heard all, all have the same.
         #[test]
@@ -714,29 +666,6 @@ mod tests {
             prop_assert_eq!(states[0], states[1]);
             prop_assert_eq!(states[0], states[2]);
         }
-    }
-
-    #[test]
-    fn a_copy_says_whose_it_is() {
-        for (path, whose) in
-            [("d/notes.txt", "alice"), ("notes", "a-b-c"), (".profile", "bob@home"), ("x.y.z", "é")]
-        {
-            let copy = aside(path.as_bytes(), whose, &[0x1a; 32], SHORT);
-            assert_eq!(copy_of(&copy), Some(whose));
-            assert_eq!(copy_of(&aside(path.as_bytes(), whose, &[0x1a; 32], LONG)), Some(whose));
-            assert_eq!(copy_of(path.as_bytes()), None);
-        }
-        for path in [
-            "a.conflict-",
-            "a.conflict-bob",
-            "a.conflict-bob-123",
-            "a.conflict--12345678",
-            "a.conflict-b-1234567é",
-        ] {
-            assert_eq!(copy_of(path.as_bytes()), None, "{path}");
-        }
-        assert_eq!(copy_of(b"d.conflict-bob-12345678/plain"), None);
-        assert_eq!(copy_of(b"\xff.conflict-bob-12345678"), None);
     }
 
     /// Who settles a conflict says so; who hears that it is settled does not.
@@ -908,7 +837,7 @@ mod tests {
         bob.set("a", file("bob's"), 11);
         exchange(&mut alice, &mut bob);
         assert!(alice.kind(&copy).has_content_of(&file("something else")));
-        let long = aside(b"a", "alice", &content(&file("alice's")), LONG);
+        let long = copy_name(b"a", "alice", &content(&file("alice's")), LONG);
         assert!(alice.kind(&long).has_content_of(&file("alice's")));
     }
 

@@ -1,7 +1,7 @@
 //! [`Pacing`]: files that keep changing are sent from time to time, and not at each change.
 //!
-//! A file that changes again soon after it was sent is held: others keep the version before. It is sent when it has rested for
-//! some seconds, and otherwise after a pause that doubles while it goes on.
+//! The first changes of a file are sent at once. One that changes again soon after that is held: others keep the version before. It
+//! is sent when it has rested for some seconds, and otherwise after a pause that doubles while it goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use xylem_store::{FileKind, Meta, Seen};
 /// The first pause after a file was sent, and the longest.
 const FIRST_PAUSE_MS: u64 = 10_000;
 const LONGEST_PAUSE_MS: u64 = 5 * 60_000;
+/// Changes that are sent at once, however soon after each other they come: somebody saves twice, or mends what was just written.
+const AT_ONCE: u32 = 2;
 /// A file that has not changed for a quarter of its pause rests; it need not for longer than this, nor for less.
 const REST_MS: (u64, u64) = (2_000, 5_000);
 /// Files that are followed at most: what comes beyond is sent at each change.
@@ -29,6 +31,8 @@ pub(super) fn looks(meta: &Meta) -> Option<Looks> {
 struct Followed {
     sent_ms: u64,
     pause_ms: u64,
+    /// Further changes that are sent at once.
+    at_once: u32,
     /// How it looked when it was sent,
     sent: Looks,
     /// and last, and since when.
@@ -63,17 +67,31 @@ pub(super) struct Pacing {
 }
 
 impl Pacing {
-    /// A file was sent as it looks, or could not be read without a change.
+    /// A file was sent as it looks.
     pub(super) fn sent(&mut self, path: &[u8], looks: Looks, now_ms: u64) {
+        self.follow(path, looks, AT_ONCE, now_ms);
+    }
+
+    /// A file could not be read without a change: it is held as one that was sent again and again.
+    pub(super) fn unstable(&mut self, path: &[u8], looks: Looks, now_ms: u64) {
+        self.follow(path, looks, 0, now_ms);
+    }
+
+    fn follow(&mut self, path: &[u8], looks: Looks, at_once: u32, now_ms: u64) {
         let before = self.followed.get(path);
         if before.is_none() && self.followed.len() >= MAX_FOLLOWED {
             return;
         }
-        let pause_ms = before.map_or(FIRST_PAUSE_MS, |before| {
-            before.pause_ms.saturating_mul(2).min(LONGEST_PAUSE_MS)
-        });
-        let followed =
-            Followed { sent_ms: now_ms, pause_ms, sent: looks, last: looks, since_ms: now_ms };
+        let (pause_ms, at_once) = match before {
+            None => (FIRST_PAUSE_MS, at_once),
+            Some(before) if before.at_once > 0 => {
+                (before.pause_ms, at_once.min(before.at_once.saturating_sub(1)))
+            }
+            Some(before) => (before.pause_ms.saturating_mul(2).min(LONGEST_PAUSE_MS), 0),
+        };
+        let (sent_ms, since_ms) = (now_ms, now_ms);
+        let (sent, last) = (looks, looks);
+        let followed = Followed { sent_ms, pause_ms, at_once, sent, last, since_ms };
         self.followed.insert(path.to_vec(), followed);
     }
 
@@ -102,7 +120,7 @@ impl Pacing {
                 return now_ms < file.sent_ms.saturating_add(file.pause_ms);
             }
             let due = file.due_ms();
-            if now_ms < due && !file.is_another() {
+            if now_ms < due && file.at_once == 0 && !file.is_another() {
                 held.insert(path.clone());
                 due_ms = Some(due_ms.map_or(due, |first| first.min(due)));
             }
@@ -157,13 +175,14 @@ mod tests {
 
     #[test]
     fn what_keeps_changing_is_sent_after_growing_pauses() {
-        assert_eq!(sent(1_000, |second| second), [0, 10, 30, 70, 150, 310, 610, 910]);
+        assert_eq!(sent(1_000, |second| second), [0, 1, 2, 12, 32, 72, 152, 312, 612, 912]);
     }
 
     #[test]
     fn what_rests_is_sent_soon() {
-        // One change three seconds after it was sent, and no other.
-        assert_eq!(sent(100, |second| u64::from(second >= 3)), [0, 6]);
+        // Two changes soon after it was sent, and a third.
+        let changes = |second: u64| [1, 3, 5].iter().filter(|at| **at <= second).count() as u64;
+        assert_eq!(sent(100, changes), [0, 1, 3, 8]);
         // Saved each eight seconds.
         assert!(sent(100, |second| second / 8).windows(2).all(|two| two[1] - two[0] <= 13));
         // Each minute: always at once, as nothing is known of it any more.
@@ -174,7 +193,7 @@ mod tests {
     #[test]
     fn another_file_that_is_moved_to_the_name_is_sent_at_once() {
         let mut pacing = Pacing::default();
-        pacing.sent(b"a", at(1), 5_000);
+        pacing.unstable(b"a", at(1), 5_000);
         let (size, moved) = at(2);
         let moved = Seen { ino: 2, ..moved };
         assert!(pacing.hold(&|_| Some((size, moved)), 6_000).is_empty());
@@ -187,14 +206,14 @@ mod tests {
     fn what_is_gone_is_not_held_and_memory_is_bounded() {
         let mut pacing = Pacing::default();
         for n in 0..MAX_FOLLOWED + 5 {
-            pacing.sent(n.to_string().as_bytes(), at(1), 0);
+            pacing.unstable(n.to_string().as_bytes(), at(1), 0);
         }
         assert_eq!(pacing.followed.len(), MAX_FOLLOWED);
         assert_eq!(pacing.hold(&|_| Some(at(2)), 1).len(), MAX_FOLLOWED);
         assert!(pacing.is_held(b"7"));
         assert!(pacing.hold(&|_| None, 2).is_empty() && pacing.followed.is_empty());
         // A clock of a year ahead that is put right holds nothing for a year.
-        pacing.sent(b"a", at(1), 31_536_000_000);
+        pacing.unstable(b"a", at(1), 31_536_000_000);
         assert_eq!(pacing.hold(&|_| Some(at(2)), 1_000).len(), 1);
         assert!(pacing.hold(&|_| Some(at(2)), 1_000 + FIRST_PAUSE_MS).is_empty());
     }

@@ -225,13 +225,14 @@ impl<'a> Member<'a> {
     fn next_due(&self) -> Option<Instant> {
         self.serving.as_ref()?;
         let others = self.others.values().filter(|other| self.wants(other));
-        // Whoever stops us is not among those who wake us.
-        let stopped = Instant::now() + Duration::from_millis(100);
+        // The end comes as news, as what others say does; what is shown is shown this often.
+        let shown = Instant::now() + showing::EVERY;
         if self.showing.paused {
-            return Some(stopped);
+            return Some(shown);
         }
-        let again = others.map(|other| other.again.unwrap_or(stopped));
-        Some(again.chain(self.look).chain(self.due).fold(stopped, Instant::min))
+        let soon = Instant::now() + Duration::from_millis(100);
+        let again = others.map(|other| other.again.unwrap_or(soon));
+        Some(again.chain(self.look).chain(self.due).fold(shown, Instant::min))
     }
 
     fn hear(
@@ -337,6 +338,7 @@ impl<'a> Member<'a> {
         // At rest that is not worth a look at all that there is.
         if std::mem::take(&mut self.moved) {
             self.tell_in_step(tell);
+            self.show(tell);
         }
         Ok(())
     }

@@ -152,6 +152,13 @@ fn a_file_that_keeps_changing_is_held_and_others_keep_the_version_before() {
     world.write("log", "1");
     world.write("other", "1");
     world.look(0);
+    // Its first changes are sent at once.
+    for text in ["first", "second"] {
+        let before = world.item("log").unwrap().version;
+        world.write("log", text);
+        world.look(1);
+        assert_eq!(world.item("log").unwrap().version.order(&before), Some(Ordering::Greater));
+    }
     let (version, state) = (world.item("log").unwrap().version, world.folder.state());
     for second in 1..10 {
         world.write("log", &"x".repeat(second + 1));

@@ -10,7 +10,7 @@ use super::{Member, SyncEvent};
 use crate::sync::status::{FolderStep, MemberStatus, SyncStatus, is_paused};
 
 /// What is told is put together so often.
-const EVERY: Duration = Duration::from_secs(1);
+pub(super) const EVERY: Duration = Duration::from_secs(1);
 
 /// What was told last.
 #[derive(Default)]

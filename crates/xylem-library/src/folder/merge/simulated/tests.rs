@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::super::tests::{Member, file};
 use super::super::*;
+use crate::copies::copy_of;
 use crate::folder::vector::Dot;
 
 /// What members do with their folders, as it is seen at the next look.
