@@ -223,6 +223,8 @@ class Run:
         with member.held(), as_user():
             paths = touched(kind, arguments, seed_number)
             with root_again():
+                names = member.reader.other_names(member.folder, paths, member.kind.own)
+                paths = list(dict.fromkeys(paths + names))
                 before = member.reader.at(member.folder, paths)
             began = time.time_ns()
             user = Operations(member.folder, self.case["seed"], seed_number, self.ledger.wrote, member.kind.rules_file)

@@ -82,6 +82,23 @@ class Reader:
                             todo.append(path)
         return found
 
+    def other_names(self, top, paths, own=()):
+        """All names of the files that have one of these: what is written by one is in all of them."""
+        inodes = set()
+        for path in paths:
+            with contextlib.suppress(OSError):
+                state = os.lstat(os.path.join(top, path))
+                if stat.S_ISREG(state.st_mode) and state.st_nlink > 1:
+                    inodes.add(state.st_ino)
+        if not inodes:
+            return []
+        found = []
+        for path in self.tree(top, own):
+            with contextlib.suppress(OSError):
+                if os.lstat(os.path.join(top, path)).st_ino in inodes:
+                    found.append(path)
+        return found
+
     def at(self, top, paths):
         """As `tree`, of these paths and what is below them."""
         found = {}
@@ -374,8 +391,6 @@ class Entry:
     partly_gone: bool = False
     # Written so that a look may have missed it before something else came: it has to be somewhere, and not everywhere.
     quiet: bool = False
-    # Replaced so that a look may have missed that: a rename that came from others took what replaced it along, which now stands instead.
-    quietly_gone: bool = False
 
 
 class Ledger:
@@ -416,7 +431,6 @@ class Ledger:
         if gone:
             now = contents({path: thing for path, thing in everything().items() if not member.leaves_out(path)})
             for path, what in gone:
-                self.entries[what].quietly_gone |= quiet
                 if what not in now or self.entries[what].once_gone:
                     self.went(member, path, what)
                 else:
@@ -474,8 +488,11 @@ class Ledger:
 
     def wrong(self, members, trees, trashes):
         """What must not be, at rest: (category, words)."""
-        stand = [contents(tree) for tree in trees]
-        has = [here | contents(trash) for here, trash in zip(stand, trashes)]
+        has = [contents(tree) | contents(trash) for tree, trash in zip(trees, trashes)]
+        # What a member's rules leave out stands there for itself alone.
+        stand = [
+            contents({path: thing for path, thing in tree.items() if not member.leaves_out(path)}) for member, tree in zip(members, trees)
+        ]
         hidden = [set() for _ in members]
         for k, member in enumerate(members):
             if not member.rules and not member.own_paths:
@@ -495,7 +512,7 @@ class Ledger:
             self.checked += 1
             stands = any(what in contents_of for contents_of in stand)
             somewhere = any(what in contents_of for contents_of in has)
-            if not stands and (entry.partly_gone or (somewhere and (entry.quiet or entry.quietly_gone))):
+            if not stands and (entry.partly_gone or (somewhere and entry.quiet)):
                 entry.wanted = False
                 continue
             lack = [

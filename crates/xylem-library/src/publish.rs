@@ -1,7 +1,7 @@
 //! [`publish`]: from a path to something that can be served: hashed, signed, and read from where it
 //! lies.
 
-mod before;
+pub(crate) mod before;
 mod directory;
 mod error;
 mod members;

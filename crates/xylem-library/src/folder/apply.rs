@@ -1,7 +1,7 @@
 //! [`Folder::apply`]: what a plan says is done on disk, so that nothing of the user's is lost.
 //!
-//! Before anything is replaced or removed it has to be what the index says: same kind, size and time. What was changed
-//! meanwhile stays, is seen at the next look, and is a conflict then. Files come whole, by exchanging them with what was
+//! Before anything is replaced or removed it has to be what the index says: same kind, size and time, and not changed since the
+//! last look as far as the file system tells (ctime). What was changed meanwhile stays, is seen at the next look, and is a conflict then. Files come whole, by exchanging them with what was
 //! there; what comes back from the exchange is looked at once more before it goes.
 //!
 //! Permissions and times are changed on the file that is there, and a file that is only renamed is renamed here, too: a program
@@ -137,6 +137,9 @@ impl Folder {
         self.trash.begin(now_ms);
         self.habits.forget();
         self.drop_moved();
+        let places = plan.gone.iter().chain(&plan.put);
+        let files = places.filter(|place| place.before.root().is_some());
+        self.looked.plan(&self.root, files.map(|place| &place.path));
         let (renames, uses) = (plan.renames(), plan.uses());
         let mut incoming = Incoming { staged, wanted, uses, moved: HashMap::new() };
         let mut applied = Applied { whole: true, ..Applied::default() };
@@ -191,7 +194,17 @@ impl Folder {
             self.obstacles.clear(&path);
         }
         self.unsettled.remove(&path);
+        self.looked.touch(&path);
         self.changes.insert(path, item);
+    }
+
+    /// Whether somebody has written to the file at a path since the last look, which its size and time need not say.
+    fn was_written(&self, place: &Place) -> bool {
+        let is_file = place.before.root().is_some();
+        is_file
+            && self
+                .place(&place.path, false)
+                .is_ok_and(|at| !self.looked.is_untouched(&place.path, &at))
     }
 
     /// Something has come to its place.
@@ -238,6 +251,10 @@ impl Folder {
 
     /// Removes what is to go.
     fn take_out(&mut self, place: Place, now_ms: u64, applied: &mut Applied) {
+        if self.was_written(&place) {
+            self.not_done(&place.path, None, now_ms, applied);
+            return;
+        }
         match self.unlocked(&[&place.path], || self.remove(&place)) {
             Ok(Done::Yes) => {
                 applied.gone += 1;
@@ -261,6 +278,10 @@ impl Folder {
         now_ms: u64,
         applied: &mut Applied,
     ) {
+        if self.was_written(&place) {
+            self.not_done(&place.path, None, now_ms, applied);
+            return;
+        }
         let content = match self.content(&place, incoming) {
             Ok(content) => content,
             Err(e) => {
@@ -314,6 +335,9 @@ impl Folder {
     /// Whether a file has its new name: it is the same file, for a program that has it open as well. If not, its content is kept for
     /// the new place.
     fn renamed(&self, from: &Place, to: &Place, incoming: &mut Incoming<'_>) -> bool {
+        if self.was_written(from) {
+            return false;
+        }
         let renamed = self.unlocked(&[&from.path, &to.path], || self.rename(from, to));
         if matches!(renamed, Ok(true)) {
             return true;

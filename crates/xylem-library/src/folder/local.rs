@@ -10,7 +10,7 @@ use std::time::UNIX_EPOCH;
 
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_store::{Part, Store};
+use xylem_store::{Part, Seen, Store};
 use xylem_tree::SegmentSize;
 
 use super::error::{FolderError, at};
@@ -37,6 +37,8 @@ const TOLD: u64 = 3;
 /// Which folder it is: the same bytes among what is ours in it and among what is kept of the group. Of a folder without them what is
 /// missing was not removed.
 const MARKER: &str = "id";
+/// Paths that are remembered as changed for others at most: what changes more is looked at first.
+const MAX_TOUCHED: usize = 10_000;
 /// Members whose names are known at most: twice as many as a group has, of those who have ever changed something.
 const MAX_NAMES: usize = 2 * MAX_MEMBERS;
 /// What is being put in its place.
@@ -72,6 +74,58 @@ pub struct Folder {
     pub(super) habits: Habits,
     /// Paths at which something else was found than what was to be there, when they were last tried.
     pub(super) unsettled: HashSet<Vec<u8>>,
+    /// What the last look found.
+    pub(super) looked: Looked,
+}
+
+/// The last look at a folder: how its files looked then, their change times too, is noted beside what was shared of it.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    /// The store, and the root of the folder; `None`: nothing is known of how files looked.
+    of: Option<(PathBuf, Hash)>,
+    /// Paths that were changed since for other members.
+    touched: HashSet<Vec<u8>>,
+    /// How the files of a plan looked, while that is done.
+    plan: HashMap<Vec<u8>, Seen>,
+}
+
+impl Looked {
+    fn begin(&mut self, store: &Path, root: &Hash) {
+        self.of = Some((store.to_path_buf(), *root));
+        self.touched.clear();
+    }
+
+    /// This path was changed for another member.
+    pub(super) fn touch(&mut self, path: &[u8]) {
+        if self.of.is_none() {
+            return;
+        }
+        if self.touched.len() >= MAX_TOUCHED {
+            self.of = None;
+            self.touched.clear();
+            return;
+        }
+        self.touched.insert(path.to_vec());
+    }
+
+    /// Finds out how the files at these paths looked.
+    pub(super) fn plan<'a>(&mut self, folder: &Path, files: impl Iterator<Item = &'a Vec<u8>>) {
+        self.plan.clear();
+        let Some((store, root)) = &self.of else { return };
+        let untouched = files.filter(|path| !self.touched.contains(*path));
+        let wanted: BTreeSet<&[u8]> = untouched.map(Vec::as_slice).collect();
+        if let (false, Ok(store)) = (wanted.is_empty(), Store::open(crate::disk(), store)) {
+            self.plan = crate::publish::before::looks(&store, folder, root, &wanted);
+        }
+    }
+
+    /// Whether nobody has written to a file since, although its size and time are the same: no program can set when it was changed last.
+    pub(super) fn is_untouched(&self, path: &[u8], at: &Path) -> bool {
+        let seen = self.plan.get(path).filter(|_| !self.touched.contains(path));
+        seen.is_none_or(|seen| {
+            crate::disk().metadata(at).map_or(true, |meta| meta.ctime == seen.ctime)
+        })
+    }
 }
 
 impl Folder {
@@ -112,6 +166,7 @@ impl Folder {
             obstacles: Obstacles::default(),
             habits: Habits::default(),
             unsettled: HashSet::new(),
+            looked: Looked::default(),
         };
         folder.check_there()?;
         Ok(folder)
@@ -226,6 +281,7 @@ impl Folder {
         now_ms: u64,
     ) -> Result<(), FolderError> {
         self.check_there()?;
+        self.looked.begin(store, root);
         self.habits.forget();
         if !self.changes.is_empty() {
             // The disk was full, say, when they were to be written.

@@ -113,12 +113,21 @@ impl Stored {
         self.size.paths == 0
     }
 
-    /// Copies it to `to`, which is what was there or the copy at every moment.
+    /// Copies it to `to`, which is what was there or the copy at every moment. Where that fails nothing is left of it.
     pub(super) fn copy(&self, to: &Path) -> Result<(), FolderError> {
-        let (medium, new) = (disk(), to.with_extension("new"));
-        fs::copy(&self.path, &new).map_err(at(&new))?;
-        let file = FileRef::open(&*medium, &new, OpenHow::ReadWrite)?;
-        Ok(install(&*medium, &file, &new, to, Clobber::Replace, Durability::Device)?)
+        let new = to.with_extension("new");
+        let copied = self.copy_by(&new, to);
+        if copied.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        copied
+    }
+
+    fn copy_by(&self, new: &Path, to: &Path) -> Result<(), FolderError> {
+        fs::copy(&self.path, new).map_err(at(new))?;
+        let medium = disk();
+        let file = FileRef::open(&*medium, new, OpenHow::ReadWrite)?;
+        Ok(install(&*medium, &file, new, to, Clobber::Replace, Durability::Device)?)
     }
 }
 

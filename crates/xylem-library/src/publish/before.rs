@@ -1,6 +1,7 @@
 //! [`Before`]: what was published of a directory before. A file that is still the same is not read again; its tree and
 //! its list of sums are copied.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use xylem_hash::Hash;
@@ -135,6 +136,26 @@ pub(super) struct Untouched {
     itself: Option<Seen>,
     /// When that was written down; without, when the listing was.
     since: FileTime,
+}
+
+/// How files of a directory that was published under this root looked then, by their paths; those of which that is not known are left out.
+pub(crate) fn looks(
+    store: &Store,
+    directory: &Path,
+    root: &Hash,
+    wanted: &BTreeSet<&[u8]>,
+) -> HashMap<Vec<u8>, Seen> {
+    let mut looks = HashMap::new();
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
+    let Some(mut before) = Before::open(store, &directory, root, SegmentSize::DEFAULT) else {
+        return looks;
+    };
+    for path in wanted {
+        if let Some((_, _, Some(seen))) = before.at(path) {
+            looks.insert(path.to_vec(), seen);
+        }
+    }
+    looks
 }
 
 /// What changes in less than this after another change may have the same time: ticks of the clock that file systems take

@@ -273,3 +273,57 @@ fn what_cannot_be_read_is_not_taken_for_removed() {
         assert!(!world.item(path).unwrap().absent, "{path}");
     }
 }
+
+/// Size and time are as they were, and no look has seen it: what comes for that file waits for the next look.
+#[test]
+fn what_was_written_in_silence_is_not_replaced_removed_or_renamed() {
+    let mut world = World::new();
+    for path in ["removed", "renamed", "replaced", "as-it-was"] {
+        world.write(path, &format!("content of {path}"));
+    }
+    world.look(0);
+    std::thread::sleep(Duration::from_millis(60));
+    let silent = |world: &World, path: &str| {
+        let then = world.at(path).metadata().unwrap().modified().unwrap();
+        world.write(path, &format!("CONTENT OF {path}"));
+        fs::File::options().write(true).open(world.at(path)).unwrap().set_modified(then).unwrap();
+    };
+    for path in ["removed", "renamed", "replaced"] {
+        silent(&world, path);
+    }
+    // Another member has changed all of them.
+    let (staged, mut theirs, now_ms) =
+        (world.dir.path().join("staged"), Index::default(), world.now_ms + 1_000);
+    fs::create_dir(&staged).unwrap();
+    let mut has = |path: &str, kind: ItemKind| {
+        let mut item = world.item(path).unwrap_or_else(Item::none);
+        item.changed(kind, [2; 8], now_ms, now_ms);
+        theirs.items.insert(path.into(), item);
+    };
+    let new = |content: &str, at: &str| {
+        fs::write(staged.join(at), content).unwrap();
+        let (root, size) = (xylem_hash::hash(content.as_bytes()), content.len() as u64);
+        ItemKind::File { root, size, mode: 0o644, mtime: (1_000_000_000, 5) }
+    };
+    has("moved", world.item("renamed").unwrap().kind);
+    for path in ["removed", "renamed"] {
+        has(path, ItemKind::Gone);
+    }
+    has("replaced", new("other", "replaced"));
+    has("as-it-was", new("others", "as-it-was"));
+    let plan = world.folder.plan(&theirs).unwrap();
+    let wanted = plan.wanted(&theirs).unwrap();
+    let applied = world.folder.apply(plan, &staged, &wanted, now_ms).unwrap();
+    assert!(!applied.whole);
+    for path in ["removed", "renamed", "replaced"] {
+        let content = fs::read_to_string(world.at(path)).unwrap();
+        assert_eq!(content, format!("CONTENT OF {path}"));
+    }
+    assert_eq!(fs::read_to_string(world.at("as-it-was")).unwrap(), "others");
+    assert!(!world.at("moved").exists());
+    // The next look sees what was written, and then nothing stands in the way.
+    world.look(1);
+    let plan = world.folder.plan(&theirs).unwrap();
+    assert!(plan.put.iter().any(|place| place.path == b"replaced" && place.beaten.is_some()));
+    assert!(plan.gone.is_empty(), "what was changed is not removed");
+}
