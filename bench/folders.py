@@ -2,7 +2,7 @@
 """Folders that users and faults work on at once: `xylem sync` held against a model.
 
     bench/folders.py [XYLEM] [--seed S] [--rounds N] [--operations N] [--minutes M] [--groups N] [--members N]
-                     [--without WHAT,...] [--only WHAT,...] [--patience SECONDS] [--keep DIR] [--shrink TRIES]
+                     [--without WHAT,...] [--only WHAT,...] [--patience SECONDS] [--keep DIR] [--shrink TRIES] [--confirm]
                      [--beside syncthing] [--replay FILE] [--list]
 
 Three to five members, each a process of XYLEM with a folder and a store of its own, on loopback or, as root, in network namespaces. In each
@@ -765,6 +765,20 @@ class All:
             print(f"{category}: {size_of(case)} steps made {size_of(smaller.case)}: {sys.argv[0]} --replay {path}", flush=True)
             print(path.read_text(), flush=True)
 
+    def confirm(self):
+        """Each case that failed twice more: whether one fails again. How programs meet is chance; what hangs on it alone is shown, and decides
+        nothing."""
+        again = False
+        for category, cases in self.failed.items():
+            for case in cases:
+                results = [Started(case, self.options, self.base).result() for _ in range(2)]
+                failed = [result for result in results if result["failures"]]
+                for result in failed:
+                    shown(result)
+                print(f"{category}: seed {case['seed']} failed in {len(failed)} of 2 further runs", flush=True)
+                again |= bool(failed)
+        return 1 if again else 0
+
     def sum_up(self):
         times = [seconds for result in self.results for seconds in result["times"]]
         total = {key: sum(result[key] for result in self.results) for key in ("rounds", "done", "impossible", "checked")}
@@ -801,6 +815,7 @@ def arguments():
     parser.add_argument("--keep", default=None, help="folders and stores of what fails are copied there")
     parser.add_argument("--replays", default="target/folders", help="where failing cases are written")
     parser.add_argument("--shrink", type=int, default=None, help="tries for each kind of failure; 0 for none [default: 60; 0 with --replay]")
+    parser.add_argument("--confirm", action="store_true", help="exit 1 only where a case that failed fails again in one of two further runs")
     parser.add_argument("--shrink-minutes", type=float, default=10)
     parser.add_argument("--beside", choices=["syncthing"], default=None)
     parser.add_argument("--replay", type=pathlib.Path, default=None)
@@ -845,6 +860,8 @@ def main():
         print(f"folders: --seed {options.seed}", flush=True)
         everything.run()
         code = everything.sum_up()
+        if options.confirm:
+            code = everything.confirm()
         if options.shrink:
             everything.shrink()
         return code

@@ -14,8 +14,10 @@ use super::index::{Item, ItemKind, MAX_INDEX, MAX_ITEMS, MAX_MEMBERS, check, ent
 use super::stored::{IndexSize, Paths};
 use crate::copies::{LONG, SHORT, copy_name};
 
-/// What comes or is noted at once, as far as nothing goes: who joins a large folder needs no memory for all of it.
+/// What comes or is noted at once, as far as nothing goes: a member that joins a large folder needs no memory for all of it. So many paths,
 const PORTION: usize = 10_000;
+/// or this part of all, since both indexes are read and one is written for each.
+const PORTIONS: u64 = 16;
 /// Paths that are refused and named at most.
 const MAX_REFUSED: usize = 1_000;
 
@@ -181,7 +183,8 @@ pub fn merge(
     theirs: &dyn Paths,
     leaves_out: &dyn Fn(&[u8], bool) -> bool,
 ) -> Result<Plan, FolderError> {
-    bounded(ours, theirs, leaves_out, MOST)
+    let part = usize::try_from(theirs.size().paths / PORTIONS).unwrap_or(PORTION);
+    bounded(ours, theirs, leaves_out, Most { portion: PORTION.max(part), ..MOST })
 }
 
 fn bounded(

@@ -89,6 +89,8 @@ pub(super) struct Member<'a> {
     /// It is known that something has changed; else it is only looked whether something has.
     surely: bool,
     failures: u32,
+    /// How long the last look took.
+    look_took: Duration,
     /// Something was heard or done since it was last asked whether all have the same.
     moved: bool,
     last: Last,
@@ -175,6 +177,7 @@ impl<'a> Member<'a> {
             changed: None,
             surely: false,
             failures: 0,
+            look_took: Duration::ZERO,
             moved: false,
             last: Last::default(),
             showing: showing::Shown::default(),
@@ -312,6 +315,7 @@ impl<'a> Member<'a> {
         if self.look.is_some_and(|at| at <= now) {
             (self.look, self.changed, self.moved) = (None, None, true);
             self.look_again(&serving, tell)?;
+            self.look_took = now.elapsed();
         }
         // Nothing is taken over before we know what is here. What has changed since is found out where it matters.
         if self.last.of.is_none() {

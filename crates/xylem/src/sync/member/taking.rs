@@ -28,7 +28,7 @@ const PORTION_TIME: Duration = Duration::from_secs(5);
 const FIRST_PORTION: u64 = 64 << 20;
 /// and never less than this.
 const SMALLEST_PORTION: u64 = 1 << 20;
-/// After so long the folder is looked at before more is taken over.
+/// After so long the folder is looked at before more is taken over, or after as long as the last look took.
 const TURN: Duration = Duration::from_secs(5);
 /// So much of the disk stays free for what is ours, beside two indexes.
 const RESERVE: u64 = 128 << 10;
@@ -218,7 +218,7 @@ impl Member<'_> {
                 return Ok(if portion.whole && !left_out { Took::All } else { Took::Some });
             }
             // What was changed here meanwhile is settled after a look.
-            if !portion.whole || stop.raised() || began.elapsed() > TURN {
+            if !portion.whole || stop.raised() || began.elapsed() > TURN.max(self.look_took) {
                 return Ok(Took::Portion);
             }
         }
