@@ -153,9 +153,12 @@ impl Member<'_> {
         }
     }
 
-    /// Removes what has come where nothing is wanted of anybody any more.
+    /// Removes what has come where nothing is wanted of any member any more. Of one that only reads nothing ever is.
     fn drop_staged(&mut self) {
-        if self.others.values().any(|other| !other.done) {
+        let is_wanted = |(member, other): (&PublisherId, &super::Other)| {
+            !other.done && self.roles.may_write(member)
+        };
+        if self.others.iter().any(is_wanted) {
             return;
         }
         self.staged.keep_only(&HashSet::new());
