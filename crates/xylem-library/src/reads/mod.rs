@@ -12,6 +12,7 @@ mod view;
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -89,6 +90,18 @@ impl Held {
     fn at(&self, file: u64, offset: u64) -> Option<&[u8]> {
         let from = offset.checked_sub(self.start).filter(|_| self.file == file)?;
         self.bytes.get(usize::try_from(from).ok()?..).filter(|bytes| !bytes.is_empty())
+    }
+
+    /// What is left of it without these bytes of a file: what stands before them, and behind.
+    fn without(mut self, file: u64, bytes: &Range<u64>) -> impl Iterator<Item = Self> {
+        let before = bytes.start.saturating_sub(self.start).min(self.bytes.len() as u64);
+        let until = bytes.end.saturating_sub(self.start).min(self.bytes.len() as u64);
+        let after = (self.file == file && before < until).then(|| {
+            let after = self.bytes.split_off(until as usize);
+            self.bytes.truncate(before as usize);
+            Self { start: self.start + until, bytes: after, ..self }
+        });
+        [Some(self), after].into_iter().flatten().filter(|held| !held.bytes.is_empty())
     }
 }
 
@@ -215,9 +228,12 @@ impl Shared {
         None
     }
 
-    /// Forgets what was read there: it is wrong.
-    fn forget(&self, file: u64, offset: u64) {
-        self.state().keep(|held| held.at(file, offset).is_none());
+    /// Forgets these bytes, which are wrong. What was read with them stays: read again, it would count as read in vain for its asker.
+    fn forget(&self, file: u64, wrong: &Range<u64>) {
+        let mut state = self.state();
+        let held = std::mem::take(&mut state.held);
+        state.held = held.into_iter().flat_map(|held| held.without(file, wrong)).collect();
+        state.keep(|_| true);
     }
 
     /// One thread.

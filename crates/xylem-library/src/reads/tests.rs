@@ -264,3 +264,32 @@ fn a_local_file_is_read_at_once_where_the_system_has_it() {
     assert_eq!(until_read(&reads, &path, 50_000).unwrap(), [5; 8192]);
     assert_eq!(until_read(&reads, &path, 99_000).unwrap(), [5; 1000]);
 }
+
+/// Bytes that were wrong are read once more; what was read together with them is not, as nobody is to pay for it twice.
+#[test]
+fn what_is_wrong_is_read_anew_and_nothing_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, vec![7; 4 << 20]).unwrap();
+    let gate = Gate::closed();
+    gate.open();
+    let reads = Reads::over(Arc::new(gate.clone()), &path);
+    let read = |offset| assert_eq!(until_read(&reads, &path, offset).unwrap(), [7; 8192]);
+    (0..4 << 20).step_by(8192).for_each(read);
+    let before = gate.read();
+    assert!(reads.shared.state().held.iter().any(|held| held.bytes.len() > 8192), "read ahead");
+    let number = reads.shared.state().open[0].1.number();
+    let wrong = [0, 1 << 20, (2 << 20) + 8192, (4 << 20) - 8192];
+    for offset in wrong {
+        reads.shared.forget(number, &(offset..offset + 8192));
+        reads.shared.forget(number + 1, &(0..4 << 20));
+    }
+    // From place to place, so that nothing is read ahead.
+    read(3 << 20);
+    for offset in wrong {
+        read((offset + 8192) % (4 << 20));
+        read(offset);
+        read(offset.saturating_sub(8192));
+    }
+    assert_eq!(gate.read() - before, 8192 * wrong.len() as u64);
+}

@@ -156,7 +156,8 @@ impl MediumFile for Glance {
     }
 
     fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.shared.forget(self.0.number, offset);
+        let end = offset.saturating_add(buf.len() as u64);
+        self.0.shared.forget(self.0.number, &(offset..end));
         self.read_at(buf, offset)
     }
 
