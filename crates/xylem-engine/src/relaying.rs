@@ -88,6 +88,24 @@ impl Engine {
         self.net.relaying.as_ref().map(|relaying| relaying.server.metrics())
     }
 
+    /// What is to be kept of a relay's clients, for [`Engine::wake_relayed`] of an engine that takes its place after it was killed.
+    pub fn relay_clients(&self) -> Vec<u8> {
+        self.net.relaying.as_ref().map(|relaying| relaying.server.clients()).unwrap_or_default()
+    }
+
+    /// Counts whenever [`Engine::relay_clients`] changes.
+    pub fn relay_changes(&self) -> u64 {
+        self.net.relaying.as_ref().map_or(0, |relaying| relaying.server.changes())
+    }
+
+    /// Tells the clients of a relay that was killed that it is back; see [`RelayServer::wake`].
+    pub fn wake_relayed(&mut self, clients: &[u8]) {
+        let now = self.now();
+        if let Some(relaying) = &mut self.net.relaying {
+            relaying.server.wake(now, clients);
+        }
+    }
+
     /// As `receive_link`, for a relay.
     pub(super) fn receive_relay(&mut self, i: usize, source: Source) -> io::Result<()> {
         let mut trains = Vec::new();
@@ -210,6 +228,7 @@ impl Network {
     pub(super) fn handle_relay_timeout(&mut self, now: Duration) {
         if let Some(relaying) = &mut self.relaying {
             relaying.server.handle_timeout(now);
+            self.flush_relay();
         }
     }
 

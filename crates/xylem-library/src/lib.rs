@@ -73,6 +73,7 @@ pub mod witness;
 pub mod command_times;
 pub mod disk_cache;
 pub mod mail;
+pub mod relay_clients;
 
 pub use disk::{disk, use_medium};
 pub use error::{Blame, Error, Failure, advised, blame_of};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use relay_world::{Conditions, World, at, key};
 use xylem_object::PublisherKey;
-use xylem_reach::relay::{Config, Name, Port, Refusal, RelayEvent, Target};
+use xylem_reach::relay::{Config, Name, Port, Refusal, RelayEvent, RelayServer, Target};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HALF_TRIP: Duration = Duration::from_millis(25);
@@ -254,6 +254,107 @@ fn a_relay_that_was_started_anew_says_so_to_the_first_datagram() {
         world.run(world.now() + 2 * SECOND);
         assert_eq!(world.relay.metrics().registrations, 2);
     }
+}
+
+/// Who sends nothing is told by a relay that was killed and is back, and says nothing before: no datagram more than without a relay
+/// that dies.
+#[test]
+fn a_relay_that_was_killed_tells_idle_clients_that_it_is_back() {
+    let mut world = world();
+    world.answer_forgotten();
+    let clients: Vec<usize> = (0..3).map(|_| world.client(true, vec![])).collect();
+    clients.iter().for_each(|client| world.register(*client));
+    // A client that has moved is told where it is now.
+    world.run(30 * SECOND);
+    world.move_to(clients[1], "203.0.113.9:53".parse().expect("an address"));
+    for quiet in [25, 45, 300] {
+        world.run(world.now() + quiet * SECOND);
+        let said: Vec<usize> = clients.iter().map(|client| world.sent(*client).len()).collect();
+        world.kill_relay();
+        world.run(world.now() + SECOND / 10);
+        for (client, said) in clients.iter().zip(said) {
+            assert_eq!(world.events(*client).last(), Some(&RelayEvent::Lost));
+            assert_eq!(world.sent(*client).len(), said + 1, "one keep-alive asks");
+            world.register(*client);
+        }
+        world.run(world.now() + 2 * SECOND);
+        assert_eq!(world.relay.metrics().registrations, 3);
+    }
+}
+
+/// What a relay says that is back is lost once, or twice.
+#[test]
+fn a_relay_that_is_back_says_so_twice() {
+    let mut world = world();
+    world.answer_forgotten();
+    let b = world.client(true, vec![]);
+    world.register(b);
+    world.run(30 * SECOND);
+    world.cut(b, true);
+    world.kill_relay();
+    world.run(world.now() + SECOND / 2);
+    world.cut(b, false);
+    until_lost(&mut world, b, SECOND).expect("the second one");
+}
+
+/// Somebody on the way has kept what a relay said that was back, or makes it up: it is worth one keep-alive, and ends nothing.
+#[test]
+fn who_says_that_a_relay_is_back_has_a_client_ask_once_at_most() {
+    let mut world = world();
+    world.answer_forgotten();
+    let b = world.client(true, vec![]);
+    world.register(b);
+    world.run(30 * SECOND);
+    world.kill_relay();
+    until_lost(&mut world, b, SECOND).expect("it");
+    let said = world.heard(b);
+    world.register(b);
+    world.run(world.now() + 3 * SECOND);
+    let told = world.events(b).len();
+    let sent = world.sent(b).len();
+    for (port, datagram) in &said {
+        world.hear(b, *port, datagram.clone());
+    }
+    world.run(world.now() + SECOND);
+    assert_eq!(world.sent(b).len(), sent, "it is of a registration that is over");
+    // The relay itself may, of one that it has.
+    let clients = world.relay.clients();
+    for _ in 0..5 {
+        world.relay.wake(world.now(), &clients);
+        world.run(world.now() + 3 * SECOND);
+    }
+    assert_eq!(world.sent(b).len(), sent + 1);
+    world.run(world.now() + 60 * SECOND);
+    assert_eq!(world.events(b)[told..], []);
+}
+
+/// What was kept of clients may be anything: nobody without an address is told, and no more than have room.
+#[test]
+fn what_was_kept_of_clients_may_be_anything() {
+    let said = |kept: &[u8]| {
+        let mut relay = RelayServer::new(Config::default(), [1; 32]);
+        let (mut now, mut said) = (SECOND, 0);
+        relay.wake(now, kept);
+        while let Some(due) = relay.poll_timeout() {
+            now = now.max(due);
+            relay.handle_timeout(now);
+            let mut at_once = 0;
+            while let Some((_, to, datagram)) = relay.poll_transmit() {
+                assert!(to.port() != 0 && (37..64).contains(&datagram.len()));
+                at_once += 1;
+            }
+            assert!(at_once <= 256);
+            said += at_once;
+        }
+        said
+    };
+    assert_eq!(said(&[]), 0);
+    assert_eq!(said(&[0; 26]), 0, "no address");
+    assert_eq!(said(&[0xff; 26 * 3]), 0, "a group");
+    assert_eq!(said(&[1; 25]), 0);
+    assert_eq!(said(&[1; 26 * 2 + 7]), 4, "two, twice");
+    let most = Config::default().registrations;
+    assert_eq!(said(&vec![1; 26 * (most + 5)]), 2 * most);
 }
 
 /// Who sends nothing learns it from its next keep-alive, or at once where the relay has the time to say so.

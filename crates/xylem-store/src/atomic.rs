@@ -108,12 +108,27 @@ pub fn write_atomically(
     mode: u32,
     clobber: Clobber,
 ) -> Result<(), StoreError> {
+    write_whole(medium, path, bytes, mode, clobber, Durability::Device)
+}
+
+/// As [`write_atomically`], where less than a loss of power may have to be outlived.
+///
+/// # Errors
+/// As there.
+pub fn write_whole(
+    medium: &dyn Medium,
+    path: &Path,
+    bytes: &[u8],
+    mode: u32,
+    clobber: Clobber,
+    durability: Durability,
+) -> Result<(), StoreError> {
     let (file, temporary) = temporary(medium, path, mode)?;
     let written = file
         .set_len(0)
         .and_then(|()| restrict(&file, mode))
         .and_then(|()| file.write_all(bytes, 0))
-        .and_then(|()| install(medium, &file, &temporary, path, clobber, Durability::Device));
+        .and_then(|()| install(medium, &file, &temporary, path, clobber, durability));
     if written.is_err() {
         // It may have its name already; a leftover is taken over by the next writer.
         let _ = medium.remove_file(&temporary);

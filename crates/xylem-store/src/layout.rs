@@ -21,7 +21,7 @@ pub(crate) const UNFINISHED: &str = "unfinished";
 /// How the files of each record looked.
 pub(crate) const SEEN: &str = "seen";
 /// What else is in a store: other crates', and those of earlier formats.
-const OTHERS: [&str; 15] = [
+const OTHERS: [&str; 16] = [
     "format",
     UNFINISHED,
     "keys",
@@ -35,6 +35,7 @@ const OTHERS: [&str; 15] = [
     "ca",
     "uploads",
     "command-times",
+    "relay-clients",
     "witness",
     "witnessed",
 ];

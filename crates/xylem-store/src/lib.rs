@@ -104,7 +104,7 @@ mod staging;
 mod check;
 mod collect;
 
-pub use atomic::{Durability, install, remove_unfinished, write_atomically};
+pub use atomic::{Durability, install, remove_unfinished, write_atomically, write_whole};
 pub use catalog::KnownPaths;
 pub use check::{TreeCheck, check_growing_tree, check_tree, segments_of_outboard};
 pub use collect::{Collected, Collecting};

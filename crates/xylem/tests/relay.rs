@@ -7,7 +7,7 @@ mod relaying;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use common::{Node, xylem};
+use common::{Node, Share, xylem};
 use relaying::{Client, relay_at, until};
 use serde_json::Value;
 use xylem_object::PublisherKey;
@@ -102,6 +102,47 @@ fn a_relay_says_what_to_name_and_what_it_did() {
     relay.until("two registrations", |told| {
         told["registrations"] == 2 && told["circuits"] == 1 && told["datagrams"] == 2
     });
+}
+
+/// The relay is killed, and started anew at once: a sharer that is idle, and whose next keep-alive would be hours away, is there again
+/// before anybody asks for it. In good order it leaves nothing of its clients behind.
+#[cfg(unix)]
+#[test]
+fn a_relay_that_was_killed_has_its_idle_clients_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = |port: u16| {
+        format!(
+            "[node]\nlisten = [\"xylem://127.0.0.1:{port}\"]\n[node.relay]\nsecond_port = 0\nreport_seconds = 1\n\
+             lifetime_seconds = 65535\n"
+        )
+    };
+    let node = Node::with(dir.path(), &settings(0));
+    let uri = node.at("xylem").to_owned();
+    let port = relay_at(&uri).1.port();
+    let source = common::file(dir.path(), "source", &[7; 1_000]);
+    let share = Share::with(&source, &dir.path().join("share"), &["--relay", &uri]);
+    let registered = || {
+        let told = share.told("relay");
+        told.iter().filter(|told| told["registered"] == true).count()
+    };
+    let kept = dir.path().join("node-store/relay-clients");
+    let mut node = Some(node);
+    for times in 1..4 {
+        // Its first keep-alive, soon after it is registered, was answered, and what is kept is of then.
+        common::until("it is registered", || registered() == times);
+        common::until("a keep-alive is answered", || {
+            let told = node.as_ref().and_then(|node| node.told("relayed").last().cloned());
+            told.is_some_and(|told| told["keeps"].as_u64() >= Some(1))
+        });
+        common::until("it is kept", || {
+            std::fs::metadata(&kept).is_ok_and(|it| it.len() == 26 + 32)
+        });
+        node.take().expect("it runs").kill();
+        node = Some(Node::with(dir.path(), &settings(port)));
+    }
+    common::until("it is registered", || registered() == 4);
+    assert_eq!(node.take().expect("it runs").signal("-INT"), Some(0));
+    assert!(!kept.exists());
 }
 
 #[test]
@@ -259,7 +300,8 @@ fn a_flood_of_registrations_takes_the_place_of_no_other_host() {
     for secret in 0..8 {
         let mut one = Client::idle(&relay.uri, ip("127.6.6.1"), 300, true, vec![]);
         one.relay = RelayClient::new([secret; 32], true, vec![]);
-        one.ask(&one.relay.request());
+        let request = one.relay.request();
+        one.ask(&request);
         until("registration", &mut [&mut one], |all| all[0].is_registered());
     }
     let told = relay.until("its places", |told| told["registered"].as_u64() >= Some(90));

@@ -39,6 +39,7 @@ use xylem_library::keys;
 use xylem_library::keys::certificate;
 use xylem_library::mail::MailStore;
 use xylem_library::reachable::{FaceAddress, Peer, PeerUri, endpoint};
+use xylem_library::relay_clients;
 
 /// Forwards until `stop` is raised.
 ///
@@ -66,11 +67,15 @@ pub fn run_node(
             mail_server,
             wanted_level,
             relay: config.relay.as_ref().map(|options| (options.report, relay::Report::default())),
+            clients: relay::KeptClients::default(),
             events,
             on_event,
         };
         engine.run(&mut forwarding, stop)?;
         engine.close();
+        if forwarding.relay.is_some() {
+            relay_clients::forget(&config.store);
+        }
         Ok(())
     })
 }
@@ -144,6 +149,7 @@ impl Node {
             relay::listen_further(&mut self.engine, on_event);
         }
         relay::start(&mut self.engine, options, on_event);
+        relay::wake(&mut self.engine, &self.config.store, on_event);
         Ok(())
     }
 
@@ -236,6 +242,7 @@ struct Forwarding<'a> {
     wanted_level: Level,
     /// How often it tells what it relays, and what it has told.
     relay: Option<(Duration, relay::Report)>,
+    clients: relay::KeptClients,
     /// What happens where mail is delivered meanwhile.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
@@ -314,6 +321,7 @@ impl Program for Forwarding<'_> {
         }
         if let Some((every, report)) = &mut self.relay {
             report.tell(engine, now, *every, self.on_event);
+            self.clients.keep(engine, now, self.store, self.on_event);
         }
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())

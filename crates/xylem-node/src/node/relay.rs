@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use xylem_engine::{Engine, offered};
 use xylem_library::reachable::{LINK_PORT, PeerUri};
+use xylem_library::relay_clients;
 use xylem_object::ticket::Address;
 use xylem_reach::relay::Config;
 
@@ -93,6 +95,62 @@ pub(super) fn start(engine: &mut Engine, options: &RelayOptions, on_event: &mut 
     let key: String = engine.link_key().0.iter().map(|byte| format!("{byte:02x}")).collect();
     let uris = all.map(|at| format!("xylem://{key}@{at}")).collect();
     on_event(Event::Relaying { uris, second_port: second });
+}
+
+/// Tells the clients of a relay that was killed in this store that it is back.
+pub(super) fn wake(engine: &mut Engine, store: &Path, on_event: &mut dyn FnMut(Event)) {
+    match relay_clients::load(store) {
+        Ok(clients) => engine.wake_relayed(&clients),
+        Err(e) => {
+            let what =
+                format!("{e}; clients that this relay had learn within 20 s that it is back");
+            on_event(Event::warning(what));
+        }
+    }
+}
+
+/// Pause between two writings of where clients are, longer by itself for each thousand of them.
+const KEEP: Duration = Duration::from_millis(500);
+
+/// Keeps where clients are, for [`wake`].
+#[derive(Default)]
+pub(super) struct KeptClients {
+    /// Of which change what is kept is.
+    kept: Option<u64>,
+    /// Not before.
+    next: Duration,
+    failed: bool,
+}
+
+impl KeptClients {
+    /// Writes what has changed.
+    pub(super) fn keep(
+        &mut self,
+        engine: &Engine,
+        now: Duration,
+        store: &Path,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let changes = engine.relay_changes();
+        if self.kept == Some(changes) || now < self.next {
+            return;
+        }
+        let clients = engine.relay_clients();
+        let thousands = u32::try_from(clients.len() / 26_000).unwrap_or(u32::MAX);
+        self.next = now + KEEP * thousands.saturating_add(1);
+        self.kept = Some(changes);
+        match relay_clients::keep(store, &clients) {
+            Ok(()) => self.failed = false,
+            Err(e) if !self.failed => {
+                self.failed = true;
+                let what = format!(
+                    "{e}; if this relay is killed, its clients learn within 20 s that it is back"
+                );
+                on_event(Event::warning(what));
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 /// When what was done is told next, and what it was last time.

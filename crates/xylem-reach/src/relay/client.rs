@@ -116,6 +116,8 @@ pub struct RelayClient {
     token: [u8; TOKEN],
     /// With what a reset ends that answers ids of this epoch.
     reset: Option<[u8; TOKEN]>,
+    /// With what the relay says once that it is back.
+    back: Option<[u8; TOKEN]>,
     leaves: bool,
     second: Option<u16>,
     second_due: Option<Duration>,
@@ -153,6 +155,7 @@ impl RelayClient {
             unanswered: 0,
             token: [0; TOKEN],
             reset: None,
+            back: None,
             leaves: false,
             second: None,
             second_due: None,
@@ -178,7 +181,8 @@ impl RelayClient {
     /// First message of the control stream. Again, on the stream of another link, it keeps a registration or, after
     /// [`RelayEvent::Lost`], renews it.
     #[must_use]
-    pub fn request(&self) -> Vec<u8> {
+    pub fn request(&mut self) -> Vec<u8> {
+        self.back = Some(wire::back(&self.secret, self.epoch));
         let register = Register {
             secret: self.secret.clone(),
             listens: self.listens,
@@ -285,6 +289,11 @@ impl RelayClient {
             && wire::is_reset(datagram, token)
         {
             self.forgotten();
+            return Came::Control;
+        }
+        if !from_second && self.back.take_if(|token| wire::is_reset(datagram, token)).is_some() {
+            // The answer to a keep-alive shows whether it has lost us: said by anybody else, this costs one.
+            self.refresh(now);
             return Came::Control;
         }
         let after = self.after.map(|(_, epoch)| epoch.down);

@@ -6,6 +6,7 @@
 mod circuits;
 mod config;
 mod registrations;
+mod waking;
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -23,6 +24,7 @@ use super::wire::{
 };
 use circuits::Circuits;
 use registrations::{Registrations, Slot};
+use waking::Waking;
 
 /// How often registrations whose time is over are looked for.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -89,6 +91,7 @@ pub struct RelayServer {
     /// Makes what resets end with; `None`: ids that nobody has are not answered.
     reset_key: Option<[u8; 32]>,
     resets: u64,
+    waking: Waking,
 }
 
 /// What each host may still do.
@@ -124,6 +127,7 @@ impl RelayServer {
             metrics: Metrics::default(),
             reset_key: None,
             resets: 0,
+            waking: Waking::default(),
         }
     }
 
@@ -455,15 +459,39 @@ impl RelayServer {
         {
             return;
         }
+        self.metrics.resets = self.metrics.resets.saturating_add(1);
+        self.say(from, self.reset_token(Some(id), from));
+    }
+
+    /// Random bytes and a token, by which whoever knows it knows what is meant.
+    fn say(&mut self, to: SocketAddr, token: [u8; TOKEN]) {
         self.resets = self.resets.wrapping_add(1);
         let mut random = [0; 64];
         let seed = keyed_hash(&self.key, &[&b"reset"[..], &self.resets.to_be_bytes()].concat());
         let (one, other) = random.split_at_mut(32);
         one.copy_from_slice(seed.as_bytes());
         other.copy_from_slice(keyed_hash(&self.key, seed.as_bytes()).as_bytes());
-        let token = self.reset_token(Some(id), from);
-        self.metrics.resets = self.metrics.resets.saturating_add(1);
-        self.transmits.push_back((Port::First, from, wire::reset(&random, token)));
+        self.transmits.push_back((Port::First, to, wire::reset(&random, token)));
+    }
+
+    /// What is to be kept of its clients, for [`RelayServer::wake`]: where each is, and what it is told. Nothing of those whose
+    /// addresses are made up: their connections end with the relay.
+    #[must_use]
+    pub fn clients(&self) -> Vec<u8> {
+        let plain = self.registrations.all().filter(|one| !self.is_hidden(one.at));
+        plain.flat_map(waking::kept).collect()
+    }
+
+    /// Counts whenever [`RelayServer::clients`] changes.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.registrations.changes
+    }
+
+    /// Tells the clients of one that was killed, of whom this was kept, that it is back: each asks at once, and learns that
+    /// it is to register anew. `clients` may be anything.
+    pub fn wake(&mut self, now: Duration, clients: &[u8]) {
+        self.waking = Waking::new(now, clients, self.config.registrations);
     }
 
     /// Tells all clients that it ends.
@@ -487,11 +515,15 @@ impl RelayServer {
     /// When [`RelayServer::handle_timeout`] has something to do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
-        (self.registrations.len() > 0).then_some(self.sweep)
+        let sweep = (self.registrations.len() > 0).then_some(self.sweep);
+        sweep.into_iter().chain(self.waking.poll_timeout()).min()
     }
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Duration) {
+        for (to, token) in self.waking.due(now) {
+            self.say(to, token);
+        }
         if now < self.sweep {
             return;
         }
@@ -513,12 +545,15 @@ impl RelayServer {
     }
 }
 
-fn address_bytes(address: SocketAddr) -> [u8; 18] {
+/// Bytes of an address.
+const ADDRESS: usize = 18;
+
+fn address_bytes(address: SocketAddr) -> [u8; ADDRESS] {
     let ip = match address.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
     };
-    let mut said = [0; 18];
+    let mut said = [0; ADDRESS];
     said[..16].copy_from_slice(&Ipv6Addr::octets(&ip));
     said[16..].copy_from_slice(&address.port().to_be_bytes());
     said

@@ -11,8 +11,8 @@ use zeroize::Zeroizing;
 
 pub use datagram::HEADER;
 pub(super) use datagram::{
-    ENDS, Epoch, Head, Id, Keep, Keys, LEAVES, PADDING, PROVE, SHORTEST, TOKEN, is_reset, open,
-    padding_of, reset, seal,
+    ENDS, Epoch, Head, Id, Keep, Keys, LEAVES, PADDING, PROVE, SHORTEST, TOKEN, back, is_reset,
+    open, padding_of, reset, seal,
 };
 
 /// Publishers that one registration may name.

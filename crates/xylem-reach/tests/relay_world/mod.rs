@@ -245,6 +245,14 @@ impl World {
         }
     }
 
+    /// Killed, the relay is there again with what was kept of its clients.
+    pub(crate) fn kill_relay(&mut self) {
+        let kept = self.relay.clients();
+        self.restart_relay();
+        self.relay.wake(self.now(), &kept);
+        self.settle();
+    }
+
     /// The relay tells clients that it has forgotten them, now and after a restart.
     pub(crate) fn answer_forgotten(&mut self) {
         self.answers = true;

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::{Config, Peer};
 use crate::relay::crowd::Crowd;
 use crate::relay::rate::Rate;
-use crate::relay::wire::{Epoch, Head, Id, Refusal, Register, Tag, Target};
+use crate::relay::wire::{self, Epoch, Head, Id, Refusal, Register, TOKEN, Tag, Target};
 
 /// A place in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,6 +36,8 @@ pub(super) struct Registration {
     pub epoch: u32,
     up: [Option<Head>; 2],
     pub down: Head,
+    /// What it is told where this relay is killed and comes back.
+    pub back: [u8; TOKEN],
     pub bytes: Rate,
     listens: bool,
     names: Vec<[u8; 32]>,
@@ -62,6 +64,8 @@ impl Registration {
 pub(super) struct Registrations {
     random: [u8; 32],
     serial: u64,
+    /// Counts whenever somebody comes, goes, or is elsewhere.
+    pub changes: u64,
     slots: Vec<Option<Box<Registration>>>,
     free: Vec<u32>,
     ids: HashMap<Id, Slot>,
@@ -76,6 +80,7 @@ impl Registrations {
         Self {
             random,
             serial: 0,
+            changes: 0,
             slots: Vec::new(),
             free: Vec::new(),
             ids: HashMap::new(),
@@ -160,6 +165,7 @@ impl Registrations {
             return Err(Refusal::Taken);
         }
         self.serial = self.serial.wrapping_add(1);
+        self.changes = self.changes.wrapping_add(1);
         let one = Registration {
             serial: self.serial,
             key: peer.key,
@@ -173,6 +179,7 @@ impl Registrations {
             epoch: register.epoch,
             up: [Some(up), None],
             down,
+            back: wire::back(&register.secret, register.epoch),
             bytes: Rate::default(),
             listens: register.listens,
             names: Vec::new(),
@@ -249,6 +256,7 @@ impl Registrations {
         (one.at, one.moving, one.heard) = (peer.at, None, now);
         one.number = one.number.max(register.number);
         (one.epoch, one.up, one.down) = (register.epoch, [Some(up), after], down);
+        one.back = wire::back(&register.secret, register.epoch);
         if let Some(gone) = gone.filter(|gone| gone.id != up.id) {
             self.ids.remove(&gone.id);
         }
@@ -260,6 +268,7 @@ impl Registrations {
 
     /// It is at another host now, unless that is not known.
     pub(super) fn moved(&mut self, slot: Slot, host: Option<IpAddr>) {
+        self.changes = self.changes.wrapping_add(1);
         let Some(one) = self.slots.get_mut(slot.0 as usize).and_then(Option::as_deref_mut) else {
             return;
         };
@@ -306,6 +315,7 @@ impl Registrations {
 
     /// Its circuits have ended before.
     pub(super) fn remove(&mut self, slot: Slot) {
+        self.changes = self.changes.wrapping_add(1);
         self.forget_names(slot);
         let Some(one) = self.slots.get_mut(slot.0 as usize).and_then(Option::take) else { return };
         self.free.push(slot.0);

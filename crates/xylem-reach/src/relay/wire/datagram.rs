@@ -23,6 +23,7 @@ const LONGEST: usize = SHORTEST + PADDING as usize;
 
 const EPOCH: &str = "xylem v1 relay: ids and masks of an epoch";
 const KEYS: &str = "xylem v1 relay: keys of keep-alives";
+const BACK: &str = "xylem v1 relay: what one that is back says";
 
 /// The first bytes of a datagram: which registration, in which direction and epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -181,6 +182,16 @@ pub(in crate::relay) fn reset(random: &[u8; 64], token: [u8; TOKEN]) -> Vec<u8> 
     let mut out = bytes.get(..len).unwrap_or_default().to_vec();
     out.extend_from_slice(&token);
     out
+}
+
+/// With what a relay ends a datagram of [`reset`]'s form that was killed and is back, to a client whose registration was asked for
+/// in this epoch. Both know it, and nobody else.
+pub(in crate::relay) fn back(secret: &[u8; 32], epoch: u32) -> [u8; TOKEN] {
+    let mut material = Zeroizing::new([0; 36]);
+    material[..32].copy_from_slice(secret);
+    material[32..].copy_from_slice(&epoch.to_be_bytes());
+    let derived = xylem_hash::derive_key(BACK, &material[..]);
+    *derived.first_chunk().expect("32 bytes are more")
 }
 
 /// Whether a datagram is a reset with this token.

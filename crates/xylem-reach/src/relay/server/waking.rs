@@ -1,0 +1,70 @@
+//! [`Waking`]: clients of a relay that was killed, which are told that it is back.
+//!
+//! A client that is idle says so little that it learns only at its next keep-alive that the relay has lost it. So a relay has
+//! its program keep where its clients are, and tells them when it is started anew.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use super::registrations::Registration;
+use super::{ADDRESS, TOKEN, address_bytes};
+
+/// So many are told at once, and the pause until the next: each of them registers then.
+const AT_ONCE: usize = 256;
+const PAUSE: Duration = Duration::from_millis(50);
+/// Each is told so often, this far apart: datagrams are lost.
+const TIMES: u8 = 2;
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Where one is, and with what it is told.
+pub(super) type Woken = (SocketAddr, [u8; TOKEN]);
+
+/// Those that are still to be told, with when and how often.
+#[derive(Default)]
+pub(super) struct Waking(VecDeque<(Duration, u8, Woken)>);
+
+/// What is kept of one.
+pub(super) fn kept(one: &Registration) -> impl Iterator<Item = u8> {
+    address_bytes(one.at).into_iter().chain(one.back)
+}
+
+impl Waking {
+    /// Those of whom this was kept, `most` of them: what does not name an address is passed over.
+    pub(super) fn new(now: Duration, kept: &[u8], most: usize) -> Self {
+        let (all, _) = kept.as_chunks::<{ ADDRESS + TOKEN }>();
+        let one = |kept: &[u8; ADDRESS + TOKEN]| {
+            let (ip, rest) = kept.split_first_chunk::<16>()?;
+            let (port, rest) = rest.split_first_chunk()?;
+            let at = SocketAddr::from((*ip, u16::from_be_bytes(*port)));
+            let at = SocketAddr::new(at.ip().to_canonical(), at.port());
+            let is_one = at.port() != 0 && !at.ip().is_unspecified() && !at.ip().is_multicast();
+            is_one.then_some((now, TIMES, (at, *rest.first_chunk()?)))
+        };
+        Self(all.iter().take(most).filter_map(one).collect())
+    }
+
+    /// When somebody is to be told.
+    pub(super) fn poll_timeout(&self) -> Option<Duration> {
+        self.0.front().map(|(due, ..)| *due)
+    }
+
+    /// Those whose time it is.
+    pub(super) fn due(&mut self, now: Duration) -> Vec<Woken> {
+        let mut woken = Vec::new();
+        while woken.len() < AT_ONCE
+            && self.0.front().is_some_and(|(due, ..)| *due <= now)
+            && let Some((_, left, one)) = self.0.pop_front()
+        {
+            woken.push(one);
+            if let Some(left) = left.checked_sub(1).filter(|left| *left > 0) {
+                self.0.push_back((now.saturating_add(AGAIN), left, one));
+            }
+        }
+        if let Some((due, ..)) = self.0.front_mut().filter(|_| !woken.is_empty()) {
+            *due = (*due).max(now.saturating_add(PAUSE));
+        }
+        woken
+    }
+}
