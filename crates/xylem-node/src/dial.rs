@@ -14,14 +14,14 @@ use crate::event::Event;
 use crate::fetch::FetchError;
 use crate::look_up::resolved;
 use crate::reaching;
-use xylem_engine::{Engine, RelayUse};
+use xylem_engine::{Engine, RelayUse, ways_to};
 use xylem_library::peers::Found;
 use xylem_library::reachable::{FaceAddress, KEYLESS, Peer, PeerWay, Redials, Relay, Starts, Ways};
 use xylem_reach::relay::{Refusal, Target};
 
-/// So long relays have to say that nobody is there until that is believed, where there is no other way: people start
-/// both ends by hand, and the sharer may come a little later.
-const NOBODY: Duration = Duration::from_secs(8);
+/// So long relays have to say that nobody is there, and other ways to be silent, until that is believed: a relay that was started
+/// anew has its clients again by then. Who comes later is for those who wait.
+const NOBODY: Duration = Duration::from_secs(3);
 
 /// Those by way of whom others are met.
 const MAX_INTRODUCERS: usize = 2;
@@ -50,10 +50,23 @@ pub(crate) struct Dialler {
     was_up: bool,
     /// When those that have failed are dialled again.
     redials: Redials,
+    /// When each was dialled first.
+    begun: Vec<Option<Duration>>,
     /// Since when the relay of each says that nobody is there; `None`: it does not.
     nobody: Vec<Option<Duration>>,
     /// What became of each peer, the last word counts.
     warnings: Vec<Option<String>>,
+}
+
+/// The ways to a peer that was named.
+fn through_nat64(peer: &Peer) -> Vec<Peer> {
+    match peer {
+        Peer::Link { address, key } => {
+            let link = |address| Peer::Link { address, key: *key };
+            ways_to(*address).into_iter().map(link).collect()
+        }
+        other => vec![other.clone()],
+    }
 }
 
 /// A face of a peer that others told of, among its other ones.
@@ -75,7 +88,10 @@ impl Dialler {
         let (of_ticket, mut unknown) = resolved(&ticket.addresses);
         unknown.iter().for_each(|why| tracing::warn!(%why, "an address of the ticket"));
         let link = |address: &_| Peer::Link { address: *address, key: None };
-        let mut peers = if one_node { of_ticket.iter().map(link).collect() } else { from.to_vec() };
+        let mut peers: Vec<Peer> = match one_node {
+            true => of_ticket.iter().map(link).collect(),
+            false => from.iter().flat_map(through_nat64).collect(),
+        };
         let mut must_vouch = vec![false; peers.len()];
         for (peer, must_vouch) in peers.iter_mut().zip(&mut must_vouch) {
             // What the ticket says of an address holds, whoever named it. Anybody may answer at another.
@@ -108,6 +124,7 @@ impl Dialler {
         Ok(Self {
             warnings: vec![None; peers.len()],
             nobody: vec![None; peers.len()],
+            begun: vec![None; peers.len()],
             peers,
             of_ticket: uses.clone(),
             relays: uses,
@@ -160,6 +177,7 @@ impl Dialler {
     }
 
     fn dial_one(&mut self, engine: &mut Engine, i: usize) {
+        self.begun[i].get_or_insert(engine.now());
         match engine.dial(&self.peers[i], Persistency::Persistent) {
             Ok(face) => drop(self.dialled.insert(face, i)),
             Err(e) => {
@@ -196,11 +214,12 @@ impl Dialler {
     }
 
     /// Whether waiting leads to nothing: nobody has ever been up, relays have said for a while that the sharer is not
-    /// there, and no other way is left.
+    /// there, and no other way has led anywhere in as long.
     pub(crate) fn is_hopeless(&self, now: Duration) -> bool {
         let lasts = self.nobody.iter().flatten().all(|since| now >= *since + NOBODY);
-        // What has never failed may still lead there.
-        let tried = self.warnings.iter().all(Option::is_some);
+        // An address where nobody is is silent for longer than anybody needs to answer.
+        let has_been = |begun: &Option<Duration>| begun.is_some_and(|begun| now >= begun + NOBODY);
+        let tried = self.begun.iter().all(has_been);
         let asks = self.nearby.as_ref().is_some_and(|nearby| nearby.is_hopeful(now));
         let alone = self.found.is_empty() && !self.was_up && !asks;
         self.is_away() && lasts && tried && alone
@@ -231,6 +250,7 @@ impl Dialler {
                 self.must_vouch.push(peer.link_key().is_none());
                 self.warnings.push(None);
                 self.nobody.push(None);
+                self.begun.push(None);
                 self.peers.push(peer);
                 self.dial_one(engine, self.peers.len() - 1);
             }
@@ -518,3 +538,6 @@ impl Dialler {
         lines.collect::<Vec<_>>().join("; ")
     }
 }
+
+#[cfg(test)]
+mod tests;

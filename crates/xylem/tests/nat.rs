@@ -175,7 +175,7 @@ fn signal(which: &str, pid: &str) {
     assert!(std::process::Command::new("kill").args([which, pid]).status().unwrap().success());
 }
 
-/// The getter is first: it goes on asking the relay, whether it asks the LAN as well or not.
+/// The getter is first, and waits: it goes on asking the relay, whether it asks the LAN as well or not.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_sharer_that_comes_a_little_later_is_found() {
@@ -193,7 +193,7 @@ fn a_sharer_that_comes_a_little_later_is_found() {
         command.args(["--json", "get", &ticket, "-o", common::text(&place.out(who))]).args(more);
         common::fetching::Get::of(command)
     };
-    let mut gets = [start("b", true, &[]), start("c", false, &[])];
+    let mut gets = [start("b", true, &["--wait"]), start("c", false, &["--wait"])];
     let mut patient = start("d", true, &["--wait"]);
     for get in gets.iter().chain([&patient]) {
         get.event("unanswered", |told| told["seconds"].as_f64() >= Some(4.0));

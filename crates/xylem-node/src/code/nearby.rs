@@ -13,7 +13,7 @@ use crate::discovery::on_link;
 
 /// How often answers are looked for, and how long nobody needs to have answered.
 const LOOK: Duration = Duration::from_millis(20);
-const PATIENCE: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Addresses that are dialled at most: what strangers answer ends there.
 const MAX_DIALLED: usize = 16;
 

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// How often answers are looked for.
 const LOOK: Duration = Duration::from_millis(20);
 /// Who is there answers within this.
-const ANSWERS: Duration = Duration::from_secs(4);
+const ANSWERS: Duration = Duration::from_secs(3);
 /// Addresses that are dialled at most: what strangers answer ends there.
 const MAX_DIALLED: usize = 16;
 

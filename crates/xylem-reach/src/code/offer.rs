@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Tries that are begun in a second, and at once: each costs a multiplication on the curve or three.
 const PACE: u64 = 32;
 const BURST: u64 = 64;
-/// How long who comes too late is told so.
-const AFTERWARDS: Duration = Duration::from_secs(60);
+/// How long who comes too late is told so, and need not wait for silence.
+const AFTERWARDS: Duration = LIFETIME;
 
 /// What the program hears.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

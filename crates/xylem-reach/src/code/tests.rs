@@ -274,6 +274,15 @@ fn a_code_lives_ten_minutes() {
     assert_eq!(events(&mut offer), [OfferEvent::Ended(Over::Expired)]);
     let late = attempt(&mut offer, end, 1, &code(7), THEIRS);
     assert_eq!(late, Err(TakeError::Over(Over::Expired)));
+    // Who was told it just before comes some minutes late.
+    let late = attempt(
+        &mut offer,
+        end + LIFETIME - Duration::from_millis(1),
+        2,
+        &code(7),
+        PeerKey([5; 32]),
+    );
+    assert_eq!(late, Err(TakeError::Over(Over::Expired)));
     let forget = offer.poll_timeout().unwrap();
     offer.handle_timeout(forget);
     assert_eq!(events(&mut offer), [OfferEvent::Forget]);
