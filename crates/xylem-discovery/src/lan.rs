@@ -5,7 +5,7 @@
 //! does not take the answer to a question for one, and nobody is to learn who else is there.)
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV6};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const GOODBYE: Duration = Duration::from_millis(500);
 pub struct LanFound {
     /// What was asked for.
     pub tag: LanTag,
-    /// Where it says to be: 8 at most. Whether they lie on a network of this machine is not looked at.
+    /// Where it says to be: 8 at most, link-local ones with the interface. Whether they lie on a network of this machine is not looked at.
     pub addresses: Vec<SocketAddr>,
 }
 
@@ -142,8 +142,11 @@ impl Drop for Lan {
 
 fn addresses<'a>(all: impl IntoIterator<Item = &'a ScopedIp>, port: u16) -> Vec<SocketAddr> {
     let at = |ip: &ScopedIp| match ip {
-        // A link-local address means something with its interface alone, which a ticket could not name either.
-        ScopedIp::V6(v6) if v6.addr().segments()[0] & 0xffc0 == 0xfe80 => None,
+        // It means something on the interface alone that it came over.
+        ScopedIp::V6(v6) if v6.addr().is_unicast_link_local() => {
+            let on = v6.scope_id().index;
+            (on != 0).then(|| SocketAddrV6::new(*v6.addr(), port, 0, on).into())
+        }
         ip => Some(SocketAddr::new(ip.to_ip_addr(), port)),
     };
     let mut addresses: Vec<_> = all.into_iter().filter_map(at).collect();

@@ -166,12 +166,14 @@ pub fn is_public(ip: IpAddr) -> bool {
 }
 
 /// Whether an address that somebody has told may be dialled, or asked for a peer. `near`: whoever told it is on
-/// this machine, and may name what is of no use to others.
+/// this machine, and may name what is of no use to others. A link-local address has to have its interface, which no peer can
+/// name: what was found on the LAN has it.
 pub fn may_be_dialled(address: &SocketAddr, near: bool) -> bool {
     let ip = address.ip().to_canonical();
+    let on_interface = matches!(address, SocketAddr::V6(at) if at.scope_id() != 0);
     let none = match ip {
         IpAddr::V4(v4) => v4.is_broadcast() || v4.octets()[0] == 0,
-        IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0) == 0xfe80,
+        IpAddr::V6(v6) => v6.is_unicast_link_local() && !on_interface,
     };
     let loopback = ip.is_loopback() && !near;
     address.port() >= FIRST_PORT && !(none || loopback || ip.is_unspecified() || ip.is_multicast())

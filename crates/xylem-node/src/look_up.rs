@@ -12,7 +12,14 @@ pub(crate) fn resolved(addresses: &[Address]) -> (Vec<SocketAddr>, Vec<String>) 
         match address {
             Address::Ip(address) => found.extend(ways_to(*address)),
             Address::Host(name, port) => match look_up(name.as_str(), *port) {
-                Ok(all) => found.extend(all),
+                Ok(all) => {
+                    for way in all.into_iter().flat_map(ways_to) {
+                        // A name server of such a network says the same as its NAT64 is reached by.
+                        if !found.contains(&way) {
+                            found.push(way);
+                        }
+                    }
+                }
                 Err(why) => failed.push(why),
             },
         }

@@ -49,7 +49,8 @@ impl Network {
         made.then_some(network)
     }
 
-    fn name(&self, machine: &str) -> String {
+    /// The name of its namespace.
+    pub(crate) fn name(&self, machine: &str) -> String {
         format!("{}-{machine}", self.prefix)
     }
 
