@@ -35,7 +35,10 @@ pub use crate::ours::{IGNORE_FILE, OWN};
 pub use apply::{Applied, holds as holds_content};
 pub use certified::{NotCertified, RoleSchema, Standing, TooLong, shown};
 pub use error::FolderError;
-pub use heard::{Heard, Histories, Inbox, MAX_MEMBERS, MeshNews, MeshStart, TurnedAway};
+pub use heard::{
+    FULL_MESH, Heard, Histories, Inbox, KnownStatements, MAX_MEMBERS, MeshNews, MeshStart,
+    TurnedAway,
+};
 pub use history::{Entry, Fits, Log, Past, Question, entries, is_proven, prove};
 pub use home::{GivenRole, Home, HomeError, KnownMembers, LastRun, TwoHistories};
 pub use index::{Index, IndexError, Item, ItemKind, MAX_INDEX, Names};

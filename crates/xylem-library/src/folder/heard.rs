@@ -10,10 +10,12 @@ use xylem_object::{PublisherId, Ticket};
 use super::error::FolderError;
 use super::history::{Fits, Past, Question, is_proven, prove};
 use super::roles::{Membership, NotAdmitted, Roles};
-use super::statement::{Group, MAX_STATEMENT, Statement};
+use super::statement::{Group, MAX_STATEMENT, SIGNATURE_LEN, Statement};
 
 /// Members whose statements are known at most.
-pub const MAX_MEMBERS: usize = 256;
+pub const MAX_MEMBERS: usize = 1024;
+/// Where no more others are known than this each member keeps a link to each; where they are more, to some of them.
+pub const FULL_MESH: usize = 16;
 /// What may be read of one member in a while.
 const BUDGET: u32 = 64 * STATEMENT;
 /// What a statement costs of that, the signature of which has to be checked; and one that is known already: in a mesh each
@@ -25,6 +27,10 @@ const PROOFS: u32 = 8;
 const A_WHILE: Duration = Duration::from_secs(1);
 /// What begins so says why its receiver is told nothing else.
 const TURNED_AWAY: &[u8; 4] = b"xsr1";
+/// And what begins so says which statements its sender knows.
+const KNOWN_HERE: &[u8; 4] = b"xsk1";
+/// Of a statement there: the first bytes of its signature, which nobody else can choose.
+const MARK: usize = 8;
 /// Strangers with the ticket that the founder is told of.
 const MAX_APPLICANTS: usize = 64;
 
@@ -106,6 +112,29 @@ impl TurnedAway {
             _ => None,
         }
     }
+}
+
+/// Which statements a member knows: it is told the others.
+#[derive(Debug)]
+pub struct KnownStatements(BTreeSet<[u8; MARK]>);
+
+impl KnownStatements {
+    /// Reads what [`Histories::list`] has written.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let (marks, rest) = bytes.strip_prefix(KNOWN_HERE)?.as_chunks::<MARK>();
+        // Of each member two at most: those of two histories.
+        let fits = rest.is_empty() && marks.len() <= MAX_MEMBERS.saturating_mul(2);
+        fits.then(|| Self(marks.iter().copied().collect()))
+    }
+
+    /// Whether this statement is one of them.
+    pub fn has(&self, said: &[u8]) -> bool {
+        mark(said).is_some_and(|mark| self.0.contains(&mark))
+    }
+}
+
+fn mark(said: &[u8]) -> Option<[u8; MARK]> {
+    said.last_chunk::<SIGNATURE_LEN>()?.first_chunk().copied()
 }
 
 /// How a mesh begins.
@@ -236,6 +265,8 @@ pub struct Histories {
     met: Vec<PublisherId>,
     /// Who has come how late, of those that are known.
     came: BTreeMap<PublisherId, u64>,
+    /// The last of them.
+    latest: u64,
     /// Who has had to give its place to another one.
     forgotten: Vec<PublisherId>,
     /// Strangers that the founder was told of.
@@ -260,18 +291,34 @@ impl Histories {
             rewrote,
             met,
             came: BTreeMap::new(),
+            latest: 0,
             forgotten: Vec::new(),
             applicants: BTreeSet::new(),
             proofs: (PROOFS, Duration::ZERO),
         }
     }
 
-    /// All that others are told of others; what the founder says of members comes first.
-    pub fn all(&self, founder: &PublisherId) -> impl Iterator<Item = &Vec<u8>> {
-        let first = self.known.get(founder).into_iter();
-        let known = self.known.iter().filter(move |(member, _)| **member != *founder);
-        let all = first.chain(known.map(|(_, said)| said)).chain(self.rewrote.values().flatten());
-        all.map(|(_, bytes)| bytes)
+    /// Of whom others are told something.
+    pub fn members(&self) -> impl Iterator<Item = &PublisherId> {
+        self.known.keys().chain(self.rewrote.keys())
+    }
+
+    /// What others are told of this member: its newest statement, or two that are not of one history.
+    pub fn of(&self, member: &PublisherId) -> impl Iterator<Item = &Vec<u8>> {
+        let known = self.known.get(member).into_iter();
+        known.chain(self.rewrote.get(member).into_iter().flatten()).map(|(_, bytes)| bytes)
+    }
+
+    /// Which statements are known, as it is told in place of them where they are many.
+    pub fn list(&self) -> Vec<u8> {
+        let all = self.members().flat_map(|member| self.of(member));
+        let marks = all.filter_map(|said| mark(said)).flatten();
+        KNOWN_HERE.iter().copied().chain(marks).collect()
+    }
+
+    /// Members to whom there was a link.
+    pub fn met(&self) -> &[PublisherId] {
+        &self.met
     }
 
     /// Forgets who is no member.
@@ -367,8 +414,8 @@ impl Histories {
             if !self.make_place(&member, members) {
                 return Heard::NoPlace;
             }
-            let last = self.came.values().max().copied().unwrap_or(0);
-            self.came.insert(member, last.saturating_add(1));
+            self.latest = self.latest.saturating_add(1);
+            self.came.insert(member, self.latest);
             self.known.insert(member, (said, bytes));
             return Heard::New;
         };
@@ -412,10 +459,10 @@ impl Histories {
         Some(Question { member: *member, older, newer })
     }
 
-    /// Those who have been asked again and again, each once.
-    pub fn silent(&mut self) -> Vec<Statement> {
+    /// Those that are there and have been asked again and again, each once.
+    pub fn silent(&mut self, there: &BTreeSet<PublisherId>) -> Vec<Statement> {
         let mut silent = Vec::new();
-        for waits in self.waiting.values_mut() {
+        for (_, waits) in self.waiting.iter_mut().filter(|(who, _)| there.contains(who)) {
             waits.asked = waits.asked.saturating_add(1);
             if waits.asked == PATIENCE {
                 silent.push(waits.said.clone());
@@ -595,6 +642,7 @@ mod tests {
         heard.meet(&key(1).public());
         assert_eq!(hear(&mut heard, 1), Heard::New);
         assert_eq!(hear(&mut heard, 2), Heard::New);
+        assert_eq!(heard.list().len(), 4 + 2 * MARK);
         let many = u16::try_from(MAX_MEMBERS).unwrap();
         for n in 100..100 + many - 2 {
             assert_eq!(hear(&mut heard, n), Heard::New);
@@ -623,6 +671,27 @@ mod tests {
         heard.meet(&key(4).public());
         assert_eq!(hear(&mut heard, 4), Heard::New);
         assert_eq!(heard.known.len() + heard.rewrote.len(), MAX_MEMBERS);
+        let listed = KnownStatements::read(&heard.list()).unwrap();
+        let all: Vec<&Vec<u8>> = heard.members().flat_map(|member| heard.of(member)).collect();
+        assert!(all.len() > MAX_MEMBERS && all.iter().all(|said| listed.has(said)));
+    }
+
+    #[test]
+    fn a_list_of_statements_is_read_or_refused() {
+        let (mut heard, members) = (histories(), of(&[]));
+        let (known, other) = (first(1), first(2));
+        let list = |heard: &Histories| KnownStatements::read(&heard.list()).unwrap();
+        assert!(!list(&heard).has(&known.1), "it is empty");
+        heard.hear(known.0, known.1.clone(), &members);
+        assert!(list(&heard).has(&known.1) && !list(&heard).has(&other.1));
+        assert!(!list(&heard).has(&known.1[..10]));
+        let bytes = heard.list();
+        for len in (0..bytes.len()).filter(|len| *len != KNOWN_HERE.len()) {
+            assert!(KnownStatements::read(&bytes[..len]).is_none(), "{len}");
+        }
+        let longest = [&KNOWN_HERE[..], &[7; 2 * MAX_MEMBERS * MARK]].concat();
+        assert!(longest.len() <= MAX_STATEMENT && KnownStatements::read(&longest).is_some());
+        assert!(KnownStatements::read(&[longest, vec![7; MARK]].concat()).is_none());
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub const MAX_INDEX: u64 = 256 << 20;
 /// Paths of an index at most.
 pub(super) const MAX_ITEMS: usize = 4_000_000;
 /// Members that have names in an index, and changes in a version of one path, at most.
-pub(super) const MAX_MEMBERS: usize = 1024;
+pub(super) const MAX_MEMBERS: usize = 4096;
 /// Bytes of a member's name.
 pub(super) const MAX_NAME: usize = 64;
 /// Bytes of the hash at the end.

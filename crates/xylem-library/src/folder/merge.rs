@@ -860,7 +860,7 @@ mod tests {
                 item.version.changed((n + 1_000).to_be_bytes(), 1);
             }
         };
-        crowd(bob.index.items.get_mut(b"a".as_slice()).unwrap(), 1_020);
+        crowd(bob.index.items.get_mut(b"a".as_slice()).unwrap(), MAX_MEMBERS as u64 - 4);
         bob.set("b", file("good"), 5);
         let mut ours = alice.clone();
         let plan = ours.hear(&bob);

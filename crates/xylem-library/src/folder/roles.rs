@@ -337,7 +337,7 @@ mod tests {
     #[test]
     fn strangers_fill_nothing_and_members_have_an_end() {
         let mut members = of(Roles { schema: Some(schema()), ..Roles::default() });
-        for n in 0..300_u16 {
+        for n in 0..u16::try_from(MAX_MEMBERS + 44).unwrap() {
             let mut key = [0; 32];
             key[..2].copy_from_slice(&n.to_be_bytes());
             let stranger = shown_by("/org/other/x", &PublisherId(key), NOW + 5_000);

@@ -29,9 +29,11 @@ const OLD_MAGIC: [&[u8; 4]; 2] = [b"xss1", b"xss2"];
 const SIGNED: &[u8] = b"xylem sync statement\0";
 const PROOF: &str = "xylem 2026-11-23 sync: who signs with this key has the group's secret";
 const NAMES: &str = "xylem 2026-11-23 sync: names of what a member publishes in a group";
-const SIGNATURE_LEN: usize = 64;
+pub(super) const SIGNATURE_LEN: usize = 64;
 /// Bytes of a statement at most: each of its parts may be as long as it can be.
-pub const MAX_STATEMENT: usize = 40 * 1024;
+pub const MAX_STATEMENT: usize = 64 * 1024;
+/// And of one without roles, which are the founder's: of a thousand members all are known.
+const MAX_WITHOUT_ROLES: usize = 16 * 1024;
 
 /// What the members of a group share.
 #[derive(Clone)]
@@ -199,6 +201,7 @@ impl Statement {
         Ok(statement)
     }
 
+    /// All but the signature.
     fn parse(bytes: &[u8]) -> Option<(Self, [u8; 32])> {
         let mut input = bytes.strip_prefix(MAGIC)?;
         let member = PublisherId(array(&mut input)?);
@@ -212,6 +215,9 @@ impl Statement {
             [1] => Some(Roles::read(&mut input)?),
             _ => return None,
         };
+        if roles.is_none() && bytes.len() > MAX_WITHOUT_ROLES.saturating_sub(SIGNATURE_LEN) {
+            return None;
+        }
         let shown = Some(field(&mut input)?).filter(|shown| shown.len() <= MAX_SHOWN)?.to_vec();
         let said = xylem_hash::hash(bytes.get(..bytes.len().checked_sub(input.len())?)?);
         let past = Past::read(field(&mut input)?)?;
@@ -402,10 +408,10 @@ mod tests {
         let host = format!("{}.example:7348", "h".repeat(60));
         let addresses = vec![host.parse().unwrap(); 16];
         let said = |number, count, shown| Statement {
+            roles: Some(named(count)).filter(|_| count > 0),
             number,
             name: "n".repeat(MAX_NAME),
             index: Ticket { addresses: addresses.clone(), ..ticket(1) },
-            roles: Some(named(count)),
             shown: vec![7; shown],
             ..statement(1)
         };
@@ -415,9 +421,16 @@ mod tests {
         assert_eq!(read.roles.unwrap().members.len(), MAX_ROLES);
         // A schema may be as long as what is shown.
         assert!(bytes.len() + MAX_SHOWN <= MAX_STATEMENT, "{}", bytes.len());
+        let ordinary = said(101, 0, MAX_SHOWN).sign(&group(), &key(1), &mut log).unwrap();
+        assert!(Statement::read(&ordinary, &group()).is_ok());
         let before = log.past();
         let old = said(100, 1, 0);
-        for wrong in [said(101, MAX_ROLES + 1, 0), said(101, 1, MAX_SHOWN + 1), old] {
+        // Of whoever is not the founder less is kept: names of machines this long are no use to anybody.
+        let host = format!("{0}.{0}.{0}.example:7348", "h".repeat(60));
+        let mut long = said(102, 0, MAX_SHOWN);
+        long.index.addresses = vec![host.parse().unwrap(); 16];
+        long.index.name = Some("/n".repeat(2_000).parse().unwrap());
+        for wrong in [said(102, MAX_ROLES + 1, 0), said(102, 1, MAX_SHOWN + 1), old, long] {
             let refused = wrong.sign(&group(), &key(1), &mut log);
             assert!(matches!(refused, Err(FolderError::Unsayable(_))));
             assert_eq!(log.past(), before, "nothing is noted");

@@ -1,19 +1,21 @@
-//! [`Mesh`]: the members of a group (docs/spec/sync.md, "Folders") over links: each has a stream to each other, on which
-//! everybody's newest statements travel. Who they are is theirs to say; what they have is fetched elsewhere.
+//! [`Mesh`]: the members of a group (docs/spec/sync.md, "Folders") over links: each has a stream to each other, where they are
+//! many to some of them, on which everybody's newest statements travel. Who they are is theirs to say; what they have is fetched
+//! elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use xylem_engine::StreamEvent;
 use xylem_forward::FaceId;
 use xylem_library::folder::{
-    Group, Heard, Histories, MAX_MEMBERS, MAX_STATEMENT, Membership, MeshNews, MeshStart,
-    NotAdmitted, Question, Roles, Statement, StatementError, TurnedAway,
+    FULL_MESH, Group, Heard, Histories, KnownStatements, MAX_MEMBERS, Membership, MeshNews,
+    MeshStart, NotAdmitted, Question, Roles, Statement, StatementError, TurnedAway,
 };
 use xylem_link::{StreamId, purpose};
 use xylem_object::PublisherId;
 
+mod chosen;
 mod dial;
 mod links;
 #[cfg(test)]
@@ -24,12 +26,12 @@ use dial::{Budget, Dial};
 use links::Links;
 use stream::Stream;
 
-/// Streams at most.
+/// Streams that others may open at most. In a large group a member has some sixteen links; one of few who may write has one to each.
 const MAX_STREAMS: usize = 2 * MAX_MEMBERS;
 /// What is too much for a while waits in the stream's window.
 const A_WHILE: Duration = Duration::from_secs(1);
-/// Bytes that may wait for a link before it is given up: more than all statements of all members.
-const MAX_WAITING: usize = 2 * MAX_MEMBERS * MAX_STATEMENT;
+/// Bytes of news that may wait for a link before it is given up. What was known before it came up is said as fast as it takes that.
+const MAX_WAITING: usize = 4 << 20;
 /// How long whoever is no member may take to read that.
 const LINGER: Duration = Duration::from_secs(5);
 /// Links in a row at whose other ends we are no member, before that is told without the founder's word.
@@ -47,6 +49,8 @@ pub(super) struct Mesh {
     streams: BTreeMap<FaceId, Stream>,
     /// By member, each as that member's own statement says: what one claims moves or ends no way to another.
     dials: BTreeMap<PublisherId, Dial>,
+    /// Those of them that we keep a link to; `None`: they are to be chosen anew.
+    chosen: Option<BTreeSet<PublisherId>>,
     /// What may be dialled at the word of all members together.
     claims: Budget,
     /// Links at whose other ends we were no member, since one at whose other end we were.
@@ -78,6 +82,7 @@ impl Mesh {
             told_old: false,
             streams: BTreeMap::new(),
             dials: BTreeMap::new(),
+            chosen: None,
             claims: Budget::of_claims(links.now()),
             turned_away: 0,
             told_turned_away: None,
@@ -134,6 +139,7 @@ impl Mesh {
     /// Who is no member any more is told nothing more. Whoever has the key that it has claimed may be somebody else: only
     /// what speaks for it, and what was dialled at its word, ends.
     fn drop_others(&mut self, links: &mut dyn Links) {
+        self.chosen = None;
         let now_ms = links.wall_ms();
         self.heard.retain(&mut self.members, now_ms);
         if self.members.is_unheard() {
@@ -191,6 +197,7 @@ impl Mesh {
                 return false;
             }
             Heard::Unproven(true) => {
+                self.chosen = None;
                 self.ask(links);
                 return false;
             }
@@ -242,6 +249,7 @@ impl Mesh {
         asked: &Question,
         proof: &[u8],
     ) {
+        self.chosen = None;
         match self.heard.answered(from, asked, proof) {
             None => {}
             Some((said, _, Heard::Rewrote(both))) => self.tell_rewrote(links, said, both),
@@ -292,27 +300,63 @@ impl Mesh {
         // Each end begins with its own statement. Who has come may not know that we are a member before it has heard the
         // founder, so that ours comes once more behind that: it costs little.
         let (founder, own) = (&self.group.founder, self.said.iter());
-        let mut all = self.heard.all(founder).peekable();
-        let first = if self.own == *founder { None } else { all.next() };
-        let begins = stream.dialled.is_none() && first.is_some();
+        let first: Vec<&Vec<u8>> = self.heard.of(founder).collect();
+        let begins = stream.dialled.is_none() && !first.is_empty();
         let who = own.clone().filter(|_| begins);
-        who.chain(first).chain(own).chain(all).for_each(|said| stream.queue(said));
+        who.chain(first).chain(own).for_each(|said| stream.queue(said));
         let question = self.heard.question(&member);
         question.iter().for_each(|question| stream.queue(&question.to_bytes()));
-        stream.write(links, face);
+        // Most of very many are known there.
+        if self.heard.members().count() > FULL_MESH {
+            stream.list(&self.heard);
+        } else {
+            let others = self.heard.members().filter(|member| *member != founder);
+            stream.owed = others.copied().collect();
+        }
         let dialled = stream.dialled;
         self.found(&member, &key);
         if let Some(dial) = self.dials.get_mut(&member) {
             dial.faces.extend(dialled.map(|_| face));
-            (dial.again, dial.speaks) = (None, true);
+            (dial.again, dial.speaks, dial.is_away) = (None, true, false);
         }
+        self.chosen = None;
         if let Some(looked_for) = dialled.filter(|looked_for| *looked_for != member) {
             // Whoever has that key speaks for another one.
             self.dials.get_mut(&looked_for).map(|dial| dial.faces.remove(&face));
             self.lost(links.now(), looked_for, false);
         }
         let _ = self.news.send(MeshNews::Up(member, true));
+        self.pay(links, face);
         self.drop_twin(links, key);
+    }
+
+    /// Says what is owed to a stream, as fast as it takes that; false if it is of no more use.
+    fn pay(&mut self, links: &mut dyn Links, face: FaceId) -> bool {
+        let Some(stream) = self.streams.get_mut(&face) else { return false };
+        loop {
+            if !stream.write(links, face) {
+                return false;
+            }
+            let next = if stream.out.is_empty() { stream.owed.pop_front() } else { None };
+            let Some(member) = next else { return true };
+            self.heard.of(&member).for_each(|said| stream.queue(said));
+        }
+    }
+
+    /// The other end says once which statements it knows: it is told the others.
+    fn listed(&mut self, links: &mut dyn Links, face: FaceId, known: &KnownStatements) {
+        let Some(stream) = self.streams.get_mut(&face) else { return };
+        if std::mem::replace(&mut stream.was_listed, true) {
+            return;
+        }
+        if !stream.has_listed {
+            // All that was known here is on its way, or said.
+            stream.list(&self.heard);
+        } else {
+            let lacks = |who: &&PublisherId| self.heard.of(who).any(|said| !known.has(said));
+            stream.owed = self.heard.members().filter(lacks).copied().collect();
+        }
+        self.pay(links, face);
     }
 
     /// Where two have dialled each other at the same moment one link is too many, on which all would be said once more.
@@ -372,7 +416,7 @@ impl Mesh {
     }
 
     fn serve(&mut self, links: &mut dyn Links, face: FaceId) {
-        if !self.streams.get_mut(&face).is_some_and(|stream| stream.write(links, face)) {
+        if !self.pay(links, face) {
             return self.give_up(links, face);
         }
         loop {
@@ -406,6 +450,10 @@ impl Mesh {
                 }
                 if let Some(asked) = Question::read(&said) {
                     self.answer(links, face, &asked);
+                    continue;
+                }
+                if let Some(known) = KnownStatements::read(&said) {
+                    self.listed(links, face, &known);
                     continue;
                 }
                 if let Some((asked, proof)) = Question::read_answer(&said) {
@@ -537,14 +585,19 @@ impl Mesh {
 
     /// Does what is due.
     pub(super) fn handle_timeout(&mut self, links: &mut dyn Links, now: Duration) {
-        self.dial_who_is_away(links, now);
         let over = self.streams.iter().filter(|(_, s)| s.ends.is_some_and(|ends| ends <= now));
         let over: Vec<FaceId> = over.map(|(face, _)| *face).collect();
         over.into_iter().for_each(|face| self.give_up(links, face));
-        if now < self.refill {
-            return;
+        if now >= self.refill {
+            self.refill = now + A_WHILE;
+            self.begin_a_while(links);
         }
-        self.refill = now + A_WHILE;
+        self.choose(links);
+        self.dial_who_is_away(links, now);
+    }
+
+    /// What is done once a second.
+    fn begin_a_while(&mut self, links: &mut dyn Links) {
         self.expire(links);
         let held: Vec<FaceId> = (self.streams.iter_mut())
             .filter_map(|(face, stream)| stream.inbox.begin().then_some(*face))
@@ -552,7 +605,8 @@ impl Mesh {
         held.into_iter().for_each(|face| self.serve(links, face));
         if self.waits_for_proofs() {
             self.ask(links);
-            for said in self.heard.silent() {
+            let there = self.streams.values().filter_map(|stream| stream.member).collect();
+            for said in self.heard.silent(&there) {
                 let _ = self.news.send(MeshNews::Unproven(Box::new(said)));
             }
         }
@@ -569,7 +623,10 @@ impl Mesh {
         let held = self.streams.values().any(|stream| stream.inbox.is_full());
         let may_end = self.members.roles().schema.is_some();
         let held = (held || may_end || self.waits_for_proofs()).then_some(self.refill);
-        let dials = self.dials.values().filter(|_| self.said.is_some());
+        let speaks = self.said.is_some();
+        // They are chosen at once.
+        let Some(chosen) = &self.chosen else { return Some(Duration::ZERO) };
+        let dials = chosen.iter().filter(|_| speaks).filter_map(|who| self.dials.get(who));
         let ends = self.streams.values().filter_map(|stream| stream.ends);
         dials.filter_map(|dial| dial.again).chain(held).chain(ends).min()
     }

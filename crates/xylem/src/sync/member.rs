@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use xylem_library::folder::{
-    Folder, Home, Invitation, Log, Membership, ObstacleKind, Past, RulesNews, Statement,
+    FULL_MESH, Folder, Home, Invitation, Log, Membership, ObstacleKind, Past, RulesNews, Statement,
     WaitingRules, Watched,
 };
 use xylem_library::publications::PublicationId;
@@ -290,6 +290,11 @@ impl<'a> Member<'a> {
 
     fn can_ask(&self, other: &Other) -> bool {
         self.up.contains(&other.said.member) && self.roles.may_write(&other.said.member)
+    }
+
+    /// Whether there are links to some of the members alone, so that who has none is not away.
+    fn is_large(&self) -> bool {
+        self.others.len() > FULL_MESH
     }
 
     fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), Error> {

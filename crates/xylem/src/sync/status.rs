@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use xylem_library::folder::{Home, ObstacleKind, Obstacles};
+use xylem_library::folder::{FULL_MESH, Home, ObstacleKind, Obstacles};
 use xylem_library::{Blame, Error, Only, canonical, disk, os_path};
 use xylem_node::wall_clock;
 use xylem_store::{Clobber, write_atomically};
@@ -193,6 +193,11 @@ impl SyncStatus {
         })
     }
 
+    /// Whether each member has links to some of the others alone: who has none is not away.
+    fn is_large(&self) -> bool {
+        self.members.iter().filter(|member| member.role != "removed").count() > FULL_MESH
+    }
+
     /// What a person is told in one line.
     pub(crate) fn said(&self) -> String {
         let here = self.members.iter().filter(|member| member.here).count() as u64;
@@ -212,7 +217,8 @@ impl SyncStatus {
         };
         let mut line = format!("{}: {step}", self.folder);
         if self.running {
-            line += &format!("; {} here", count(here, "other member"));
+            let what = if self.is_large() { "linked" } else { "here" };
+            line += &format!("; {} {what}", count(here, "other member"));
         }
         if missing > 0 {
             line += &format!("; {} can't be brought in step now", count(missing, "path"));
@@ -434,6 +440,7 @@ impl SyncStatus {
             _ => "",
         };
         lines.push(format!("  this member: {} ({}){reads}", self.name, short(&self.key)));
+        let is_large = self.is_large();
         for member in &self.members {
             let role = match member.role.as_str() {
                 "founder" => ", who began the group",
@@ -444,11 +451,15 @@ impl SyncStatus {
             let here = match (member.here, member.role.as_str()) {
                 (_, "removed") => String::new(),
                 (true, _) => format!(": here for {}", ago(member.since_ms)),
+                (false, _) if is_large => {
+                    format!(": no link to it for {}", ago(member.since_ms))
+                }
                 (false, _) => format!(": away for {}", ago(member.since_ms)),
             };
             let has = match (member.here, member.in_step) {
                 (true, true) => ", has the same",
                 (true, false) => ", has not the same yet",
+                (false, true) if is_large => ", had the same when it was last heard of",
                 (false, _) => "",
             };
             let why = member.why.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
@@ -607,6 +618,16 @@ mod tests {
         has("/f: not in step; 1 other member here; 2 paths can't be brought in step now");
         has("bob (): here for 1 min");
         has("from bob: 1.00 MiB of 2.00 MiB of x, y and 7 more");
+        // Of many members each has links to some alone: the others are not away.
+        let far = |n: usize| MemberStatus {
+            name: format!("far-{n}"),
+            in_step: true,
+            ..MemberStatus::default()
+        };
+        let large = SyncStatus { members: (0..17).map(far).collect(), ..status.clone() };
+        assert!(large.said().contains("; 0 other members linked"));
+        let large = large.lines(65_000).join("\n");
+        assert!(large.contains("far-16 (): no link to it for 1 min, had the same when"), "{large}");
         has("d/a: there is no room for it on this disk: disk full (for 1 min, tried again now)");
         has("1 removal of others: --accept-removals");
         let name = assert_documented(&status);

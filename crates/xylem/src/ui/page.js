@@ -202,7 +202,7 @@ function folderCard(folder) {
   if (folder.members.length) {
     parts.push(table([
       ["Member", (m) => m.name || m.key.slice(0, 16), "wide"], ["Role", (m) => m.role.replace("_", " ")],
-      ["Here", (m) => `${m.here ? "here" : "away"} for ${ago(m.since_ms)}`],
+      ["Here", (m) => `${m.here ? "here" : folder.members.length > 16 ? "no link" : "away"} for ${ago(m.since_ms)}`],
       ["Has", (m) => el("span", { class: m.here && !m.in_step ? "warn" : "dim" }, m.here ? (m.in_step ? "the same" : "not the same yet") : "–")],
     ], folder.members, `Members of ${folder.folder}`));
   }

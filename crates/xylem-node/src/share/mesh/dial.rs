@@ -75,6 +75,10 @@ pub(super) struct Dial {
     heard: Duration,
     /// It has spoken on the stream that is open; whoever is refused hears nothing.
     pub(super) speaks: bool,
+    /// Its place among those that a link is kept to where they are many.
+    pub(super) rank: [u8; 8],
+    /// It was not there when it was dialled last, or has gone since.
+    pub(super) is_away: bool,
     /// It was there since it has said where that is: no claim any more.
     is_found: bool,
     tries: Budget,
@@ -101,10 +105,17 @@ impl Dial {
     /// It is dialled again after a while, unless it is being dialled.
     fn put_off(&mut self, now: Duration) {
         if self.faces.is_empty() && self.again.is_none() {
+            self.is_away = true;
             let away = now.saturating_sub(self.heard);
             self.again = Some(now + (away / REDIAL_PART).clamp(REDIAL, LONGEST_REDIAL));
         }
     }
+}
+
+/// The place of a member among those to whom we keep a link, by both keys: all choose others.
+fn rank(own: &PublisherId, member: &PublisherId) -> [u8; 8] {
+    let hash = xylem_hash::hash(&[own.0, member.0].concat());
+    hash.as_bytes().first_chunk().copied().unwrap_or_default()
 }
 
 impl Mesh {
@@ -127,7 +138,13 @@ impl Mesh {
             return self.forget_dial(links, &member);
         }
         let now = links.now();
+        if !self.dials.contains_key(&member) {
+            self.chosen = None;
+        }
+        let rank = rank(&self.own, &member);
         let dial = self.dials.entry(member).or_insert_with(|| Dial {
+            rank,
+            is_away: false,
             key,
             ticket: ticket.clone(),
             faces: BTreeSet::new(),
@@ -150,12 +167,15 @@ impl Mesh {
         let is_up = self.is_up(&member);
         let dial = self.dials.get_mut(&member);
         dial.filter(|_| !is_up).into_iter().for_each(|dial| dial.again = Some(now));
+        self.chosen = None;
     }
 
     /// A member is dialled no more; the link that is up with it stays until it ends.
     pub(super) fn forget_dial(&mut self, links: &mut dyn Links, member: &PublisherId) {
         self.stop_trying(links, member);
-        self.dials.remove(member);
+        if self.dials.remove(member).is_some() {
+            self.chosen = None;
+        }
     }
 
     /// The ways to a member that are being tried are of no use any more.
@@ -188,20 +208,29 @@ impl Mesh {
                 dial.heard = now;
             }
             dial.put_off(now);
+            self.chosen = None;
         }
     }
 
     /// Dials whoever is away and whose time has come.
     pub(super) fn dial_who_is_away(&mut self, links: &mut dyn Links, now: Duration) {
+        let is_due =
+            |who| self.dials.get(who).is_some_and(|dial| dial.again.is_some_and(|at| at <= now));
+        if !self.chosen.iter().flatten().any(is_due) {
+            return;
+        }
         let admitted = self.streams.values().filter_map(|s| s.member.map(|member| (member, s.key)));
         let (up, keys): (BTreeSet<PublisherId>, BTreeSet<[u8; 32]>) = admitted.unzip();
         // Whoever dials begins with its own statement, or is refused.
         let speaks = self.said.is_some();
         let claims = &mut self.claims;
-        for (member, dial) in self.dials.iter_mut().filter(|_| speaks) {
+        let mut gone = false;
+        for member in self.chosen.iter().flatten().filter(|_| speaks) {
+            let Some(dial) = self.dials.get_mut(member) else { continue };
             if dial.again.is_none_or(|again| again > now) {
                 continue;
             }
+            let was_away = dial.is_away;
             dial.again = None;
             if up.contains(member) {
                 continue;
@@ -210,10 +239,14 @@ impl Mesh {
             if !keys.contains(&dial.key) {
                 match dial.ways(links, claims, now) {
                     Ok(ways) => dial.faces.extend(ways.iter().filter_map(|peer| links.dial(peer))),
-                    Err(then) => dial.again = Some(then),
+                    Err(then) => (dial.again, dial.is_away) = (Some(then), true),
                 }
             }
             dial.put_off(now);
+            gone |= dial.is_away && !was_away;
+        }
+        if gone {
+            self.chosen = None;
         }
     }
 }

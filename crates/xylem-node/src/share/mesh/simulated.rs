@@ -1,10 +1,11 @@
 //! Meshes of whole groups over links, under virtual time: datagrams are lost, late, out of order and there twice, members
 //! crash and come back, and in the end all have heard what each has said last. Everything follows from a seed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
 use std::path::{Path as FilePath, PathBuf};
+use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation, ms};
 use super::Mesh;
 use super::links::Links;
 
+mod large;
+
 /// What a mesh hears of.
 enum Happens {
     Up(FaceId),
@@ -39,6 +42,8 @@ struct Wires {
     now: Duration,
     faces: BTreeMap<FaceId, LinkId>,
     made: u64,
+    /// Bytes that streams have taken.
+    sent: usize,
     happens: VecDeque<Happens>,
 }
 
@@ -139,7 +144,9 @@ impl Links for Wires {
         bytes: &[u8],
     ) -> Result<usize, StreamError> {
         let link = *self.faces.get(&face).ok_or(StreamError::NoLink)?;
-        self.endpoint.write_stream(link, stream, bytes)
+        let taken = self.endpoint.write_stream(link, stream, bytes)?;
+        self.sent += taken;
+        Ok(taken)
     }
 
     fn read(&mut self, face: FaceId, stream: StreamId) -> Result<StreamRead, StreamError> {
@@ -168,42 +175,62 @@ struct Running {
 }
 
 struct Member {
-    n: u8,
+    n: usize,
     key: PublisherKey,
     dir: PathBuf,
     running: Option<Running>,
     log: Log,
     number: u64,
+    /// Its newest statement.
+    said: Vec<u8>,
     roles: Roles,
     /// The newest of each other, as it would be kept on disk.
-    heard: BTreeMap<PublisherId, (Statement, Vec<u8>)>,
+    heard: BTreeMap<PublisherId, Rc<(Statement, Vec<u8>)>>,
     /// Whether the founder said that we are no member, and why.
     turned_away: Vec<(bool, TurnedAway)>,
     /// Members that came.
     ups: usize,
 }
 
-fn address(n: u8) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, n], 1000))
+fn address(n: usize) -> SocketAddr {
+    let [high, low] = u16::try_from(n).unwrap().to_be_bytes();
+    SocketAddr::from(([10, 0, high, low], 1000))
 }
 
-fn is_between([a, b]: [u8; 2], from: u8, to: SocketAddr) -> bool {
+/// Whose address it is.
+fn who_is_at(address: SocketAddr) -> usize {
+    let SocketAddr::V4(address) = address else { panic!("all are IPv4") };
+    let [.., high, low] = address.ip().octets();
+    usize::from(u16::from_be_bytes([high, low]))
+}
+
+/// Of the secret keys of this member.
+fn seed(n: usize) -> [u8; 32] {
+    let [high, low] = u16::try_from(n).unwrap().to_be_bytes();
+    let mut seed = [low; 32];
+    // Link keys have not all bits of the ends.
+    seed[9] ^= high;
+    seed
+}
+
+fn is_between([a, b]: [usize; 2], from: usize, to: SocketAddr) -> bool {
     (from == a && to == address(b)) || (from == b && to == address(a))
 }
 
-fn link_key(n: u8) -> StaticKey {
-    StaticKey::generate([n; 32])
+fn link_key(n: usize) -> StaticKey {
+    StaticKey::generate(seed(n))
 }
 
 impl Member {
-    fn new(n: u8, dir: &FilePath) -> Self {
-        let key = PublisherKey::from_bytes(&[n; 32]);
+    fn new(n: usize, dir: &FilePath) -> Self {
+        let key = PublisherKey::from_bytes(&seed(n));
         let dir = dir.join(n.to_string());
         std::fs::create_dir_all(&dir).unwrap();
         let log = Log::open(&dir.join("history")).unwrap();
         let (running, heard, turned_away) = (None, BTreeMap::new(), Vec::new());
         let roles = Roles::default();
-        Self { n, key, dir, running, log, number: 0, roles, heard, turned_away, ups: 0 }
+        let (number, said) = (0, Vec::new());
+        Self { n, key, dir, running, log, number, said, roles, heard, turned_away, ups: 0 }
     }
 
     fn ticket(&self) -> Ticket {
@@ -228,6 +255,7 @@ impl Member {
             now,
             faces: BTreeMap::new(),
             made: 0,
+            sent: 0,
             happens: VecDeque::new(),
         };
         let (tell, news) = mpsc::channel();
@@ -235,7 +263,7 @@ impl Member {
             group: group.clone(),
             own: self.key.public(),
             first,
-            known: self.heard.values().cloned().collect(),
+            known: self.heard.values().map(|known| (**known).clone()).collect(),
             met: Vec::new(),
             roles: self.roles.clone(),
             history: self.dir.join("history"),
@@ -251,7 +279,7 @@ impl Member {
     }
 
     /// The same, and that its link key is that of member `whose`.
-    fn claim(&mut self, group: &Group, whose: u8) {
+    fn claim(&mut self, group: &Group, whose: usize) {
         self.number += 1;
         let said = Statement {
             member: self.key.public(),
@@ -265,8 +293,14 @@ impl Member {
             past: Past::none(),
         };
         let said = said.sign(group, &self.key, &mut self.log).unwrap();
+        self.said.clone_from(&said);
+        self.say_again();
+    }
+
+    /// What it has said last.
+    fn say_again(&mut self) {
         if let Some(Running { wires, mesh, .. }) = &mut self.running {
-            mesh.say(wires, said, Some(self.roles.clone()));
+            mesh.say(wires, self.said.clone(), Some(self.roles.clone()));
         }
     }
 
@@ -291,7 +325,7 @@ impl Member {
             match news {
                 MeshNews::Said(said, bytes) => {
                     self.roles = said.roles.clone().unwrap_or_else(|| self.roles.clone());
-                    self.heard.insert(said.member, (*said, bytes));
+                    self.heard.insert(said.member, Rc::new((*said, bytes)));
                 }
                 MeshNews::Rewrote(said, _) => panic!("{} is honest", said.member),
                 MeshNews::Twice => panic!("nobody else has this key"),
@@ -302,7 +336,12 @@ impl Member {
                 _ => {}
             }
         }
-        done
+        done || !wires.happens.is_empty()
+    }
+
+    /// Bytes of statements that it has sent.
+    fn sent(&self) -> usize {
+        self.running.as_ref().map_or(0, |running| running.wires.sent)
     }
 
     /// Links to others over which something was said.
@@ -316,7 +355,7 @@ impl Member {
 }
 
 /// At whose address no member is.
-const VICTIM: u8 = 250;
+const VICTIM: usize = 250;
 
 struct World {
     group: Group,
@@ -329,7 +368,13 @@ struct World {
     /// Datagrams to an address at which nobody is.
     astray: u64,
     /// Nothing ever passes between these two.
-    apart: Option<[u8; 2]>,
+    apart: Option<[usize; 2]>,
+    /// Members to whom something has happened.
+    touched: BTreeSet<usize>,
+    /// When members are to act again.
+    timers: BTreeSet<(Duration, usize)>,
+    /// The same of each.
+    due: Vec<Option<Duration>>,
     _dir: tempfile::TempDir,
 }
 
@@ -346,14 +391,27 @@ const BAD: Conditions = Conditions {
 
 impl World {
     /// Members that do not run yet.
-    fn new(count: u8, conditions: Conditions, seed: u64) -> Self {
+    fn new(count: usize, conditions: Conditions, seed: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut rng = Rng::new(seed);
         let members: Vec<Member> = (0..count).map(|n| Member::new(n, dir.path())).collect();
         let group = Group::new([7; 32], members[0].key.public());
         let paths = (0..count).map(|_| Path::new(conditions, rng.next_u64())).collect();
         let queue = EventQueue::new();
-        Self { group, members, queue, paths, rng, datagrams: 0, astray: 0, apart: None, _dir: dir }
+        Self {
+            group,
+            members,
+            queue,
+            paths,
+            rng,
+            datagrams: 0,
+            astray: 0,
+            apart: None,
+            touched: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            due: vec![None; count],
+            _dir: dir,
+        }
     }
 
     fn start(&mut self, n: usize, first: Option<Ticket>) {
@@ -368,16 +426,19 @@ impl World {
     /// The founder removes this member.
     fn remove(&mut self, n: usize) {
         let role = |member: &Member| {
-            let is_it = usize::from(member.n) == n;
+            let is_it = member.n == n;
             (member.key.public(), if is_it { Role::Removed } else { Role::Member })
         };
         let members = self.members.iter().map(role).collect();
-        self.members[0].roles = Roles { number: 1, closed: true, members, schema: None };
+        let number = self.members[0].roles.number + 1;
+        self.members[0].roles = Roles { number, closed: true, members, schema: None };
         self.say(0);
     }
 
     fn run(&mut self, time: Duration) {
         let end = self.queue.now() + time;
+        // Tests have done something to anybody.
+        self.touched.extend(0..self.members.len());
         self.run_until(end);
     }
 
@@ -387,7 +448,7 @@ impl World {
         running.into_iter().all(|member| {
             self.members.iter().filter(|other| other.n != member.n).all(|other| {
                 let heard = member.heard.get(&other.key.public());
-                heard.is_some_and(|(said, _)| said.number == other.number)
+                heard.is_some_and(|known| known.0.number == other.number)
             })
         })
     }
@@ -411,40 +472,46 @@ impl Simulation for World {
     }
 
     fn next_timer(&self) -> Option<Duration> {
-        let running = self.members.iter().filter_map(|member| member.running.as_ref());
-        running
-            .flat_map(|r| [r.wires.endpoint.poll_timeout(), r.mesh.poll_timeout()])
-            .flatten()
-            .min()
+        self.timers.first().map(|(at, _)| *at)
     }
 
     fn act(&mut self) -> ControlFlow<()> {
         let (now, mut buffer) = (self.queue.now(), Vec::new());
-        for (member, path) in self.members.iter_mut().zip(&mut self.paths) {
+        let due = self.timers.iter().take_while(|(at, _)| *at <= now).map(|(_, n)| *n);
+        self.touched.extend(due);
+        for n in std::mem::take(&mut self.touched) {
+            let (member, path) = (&mut self.members[n], &mut self.paths[n]);
             while member.turn(now) {}
+            if let Some(at) = self.due[n].take() {
+                self.timers.remove(&(at, n));
+            }
             let Some(running) = &mut member.running else { continue };
             while let Some(sent) = running.wires.endpoint.poll_transmit(now, &mut buffer) {
-                if self.apart.is_some_and(|apart| is_between(apart, member.n, sent.to)) {
+                if self.apart.is_some_and(|apart| is_between(apart, n, sent.to)) {
                     continue;
                 }
                 for datagram in buffer.chunks(sent.segment_size.unwrap_or(sent.len)) {
                     self.datagrams += 1;
                     self.astray += u64::from(sent.to == address(VICTIM));
                     for delivery in path.send(now, datagram.len(), sent.ecn) {
-                        let flying = (address(member.n), sent.to, delivery.packet(datagram));
+                        let flying = (address(n), sent.to, delivery.packet(datagram));
                         self.queue.schedule(delivery.at, flying);
                     }
                 }
             }
+            let timers = [running.wires.endpoint.poll_timeout(), running.mesh.poll_timeout()];
+            self.due[n] = timers.into_iter().flatten().min();
+            self.timers.extend(self.due[n].map(|at| (at, n)));
         }
         ControlFlow::Continue(())
     }
 
     fn handle(&mut self, (from, to, datagram): Self::Event) {
-        let now = self.queue.now();
-        let member = self.members.iter_mut().find(|member| address(member.n) == to);
+        let (now, n) = (self.queue.now(), who_is_at(to));
+        let member = self.members.get_mut(n);
         if let Some(running) = member.and_then(|member| member.running.as_mut()) {
             running.wires.endpoint.handle_datagram(now, from, BytesMut::from(&datagram[..]));
+            self.touched.insert(n);
         }
     }
 }
@@ -489,7 +556,7 @@ fn ten(seed: u64) -> (Duration, u64) {
     // A link that died with its member is noticed by then.
     world.run(Duration::from_secs(60));
     for member in &world.members {
-        let apart = |n: u8| is_between([5, 6], member.n, address(n));
+        let apart = |n: usize| is_between([5, 6], member.n, address(n));
         let others = (0..10).filter(|n| *n != member.n && !apart(*n));
         let mut others: Vec<_> = others.map(|n| link_key(n).public().0).collect();
         others.sort_unstable();
@@ -720,7 +787,7 @@ fn what_members_claim_is_dialled_at_a_bounded_cost() {
     (0..2).for_each(|n| world.say(n));
     let heard = |world: &World, n: usize, of: usize| {
         let heard = world.members[n].heard.get(&world.members[of].key.public());
-        heard.is_some_and(|(said, _)| said.number == world.members[of].number)
+        heard.is_some_and(|known| known.0.number == world.members[of].number)
     };
     world.run(Duration::from_secs(1));
     assert!(heard(&world, 0, 1) && heard(&world, 1, 0));

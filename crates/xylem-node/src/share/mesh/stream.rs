@@ -1,9 +1,10 @@
 //! [`Stream`]: what goes to and comes from one other member.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_library::folder::Inbox;
+use xylem_library::folder::{Histories, Inbox};
 use xylem_link::{StreamId, StreamRead};
 use xylem_object::PublisherId;
 
@@ -22,6 +23,12 @@ pub(super) struct Stream {
     /// What it has shown of itself where a schema says who is a member.
     pub(super) shown: Vec<u8>,
     pub(super) out: Vec<u8>,
+    /// Members whose statements are to be said to it.
+    pub(super) owed: VecDeque<PublisherId>,
+    /// Which statements we know was said on it.
+    pub(super) has_listed: bool,
+    /// The other end has said which it knows.
+    pub(super) was_listed: bool,
     pub(super) inbox: Inbox,
     /// The other end was told that it is no member: until then it may still read that.
     pub(super) ends: Option<Duration>,
@@ -29,8 +36,25 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(stream: StreamId, key: [u8; 32], dialled: Option<PublisherId>) -> Self {
-        let (member, shown, out, inbox) = (None, Vec::new(), Vec::new(), Inbox::default());
-        Self { stream, key, dialled, member, shown, out, inbox, ends: None }
+        Self {
+            stream,
+            key,
+            dialled,
+            member: None,
+            shown: Vec::new(),
+            out: Vec::new(),
+            owed: VecDeque::new(),
+            has_listed: false,
+            was_listed: false,
+            inbox: Inbox::default(),
+            ends: None,
+        }
+    }
+
+    /// Says which statements are known, so that the other end says those that are not.
+    pub(super) fn list(&mut self, heard: &Histories) {
+        self.has_listed = true;
+        self.queue(&heard.list());
     }
 
     pub(super) fn queue(&mut self, said: &[u8]) {

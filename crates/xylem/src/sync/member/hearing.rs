@@ -62,7 +62,7 @@ impl Member<'_> {
                     self.met.push(member);
                     self.keep = Some(Instant::now());
                 }
-                if is_news {
+                if is_news && !self.is_large() {
                     self.tell_member(&member, up, tell);
                 }
             }
@@ -145,7 +145,7 @@ impl Member<'_> {
             // At once, with all others that are heard in one go.
             self.keep = Some(Instant::now());
         }
-        if is_new && self.up.contains(&member) {
+        if is_new && self.up.contains(&member) && !self.is_large() {
             self.tell_member(&member, true, tell);
         }
     }
@@ -211,10 +211,10 @@ impl Member<'_> {
 
     /// Who is no member any more is not followed, and can't ask for what is published from now on.
     pub(super) fn drop_others(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
-        let now_ms = wall_clock().milliseconds();
+        let (now_ms, is_told) = (wall_clock().milliseconds(), !self.is_large());
         for other in self.others.values() {
             let judged = self.roles.hear(&other.said.member, &other.said.shown, now_ms);
-            if judged.is_err() && self.up.remove(&other.said.member) {
+            if judged.is_err() && self.up.remove(&other.said.member) && is_told {
                 let (name, key) = (other.said.name.clone(), other.said.member.to_string());
                 tell(SyncEvent::Member { name, key, up: false });
             }

@@ -16,7 +16,7 @@ use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
 
 use super::super::staged::remove_tree;
-use super::{MAX_AHEAD_MS, MAX_NAMED, Member, SyncEvent, fetching, pause, warning};
+use super::{MAX_AHEAD_MS, MAX_NAMED, Member, Other, SyncEvent, fetching, pause, warning};
 
 /// Where what is fetched comes to, in what is ours of the folder, before the name of the member that has it.
 const FETCHED: &str = "incoming";
@@ -104,8 +104,10 @@ impl Member<'_> {
                 self.can_ask(other) && (!other.done || newest > other.said.number)
             })
         };
-        let readers =
-            self.others.keys().filter(|who| !self.roles.may_write(who)).copied().collect();
+        // Who only reads is asked for nothing, nor are those of many to whom there is no link.
+        let is_far = |who: &PublisherId| self.is_large() && !self.up.contains(who);
+        let readers = self.others.keys().filter(|who| !self.roles.may_write(who) || is_far(who));
+        let readers = readers.copied().collect();
         self.asking.begin(*member, said.number, (waits, readers), &stop);
         let merged = self.merge(&said, &stop, tell);
         self.asking.end(matches!(merged, Ok(Took::All)));
@@ -155,8 +157,9 @@ impl Member<'_> {
 
     /// Removes what has come where nothing is wanted of any member any more. Of one that only reads nothing ever is.
     fn drop_staged(&mut self) {
-        let is_wanted = |(member, other): (&PublisherId, &super::Other)| {
-            !other.done && self.roles.may_write(member)
+        // Nor, among many, is anything of those to whom there is no link.
+        let is_wanted = |(member, other): (&PublisherId, &Other)| {
+            !other.done && self.roles.may_write(member) && (!self.is_large() || self.can_ask(other))
         };
         if self.others.iter().any(is_wanted) {
             return;

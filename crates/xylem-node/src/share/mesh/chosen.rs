@@ -1,0 +1,84 @@
+//! Which members a member keeps links to.
+
+use std::collections::BTreeSet;
+
+use xylem_forward::FaceId;
+use xylem_library::folder::FULL_MESH;
+use xylem_object::PublisherId;
+
+use super::Mesh;
+use super::links::Links;
+
+/// Where members are many each keeps links to so many; as many others, on average, keep one to it.
+pub(super) const LINKS: usize = 8;
+
+impl Mesh {
+    /// Chooses whom we keep links to, and hangs up what we have dialled beside these.
+    pub(super) fn choose(&mut self, links: &mut dyn Links) {
+        if self.chosen.is_some() {
+            return;
+        }
+        let chosen = if self.dials.len() <= FULL_MESH {
+            self.dials.keys().copied().collect()
+        } else {
+            let chosen = self.some_of_many();
+            self.hang_up_others(links, &chosen);
+            chosen
+        };
+        self.chosen = Some(chosen);
+    }
+
+    /// The first by rank until so many of them are there, or may be; and those that have something to tell us that nobody else can.
+    /// Of who only reads nothing is fetched, so that these are the last.
+    fn some_of_many(&self) -> BTreeSet<PublisherId> {
+        let reads = |who| !self.members.may_write(who);
+        let dials = self.dials.iter();
+        let mut by_rank: Vec<_> =
+            dials.map(|(who, dial)| ((reads(who), dial.rank), *who, dial.is_away)).collect();
+        by_rank.sort_unstable();
+        let (mut chosen, mut there) = (BTreeSet::new(), 0);
+        for (_, who, is_away) in &by_rank {
+            if there == LINKS {
+                break;
+            }
+            chosen.insert(*who);
+            there += usize::from(!is_away);
+        }
+        let unmet = self.unmet();
+        let asked = |who: &PublisherId| unmet.contains(who) || self.heard.question(who).is_some();
+        let mut asked: Vec<_> = by_rank.into_iter().filter(|(_, who, _)| asked(who)).collect();
+        asked.sort_by_key(|(.., is_away)| *is_away);
+        chosen.extend(asked.into_iter().take(LINKS).map(|(_, who, _)| who));
+        chosen
+    }
+
+    /// Members that the founder has only heard of, while anybody who has the ticket is one: when the group is closed it names those
+    /// to whom there was a link.
+    fn unmet(&self) -> BTreeSet<PublisherId> {
+        let roles = self.members.roles();
+        if self.own != self.group.founder || roles.closed || roles.schema.is_some() {
+            return BTreeSet::new();
+        }
+        let met: BTreeSet<&PublisherId> = self.heard.met().iter().collect();
+        self.dials.keys().filter(|who| !met.contains(who)).copied().collect()
+    }
+
+    /// Once enough of those that we have chosen are there, what we have dialled beside them ends. What others have dialled is theirs.
+    fn hang_up_others(&mut self, links: &mut dyn Links, chosen: &BTreeSet<PublisherId>) {
+        let up = self.streams.values().filter_map(|stream| stream.member);
+        let there: BTreeSet<PublisherId> = up.filter(|who| chosen.contains(who)).collect();
+        if there.len() < LINKS {
+            return;
+        }
+        let others: Vec<(FaceId, PublisherId)> = (self.streams.iter())
+            .filter(|(_, stream)| stream.dialled.is_some())
+            .filter_map(|(face, stream)| Some((*face, stream.member?)))
+            .filter(|(_, who)| !chosen.contains(who))
+            .collect();
+        for (face, who) in others {
+            self.give_up(links, face);
+            // It was there.
+            self.dials.get_mut(&who).into_iter().for_each(|dial| dial.is_away = false);
+        }
+    }
+}
