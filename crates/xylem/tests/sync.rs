@@ -484,7 +484,7 @@ fn what_has_come_of_a_member_stays_while_others_are_asked() {
     converge(&[&alice, &bob, &carol], &["a"]);
     // As a member who is none any more, and one that ended before it was put in its place, leave it.
     for left in [".incoming-0011223344556677.xylem-part", "incoming-0011223344556677", "staged"] {
-        fs::create_dir(carol.at(".xylem-sync").join(left)).unwrap();
+        fs::create_dir_all(carol.at(".xylem-sync").join(left)).unwrap();
     }
     bob.stop();
     bob.write("b", "2");
