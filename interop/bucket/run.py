@@ -61,7 +61,7 @@ class World:
     def rclone(self, *arguments, **more):
         return subprocess.run(["rclone", "-q", *arguments], check=True, env=self.rclone_env, stdout=subprocess.PIPE, **more).stdout
 
-    def run(self, *arguments, store="getter", env=None, timeout=120):
+    def run(self, *arguments, store="getter", env=None, timeout=600):
         command = [self.xylem, "--store", self.base / store, *arguments]
         return subprocess.run(command, env=env or self.env, text=True, capture_output=True, timeout=timeout)
 
