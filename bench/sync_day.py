@@ -209,6 +209,13 @@ class Live:
             total += json.loads(text)[0]["stats64"]["tx"]["bytes"]
         return total
 
+    def same_at_last(self):
+        """A file that was written to a moment ago is sent when it has rested for some seconds."""
+        end = time.monotonic() + 60
+        while not self.same() and time.monotonic() < end:
+            time.sleep(0.5)
+        return self.same()
+
     def same(self):
         awake = [member for member in self.members if not member.stopped]
         return not differences(awake, [member.tree() for member in awake], ())
@@ -298,7 +305,7 @@ class Live:
         return {
             "group": self.name, "changed": changed, "sent": sent, "per_byte": sent / (changed * (MEMBERS - 1)), "rest_percent": self.shares,
             "rest_bytes": self.quiet_bytes, "memory": memory, "median": statistics.median(self.latencies), "largest": max(self.latencies),
-            "cpu": [processor(member) for member in self.members], "in_step": self.same(),
+            "cpu": [processor(member) for member in self.members], "in_step": self.same_at_last(),
         }
 
 
