@@ -43,6 +43,8 @@ pub struct Obstacle {
     pub since_ms: u64,
     /// How often it was tried.
     pub tried: u32,
+    /// When it was tried last, in milliseconds since 1970.
+    pub tried_ms: u64,
     /// When it is tried again, in milliseconds since 1970.
     pub again_ms: u64,
 }
@@ -70,7 +72,7 @@ impl Obstacles {
         let pause = FIRST_PAUSE_MS.saturating_mul(1 << tried.min(20)).min(LONGEST_PAUSE_MS);
         let again_ms = now_ms.saturating_add(pause);
         let tried = tried.saturating_add(1);
-        let obstacle = Obstacle { kind, why, since_ms, tried, again_ms };
+        let obstacle = Obstacle { kind, why, since_ms, tried, tried_ms: now_ms, again_ms };
         self.named.insert(path.to_vec(), obstacle);
         is_new
     }
@@ -97,9 +99,10 @@ impl Obstacles {
         self.named.get(path)
     }
 
-    /// Whether a path was tried in vain and its time has not come yet.
+    /// Whether a path was tried in vain and its time has not come yet. A clock that was set back makes no longer pauses.
     pub fn waits(&self, path: &[u8], now_ms: u64) -> bool {
-        self.named.get(path).is_some_and(|obstacle| now_ms < obstacle.again_ms)
+        let waits = |obstacle: &Obstacle| (obstacle.tried_ms..obstacle.again_ms).contains(&now_ms);
+        self.named.get(path).is_some_and(waits)
     }
 
     /// All of them in the order of their paths.
@@ -132,6 +135,7 @@ mod tests {
         }
         assert_eq!(obstacles.get(b"a").map(|o| o.again_ms), Some(5_000 + LONGEST_PAUSE_MS));
         assert!(obstacles.note(b"a", ObstacleKind::NotPlaced, "no".into(), 6_000), "another kind");
+        assert!(obstacles.waits(b"a", 6_500) && !obstacles.waits(b"a", 5_999), "a clock set back");
         assert!(obstacles.clear(b"a") && !obstacles.clear(b"a"));
         assert_eq!(obstacles.count(), 0);
     }

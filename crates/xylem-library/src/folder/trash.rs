@@ -101,7 +101,7 @@ impl Trash {
         let by_count =
             matches!(self.policy, VersionPolicy::Simple { .. } | VersionPolicy::Staggered { .. });
         let every = if came > 0 && by_count { COUNT_EVERY_MS } else { LOOK_EVERY_MS };
-        let due = self.looked.is_none_or(|at| now_ms.saturating_sub(at) >= every);
+        let due = self.looked.is_none_or(|at| now_ms < at || now_ms - at >= every);
         if due || self.bytes.get() > limit() {
             self.look(limit());
         }
