@@ -3,7 +3,7 @@
 
 /// Bytes of a file name at most.
 const MAX_COMPONENT: usize = 255;
-/// Before the name of the member whose version a copy is.
+/// In a copy's name, before the name of the member that the version is of.
 const MARK: &[u8] = b".conflict-";
 /// Bytes of a content's hash that a copy's name has, and those that it has where that name stands for something else.
 pub(crate) const SHORT: usize = 4;
@@ -33,7 +33,7 @@ pub(crate) fn copy_name(path: &[u8], member: &str, content: &[u8; 32], bytes: us
     [folder, &stem[..keep], &mark, ending].concat()
 }
 
-/// The member whose version of a file the copy at this path is; `None`: it is no copy.
+/// The member that the version of a copy at this path is of; `None`: it is no copy.
 pub fn copy_of(path: &[u8]) -> Option<&str> {
     str::from_utf8(parts(in_folder(path).1)?.member).ok()
 }

@@ -130,7 +130,7 @@ impl Exclusion {
 
     /// Leaves out what `xylem sync` keeps in a folder for its member, too, whatever the patterns say. A conflict copy is left out where what it
     /// is a copy of is: its name is not the user's, and whether it travels does not hang on how it happens to end. Patterns that speak of
-    /// such copies are for them alone.
+    /// such copies are held against its own name as well.
     pub(crate) fn in_step(self) -> Self {
         Self { in_step: true, ..self }
     }
@@ -177,12 +177,15 @@ impl Exclusion {
     /// What the last pattern says that says anything of this path itself.
     fn says_of(&self, path: &[u8], is_directory: bool) -> Option<Sense> {
         let original = if self.in_step { original_of(path) } else { None };
-        let judged = |pattern: &Pattern| match &original {
-            Some(original) if !pattern.has(COPIES) => original.as_slice(),
-            _ => path,
+        let says = |pattern: &Pattern| {
+            let of_original = || pattern.says(original.as_deref()?, is_directory);
+            match &original {
+                Some(_) if !pattern.has(COPIES) => of_original(),
+                // It may mean copies, or the file that is called so.
+                _ => pattern.says(path, is_directory).or_else(of_original),
+            }
         };
-        let mut patterns = self.patterns.iter().rev();
-        patterns.find_map(|pattern| pattern.says(judged(pattern), is_directory))
+        self.patterns.iter().rev().find_map(says)
     }
 }
 

@@ -43,6 +43,8 @@ fn in_a_folder_in_step_a_conflict_copy_is_left_out_where_its_original_is() {
     let no_copies = rules(&["*.conflict-*", "!mine.conflict-*"]);
     assert!(no_copies.matches(b"a.conflict-bob-1a2b3c4d.txt", false));
     assert!(!no_copies.matches(b"mine.conflict-bob-1a2b3c4d.txt", false));
+    let named_so = rules(&["/conflicts.txt"]);
+    assert!(named_so.matches(b"conflicts.conflict-bob-1a2b3c4d.txt", false));
 }
 
 #[test]

@@ -198,7 +198,7 @@ impl Folder {
         self.changes.insert(path, item);
     }
 
-    /// Whether somebody has written to the file at a path since the last look, which its size and time need not say.
+    /// Whether the file at a path was written to since the last look, which its size and time need not show.
     fn was_written(&self, place: &Place) -> bool {
         let is_file = place.before.root().is_some();
         is_file

@@ -119,7 +119,8 @@ impl Looked {
         }
     }
 
-    /// Whether nobody has written to a file since, although its size and time are the same: no program can set when it was changed last.
+    /// Whether a file has the change time that the look noted. Size and modification time may be the same after a write; no program can set
+    /// the change time.
     pub(super) fn is_untouched(&self, path: &[u8], at: &Path) -> bool {
         let seen = self.plan.get(path).filter(|_| !self.touched.contains(path));
         seen.is_none_or(|seen| {
