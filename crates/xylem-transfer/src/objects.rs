@@ -1,6 +1,7 @@
 //! All objects of a transfer that are not complete, and what of them nobody is asked for.
 
 use core::ops::Range;
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -20,6 +21,9 @@ const URGENT_LOOK: usize = 8;
 const NEAR_OBJECTS: usize = 64;
 const LOOK_OBJECTS: usize = 16;
 
+/// Pause before a key is asked for again that no peer has at present.
+const POSTPONED_FOR: Duration = Duration::from_secs(1);
+
 /// The objects by number, and what is to be asked for next.
 #[derive(Debug, Default)]
 pub(crate) struct Objects {
@@ -30,6 +34,8 @@ pub(crate) struct Objects {
     work: VecDeque<u64>,
     /// Tiles to be asked for again, and what somebody waits for, before anything else.
     urgent: VecDeque<Key>,
+    /// Keys that every peer that could be asked has refused, and when each is asked for again; oldest first.
+    postponed: VecDeque<(Duration, Key)>,
     /// Segments that nobody is asked for, of all objects.
     unasked: u64,
     /// Segments that are wanted and not verified, of all objects.
@@ -146,6 +152,7 @@ impl Objects {
 
     /// Wants no more of a lasting object what nobody is asked for.
     pub(crate) fn want_only_what_is_asked_for(&mut self, id: ObjectId) {
+        self.ask_all_postponed();
         if let Some(Entry { object, .. }) = self.table.get_mut(&object_number(id))
             && object.is_lasting()
         {
@@ -190,6 +197,31 @@ impl Objects {
                     self.urgent.push_back(key);
                 }
             }
+        }
+    }
+
+    /// Every peer that could be asked has refused `key`: asks for it again after a pause, so that it takes no turn of what
+    /// peers do have.
+    pub(crate) fn postpone(&mut self, now: Duration, key: Key) {
+        self.postponed.push_back((now + POSTPONED_FOR, key));
+    }
+
+    /// When the next postponed key is asked for again.
+    pub(crate) fn next_postponed(&self) -> Option<Duration> {
+        Some(self.postponed.front()?.0)
+    }
+
+    /// Asks again for the keys whose pause has ended.
+    pub(crate) fn ask_postponed(&mut self, now: Duration) {
+        while let Some((_, key)) = self.postponed.pop_front_if(|(until, _)| *until <= now) {
+            self.ask_again(key);
+        }
+    }
+
+    /// Asks again for all postponed keys: a peer may have them now.
+    pub(crate) fn ask_all_postponed(&mut self) {
+        while let Some((_, key)) = self.postponed.pop_front() {
+            self.ask_again(key);
         }
     }
 

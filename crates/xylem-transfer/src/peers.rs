@@ -191,15 +191,25 @@ impl Peers {
             return false;
         }
         let Some(spared) = self.avoided.get(&key) else { return false };
+        spared.contains(&peer.id()) && self.is_another_left(now, key, spared)
+    }
+
+    /// Whether every peer that could be asked for `key` has refused it or brought it wrong.
+    pub(crate) fn have_all_failed(&self, now: Duration, key: Key) -> bool {
+        self.avoided.get(&key).is_some_and(|spared| !self.is_another_left(now, key, spared))
+    }
+
+    /// Whether an active peer that is not among `spared` may have `key`.
+    fn is_another_left(&self, now: Duration, key: Key, spared: &[PeerId]) -> bool {
         let has = |other: &Peer| match key.wanted() {
             Wanted::Segment(id, i) => other.runs(object_number(id)).meets(i.0..i.0 + 1),
-            // A peer with some part may have the tile, and says so if it does not.
+            // A peer with some part may have the tile, and refuses if it does not.
             Wanted::Tile(id, _) => !other.runs(object_number(id)).is_empty(),
             Wanted::Manifest => true,
         };
         let can =
             |other: &Peer| other.is_active(now) && !spared.contains(&other.id()) && has(other);
-        spared.contains(&peer.id()) && self.all.iter().any(can)
+        self.all.iter().any(can)
     }
 
     /// The peer in `place`, for whom something to ask is searched for.

@@ -146,6 +146,7 @@ impl Transfer {
     fn add(&mut self, now: Duration, peer: PeerId, kind: PeerKind) -> bool {
         let is_first = self.peers.is_empty();
         let added = self.peers.add(now, peer, kind, &self.config);
+        self.objects.ask_all_postponed();
         if added && is_first {
             self.patience.on_first_peer(now);
         }
@@ -345,6 +346,7 @@ impl Transfer {
             .chain(tokens.filter(|_| has_work))
             .chain(self.rate_limit.next().filter(|_| has_work))
             .chain(self.next_question())
+            .chain(self.objects.next_postponed())
             .chain(self.gives_up_at(now))
             .min()
     }
@@ -369,6 +371,7 @@ impl Transfer {
                 self.objects.ask_again(key);
             }
         }
+        self.objects.ask_postponed(now);
         self.patience.begin(now);
         if self.gives_up_at(now).is_some_and(|at| now >= at) {
             let peers = self.peers.len();

@@ -169,6 +169,29 @@ fn nobody_has_it() {
     assert!(world.now() < Duration::from_secs(1), "{:?}", world.now());
 }
 
+/// A peer from which a few segments can't be had (its file is damaged) brings the rest as quickly as if nothing were
+/// wrong: what it refuses is asked for once a second and takes the turn of nothing else.
+#[test]
+fn refused_segments_hold_up_no_others() {
+    let original = Original::file(8_000_000);
+    let mut transfer = run(&original, &[Behaviour::Honest], &path(80, 0.0), 1);
+    assert_eq!(transfer.failed, None);
+    let (whole, all) = (transfer.now(), transfer.transfer.progress().verified_segments);
+    for step in [all, 100, 10] {
+        transfer = run(&original, &[Behaviour::RefusesEach(step)], &path(80, 0.0), 1);
+        let refused = all.div_ceil(step);
+        let progress = transfer.transfer.progress();
+        assert_eq!(progress.verified_segments, all - refused, "each {step}");
+        // It gives up 30 s after the last segment that came.
+        assert_eq!(transfer.failed, Some(FailReason::TimedOut { after: Duration::from_secs(30) }));
+        let took = transfer.now() - Duration::from_secs(30);
+        assert!(took < whole * 3 / 2, "each {step}: {took:?}, without faults {whole:?}");
+        let asked: u32 = transfer.asked.values().sum();
+        let most = all + 40 * refused + 100;
+        assert!(u64::from(asked) < most, "each {step}: {asked} Interests, {most} at most");
+    }
+}
+
 #[test]
 fn without_any_peer_patience_ends_too() {
     let original = Original::file(100);

@@ -227,6 +227,7 @@ impl Transfer {
             self.progress.unasked += 1;
         } else if let Ok(have) = Have::from_packet(data) {
             self.peers.on_have(now, p, have);
+            self.objects.ask_all_postponed();
         }
     }
 
@@ -360,7 +361,11 @@ impl Transfer {
         if reason != NackReason::CONGESTION {
             self.peers.avoid(key, self.peers[p].id());
         }
-        self.objects.ask_again(key);
+        if reason != NackReason::CONGESTION && self.peers.have_all_failed(now, key) {
+            self.objects.postpone(now, key);
+        } else {
+            self.objects.ask_again(key);
+        }
         if key == Key::from(Wanted::Manifest) && self.phase == Phase::Manifest {
             self.peers[p].on_manifest_refusal(now);
             self.on_manifest_refused();

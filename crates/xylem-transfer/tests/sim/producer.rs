@@ -140,6 +140,8 @@ pub(crate) enum Behaviour {
     Older,
     /// Honest for the manifest, refuses the rest.
     RefusesSegments,
+    /// Refuses each segment whose number is a multiple of this.
+    RefusesEach(u64),
     /// Refuses all.
     RefusesAll,
     /// Sends each answer twice, and a packet that nobody asked for.
@@ -181,6 +183,11 @@ impl Producer {
             Behaviour::Older if interest.name().to_string().contains("32=have") => return vec![],
             Behaviour::RefusesAll => return vec![Reply::Nack],
             Behaviour::RefusesSegments if !is_manifest => return vec![Reply::Nack],
+            Behaviour::RefusesEach(step)
+                if self.segment_in(interest.name()).is_some_and(|i| i % step == 0) =>
+            {
+                return vec![Reply::Nack];
+            }
             _ => {}
         }
         let mut out = Vec::new();
@@ -194,6 +201,13 @@ impl Producer {
             return vec![Reply::Data(mangle(out, &mut Rng::new(u64::from(self.asked))))];
         }
         if is_manifest { self.spoil_manifest(out) } else { self.spoil(out) }
+    }
+
+    fn segment_in(&self, name: NameRef<'_>) -> Option<u64> {
+        match naming::parse(self.original.prefix.as_ref(), name)? {
+            Request::Segment { index, .. } => Some(index.0),
+            _ => None,
+        }
     }
 
     fn spoil_manifest(&self, mut out: Vec<u8>) -> Vec<Reply> {
