@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 mod conditions;
 mod device;
@@ -118,9 +119,9 @@ fn main() -> std::io::Result<()> {
     }
     let mut network = Network::new(arguments);
     let stopped = Arc::new(AtomicBool::new(false));
-    let stop = Arc::clone(&stopped);
-    ctrlc::set_handler(move || stop.store(true, Ordering::Relaxed))
-        .map_err(std::io::Error::other)?;
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
+    }
     let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
     let (left, right) = (stdin.as_fd(), stdout.as_fd());
     let mut buffer = vec![0; 65_536];

@@ -26,9 +26,10 @@ pub(crate) use xylem_sim::noise;
 /// The program under test.
 pub(crate) const XYLEM: &str = env!("CARGO_BIN_EXE_xylem");
 
-/// A command with a store of its own and no surprises from the environment.
+/// A command with a store of its own and no surprises from the environment. `XYLEM_PROGRAM` names another build of the
+/// program, so that tests need not be built as it is: `.ci/run` tries the release program in this way.
 pub(crate) fn xylem(store: &Path) -> Command {
-    let mut command = Command::new(XYLEM);
+    let mut command = Command::new(std::env::var_os("XYLEM_PROGRAM").unwrap_or(XYLEM.into()));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("XYLEM_") {
             command.env_remove(name);
