@@ -15,17 +15,17 @@ use xylem_library::{Existing, Output, SaveOptions, Stop};
 use xylem_node::{GetOptions, PeerUri};
 use xylem_object::Ticket;
 
-/// How `xylem inbox accept` fetches.
+/// Arguments of `xylem inbox accept`.
 #[derive(Debug, Args)]
 pub(crate) struct AcceptArgs {
     /// The message's number
     pub(crate) number: u32,
 
-    /// Where the result goes, as for `get`
+    /// Where to put the result, as for `get`
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer instead of the ticket's, as for `get`; can be repeated
+    /// Ask this peer instead of those of the ticket, as for `get`; can be repeated
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     from: Vec<PeerUri>,
 

@@ -1,6 +1,7 @@
-//! `xylem bench SUBJECT [TABLE]...`: tables of the hash engine, of tree-signed segments in NDN, of
-//! the link and of transfers, as `xylem-bench` measures them: a program of its own, so that nothing that is
-//! measured against comes near what users install.
+//! `xylem bench SUBJECT [TABLE]...`: runs `xylem-bench`, which prints tables of measurements.
+//!
+//! `xylem-bench` is a program of its own, so that the libraries that it compares with are no part of what users
+//! install.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
@@ -9,7 +10,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What has tables.
+/// The subjects of which there are tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Subject {
     /// The hash engine.
@@ -22,16 +23,16 @@ pub(crate) enum Subject {
     Transfer,
 }
 
-/// Measures this machine: hash engine, tree-signed NDN segments, link and transfers beside what else there is
+/// Measures this machine: hash engine, tree-signed NDN segments, link and transfers beside other programs
 ///
-/// Prints Markdown tables. In each row everybody takes turns in short slices, in one process;
-/// figures are medians, ratios are ratios of medians, and a ratio below what the project wants of
-/// itself is marked MISSED. A table that misses something is no failure: exit status 0.
+/// Prints Markdown tables. In each row all candidates take turns in short slices, in one process. Figures are medians,
+/// and ratios are ratios of medians. A ratio below the project's own target is marked MISSED. A missed target is no
+/// failure: the exit status is 0.
 ///
-/// `xylem-bench` measures, which `cargo install --path bench` in the source tree makes. Peers that are
-/// not there are said to be absent. Those against other configurations of the
-/// official crate, and sessions and transfers between processes, are programs of their own, which bench/peers in
-/// the source tree builds; they are looked for beside this program and on the PATH.
+/// The program `xylem-bench` measures; `cargo install --path bench` in the source tree makes it. Programs to compare
+/// with that are not installed are listed as absent. Comparisons with other configurations of the official crate, and
+/// sessions and transfers between processes, need programs that bench/peers in the source tree builds. They are looked
+/// for beside this program and on the PATH.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Tables of `hash` (beside the official BLAKE3, SHA-256 and others), all where none is named:
@@ -85,10 +86,10 @@ Exit status:
   4  standard output or a file could not be written"
 )]
 pub(crate) struct BenchArgs {
-    /// What to measure
+    /// The subject to measure
     subject: Subject,
 
-    /// Which tables
+    /// The tables to print
     #[arg(value_name = "TABLE")]
     tables: Vec<String>,
 
@@ -96,20 +97,20 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     quick: bool,
 
-    /// Draw the tables into this file, an SVG picture
+    /// Draw the tables into this file, as an SVG picture
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 
-    /// Keep what was measured in this file, for --against
+    /// Write the measurements to this file, for --against
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 
-    /// Say what is faster and what slower than what this file holds, which --save wrote
+    /// Report what is faster and what is slower than the measurements in this file, which --save wrote
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
 }
 
-/// Runs `xylem bench`: the program `xylem-bench` does, whose exit status is ours.
+/// Runs `xylem bench`: runs the program `xylem-bench` and returns its exit status.
 pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
     let Some(program) = program() else {
         return Err(Failure::new(
@@ -140,7 +141,7 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
     })
 }
 
-/// Beside this program first, then where the PATH says.
+/// Finds `xylem-bench`: beside this program first, then on the PATH.
 fn program() -> Option<PathBuf> {
     let file = format!("xylem-bench{}", std::env::consts::EXE_SUFFIX);
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_path_buf()));

@@ -1,5 +1,4 @@
-//! The command line but for its subcommands: what `xylem --help` says, and the flags that every
-//! subcommand takes.
+//! The command line except its subcommands: the text of `xylem --help`, and the flags that every subcommand takes.
 
 use crate::exit::{Exit, Failure, exit_help};
 use clap::builder::FalseyValueParser;
@@ -10,9 +9,8 @@ use xylem_library::upkeep::close_to_others;
 
 /// Shares files and directories by name; every piece is proven the moment it arrives
 ///
-/// One node shares a file and prints a ticket. Whoever holds the ticket fetches the file from
-/// anyone who has it, over an encrypted link, and checks each piece against the publisher's
-/// signature before it is written anywhere.
+/// One node shares a file and prints a ticket. Anyone with the ticket fetches the file from any peer that has it, over
+/// an encrypted link. Each piece is checked against the publisher's signature before it is written anywhere.
 #[derive(Debug, Parser)]
 #[command(
     name = "xylem",
@@ -55,7 +53,7 @@ pub(crate) enum Color {
 pub(crate) enum LogFormat {
     /// Columns for people.
     Text,
-    /// An object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -72,12 +70,12 @@ pub(crate) struct Common {
           value_parser = FalseyValueParser::new(), help_heading = "Common options")]
     pub(crate) quiet: bool,
 
-    /// Say more, such as every peer that comes and goes; -vv and -vvv log faces, links and fetches to
-    /// standard error, as XYLEM_LOG=debug and XYLEM_LOG=trace do
+    /// Print more, such as every peer that comes and goes; -vv and -vvv log faces, links and fetches to standard error,
+    /// as XYLEM_LOG=debug and XYLEM_LOG=trace do
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Common options")]
     pub(crate) verbose: u8,
 
-    /// How the log of -vv and XYLEM_LOG is written: text, or a JSON object a line, as all else on standard error is then
+    /// The format of standard error, with the log of -vv and XYLEM_LOG: text, or one JSON object per line
     #[arg(
         long,
         global = true,
@@ -167,7 +165,7 @@ impl Common {
         })
     }
 
-    /// The settings file: the one that was asked for, or the usual one if it is there.
+    /// The settings file: the one named by the flag, or the default one if it exists.
     pub(crate) fn settings(&self) -> Option<PathBuf> {
         self.config.clone().or_else(|| {
             let base = absolute("XDG_CONFIG_HOME")
@@ -176,7 +174,7 @@ impl Common {
         })
     }
 
-    /// A settings file that was asked for by name has to be readable.
+    /// Checks that a settings file named by the flag can be read.
     pub(crate) fn check_config(&self) -> Result<(), Failure> {
         let Some(path) = &self.config else { return Ok(()) };
         let readable = File::open(path).and_then(|file| file.metadata());
@@ -192,8 +190,8 @@ impl Common {
     }
 }
 
-/// A directory that the environment names; the XDG base directory specification has relative paths
-/// ignored.
+/// A directory that an environment variable names. Relative paths are ignored, as the XDG base directory specification
+/// requires.
 pub(crate) fn absolute(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -1,4 +1,4 @@
-//! Codes on the command line: `7-alpha-cobra-violin` where a ticket or a card could stand.
+//! Codes such as `7-alpha-cobra-violin` on the command line, in place of a ticket or a card.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
@@ -12,18 +12,18 @@ use xylem_object::Ticket;
 /// Whether a word of the command line is meant to be a code.
 pub(crate) use xylem_node::code::looks_like_code;
 
-/// Who may show a code.
+/// Where to look for the peer that shows a code.
 #[derive(Clone, Debug)]
 pub(crate) struct Whom {
-    /// Those who were named; else who is found by the number.
+    /// The peers that the user named. If there are none, the code's number leads to the peer.
     pub(crate) from: Vec<Peer>,
-    /// Where the number may lead.
+    /// Relays at which to look up the number.
     pub(crate) relays: Vec<Relay>,
-    /// It may lead somewhere on the LAN.
+    /// Whether to look it up on the LAN.
     pub(crate) lan: bool,
 }
 
-/// Brings what a code stands for from whoever shows it.
+/// Fetches the text that a code stands for from the peer that shows it.
 pub(crate) fn redeem(
     text: &str,
     at: Whom,
@@ -44,7 +44,7 @@ pub(crate) fn redeem(
     Ok(taken?)
 }
 
-/// A ticket, or the one that a code stands for; where that came from is then asked by the ticket's link key.
+/// Returns a ticket: the text itself, or what a code stands for. A peer that handed the ticket over gets its link key.
 pub(crate) fn or_ticket(
     text: &str,
     at: Whom,
@@ -68,7 +68,7 @@ pub(crate) fn or_ticket(
     Ok((ticket, from))
 }
 
-/// What was handed over, read as what is wanted; `other`: what to do with a code of the other kind.
+/// Parses what a code stood for. `other` is the message if the code stands for something of the other kind.
 pub(crate) fn read<T: std::str::FromStr>(told: &Told, other: &str) -> Result<T, Failure> {
     let wrong = |_| Failure::new(Exit::Usage, other.to_owned());
     told.text.parse().map_err(wrong)

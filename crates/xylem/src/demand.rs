@@ -1,4 +1,4 @@
-//! Flags that ask for witnesses, what was heard of them, and evidence of two histories.
+//! Flags that require witnesses, reports of co-signatures, and evidence of two histories of one publisher.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
@@ -17,10 +17,10 @@ use xylem_library::witness::{Demand, Witnessed};
 use xylem_node::Event;
 use xylem_object::witness::Evidence;
 
-/// Longest file of evidence that is read: two manifests and a proof.
+/// Longest evidence file in bytes that is read. It holds two manifests and a proof.
 const MAX_EVIDENCE: u64 = 64 * 1024;
 
-/// Whose co-signatures are wanted.
+/// The witnesses whose co-signatures are required.
 #[derive(Debug, Args)]
 pub(crate) struct DemandArgs {
     /// Take only what the witness with this certificate (`xylem key cert`) has co-signed, as it is or as the beginning of a later
@@ -28,23 +28,23 @@ pub(crate) struct DemandArgs {
     #[arg(long, value_name = "CERT")]
     witness: Vec<PathBuf>,
 
-    /// With --witness: so many of them are enough [default: all]
+    /// With --witness: this many of them are enough [default: all]
     #[arg(long, value_name = "COUNT", requires = "witness")]
     threshold: Option<usize>,
 
-    /// With --witness: not longer ago than this, so that nobody hides what is newer. A witness that runs co-signs the newest
-    /// version anew each hour
+    /// With --witness: co-signed within this time, so that nobody can hide a newer version. A running witness co-signs
+    /// the newest version anew each hour
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, requires = "witness")]
     witnessed_within: Option<Duration>,
 }
 
 impl DemandArgs {
-    /// Whether anything is wanted.
+    /// Whether any witness is required.
     pub(crate) fn is_given(&self) -> bool {
         !self.witness.is_empty()
     }
 
-    /// What is wanted; `None`: nothing.
+    /// The demand that the flags express; `None` without such flags.
     pub(crate) fn demand(&self, out: &mut Out) -> Result<Option<Demand>, Failure> {
         if !self.is_given() {
             return Ok(None);
@@ -63,7 +63,7 @@ impl DemandArgs {
     }
 }
 
-/// Says what was heard of witnesses; an error where it is not enough.
+/// Reports the co-signatures; an error if they do not satisfy the demand.
 pub(crate) fn report(heard: &Witnessed, out: &mut Out) -> Result<(), Failure> {
     for testimony in &heard.by {
         out.event(Event::Library(LibraryEvent::Cosigned(testimony.clone())));
@@ -72,7 +72,8 @@ pub(crate) fn report(heard: &Witnessed, out: &mut Out) -> Result<(), Failure> {
     Ok(heard.enough()?)
 }
 
-/// Shows the events of a fetch that hears witnesses at each checkpoint; for a person each witness once, later with -v.
+/// Shows the events of a fetch that asks witnesses at each checkpoint. In text output each witness is shown once, and
+/// later only with -v.
 pub(crate) fn told_once(out: &mut Out) -> impl FnMut(Event) {
     let mut heard = HashSet::new();
     move |event| match event {
@@ -85,7 +86,7 @@ pub(crate) fn told_once(out: &mut Out) -> impl FnMut(Event) {
     }
 }
 
-/// `xylem verify --evidence FILE`.
+/// Runs `xylem verify --evidence FILE`.
 pub(crate) fn show_evidence(path: &Path, out: &mut Out) -> Result<Exit, Failure> {
     let refused = |why: &dyn std::fmt::Display| {
         Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
@@ -126,7 +127,7 @@ pub(crate) fn show_evidence(path: &Path, out: &mut Out) -> Result<Exit, Failure>
     Ok(Exit::Done)
 }
 
-/// `verify --evidence`.
+/// Event of `verify --evidence`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "evidence")]
 struct EvidenceRow<'a> {

@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 use xylem_library::{Blame, Error};
 
-/// What a run ends with; the contract that scripts rely on.
+/// Exit codes of the command: a contract that scripts rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     /// Done, verified.
@@ -13,7 +13,7 @@ pub(crate) enum Exit {
     Damaged = 1,
     /// Wrong usage or bad input.
     Usage = 2,
-    /// Nobody reachable has it, or time ran out.
+    /// No reachable peer has it, or time ran out.
     Unreachable = 3,
     /// Disk full, permission, store in use, or a bug.
     Local = 4,
@@ -22,7 +22,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The one with this number, as another process of this program has told it.
+    /// The code with this number, as another process of this program has reported it.
     pub(crate) fn from_code(code: u8) -> Self {
         let all = [Self::Done, Self::Damaged, Self::Usage, Self::Unreachable, Self::Interrupted];
         all.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Self::Local)
@@ -35,7 +35,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The table as `--help` shows it: a literal, so that subcommands can put their examples before it.
+/// The table as `--help` shows it. It is a literal, so that subcommands can put their examples before it.
 macro_rules! exit_help {
     () => {
         "Exit status:
@@ -54,7 +54,7 @@ pub(crate) use exit_help;
 pub(crate) struct Failure {
     /// The exit code.
     pub(crate) exit: Exit,
-    /// What happened and how to mend it; empty where nobody is left to read it (a closed pipe).
+    /// What happened and how to mend it; empty if the reader is gone (a closed pipe).
     pub(crate) message: String,
 }
 
@@ -64,13 +64,13 @@ impl Failure {
         Self { exit, message: message.into() }
     }
 
-    /// A reader that went away (`| head`) is not worth a line; the exit code is still not 0,
-    /// because not everything was done.
+    /// A reader that went away (`| head`) is not worth a message. The exit code is still not 0, because not everything
+    /// was done.
     pub(crate) fn closed_pipe() -> Self {
         Self::new(Exit::Interrupted, "")
     }
 
-    /// The system starts no more threads.
+    /// The system cannot start another thread.
     pub(crate) fn no_thread(error: &io::Error) -> Self {
         Self::new(Exit::Local, format!("cannot start a thread: {error}"))
     }
@@ -84,7 +84,7 @@ impl Failure {
     }
 }
 
-/// Every error that ends a verb, each of which knows who has to act.
+/// Every error that ends a verb; each maps to an exit code.
 impl<E: Into<Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         let Error { blame, message } = error.into();
@@ -99,8 +99,8 @@ impl<E: Into<Error>> From<E> for Failure {
     }
 }
 
-/// How a panic of the standard library begins where the system gives something no more, in whatever
-/// thread, and what that is; none of it is a bug. `endings.rs` provokes them.
+/// The beginnings of the standard library's panic messages when the system refuses a resource, on any thread, and the
+/// resource's name. None of them is a bug. `endings.rs` provokes them.
 const OF_THE_SYSTEM: [(&str, &str); 5] = [
     ("failed to spawn thread", "the operating system starts no more threads"),
     ("failed to allocate an alternative stack", "no memory for a thread's stack"),
@@ -109,8 +109,8 @@ const OF_THE_SYSTEM: [(&str, &str); 5] = [
     ("failed to open /dev/urandom", "the operating system gives no randomness"),
 ];
 
-/// Installs a panic hook: on whichever thread, a bug, or a system that has nothing left to give, prints
-/// one line and ends the process with 4.
+/// Installs a panic hook. On any thread, a bug or a system without resources prints one line and ends the process with
+/// 4.
 ///
 /// Nothing verified is lost by ending here: what is on disk is consistent after every write.
 pub(crate) fn report_bugs_in_one_line() {
@@ -135,9 +135,9 @@ pub(crate) fn report_bugs_in_one_line() {
     }));
 }
 
-/// Has a write beyond the largest file that is allowed (`ulimit -f`) fail as one to a full disk does,
-/// instead of ending the process without a word; and ends with 4, and without a core file of secrets,
-/// where the standard library has said its line and gives up: no memory, or a stack that is too small.
+/// Makes three ends of the process orderly. A write beyond the file size limit (`ulimit -f`) fails like a write to a
+/// full disk, instead of ending the process by a signal. Where the standard library prints a message and aborts (no
+/// memory, or too small a stack), the process ends with 4 and without a core file, which could hold secrets.
 #[cfg(unix)]
 pub(crate) fn outlive_limits() -> Result<(), Failure> {
     use signal_hook::consts::{SIGABRT, SIGXFSZ};
@@ -154,19 +154,19 @@ pub(crate) fn outlive_limits() -> Result<(), Failure> {
     Ok(())
 }
 
-/// No such signals here.
+/// This system has no such signals.
 #[cfg(not(unix))]
 pub(crate) fn outlive_limits() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Bytes of the stack that a limited address space keeps for the command: what a main thread usually has.
+/// Bytes of the command's stack under a limited address space: the usual size of a main thread's stack.
 #[cfg(unix)]
 const STACK: usize = 8 << 20;
 
-/// Does `run`, and where address space is limited (`ulimit -v`) on a thread whose stack is mapped whole, or
-/// not at all, which is a line and 4: the main thread's grows as it is used, and ends the process by a
-/// signal where there is no room.
+/// Does `run`. Where address space is limited (`ulimit -v`), does it on a thread whose stack is mapped as a whole; if
+/// that is impossible, prints one line and ends with 4. A main thread's stack grows as it is used, and a signal ends
+/// the process if there is no room.
 #[cfg(unix)]
 pub(crate) fn on_a_whole_stack(run: fn() -> ExitCode) -> ExitCode {
     use rustix::process::{Resource, getrlimit};
@@ -175,7 +175,7 @@ pub(crate) fn on_a_whole_stack(run: fn() -> ExitCode) -> ExitCode {
     }
     let started = std::thread::Builder::new().stack_size(STACK).spawn(run);
     match started.map(std::thread::JoinHandle::join) {
-        // A panic has ended the process before (`report_bugs_in_one_line`).
+        // A panic has ended the process already (`report_bugs_in_one_line`).
         Ok(ended) => ended.unwrap_or(Exit::Local.into()),
         Err(error) => {
             crate::output::error_line(&format!("no memory for a stack: {error}"));
@@ -184,7 +184,7 @@ pub(crate) fn on_a_whole_stack(run: fn() -> ExitCode) -> ExitCode {
     }
 }
 
-/// No such limit here.
+/// This system has no such limit.
 #[cfg(not(unix))]
 pub(crate) fn on_a_whole_stack(run: fn() -> ExitCode) -> ExitCode {
     run()

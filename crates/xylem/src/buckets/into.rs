@@ -1,5 +1,6 @@
-//! `get -o s3://BUCKET/KEY`: what a ticket names, proven and then written by parts; nothing of it lies on this
-//! machine's disk.
+//! `get -o s3://BUCKET/KEY`: fetches what a ticket names, verifies it, and writes it as a multipart upload.
+//!
+//! None of the content is written to this machine's disk.
 
 use super::buckets;
 use crate::exit::{Exit, Failure};
@@ -23,27 +24,27 @@ use xylem_object::listing::EntryKind;
 use xylem_reader::{File, Item, Options, Reader};
 use xylem_store::{Clobber, create_dirs, write_atomically};
 
-/// Bytes that are asked of the peers in one read, and reads that are under way at once.
+/// Bytes of one read from peers. The number of reads that run at once follows below.
 const READ: u64 = 4 << 20;
 const AT_ONCE: usize = 4;
-/// How often what was uploaded is written down.
+/// How often the state of an upload is written to the store.
 const KEEP_EVERY: Duration = Duration::from_millis(250);
-/// Names that can be no keys and are told one by one.
+/// Paths that cannot be keys: how many are reported one by one.
 const MOST_NAMED: u64 = 10;
-/// How often what happens is looked at while a read is waited for.
+/// How often events are shown while a read is awaited.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Where it goes, and how it is read.
+/// Where a publication goes in a bucket, and how it is fetched.
 pub(crate) struct IntoBucket {
-    /// The ticket, peers and limits; nothing is kept.
+    /// The ticket, the peers and the limits. The reader keeps nothing on disk.
     pub(crate) options: Options,
-    /// As it was typed: with a slash at the end, a folder.
+    /// The path as the user typed it. A slash at the end means a folder.
     pub(crate) output: PathBuf,
-    /// What happens to what stands there.
+    /// Whether an object that exists there is refused, replaced or kept.
     pub(crate) existing: Existing,
 }
 
-/// Fetches it; the summary is as that of a fetch to a disk.
+/// Fetches into a bucket. The summary is that of a fetch to a disk.
 pub(crate) fn into_bucket(
     what: IntoBucket,
     stop: &Stop,
@@ -54,7 +55,7 @@ pub(crate) fn into_bucket(
     let state = what.options.store.join("uploads");
     let buckets = Arc::new(buckets()?);
     let mut asked = Asked { buckets, existing: what.existing, state, older: None };
-    // Whoever may not look at it is told so before anybody is asked for anything.
+    // Check access to the bucket before any peer is asked, so that a missing right is reported first.
     let looked =
         asked.buckets.stands_at(&Place { key: format!("{}.", place.key), ..place.clone() });
     looked.map_err(|e| super::at(&what.output, &e))?;
@@ -78,28 +79,29 @@ pub(crate) fn into_bucket(
     Ok(summary)
 }
 
-/// Where objects go, and what is there.
+/// Where objects go, and what exists there.
 pub(super) struct Asked {
     pub(super) buckets: Arc<Buckets>,
     pub(super) existing: Existing,
-    /// Where what is under way is written down.
+    /// The folder for the state of unfinished uploads.
     pub(super) state: PathBuf,
-    /// Of a mirror: what need not be sent.
+    /// For a mirror: what need not be sent.
     pub(super) older: Option<Older>,
 }
 
-/// What is in a mirror already.
+/// What a mirror holds already.
 pub(super) struct Older {
-    /// Bytes of each object below the content of this version; what has a name of the root is of no other.
+    /// Sizes in bytes of the objects below the content of this version. Other versions do not use them, as the root is
+    /// part of the name.
     pub(super) there: HashMap<String, u64>,
-    /// Bytes of each part.
+    /// Size of each part in bytes.
     pub(super) parts: HashMap<String, u64>,
     /// Files of the version before, by their roots.
     pub(super) files: HashMap<Hash, Place>,
 }
 
 impl Asked {
-    /// An object was removed; its name is that below the content (none: the content is one file).
+    /// Records that an object was removed. `name` is relative to the content; it is empty if the content is one file.
     pub(super) fn forget(&mut self, name: &str) {
         if let Some(older) = &mut self.older {
             older.files.clear();
@@ -111,7 +113,7 @@ impl Asked {
     }
 }
 
-/// Objects that are read from peers and written.
+/// The copying of objects from peers into a bucket.
 pub(super) struct Transfer<'a> {
     pub(super) reader: &'a Reader,
     pub(super) news: Receiver<reading::News>,
@@ -122,11 +124,11 @@ pub(super) struct Transfer<'a> {
 }
 
 impl Transfer<'_> {
-    /// Everything, below `top` or as `top` itself.
+    /// Copies everything below `top`, or to `top` itself if the content is one file.
     ///
     /// # Errors
-    /// Names that can be no keys are told and left out, and are an error when all else is there; for a mirror, which is whole or
-    /// none, before anything is sent.
+    /// Paths that cannot be keys are reported and left out; the error comes after all else is written. A mirror is complete or absent,
+    /// so there the error comes before anything is sent.
     pub(super) fn all(&mut self, to: &mut Asked, top: &Place) -> Result<(), Failure> {
         let nameless = self.name_what_can_t_be(top)?;
         if nameless > 0 && to.older.is_some() {
@@ -148,7 +150,7 @@ impl Transfer<'_> {
                 EntryKind::File { .. } | EntryKind::HardLink { .. } => {
                     self.file(to, &item, &place)?;
                 }
-                // A bucket has neither; folders are in the names of what lies in them.
+                // A bucket has neither symbolic links nor folders. The keys contain the folders' names.
                 EntryKind::Symlink { .. } => {
                     self.left_out(&item, "a symbolic link, which a bucket cannot have");
                 }
@@ -170,7 +172,7 @@ impl Transfer<'_> {
         self.out.event(Event::Library(LibraryEvent::Skipped { path, why }));
     }
 
-    /// Tells of names that can be no keys; how many there are.
+    /// Reports paths that cannot be keys; returns their number.
     fn name_what_can_t_be(&mut self, top: &Place) -> Result<u64, Failure> {
         let (mut number, mut nameless) = (0, 0);
         while self.reader.is_directory()
@@ -187,7 +189,7 @@ impl Transfer<'_> {
         Ok(nameless)
     }
 
-    /// One object.
+    /// Copies one file to one object.
     fn file(&mut self, to: &mut Asked, item: &Item, place: &Place) -> Result<(), Failure> {
         let file = self.reader.open_item(item).map_err(|e| ended(e, self.stop))?;
         let (size, root) = (file.size(), self.root_of(item)?);
@@ -195,7 +197,7 @@ impl Transfer<'_> {
         if let Some(older) = &to.older {
             let name = String::from_utf8_lossy(&item.entry.path);
             let is_there = older.there.get(name.as_ref()) == Some(&size);
-            // The store may refuse to copy what is large; then it is sent.
+            // The store may refuse to copy a large object. Then the content is sent.
             let same = root.parse().ok().and_then(|root: Hash| older.files.get(&root));
             if is_there || same.is_some_and(|from| to.buckets.copy(from, place).is_ok()) {
                 self.summary.files += u64::from(!is_there);
@@ -220,7 +222,7 @@ impl Transfer<'_> {
         let mut upload = to.buckets.upload(place, size, &root, earlier.as_deref()).map_err(at)?;
         let mut result = self.parts(&file, &mut upload, &kept);
         if earlier.is_some() && matches!(&result, Err(Ended::Bucket(BucketError::NotThere))) {
-            // The store has thrown away what an earlier run had uploaded.
+            // The store has dropped what an earlier run had uploaded.
             upload = to.buckets.upload(place, size, &root, None).map_err(at)?;
             result = self.parts(&file, &mut upload, &kept);
         }
@@ -249,7 +251,7 @@ impl Transfer<'_> {
         })
     }
 
-    /// All parts that are missing, in order, each read while those before it are sent.
+    /// Uploads all missing parts in order. Each part is read while those before it are sent.
     fn parts(&mut self, file: &File, upload: &mut Upload, kept: &Path) -> Result<(), Ended> {
         let missing: Vec<_> = upload.missing().collect();
         let there = upload.done();
@@ -286,7 +288,7 @@ impl Transfer<'_> {
         settled
     }
 
-    /// What a read brings; what happens meanwhile is shown.
+    /// Waits for a read and returns its bytes; shows events meanwhile.
     fn wait(&mut self, read: &Receiver<io::Result<Vec<u8>>>) -> Result<Vec<u8>, Ended> {
         loop {
             while let Ok(news) = self.news.try_recv() {
@@ -330,7 +332,7 @@ fn below(place: &Place, name: &str) -> Result<Place, Failure> {
     place.below(name).map_err(|e| super::failed(&e))
 }
 
-/// Where a path of a directory goes; else why it can be no key.
+/// The key for a path of a directory, or the reason why it cannot be a key.
 fn key_of(top: &Place, path: &[u8]) -> Result<Place, String> {
     let name = str::from_utf8(path).map_err(|_| "the name is no text, which a key has to be")?;
     top.below(name).map_err(|e| match e {
@@ -339,7 +341,7 @@ fn key_of(top: &Place, path: &[u8]) -> Result<Place, String> {
     })
 }
 
-/// What is read at once.
+/// Splits a range into reads of at most `READ` bytes.
 fn pieces(bytes: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let end = bytes.end;
     (bytes.start..end).step_by(READ as usize).map(move |at| at..(at + READ).min(end))
@@ -352,12 +354,12 @@ fn begin(file: &File, bytes: &Range<u64>) -> Receiver<io::Result<Vec<u8>>> {
     read
 }
 
-/// A file's name for what is under way to a place.
+/// The name of the file that holds the state of the upload to a place.
 fn name_of(place: &Place) -> String {
     xylem_hash::hash(place.to_string().as_bytes()).to_hex().to_string()
 }
 
-/// Writes down what is there. Where that fails, a later run begins again: nothing is lost but time.
+/// Writes an upload's state. If that fails, a later run starts again: this costs time and loses no data.
 fn keep(path: &Path, upload: &Upload) {
     let Some(text) = upload.kept() else { return };
     let medium = disk();

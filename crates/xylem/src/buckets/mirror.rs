@@ -1,8 +1,8 @@
-//! `xylem mirror`: a publication and its newer versions, kept in a bucket.
+//! `xylem mirror`: keeps a publication and its newer versions in a bucket.
 //!
-//! What is written, in this order: content below a name of its root; trees, lists and listing, made from the
-//! content as it lies in the bucket and compared with what was signed; the manifest; last the list of versions, which is
-//! what readers begin with. So whoever reads has the old version until the new one is whole.
+//! The order of writes: first the content, below a name that contains its root. Then trees, lists and listing, which
+//! are made from the content as it was read back from the bucket and compared with what was signed. Then the manifest.
+//! Last the list of versions, where readers begin. So readers see the old version until the new one is complete.
 
 use super::into::{Asked, Older, Transfer};
 use super::mirrored::{self, Kept};
@@ -28,25 +28,25 @@ use xylem_packet::Name;
 use xylem_reader::{Options, Reader};
 use xylem_store::{FileRef, Part, Store};
 
-/// What is kept where.
+/// What to keep, and where.
 pub(crate) struct ToMirror {
-    /// The ticket, peers and limits; nothing is kept here.
+    /// The ticket, the peers and the limits. The reader keeps nothing on this machine.
     pub(crate) options: Options,
-    /// Where.
+    /// Where the mirror is in the bucket.
     pub(crate) place: Place,
-    /// So many versions stay.
+    /// Number of versions to retain.
     pub(crate) keep: usize,
-    /// All of it is read back, even where nothing is new.
+    /// Whether to read all of it back even if nothing is new.
     pub(crate) check: bool,
 }
 
-/// Keeps it; the summary is as that of a fetch.
+/// Updates the mirror. The summary is that of a fetch.
 pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSummary, Failure> {
     let (place, started) = (what.place, Instant::now());
     let buckets = Arc::new(buckets()?);
     use_medium(buckets.clone());
     let at = |place: &Place, e: &_| super::at(&place.path(), e);
-    // Whoever may not look at it is told so before anybody is asked for anything.
+    // Check access to the bucket before any peer is asked, so that a missing right is reported first.
     let below = buckets.below(&place).map_err(|e| at(&place, &e))?;
     let known = unless_damaged(mirrored::versions(&buckets, &place), out)?.flatten();
     let store = Store::open(buckets.clone(), &what.options.store).map_err(Error::from)?;
@@ -55,7 +55,7 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
     let keep = what.keep.max(1);
     let (reader, news) = reading::open(Options { keep: false, ..what.options }, stop, out)?;
     let signed = reader.signed().clone();
-    // Of what grows the newest checkpoint is kept, whichever the ticket names.
+    // For a growing publication the newest checkpoint is kept, whichever one the ticket names.
     let ticket = Ticket { root: signed.manifest.root, size: None, ..ticket };
     let ticket = Ticket { name: Some(signed.prefix.clone()), ..ticket };
     let is_listed = known.is_some();
@@ -93,7 +93,7 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
     out.take_broken()?;
     copied?;
     if summary.files == 0 && is_newest && !what.check && mirror.has_all_parts(&asking)? {
-        // A list that was damaged, or that a run which was killed left longer than it should be.
+        // The list was damaged, or a run that was killed left it longer than `keep`.
         if !is_listed || known.tickets.len() > keep {
             mirror.write_list(&known, keep)?;
         }
@@ -118,7 +118,7 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
     Ok(summary)
 }
 
-/// What is damaged counts as missing, and is made anew: it is told.
+/// Turns a damaged result into a missing one, which is then made anew, and prints a warning.
 fn unless_damaged<T>(found: Result<T, Failure>, out: &mut Out) -> Result<Option<T>, Failure> {
     match found {
         Err(e) if e.exit == Exit::Damaged => {
@@ -129,7 +129,7 @@ fn unless_damaged<T>(found: Result<T, Failure>, out: &mut Out) -> Result<Option<
     }
 }
 
-/// Refuses what is no newer version of what is kept.
+/// Refuses a version that is not newer than the one that is kept.
 fn goes_on(place: &Place, before: &Ticket, now: &Signed) -> Result<(), Failure> {
     let Some(kept) = &before.name else { return Ok(()) };
     let (was, is) = (kept.as_ref().parent(), now.prefix.as_ref().parent());
@@ -152,12 +152,12 @@ struct Mirror {
     store: Store,
     place: Place,
     signed: Signed,
-    /// Where its content goes.
+    /// Where the content of this version goes.
     content: Place,
 }
 
 impl Mirror {
-    /// What need not be sent: objects that are there, below a name of this root, and files of the version before.
+    /// Collects what need not be sent: objects below the name of this root, and files of the version before.
     fn older(&self, before: Option<&Kept>, below: &[Below]) -> Result<Older, Failure> {
         let root = self.signed.manifest.root.to_hex().to_string();
         let there = mirrored::sizes(below, &root);
@@ -182,7 +182,7 @@ impl Mirror {
         Ok(Older { there, parts, files })
     }
 
-    /// Whether every part that this version has is there.
+    /// Whether all parts of this version are in the bucket.
     fn has_all_parts(&self, asked: &Asked) -> Result<bool, Failure> {
         let Some(older) = &asked.older else { return Ok(false) };
         let root = &self.signed.manifest.root;
@@ -196,7 +196,7 @@ impl Mirror {
         Ok(true)
     }
 
-    /// Reads all of it back and makes its trees; whether it is what was signed.
+    /// Reads all content back and builds its trees; returns whether the root is the signed one.
     fn is_right(&self, reader: &Reader, stop: &Stop, out: &mut Out) -> Result<bool, Failure> {
         if reader.is_directory() {
             let mut entries = Vec::new();
@@ -218,7 +218,8 @@ impl Mirror {
         Ok(read.map_err(|e| crate::get::ended(e, stop))? == self.signed.manifest.root)
     }
 
-    /// Names what is not what was signed and removes it, so that it is written anew: its names below the content.
+    /// Reports and removes objects that differ from what was signed, so that they are written anew. Returns their names
+    /// below the content.
     fn remove_damaged(
         &self,
         ticket: &Ticket,
@@ -227,7 +228,7 @@ impl Mirror {
         out: &mut Out,
     ) -> Result<Vec<String>, Failure> {
         let (path, store) = (self.content.path(), self.store.dir().to_path_buf());
-        // What lies beside it is nobody's business here.
+        // Ignore other objects beside the content.
         let (ticket, extras) = (ticket.clone(), Extras::Allow);
         let options = VerifyOptions { path, ticket, from, give_up, extras, store };
         let found = xylem_node::verify(&options, stop, &mut |_| {})?;
@@ -246,7 +247,7 @@ impl Mirror {
         Ok(names)
     }
 
-    /// Trees, lists and listing, then the manifest.
+    /// Writes trees, lists and listing, then the manifest.
     fn write_parts(&self) -> Result<(), Failure> {
         let (root, folder) = (self.signed.manifest.root, mirrored::parts_of(&self.place)?);
         for (name, file) in parts(&self.store, &root).map_err(Error::from)? {
@@ -273,7 +274,8 @@ impl Mirror {
         upload.finish().map_err(at)
     }
 
-    /// The list of versions with this one first. Those that are too many are removed then, and last from the list.
+    /// Writes the list of versions with this one first. Versions beyond `keep` are removed then; the list without them
+    /// is written last.
     fn write_list(&self, known: &Versions, keep: usize) -> Result<(), Failure> {
         let ticket = mirrored::ticket_of(&self.signed);
         let mut tickets = vec![ticket];

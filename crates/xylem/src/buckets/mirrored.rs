@@ -1,4 +1,4 @@
-//! What `xylem mirror` keeps in a bucket, opened: to be served as its publisher signed it, compared, or gone on with.
+//! Opens what `xylem mirror` keeps in a bucket: to serve it as its publisher signed it, to compare it, or to update it.
 
 use crate::exit::{Exit, Failure};
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use xylem_store::{Part, Store};
 /// A version in a bucket.
 pub(super) struct Kept {
     pub(super) signed: Signed,
-    /// A directory's listing, proven.
+    /// A directory's listing, verified.
     pub(super) listing: Option<ListedFiles>,
 }
 
-/// The versions that are kept at `place`; `None`: it is no mirror.
+/// The versions that are kept at `place`; `None` if there is no mirror.
 pub(super) fn versions(buckets: &Buckets, place: &Place) -> Result<Option<Versions>, Failure> {
     let list = place.versions().map_err(|e| super::failed(&e))?;
     let read = buckets.whole(&list, MAX_LIST).map_err(|e| super::at(&list.path(), &e))?;
@@ -31,8 +31,8 @@ pub(super) fn versions(buckets: &Buckets, place: &Place) -> Result<Option<Versio
     read.map_err(|e| Failure::new(Exit::Damaged, format!("{list}: {e}")))
 }
 
-/// The versions whose manifests are there and signed by the publisher of `now`, of the same object, the newest first: for a
-/// list that is lost.
+/// Rebuilds a lost list of versions, the newest first: those with a manifest in the bucket that the publisher of `now`
+/// has signed, for the same object.
 pub(super) fn found_again(
     buckets: &Buckets,
     place: &Place,
@@ -55,7 +55,8 @@ pub(super) fn found_again(
     Ok(Versions { tickets: found.iter().map(ticket_of).collect() })
 }
 
-/// How a version is listed: without addresses, as where it came from is nobody's business who reads the bucket.
+/// A version's entry in the list. It holds no addresses: readers of the bucket have no need to know where the content
+/// came from.
 pub(super) fn ticket_of(signed: &Signed) -> Ticket {
     Ticket {
         publisher: signed.publisher,
@@ -69,7 +70,7 @@ pub(super) fn ticket_of(signed: &Signed) -> Ticket {
     }
 }
 
-/// Where a version's content lies: below a name of its root, so that no other version is touched by it.
+/// Where a version's content lies. The root is part of the name, so that writes of one version touch no other.
 pub(super) fn content_of(place: &Place, signed: &Signed) -> Result<Place, Failure> {
     let manifest = &signed.manifest;
     let root = manifest.root.to_hex().to_string();
@@ -89,7 +90,7 @@ pub(super) fn parts_of(place: &Place) -> Result<Place, Failure> {
     place.parts().map_err(|e| super::failed(&e))
 }
 
-/// A version's manifest, its signature checked, and its listing, trees and lists, proven and taken into the store.
+/// Fetches a version's manifest, listing, trees and lists; verifies them and puts them into the store.
 pub(super) fn kept(
     buckets: &Buckets,
     store: &Store,
@@ -121,7 +122,7 @@ pub(super) fn kept(
     Ok(Kept { signed, listing: adopted.listing })
 }
 
-/// Has a version's content be read as it was published.
+/// Makes a version's content readable under the names and sizes of its listing.
 pub(super) fn show(
     buckets: &Buckets,
     content: &Place,
@@ -151,8 +152,9 @@ pub(super) fn show(
     shown.map_err(|e| super::at(&content.path(), &e))
 }
 
-/// If a publication is kept at `path`, the path of its content: of the version that `wanted` names, if it is there, else of
-/// the newest. What the store is told of it is what lets it be served with its publisher's signature.
+/// Opens the publication kept at `path` and returns the path of its content: of the version that `wanted` names if it
+/// is there, else of the newest. Records it in the store, so that it can be served with its publisher's signature.
+/// `None` if nothing is kept there.
 pub(super) fn open(
     buckets: &Arc<Buckets>,
     store: &Path,
@@ -180,7 +182,7 @@ pub(super) fn open(
     Ok(Some(path))
 }
 
-/// Bytes of each object that is there, by its name below a place.
+/// Size in bytes of each object below the folder `under`, by its name within that folder.
 pub(super) fn sizes(below: &[Below], under: &str) -> std::collections::HashMap<String, u64> {
     let named = |object: &Below| {
         let name = object.name.strip_prefix(under)?.strip_prefix('/')?;

@@ -17,7 +17,7 @@ use xylem_object::Ticket;
 pub(crate) use into::{IntoBucket, into_bucket};
 pub(crate) use mirror::{ToMirror, mirror};
 
-/// Who has to act.
+/// The exit code of an error: it tells a script whether the user, the network or this machine has to change.
 fn exit_of(error: &BucketError) -> Exit {
     match error {
         BucketError::NoPlace { .. }
@@ -35,7 +35,7 @@ fn failed(error: &BucketError) -> Failure {
     Failure::new(exit_of(error), error.to_string())
 }
 
-/// Buckets beside this machine's files, asked as whom the environment says.
+/// Opens a medium of buckets and of this machine's files, with credentials from the environment.
 pub(crate) fn buckets() -> Result<Buckets, Failure> {
     let environment = std::env::vars_os();
     let text =
@@ -44,8 +44,11 @@ pub(crate) fn buckets() -> Result<Buckets, Failure> {
     Buckets::over(disk(), settings, Arc::new(stop::was_raised)).map_err(|e| failed(&e))
 }
 
-/// If any of the paths is in a bucket, whatever reads files reads those of buckets too, from now on. A path at which
-/// `mirror` keeps a publication becomes that of its content: of the version that `wanted` names, or of the newest. `None`: none is.
+/// If any of the paths is in a bucket, replaces the process's medium by one that also reads buckets. Returns `None` if
+/// none is.
+///
+/// A path at which `mirror` keeps a publication becomes the path of its content: of the version that `wanted` names, or
+/// of the newest.
 pub(crate) fn for_paths(
     paths: &mut [PathBuf],
     wanted: Option<&Ticket>,
@@ -58,7 +61,7 @@ pub(crate) fn for_paths(
     let (buckets, store) = (Arc::new(buckets()?), common.store()?);
     use_medium(buckets.clone());
     for path in paths.iter_mut().filter(|path| is_in_bucket(path)) {
-        // Whoever has no right to it, or mistyped it, is told so before anything else.
+        // Report missing rights and mistyped names before anything else happens.
         let medium: &dyn xylem_store::Medium = &*buckets;
         if let Err(error) = medium.metadata(path) {
             let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<BucketError>());
@@ -73,10 +76,10 @@ pub(crate) fn for_paths(
     Ok(Some(buckets))
 }
 
-/// A failure that says where.
+/// A failure whose message begins with the path.
 fn at(path: &Path, error: &BucketError) -> Failure {
     match error {
-        // They say so themselves, or it does not matter.
+        // The message names the place already, or the place does not matter.
         BucketError::NoPlace { .. } | BucketError::NoCredentials => failed(error),
         _ => Failure::new(exit_of(error), format!("{}: {error}", path.display())),
     }

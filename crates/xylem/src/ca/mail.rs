@@ -1,8 +1,7 @@
-//! [`Mailer`]: codes by email, through a relay by SMTP, on a thread of its own: a slow relay keeps no Interest
-//! waiting.
+//! [`Mailer`]: sends codes by email through an SMTP relay, on a thread of its own, so that a slow relay delays no Interest.
 //!
-//! Addresses are the library's, checked to be one address and nothing else; how many emails there are in an
-//! hour is its matter, too. Nothing that a stranger has written is in an email but the address.
+//! The library supplies the addresses, checks that each is exactly one address, and limits the number of emails in an
+//! hour. The address is the only text of a stranger in an email.
 
 use crate::exit::{Exit, Failure};
 use clap::{Args, ValueEnum};
@@ -20,14 +19,14 @@ use xylem_node::wall_clock;
 use xylem_packet::Name;
 use xylem_trust::Moment;
 
-/// Emails that may wait.
+/// Emails in the queue at most.
 const QUEUE: usize = 128;
-/// How long one step of a relay may take.
+/// Time limit of one step of the dialogue with a relay.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Characters of a prefix that an email shows.
+/// Characters of a prefix that an email shows at most.
 const SHOWN: usize = 200;
 
-/// How emails leave.
+/// How emails are sent.
 #[derive(Debug, Args)]
 pub(crate) struct MailArgs {
     /// The SMTP relay that sends codes [default port: 587; with --smtp-security tls 465]
@@ -38,7 +37,7 @@ pub(crate) struct MailArgs {
     #[arg(long, value_name = "ADDRESS", requires = "smtp")]
     smtp_from: Option<Address>,
 
-    /// Log in to the relay as this user; never over a connection in clear to another machine
+    /// Log in to the relay as this user; never over an unencrypted connection to another machine
     #[arg(long, value_name = "USER", requires_all = ["smtp", "smtp_password_file"])]
     smtp_user: Option<String>,
 
@@ -57,11 +56,11 @@ enum Security {
     Starttls,
     /// TLS from the first byte
     Tls,
-    /// In clear: whoever is on the way reads the codes
+    /// No encryption: anybody on the path can read the codes
     None,
 }
 
-/// What became of an email.
+/// The outcome of an email.
 pub(super) struct Mailed {
     pub(super) address: String,
     pub(super) key: String,
@@ -85,7 +84,7 @@ fn usage(why: impl ToString) -> Failure {
 }
 
 impl Mailer {
-    /// One that sends as the flags say, if emails are wanted.
+    /// Makes a mailer from the flags; `None` if emails are not `wanted`.
     pub(super) fn of(args: MailArgs, wanted: bool, prefix: &Name) -> Result<Option<Self>, Failure> {
         let (relay, from) = match (&args.smtp, args.smtp_from.clone()) {
             (Some(_), _) if !wanted => {
@@ -114,14 +113,14 @@ impl Mailer {
         Ok(Some(Mailer { jobs, sent }))
     }
 
-    /// Has a code sent; gives it back if too many wait.
+    /// Queues an email with a code. Returns a failed outcome if the queue is full.
     pub(super) fn send(&self, address: String, code: String, key: String) -> Option<Mailed> {
         let (to, of) = (address.clone(), key.clone());
         let full = || Mailed { address: to, key: of, why: Some("too many emails wait".to_owned()) };
         self.jobs.try_send(Job { address, code, key }).err().map(|_| full())
     }
 
-    /// What became of the next email, if that is known.
+    /// The outcome of the next email that is done, if there is one.
     pub(super) fn sent(&self) -> Option<Mailed> {
         self.sent.try_recv().ok()
     }
@@ -152,7 +151,7 @@ fn transport(relay: &str, args: &MailArgs) -> Result<SmtpTransport, Failure> {
     Ok(builder.build())
 }
 
-/// `HOST`, `HOST:PORT`, `[V6]:PORT`.
+/// Splits `HOST`, `HOST:PORT` or `[V6]:PORT`.
 fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     let port = |text: &str| text.parse().ok().filter(|port| *port != 0).map(Some);
     if let Some(rest) = text.strip_prefix('[') {
@@ -164,7 +163,7 @@ fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     }
     let (host, port) = match text.split_once(':') {
         Some((host, number)) if !number.contains(':') => (host, port(number)?),
-        // More colons: an IPv6 address.
+        // Several colons: an IPv6 address.
         _ => (text, None),
     };
     (!host.is_empty()).then_some((host, port))
@@ -189,7 +188,7 @@ fn send(
     transport.send_raw(&envelope, text.as_bytes()).map(drop).map_err(|e| e.to_string())
 }
 
-/// The email (RFC 5322): ASCII, as are addresses, codes and names' URIs.
+/// Writes the email (RFC 5322). It is ASCII, as addresses, codes and names' URIs are.
 fn message(from: &str, to: &str, code: &str, prefix: &str, now_ms: u64) -> String {
     format!(
         "Date: {}\r\n\
@@ -211,7 +210,7 @@ fn message(from: &str, to: &str, code: &str, prefix: &str, now_ms: u64) -> Strin
     )
 }
 
-/// A date as emails have it, without the day of the week, which may be left out.
+/// A date in the form of emails, without the optional day of the week.
 fn date(now_ms: u64) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

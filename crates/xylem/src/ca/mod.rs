@@ -1,4 +1,4 @@
-//! `xylem ca`: a certificate authority by NDNCERT: who is what it says gets a certificate for its key.
+//! `xylem ca`: a certificate authority (NDNCERT). It certifies the key of a client that proves its identity.
 
 mod mail;
 mod serving;
@@ -27,11 +27,10 @@ const DAY_MS: u64 = 86_400_000;
 
 /// Gives certificates to those who prove who they are (NDNCERT 0.3), until Ctrl-C
 ///
-/// Whoever runs `xylem key request` against it shows one of these, whichever is allowed: a code that is
-/// printed here and that you pass on (pin), a code that comes by email (email), or a certificate of this CA
-/// that is still good (possession: renewal). What is issued is kept in the store and answered for, also by
-/// later runs. Programs that are not ours request certificates too: ndnd, and NDNts if the CA's key is of
-/// P-256 (`xylem key new --type ecdsa`).
+/// A client, `xylem key request`, passes one of the challenges that are allowed: a code that is printed here and that
+/// you pass on (pin), a code that comes by email (email), or a certificate of this CA that is still valid (possession:
+/// renewal). The CA keeps the certificates that it issues in the store and serves them, also in later runs. Other
+/// programs can request certificates, too: ndnd, and NDNts if the CA's key is of P-256 (`xylem key new --type ecdsa`).
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -46,23 +45,23 @@ const DAY_MS: u64 = 86_400_000;
     exit_help!()
 ))]
 pub(crate) struct CaArgs {
-    /// It certifies names below this one, and answers below PREFIX/CA
+    /// Certify names below this one, and answer below PREFIX/CA
     prefix: String,
 
-    /// The key that it signs with, of `xylem key` [default: the one of PREFIX]
+    /// The key to sign with, of `xylem key` [default: the one of PREFIX]
     #[arg(long, value_name = "key:NAME")]
     key: Option<String>,
 
-    /// What clients may show, of pin, email and possession; each is enough
+    /// The challenges that clients can choose from: pin, email and possession; one is enough
     #[arg(long, value_name = "HOW", value_delimiter = ',', default_value = "pin,possession", value_parser = parse_kind)]
     challenge: Vec<Kind>,
 
-    /// Take proofs of possession also from programs that bind them to nothing (NDNts, the C++ client). Another CA that
-    /// such a program asks can get a certificate here in its name
+    /// Accept proofs of possession that are bound to nothing, as NDNts and the C++ client make them. Another CA that
+    /// such a program contacts can then get a certificate here in the program's name
     #[arg(long)]
     bare_proofs: bool,
 
-    /// Certify names below this one alone, which is below PREFIX; can be repeated
+    /// Certify only names below this one, which is below PREFIX; can be repeated
     #[arg(long, value_name = "NAME", conflicts_with = "schema")]
     accept: Vec<String>,
 
@@ -74,7 +73,7 @@ pub(crate) struct CaArgs {
     #[arg(long, value_name = "DAYS", default_value = "30", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: u32,
 
-    /// What it says about itself
+    /// The description in the CA's profile
     #[arg(long, value_name = "TEXT", default_value = "")]
     info: String,
 
@@ -85,12 +84,12 @@ pub(crate) struct CaArgs {
     at: AtArgs,
 }
 
-/// A challenge's name.
+/// Parses a challenge's name.
 pub(crate) fn parse_kind(text: &str) -> Result<Kind, String> {
     Kind::of(text).ok_or_else(|| "expected pin, email or possession".to_owned())
 }
 
-/// Names of challenges, for people.
+/// The names of challenges, for messages.
 fn listed(kinds: &[Kind]) -> String {
     kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
 }
@@ -153,7 +152,7 @@ pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, 
     }
     let at = client.at().to_owned();
     let mut serving = Serving::new(authority, commander, &at, issued, mailer, out);
-    // What another key of this name has issued is not ours to answer for.
+    // Serve no certificates that another key of this name has issued.
     let ours = Verifier::of(certificate.public_key()).map_err(usage)?;
     for wire in [own.clone()].into_iter().chain(kept) {
         let Ok(old) = Certificate::decode(&wire) else { continue };
@@ -166,7 +165,7 @@ pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, 
     Ok(Exit::Done)
 }
 
-/// Which names it may certify.
+/// The names that the CA may certify.
 fn rules(
     accept: &[String],
     file: Option<&PathBuf>,
@@ -186,7 +185,7 @@ fn rules(
     Ok(Arc::new(Below::new(own.key_name().to_name(), accept)))
 }
 
-/// What somebody needs to request a certificate.
+/// Prints what a client needs to request a certificate.
 fn tell(
     prefix: &Name,
     certificate: &Certificate<'_>,
@@ -207,7 +206,7 @@ fn tell(
     out.line(&format!("  xylem key request {prefix} --name {prefix}/NAME --ca-digest {digest}"))
 }
 
-/// A CA is ready.
+/// Event: a CA is ready.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "ca")]
 struct CaRow<'a> {

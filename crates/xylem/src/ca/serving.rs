@@ -1,4 +1,4 @@
-//! [`Serving`]: the CA on its connection: Interests ↔ the [`Authority`], and what that wants to be done.
+//! [`Serving`]: connects the [`Authority`] to a forwarder: passes Interests to it and carries out its requests.
 
 use crate::ca::mail::{Mailed, Mailer};
 use crate::exit::Failure;
@@ -14,24 +14,24 @@ use xylem_node::wall_clock;
 use xylem_packet::{Data, Interest, Name, NameRef, Packet};
 use xylem_trust::{Certificate, Moment, Signer, Stamp};
 
-/// Names of keys that the forwarder sends Interests for certificates here.
+/// Routes at most: keys for which the forwarder sends Interests for certificates to this program.
 const MOST_ROUTES: usize = 1024;
 
 pub(super) struct Serving<'a> {
     authority: Authority,
     /// Signs registrations.
     signer: Signer,
-    /// Whether the forwarder counts us as a program of its machine.
+    /// Whether the forwarder treats this connection as local to its machine.
     local: bool,
     issued: Issued,
     mailer: Option<Mailer>,
     out: &'a mut Out,
-    /// Keys whose certificates lead here, the oldest first.
+    /// Keys whose certificates have a route to this program, the oldest first.
     routes: VecDeque<Name>,
-    /// Commands to the forwarder that wait to be sent, and those that were and have no answer yet.
+    /// Commands to the forwarder that wait to be sent. The sent ones without an answer follow in `asked`.
     waiting: Vec<Vec<u8>>,
     asked: VecDeque<Vec<u8>>,
-    /// Why it can't go on.
+    /// Why it cannot continue.
     broken: Option<Failure>,
 }
 
@@ -49,19 +49,19 @@ impl<'a> Serving<'a> {
         Self { authority, signer, local, issued, mailer, out, routes, waiting, asked, broken: None }
     }
 
-    /// What ended it, if something did.
+    /// Returns the failure that ended it, if there is one.
     pub(super) fn end(self) -> Result<(), Failure> {
         self.broken.map_or(Ok(()), Err)
     }
 
-    /// Answers for a certificate of an earlier run.
+    /// Serves a certificate of an earlier run.
     pub(super) fn answer_for(&mut self, certificate: &Certificate<'_>) {
         self.authority.answer_for(certificate);
         self.route(certificate.key_name());
     }
 
-    /// Has the forwarder send Interests for a key's certificates here, whoever else has the names around it;
-    /// the oldest route gives way.
+    /// Registers a route for a key's certificates, even if another program has registered a shorter prefix. Removes the
+    /// oldest route if there are too many.
     fn route(&mut self, key_name: NameRef<'_>) {
         if self.routes.iter().any(|known| known.as_ref() == key_name) {
             return;
@@ -88,14 +88,14 @@ impl<'a> Serving<'a> {
         for wire in self.waiting.drain(..) {
             outbox.packet(&wire, None);
             self.asked.push_back(wire);
-            // A forwarder that answers none of them is no reason to grow.
+            // Bound the list for a forwarder that answers no command.
             if self.asked.len() > MOST_ROUTES {
                 self.asked.pop_front();
             }
         }
     }
 
-    /// What the forwarder says to a command.
+    /// Handles the forwarder's answer to a command.
     fn answered(&mut self, data: &Data<'_>) {
         let of = |wire: &Vec<u8>| {
             let interest = Interest::decode(wire).ok()?;
@@ -139,7 +139,8 @@ impl<'a> Serving<'a> {
 
     fn keep(&mut self, by: Kind, wire: &[u8]) -> Result<(), Failure> {
         let Ok(certificate) = Certificate::decode(wire) else { return Ok(()) };
-        // It can be fetched as long as this run lasts, and who has it may serve it: no reason to end.
+        // Go on: it can be fetched while this process runs, and its owner can serve it. The identity that a key belongs
+        // to.
         if let Err(e) = self.issued.keep(wire, wall_clock()) {
             self.out.warn(&format!("a certificate was issued and cannot be kept: {e}"));
         }
@@ -207,7 +208,7 @@ impl Application for Serving<'_> {
         if let Some(event) = answer.event {
             let done = self.act(event);
             self.attempt(done);
-            // Before the answer: who gets it asks for the certificate at once.
+            // Register the route before the answer is sent: the client fetches the certificate at once.
             self.send_commands(outbox);
         }
         if let Some(data) = answer.data {
@@ -221,7 +222,7 @@ impl Application for Serving<'_> {
     }
 }
 
-/// A code for the operator to pass on.
+/// Event: a code for the operator to pass on.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "pin")]
 struct PinRow<'a> {
@@ -230,7 +231,7 @@ struct PinRow<'a> {
     code: &'a str,
 }
 
-/// A code was mailed, or not.
+/// Event: a code was mailed, or could not be.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "mailed")]
 struct MailedRow<'a> {
@@ -239,7 +240,7 @@ struct MailedRow<'a> {
     why: Option<&'a str>,
 }
 
-/// A certificate was issued.
+/// Event: a certificate was issued.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "issued")]
 struct IssuedRow<'a> {

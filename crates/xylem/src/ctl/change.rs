@@ -1,4 +1,4 @@
-//! Commands to a forwarder, and what it made of them.
+//! Sends commands to a forwarder and reports their results.
 
 use super::{FaceCreate, Hop, Manager, Persistency, RouteAdd, Switch, show};
 use crate::exit::{Exit, Failure};
@@ -169,8 +169,8 @@ fn face_with(manager: &mut Manager<'_>, uri: &str) -> Result<u64, Failure> {
     }
 }
 
-/// NFD takes canonical URIs alone: an address with its family in the scheme, and a port. A host
-/// name is looked up here; what is no URI of ours is left to the forwarder.
+/// Makes a face URI canonical, as NFD requires: the scheme names the address family, and there is a port. Resolves a
+/// host name. A URI of an unknown scheme is left to the forwarder.
 fn canonical(uri: String) -> String {
     use xylem_node::Peer;
     let Ok(parsed) = uri.parse::<xylem_node::PeerUri>() else { return uri };
@@ -183,7 +183,7 @@ fn canonical(uri: String) -> String {
     }
 }
 
-/// Tells what came of a command.
+/// Reports the result of a command.
 fn done(what: &str, found: &ControlParameters, more: Option<&str>, out: &mut Out) -> Changed {
     let name = found.name.as_ref().map(Name::to_string);
     let strategy = found.strategy.as_ref().map(Name::to_string);
@@ -221,7 +221,7 @@ fn done(what: &str, found: &ControlParameters, more: Option<&str>, out: &mut Out
     out.line(&line)
 }
 
-/// What `ctl` changed.
+/// Event: something that `ctl` changed.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "changed")]
 struct ChangedRow<'a> {

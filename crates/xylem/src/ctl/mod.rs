@@ -1,4 +1,4 @@
-//! `xylem ctl`: shows and changes what a forwarder does, ours or NFD's or NDNd's.
+//! `xylem ctl`: shows and changes the state of a forwarder, ours or NFD's or NDNd's.
 
 mod change;
 mod show;
@@ -22,7 +22,7 @@ type Manager<'a> = xylem_client::Manager<'a, Client>;
 
 /// Shows and changes what a forwarder does: ours, NFD or NDNd
 ///
-/// Speaks the NFD management protocol. With --json each row is an object of its own.
+/// Speaks the NFD management protocol. With --json each row is a JSON object.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = false, after_help = concat!(
     "Examples:
@@ -43,7 +43,7 @@ pub(crate) struct CtlArgs {
     #[command(flatten)]
     at: AtArgs,
 
-    /// With what to sign commands, as in `xylem put`
+    /// How to sign commands, as in `xylem put`
     #[arg(long, value_name = "HOW", default_value = "digest-sha256", global = true)]
     sign: Sign,
 }
@@ -52,10 +52,10 @@ pub(crate) struct CtlArgs {
 enum What {
     /// Version, uptime, tables and counters
     Status,
-    /// Faces: who is connected
+    /// Faces: the connections of the forwarder
     #[command(subcommand, arg_required_else_help = false)]
     Face(Face),
-    /// Routes: who made which way
+    /// Routes: next hops for prefixes, and their origins
     #[command(subcommand, arg_required_else_help = false)]
     Route(Route),
     /// The forwarding table that follows from the routes
@@ -73,10 +73,10 @@ enum What {
 enum Face {
     /// Shows all faces, or those to one URI
     List {
-        /// Those whose remote end is this
+        /// Only faces with this remote URI
         uri: Option<String>,
     },
-    /// Makes a face; one that is there is shown
+    /// Makes a face, or shows the one that exists
     Create(FaceCreate),
     /// Ends a face
     Destroy {
@@ -87,10 +87,10 @@ enum Face {
 
 #[derive(Debug, Args)]
 struct FaceCreate {
-    /// Of the remote end: udp://HOST[:PORT], tcp://HOST[:PORT] and what else the forwarder knows
+    /// URI of the remote end: udp://HOST[:PORT], tcp://HOST[:PORT] and others that the forwarder knows
     uri: String,
 
-    /// Of the local end, where it matters
+    /// URI of the local end, if the choice matters
     #[arg(long, value_name = "URI")]
     local: Option<String>,
 
@@ -129,7 +129,7 @@ enum Route {
         prefix: Name,
         /// Its face: a number, or the URI of the remote end
         next_hop: Hop,
-        /// Who made it
+        /// The origin of the route
         #[arg(long, value_name = "N", default_value = "255")]
         origin: u64,
     },
@@ -137,29 +137,29 @@ enum Route {
 
 #[derive(Debug, Args)]
 struct RouteAdd {
-    /// Which names
+    /// The prefix of the route
     prefix: Name,
 
-    /// Where to: a face's number, or a URI, to which a face is made if there is none
+    /// The next hop: a face's number, or a URI, for which a face is made if there is none
     next_hop: Hop,
 
-    /// What going there costs; lower is better
+    /// Cost of the route; lower is better
     #[arg(long, value_name = "N", default_value = "0")]
     cost: u64,
 
-    /// Who makes it: 255 is a person, 0 a program
+    /// The origin of the route: 255 is a person, 0 a program
     #[arg(long, value_name = "N", default_value = "255")]
     origin: u64,
 
-    /// It ends after this long [default: never]
+    /// The route ends after this long [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     expires: Option<Duration>,
 
-    /// Longer prefixes with routes of their own do not use it
+    /// Longer prefixes with routes of their own do not use this route
     #[arg(long)]
     no_inherit: bool,
 
-    /// It hides routes of shorter prefixes
+    /// The route hides routes of shorter prefixes
     #[arg(long)]
     capture: bool,
 }
@@ -176,21 +176,21 @@ enum Cs {
     Info,
     /// Sets how many packets it may hold, and whether it takes and gives any
     Config {
-        /// Packets
+        /// Capacity in packets
         #[arg(long, value_name = "N")]
         capacity: Option<u64>,
-        /// Whether Data are taken in
+        /// Whether Data are stored
         #[arg(long, value_name = "ON|OFF")]
         admit: Option<Switch>,
-        /// Whether Interests are answered
+        /// Whether Interests are answered from it
         #[arg(long, value_name = "ON|OFF")]
         serve: Option<Switch>,
     },
-    /// Removes what it holds under a prefix
+    /// Removes Data under a prefix
     Erase {
-        /// Which names
+        /// The prefix
         prefix: Name,
-        /// So many packets at most
+        /// Remove at most this many packets
         #[arg(long, value_name = "N")]
         count: Option<u64>,
     },
@@ -207,19 +207,19 @@ enum Switch {
 
 #[derive(Debug, Subcommand)]
 enum Strategy {
-    /// Shows which prefix has which
+    /// Shows the strategy of each prefix
     List,
-    /// Chooses one for a prefix
+    /// Chooses a strategy for a prefix
     Set {
-        /// Which names
+        /// The prefix
         prefix: Name,
         /// best-route, multicast, asf, random, access, or a strategy's whole name (asf's may end in
         /// /probing-interval~MS and /max-timeouts~N)
         strategy: StrategyName,
     },
-    /// Takes the choice back
+    /// Removes the choice of a prefix
     Unset {
-        /// Which names
+        /// The prefix
         prefix: Name,
     },
 }
@@ -299,7 +299,7 @@ pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-/// Asks a forwarder for everything that it tells of itself, again and again over one connection.
+/// Fetches all management datasets of a forwarder, repeatedly over one connection.
 pub(crate) struct Watcher {
     at: Option<PeerUri>,
     stop: Stop,
@@ -311,9 +311,9 @@ impl Watcher {
         Self { at, stop: stop.clone(), client: None }
     }
 
-    /// An error where no forwarder is there; it is looked for again the next time.
+    /// Fetches the datasets once. An error if no forwarder is there; the next call connects again.
     pub(crate) fn look(&mut self) -> Result<Value, Failure> {
-        // Datasets are asked for by plain Interests: nothing is signed.
+        // Datasets are fetched by plain Interests, so nothing is signed.
         let signer = Sign::DigestSha256.signer(std::path::Path::new(""))?;
         let mut client = match self.client.take() {
             Some(client) => client,

@@ -1,4 +1,4 @@
-//! What a forwarder has, one row a line, or one JSON object.
+//! Prints the state of a forwarder: one text row per line, or one JSON object.
 
 use super::Manager;
 use crate::exit::Failure;
@@ -321,7 +321,7 @@ struct StrategyRow<'a> {
     strategy: &'a str,
 }
 
-/// All of that, as `xylem ui` shows it.
+/// All of these datasets, as `xylem ui` shows them.
 pub(super) fn everything(manager: &mut Manager<'_>) -> Result<Value, Failure> {
     let (status, faces, cs) = (manager.status()?, manager.faces(None)?, manager.cs()?);
     let faces: Vec<FaceRow<'_>> = faces.iter().take(MAX_ROWS).map(FaceRow::of).collect();
