@@ -1,4 +1,4 @@
-//! `xylem completions SHELL` and `xylem man [COMMAND]`: made from the same definition as the help.
+//! `xylem completions SHELL` and `xylem man [COMMAND]`: generated from the same definition as the help.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
@@ -29,7 +29,7 @@ pub(crate) struct ManArgs {
 
 /// Runs `xylem completions`.
 pub(crate) fn completions(args: CompletionsArgs, out: &mut Out) -> Result<Exit, Failure> {
-    // Generated into memory: the generator panics where a write fails, such as on a closed pipe.
+    // Generate into memory: the generator panics if a write fails, such as to a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut verbs::command(), "xylem", &mut script);
     out.bytes(&script)?;
@@ -54,10 +54,10 @@ pub(crate) fn subcommands() -> Vec<String> {
     verbs::command().get_subcommands().map(|c| c.get_name().to_owned()).collect()
 }
 
-/// The manual page of a subcommand (empty: of xylem itself); `None` where there is no such one.
+/// The manual page of a subcommand, or of xylem itself if `subcommand` is empty; `None` if there is no such subcommand.
 pub(crate) fn manual_page(subcommand: &str) -> Option<io::Result<Vec<u8>>> {
     let mut whole = verbs::command().disable_help_subcommand(true);
-    // Building gives the subcommands their global flags and full names.
+    // Building adds global flags and full names to the subcommands.
     whole.build();
     let command = if subcommand.is_empty() {
         whole

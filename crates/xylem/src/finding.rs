@@ -1,5 +1,5 @@
-//! What is asked of the LAN, the router and the DHT, beside the addresses of tickets: the flags, the settings, and
-//! `get b3:HASH`, `get @PUBLISHER/NAME`.
+//! Discovery on the LAN, at the router and in the DHT, beyond the addresses of tickets: flags, settings, and `get
+//! b3:HASH` and `get @PUBLISHER/NAME`.
 
 use crate::cli::Common;
 use crate::code::{self, Whom};
@@ -16,19 +16,19 @@ use xylem_library::{LibraryEvent, Stop};
 use xylem_node::{AnnounceOptions, DhtStart, Event, Peer, PublicOptions, Wanted, find_public};
 use xylem_object::Ticket;
 
-/// Of those who are found in the DHT and turn out to have nothing, so many are left for another one.
+/// How many sharers that the DHT names are given up, because they have nothing, before the search ends.
 const MAX_FOUND: usize = 8;
-/// Longest name of a publisher's that is asked for.
+/// Longest name of a publication in bytes that is looked up.
 const MAX_NAME: usize = 1024;
 
-/// Of commands that look for others.
+/// Discovery flags of commands that look for peers.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FindArgs {
     /// Do not ask the LAN [default: `lan` in the settings, else it is asked]
     ///
-    /// While nobody has answered at a ticket's addresses for 0.1 s, its sharer is asked for by mDNS, under a name that
-    /// changes every day and that only holders of the ticket can compute. Others on the LAN see that this machine
-    /// looks for something, and not what.
+    /// If no peer at a ticket's addresses has answered for 0.1 s, its sharer is asked for by mDNS, under a name that
+    /// changes every day and that only holders of the ticket can compute. Other machines on the LAN see that this
+    /// machine looks for something, but not what.
     #[arg(long, env = "XYLEM_NO_LAN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     no_lan: bool,
 
@@ -40,26 +40,28 @@ pub(crate) struct FindArgs {
     dht: DhtArgs,
 }
 
-/// Of commands that may look for others on the LAN, or be looked for there, and never ask the router or the DHT.
+/// Discovery flags of commands that use the LAN alone, to look for peers or to be found, and never the router or the
+/// DHT.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LanArgs {
-    /// Neither ask the LAN for anybody nor announce anything on it [default: `lan` in the settings, else by mDNS both]
+    /// Neither look for peers on the LAN nor announce anything on it [default: `lan` in the settings, else both by
+    /// mDNS]
     #[arg(long, env = "XYLEM_NO_LAN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     no_lan: bool,
 }
 
 impl LanArgs {
-    /// Whether the LAN may be asked and told.
+    /// Whether to look and announce on the LAN.
     pub(crate) fn lan(&self, common: &Common) -> Result<bool, Failure> {
         Ok(!self.no_lan && found(common)?.lan)
     }
 }
 
-/// Where the DHT is entered.
+/// Where to enter the DHT.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct DhtArgs {
-    /// Where the mainline DHT is entered, for what is public; can be repeated [default: `bootstrap` under
-    /// [dht] in the settings, else nodes met earlier, else those that BitTorrent programs use]
+    /// Enter the mainline DHT here, for what is public; can be repeated [default: `bootstrap` under [dht] in the
+    /// settings, else nodes met earlier, else those that BitTorrent programs use]
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -70,15 +72,15 @@ pub(crate) struct DhtArgs {
     dht_bootstrap: Vec<String>,
 }
 
-/// Of commands that are to be found.
+/// Discovery flags of commands that can be found by anybody.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AnnounceArgs {
-    /// Tell everybody: announce it in the mainline DHT, the one of BitTorrent, so that `xylem get b3:HASH` and
-    /// `xylem get @PUBLISHER/NAME` find it with no ticket
+    /// Announce it to everybody in the mainline DHT, the one of BitTorrent, so that `xylem get b3:HASH` and `xylem get
+    /// @PUBLISHER/NAME` find it without a ticket
     ///
-    /// The DHT's nodes, and whoever asks them, then learn this machine's address and port, and a hash of the
-    /// root; who knows the root, that it is served here, and by whom. What stands under a publisher's name is
-    /// signed by it. Without this flag the DHT is never asked and never told anything.
+    /// The DHT's nodes, and all that ask them, learn this machine's address and port, and a hash of the root. Those
+    /// that know the root learn that it is served here, and by which publisher. The publisher signs what is found under
+    /// its name. Without this flag nothing is sent to the DHT.
     #[arg(long, conflicts_with = "follow")]
     public: bool,
 
@@ -89,26 +91,27 @@ pub(crate) struct AnnounceArgs {
     dht: DhtArgs,
 }
 
-/// Of commands that serve: whether those nearby are told, and asked to pass on.
+/// Discovery flags of commands that serve: whether to announce on the LAN, and whether to ask the router to forward the
+/// port.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct NearArgs {
     /// Do not announce it on the LAN [default: `lan` in the settings, else it is announced]
     ///
     /// By mDNS, under a name that changes every day and that only holders of the ticket can compute, so that `xylem
-    /// get` finds this machine where every address in the ticket is old. Others on the LAN see that something is
-    /// shared here and at which port, and not what. Never where --listen names loopback alone.
+    /// get` finds this machine even if every address in the ticket is old. Other machines on the LAN see that something
+    /// is shared here and at which port, but not what. Nothing is announced if --listen names loopback alone.
     #[arg(long, env = "XYLEM_NO_LAN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     no_lan: bool,
 
     /// Do not ask the router to forward the port [default: `map` in the settings, else it is asked]
     ///
-    /// By PCP, NAT-PMP or UPnP, of this machine's own router alone, where this machine has a private address and
-    /// listens on all interfaces; it is taken back at the end.
+    /// Uses PCP, NAT-PMP or UPnP with this machine's own router alone, if this machine has a private address and
+    /// listens on all interfaces. The mapping is removed at the end.
     #[arg(long, env = "XYLEM_NO_MAP", hide_env_values = true, value_parser = FalseyValueParser::new())]
     no_map: bool,
 }
 
-/// What the settings say.
+/// The discovery part of the settings.
 fn found(common: &Common) -> Result<settings::Finding, Failure> {
     let wrong = |why| Failure::new(Exit::Usage, why);
     common
@@ -117,7 +120,7 @@ fn found(common: &Common) -> Result<settings::Finding, Failure> {
 }
 
 impl DhtArgs {
-    /// Nodes that were named.
+    /// The bootstrap nodes that the flags name.
     pub(crate) fn named(&self) -> &[String] {
         &self.dht_bootstrap
     }
@@ -139,14 +142,14 @@ impl DhtArgs {
 }
 
 impl NearArgs {
-    /// What is told nearby, and nobody else.
+    /// What to announce nearby; nothing goes to the DHT.
     pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, Failure> {
         let (settings, Self { no_lan, no_map }) = (found(common)?, self);
         let (lan, map) = (!no_lan && settings.lan, !no_map && settings.map);
         Ok(AnnounceOptions { lan, map, public: None })
     }
 
-    /// As another run of this program takes them.
+    /// The flags as arguments for another run of this program.
     pub(crate) fn flags(&self) -> impl Iterator<Item = &'static str> {
         let Self { no_lan, no_map } = *self;
         let given = [(no_lan, "--no-lan"), (no_map, "--no-map")];
@@ -155,22 +158,22 @@ impl NearArgs {
 }
 
 impl AnnounceArgs {
-    /// Of the background node, which has these flags of its own.
+    /// The flags of the background node, which defines its own.
     #[cfg(unix)]
     pub(crate) fn of_service(public: bool, near: &NearArgs, dht: &DhtArgs) -> Self {
         Self { public, near: near.clone(), dht: dht.clone() }
     }
 
-    /// Which flag was given that is for the whole process and not for one share of it.
+    /// The first flag given that applies to the whole process and not to a single share.
     pub(crate) fn for_all(&self) -> Option<&'static str> {
-        // What is told nearby may be another of each share: `options` has it.
+        // Each share can have its own flags for the LAN and the router; `options` reads them.
         let Self { public, near: NearArgs { no_lan: _, no_map: _ }, dht } = self;
         let DhtArgs { dht_bootstrap } = dht;
         let asked = [(*public, "--public"), (!dht_bootstrap.is_empty(), "--dht-bootstrap")];
         asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
     }
 
-    /// What is told, and whom.
+    /// What to announce, and where.
     pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, Failure> {
         let Self { public, near, dht } = self;
         let public = public.then(|| dht.start(&found(common)?)).transpose()?;
@@ -179,12 +182,12 @@ impl AnnounceArgs {
 }
 
 impl FindArgs {
-    /// Whether the LAN may be asked.
+    /// Whether to look on the LAN.
     pub(crate) fn lan(&self, common: &Common) -> Result<bool, Failure> {
         Ok(!self.no_lan && found(common)?.lan)
     }
 
-    /// How a seed is found: what was looked for in the DHT is announced there.
+    /// How to announce a seed. It is announced in the DHT if it was looked up there.
     pub(crate) fn of_seed(&self, text: &str, common: &Common) -> Result<AnnounceOptions, Failure> {
         let settings = found(common)?;
         Ok(AnnounceOptions {
@@ -194,8 +197,8 @@ impl FindArgs {
         })
     }
 
-    /// Has `fetch` try with what `text` is or stands for. Whoever is found in the DHT may have nothing, although it answered:
-    /// then another one is looked for, if it may be tried `again`.
+    /// Runs `fetch` with the ticket that `text` is or stands for. A sharer that the DHT names may answer and have
+    /// nothing: then another one is looked up, if `again` allows it.
     #[expect(clippy::too_many_arguments, reason = "what `ticket` takes, and two more")]
     pub(crate) fn each_found(
         &self,
@@ -212,7 +215,7 @@ impl FindArgs {
         loop {
             let found = self.ticket(text, whom.clone(), how, &avoid, common, out);
             let (ticket, from) = match (found, last.take()) {
-                // Nobody else: what became of the last one says more.
+                // There is no other sharer, and the failure of the last one says more than that.
                 (Err(none), Some(last)) if none.exit == Exit::Unreachable => return Err(last),
                 (found, _) => found?,
             };
@@ -233,8 +236,8 @@ impl FindArgs {
         }
     }
 
-    /// The ticket that `text` is or stands for, and whom to ask: the DHT leads to one, or a code to the other. Who has
-    /// one of the keys of `avoid` was found before.
+    /// The ticket that `text` is or stands for, and the peers to ask. The ticket comes from the DHT or from a code.
+    /// Sharers with a link key in `avoid` were tried before and are skipped.
     fn ticket(
         &self,
         text: &str,
@@ -267,12 +270,12 @@ impl FindArgs {
     }
 }
 
-/// Whether what is asked for is looked for in the DHT.
+/// Whether `text` is looked up in the DHT.
 fn is_public(text: &str) -> bool {
     wanted(text).is_some()
 }
 
-/// What is asked for that no ticket says; `None` if `text` is no such thing.
+/// Parses `b3:HASH` and `@PUBLISHER/NAME`; `None` if `text` is neither.
 fn wanted(text: &str) -> Option<Result<Wanted, String>> {
     if let Some(hex) = text.strip_prefix("b3:") {
         let root = Hash::from_hex(hex.to_ascii_lowercase());
@@ -280,7 +283,7 @@ fn wanted(text: &str) -> Option<Result<Wanted, String>> {
             root.map(Wanted::Root).map_err(|_| "b3: and 64 hexadecimal digits".to_owned()),
         );
     }
-    // A file in a folder of such a name is reached as @./…
+    // A user writes @./… for a file in a folder with such a name.
     let (publisher, name) = text.strip_prefix('@')?.split_once('/')?;
     let publisher = publisher.parse().ok()?;
     let fits = !name.is_empty() && name.len() <= MAX_NAME;
@@ -297,7 +300,7 @@ mod tests {
     use xylem_object::PublisherId;
 
     #[test]
-    fn what_the_dht_is_asked_for() {
+    fn names_for_the_dht_are_parsed() {
         let hex = "ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f";
         let root = Wanted::Root(Hash::from_hex(hex).unwrap());
         assert_eq!(wanted(&format!("b3:{hex}")), Some(Ok(root.clone())));

@@ -1,4 +1,4 @@
-//! `xylem get TICKET`: fetch, verified piece by piece.
+//! `xylem get TICKET`: fetches a publication and verifies it piece by piece.
 
 use crate::buckets::{IntoBucket, into_bucket};
 use crate::cli::Common;
@@ -30,12 +30,12 @@ use xylem_object::Ticket;
 
 /// Fetches what a ticket or a name stands for; each piece is verified on arrival
 ///
-/// A ticket says everything, and an earlier run is resumed. A name is found through an NDN
-/// forwarder and may be anybody's object: --publisher, --key or --trust says whom to believe.
+/// A ticket is all that a fetch needs, and an earlier run is resumed. A name is found through an NDN forwarder, and
+/// anybody may have published it: --publisher, --key or --trust gives the keys to trust.
 ///
-/// The result appears under its final name only when it is complete; until then its verified
-/// pieces are kept beside it, and the same command goes on from there. The last line on standard
-/// output is what `xylem sum` prints for a file, and `xylem sum --tree` for a directory.
+/// The result gets its final name only when it is complete. Until then its verified pieces are kept beside it, and the
+/// same command resumes from there. The last line on standard output is the one that `xylem sum` prints for a file, and
+/// `xylem sum --tree` for a directory.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -67,27 +67,24 @@ use xylem_object::Ticket;
     exit_help!()
 ))]
 pub(crate) struct GetArgs {
-    /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; or the code that
-    /// `xylem share --code` shows (7-alpha-cobra-violin), as it was said; @FILE or - for one in a file
-    /// or on standard input; an NDN name (/alice/film); or what somebody shares with everybody
-    /// (`xylem share --public`): b3:HASH, the hash that `xylem sum` prints, or @PUBLISHER/NAME
+    /// What `xylem share` printed (xylem:...), also wrapped or quoted; or the code that `xylem share --code` shows
+    /// (7-alpha-cobra-violin); @FILE or - for one in a file or on standard input; an NDN name (/alice/film); or
+    /// something public (`xylem share --public`): b3:HASH, the hash that `xylem sum` prints, or @PUBLISHER/NAME
     ///
-    /// Whoever has a ticket can fetch, and other users of this machine may see a command's
-    /// arguments: they do not see what @FILE or - stand for. A code is good for one fetch within ten
-    /// minutes, and over when this has begun.
+    /// Anyone with a ticket can fetch. Other users of this machine may see a command's arguments, but not what @FILE or
+    /// - stand for. A code is good for one fetch within ten minutes, and is used up when this fetch begins.
     #[arg(value_name = "TICKET|CODE|NAME", required = true, num_args = 1..)]
     ticket: Vec<String>,
 
-    /// Where the result goes: a file; a directory that exists or ends in / (made if it is missing),
-    /// under the name that its publisher gave it; s3://BUCKET/KEY, an object of a bucket; or - for
-    /// standard output [default: this directory]
+    /// Where to put the result: a file; a directory that exists or ends in / (made if it is missing), under the name
+    /// that its publisher gave it; s3://BUCKET/KEY, an object of a bucket; or - for standard output [default: this
+    /// directory]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer instead of the ticket's: HOST:PORT or KEY@HOST:PORT (encrypted link), the
-    /// same within TCP: xylem+tls://HOST[:PORT][?sni=NAME], xylem+ws://, xylem+wss:// or
-    /// xylem+doh://; or an NDN forwarder: udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is
-    /// not the usual one) or unix:///PATH; can be repeated
+    /// Ask this peer instead of those of the ticket: HOST:PORT or KEY@HOST:PORT (encrypted link), the same within TCP:
+    /// xylem+tls://HOST[:PORT][?sni=NAME], xylem+ws://, xylem+wss:// or xylem+doh://; or an NDN forwarder: udp://HOST,
+    /// tcp://HOST, ws://HOST (with :PORT if it is not the usual one) or unix:///PATH; can be repeated
     #[arg(
         long,
         value_name = "ADDR",
@@ -100,14 +97,14 @@ pub(crate) struct GetArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Fetch these bytes only: A..B, A.. or ..B, with K, M, G (1024) or KB, MB, GB (1000). Without a
-    /// name by -o they go to NAME.START-END.part
+    /// Fetch these bytes only: A..B, A.. or ..B, with K, M, G (1024) or KB, MB, GB (1000). Without a name by -o they go
+    /// to NAME.START-END.part
     #[arg(long, value_name = "A..B")]
     range: Option<ByteRange>,
 
-    /// Go on with what `xylem share --follow` publishes as it comes, until its publisher ends it.
-    /// The result has its name from the beginning, and holds a verified beginning of the stream at
-    /// every moment; a later run goes on from there. Without it what there is by now is fetched, once
+    /// Fetch what `xylem share --follow` publishes as it grows, until its publisher ends it. The result has its final
+    /// name from the beginning and holds a verified beginning of the stream at every moment; a later run resumes from
+    /// there. Without this flag the newest checkpoint is fetched once
     #[arg(long, conflicts_with_all = ["range", "exclude", "seed"])]
     follow: bool,
 
@@ -121,36 +118,36 @@ pub(crate) struct GetArgs {
     #[command(flatten)]
     demand: DemandArgs,
 
-    /// Take what a name brings although nobody vouches for it
+    /// Accept what a name brings although nobody vouches for it
     #[arg(long, conflicts_with_all = ["key", "publisher", "trust"])]
     insecure: bool,
 
-    /// Replace a file that has the final name, once the new one is complete; merge into a directory:
-    /// its files that have not changed are not fetched, and what was not published stays
+    /// Replace a file that has the final name, once the new one is complete; merge into a directory: its files that
+    /// have not changed are not fetched, and what was not published stays
     #[arg(long)]
     overwrite: bool,
 
-    /// With --overwrite: remove from the directory what was not published, when the rest is complete.
-    /// What --exclude matches stays, and so do xylem stores, other file systems and unfinished fetches
+    /// With --overwrite: remove from the directory what was not published, when the rest is complete. What --exclude
+    /// matches stays, and so do xylem stores, other file systems and unfinished fetches
     #[arg(long, requires = "overwrite", conflicts_with_all = ["range", "follow"])]
     delete: bool,
 
-    /// Tell what would be fetched, replaced and (with --delete) removed, file by file, and do nothing of it. Old copies may
-    /// spare much of what is told as bytes
+    /// List what would be fetched, replaced and (with --delete) removed, file by file, and change nothing. With old
+    /// copies at hand, much fewer bytes than listed may be fetched
     #[arg(long, conflicts_with_all = ["range", "follow", "seed"])]
     dry_run: bool,
 
-    /// Begin although the disk has no room for all of it: zeros may take none. Without, a fetch that would fill the disk is
-    /// not begun
+    /// Begin although the disk has no room for all of it: blocks of zeros may need none. Without this flag, a fetch
+    /// that would fill the disk does not begin
     #[arg(long)]
     no_space_check: bool,
 
-    /// Where the final name is taken, use NAME.1, NAME.2, ...
+    /// If the final name is taken, use NAME.1, NAME.2, ...
     #[arg(long, conflicts_with = "overwrite")]
     rename: bool,
 
-    /// Search this old copy first, whatever its name, and fetch only what is new; every byte is proven
-    /// wherever it comes from. What --overwrite replaces is searched by itself; can be repeated
+    /// Search this old copy first, whatever its name, and fetch only what is new; every byte is verified wherever it
+    /// comes from. A file that --overwrite replaces is searched without this flag; can be repeated
     #[arg(long, value_name = "OLD", conflicts_with_all = ["range", "follow"])]
     like: Vec<PathBuf>,
 
@@ -158,31 +155,31 @@ pub(crate) struct GetArgs {
     #[arg(long, value_name = "GLOB", value_parser = read_rule)]
     exclude: Vec<String>,
 
-    /// Where others who fetch the same find what is verified here, over the encrypted link: HOST:PORT,
-    /// PORT (all interfaces), or an address (a free port); can be repeated [default: a free port of
-    /// all interfaces]. Ranges and -o - are not served
+    /// Serve what is verified here to other getters of the same content, over the encrypted link, at HOST:PORT, PORT
+    /// (all interfaces), or an address (a free port); can be repeated [default: a free port of all interfaces]. Ranges
+    /// and -o - are not served
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     listen: Vec<ListenAt>,
 
-    /// Fetch only: serve nobody, and tell nobody an address. So it is with --shape high and paranoid, too, unless --seed or
-    /// --listen is given: that somebody serves shows
+    /// Fetch only: serve no peer, and send no address to any. This is the default with --shape high and paranoid,
+    /// unless --seed or --listen is given, because an observer can see that a machine serves
     #[arg(long, conflicts_with_all = ["seed", "listen"])]
     no_serve: bool,
 
-    /// Stay when the fetch is complete, and serve others until Ctrl-C: with the publisher's signature,
-    /// this store's link key, the same port in each run (unless --listen names one) and a ticket of
-    /// its own. Started again where all of it is there, it needs nobody else. It is announced as what is
-    /// shared is: on the LAN, by a port that the router forwards; of b3: and @ in the DHT as well
+    /// Stay when the fetch is complete, and serve others until Ctrl-C: with the publisher's signature, this store's
+    /// link key, the same port in each run (unless --listen names one) and a ticket of its own. Started again when all
+    /// of it is here, it needs no other peer. It is announced as shares are: on the LAN, by a port that the router
+    /// forwards; and for b3: and @ in the DHT
     #[arg(long, conflicts_with = "range")]
     seed: bool,
 
-    /// Keep what is shared --for somebody as it was published, encrypted: to serve it on, with --seed or
-    /// `xylem share`, one need not be able to read it
+    /// Keep what is shared --for certain people as it was published, encrypted. A seed, or `xylem share`, can then
+    /// serve it without being able to read it
     #[arg(long)]
     ciphertext: bool,
 
-    /// Wait until everything is on the device, names included: what is reported complete then
-    /// survives a loss of power (slow where there are many files)
+    /// Wait until everything is on the device, names included: what is reported complete then survives a loss of power
+    /// (slow with many files)
     #[arg(long)]
     fsync: bool,
 
@@ -191,7 +188,7 @@ pub(crate) struct GetArgs {
           hide_env_values = true)]
     limit: Option<u64>,
 
-    /// Let all other traffic on the way go first: what is fetched takes only what nobody else wants
+    /// Let all other traffic on the path go first: the fetch uses only the capacity that is left
     #[arg(long)]
     background: bool,
 
@@ -200,8 +197,8 @@ pub(crate) struct GetArgs {
           allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
     timeout: Option<Duration>,
 
-    /// Wait for a sharer that is off or asleep, until --timeout or Ctrl-C. Without it a fetch ends within
-    /// seconds where the relays say that the sharer is not there, and no other way is left
+    /// Wait for a sharer that is off or asleep, until --timeout or Ctrl-C. Without this flag a fetch ends within
+    /// seconds if the relays answer that the sharer is not there, and no other way is left
     #[arg(long)]
     wait: bool,
 
@@ -218,9 +215,9 @@ pub(crate) struct GetArgs {
     shape: ShapeArgs,
 }
 
-/// Without progress a fetch ends after this, unless it is told otherwise.
+/// A fetch without progress ends after this long by default.
 const GIVE_UP: Duration = Duration::from_secs(30);
-/// As good as never, and short of what clocks count.
+/// Practically never, and within the range of clocks.
 const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 impl GetArgs {
@@ -239,7 +236,7 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     out.ends_with(&stop);
     let ticket = joined(&args.ticket)?;
     if ticket.starts_with('/') || ticket.starts_with("ndn:") {
-        // A path of this machine looks like a name; whoever means a name says whom to believe.
+        // A path of this machine looks like a name. A user who means a name also gives a key to trust.
         let mistaken =
             meant::no_ticket(&ticket).filter(|_| !args.insecure && !args.trust.is_given());
         if let Some(what) = mistaken {
@@ -252,12 +249,12 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
             "a ticket says whose it is: --publisher, --key, --trust and --insecure are for names";
         return Err(Failure::new(Exit::Usage, what));
     }
-    // Whoever has no place for anything is told so first, whatever the ticket says.
+    // A missing store is reported first, whatever the ticket contains.
     out.runs_as("get", &common.store()?);
     let from = peers(&args.from)?;
     let (how, lan) = ((args.give_up(), &args.shape, &stop), args.find.lan(common)?);
     let whom = Whom { from, relays: args.relay.relays(common)?, lan };
-    // What was written to standard output is not written once more.
+    // Do not write the same bytes to standard output twice.
     let again = !matches!(output, Output::Stdout);
     let fetch = |ticket, from, out: &mut Out| {
         by_ticket(ticket, from, &args, output.clone(), &stop, common, out)
@@ -343,7 +340,7 @@ fn by_ticket(
     Ok(Exit::Done)
 }
 
-/// The same into a bucket.
+/// Fetches a ticket into a bucket.
 fn by_ticket_into(
     ticket: Ticket,
     from: Vec<Peer>,
@@ -397,7 +394,7 @@ pub(crate) fn fetch(
 ) -> Result<(), Failure> {
     let (mut reported, mut own_ticket) = (None, None);
     let fetched = xylem_node::get(options, stop, &mut |event| match event {
-        // It goes on for as long as anybody likes: the result is told now.
+        // Seeding has no end of its own, so report the result now.
         Event::Seeding(summary) => {
             out.seen(&Event::Seeding(summary.clone()));
             reported = Some(report(&summary, whole, out));
@@ -419,7 +416,7 @@ pub(crate) fn fetch(
     out.take_broken()?;
     let summary = fetched.map_err(|error| ended(error, stop))?;
     if options.save.doing == Doing::DryRun && !summary.already_complete {
-        // What would be done was told.
+        // A dry run has printed its list.
         return Ok(());
     }
     match reported {
@@ -431,9 +428,10 @@ pub(crate) fn fetch(
     }
 }
 
-/// How others are served meanwhile.
+/// How to serve other peers during the fetch.
 fn serve(args: &GetArgs, common: &Common) -> Result<Option<ServeOptions>, Failure> {
-    // A node that serves is introduced to others once the fetch has lasted a while, which shows beside a link under cover.
+    // A node that serves is introduced to other peers once the fetch has lasted a while. That is visible, even though
+    // the links are shaped.
     let is_covered = args.shape.links().shaping.level >= ShapeLevel::High;
     let asked = args.seed || !args.listen.is_empty();
     if args.no_serve || (is_covered && !asked) {
@@ -444,7 +442,7 @@ fn serve(args: &GetArgs, common: &Common) -> Result<Option<ServeOptions>, Failur
     Ok(Some(ServeOptions { listen, seed: args.seed, accept_open, beside }))
 }
 
-/// An object that need not be ours, through one forwarder.
+/// Fetches an object by name through one forwarder. A program other than xylem may have published it.
 fn by_name(
     name: String,
     args: GetArgs,
@@ -500,7 +498,7 @@ fn existing(args: &GetArgs) -> Existing {
     }
 }
 
-/// Without a signal only the reader of standard output can have ended a run.
+/// Turns an error into a failure. If the run was interrupted without a signal, the reader of standard output has gone.
 pub(crate) fn ended(error: impl Into<Error>, stop: &Stop) -> Failure {
     let error = error.into();
     let by_reader = error.blame == Blame::Interrupted && !stop.raised();

@@ -1,9 +1,9 @@
-//! [`serve`]: a small HTTP/1.1 server for the pages that this program shows: metrics, `xylem ui`.
+//! [`serve`]: a small HTTP/1.1 server for the pages of this program: metrics and `xylem ui`.
 //!
-//! `GET` and `HEAD`, one request a connection, each on a thread of its own. Heads are read by
-//! [`xylem_carriers::http`], which refuses what could be read in two ways. Whoever asks slowly, reads
-//! slowly or comes too often costs the others nothing: times and connections are bounded, those from
-//! one address too, and whoever has not asked yet gives way to who comes. Who may see what is decided by the page, which is told `Host` and `Origin`.
+//! It answers `GET` and `HEAD`, one request per connection, each on a thread of its own. [`xylem_carriers::http`]
+//! parses the heads and refuses ambiguous ones. Clients that send slowly, read slowly or connect too often do not delay
+//! the others: times and numbers of connections are bounded, also per address, and a connection without a request makes
+//! room for a new one. The page decides on access, by `Host` and `Origin`.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,27 +14,27 @@ use std::thread;
 use std::time::{Duration, Instant};
 use xylem_carriers::http::{MAX_HEAD, Refusal, read_request};
 
-/// Connections at once; more are closed.
+/// Connections at once; further ones are closed.
 const MAX_CONNECTIONS: usize = 128;
-/// Of them from one address (IPv6: one /64).
+/// Connections at once from one address (IPv6: one /64).
 const MAX_OF_ONE: usize = 32;
-/// Whoever connects has asked within this.
+/// A client must send its request within this time.
 const HEAD_TIME: Duration = Duration::from_secs(5);
-/// Whoever reads nothing for so long is hung up on.
+/// A connection is closed after this long if the client reads nothing.
 const WRITE_TIME: Duration = Duration::from_secs(10);
-/// How long an asker whose request had more than a head may take to notice the answer.
+/// How long to wait for a client to notice a refusal while it sends more than a head.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What is asked for.
+/// A request.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// Before the `?`, as it was sent: percent signs stay as they are.
+    /// The part before the `?` as it was sent; percent signs are not decoded.
     pub(crate) path: String,
-    /// After it; empty without one.
+    /// The part after the `?`; empty without one.
     pub(crate) query: String,
-    /// `Host`; empty where HTTP/1.0 does not tell.
+    /// `Host`; empty if an HTTP/1.0 request has none.
     pub(crate) host: String,
-    /// `Origin`, where a browser tells whose page asks.
+    /// `Origin`, if a browser sends the origin of the page that makes the request.
     pub(crate) origin: Option<String>,
 }
 
@@ -46,22 +46,22 @@ impl Request {
     }
 }
 
-/// What is answered.
+/// A response.
 pub(crate) struct Response {
     /// `200 OK`
     pub(crate) status: &'static str,
     /// `Content-Type`.
     pub(crate) kind: &'static str,
-    /// Further fields of the head; values are of one line.
+    /// Further fields of the head; each value is one line.
     pub(crate) fields: Vec<(&'static str, String)>,
     pub(crate) body: Body,
 }
 
-/// What follows the head.
+/// The body of a response.
 pub(crate) enum Body {
     Whole(Cow<'static, [u8]>),
-    /// Written bit by bit until the connection is closed; of this length, where that is known. An error
-    /// of the writer (whoever asked is gone) ends it.
+    /// Written in pieces until the connection is closed, of this length if it is known. An error of the writer (the
+    /// client is gone) ends it.
     Written(Option<u64>, Writer),
 }
 
@@ -74,7 +74,7 @@ impl Response {
         Self { status: "200 OK", kind, fields: Vec::new(), body: Body::Whole(body.into()) }
     }
 
-    /// Another status, and one line that says why.
+    /// A response with another status, and one line with the reason.
     pub(crate) fn refused(status: &'static str, why: &'static str) -> Self {
         let body = Body::Whole(format!("{why}\n").into_bytes().into());
         Self { status, kind: "text/plain; charset=utf-8", fields: Vec::new(), body }
@@ -96,7 +96,7 @@ impl Response {
     }
 }
 
-/// Answers whoever connects, for as long as the process runs.
+/// Accepts and answers connections as long as the process runs.
 pub(crate) fn serve(
     listener: &TcpListener,
     answer: impl Fn(&Request) -> Response + Send + Sync + 'static,
@@ -104,7 +104,7 @@ pub(crate) fn serve(
     let (answer, open) = (Arc::new(answer), Arc::new(Open::default()));
     for connection in listener.incoming() {
         let Ok(connection) = connection else {
-            // Out of files, most likely: they come back.
+            // Most likely there are no file descriptors left; other connections will free some.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -112,28 +112,28 @@ pub(crate) fn serve(
         let connection = Arc::new(connection);
         let Some(counted) = Counted::new(&open, from, &connection) else { continue };
         let answer = answer.clone();
-        // Out of threads: this one is hung up on, as one too many is.
+        // If no thread can start, this connection is closed, like one too many.
         let _ = thread::Builder::new().name("http".into()).spawn(move || {
-            // Whoever went away needs no answer.
+            // A client that has gone needs no answer.
             let _ = answer_one(&connection, &counted, &*answer);
             drop(counted);
         });
     }
 }
 
-/// Connections that are open, the oldest first.
+/// Open connections, the oldest first.
 #[derive(Default)]
 struct Open {
     all: Mutex<Vec<Place>>,
     next: AtomicU64,
 }
 
-/// What one of them takes up.
+/// One open connection.
 struct Place {
     number: u64,
-    /// Where it comes from.
+    /// The client's address; for IPv6 its /64.
     from: IpAddr,
-    /// Whoever is there has asked for something.
+    /// Whether a whole request has arrived.
     has_asked: bool,
     connection: Arc<TcpStream>,
 }
@@ -144,12 +144,13 @@ impl Open {
     }
 }
 
-/// One of them.
+/// A connection's entry among the open ones; removed on drop.
 struct Counted(Arc<Open>, u64);
 
 impl Counted {
-    /// `None`: there are as many as may be, and each has asked. Otherwise the one goes that has asked nothing for the
-    /// longest time: where all come from one address, as over loopback, idle ones would keep out everybody else.
+    /// Adds a connection. If a limit is reached, closes the connection that has been without a request for the longest
+    /// time; `None` if all have sent one. If all come from one address, as over loopback, idle ones would otherwise
+    /// keep out all others.
     fn new(open: &Arc<Open>, from: SocketAddr, connection: &Arc<TcpStream>) -> Option<Self> {
         let from = match from.ip().to_canonical() {
             IpAddr::V6(ip) if !ip.is_loopback() => {
@@ -163,7 +164,7 @@ impl Counted {
             let gives_way =
                 |place: &Place| !place.has_asked && (!many_of_one || place.from == from);
             let idle = all.iter().position(gives_way)?;
-            // Its thread notices, and ends.
+            // The thread of that connection notices, and ends.
             let _ = all.remove(idle).connection.shutdown(Shutdown::Both);
         }
         let number = open.next.fetch_add(1, Ordering::Relaxed);
@@ -171,7 +172,8 @@ impl Counted {
         Some(Self(open.clone(), number))
     }
 
-    /// Whoever is there has asked, and gives way to nobody. False: it has given way already.
+    /// Marks that a request has arrived, so that this connection makes room for no other. False if it was closed
+    /// already.
     fn has_asked(&self) -> bool {
         let mut all = self.0.all();
         let place = all.iter_mut().find(|place| place.number == self.1);
@@ -221,7 +223,7 @@ fn answer_one(
     }
 }
 
-/// Reads until the head is whole; it and how many bytes follow it. `None`: it is none.
+/// Reads until the head is complete; returns it and how many bytes follow it. `None` if it is invalid.
 fn read_head(
     mut connection: &TcpStream,
     input: &mut Vec<u8>,
@@ -242,7 +244,7 @@ fn read_head(
         }
         connection.set_read_timeout(Some(left))?;
         let mut piece = [0; 2048];
-        // A head that is too long is none before this has grown far beyond it.
+        // A head that is too long is refused before the buffer has grown far beyond the limit.
         debug_assert!(input.len() <= MAX_HEAD);
         match connection.read(&mut piece) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
@@ -253,8 +255,8 @@ fn read_head(
     }
 }
 
-/// Says no, and waits a moment for the asker to notice: closing with bytes unread would reset the
-/// connection and take the answer with it.
+/// Sends a refusal and waits a moment for the client to notice: closing with unread bytes would reset the connection
+/// and lose the answer.
 fn refuse(mut connection: &TcpStream, refusal: Refusal) -> io::Result<()> {
     let mut out = bytes::BytesMut::new();
     refusal.write(false, false, &mut out);
@@ -272,7 +274,7 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    /// A server of `answer` on a port of its own, for as long as the test runs.
+    /// Starts a server of `answer` on a free port; it lasts as long as the test.
     fn served(answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap();
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_told_apart_and_answered() {
+    fn a_request_is_parsed_and_answered() {
         let at = served(echo);
         let said = ask(at, b"GET /a?b=c&d=e HTTP/1.1\r\nHost: h:1\r\nOrigin: http://o\r\n\r\n");
         let (head, body) = said.split_once("\r\n\r\n").unwrap();
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_for_a_page_is_refused() {
+    fn requests_other_than_for_a_page_are_refused() {
         let at = served(echo);
         for (text, status) in [
             (&b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody"[..], "405"),
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_bit_by_bit_comes_bit_by_bit() {
+    fn a_streamed_body_arrives_without_a_length() {
         let at = served(|_| {
             let body = Body::Written(
                 None,
@@ -352,9 +354,9 @@ mod tests {
         assert!(!said.contains("Content-Length"), "{said}");
     }
 
-    /// Those who ask nothing, and those who never read what they asked for.
+    /// Clients that send no whole request, and clients that never read the answer.
     #[test]
-    fn idle_and_deaf_askers_hold_up_nobody() {
+    fn idle_and_stalled_clients_block_no_others() {
         let at = served(|request| {
             let endless = |out: &mut dyn Write| loop {
                 out.write_all(&[b'x'; 65536])?;
@@ -380,9 +382,9 @@ mod tests {
         assert!(ask(at, b"GET /b HTTP/1.0\r\n\r\n").ends_with("/b   None"));
     }
 
-    /// As many as may come from one address, and more, all of them idle: whoever asks is answered.
+    /// More idle connections than one address may have: a request on a new connection is answered.
     #[test]
-    fn idle_connections_give_way_to_who_comes() {
+    fn idle_connections_make_room_for_new_ones() {
         let at = served(echo);
         let idle: Vec<TcpStream> =
             (0..2 * MAX_OF_ONE).map(|_| TcpStream::connect(at).unwrap()).collect();

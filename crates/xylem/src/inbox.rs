@@ -1,4 +1,4 @@
-//! `xylem inbox`: what came, from whom, and what to do with it.
+//! `xylem inbox`: lists received messages with their senders, and accepts or drops them.
 
 use crate::accept::{AcceptArgs, accept};
 use crate::cli::Common;
@@ -25,14 +25,14 @@ use xylem_node::mail::{
 };
 use xylem_node::{Event, LINK_PORT, PeerUri, Relay};
 
-/// How long the sender may take to hear that its file has been fetched.
+/// How long to try to report to the sender that its file has been fetched.
 const TELL: Reach = Reach::within(Duration::from_secs(3));
 
 /// Lists and accepts what others have sent
 ///
-/// Without anything else it lists what came. Mail comes in while `inbox --listen`, `share` or `node`
-/// runs, or is fetched with --from from the node where senders have left it. Give your card to whoever
-/// should be able to send.
+/// Without a subcommand it lists the messages. Mail comes in while `inbox --listen`, `share` or `node` runs, or is
+/// fetched with --from from the node where senders have left it. Give your card to everyone who should be able to send
+/// to you.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = concat!(
     "Examples:
@@ -57,8 +57,8 @@ pub(crate) struct InboxArgs {
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     listen: Vec<ListenAt>,
 
-    /// With --listen: show your card by a code, a number and three words, that a person can say to
-    /// another: `xylem send FILE CODE` sends to you. It is good once, for ten minutes
+    /// With --listen: show your card by a code, a number and three words, that a person can say to another: `xylem send
+    /// FILE CODE` sends to you. It is good once, for ten minutes
     #[arg(long, requires = "listen")]
     code: bool,
 
@@ -68,7 +68,7 @@ pub(crate) struct InboxArgs {
     #[command(flatten)]
     lan: LanArgs,
 
-    /// Fetch what waits at this node: [KEY@]HOST:PORT
+    /// Fetch the mail that waits at this node: [KEY@]HOST:PORT
     #[arg(long, value_name = "NODE", conflicts_with = "listen")]
     from: Option<PeerUri>,
 
@@ -86,7 +86,7 @@ pub(crate) struct InboxArgs {
 
 #[derive(Debug, Subcommand)]
 enum InboxCommand {
-    /// List what came
+    /// List the messages
     List,
     /// Print your card: what others need to send to you
     Card {
@@ -94,8 +94,8 @@ enum InboxCommand {
         /// [default: this machine's, port 7348]
         #[arg(long, value_name = "ADDR", value_delimiter = ',')]
         at: Vec<ListenAt>,
-        /// Show a code for it instead, a number and three words, that a person can say to another, and
-        /// wait until it was used or its ten minutes are over
+        /// Show a code for it instead, a number and three words, that a person can say to another, and wait until the
+        /// code is used or ten minutes are over
         #[arg(long)]
         code: bool,
         #[command(flatten)]
@@ -111,7 +111,7 @@ enum InboxCommand {
         #[arg(required = true)]
         numbers: Vec<u32>,
     },
-    /// Give somebody a name, by a card or by the number of a message from them
+    /// Give a person a name, by a card or by the number of a message from them
     Trust {
         /// The name
         name: String,
@@ -131,7 +131,7 @@ enum InboxCommand {
         /// The name
         name: String,
     },
-    /// List who has a name
+    /// List the people with names
     People,
 }
 
@@ -167,7 +167,7 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
                 out.take_broken()?;
                 collected?;
             }
-            // Whatever waits to go is tried by the way; that the peer is away is no failure here.
+            // Also try to deliver the mail that waits to be sent. An absent peer is no failure of the list.
             let reach = Reach::within(Duration::from_secs(2));
             inbox.deliver(reach, &stop, &mut |event| out.event(event))?;
             out.take_broken()?;
@@ -221,7 +221,7 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
     Ok(Exit::Done)
 }
 
-/// Shows the card by a code until that has ended.
+/// Shows the card by a code until the code is used or has expired.
 fn card_by_code(
     store: &Path,
     at: &[SocketAddr],
@@ -261,7 +261,7 @@ fn list(inbox: &Inbox, store: &Path, out: &mut Out) -> Result<Exit, Failure> {
     Ok(if damaged.is_empty() { Exit::Done } else { Exit::Damaged })
 }
 
-/// Number, who, what, size, when, and whether it was accepted or its sender is unknown.
+/// A row of the list: number, sender, content, size, time, and whether it was accepted or its sender is unknown.
 fn row(message: &Message) -> String {
     let what = match &message.what {
         MessageContent::Ticket(_) => clean(&message.name).into_owned(),
@@ -285,7 +285,7 @@ fn row(message: &Message) -> String {
     )
 }
 
-/// `5 min ago`; the clock of whoever listed it is the measure.
+/// The age of a message, such as `5 min ago`. It is by the clock of the machine that lists.
 fn ago(ms: u64) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let seconds = now.saturating_sub(Duration::from_millis(ms)).as_secs();
@@ -317,21 +317,21 @@ fn accept_one(
         }
         MessageContent::Ticket(ticket) => accept(*ticket, args, &stop, common, out)?,
     }
-    // The data are here: the sender's not hearing of it is no failure.
+    // The data are here: it is no failure if the sender cannot be notified.
     if !inbox.accepted(number, TELL, &Stop::new())? {
         out.detail("the sender was not told");
     }
     Ok(Exit::Done)
 }
 
-/// Our card.
+/// Event: our card.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "card")]
 pub(crate) struct CardRow<'a> {
     pub(crate) card: &'a str,
 }
 
-/// The card as `inbox card` prints it, where the store has one that can be made without asking for a passphrase.
+/// The card as `inbox card` prints it; `None` if the store has none, or making it needs a passphrase.
 pub(crate) fn own_card(store: &Path) -> Result<Option<String>, Failure> {
     let bare = |name| store.join("keys").join(name).metadata().is_ok_and(|meta| meta.len() == 32);
     if !store.join("mail").is_dir() || !bare("publisher") || !bare("link") {
@@ -341,7 +341,7 @@ pub(crate) fn own_card(store: &Path) -> Result<Option<String>, Failure> {
     Ok(Some(Inbox::open(store)?.card(&[anywhere], None)?.to_string()))
 }
 
-/// Somebody who has a name.
+/// Event: a person with a name.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "person")]
 struct PersonRow<'a> {
@@ -349,7 +349,7 @@ struct PersonRow<'a> {
     publisher: &'a str,
 }
 
-/// What a note says.
+/// Event: the text of a note.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "note")]
 struct NoteRow<'a> {

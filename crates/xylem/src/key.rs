@@ -28,10 +28,9 @@ use xylem_trust::{Armor, Certificate, Moment};
 
 /// Keys to sign with in NDN, and certificates for them
 ///
-/// A key belongs to a name, its identity, and signs what lies below it. `xylem put --sign
-/// key:/alice` signs with it; who gives `--trust` its certificate believes it. Keys and certificates
-/// are files that NDNd's `ndnd sec` reads and writes too; keys under a passphrase leave as SafeBags,
-/// which `ndnsec` reads and writes.
+/// A key belongs to a name, its identity, and signs what lies below it. `xylem put --sign key:/alice` signs with it; a
+/// program that gets its certificate by `--trust` accepts these signatures. Keys and certificates are files that NDNd's
+/// `ndnd sec` reads and writes, too; keys under a passphrase are exported as SafeBags, which `ndnsec` reads and writes.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -58,7 +57,7 @@ pub(crate) struct KeyArgs {
 enum KeyCommand {
     /// Make a key
     New {
-        /// Whose key: a name, such as /alice
+        /// The name that the key belongs to, such as /alice
         identity: String,
         /// ed25519, or ecdsa (P-256) for older NDN software
         #[arg(long = "type", value_name = "TYPE", default_value = "ed25519")]
@@ -67,12 +66,12 @@ enum KeyCommand {
         #[arg(long)]
         passphrase: bool,
     },
-    /// List the keys and who is trusted, with all that options of other verbs ask for
+    /// List the keys and the trusted ones, with all values that options of other verbs need
     ///
-    /// Of a key: its name (`--sign key:NAME`), its certificate, and the digest of that (`--ca-digest`, if it is a CA's), its
-    /// fingerprint, and the public half of an Ed25519 key (what `--key ed25519:FILE` reads in a file). Of this store: the publisher that
-    /// `xylem share` signs as (`--publisher`), and the card (`--for`), where there are such: the first `share` or `inbox
-    /// card` makes them.
+    /// For each key: its name (`--sign key:NAME`), its certificate, the certificate's digest (`--ca-digest`, if it is a
+    /// CA's), its fingerprint, and the public half of an Ed25519 key (what `--key ed25519:FILE` reads in a file). For
+    /// this store: the publisher that `xylem share` signs as (`--publisher`), and the card (`--for`), if they exist:
+    /// the first `share` or `inbox card` makes them.
     List,
     /// Give a key a passphrase, or another one
     Passphrase {
@@ -92,16 +91,16 @@ enum KeyCommand {
         /// The file; it must not be there yet
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// Write a SafeBag, as `ndnsec import` reads it, although the key has no passphrase here; the
-        /// file's is asked for (or read from --passphrase-file)
+        /// Write a SafeBag, as `ndnsec import` reads it, although the key has no passphrase here; the passphrase for
+        /// the file is asked for (or read from --passphrase-file)
         #[arg(long)]
         safebag: bool,
     },
-    /// Take in a key, a SafeBag, or a certificate that somebody signed for a key of yours
+    /// Import a key, a SafeBag, or a certificate that another key's owner signed for a key of yours
     Import {
         /// The file: as NDN programs write it, or an Ed25519 or P-256 private key as OpenSSL does (PKCS #8, SEC 1)
         file: PathBuf,
-        /// Whose key it is, such as /alice: needed where the file does not say, as OpenSSL's
+        /// The name that the key belongs to, such as /alice: needed if the file does not contain it, as OpenSSL's
         #[arg(long, value_name = "NAME")]
         identity: Option<String>,
     },
@@ -110,15 +109,14 @@ enum KeyCommand {
         /// The whole name of the key, as `xylem key list` prints it
         key: String,
     },
-    /// Print a key's certificate, or sign one for somebody else's
+    /// Print a key's certificate, or sign one for another person's key
     Cert {
-        /// The key whose certificate to print; with --by, a file with the certificate that the
-        /// other key has so far
+        /// The key whose certificate to print; with --by, a file with the present certificate of the other key
         what: String,
         /// Sign with this key of yours
         #[arg(long, value_name = "KEY")]
         by: Option<String>,
-        /// Who signs, in a word that becomes part of the certificate's name
+        /// The issuer, in a word that becomes part of the certificate's name
         #[arg(long, value_name = "WORD", default_value = "NA", requires = "by")]
         issuer: String,
         /// How long the certificate is valid
@@ -128,26 +126,25 @@ enum KeyCommand {
         #[arg(long)]
         base64: bool,
     },
-    /// Believe a key, and whom it vouches for, for names below a prefix: `get NAME` then needs no
-    /// `--trust`
+    /// Trust a key, and the keys that it certifies, for names below a prefix: `get NAME` then needs no `--trust`
     Trust {
         /// A file with the key's certificate, or a key of yours
         what: String,
-        /// For which names; if not given, those below its owner's
+        /// The prefix; if not given, the name of the key's owner
         prefix: Option<String>,
     },
-    /// Believe a key no more
+    /// Trust a key no longer
     Untrust {
         /// The certificate, key or owner, as `xylem key list` prints it
         what: String,
         /// For this prefix only
         prefix: Option<String>,
     },
-    /// Answer for certificates until Ctrl-C: whoever fetches what their keys signed follows them to whom they trust
+    /// Serve certificates until Ctrl-C: programs that fetch what their keys signed follow them to a key that they trust
     Serve {
         /// Files with certificates, and keys of yours [default: the certificates of all your keys]
         what: Vec<String>,
-        /// With what to sign the registrations, as in `xylem put`
+        /// How to sign the registrations, as in `xylem put`
         #[arg(long, value_name = "HOW", default_value = "digest-sha256")]
         sign: Sign,
         #[command(flatten)]
@@ -163,11 +160,11 @@ enum KeyCommand {
         #[arg(long, value_name = "KEY")]
         by: String,
     },
-    /// Check such a signature
+    /// Check a signature of `key sign`
     Check {
         /// The file
         file: PathBuf,
-        /// What `key sign` printed for it
+        /// The signature that `key sign` printed
         signature: PathBuf,
         #[command(flatten)]
         trust: TrustArgs,
@@ -280,7 +277,7 @@ fn certificate_of(keyring: &Keyring, what: &str) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// Those that are named, else all that there are.
+/// The certificates that `what` names; without names, all in the keyring.
 fn certificates(keyring: &Keyring, what: &[String]) -> Result<Vec<Vec<u8>>, Failure> {
     if !what.is_empty() {
         return what.iter().map(|what| certificate_of(keyring, what)).collect();
@@ -319,7 +316,7 @@ fn serve(
     Ok(())
 }
 
-/// What `xylem sum` prints for a file.
+/// The hash that `xylem sum` prints for a file.
 fn hash(path: &Path) -> Result<Hash, Failure> {
     let cannot =
         |e: io::Error| Failure::new(Exit::Usage, format!("cannot read {}: {e}", path.display()));
@@ -328,7 +325,7 @@ fn hash(path: &Path) -> Result<Hash, Failure> {
     Ok(hasher.finalize())
 }
 
-/// All that other verbs' options ask for.
+/// Lists all values that options of other verbs need.
 fn list(keyring: &Keyring, store: &Path, out: &mut Out) -> Result<(), Failure> {
     let entries = keyring.list()?;
     for entry in &entries {

@@ -1,10 +1,9 @@
-//! The command `xylem`: subcommands, flags and what a person sees.
+//! The command `xylem`: subcommands, flags, and output for people and scripts.
 //!
-//! Bytes come from files and from `xylem-node`'s events, and leave as text on standard output and
-//! standard error. Nothing here knows a protocol: [`verbs`] says what was asked for, one module per
-//! subcommand turns that into one call of a library crate, [`output`] says what happened, and
-//! [`exit`] holds the one table of exit codes.
-// Doc comments of arguments are help texts, with brackets of their own.
+//! Bytes come from files and from `xylem-node`'s events, and leave as text on standard output and standard error. No
+//! protocol is implemented here. [`verbs`] names the task, one module per subcommand turns it into one call of a
+//! library crate, [`output`] reports what happened, and [`exit`] holds the one table of exit codes.
+// Doc comments of arguments are help texts, which use brackets in their own way.
 #![allow(rustdoc::broken_intra_doc_links)]
 
 mod accept;
@@ -75,7 +74,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    // Before anything that takes memory: reading the arguments does, too.
+    // Comes first, as parsing the arguments allocates memory already.
     let outlives = exit::outlive_limits();
     let (common, task) = match usage::parse() {
         Ok(asked) => asked,

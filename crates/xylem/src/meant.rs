@@ -1,14 +1,14 @@
-//! What was meant by a text that is no ticket, and by a verb that is none: other programs' words, a pasted link,
-//! a ticket of another kind. Nothing of a text that may hold a ticket is repeated, since tickets are secrets.
+//! Hints for an argument that is no ticket and for an unknown verb: words of other programs, a pasted link, a ticket of
+//! another kind. A text that may contain a ticket is never repeated, since tickets are secrets.
 
 use std::path::Path;
 
-/// How tickets of folders in step and cards begin, and links to the page for browsers.
+/// Prefixes of tickets of folders in step, of cards, and of links to the page for browsers.
 const SYNC: &str = "xylem-sync:";
 const CARD: &str = "xylem-peer:";
 const WEB: [&str; 2] = ["http://", "https://"];
 
-/// What other programs call what a verb does, and how it is typed here.
+/// Words of other programs for a verb, and how that verb is typed here.
 const OTHER_WORDS: &[(&[&str], &str)] = &[
     (&["receive", "recv", "fetch", "pull", "download", "clone"], "xylem get TICKET"),
     (&["push", "upload", "serve", "publish", "seed"], "xylem share PATH"),
@@ -24,14 +24,13 @@ const OTHER_WORDS: &[(&[&str], &str)] = &[
     (&["version"], "xylem --version"),
 ];
 
-/// How that is typed here which another program calls `word`.
+/// How to type here what another program calls `word`.
 pub(crate) fn other_word(word: &str) -> Option<&'static str> {
     let known = |(words, _): &&(&[&str], &str)| words.contains(&word);
     OTHER_WORDS.iter().find(known).map(|(_, typed)| *typed)
 }
 
-/// What to do with a text that stands where a ticket of `xylem get` belongs and is none, in one line; `None` if it
-/// looks like nothing that is known.
+/// A hint in one line for an argument of `xylem get` that is no ticket; `None` if the text is of no known kind.
 pub(crate) fn no_ticket(text: &str) -> Option<String> {
     let text = text.trim();
     let starts = |scheme: &str| is_prefix(scheme, text);
@@ -51,7 +50,7 @@ pub(crate) fn no_ticket(text: &str) -> Option<String> {
     Some(what.to_owned())
 }
 
-/// What to do with a text that stands where the ticket of a folder in step belongs and is none.
+/// A hint for an argument that should be the ticket of a folder in step and is not.
 pub(crate) fn no_invitation(text: &str) -> Option<&'static str> {
     let text = text.trim();
     if is_prefix("xylem:", text) {
@@ -61,7 +60,7 @@ pub(crate) fn no_invitation(text: &str) -> Option<&'static str> {
     is_folder.then_some("the folder comes first: `xylem sync DIR TICKET`")
 }
 
-/// Whether a text that stands where a path belongs is a ticket of any kind, as where arguments were swapped.
+/// Whether an argument in place of a path is a ticket of any kind, as when arguments are swapped.
 pub(crate) fn is_any_ticket(text: &str) -> bool {
     [SYNC, CARD, "xylem:"].iter().any(|scheme| is_prefix(scheme, text.trim()))
 }
@@ -74,7 +73,7 @@ fn is_web_link(text: &str) -> bool {
     WEB.iter().any(|scheme| is_prefix(scheme, text))
 }
 
-/// A file whose name may be shown.
+/// Whether it is a file whose name is no ticket, so that it may be printed.
 fn is_file(text: &str) -> bool {
     !is_any_ticket(text) && Path::new(text).is_file()
 }
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_ticket_is_named_and_not_repeated() {
+    fn wrong_tickets_are_explained_and_not_repeated() {
         for (text, part) in [
             ("xylem:aaaasecret xylem:aaaasecret", "several tickets"),
             ("xylem-sync:aaaasecret", "xylem sync DIR TICKET"),
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_of_others_is_a_verb_of_ours() {
+    fn foreign_words_are_no_verbs_of_this_program() {
         let verbs = crate::verbs::command();
         for word in OTHER_WORDS.iter().flat_map(|(words, _)| *words) {
             assert!(verbs.find_subcommand(word).is_none(), "{word}");

@@ -1,5 +1,4 @@
-//! What a node does, for Prometheus: a page of text over HTTP, on loopback unless another address is
-//! asked for.
+//! Metrics of a node for Prometheus: a text page over HTTP, on loopback unless another address is given.
 
 use crate::exit::{Exit, Failure};
 use crate::http::{self, Response};
@@ -7,14 +6,14 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use xylem_library::reachable::HostPort;
 use xylem_node::look_up_place;
 
-/// Listens where `--metrics` says.
+/// Listens at the address that `--metrics` gives.
 pub(crate) fn listen(text: &str) -> Result<TcpListener, Failure> {
     let at = place("--metrics", text)?;
     TcpListener::bind(at)
         .map_err(|e| Failure::new(Exit::Local, format!("cannot show metrics at {at}: {e}")))
 }
 
-/// Where a page is shown that `flag` asks for: PORT, on loopback, or HOST:PORT.
+/// The address of the page that `flag` asks for: PORT, on loopback, or HOST:PORT.
 pub(crate) fn place(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
@@ -24,7 +23,7 @@ pub(crate) fn place(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     Ok(look_up_place(&place).map_err(wrong)?[0])
 }
 
-/// Answers whoever connects, for as long as the process runs.
+/// Accepts and answers connections as long as the process runs.
 pub(crate) fn answer_all(
     listener: &TcpListener,
     page: impl Fn() -> String + Send + Sync + 'static,

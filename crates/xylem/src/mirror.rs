@@ -21,15 +21,15 @@ use xylem_reader::Options;
 
 /// Keeps a publication and its newer versions in an S3 bucket
 ///
-/// What the ticket names is fetched, proven and written to s3://BUCKET/PREFIX/ROOT/, as objects with the names that the
-/// publisher gave, which any S3 client reads whole; nothing of it lies on this machine's disk. Beside them, in
-/// PREFIX/.xylem/, are the publisher's signature and the trees: `xylem share s3://BUCKET/PREFIX` on any machine serves
-/// the newest version as its publisher signed it, without hashing it first, and `xylem verify s3://BUCKET/PREFIX
-/// TICKET` names damaged bytes.
+/// It fetches what the ticket names, verifies it and writes it to s3://BUCKET/PREFIX/ROOT/, as objects with the names
+/// that the publisher gave. Any S3 client can read these objects whole. None of the content is stored on this machine's
+/// disk. Beside them, in PREFIX/.xylem/, are the publisher's signature and the trees: `xylem share s3://BUCKET/PREFIX`
+/// on any machine serves the newest version as its publisher signed it, without hashing it first, and `xylem verify
+/// s3://BUCKET/PREFIX TICKET` names damaged bytes.
 ///
-/// Run again with the ticket of a newer version, it sends what is new, has the store copy what is not, reads all of
-/// it back, and only then makes it the newest: until that, and if it is killed, readers have the one before. Run
-/// again with the same ticket, it goes on, or puts right what is missing; with --check also what is damaged.
+/// Run again with the ticket of a newer version, it sends what is new, has the store copy what is not, reads all of it
+/// back, and only then makes it the newest: until then, and if it is killed, readers have the version before. Run again
+/// with the same ticket, it resumes, or restores what is missing; with --check also what is damaged.
 ///
 /// Credentials come from where other S3 programs have them: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile
 /// of ~/.aws; AWS_ENDPOINT_URL names a store that is not Amazon's.
@@ -45,25 +45,25 @@ use xylem_reader::Options;
     exit_help!()
 ))]
 pub(crate) struct MirrorArgs {
-    /// What `xylem share` printed (xylem:...), and whatever else `xylem get` takes but a name: @FILE or - for
-    /// one in a file or on standard input, a code, b3:HASH, @PUBLISHER/NAME
+    /// What `xylem share` printed (xylem:...), and all else that `xylem get` takes except a name: @FILE or - for one in
+    /// a file or on standard input, a code, b3:HASH, @PUBLISHER/NAME
     #[arg(value_name = "TICKET")]
     ticket: String,
 
-    /// Where in which bucket; a place for this publication alone
+    /// The place in a bucket, for this publication alone
     #[arg(value_name = "s3://BUCKET/PREFIX")]
     place: String,
 
-    /// So many versions stay; older ones are removed when a newer one is whole
+    /// Retain this many versions; older ones are removed when a newer one is complete
     #[arg(long, value_name = "N", default_value = "2",
           value_parser = clap::value_parser!(u8).range(1..=MAX_VERSIONS as i64))]
     keep: u8,
 
-    /// Read all of it back, even where nothing is new, and write anew what is damaged
+    /// Read all of it back, even if nothing is new, and replace what is damaged
     #[arg(long)]
     check: bool,
 
-    /// Ask this peer instead of the ticket's, as `xylem get --from` has it; can be repeated
+    /// Ask this peer instead of those of the ticket, as with `xylem get --from`; can be repeated
     #[arg(
         long,
         value_name = "ADDR",
@@ -81,7 +81,7 @@ pub(crate) struct MirrorArgs {
           hide_env_values = true)]
     limit: Option<u64>,
 
-    /// Let all other traffic on the way go first: what is fetched takes only what nobody else wants
+    /// Let all other traffic on the path go first: the fetch uses only the capacity that is left
     #[arg(long)]
     background: bool,
 

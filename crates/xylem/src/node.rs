@@ -18,10 +18,9 @@ use xylem_node::{Event, NodeConfig, PeerUri, RelayOptions};
 
 /// Runs an NDN forwarder for this machine's programs and for other forwarders, until Ctrl-C
 ///
-/// Programs reach it through a Unix socket (/run/xylem/xylem.sock, or below $XDG_RUNTIME_DIR),
-/// others by UDP and TCP on port 6363, WebSocket on 9696 and the encrypted link on 7348. It is
-/// managed by the NFD protocol (`xylem ctl`, or the tools of NFD and NDNd), and reads the table
-/// [node] of the settings file.
+/// Programs reach it through a Unix socket (/run/xylem/xylem.sock, or below $XDG_RUNTIME_DIR), others by UDP and TCP on
+/// port 6363, WebSocket on 9696 and the encrypted link on 7348. It is managed by the NFD protocol (`xylem ctl`, or the
+/// tools of NFD and NDNd), and reads the table [node] of the settings file.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -35,9 +34,9 @@ use xylem_node::{Event, NodeConfig, PeerUri, RelayOptions};
     exit_help!()
 ))]
 pub(crate) struct NodeArgs {
-    /// Listen there instead of where the settings say: unix:///PATH, udp://HOST:PORT,
-    /// tcp://HOST:PORT, ws://HOST:PORT or xylem://HOST:PORT (encrypted; within TCP as
-    /// xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://); can be repeated
+    /// Listen there instead of where the settings say: unix:///PATH, udp://HOST:PORT, tcp://HOST:PORT, ws://HOST:PORT
+    /// or xylem://HOST:PORT (encrypted; within TCP as xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://); can be
+    /// repeated
     #[arg(
         long,
         value_name = "URI",
@@ -47,9 +46,9 @@ pub(crate) struct NodeArgs {
     )]
     listen: Vec<PeerUri>,
 
-    /// Pass encrypted datagrams between others who ask for it, so that those behind NATs reach each
-    /// other; it listens on IPv6 and, within TCP, on ports 7348 and 443 too. What it gives to whom is in
-    /// the settings ([node.relay])
+    /// Forward encrypted datagrams between peers that ask for it, so that peers behind NATs reach each other; it
+    /// listens on IPv6 and, within TCP, on ports 7348 and 443 too. The limits per peer are in the settings
+    /// ([node.relay])
     #[arg(long)]
     relay: bool,
 
@@ -103,10 +102,10 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     Ok(Exit::Done)
 }
 
-/// What the relay has told last.
+/// The last counts that the relay has reported.
 type Counts = Arc<Mutex<BTreeMap<&'static str, u64>>>;
 
-/// Shows them until the process ends.
+/// Serves them until the process ends.
 fn show(listener: TcpListener, counts: Counts, out: &mut Out) -> Result<(), Failure> {
     let at = listener.local_addr().ok();
     let page = move || page(&counts.lock().unwrap_or_else(PoisonError::into_inner));
@@ -124,7 +123,7 @@ fn page(counts: &BTreeMap<&'static str, u64>) -> String {
     let mut page = String::new();
     for (name, count) in counts {
         let (name, kind) = match *name {
-            // What there is now; the others are what has happened.
+            // Present numbers are gauges; the others count events.
             "registrations" | "circuits" => (format!("xylem_relay_{name}"), "gauge"),
             name => (format!("xylem_relay_{name}_total"), "counter"),
         };

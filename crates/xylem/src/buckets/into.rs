@@ -24,7 +24,7 @@ use xylem_object::listing::EntryKind;
 use xylem_reader::{File, Item, Options, Reader};
 use xylem_store::{Clobber, create_dirs, write_atomically};
 
-/// Bytes of one read from peers. The number of reads that run at once follows below.
+/// Bytes of one read from peers. `AT_ONCE` reads run in parallel.
 const READ: u64 = 4 << 20;
 const AT_ONCE: usize = 4;
 /// How often the state of an upload is written to the store.

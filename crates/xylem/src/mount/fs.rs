@@ -1,7 +1,7 @@
-//! [`Tree`]: a reader's publication as the kernel asks for it (FUSE).
+//! [`Tree`]: answers the kernel's requests (FUSE) from a reader's publication.
 //!
-//! Nothing changes, so that the kernel may remember all that it is told. An inode's number is the entry's in the
-//! listing, behind the root's: there is no table of them.
+//! The content never changes, so the kernel may cache all answers. An inode's number is the entry's number in the
+//! listing plus a constant, so there is no table of inodes.
 
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
@@ -20,21 +20,21 @@ use xylem_reader::{File, Item, OpenError, Reader};
 
 use super::point::SOURCE;
 
-/// How long the kernel may remember.
+/// How long the kernel may cache an answer.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// The root's inode; item 0 has the next one.
+/// Inode of the root. Item 0 has the inode after it.
 const ROOT: u64 = 1;
 const FIRST: u64 = 2;
-/// What a directory's entries are counted from: `.` and `..` come before them.
+/// Offset of a directory's first entry: `.` and `..` come before it.
 const FIRST_ENTRY: u64 = 2;
-/// Requests that the kernel may have under way without waiting: reads ahead.
+/// Requests such as reads ahead that the kernel may have under way in the background.
 const MAX_BACKGROUND: u16 = 64;
-/// Threads that answer what is kept; what is not keeps none waiting.
+/// Threads that answer from what is kept. A read that has to be fetched blocks none of them.
 const THREADS: usize = 2;
-/// Size that `statfs` counts in.
+/// Block size that `statfs` reports, in bytes.
 const BLOCK: u32 = 4096;
 
-/// How it is mounted.
+/// The mount options.
 pub(super) fn options(root: &str, allow_other: bool) -> Config {
     let mut config = Config::default();
     config.mount_options = vec![
@@ -69,7 +69,7 @@ impl Tree {
     }
 
     fn files(&self) -> MutexGuard<'_, HashMap<u64, Arc<File>>> {
-        // Nothing here panics half-way through a change.
+        // No code panics while it holds this lock and a change is incomplete.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -78,7 +78,7 @@ impl Tree {
         self.reader.item(number).map_err(failed)?.ok_or(Errno::ENOENT)
     }
 
-    /// The path of a folder, with nothing behind it.
+    /// The path of a folder, without a slash at its end.
     fn folder(&self, ino: INodeNo) -> Result<Vec<u8>, Errno> {
         if ino.0 == ROOT {
             return Ok(Vec::new());
@@ -90,7 +90,7 @@ impl Tree {
         }
     }
 
-    /// What a hard link stands for, else the thing itself.
+    /// The target of a hard link, or the item itself.
     fn resolved(&self, item: Item) -> Result<Item, Errno> {
         match &item.entry.kind {
             EntryKind::HardLink { target } => {
@@ -129,7 +129,7 @@ impl Tree {
             crtime: mtime,
             kind,
             perm: (mode & 0o777) as u16,
-            // One: of a directory, that nothing is said of how many it has in it.
+            // One link: for a directory this means that the number of its folders is not known.
             nlink: 1,
             uid: self.uid,
             gid: self.gid,
@@ -157,7 +157,7 @@ impl Tree {
         Ok(self.attributes(&self.resolved(item)?))
     }
 
-    /// Adds what fits into `reply` of a directory, from its `offset`th entry on.
+    /// Adds the entries of a directory from `offset` on that fit into `reply`.
     fn list(&self, ino: INodeNo, offset: u64, reply: &mut ReplyDirectory) -> Result<(), Errno> {
         let folder = self.folder(ino)?;
         let parent = match folder.iter().rposition(|byte| *byte == b'/') {
@@ -198,7 +198,7 @@ impl Tree {
     }
 }
 
-/// What a program is told where the listing can't be read any more, or no file can be opened.
+/// The error that a program gets if the listing cannot be read or a file cannot be opened.
 fn failed(error: OpenError) -> Errno {
     match error {
         OpenError::NoFile(_) => Errno::EISDIR,
@@ -222,7 +222,7 @@ fn time(seconds: i64, nanos: u32) -> SystemTime {
 
 impl Filesystem for Tree {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What the kernel has not is done without.
+        // The kernel may refuse this; it works without.
         let _ = config.set_max_background(MAX_BACKGROUND);
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         let _ = config.add_capabilities(InitFlags::FUSE_CACHE_SYMLINKS);

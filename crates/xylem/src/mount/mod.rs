@@ -23,13 +23,13 @@ use xylem_node::PeerUri;
 
 /// Shows what a ticket names as files in a directory, at once; what is read is fetched
 ///
-/// A read-only file system (FUSE, Linux). Any program reads it as files on disk: each block is fetched when it is
-/// read, from everybody who has it, with what is likely to come next, and proven before the program sees
-/// it. What was read is kept in the store and not fetched again, also by later mounts, with nobody there.
-/// Where nobody has a block, its reader gets an input/output error, and a line here says which.
+/// A read-only file system (FUSE, Linux). Any program reads it like files on disk. Each block is fetched when it is
+/// read, from all peers that have it, together with blocks that are likely to be read next, and is proven before the
+/// program sees it. What was read is kept in the store: it is not fetched again, also not by later mounts, and needs no
+/// peer. If no peer has a block, its reader gets an input/output error, and a line here names the block.
 ///
-/// Stays until Ctrl-C, which takes the mount away. The first line on standard output is DIR, as soon as it can be
-/// read. What was left by a run that was killed is taken away by the next one at the same DIR.
+/// Stays until Ctrl-C, which unmounts it. The first line on standard output is DIR, as soon as it can be read. If a run
+/// was killed, the next one at the same DIR removes its mount.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -45,8 +45,8 @@ use xylem_node::PeerUri;
     exit_help!()
 ))]
 pub(crate) struct MountArgs {
-    /// What `xylem share` printed (xylem:...), and whatever else `xylem get` takes but a name: @FILE or - for
-    /// one in a file or on standard input, a code, b3:HASH, @PUBLISHER/NAME
+    /// What `xylem share` printed (xylem:...), and all else that `xylem get` takes except a name: @FILE or - for one in
+    /// a file or on standard input, a code, b3:HASH, @PUBLISHER/NAME
     #[arg(value_name = "TICKET")]
     ticket: String,
 
@@ -54,7 +54,7 @@ pub(crate) struct MountArgs {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Ask this peer instead of the ticket's, as `xylem get --from` has it; can be repeated
+    /// Ask this peer instead of those of the ticket, as with `xylem get --from`; can be repeated
     #[arg(
         long,
         value_name = "ADDR",
@@ -64,8 +64,8 @@ pub(crate) struct MountArgs {
     )]
     from: Vec<PeerUri>,
 
-    /// Let other users of this machine look into it, too (needs root, or `user_allow_other` in
-    /// /etc/fuse.conf); modes are those that were published
+    /// Let other users of this machine look into it, too (needs root, or `user_allow_other` in /etc/fuse.conf); modes
+    /// are those that were published
     #[arg(long)]
     allow_other: bool,
 
@@ -77,7 +77,7 @@ pub(crate) struct MountArgs {
           hide_env_values = true)]
     limit: Option<u64>,
 
-    /// A read fails after this long without anything of it; so does the mount, before it is there
+    /// A read fails after this long without progress, and so does the mount itself before it is ready
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
           allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
     timeout: Duration,
@@ -98,14 +98,14 @@ pub(crate) fn run(args: MountArgs, common: &Common, out: &mut Out) -> Result<Exi
     run::run(&args, common, out)
 }
 
-/// There is FUSE elsewhere, too, and nobody has tried it there.
+/// Other systems have FUSE, too, but mounts are not tested there.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn run(_: MountArgs, _: &Common, _: &mut Out) -> Result<Exit, Failure> {
     let what = "mount is not built into this program: it needs Linux; `xylem get` fetches the same";
     Err(Failure::new(Exit::Usage, what))
 }
 
-/// It can be read now.
+/// Event: the mount can be read.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "mounted")]
 struct MountedRow<'a> {

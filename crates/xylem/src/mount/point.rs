@@ -1,4 +1,4 @@
-//! [`MountPoint`]: the directory, before anything is mounted there; and what a killed run has left.
+//! [`MountPoint`]: checks the directory before a mount, and removes the mount of a killed run.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Out;
@@ -11,21 +11,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use xylem_node::Event;
 
-/// What stands before the root in the name of what is mounted.
+/// Prefix of the root in the source name of a mount.
 pub(super) const SOURCE: &str = "xylem:";
-/// Where the kernel says what is mounted (proc(5)).
+/// The kernel's table of mounts (proc(5)).
 const MOUNTS: &str = "/proc/self/mountinfo";
 const DEVICE: &str = "/dev/fuse";
 
-/// A directory that was empty, by its absolute path.
+/// A directory that was empty when it was checked, by its absolute path.
 pub(super) struct MountPoint {
     path: PathBuf,
 }
 
-/// What is mounted at one place, the topmost.
+/// The topmost mount at a place.
 struct Mounted {
     kind: String,
-    /// What it says is mounted.
+    /// The source as the table names it.
     source: String,
     /// Options of the file system itself.
     options: String,
@@ -36,15 +36,15 @@ fn usage(dir: &Path, why: &str) -> Failure {
 }
 
 impl MountPoint {
-    /// Looks at `dir`, and takes away what an earlier run has left there, if it is ours.
+    /// Checks `dir`, and removes the mount that an earlier run of this program has left there.
     pub(super) fn prepare(dir: &Path, out: &mut Out) -> Result<Self, Failure> {
         let absolute = std::path::absolute(dir).map_err(|why| usage(dir, &why.to_string()))?;
-        // A mount that nobody answers for can't be resolved itself.
+        // A mount without a living process cannot be resolved itself, so resolve its parent.
         let path = match (absolute.parent().map(fs::canonicalize), absolute.file_name()) {
             (Some(Ok(parent)), Some(name)) => parent.join(name),
             _ => absolute,
         };
-        // The kernel may remember what a directory is for which nobody answers any more, not what is in it.
+        // The kernel may have cached the attributes of a directory whose process is gone, but not its entries.
         let looked = fs::metadata(&path).and_then(|_| fs::read_dir(&path));
         if let Err(why) = looked
             && why.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error())
@@ -77,12 +77,12 @@ impl MountPoint {
         Ok(Self { path })
     }
 
-    /// Where it is.
+    /// The absolute path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Nobody answers for what is mounted there: its process was killed.
+    /// Removes a mount whose process was killed.
     fn clear(path: &Path, out: &mut Out) -> Result<(), Failure> {
         let left = mounted_at(path);
         if !left.is_some_and(|left| left.is_ours() && left.is_by_us()) {
@@ -100,7 +100,7 @@ impl MountPoint {
         Ok(())
     }
 
-    /// Why nothing could be mounted.
+    /// The failure if mounting was refused.
     pub(super) fn refused(&self, why: &io::Error) -> Failure {
         let why = why.to_string();
         let mend = "; root can, and others where fusermount3 is installed (package fuse3)";
@@ -111,7 +111,7 @@ impl MountPoint {
 
 impl Mounted {
     fn is_ours(&self) -> bool {
-        // `fuse.xylem` where fusermount3 has mounted it.
+        // The type is `fuse.xylem` if fusermount3 has mounted it.
         self.kind.starts_with("fuse") && self.source.starts_with(SOURCE)
     }
 
@@ -121,7 +121,7 @@ impl Mounted {
     }
 }
 
-/// What is mounted at `path`, the last one if there are several.
+/// What is mounted at `path`; the last one if there are several.
 fn mounted_at(path: &Path) -> Option<Mounted> {
     let table = fs::read(MOUNTS).ok()?;
     let mut lines = table.split(|byte| *byte == b'\n').rev();
@@ -130,7 +130,7 @@ fn mounted_at(path: &Path) -> Option<Mounted> {
         .map(|(_, mounted)| mounted)
 }
 
-/// `36 35 98:0 /root /at options optional... - kind source options`.
+/// Parses a line of the table: `36 35 98:0 /root /at options optional... - kind source options`.
 fn mount_line(line: &[u8]) -> Option<(OsString, Mounted)> {
     let mut fields = line.split(|byte| *byte == b' ');
     let at = unescaped(fields.nth(4)?);
@@ -141,7 +141,7 @@ fn mount_line(line: &[u8]) -> Option<(OsString, Mounted)> {
     Some((OsString::from_vec(at), Mounted { kind, source, options }))
 }
 
-/// Octal escapes stand for blanks and backslashes.
+/// Decodes the octal escapes that stand for blanks and backslashes.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let (mut path, mut rest) = (Vec::with_capacity(field.len()), field);
     while let Some((first, behind)) = rest.split_first() {
@@ -155,7 +155,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Takes away what is mounted at `path`, whoever still has files of it open.
+/// Unmounts `path` lazily, even if programs have files of it open.
 pub(super) fn unmount(path: &Path) -> io::Result<()> {
     match rustix::mount::unmount(path, UnmountFlags::DETACH) {
         Err(rustix::io::Errno::PERM) => {}

@@ -1,4 +1,4 @@
-//! From flags to a mount, until a signal or somebody else ends it.
+//! Runs a mount from its flags, until a signal or another program ends it.
 
 use super::fs::{Tree, options};
 use super::point::{MountPoint, unmount};
@@ -22,7 +22,7 @@ use xylem_node::{Event, Peer};
 use xylem_object::Ticket;
 use xylem_reader::Options;
 
-/// How often signals and the mount itself are looked at.
+/// How often signals and the state of the mount are polled.
 const GLANCE: Duration = Duration::from_millis(100);
 /// How long the kernel may take to end a mount.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -34,7 +34,7 @@ pub(super) fn run(args: &MountArgs, common: &Common, out: &mut Out) -> Result<Ex
         let what = "the ticket comes first: `xylem mount TICKET DIR`";
         return Err(Failure::new(Exit::Usage, what));
     }
-    // Whoever has no place for it is told so before anybody is asked.
+    // An unusable directory is reported before any peer is asked.
     let point = MountPoint::prepare(&args.dir, out)?;
     common.store()?;
     let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
@@ -83,19 +83,20 @@ fn by_ticket(
         match news.recv_timeout(GLANCE) {
             Ok(News::Event(event)) => out.event(*event),
             Ok(News::Opened(_)) | Err(RecvTimeoutError::Timeout) => {}
-            // The reader's thread has ended; what is kept can be read on.
+            // The reader's thread has ended. Programs can still read what is kept.
             Err(RecvTimeoutError::Disconnected) => thread::sleep(GLANCE),
         }
     }
-    // Who says `fusermount3 -u` has taken it away already.
+    // `fusermount3 -u` has unmounted it already.
     let is_gone = session.guard.is_finished();
     let ended = end(session, is_gone, point, out);
     out.take_broken()?;
     ended
 }
 
-/// Takes the mount away; programs that still read are told apart from it first. The session goes on where another
-/// mount namespace (a container, a service with mounts of its own) has a copy of the mount, which ends with this process.
+/// Unmounts. If programs still read, the mount is detached from them, with a warning. If another mount namespace (a
+/// container, a service with mounts of its own) has a copy of the mount, the session continues there until this process
+/// ends.
 fn end(
     session: BackgroundSession,
     is_gone: bool,

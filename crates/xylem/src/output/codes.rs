@@ -1,11 +1,11 @@
-//! What a person is told of codes.
+//! Messages about codes, in text.
 
 use super::Out;
 use xylem_node::code::{CodeEvent, Offered, Over};
 use xylem_object::ticket::Address;
 use xylem_reach::kind::is_global;
 
-/// Of a code that leads nobody here from elsewhere.
+/// Note for a code that works on the local network alone.
 const NEAR: &str = "It works on this network only, as no relay is used: for somebody elsewhere both of you name the same one (--relay)";
 
 fn means_the_same_everywhere(address: &Address) -> bool {
@@ -15,7 +15,7 @@ fn means_the_same_everywhere(address: &Address) -> bool {
     }
 }
 
-/// Tells a person.
+/// Prints the message of an event.
 pub(super) fn show(out: &mut Out, event: &CodeEvent) {
     match line(event) {
         (line, true) => out.warn(&line),
@@ -23,7 +23,7 @@ pub(super) fn show(out: &mut Out, event: &CodeEvent) {
     }
 }
 
-/// What a person is told; true for what is amiss.
+/// The message of an event; true if it is a warning.
 fn line(event: &CodeEvent) -> (String, bool) {
     match event {
         CodeEvent::Shown { code, of, seconds, lan, relay, at } => {
@@ -31,7 +31,7 @@ fn line(event: &CodeEvent) -> (String, bool) {
                 Offered::Ticket => ("get", "fetch it", "--from"),
                 Offered::Card => ("send FILE", "send to you", "--at"),
             };
-            // An address that means something else elsewhere leads nobody here from there.
+            // An address that is valid on the local network alone is of no use to a peer elsewhere.
             let public = at.iter().find(|at| means_the_same_everywhere(at));
             let elsewhere = match (relay, public) {
                 (Some(relay), _) => Some(format!(" --relay {relay}")),

@@ -1,4 +1,4 @@
-//! Holds events to docs/spec/json-events.md: each one line, its name and every field of it documented.
+//! Checks events against docs/spec/json-events.md: each is one line, and its name and every field are documented.
 
 use super::json_line;
 use serde::Serialize;
@@ -20,13 +20,13 @@ use xylem_packet::Name;
 
 const SPECIFICATION: &str = include_str!("../../../../docs/spec/json-events.md");
 
-/// The table's row of an event.
+/// The row of an event in the table.
 fn row(name: &str) -> &'static str {
     let is_it = |row: &&str| row.starts_with(&format!("| `{name}` |"));
     SPECIFICATION.lines().find(is_it).unwrap_or_else(|| panic!("{name} is not documented"))
 }
 
-/// Panics unless this event and its fields are in the specification; its name.
+/// Returns an event's name; panics unless it and its fields are in the specification.
 pub(crate) fn assert_documented(event: &impl Serialize) -> String {
     let line = json_line(event);
     assert!(!line.contains('\n'), "{line}");
@@ -240,7 +240,7 @@ fn every_event_is_one_documented_line() {
     );
 }
 
-/// Values are written as scripts have always had them.
+/// Values keep the form that scripts rely on.
 #[test]
 fn values_are_text_where_people_write_them() {
     let events = events();
@@ -255,7 +255,7 @@ fn values_are_text_where_people_write_them() {
     assert!(line.contains(r#""peers":[{"peer":"127.0.0.1:7","bytes":1}]"#), "{line}");
 }
 
-/// Whatever a verb writes beside events: each row names itself in its attribute.
+/// Output of verbs other than events: each row type names itself in its attribute.
 #[test]
 fn every_row_of_a_verb_is_documented() {
     fn sources(dir: &Path, rows: &mut Vec<String>) {

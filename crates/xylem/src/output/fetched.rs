@@ -1,4 +1,4 @@
-//! What a fetch says at its end.
+//! The report at the end of a fetch.
 
 use super::Out;
 use super::text::{bytes, count, duration, rate};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use xylem_app::object::ObjectSummary;
 use xylem_node::GetSummary;
 
-/// What came of a name.
+/// Reports a fetch by name.
 pub(crate) fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<(), Failure> {
     if !summary.proven {
         out.warn("not verified: nobody vouches for these bytes (--insecure)");
@@ -37,12 +37,12 @@ pub(crate) fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<()
     Ok(())
 }
 
-/// What came of a ticket; `whole`: all that it names.
+/// Reports a fetch by ticket. `whole`: all that the ticket names was fetched.
 pub(crate) fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failure> {
     if out.is_json() {
         return out.json(summary);
     }
-    // The root is that of the whole: `sum` would print another for a part of it.
+    // The root is that of the whole; `sum` prints another one for a part.
     if let Some(path) = summary.path.as_ref().filter(|_| whole) {
         out.sum_line(&summary.root.to_string(), path)?;
     }
@@ -72,7 +72,7 @@ pub(crate) fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result
     Ok(())
 }
 
-/// An object that `get NAME` fetched.
+/// Event: an object that `get NAME` fetched.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "object")]
 struct ObjectRow<'a> {

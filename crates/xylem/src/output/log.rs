@@ -1,8 +1,8 @@
-//! The log for whoever looks into trouble: `-vv`, `-vvv` or `XYLEM_LOG` put what the node's room says
-//! of faces, links and fetches on standard error, a line each, as text or as a JSON object.
+//! The log for diagnosis: `-vv`, `-vvv` or `XYLEM_LOG` print the node's events about faces, links and fetches to
+//! standard error, one line each, as text or as a JSON object.
 //!
-//! It is no interface: scripts read JSON events. Whoever writes to it keeps keys, tickets (whoever has
-//! one may fetch) and what mail says out of it.
+//! It is no stable interface: scripts read JSON events. Code that logs must leave out keys, tickets (which let anyone
+//! fetch) and the content of mail.
 
 use crate::cli::{Common, LogFormat};
 use crate::exit::{Exit, Failure};
@@ -17,10 +17,10 @@ use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// The variable that asks for the log: off, error, warn, info, debug or trace.
+/// The environment variable that sets the level: off, error, warn, info, debug or trace.
 const VARIABLE: &str = "XYLEM_LOG";
 
-/// Begins to log, if anybody wants that.
+/// Starts the log if a flag or the variable asks for it.
 pub(crate) fn start(common: &Common) -> Result<(), Failure> {
     let asked = std::env::var(VARIABLE).unwrap_or_default();
     let level = match (asked.as_str(), common.verbose) {
@@ -34,21 +34,21 @@ pub(crate) fn start(common: &Common) -> Result<(), Failure> {
     };
     if level != LevelFilter::OFF {
         let log = Log { level, format: common.log_format, started: Instant::now() };
-        // Only this sets one, and once.
+        // Cannot fail: this is the only call, and it runs once.
         let _ = tracing::subscriber::set_global_default(log);
     }
     Ok(())
 }
 
-/// Whether all that is written to standard error is a JSON object a line.
+/// Whether each line on standard error is a JSON object.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// From now on what people are told on standard error has the form of the log, where that is JSON.
+/// Sets the form of later messages on standard error: JSON objects if the log is JSON.
 pub(crate) fn shape_lines(format: LogFormat) {
     AS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
-/// Writes a line that is told to people to standard error: behind its prefix, or as an object of the log.
+/// Writes a message to standard error: after `prefix`, or as an object of the log.
 pub(super) fn say(level: Level, prefix: &str, text: &str) {
     let line = if AS_JSON.load(Ordering::Relaxed) {
         let fields = [("message".to_owned(), text.into())].into_iter().collect();
@@ -56,7 +56,7 @@ pub(super) fn say(level: Level, prefix: &str, text: &str) {
     } else {
         format!("{prefix}{text}")
     };
-    // Nobody is left to be told where this write fails.
+    // There is no other place to report a failed write to.
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
@@ -65,7 +65,7 @@ fn row(level: Level, target: &str, fields: serde_json::Map<String, serde_json::V
     super::json_line(&Row { time_ms, level: level.as_str(), target, fields })
 }
 
-/// Writes each event at once. Spans are not kept: an event says what it is about.
+/// Writes each event at once. Spans are not kept: an event contains its whole context.
 struct Log {
     level: LevelFilter,
     format: LogFormat,
@@ -106,7 +106,7 @@ impl Subscriber for Log {
             }
         };
         line.push('\n');
-        // Nobody is left to be told where this write fails.
+        // There is no other place to report a failed write to.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 
@@ -115,10 +115,10 @@ impl Subscriber for Log {
     fn exit(&self, _span: &Id) {}
 }
 
-/// A line as JSON; what is said of it are fields of their own, `message` among them.
+/// A line as JSON; the event's fields, `message` among them, are fields of the object.
 #[derive(Serialize)]
 struct Row<'a> {
-    /// Since 1970.
+    /// Milliseconds since 1970.
     time_ms: u64,
     level: &'a str,
     target: &'a str,
@@ -161,7 +161,7 @@ impl Visit for Line {
             "message" => write!(self.0, ": {value:?}"),
             name => write!(self.0, " {name}={value:?}"),
         };
-        // What others say may stand in it: it neither begins a line nor commands a terminal.
+        // The text may come from a peer: escape it, so that it neither begins a line nor controls the terminal.
         let said = self.0.split_off(start);
         self.0.push_str(&clean(&said));
     }

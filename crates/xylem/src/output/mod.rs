@@ -1,8 +1,7 @@
-//! What a person or a script sees.
+//! Output for people and for scripts.
 //!
-//! Standard output carries results only (a ticket, sums, damaged ranges, or JSON events);
-//! everything else goes to standard error, and never makes the run fail. [`Out`] is the one place
-//! that writes to either.
+//! Standard output carries results only (a ticket, sums, damaged ranges, or JSON events). Everything else goes to
+//! standard error and never makes the run fail. [`Out`] is the one place that writes to either.
 
 mod codes;
 #[cfg(test)]
@@ -37,9 +36,9 @@ use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::mail::{MailEvent, Message, MessageContent};
 use xylem_node::{Event, Fetched, Standpoint, Way};
 
-/// Lines that `share` says around a QR code, the ticket's own among them.
+/// Lines that `share` prints around a QR code, the ticket's own among them.
 const AROUND_QR: usize = 14;
-/// Files of a directory that are named before it is fetched, unless more is asked for.
+/// Files of a directory that are named before it is fetched, unless `-v` asks for more.
 const SHOWN_FILES: usize = 20;
 
 /// Writes one line `xylem: …` to standard error; an empty one writes nothing.
@@ -54,7 +53,7 @@ pub(crate) fn warning_line(message: &str) {
     log::say(Level::WARN, "warning: ", &clean(message));
 }
 
-/// Says what is wrong with the command line, before flags are known: [`Out::failed`] without colour.
+/// Reports a wrong command line before flags are known: [`Out::failed`] without colour.
 pub(crate) fn wrong_usage(message: &str, json: bool) {
     if json {
         let event = ErrorRow { exit: Exit::Usage as u8, message };
@@ -72,20 +71,20 @@ pub(crate) fn json_line(event: &impl Serialize) -> String {
     }
 }
 
-/// Results, notes and progress of one run, as the common flags ask for them.
+/// Prints results, notes and progress of one run, as the common flags demand.
 pub(crate) struct Out {
     json: bool,
     quiet: bool,
-    /// Whether it is told how far work is.
+    /// Whether steps of progress are reported.
     steps: bool,
     verbose: bool,
     color: bool,
     /// Whether a ticket's QR code was asked for.
     qr: bool,
     progress: Progress,
-    /// How this machine is reached from elsewhere, as far as it was told.
+    /// How this machine can be reached from elsewhere, as reported so far.
     way: Option<Way>,
-    /// Is told what happens, for `xylem ui`.
+    /// Receives the events for `xylem ui`.
     running: Option<Running>,
     /// Raised when standard output is gone, so that a long run ends.
     stop: Option<Stop>,
@@ -94,9 +93,9 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// Settles from the flags and from what standard error is.
+    /// Decides from the flags and from the kind of standard error.
     pub(crate) fn new(common: &Common) -> Self {
-        // A dumb terminal has no colours and no cursor to move: it gets what a file would.
+        // A dumb terminal has no colours and no cursor to move: it gets the output that a file gets.
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let json_lines = common.log_format == LogFormat::Json;
         log::shape_lines(common.log_format);
@@ -122,7 +121,7 @@ impl Out {
         }
     }
 
-    /// Shows a ticket's QR code, however much of the screen that takes.
+    /// Makes a ticket's QR code appear, however many lines it needs.
     pub(crate) fn wants_qr(&mut self) {
         self.qr = true;
     }
@@ -137,29 +136,29 @@ impl Out {
         self.quiet
     }
 
-    /// What long work draws its bar with, for a thread of its own; `None` where no bar is wanted,
-    /// or standard error is no terminal. Notes and events show no progress from then on.
+    /// Hands over the progress bar, for a thread of its own; `None` if no bar is wanted or standard error is no
+    /// terminal. Notes and events show no progress from then on.
     pub(crate) fn take_bar(&mut self) -> Option<Progress> {
         let bar = self.progress.draws_bars();
         bar.then(|| std::mem::replace(&mut self.progress, Progress::new(false, false)))
     }
 
-    /// What was under way, and was shown, is done.
+    /// Clears the progress of work that is done.
     pub(crate) fn ends_progress(&mut self) {
         self.progress.clear();
     }
 
-    /// Ends the run through `stop` when standard output is gone.
+    /// Makes `stop` end the run when standard output is gone.
     pub(crate) fn ends_with(&mut self, stop: &Stop) {
         self.stop = Some(stop.clone());
     }
 
-    /// Has `xylem ui` see, from now on, that this process does `verb`.
+    /// Lets `xylem ui` see, from now on, that this process does `verb`.
     pub(crate) fn runs_as(&mut self, verb: &str, store: &Path) {
         self.running = Running::begin(verb, store);
     }
 
-    /// Has `xylem ui` see an event that is told in another way.
+    /// Passes `xylem ui` an event that is reported in another way.
     pub(crate) fn seen(&self, event: &Event) {
         if let Some(running) = &self.running {
             running.see(event);
@@ -172,18 +171,18 @@ impl Out {
         stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| Failure::writing(&e))
     }
 
-    /// Writes one line to standard output and flushes. Whatever it holds, no control character acts.
+    /// Writes one line to standard output and flushes. Control characters in it are escaped.
     pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
         self.exact_line(&clean(line))
     }
 
-    /// As [`Out::line`], of what is safe as it is.
+    /// Writes a line that is safe already, without escapes.
     fn exact_line(&mut self, line: &str) -> Result<(), Failure> {
         self.progress.clear();
         self.bytes(format!("{line}\n").as_bytes())
     }
 
-    /// Writes one JSON event to standard output, where JSON is asked for.
+    /// Writes one JSON event to standard output, if JSON is asked for.
     pub(crate) fn json(&mut self, event: &impl Serialize) -> Result<(), Failure> {
         if !self.json {
             return Ok(());
@@ -191,7 +190,7 @@ impl Out {
         self.exact_line(&json_line(event))
     }
 
-    /// `ROOT  PATH`, as `xylem sum` prints it.
+    /// Writes `ROOT  PATH`, as `xylem sum` prints it.
     pub(crate) fn sum_line(&mut self, root: &str, path: &Path) -> Result<(), Failure> {
         let (mark, name) = path_for_sums(path, io::stdout().is_terminal());
         self.line(&format!("{mark}{root}  {name}"))
@@ -211,7 +210,7 @@ impl Out {
         }
     }
 
-    /// A line on standard error that only `-q` keeps back.
+    /// A line on standard error that only `-q` suppresses.
     pub(crate) fn warn(&mut self, line: &str) {
         if !self.quiet {
             let prefix = format!("{}: ", self.paint("33", "warning"));
@@ -219,14 +218,14 @@ impl Out {
         }
     }
 
-    /// Says why the run ends, to whoever listens.
+    /// Reports why the run ends, as text and, with `--json`, as an event.
     pub(crate) fn failed(&mut self, failure: &Failure) {
         self.progress.clear();
         if failure.message.is_empty() {
             return;
         }
         let event = ErrorRow { exit: failure.exit as u8, message: &failure.message };
-        // Standard output may be what failed; the line on standard error says it either way.
+        // Standard output may be what failed; the line on standard error reports it in any case.
         let _ = self.json(&event);
         let prefix = format!("{}: ", self.paint("1;31", "xylem"));
         log::say(Level::ERROR, &prefix, &clean(&failure.message));
@@ -250,7 +249,7 @@ impl Out {
     /// Shows an event. A failed write raises the stop flag and is kept for [`Self::take_broken`].
     pub(crate) fn event(&mut self, event: Event) {
         self.seen(&event);
-        // Only to be looked at.
+        // Only `xylem ui` uses this event.
         if matches!(event, Event::Serving { .. }) {
             return;
         }
@@ -447,7 +446,7 @@ impl Out {
         self.note(&clean(&line));
     }
 
-    /// One line on standard output for a bad place.
+    /// Writes one line to standard output for a damaged place.
     fn flaw(&mut self, flaw: &FlawFound) -> Result<(), Failure> {
         let FlawFound { path, start, end, first_block, blocks, what, .. } = flaw;
         let place = match blocks {
@@ -462,7 +461,7 @@ impl Out {
         self.line(&clean(&format!("{}:{place} {what}", path.display())))
     }
 
-    /// The ticket as a picture: where it was asked for, or where it leaves on the screen what was said
+    /// Shows the ticket as a QR code: if a flag asks for it, or if the terminal has room for it and the lines printed
     /// before.
     fn show_qr(&mut self, ticket: &str) {
         let terminal = io::stderr().is_terminal();
@@ -481,7 +480,7 @@ impl Out {
     }
 }
 
-/// What a versioned name is called by people: its component before the version.
+/// A versioned name in the form for people: its component before the version.
 fn last_of(name: &xylem_packet::Name) -> String {
     let object = name.as_ref().parent();
     let last = object.last().map(|component| component.value().to_vec());
@@ -497,7 +496,7 @@ pub(crate) fn not_with_json(out: &Out, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why the run ends.
+/// Event: why the run ends.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "error")]
 struct ErrorRow<'a> {
