@@ -1,7 +1,7 @@
-//! Where passphrases come from: a file that the user named, else the terminal, without echo.
+//! Reads passphrases from a file that the user names, else from the terminal without echo.
 //!
-//! Never an argument, which others see, and never the log. A file descriptor is a file as well
-//! (`/dev/fd/3`).
+//! Passphrases are never arguments, which other users can see, and never in the log. A file descriptor is a file as
+//! well (`/dev/fd/3`).
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure};
@@ -15,10 +15,11 @@ use zeroize::Zeroizing;
 /// Longest passphrase in bytes.
 const MOST: usize = 1_024;
 
-/// Has every verb ask in the same way when it meets a key under a passphrase.
+/// Makes every verb ask in the same way when it meets a key under a passphrase.
 pub(crate) fn ask_when_needed(common: &Common) {
     let file = common.passphrase_file.clone();
-    // One key may be read more than once in a run: who types is asked once, and a pipe is read once.
+    // A key may be read several times in a run. The answer is kept, so that the user types it once and a pipe is read
+    // once.
     let last = Mutex::new(None::<(String, Passphrase)>);
     ask_passphrases(move |what| {
         let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -34,7 +35,7 @@ pub(crate) fn ask_when_needed(common: &Common) {
     });
 }
 
-/// A passphrase for a key that gets one: from this file, else typed twice.
+/// A new passphrase for a key: from this file, or typed twice.
 pub(crate) fn new(what: &str, file: Option<&PathBuf>) -> Result<Passphrase, Failure> {
     let usage = |why: String| Failure::new(Exit::Usage, why);
     let failed = |why| match why {
@@ -83,7 +84,7 @@ mod terminal {
     use std::io::{Read, Write};
     use zeroize::Zeroizing;
 
-    /// The terminal as it was, again.
+    /// Restores the terminal's settings on drop.
     struct Restore<'a>(&'a File, Termios);
 
     impl Drop for Restore<'_> {
@@ -92,8 +93,8 @@ mod terminal {
         }
     }
 
-    /// Asks at the terminal of this process, wherever its input comes from. Keys are read one by one
-    /// and Ctrl-C is one of them, so that the terminal is never left without echo.
+    /// Asks at the terminal of this process, even if standard input is something else. Keys are read one by one, and
+    /// Ctrl-C is one of them, so that the terminal is never left without echo.
     pub(super) fn ask(prompt: &str) -> Result<Passphrase, NoPassphrase> {
         let because = |why: &str| NoPassphrase::Because(why.to_owned());
         let opened = File::options().read(true).write(true).open("/dev/tty");
@@ -111,7 +112,7 @@ mod terminal {
         typed
     }
 
-    /// What is typed up to Enter; Backspace and Ctrl-U do what they do.
+    /// Reads keys up to Enter. Backspace and Ctrl-U have their usual effects.
     fn line(keys: &mut impl Read) -> Result<Passphrase, NoPassphrase> {
         let mut typed = Zeroizing::new(Vec::with_capacity(MOST));
         let mut key = [0];

@@ -1,4 +1,4 @@
-//! `xylem peek NAME`: one Interest, and the packet that answers it.
+//! `xylem peek NAME`: sends one Interest and writes the packet that answers it.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -19,8 +19,8 @@ use xylem_trust::Verdict;
 
 /// Asks an NDN network for one packet and writes it to standard output
 ///
-/// A digest in the packet is always checked. Who signed it is checked if --key, --publisher or
-/// --trust says whom to believe; otherwise a line on standard error says that nobody was.
+/// A digest in the packet is always checked. A signature is checked if --key, --publisher or --trust gives the keys to
+/// trust; otherwise a line on standard error says that it was not.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -40,15 +40,15 @@ pub(crate) struct PeekArgs {
     #[arg(short, long)]
     payload: bool,
 
-    /// Let the packet's name be longer (CanBePrefix)
+    /// Accept a packet whose name is longer (CanBePrefix)
     #[arg(short = 'P', long)]
     prefix: bool,
 
-    /// Refuse what caches call stale (MustBeFresh)
+    /// Refuse packets that caches treat as stale (MustBeFresh)
     #[arg(short, long)]
     fresh: bool,
 
-    /// A name along which the packet may be reached (ForwardingHint); can be repeated
+    /// A name by which forwarders can route the Interest (ForwardingHint); can be repeated
     #[arg(long, value_name = "NAME")]
     hint: Vec<String>,
 
@@ -72,7 +72,7 @@ pub(crate) struct PeekArgs {
     at: AtArgs,
 }
 
-/// The forwarder, for every tool.
+/// The forwarder's address, a flag of all NDN tools.
 #[derive(Debug, Args)]
 pub(crate) struct AtArgs {
     /// The forwarder: unix:///PATH, tcp://HOST[:PORT] or udp://HOST[:PORT]
@@ -152,7 +152,7 @@ fn report(found: &Peeked, out: &mut Out) {
     }
 }
 
-/// The packet that `peek` found.
+/// Event: the packet that `peek` found.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "packet")]
 struct PacketRow<'a> {

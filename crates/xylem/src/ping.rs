@@ -1,4 +1,4 @@
-//! `xylem ping PREFIX`: is somebody there, and how far.
+//! `xylem ping PREFIX`: whether a prefix answers, and its round trip time.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -37,7 +37,7 @@ pub(crate) struct PingArgs {
     #[arg(long)]
     serve: bool,
 
-    /// End after so many
+    /// End after this many pings
     #[arg(short, long, value_name = "N")]
     count: Option<u64>,
 
@@ -60,7 +60,7 @@ pub(crate) struct PingArgs {
           requires = "serve")]
     size: u64,
 
-    /// How long caches may call an answer fresh
+    /// How long caches treat an answer as fresh
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "1",
           allow_negative_numbers = true, requires = "serve")]
     freshness: Duration,
@@ -178,14 +178,14 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// `ping --serve` or `traffic --serve` is ready.
+/// Event: `ping --serve` or `traffic --serve` is ready.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "serving")]
 pub(crate) struct ServingRow<'a> {
     pub(crate) prefix: &'a str,
 }
 
-/// What they answered.
+/// Event: how many pings it has answered.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "served")]
 pub(crate) struct ServedRow {
@@ -194,7 +194,7 @@ pub(crate) struct ServedRow {
     pub(crate) ignored: Option<u64>,
 }
 
-/// One ping.
+/// Event: one ping.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "ping")]
 struct PingRow<'a> {
@@ -204,7 +204,7 @@ struct PingRow<'a> {
     milliseconds: Option<f64>,
 }
 
-/// All pings.
+/// Event: the statistics of all pings.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "pings")]
 struct PingsRow {

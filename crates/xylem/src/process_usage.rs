@@ -1,4 +1,4 @@
-//! What a process takes of the machine: processor time and memory, from `/proc` on Linux.
+//! Resources that a process uses: processor time and memory, from `/proc` on Linux.
 
 use std::fs;
 use std::time::Duration;
@@ -15,12 +15,12 @@ pub(crate) struct Usage {
     pub(crate) memory: u64,
 }
 
-/// What the process `pid` (`None`: this one) has taken so far; `None` where the system does not
-/// say or there is no such process.
+/// The usage of the process `pid` (`None`: this one) so far; `None` if the system does not report it or there is no
+/// such process.
 pub(crate) fn of_process(pid: Option<u32>) -> Option<Usage> {
     let dir = pid.map_or("/proc/self".to_owned(), |pid| format!("/proc/{pid}"));
     let stat = fs::read_to_string(format!("{dir}/stat")).ok()?;
-    // The program's name stands in brackets and may hold anything.
+    // The program's name stands in brackets and can contain any byte.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
@@ -30,7 +30,7 @@ pub(crate) fn of_process(pid: Option<u32>) -> Option<Usage> {
     Some(Usage { cpu: Duration::from_millis((user + system) * 1000 / TICKS), memory: kib * 1024 })
 }
 
-/// What a process has taken since `before`; `None` where that is not known.
+/// The usage since `before`; `None` if it is not known.
 pub(crate) fn since(before: Option<Usage>, pid: Option<u32>) -> Option<Usage> {
     let (before, after) = (before?, of_process(pid)?);
     Some(Usage { cpu: after.cpu.saturating_sub(before.cpu), memory: after.memory })

@@ -1,4 +1,4 @@
-//! `--publisher WHO`: a publisher's key, by whatever says whose it is.
+//! `--publisher WHO` and `--for WHO`: look up keys of publishers and recipients.
 
 use crate::exit::{Exit, Failure};
 use serde::Serialize;
@@ -11,22 +11,22 @@ use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
 use xylem_trust::Certificate;
 
-/// Most bytes of a file that is read for a key: a card or a ticket is far shorter.
+/// Longest file in bytes that is read for a key. A card or a ticket is far shorter.
 const MOST: u64 = 4_096;
-/// Why somebody's certificate does not do.
+/// Why a certificate cannot be used for a recipient.
 const NOT_FOR_READING: &str = "that certificate's key can only sign; --for takes one of an Ed25519 key, as `xylem \
                                key new` makes it";
 
-/// The key of a hexadecimal text, a ticket, a card, somebody whom `xylem inbox trust` has named, or a file
-/// that begins with one of the first three.
+/// The publisher's key for a hexadecimal text, a ticket, a card, the name of a person from `xylem inbox trust`, or a
+/// file that begins with one of the first three.
 pub(crate) fn look_up(who: &str, store: &Path) -> Result<PublisherId, Failure> {
     let takes = "--publisher takes 64 hexadecimal digits (`xylem key list` and `share -v` print them), a ticket, a \
                  card, a name of `xylem inbox people`, or a file with one of these";
     somebody(who, store, read, |card| card.party.publisher, ("key", takes))
 }
 
-/// The key that `--for WHO` stands for: of a card, of somebody whom `xylem inbox trust` has named, of a file
-/// that begins with a card, or of one with a certificate.
+/// The recipient's key for a card, the name of a person from `xylem inbox trust`, a file that begins with a card, or a
+/// file with a certificate.
 pub(crate) fn recipient(who: &str, store: &Path) -> Result<PeerKey, Failure> {
     let takes = "--for takes a name of `xylem inbox people`, a card (`xylem inbox card` prints one's own), or a \
                  file with a card or a certificate (`xylem key cert`)";
@@ -42,7 +42,7 @@ pub(crate) fn recipient(who: &str, store: &Path) -> Result<PeerKey, Failure> {
     somebody(who, store, read, |card| card.party.link, ("card", takes))
 }
 
-/// The key in a certificate that holds today.
+/// The key in a certificate that is valid now.
 fn of_certificate(certificate: &Certificate<'_>) -> Result<PeerKey, String> {
     let (valid, now_ms) = (certificate.validity(), wall_clock().milliseconds());
     let when = match now_ms {
@@ -53,7 +53,8 @@ fn of_certificate(certificate: &Certificate<'_>) -> Result<PeerKey, String> {
     Err(format!("the certificate {} {when}", certificate.name()))
 }
 
-/// What a text says, what somebody's card says whom this store knows, or what a file (also as @FILE) begins with.
+/// Looks up a key: in the text itself, in the card of a person that this store knows by that name, or in the first word
+/// of a file (with or without a leading `@`).
 fn somebody<T>(
     who: &str,
     store: &Path,
@@ -81,14 +82,14 @@ fn somebody<T>(
     }
 }
 
-/// A key, a ticket or a card.
+/// Parses a key, a ticket or a card.
 fn read(text: &str) -> Option<PublisherId> {
     let of_ticket = || Some(text.parse::<Ticket>().ok()?.publisher);
     let of_card = || Some(text.parse::<Card>().ok()?.party.publisher);
     text.parse().ok().or_else(of_ticket).or_else(of_card)
 }
 
-/// The publisher that `xylem share` signs as with this store, if it ever has.
+/// The publisher that `xylem share` signs as with this store; `None` if it never has.
 pub(crate) fn own(store: &Path) -> Result<Option<PublisherId>, Failure> {
     let path = store.join("keys").join("publisher");
     if !path.exists() {
@@ -97,7 +98,7 @@ pub(crate) fn own(store: &Path) -> Result<Option<PublisherId>, Failure> {
     Ok(Some(PublisherId(public_half(&path)?)))
 }
 
-/// The store's own publisher.
+/// Event: the store's own publisher.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "publisher")]
 pub(crate) struct PublisherRow<'a> {

@@ -1,4 +1,4 @@
-//! `xylem put NAME [FILE]`: publishes for any NDN program.
+//! `xylem put NAME [FILE]`: publishes a file for any NDN program.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -19,9 +19,9 @@ use xylem_library::keys::signer;
 
 /// Publishes a file under a name for any NDN program, until Ctrl-C
 ///
-/// What fits into one packet is that packet. It, and anything larger, becomes segments with a version
-/// and RDR metadata, which `ndnd cat`, NDNts, python-ndn and `xylem get NAME` fetch. Each segment is
-/// signed by itself; `xylem share` signs once for all and proves every byte.
+/// Content that fits into one packet is published as that packet, and as segments, too. Larger content becomes segments
+/// only. Segments have a version and RDR metadata, which `ndnd cat`, NDNts, python-ndn and `xylem get NAME` fetch. Each
+/// segment has a signature of its own; `xylem share` signs once for all and proves every byte.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -37,14 +37,14 @@ pub(crate) struct PutArgs {
     /// The name, such as /alice/note; a version at its end (/v=7) is kept
     name: String,
 
-    /// What to publish [default: standard input]
+    /// The file to publish [default: standard input]
     file: Option<PathBuf>,
 
-    /// Segments even for what fits into one packet
+    /// Publish segments only, even if one packet would do
     #[arg(long, conflicts_with = "one")]
     segments: bool,
 
-    /// One packet of exactly this name, or none
+    /// Publish one packet of exactly this name, or fail
     #[arg(long)]
     one: bool,
 
@@ -53,13 +53,12 @@ pub(crate) struct PutArgs {
           default_value_t = SEGMENT_SIZE as u64)]
     segment_size: u64,
 
-    /// With what to sign: ed25519 (the key that `share` signs with), key:NAME (of `xylem key`),
-    /// digest-sha256, digest-blake3,
+    /// How to sign: ed25519 (the key that `share` signs with), key:NAME (of `xylem key`), digest-sha256, digest-blake3,
     /// hmac:FILE, blake3-keyed:FILE, ed25519:FILE or ecdsa:FILE
     #[arg(long, value_name = "HOW", default_value = "ed25519")]
     sign: Sign,
 
-    /// How long caches may call the content fresh (FreshnessPeriod)
+    /// How long caches treat the content as fresh (FreshnessPeriod)
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "4",
           allow_negative_numbers = true)]
     freshness: Duration,
@@ -72,8 +71,8 @@ pub(crate) struct PutArgs {
     #[arg(long, conflicts_with = "announce")]
     no_register: bool,
 
-    /// Register the name by an announcement that is signed as the packets are, and holds for a week: forwarders
-    /// with the strategy self-learning pass it on to those who search
+    /// Register the name by an announcement that is signed like the packets and valid for a week: forwarders with the
+    /// strategy self-learning pass it on to those that search
     #[arg(long)]
     announce: bool,
 
@@ -123,7 +122,7 @@ fn tell(producer: &Producer, size: u64, out: &mut Out) -> Result<(), Failure> {
     out.line(&name)
 }
 
-/// A file that can be read at any place; what comes through a pipe goes to a temporary one.
+/// Opens a file for reads at any position. Input from a pipe is copied to a temporary file.
 fn open(path: Option<&Path>) -> Result<(File, u64), Failure> {
     let usage = |path: &Path, why: &dyn std::fmt::Display| {
         Failure::new(Exit::Usage, format!("cannot publish {}: {why}", path.display()))
@@ -134,7 +133,7 @@ fn open(path: Option<&Path>) -> Result<(File, u64), Failure> {
         if found.is_dir() {
             return Err(usage(path, &"it is a directory; `xylem share` publishes those"));
         }
-        // A file of /proc says that it is empty and is not.
+        // A file of /proc has size 0 and yet content.
         if found.is_file() && found.len() > 0 {
             return Ok((file, found.len()));
         }
@@ -152,7 +151,7 @@ fn spool(mut from: impl io::Read) -> Result<(File, u64), Failure> {
     Ok((file, size))
 }
 
-/// `put` is ready.
+/// Event: `put` is ready.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "published")]
 pub(crate) struct PublishedRow<'a> {

@@ -1,4 +1,4 @@
-//! A [`Reader`] that is opened while what happens meanwhile is shown.
+//! Opens a [`Reader`] and shows events meanwhile.
 
 use crate::exit::{Exit, Failure};
 use crate::get::ended;
@@ -9,15 +9,15 @@ use xylem_library::Stop;
 use xylem_node::Event;
 use xylem_reader::{OpenError, Options, Reader};
 
-/// What other threads tell the one that prints.
+/// Messages of other threads to the one that prints.
 pub(crate) enum News {
-    /// Something happened.
+    /// An event to show.
     Event(Box<Event>),
-    /// It is open, or can't be.
+    /// The reader is open, or the failure to open it.
     Opened(Box<Result<Reader, OpenError>>),
 }
 
-/// Opens what `options` name; what happens from then on comes with it.
+/// Opens what `options` name. The receiver gives the reader's later events.
 pub(crate) fn open(
     options: Options,
     stop: &Stop,

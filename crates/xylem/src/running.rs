@@ -1,8 +1,8 @@
 //! [`Running`]: a note in the store about what this process does, for `xylem ui` (docs/spec/store.md).
 //!
-//! `STORE/run/ID.json`; beside it `ID.lock`, which is locked for as long as the process lives, so that
-//! what was killed is told from what runs. A thread of its own writes the note, once a second at most: no
-//! fetch waits for a disk, and none fails for a note. No ticket, no key and no content is in it.
+//! The note is `STORE/run/ID.json`. The file `ID.lock` beside it is locked as long as the process lives, which
+//! distinguishes running processes from killed ones. A thread of its own writes the note, at most once a second: no
+//! fetch waits for this write, and none fails because of it. The note contains no ticket, no key and no content.
 
 mod note;
 
@@ -20,9 +20,9 @@ use xylem_node::{Event, wall_clock};
 use xylem_store::Store;
 
 const FOLDER: &str = "run";
-/// A note is written this often at most.
+/// Shortest time between two writes of a note.
 const EVERY: Duration = Duration::from_secs(1);
-/// Notes that are read at most, and bytes of one.
+/// Notes that are read at most. The limit of one note's bytes follows.
 const MAX_NOTES: usize = 256;
 const MAX_NOTE: u64 = 1 << 20;
 
@@ -34,8 +34,8 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// From now on this process is known to do `verb`; `None`: this store takes no note, or the system has no
-    /// thread left.
+    /// Starts a note that this process does `verb`; `None` if it cannot be written in this store, or the system cannot
+    /// start a thread.
     pub(crate) fn begin(verb: &str, store: &Path) -> Option<Self> {
         drop(Store::open(disk(), store).ok()?);
         let files = Files::begin(store).ok()?;
@@ -46,19 +46,19 @@ impl Running {
         let note = Arc::new(Mutex::new(note));
         let (changed, changes) = sync_channel(1);
         let of = note.clone();
-        // It writes one small file: where address space is scarce, others need it more.
+        // The thread writes one small file, so a small stack is enough; address space may be scarce.
         let writer = thread::Builder::new().name("note".into()).stack_size(256 * 1024);
         let writer = writer.spawn(move || write_all(&files, &of, &changes)).ok()?;
         Some(Self { note, changed: Some(changed), writer: Some(writer) })
     }
 
-    /// Takes down what has happened.
+    /// Updates the note by an event.
     pub(crate) fn see(&self, event: &Event) {
         let mut note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
         if note.see(event) {
             note.at_ms = wall_clock().milliseconds();
             drop(note);
-            // Full: the writer knows already. Gone: it has nowhere to write.
+            // If the channel is full, the writer is notified already. If it is closed, there is no place to write to.
             let _ = self.changed.as_ref().map(|changed| changed.try_send(()));
         }
     }
@@ -71,21 +71,21 @@ impl Drop for Running {
     }
 }
 
-/// Writes the note whenever it has changed, until nobody can change it any more; then removes it.
+/// Writes the note after each change until its last owner is gone, then removes it.
 fn write_all(files: &Files, note: &Mutex<Note>, changes: &Receiver<()>) {
     at_changes(changes, || {
         let now = note.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // A disk that is full now need not be so in a second.
+        // Ignore failures: a disk that is full now may have room in a second.
         let _ = files.write(&now);
     });
     files.remove();
 }
 
-/// Calls `write` for what has changed, once a second at most, until the other end hangs up.
+/// Calls `write` after changes, at most once a second, until the sender is dropped.
 pub(crate) fn at_changes(changes: &Receiver<()>, write: impl Fn()) {
     let mut again = Instant::now();
     while changes.recv().is_ok() {
-        // What changes meanwhile is written with it.
+        // Later changes are part of the same write.
         let wait = again.saturating_duration_since(Instant::now());
         if ends_within(changes, wait) {
             return;
@@ -95,7 +95,7 @@ pub(crate) fn at_changes(changes: &Receiver<()>, write: impl Fn()) {
     }
 }
 
-/// Waits; true at once if the other end hangs up.
+/// Waits for `wait`; true at once if the sender is dropped.
 fn ends_within(changes: &Receiver<()>, wait: Duration) -> bool {
     let until = Instant::now() + wait;
     loop {
@@ -108,12 +108,12 @@ fn ends_within(changes: &Receiver<()>, wait: Duration) -> bool {
     }
 }
 
-/// Where one note lies.
+/// The files of one note.
 struct Files {
     note: PathBuf,
     new: PathBuf,
     lock: PathBuf,
-    /// Locked.
+    /// Holds the lock.
     _held: File,
 }
 
@@ -133,7 +133,7 @@ impl Files {
         Ok(Self { note: path("json"), new: path("new"), lock: path("lock"), _held: held })
     }
 
-    /// Whole, or as it was.
+    /// Replaces the note atomically.
     fn write(&self, note: &Note) -> io::Result<()> {
         let text = serde_json::to_vec(note)?;
         let _ = fs::remove_file(&self.new);
@@ -142,7 +142,7 @@ impl Files {
     }
 
     fn remove(&self) {
-        // The lock last: a note without one is of nobody.
+        // Remove the lock last: a note without a lock counts as that of a killed process.
         for path in [&self.new, &self.note, &self.lock] {
             let _ = fs::remove_file(path);
         }
@@ -167,8 +167,7 @@ fn private_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// The notes of all processes that run on a store, oldest first; those of processes that were killed are
-/// removed.
+/// The notes of all processes that run on a store, oldest first. Removes those of processes that were killed.
 pub(crate) fn notes(store: &Path) -> Vec<Note> {
     let Ok(entries) = fs::read_dir(store.join(FOLDER)) else { return Vec::new() };
     let paths = entries.flatten().map(|entry| entry.path());
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kill_left_is_swept() {
+    fn notes_of_killed_processes_are_removed() {
         let store = tempfile::tempdir().unwrap();
         let folder = store.path().join(FOLDER);
         fs::create_dir(&folder).unwrap();
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn no_note_is_no_failure() {
+    fn a_store_without_notes_causes_no_failure() {
         let store = tempfile::tempdir().unwrap();
         fs::write(store.path().join(FOLDER), "a file").unwrap();
         assert!(Running::begin("get", store.path()).is_none());
@@ -240,7 +239,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nobody_else_reads_it() {
+    fn notes_are_private_to_the_user() {
         use std::os::unix::fs::PermissionsExt;
         let store = tempfile::tempdir().unwrap();
         let _running = Running::begin("get", store.path()).unwrap();

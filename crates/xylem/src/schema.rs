@@ -1,4 +1,4 @@
-//! `xylem schema`: trust schemas (LightVerSec), from text and asked what they say.
+//! `xylem schema`: compiles trust schemas (LightVerSec) and evaluates them.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -15,17 +15,16 @@ use xylem_trust::schema::{MAX_SCHEMA, Match, Schema};
 
 /// Trust schemas: which keys may sign which names
 ///
-/// A schema is a text of rules (LightVerSec): patterns of names, and after `<=` the rules that a
-/// signer's certificate has to match. Programs read its binary form, which is that of NDNd, NDNts and
-/// python-ndn.
+/// A schema is a text of rules (LightVerSec): patterns of names, and after `<=` the rules that a signer's certificate
+/// has to match. Programs read its binary form, which is that of NDNd, NDNts and python-ndn.
 ///
 ///   #key: "KEY"/_/_/_
 ///   #root: "blog"/#key
 ///   #author: "blog"/"author"/who/#key <= #root
 ///   #post: "blog"/"post"/who/_title <= #author
 ///
-/// says that the blog's own key makes authors, and that an author signs posts under the own name: `who`
-/// stands for the same component wherever it occurs, `_` and what begins with it for any.
+/// means that the blog's own key certifies authors, and that an author signs posts under the author's name. `who`
+/// stands for the same component wherever it occurs; `_`, and words that begin with it, stand for any component.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, after_help = concat!(
     "Examples:
@@ -49,17 +48,17 @@ enum SchemaCommand {
     Compile {
         /// The text; - for standard input
         file: PathBuf,
-        /// Where to write it; standard output unless given
+        /// Where to write it [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Say what a schema is, which rules are about a name, and who may sign it
+    /// Describe a schema, the rules that match a name, and the certificates that may sign it
     Check {
         /// The schema, as text or in its binary form; - for standard input
         file: PathBuf,
         /// A packet's name
         packet: Option<String>,
-        /// Names of certificates whose keys could sign the packet
+        /// Names of certificates; each is checked whether its key may sign the packet
         #[arg(value_name = "CERTIFICATE")]
         certificates: Vec<String>,
     },
@@ -87,7 +86,7 @@ pub(crate) fn run(args: SchemaArgs, _: &Common, out: &mut Out) -> Result<Exit, F
     }
 }
 
-/// A schema in either form.
+/// Reads a schema in either form.
 fn read(path: &Path) -> Result<Schema, Failure> {
     if path != Path::new("-") {
         return Ok(schema(path)?);
@@ -144,7 +143,7 @@ fn rules_of(found: &Match) -> Vec<String> {
     rules
 }
 
-/// Each certificate's answer; the exit code of the best of them.
+/// Reports for each certificate whether it may sign; returns the exit code of the best one.
 fn may_sign(
     schema: &Schema,
     packet: &str,
@@ -178,7 +177,7 @@ fn may_sign(
     Ok(exit)
 }
 
-/// A schema that is sound.
+/// Event: a valid schema.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "schema")]
 struct SchemaRow<'a> {
@@ -187,7 +186,7 @@ struct SchemaRow<'a> {
     anchors: Vec<String>,
 }
 
-/// One way in which a name matches.
+/// Event: one way in which a name matches.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "match")]
 struct MatchRow {
@@ -196,7 +195,7 @@ struct MatchRow {
     patterns: Vec<String>,
 }
 
-/// Whether a certificate's key may sign a packet.
+/// Event: whether a certificate's key may sign a packet.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "permit")]
 struct PermitRow {

@@ -1,4 +1,4 @@
-//! `xylem scrub [PATH]...`: re-reads what was shared or fetched, and mends it.
+//! `xylem scrub [PATH]...`: re-reads what was shared or fetched, and repairs it.
 
 use crate::buckets;
 use crate::cli::Common;
@@ -15,17 +15,15 @@ use std::time::{Duration, Instant};
 use xylem_library::scrub::{NotBrought, ScrubOptions, ScrubSummary};
 use xylem_node::{PeerUri, RepairOptions};
 
-/// Re-reads what was shared or fetched and names each damaged place; --repair mends it from peers
+/// Re-reads what was shared or fetched and names each damaged place; --repair repairs it from peers
 ///
-/// One line per bad place goes to standard output: the path, the bytes from..to (the end is not
-/// included), what is wrong, and which blocks of 16 KiB that touches, counted from 0. A file that
-/// somebody edited is named as such and left alone; it can be told by its time or size, which decay
-/// does not change. A damaged tree is told apart from damaged data.
+/// Standard output has one line per bad place: the path, the bytes from..to (the end is not included), the kind of
+/// damage, and the affected blocks of 16 KiB, counted from 0. A file that was edited is reported as such and left
+/// alone: its time or size differs, which decay does not change. A damaged tree is distinguished from damaged data.
 ///
-/// With --repair a damaged tree is worked out again from the data, and only the bad pieces of the
-/// data are fetched, proven, and written in place; mode and time stay. Files that are missing are
-/// fetched again; what is gone as a whole only if PATH names it. A repair that is killed goes on when it
-/// is run again.
+/// With --repair a damaged tree is computed again from the data. Only the bad pieces of the data are fetched, proven,
+/// and written in place; mode and time stay. Files that are missing are fetched again, but a path that is missing as a
+/// whole only if PATH names it. A repair that is killed resumes when it is run again.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -39,17 +37,17 @@ use xylem_node::{PeerUri, RepairOptions};
     exit_help!()
 ))]
 pub(crate) struct ScrubArgs {
-    /// Files or directories that were shared or fetched, or something within such a directory
-    /// [default: everything that the store knows of]
+    /// Files or directories that were shared or fetched, or something within such a directory [default: everything in
+    /// the store's records]
     path: Vec<PathBuf>,
 
-    /// Put right what is damaged, and fetch what is missing
+    /// Repair what is damaged, and fetch what is missing
     #[arg(long)]
     repair: bool,
 
-    /// Who has it: a ticket for the same content (or @FILE or - for one in a file or on standard
-    /// input, which no other user sees), or a peer's address as `xylem get --from` has it; can be
-    /// repeated. A ticket also says what a file should be that nothing is known of
+    /// Where to fetch from: a ticket for the same content (or @FILE or - for one in a file or on standard input, which
+    /// no other user sees), or a peer's address as with `xylem get --from`; can be repeated. A ticket also gives the
+    /// hash of a file without records
     #[arg(long, value_name = "TICKET|ADDR", value_delimiter = ',')]
     from: Vec<String>,
 
@@ -125,7 +123,7 @@ fn report(
     Ok(exit)
 }
 
-/// What is worth telling: `, 3 places (24 KiB) damaged, 24 KiB mended, 1 file missing`.
+/// The counts that are not zero: `, 3 places (24 KiB) damaged, 24 KiB mended, 1 file missing`.
 fn counted(summary: &ScrubSummary) -> String {
     let mut text = String::new();
     let mut add = |number: u64, what: String| {
@@ -148,7 +146,7 @@ fn counted(summary: &ScrubSummary) -> String {
     text
 }
 
-/// `scrub` is done.
+/// Event: `scrub` is done.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "scrubbed")]
 struct ScrubbedRow<'a> {

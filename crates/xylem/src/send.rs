@@ -1,4 +1,4 @@
-//! `xylem send PATH|TICKET PEER`: hand something to one peer, end-to-end encrypted.
+//! `xylem send PATH|TICKET PEER`: sends something to one peer, end-to-end encrypted.
 
 use crate::cli::Common;
 use crate::code::{Whom, looks_like_code, read, redeem};
@@ -24,19 +24,18 @@ use xylem_node::mail::{Mail, Reach, Recipient, SendOptions, send};
 use xylem_node::{Peer, PeerUri, ShareOptions};
 use xylem_object::ticket::Address;
 
-/// Longest note that is looked at; a message holds a little less.
+/// Bytes of a note that are read at most; a message holds a little less.
 const MAX_NOTE: u64 = 1 << 16;
 
 /// Sends a file, directory, ticket or note to one peer, end-to-end encrypted
 ///
-/// A path is shared from where it is, and the peer is told where to fetch it; the command ends when
-/// the peer has. If the peer is away the message waits, and is tried again for as long as this runs
-/// and whenever another `send`, `share`, `node` or `inbox` does. With --via it waits at a node instead,
-/// which learns neither what it is nor whom it is from. It is the message that waits: a file stays
-/// here, and the peer fetches it while this, or a `share` of it, runs.
+/// A path is shared from where it is, and the message tells the peer where to fetch it; the command ends when the peer
+/// has fetched it. If the peer is away the message waits. It is tried again while this runs, and by each later `send`,
+/// `share`, `node` or `inbox`. With --via it waits at a node instead, which learns neither its content nor its sender.
+/// Only the message waits there: a file stays here, and the peer fetches it while this, or a `share` of it, runs.
 ///
-/// For a peer who may come when this machine is off, have one that stays on run `xylem get TICKET --seed`,
-/// and send the ticket that this prints.
+/// If the peer may come when this machine is off, run `xylem get TICKET --seed` on a machine that stays on, and send
+/// the ticket that this prints.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -85,7 +84,7 @@ pub(crate) struct SendArgs {
     )]
     listen: Vec<LinkAt>,
 
-    /// How this machine is reached from elsewhere, as for `share`; can be repeated
+    /// Where this machine can be reached from elsewhere, as for `share`; can be repeated
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -105,7 +104,7 @@ pub(crate) struct SendArgs {
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
 
-    /// Give an attempt to reach the peer or node up after this long
+    /// Give up an attempt to reach the peer or node after this long
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10",
           allow_negative_numbers = true)]
     timeout: Duration,

@@ -1,5 +1,5 @@
-//! The settings file: TOML, of which `relay` is for all commands, and `[node]` and `[mailbox]` say what a node is told (docs/node.md lists
-//! every setting).
+//! The settings file, in TOML: `relay` is for all commands, and the tables `[node]` and `[mailbox]` configure a node
+//! (docs/node.md lists every setting).
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use xylem_node::{MULTICAST_GROUP, NodeConfig, PeerUri, Prove, Relay, Route, Stra
 use xylem_packet::Name;
 use xylem_reach::code::distance;
 
-/// Reads a settings file: its tables `[node]` and `[mailbox]`, or the usual values if there are none.
+/// Reads the tables `[node]` and `[mailbox]` of a settings file; without them the default values.
 ///
 /// # Errors
-/// One line, with the file's name and the line of what is wrong.
+/// One line, with the file's name and the line of the mistake.
 pub(crate) fn read(path: &Path, store: PathBuf) -> Result<NodeConfig, String> {
     let wrong = |what| format!("settings {}: {what}", path.display());
     let FileTable { relay: _, lan: _, map: _, dht: _, node, mailbox } = file(path)?;
@@ -38,13 +38,13 @@ pub(crate) fn relays(path: &Path) -> Result<Vec<Relay>, String> {
     named.iter().map(relay).collect()
 }
 
-/// What a settings file says of the LAN, the router and the DHT, for all commands.
+/// Settings for the LAN, the router and the DHT, for all commands.
 pub(crate) struct Finding {
-    /// Whether the LAN is asked and told.
+    /// Whether to look and announce on the LAN.
     pub(crate) lan: bool,
-    /// Whether the router is asked to forward ports.
+    /// Whether to ask the router to forward ports.
     pub(crate) map: bool,
-    /// Where the DHT is entered.
+    /// Where to enter the DHT.
     pub(crate) bootstrap: Option<Vec<String>>,
 }
 
@@ -64,7 +64,8 @@ pub(crate) fn finding(path: &Path) -> Result<Finding, String> {
     Ok(Finding { lan: lan.unwrap_or(true), map: map.unwrap_or(true), bootstrap })
 }
 
-/// All of a settings file, whoever asks: a mistake anywhere in it is told by the first command that reads it.
+/// Parses a whole settings file. So a mistake anywhere is reported by the first command that reads it, even if it needs
+/// another part.
 fn file(path: &Path) -> Result<FileTable, String> {
     let wrong = |what: String| format!("settings {}: {what}", path.display());
     let text = std::fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
@@ -80,11 +81,11 @@ fn tables(text: &str) -> Result<FileTable, String> {
     })
 }
 
-/// In which tables settings may stand; the first is above all of them.
+/// The tables that can contain settings; the first one is the place above all tables.
 const PLACES: [&str; 6] = ["", "dht", "node", "node.multicast", "node.management", "mailbox"];
 
-/// What is told of a setting that is not known where it stands: the nearest one that is, or where it belongs. The library
-/// names all that it expected there.
+/// The message for an unknown setting: the nearest known one, or the table where it belongs. The library's message
+/// lists all that it expected.
 fn unknown(message: &str) -> Option<String> {
     let (field, expected) = expected(message)?;
     let what = format!("{field:?} is no setting here");
@@ -107,7 +108,7 @@ fn unknown(message: &str) -> Option<String> {
     })
 }
 
-/// The field that a message of the library is about, and those that it expected.
+/// Extracts from a message of the library the field that it is about, and the expected ones.
 fn expected(message: &str) -> Option<(&str, Vec<&str>)> {
     let mut quoted = message.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
     Some((quoted.next()?, quoted.collect()))
@@ -127,7 +128,7 @@ struct DhtTable {
     bootstrap: Option<Vec<String>>,
 }
 
-/// All that may stand in a settings file.
+/// The structure of a settings file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileTable {
@@ -224,7 +225,7 @@ struct StrategyTable {
     strategy: String,
 }
 
-/// Limits that a machine of any size keeps.
+/// Upper limits that any machine can hold.
 const MAX_PIT: usize = 1 << 31;
 
 impl NodeTable {
@@ -418,7 +419,7 @@ mod tests {
 
     const SAMPLE: &str = include_str!("../carried/config.toml");
 
-    /// The sample with each setting in force that it has behind a `#`.
+    /// The sample, with each setting put in force that stands behind a `#`.
     fn sample_in_force() -> String {
         let setting = |line: &str| line.starts_with(|c: char| c.is_ascii_lowercase() || c == '[');
         let line = |line| match str::strip_prefix(line, "#") {
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_is_what_runs_without_one() {
+    fn the_sample_settings_equal_the_defaults() {
         assert_eq!(format!("{:?}", read(SAMPLE)), format!("{:?}", read("")));
         let usual = NodeConfig::new(PathBuf::from("/s"));
         let shown = read(&sample_in_force()).unwrap();
@@ -444,8 +445,8 @@ mod tests {
         assert_eq!(usual.relay.is_none(), shown.relay.is_some());
     }
 
-    /// The patterns are exhaustive: a new setting does not compile before it stands here, and does not
-    /// pass before it stands in the sample.
+    /// The patterns are exhaustive: a new setting does not compile until it stands here, and does not pass until it
+    /// stands in the sample.
     #[test]
     fn the_sample_has_every_setting() {
         macro_rules! all {
@@ -508,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_one_line_that_names_it() {
+    fn wrong_settings_are_named_in_one_line() {
         for (text, says) in [
             ("[node]\nlisten = 5", "line 2"),
             (

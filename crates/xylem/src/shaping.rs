@@ -1,5 +1,5 @@
-//! `--shape LEVEL`, `--post-quantum WHEN`: what an encrypted link shows of sizes and times, and what its
-//! keys rest on.
+//! `--shape LEVEL` and `--post-quantum WHEN`: what sizes and times an encrypted link shows, and the key exchange of its
+//! keys.
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -8,22 +8,22 @@ use xylem_node::{LinkOptions, PostQuantum, ShapeLevel, Shaping};
 /// Flags of commands that make encrypted links.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ShapeArgs {
-    /// Hide sizes and times of the encrypted link's datagrams from whoever watches the network
+    /// Hide sizes and times of the encrypted link's datagrams from observers of the network
     ///
-    /// The level in force is the higher of what the two sides ask for, within what both agree to;
-    /// who does not give this flag agrees to low and medium, off refuses all. Below high amounts show, and by
-    /// them which of a set of known files is fetched. From high on a fetch's link goes on until the next of 4, 8, 16 … s
-    /// after its beginning (Ctrl-C ends it). No level hides that the link is xylem's.
+    /// The level in force is the higher one that the two sides ask for, within what both accept. A side without this
+    /// flag accepts low and medium; off refuses all. Below high, amounts show, and they reveal which of a set of known
+    /// files is fetched. From high on a fetch's link stays up until the next of 4, 8, 16 … s after its beginning
+    /// (Ctrl-C ends it). No level hides that the link is xylem's.
     #[arg(long = "shape", value_name = "LEVEL", value_parser = level(), env = "XYLEM_SHAPE",
           hide_env_values = true)]
     shape: Option<Shaping>,
-    /// Whether keys rest on ML-KEM-768 too, which withstands a quantum computer
+    /// Whether keys also rest on ML-KEM-768, which withstands a quantum computer
     #[arg(long, value_name = "WHEN", value_parser = when(), env = "XYLEM_POST_QUANTUM",
           hide_env_values = true)]
     post_quantum: Option<PostQuantum>,
 }
 
-/// When a handshake is a hybrid.
+/// When a handshake is hybrid: the values, names and help texts.
 const WHEN: [(PostQuantum, &str, &str); 3] = [
     (PostQuantum::Offer, "offer", "where the peer does that too; what happens without this flag"),
     (PostQuantum::Require, "require", "always: there is no link to a peer that does not"),
@@ -35,7 +35,7 @@ fn when() -> impl TypedValueParser<Value = PostQuantum> {
     PossibleValuesParser::new(values).try_map(|name| post_quantum(&name))
 }
 
-/// What one of the words means, also in the settings of a node.
+/// Parses the flag's value; the settings of a node use it, too.
 pub(crate) fn post_quantum(name: &str) -> Result<PostQuantum, String> {
     let found = WHEN.iter().find(|(_, word, _)| *word == name);
     let (when, ..) = found.ok_or("it is none of offer, require and never")?;
@@ -67,14 +67,14 @@ fn level() -> impl TypedValueParser<Value = Shaping> {
 }
 
 impl ShapeArgs {
-    /// Which of them was given.
+    /// The first of these flags that was given.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let Self { shape, post_quantum } = self;
         let shape = shape.as_ref().map(|_| "--shape");
         shape.or(post_quantum.map(|_| "--post-quantum"))
     }
 
-    /// What the flags say, over what holds without them.
+    /// The flags' options; `usual` holds where a flag is missing.
     pub(crate) fn over(&self, usual: &LinkOptions) -> LinkOptions {
         LinkOptions {
             shaping: self.shape.clone().unwrap_or_else(|| usual.shaping.clone()),
@@ -82,12 +82,12 @@ impl ShapeArgs {
         }
     }
 
-    /// What the flags say, or the usual: not shaped unless the peer asks for it, hybrid where it can.
+    /// The flags' options, or the defaults: shaped only if the peer asks for it, hybrid if the peer can.
     pub(crate) fn links(&self) -> LinkOptions {
         self.over(&LinkOptions::default())
     }
 
-    /// As another run of this program takes them: flags and their values.
+    /// The flags and their values as arguments for another run of this program.
     pub(crate) fn flags(&self) -> Vec<(&'static str, String)> {
         let Self { shape, post_quantum } = self;
         let shape = shape.as_ref().map(|shape| ("--shape", shape.level.to_string()));

@@ -1,4 +1,4 @@
-//! `xylem share PATH...`: serve files and directories from where they are.
+//! `xylem share PATH...`: serves files and directories from where they are.
 
 use crate::buckets;
 use crate::cli::Common;
@@ -37,16 +37,16 @@ use xylem_object::ticket::Address;
 
 /// Shares files and directories from where they are; prints a ticket for each and serves until Ctrl-C
 ///
-/// Where the background node of this user runs (`xylem service install`), it takes over, serves them
-/// for good, and this run ends with the tickets.
+/// If the background node of this user runs (`xylem service install`), it takes over and serves them for good, and this
+/// run ends with the tickets.
 ///
-/// A file is read once to build its hash tree, which is kept in the store (under 1 % of the
-/// file's size); the file itself stays where it is and is not copied. Standard output has the tickets
-/// and nothing else, a line for each path in the order of the arguments.
+/// A file is read once to build its hash tree, which is kept in the store (under 1 % of the file's size). The file
+/// itself stays where it is and is not copied. Standard output has the tickets and nothing else, a line for each path
+/// in the order of the arguments.
 ///
-/// What `xylem get` fetched, and nobody changed since, is served on as it was published: the ticket is to the
-/// publisher's own publication, with its signature, at this machine's addresses. --as or --key
-/// publishes it anew as your own.
+/// Content that `xylem get` fetched and that has not changed since is served as it was published: the ticket names the
+/// publisher's own publication, with its signature, at this machine's addresses. --as or --key publishes it anew as
+/// your own.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -73,14 +73,14 @@ use xylem_object::ticket::Address;
     exit_help!()
 ))]
 pub(crate) struct ShareArgs {
-    /// Files and directories, each a publication of its own, and s3://BUCKET/KEY, what lies in an S3
-    /// bucket; with --follow also -, for standard input
+    /// Files and directories, each a publication of its own, and s3://BUCKET/KEY, content in an S3 bucket; with
+    /// --follow also -, for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// Publish a file that another program appends to as it grows, in signed checkpoints, until
-    /// Ctrl-C signs the last one; or, with - for PATH, standard input until it ends. The ticket is
-    /// good for all of it: `xylem get --follow` writes the stream as it comes
+    /// Publish a file that another program appends to as it grows, in signed checkpoints, until Ctrl-C signs the last
+    /// one; or, with - for PATH, standard input until it ends. The ticket is good for all of it: `xylem get --follow`
+    /// writes the stream as it comes
     #[arg(long)]
     follow: bool,
 
@@ -94,12 +94,12 @@ pub(crate) struct ShareArgs {
           allow_negative_numbers = true, requires = "follow")]
     every: Duration,
 
-    /// With --follow -: keep what comes in this file and begin with what is there already [default:
-    /// a new file in the store]
+    /// With --follow -: store the input in this file and begin with what it holds already [default: a new file in the
+    /// store]
     #[arg(long, value_name = "FILE", requires = "follow")]
     keep: Option<PathBuf>,
 
-    /// Serve from this process, even where the background node runs (`xylem service`)
+    /// Serve from this process, even if the background node runs (`xylem service`)
     #[arg(long)]
     foreground: bool,
 
@@ -107,15 +107,15 @@ pub(crate) struct ShareArgs {
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
 
-    /// Encrypt it, names of files included, so that these people alone can read it, whoever serves it: a name of
-    /// `xylem inbox people`, a card (xylem-peer:...), or @FILE with one or with a certificate (`xylem key cert`);
-    /// can be repeated. They fetch it as anything else. Named again with more or fewer, only what says so is
-    /// another; who had read it before may have kept it
+    /// Encrypt it, names of files included, so that only these people can read it, whichever peer serves it: a name of
+    /// `xylem inbox people`, a card (xylem-peer:...), or @FILE with one or with a certificate (`xylem key cert`); can
+    /// be repeated. They fetch it as anything else. If it is shared again with other people, only the list of readers
+    /// changes: a former reader may have kept a copy
     #[arg(long = "for", value_name = "WHO", value_delimiter = ',', conflicts_with_all = ["follow", "code"])]
     recipients: Vec<String>,
 
-    /// With --for: make files up to a sixteenth longer, and short ones 4 KiB, so that who carries them can't tell by
-    /// their sizes which files they are. How many there are still shows
+    /// With --for: make files up to a sixteenth longer, and short ones 4 KiB, so that peers which carry them cannot
+    /// recognize files by their sizes. The number of files still shows
     #[arg(long, requires = "recipients")]
     pad: bool,
 
@@ -123,28 +123,28 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE", env = "XYLEM_KEY", hide_env_values = true)]
     key: Option<PathBuf>,
 
-    /// Sign with a key of `xylem key`, such as key:/alice; its certificate is served beside, and what has
-    /// no --as is published below its owner's name
+    /// Sign with a key of `xylem key`, such as key:/alice. Its certificate is served, too, and what has no --as is
+    /// published below its owner's name
     #[arg(long, value_name = "key:NAME", value_parser = parse_identity, conflicts_with = "key")]
     sign: Option<String>,
 
-    /// Take co-signatures of the witness with this certificate (`xylem key cert`), and hand them to those who ask for
+    /// Get co-signatures of the witness with this certificate (`xylem key cert`), and send them to getters that ask for
     /// them; can be repeated (`xylem witness`)
     #[arg(long, value_name = "CERT")]
     witness: Vec<PathBuf>,
 
-    /// Refuse names that other systems would take for one another (README, readme) or cannot have
-    /// (aux.c on Windows), instead of warning of them
+    /// Refuse names that other systems would confuse (README, readme) or cannot have (aux.c on Windows), instead of
+    /// warning of them
     #[arg(long)]
     portable: bool,
 
-    /// Leave out what matches, from a directory, with the rules of .gitignore; can be repeated. It is
-    /// remembered: without one, what was left out when the directory was shared last is left out again
+    /// Leave out what matches, from a directory, with the rules of .gitignore; can be repeated. It is remembered:
+    /// without this flag, what was left out when the directory was shared last is left out again
     #[arg(long, value_name = "GLOB", value_parser = read_rule, conflicts_with = "follow")]
     exclude: Vec<String>,
 
-    /// Leave out what the lines of this file say, which are read as those of a .gitignore in the shared
-    /// directory; can be repeated. No .gitignore is read unless it is named here
+    /// Leave out what matches a line of this file, with the rules of a .gitignore in the shared directory; can be
+    /// repeated. No .gitignore is read unless it is named here
     #[arg(long, value_name = "FILE", conflicts_with = "follow")]
     ignore_file: Vec<PathBuf>,
 
@@ -152,7 +152,7 @@ pub(crate) struct ShareArgs {
     #[arg(long, conflicts_with_all = ["exclude", "ignore_file"])]
     no_exclude: bool,
 
-    /// End with an error where something in a directory can't be read, instead of leaving it out
+    /// End with an error if something in a directory cannot be read, instead of leaving it out
     #[arg(long)]
     strict: bool,
 
@@ -168,8 +168,8 @@ pub(crate) struct ShareArgs {
     )]
     listen: Vec<LinkAt>,
 
-    /// How this machine is reached from elsewhere, HOST:PORT: a port that a router forwards, a name
-    /// that DNS knows. The ticket names it first; can be repeated
+    /// Where this machine can be reached from elsewhere, HOST:PORT: a port that a router forwards, a name that DNS
+    /// knows. The ticket names it first; can be repeated
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -182,7 +182,7 @@ pub(crate) struct ShareArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// PEM file with the certificate that TLS shows [default: one made up for this run]
+    /// PEM file with the certificate for TLS [default: one made up for this run]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
@@ -190,13 +190,13 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Also show a code for the one PATH, a number and three words, that a person can say to another:
-    /// `xylem get CODE` fetches it. It is good for one fetch within ten minutes; three wrong guesses
-    /// end it, and the share goes on by its ticket
+    /// Also show a code for the one PATH, a number and three words, that a person can say to another: `xylem get CODE`
+    /// fetches it. It is good for one fetch within ten minutes; three wrong guesses end it, and the share goes on by
+    /// its ticket
     #[arg(long, conflicts_with = "follow")]
     code: bool,
 
-    /// Show the ticket as a QR code [default: where the terminal has room for it]
+    /// Show the ticket as a QR code [default: if the terminal has room for it]
     #[arg(long)]
     qr: bool,
 
@@ -215,8 +215,8 @@ pub(crate) struct ShareArgs {
     )]
     plain_listen: Vec<ListenAt>,
 
-    /// Serve a page for browsers too, on port 7380 of all interfaces (a free one if that is taken), and print its
-    /// link. Whoever opens the link fetches over WebSocket, unencrypted, and the page proves every piece; what stands
+    /// Also serve a page for browsers, on port 7380 of all interfaces (a free one if that is taken), and print its
+    /// link. A browser at this link fetches over WebSocket, unencrypted, and the page proves every piece. The part
     /// behind the # of the link never leaves the browser
     #[arg(long)]
     web: bool,
@@ -231,13 +231,13 @@ pub(crate) struct ShareArgs {
     )]
     web_listen: Vec<ListenAt>,
 
-    /// Over plain UDP, send all of an answer to an address that has not shown that it is there; for
-    /// networks where nobody forges addresses
+    /// Over plain UDP, send whole answers also to an address that has not yet proven that it receives; for networks
+    /// without forged addresses
     #[arg(long)]
     answer_unproven: bool,
 
-    /// Serve through this NDN forwarder as well, where the name is registered: unix:///PATH,
-    /// tcp://HOST, udp://HOST or ws://HOST; can be repeated
+    /// Also serve through this NDN forwarder, where the name is registered: unix:///PATH, tcp://HOST, udp://HOST or
+    /// ws://HOST; can be repeated
     #[arg(
         long,
         value_name = "URI",
@@ -257,9 +257,9 @@ pub(crate) struct ShareArgs {
     shape: ShapeArgs,
 }
 
-/// Bytes of patterns that are remembered with a directory.
+/// Bytes of patterns that are remembered with a directory at most.
 const MAX_PATTERNS: usize = 32 * 1024;
-/// Bytes of a file of them, with its comments.
+/// Bytes of a file of patterns at most, with its comments.
 const MAX_RULES_FILE: u64 = 1 << 20;
 
 /// Runs `xylem share`.
@@ -353,7 +353,7 @@ pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result
     Ok(Exit::Done)
 }
 
-/// What of directories is shared: lines of files first, so that the command line has the last word.
+/// What to leave out of directories. Lines of files come first, so that the command line overrides them.
 fn selection(args: &ShareArgs) -> Result<Selection, Failure> {
     let mut lines = Vec::new();
     for file in &args.ignore_file {
@@ -380,7 +380,7 @@ fn selection(args: &ShareArgs) -> Result<Selection, Failure> {
     Ok(Selection { portable, strict, exclude, ..Selection::default() })
 }
 
-/// Whom --for names, by the keys of their links.
+/// The recipients that --for names, by their link keys.
 fn recipients(
     who: &[String],
     padded: bool,
@@ -392,7 +392,7 @@ fn recipients(
     Ok(Some(keys?).filter(|keys| !keys.is_empty()).map(|keys| Recipients { keys, padded }))
 }
 
-/// The key that signs is not to be published with what it signs.
+/// Refuses to publish the signing key together with what it signs.
 fn require_outside(key: &Path, paths: &[PathBuf]) -> Result<(), Failure> {
     let Ok(key) = key.canonicalize() else { return Ok(()) };
     for path in paths.iter().filter_map(|path| path.canonicalize().ok()) {
@@ -404,7 +404,7 @@ fn require_outside(key: &Path, paths: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A key of the keyring, as `put --sign` names it.
+/// Parses a key of the keyring, as `put --sign` names it.
 pub(crate) fn parse_identity(text: &str) -> Result<String, String> {
     match text.parse() {
         Ok(Sign::Named(which)) => Ok(which),
@@ -412,8 +412,8 @@ pub(crate) fn parse_identity(text: &str) -> Result<String, String> {
     }
 }
 
-/// What the background node is asked for, or else the flag that it does not know: this process serves then. Each flag is
-/// decided on here; a new one does not compile before it is.
+/// The request for the background node; or else the flag that the node does not support, so that this process serves.
+/// The pattern is exhaustive, so that each new flag is considered.
 fn for_node(
     args: &ShareArgs,
     selection: &Selection,
@@ -423,19 +423,19 @@ fn for_node(
     let ShareArgs {
         paths,
         follow,
-        // With --follow alone.
+        // Has an effect with --follow alone.
         every_bytes: _,
         every: _,
         keep: _,
         foreground,
         name,
-        // `readers`
+        // `readers` holds it.
         recipients: _,
         pad: _,
         key,
         sign,
         witness,
-        // `selection`
+        // `selection` holds it.
         portable: _,
         exclude: _,
         ignore_file: _,
@@ -445,9 +445,9 @@ fn for_node(
         announce,
         relay,
         tls_cert,
-        tls_key: _, // With --tls-cert alone.
+        tls_key: _, // Has an effect with --tls-cert alone.
         code,
-        qr: _, // Shown by this process.
+        qr: _, // This process shows it.
         plain,
         plain_listen,
         web,
@@ -500,7 +500,7 @@ fn serves_itself(why: &str, out: &mut Out) {
     out.detail(&format!("Serving from this process: {why}"));
 }
 
-/// Has the background node serve them, if one runs and can.
+/// Makes the background node serve the paths, if one runs and supports the flags.
 fn hand_over(
     args: &ShareArgs,
     terms: &ShareTerms,
@@ -521,7 +521,7 @@ fn hand_over(
             out.event(Event::Library(event));
         })?;
         match answer {
-            // It may have ended between two paths.
+            // The node may have ended between two paths.
             None if taken.is_empty() => return Ok(None),
             Some(Reply::Declined { why }) if taken.is_empty() => {
                 serves_itself(&why, out);
@@ -554,7 +554,7 @@ fn hand_over(
     Ok(Some(Exit::Done))
 }
 
-/// Whom terms let read it.
+/// The people that can read a share, as text.
 fn readers(terms: &ShareTerms) -> String {
     match &terms.recipients {
         Some(who) => count(who.len() as u64, "reader") + " alone",
@@ -562,8 +562,8 @@ fn readers(terms: &ShareTerms) -> String {
     }
 }
 
-/// Says of each path that the background node serves it as well, on other terms, and how to end that; not of the shares
-/// with the ids of `but`.
+/// Warns of each path that the background node also serves on other terms, and how to end that. Leaves out the shares
+/// with the ids in `but`.
 fn tell_of_others(
     paths: &[PathBuf],
     but: &[String],
@@ -584,7 +584,7 @@ fn tell_of_others(
     Ok(())
 }
 
-/// What `--follow` asks for.
+/// The options of `--follow`.
 fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, Failure> {
     let from_input = args.paths.iter().any(|path| path == Path::new("-"));
     if from_input && args.follow && args.paths.len() > 1 {
@@ -620,7 +620,7 @@ mod tests {
         share: ShareArgs,
     }
 
-    /// A value that a flag takes, and what it can't be without.
+    /// A value for a flag, and the other flags that it requires.
     fn sample(flag: &str) -> &'static [&'static str] {
         match flag {
             "every-bytes" | "every" => &["7", "--follow"],
@@ -641,9 +641,9 @@ mod tests {
         }
     }
 
-    /// docs/service.md has the flags that the node does not take over, all of them and no others.
+    /// docs/service.md lists exactly the flags that the node does not take over.
     #[test]
-    fn the_flags_that_stay_here_are_those_that_the_documentation_names() {
+    fn flags_not_handed_over_match_the_documentation() {
         let store = tempfile::tempdir().unwrap();
         let own = |flag: &clap::Arg| flag.get_help_heading() != Some("Common options");
         let command = Line::command();

@@ -13,10 +13,10 @@ use xylem_library::registry::{Registered, Registry};
 
 /// Lists what the background node shares, and how much of it was served
 ///
-/// One line each: id, size, bytes that were sent, links over which it was asked for, how often all of
-/// it was fetched (as those say who fetched), since when it is shared, path, and where that was asked for
-/// under which name, for how many readers alone, whether a part of it. What cannot be served now, since it is
-/// not there or not what it was, is said below it. Shares in the foreground (`xylem share` without the node) are not listed.
+/// One line each: id, size, bytes sent, links over which it was requested, complete fetches (as the getters report
+/// them), the time since when it is shared, and the path. If they differ from the usual: its name, its number of
+/// readers, and whether it is a part. If a share cannot be served now, because it is missing or has changed, the reason
+/// is in the line below. Shares in the foreground (`xylem share` without the node) are not listed.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -28,19 +28,19 @@ use xylem_library::registry::{Registered, Registry};
     exit_help!()
 ))]
 pub(crate) struct SharesArgs {
-    /// Only these, by path or id
+    /// List only these, by path or id
     #[arg(value_name = "PATH|ID")]
     what: Vec<PathBuf>,
 
-    /// Only the tickets, a line each
+    /// Print only the tickets, a line each
     #[arg(long)]
     tickets: bool,
 }
 
 /// Ends shares of the background node; the files stay
 ///
-/// By a path all shares of it end, by an id that one. A ticket of what is shared no more leads to nothing. Without the node, paths are taken out of the
-/// list of what it will share when it starts.
+/// A path ends all its shares, an id that one. The ticket of an ended share leads to nothing. If the node does not run,
+/// the paths are removed from the list of what it will share when it starts.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -51,12 +51,12 @@ pub(crate) struct SharesArgs {
     exit_help!()
 ))]
 pub(crate) struct UnshareArgs {
-    /// What to end, by path or id
+    /// The shares to end, by path or id
     #[arg(required = true, value_name = "PATH|ID")]
     what: Vec<PathBuf>,
 }
 
-/// A path as the list may have it, and the same text as an id.
+/// The argument as an absolute path, and the same text as an id.
 fn named(what: &Path) -> Result<(PathBuf, String), Failure> {
     let path = service::absolute(what)?;
     let path = path.canonicalize().unwrap_or(path);
@@ -115,7 +115,7 @@ pub(crate) fn run(args: SharesArgs, common: &Common, out: &mut Out) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// What would be shared if the node ran.
+/// The list of what the node would share if it ran.
 fn registered(store: &Path) -> Result<Vec<Row>, Failure> {
     let row = |share: &Registered| {
         service::row(share, share.counts, Some("the background node does not run".to_owned()))
@@ -123,7 +123,7 @@ fn registered(store: &Path) -> Result<Vec<Row>, Failure> {
     Ok(Registry::load(store)?.shares.iter().map(row).collect())
 }
 
-/// One that is shared no more.
+/// Event: a share that has ended.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "unshared")]
 struct UnsharedRow<'a> {
@@ -159,7 +159,7 @@ pub(crate) fn unshare(args: UnshareArgs, common: &Common, out: &mut Out) -> Resu
     Ok(Exit::Done)
 }
 
-/// Says what else still serves what was ended.
+/// Warns of other shares that still serve the same content.
 fn goes_on(store: &Path, ended: &[Registered], out: &mut Out) -> Result<(), Failure> {
     let registry = Registry::load(store)?;
     let Some(path) = ended.first().map(|share| &share.path) else { return Ok(()) };
@@ -173,7 +173,7 @@ fn goes_on(store: &Path, ended: &[Registered], out: &mut Out) -> Result<(), Fail
     Ok(())
 }
 
-/// Takes them out of the list, without the node.
+/// Removes shares from the list without the node.
 fn forget(store: &Path, path: &Path, id: &str) -> Result<Vec<Registered>, Failure> {
     let mut registry = Registry::load(store)?;
     let gone: Vec<Registered> = registry.meant(path, id).into_iter().cloned().collect();

@@ -1,16 +1,16 @@
-//! `--accept-open` and `--ask-who-answers`: ways in which a program shows itself to whoever has no key.
-//! Both are off unless they are given (docs/threat-model.md).
+//! `--accept-open` and `--ask-who-answers`: ways in which a program reveals itself to peers without a key. Both are off
+//! unless they are given (docs/threat-model.md).
 
 use clap::Args;
 use clap::builder::FalseyValueParser;
 
-/// The flag of commands that wait for encrypted links.
+/// The flag of commands that accept encrypted links.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct AnswerArgs {
-    /// Also answer those who dial the encrypted link with neither the link key nor a ticket
+    /// Also answer peers that dial the encrypted link with neither the link key nor a ticket
     ///
-    /// Anybody who tries learns then that xylem is here, and the key, by which whoever has recorded
-    /// the network tells whose links these were. Without it nobody else is answered at all.
+    /// Then anybody who tries learns that xylem runs here, and its link key. An observer who has recorded the network
+    /// can use the key to attribute links to this machine. Without this flag such peers get no answer.
     #[arg(long, env = "XYLEM_ACCEPT_OPEN", hide_env_values = true,
           value_parser = FalseyValueParser::new())]
     pub(crate) accept_open: bool,
@@ -19,10 +19,10 @@ pub(crate) struct AnswerArgs {
 /// The flag of commands that dial encrypted links.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct AskArgs {
-    /// Where nobody answers by the key or ticket, also ask for whoever is there (--accept-open)
+    /// If no peer answers by the key or ticket, also ask for any peer that is there (--accept-open)
     ///
-    /// Tells a machine with another key from none. Whoever watches the network can tell then that it is
-    /// xylem that dials. Without it only who has the key or ticket can.
+    /// This distinguishes a machine with another key from none. Observers of the network can then see that the dialing
+    /// program is xylem. Without this flag only the owner of the key or a holder of the ticket can.
     #[arg(long, env = "XYLEM_ASK_WHO_ANSWERS", hide_env_values = true,
           value_parser = FalseyValueParser::new())]
     pub(crate) ask_who_answers: bool,

@@ -5,7 +5,7 @@ use xylem_packet::SignatureType;
 
 const VARIABLE: &str = "XYLEM_SIGNATURE_TYPES";
 
-/// Has packets say the numbers of the environment, if it has any.
+/// Assigns the numbers of the environment variable to packets' signature types, if it is set.
 pub(crate) fn assign() -> Result<(), Failure> {
     let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
         return Ok(());

@@ -1,11 +1,11 @@
-//! SIGINT, SIGTERM and SIGHUP ask a run to end in order; a second one ends it at once. A SIGHUP that is ignored when the
-//! program starts stays ignored: that is what `nohup` asks for.
+//! SIGINT, SIGTERM and SIGHUP ask a run to end in order; a second one ends it at once. A SIGHUP that is ignored when
+//! the program starts stays ignored, as `nohup` requires.
 
 use crate::exit::{Exit, Failure};
 use std::sync::OnceLock;
 use xylem_library::Stop;
 
-/// The one that this process was given.
+/// The stop flag of this process.
 static GIVEN: OnceLock<Stop> = OnceLock::new();
 
 /// Whether a signal has asked this process to end.
@@ -15,7 +15,7 @@ pub(crate) fn was_raised() -> bool {
 
 /// A [`Stop`] that the usual signals raise.
 ///
-/// Errors where the system lets nobody listen for them.
+/// An error if the system does not let this process handle them.
 pub(crate) fn on_signals() -> Result<Stop, Failure> {
     let stop = Stop::new();
     let raised = stop.clone();
@@ -27,7 +27,7 @@ pub(crate) fn on_signals() -> Result<Stop, Failure> {
     };
     listen(on_signal)
         .map_err(|why| Failure::new(Exit::Local, format!("cannot listen for signals: {why}")))?;
-    // A second one was an error above.
+    // A second call has failed above.
     let _ = GIVEN.set(stop.clone());
     Ok(stop)
 }
@@ -54,8 +54,8 @@ fn listen(mut on_signal: impl FnMut() + Send + 'static) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether the process was started with this signal ignored. Where the system does not tell without `unsafe`, it counts as
-/// not ignored.
+/// Whether the process was started with this signal ignored. If the system does not report it without `unsafe`, it
+/// counts as not ignored.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `xylem store`: what the store knows, whether it is right, and what of it may go.
+//! `xylem store`: lists and checks the store's content, and removes what is not needed.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -17,9 +17,8 @@ use xylem_node::wall_clock;
 
 /// Looks after the store: lists it, checks it, removes what nothing needs
 ///
-/// The store holds no content: files stay where they are. It holds their hash trees, which prove
-/// each piece to whoever fetches it, what was verified of interrupted fetches, and a record of each
-/// path that was shared or fetched.
+/// The store holds no content: files stay where they are. It holds their hash trees, which prove each piece to getters,
+/// the verified parts of interrupted fetches, and a record of each path that was shared or fetched.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -42,28 +41,27 @@ pub(crate) struct StoreArgs {
 enum StoreCommand {
     /// List what was shared and fetched
     ///
-    /// One line each: ok (as it was then; of a directory only itself is looked at), changed or gone;
-    /// pinned or -; shared or fetched; the root; bytes; the path. Then those that are not finished: part (a fetch that is
-    /// under way or was interrupted: the path is where its data lie) or cache (what a mount has read), with the bytes that
-    /// they take. At the end what all of it takes.
+    /// One line each: ok (unchanged; for a directory only the directory itself is compared), changed or gone; pinned or
+    /// -; shared or fetched; the root; bytes; the path. Then unfinished ones: part (a fetch in progress or interrupted;
+    /// the path is that of its data) or cache (data that a mount has read), with the bytes that they take. At the end
+    /// the bytes that all of it takes.
     List,
     /// Check records, trees, listings and manifests; print each one that is damaged or missing
     ///
-    /// Files are not read: that is `xylem scrub`. The exit status is 1 if something is damaged or
-    /// missing and was not repaired. What interrupted runs left is named and does no harm.
+    /// Files are not read: that is `xylem scrub`. The exit status is 1 if something is damaged or missing and was not
+    /// repaired. Remains of interrupted runs are listed; they do no harm.
     Check {
-        /// Make damaged and missing trees again from the files that they are about, where those
-        /// did not change, and remove damaged records
+        /// Rebuild damaged and missing trees from their files, if these have not changed, and remove damaged records
         #[arg(long)]
         repair_tree: bool,
     },
-    /// Remove what nothing needs: no file that is there, no pin, no running fetch
+    /// Remove what nothing needs: no existing file, no pin, no running fetch
     ///
-    /// Trees that nothing refers to go after an hour; interrupted fetches, and records of files
-    /// that are gone, after thirty days without use. Of an interrupted fetch its data go too, which lie beside the
-    /// wanted file as .NAME.xylem-part; no other file outside the store is touched.
+    /// Trees that nothing refers to are removed after an hour; interrupted fetches, and records of files that are gone,
+    /// after thirty days without use. The data of an interrupted fetch are removed, too; they lie beside the wanted
+    /// file as .NAME.xylem-part. No other file outside the store is touched.
     Gc {
-        /// Only say what would go
+        /// Only list what would be removed
         #[arg(long)]
         dry_run: bool,
         /// Remove what was not used for this many days; 0: at once, for when nothing else runs
@@ -76,9 +74,9 @@ enum StoreCommand {
         #[arg(value_name = "PATH|ROOT")]
         what: PathBuf,
     },
-    /// Take a pin away
+    /// Remove a pin
     Unpin {
-        /// As it was pinned
+        /// The path or root as it was pinned
         #[arg(value_name = "PATH|ROOT")]
         what: PathBuf,
     },
@@ -216,7 +214,7 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
 fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Result<Exit, Failure> {
     let older_than = older_than.map(|days| Duration::from_secs(days * 24 * 3600));
     let mut broken = Ok(());
-    // Of what lies outside the store each one is named.
+    // Each removal outside the store is listed.
     let mut data = Vec::new();
     let done = collect_store(dir, older_than, dry_run, wall_clock(), &mut |name, size| {
         if name.is_absolute() {
@@ -294,7 +292,7 @@ fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failu
     Ok(Exit::Done)
 }
 
-/// One name that `store gc` removed.
+/// Event: one name that `store gc` removed.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "removed")]
 struct RemovedRow {
@@ -303,7 +301,7 @@ struct RemovedRow {
     dry_run: bool,
 }
 
-/// `store gc` is done.
+/// Event: `store gc` is done.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "collected")]
 struct CollectedRow {
@@ -318,7 +316,7 @@ struct CollectedRow {
     dry_run: bool,
 }
 
-/// What `store pin` or `store unpin` did.
+/// Event: the result of `store pin` or `store unpin`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "pinned")]
 struct PinnedRow<'a> {

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_sent_to_an_address_that_means_something_else_there() {
+    fn a_code_names_no_address_that_differs_elsewhere() {
         let private = ["192.168.1.23:7348", "100.64.0.9:7348", "[fd00::2]:7348"];
         for lan in [true, false] {
             let line = shown(lan, &private, None);

@@ -10,13 +10,13 @@ use tracing::Level;
 /// Plain lines come at most this often.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
-/// The rate is that of this long a time just past: a stall shows soon, and figures do not jump.
+/// The rate is an average over this time: a stall shows soon, and the figures do not jump.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// Samples of the window are at least this far apart, so that there are few.
+/// Shortest time between two samples of the window, which bounds their number.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// What is going on.
+/// The kind of work whose progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Reading and hashing on this machine.
@@ -25,21 +25,21 @@ pub(crate) enum Phase {
     Fetching,
 }
 
-/// Shows how far a run is, or nothing.
+/// Shows the progress of a run, or nothing.
 pub(crate) struct Progress {
     shown: bool,
     terminal: bool,
-    /// Makes what a bar is drawn on.
+    /// Makes the target that a bar is drawn on.
     screen: Box<dyn Fn() -> ProgressDrawTarget + Send>,
     work: Option<Work>,
 }
 
-/// One phase that goes on.
+/// The phase in progress.
 struct Work {
     meter: Meter,
-    /// On a terminal.
+    /// The bar, on a terminal.
     bar: Option<ProgressBar>,
-    /// Elsewhere: when the last line was written, or the phase began.
+    /// Without a bar: when the last line was written, or the phase began.
     last_line: Instant,
 }
 
@@ -49,12 +49,13 @@ impl Progress {
         Self { shown, terminal, screen: Box::new(ProgressDrawTarget::stderr), work: None }
     }
 
-    /// Whether what is shown is a bar, and not lines.
+    /// Whether progress is shown as a bar and not as lines.
     pub(crate) fn draws_bars(&self) -> bool {
         self.shown && self.terminal
     }
 
-    /// `done` of `total` bytes (0 where unknown) have come from so many peers, of which some are `relayed`.
+    /// Shows that `done` of `total` bytes (0 if unknown) have come from `peers` peers, `relayed` of them through a
+    /// relay.
     pub(crate) fn update_from(&mut self, done: u64, total: u64, peers: usize, relayed: usize) {
         if let Some(work) = &mut self.work {
             work.meter.relayed = relayed;
@@ -62,7 +63,7 @@ impl Progress {
         self.update(Phase::Fetching, done, total, peers);
     }
 
-    /// `done` of `total` bytes (0 where unknown) at this moment.
+    /// Shows that `done` of `total` bytes (0 if unknown) are done.
     pub(crate) fn update(&mut self, phase: Phase, done: u64, total: u64, peers: usize) {
         if !self.shown {
             return;
@@ -89,7 +90,7 @@ impl Progress {
         }
     }
 
-    /// Runs `write`, which prints to standard error, without tearing the bar.
+    /// Runs `write`, which prints to standard error, with the bar hidden meanwhile.
     pub(crate) fn aside<R>(&self, write: impl FnOnce() -> R) -> R {
         match self.work.as_ref().and_then(|work| work.bar.as_ref()) {
             Some(bar) => bar.suspend(write),
@@ -97,7 +98,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.work.take().and_then(|work| work.bar) {
             bar.finish_and_clear();
@@ -110,8 +111,8 @@ fn style() -> ProgressStyle {
         .expect("the template is constant and a test draws it")
 }
 
-/// How far, how fast and how long still. What was there at the first sample counts as done and not
-/// as speed, so that a resumed fetch shows the network's rate.
+/// Computes progress, rate and remaining time. Bytes of the first sample count as done but not in the rate, so that a
+/// resumed fetch shows the network's rate.
 struct Meter {
     phase: Phase,
     /// Samples within [`WINDOW`], oldest first; the last one is the present.
@@ -126,7 +127,7 @@ impl Meter {
     }
 
     fn add(&mut self, now: Instant, done: u64) {
-        // The newest sample is replaced until it is old enough to stay.
+        // Replace the newest sample until it is old enough to be kept.
         let len = self.samples.len();
         if len >= 2 && now.duration_since(self.samples[len - 2].0) < SAMPLE_EVERY {
             self.samples.pop_back();
@@ -137,7 +138,7 @@ impl Meter {
         }
     }
 
-    /// `1.00 MiB of 2.00 MiB verified (50 %)`
+    /// The progress as `1.00 MiB of 2.00 MiB verified (50 %)`.
     fn so_far(&self, total: u64) -> String {
         let done = self.samples.back().map_or(0, |sample| sample.1);
         let word = match self.phase {
@@ -150,7 +151,7 @@ impl Meter {
         }
     }
 
-    /// `1.00 MiB/s, ETA 3.00 s, 2 peers`
+    /// The rate as `1.00 MiB/s, ETA 3.00 s, 2 peers`.
     fn speed(&self, total: u64, peers: usize) -> String {
         let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
             return String::new();
@@ -184,7 +185,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn a_resumed_fetch_shows_the_rate_of_now() {
+    fn a_resumed_fetch_shows_the_present_rate() {
         let start = Instant::now();
         let mut meter = Meter::new(Phase::Fetching);
         for second in 0..=4 {
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(meter.speed(20 * MIB, 1), "1.00 MiB/s, ETA 6.00 s, 1 peer (relayed)");
         assert_eq!(meter.speed(20 * MIB, 2), "1.00 MiB/s, ETA 6.00 s, 2 peers (1 relayed)");
         meter.relayed = 0;
-        // A stall: after the window the rate is nothing, and nobody knows how long.
+        // A stall: after the window the rate is zero, and the remaining time is unknown.
         for second in 5..=30 {
             meter.add(start + Duration::from_secs(second), 14 * MIB);
         }
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_figures_are_no_panic() {
+    fn odd_progress_figures_cause_no_panic() {
         let start = Instant::now();
         let mut meter = Meter::new(Phase::Hashing);
         assert_eq!(meter.speed(0, 0), "");
@@ -230,7 +231,7 @@ mod tests {
         assert!(meter.speed(u64::MAX, 0).ends_with("ETA unknown"));
     }
 
-    /// One line of a terminal, 80 columns wide.
+    /// A terminal of one line, 80 columns wide.
     #[derive(Clone, Debug, Default)]
     struct Screen(Arc<Mutex<String>>);
 
@@ -293,12 +294,12 @@ mod tests {
         assert!(hashing.trim_end().ends_with("░ 0 B/s, ETA unknown"), "{hashing:?}");
         let halves = ["█", "░"].map(|part| hashing.matches(part).count());
         assert!(halves[0] > 5 && halves[0].abs_diff(halves[1]) <= 1, "{halves:?}");
-        // Another phase has a bar of its own.
+        // The next phase has a bar of its own.
         progress.update(Phase::Fetching, 1, 0, 3);
         let fetching = screen.shows();
         assert!(fetching.starts_with("1 B verified █"), "{fetching:?}");
         assert!(fetching.trim_end().ends_with("ETA unknown, 3 peers"), "{fetching:?}");
-        // What is printed beside it finds an empty line, and the bar comes back after it.
+        // The bar is hidden while other text is printed, and drawn again afterwards.
         assert_eq!(progress.aside(|| screen.shows()), "");
         assert_eq!(screen.shows(), fetching);
         progress.clear();

@@ -2,12 +2,14 @@
 
 use qrcode::{Color, EcLevel, QrCode};
 
-/// Light modules around the code; cameras of today manage with half of the standard's four.
+/// Light modules around the code: half of the standard's four, which is enough for present cameras.
 const MARGIN: usize = 2;
 
-/// Draws a ticket with two rows of modules per line, or `None` where it does not fit into `columns`
-/// or is too long for any code. With `color` the contrast does not depend on the terminal's theme.
-/// In upper case, which a ticket is also read in, a character takes five and a half bits and not eight.
+/// Draws a ticket as a QR code with two rows of modules per line; `None` if it does not fit into `columns` or is too
+/// long for any code.
+///
+/// With `color` the contrast does not depend on the terminal's theme. The ticket is drawn in upper case, which is read
+/// as well: a character then takes five and a half bits instead of eight.
 pub(crate) fn draw(ticket: &str, columns: usize, color: bool) -> Option<String> {
     let text = ticket.to_ascii_uppercase();
     let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
@@ -19,7 +21,7 @@ pub(crate) fn draw(ticket: &str, columns: usize, color: bool) -> Option<String> 
     let modules = code.to_colors();
     let light = |x: usize, y: usize| {
         let inside = (MARGIN..MARGIN + width).contains(&x) && (MARGIN..MARGIN + width).contains(&y);
-        // Below the last row of an odd side nothing is drawn.
+        // An odd side leaves an empty row below the last one.
         y < side && !(inside && modules[(y - MARGIN) * width + x - MARGIN] == Color::Dark)
     };
     let mut drawn = String::new();
@@ -44,7 +46,7 @@ pub(crate) fn draw(ticket: &str, columns: usize, color: bool) -> Option<String> 
 mod tests {
     use super::*;
 
-    /// One of some 180 characters took 33 lines and 65 columns.
+    /// A ticket of some 180 characters took 33 lines and 65 columns.
     #[test]
     fn a_ticket_s_code_is_small() {
         let ticket = format!("xylem:{}", "a2".repeat(65));

@@ -1,24 +1,24 @@
-//! What a person is told of peers that do not answer, and of addresses where a share can be reached.
+//! Messages about peers that do not answer, and about addresses at which a share can be reached.
 
 use super::text::clean;
 use xylem_node::{Event, FaceAddress, Standpoint, Tried, Way};
 use xylem_object::ticket::Address;
 
-/// Addresses as people read them.
+/// Addresses in the form for people.
 pub(super) fn list(addresses: &[Address]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether nobody but this machine gets anywhere with these addresses.
+/// Whether only this machine can reach these addresses.
 pub(super) fn is_here_alone(addresses: &[Address]) -> bool {
     let here = |address: &Address| matches!(address, Address::Ip(at) if at.ip().is_loopback());
     !addresses.is_empty() && addresses.iter().all(here)
 }
 
-/// Seconds after which hints are worth their lines: a peer far away has answered by then.
+/// Seconds after which hints are shown: even a distant peer has answered by then.
 const HINTS_AFTER: f64 = 2.0;
 
-/// One line about peers that a fetch tries to reach; `None` where it is too early for one.
+/// One line about the peers that a fetch tries to reach; `None` if it is too early for one.
 pub(super) fn unanswered(peers: &[Tried], seconds: f64) -> Option<String> {
     let names = |connected: bool| {
         let of_these = peers.iter().filter(|tried| tried.connected == connected);
@@ -33,7 +33,7 @@ pub(super) fn unanswered(peers: &[Tried], seconds: f64) -> Option<String> {
     }
 }
 
-/// What to do about a sharer that does not answer, by whether its ticket names a relay.
+/// Advice about a sharer that does not answer; it depends on whether the ticket names a relay.
 fn advice(peers: &[Tried]) -> String {
     let relayed = |tried: &&Tried| matches!(tried.peer, FaceAddress::Relayed(_));
     match peers.iter().find(relayed) {
@@ -48,21 +48,21 @@ fn advice(peers: &[Tried]) -> String {
     }
 }
 
-/// Where a line belongs.
+/// How a line is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Note,
-    /// With -v.
+    /// Only with -v.
     Detail,
     Warning,
 }
 
-/// Whether strangers get in, who know no relay: of a way that was told.
+/// Whether peers that use no relay can connect by this way.
 pub(super) fn lets_strangers_in(way: Way) -> bool {
     matches!(way, Way::Direct | Way::Mapped | Way::Announced)
 }
 
-/// What is said of an event about how somebody is reached, `way` being how this machine is as far as was told.
+/// The line for an event about reaching peers. `way` is how this machine can be reached, as reported so far.
 pub(super) fn said(event: &Event, way: Option<Way>) -> Option<(Said, String)> {
     let (how, line) = match event {
         Event::Reach(Standpoint { way, says, .. }) => {
@@ -135,7 +135,7 @@ mod tests {
     use std::net::SocketAddr;
 
     #[test]
-    fn silence_is_told_and_then_explained() {
+    fn silent_peers_are_reported_and_then_explained() {
         let tried = |port, connected, why: Option<&str>| Tried {
             peer: SocketAddr::from(([192, 0, 2, 7], port)).into(),
             connected,
@@ -162,9 +162,9 @@ mod tests {
         assert!(line.starts_with("192.0.2.7:1 has not"), "{line}");
     }
 
-    /// Who shares something with everybody is told that everybody can have it only where that is so.
+    /// A public share promises access to everybody only if strangers can reach it.
     #[test]
-    fn everybody_is_promised_what_strangers_reach() {
+    fn public_access_is_promised_only_if_strangers_get_in() {
         let (root, publisher) = (xylem_hash::hash(b"x"), xylem_object::PublisherId([1; 32]));
         let listed = Event::Announced { root, publisher, name: None };
         for (way, everybody) in [

@@ -1,4 +1,4 @@
-//! What a person is told where something is shared: the ticket, and how others come to it.
+//! The output of a share: the ticket, and the ways to use it.
 
 use std::net::SocketAddr;
 
@@ -25,7 +25,7 @@ impl Out {
         else {
             return Ok(());
         };
-        // First of all, and alone, so that `read ticket` in a script gets just that.
+        // The ticket comes first and alone, so that `read ticket` in a script gets exactly that.
         let at_home = reaching::is_here_alone(&ticket.addresses);
         let publisher = ticket.publisher;
         let reachable = reaching::list(&ticket.addresses);

@@ -1,16 +1,16 @@
-//! Figures and names as text.
+//! Formats figures and names as text.
 
 use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
-/// Makes text of unknown origin safe to print: control characters, which could move a terminal's
-/// cursor or recolour it, and what is not seen become visible escapes, and one line stays one line.
+/// Makes text of unknown origin safe to print, on one line. Control characters, which could move a terminal's cursor or
+/// recolour it, and invisible characters become visible escapes.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     escaped(text, |c, safe| safe.extend(c.escape_default()))
 }
 
-/// The same JSON, whose strings hold no such characters as they are: JSON itself escapes some only.
+/// Escapes the same characters within JSON; the values stay the same. JSON itself escapes only some of them.
 pub(crate) fn clean_json(text: &str) -> Cow<'_, str> {
     escaped(text, |c, safe| {
         for unit in c.encode_utf16(&mut [0; 2]) {
@@ -30,9 +30,10 @@ fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Control characters; what ends a line or changes its direction, which makes a name read as another one (`exe.fdp` as
-/// `pdf.exe`); and what is not seen, so that two names look alike: all that Unicode has as Default_Ignorable_Code_Point
-/// (DerivedCoreProperties.txt of Unicode 16), which has the marks of direction and the tags.
+/// Whether `clean` escapes a character. These are control characters; line separators and marks of direction, which
+/// make a name look like another one (`exe.fdp` as `pdf.exe`); and invisible characters, which make two names look
+/// alike: all of Default_Ignorable_Code_Point (DerivedCoreProperties.txt of Unicode 16), which includes the marks of
+/// direction and the tags.
 fn is_odd(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -44,23 +45,23 @@ fn is_odd(c: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// `1.2 GiB`
+/// Bytes in the form `1.2 GiB`.
 pub(crate) fn bytes(count: u64) -> String {
     indicatif::HumanBytes(count).to_string()
 }
 
-/// `1.2 GiB/s`, for `count` bytes in `time`.
+/// The rate of `count` bytes in `time`, in the form `1.2 GiB/s`.
 pub(crate) fn rate(count: u64, time: Duration) -> String {
     let seconds = time.as_secs_f64().max(1e-9);
     format!("{}/s", bytes((count as f64 / seconds) as u64))
 }
 
-/// `1 file`, `12 files`
+/// A number and a noun: `1 file`, `12 files`.
 pub(crate) fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// `0.42 s`, `3 min 20 s`
+/// A duration in the form `0.42 s` or `3 min 20 s`.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -70,9 +71,9 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
-/// `2026-11-22`, the day in UTC of so many seconds since 1970.
+/// The day in UTC of a time in `seconds` since 1970, in the form `2026-11-22`.
 pub(crate) fn date(seconds: u64) -> String {
-    // Days of the years of 400 since 1 March of year 0 (the proleptic Gregorian calendar).
+    // Days since 1 March of year 0 (the proleptic Gregorian calendar), whose years come in cycles of 400.
     let days = seconds / 86_400 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -84,11 +85,11 @@ pub(crate) fn date(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day_of_month:02}")
 }
 
-/// A path as b3sum writes it: the mark that goes before the hash (a backslash where the name was
-/// escaped, else nothing) and the name with backslash, newline and carriage return escaped.
+/// A path as b3sum writes it: the mark before the hash (a backslash if the name was escaped, else nothing), and the
+/// name with backslash, newline and carriage return escaped.
 ///
-/// Bytes that are not UTF-8 become U+FFFD, which `--check` then refuses. On a terminal it is [`clean`], too, which b3sum's is not: it
-/// is read there by nobody who checks it.
+/// Bytes that are not UTF-8 become U+FFFD, which `--check` then refuses. On a terminal the name is also escaped by
+/// [`clean`], unlike b3sum's, as no `--check` reads it there.
 pub(crate) fn path_for_sums(path: &Path, terminal: bool) -> (&'static str, String) {
     let mut name = path.to_string_lossy().into_owned();
     if cfg!(windows) {
@@ -110,18 +111,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hostile_names_are_tamed() {
+    fn hostile_names_are_escaped() {
         assert_eq!(clean("plain ü"), "plain ü");
         assert_eq!(clean("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
         assert_eq!(clean("\u{202e}fdp.exe"), "\\u{202e}fdp.exe");
         assert_eq!(clean("a\u{200b}b\u{ad}"), "a\\u{200b}b\\u{ad}");
-        // Accents, other scripts and pictures are seen.
+        // Accents, other scripts and pictures are visible.
         assert_eq!(clean("e\u{301} 日本 नमस्ते 🎈"), "e\u{301} 日本 नमस्ते 🎈");
     }
 
-    /// Each that is named in a report of names that read as others, by its number.
+    /// Invisible characters that reports of confusable names list, by number.
     #[test]
-    fn what_is_not_seen_is_escaped_everywhere() {
+    fn invisible_characters_are_escaped() {
         let odd = [
             0x1b, 0x7f, 0x9b, 0xad, 0x34f, 0x61c, 0x115f, 0x1160, 0x180e, 0x200b, 0x200c, 0x200d,
             0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202e, 0x2060, 0x2066, 0x2069, 0x206f, 0x3164,
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same_without_them() {
+    fn escaped_json_has_the_same_values() {
         let name = "a\u{1b}[2J\n\u{9b}\u{7f}\u{202e}fdp\u{2069}";
         let text = serde_json::to_string(name).unwrap();
         assert!(text.contains('\u{9b}'), "JSON alone leaves them");

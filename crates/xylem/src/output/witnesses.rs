@@ -1,10 +1,10 @@
-//! What witnesses say, in words.
+//! Co-signatures of witnesses as text.
 
 use super::text::{bytes, clean, duration};
 use std::time::Duration;
 use xylem_library::witness::Testimony;
 
-/// What a witness says, for a person.
+/// A witness's co-signature in words.
 pub(crate) fn cosigned(said: &Testimony) -> String {
     let Testimony { witness, version, bytes: size, proven, time_ms, since_ms, first } = said;
     let now = xylem_node::wall_clock().milliseconds();

@@ -14,12 +14,12 @@ use clap::Args;
 use trying::{Probe, Told, Tries, reach};
 use xylem_node::{Event, Way};
 
-/// Tells how others can reach this machine, with what was tried
+/// Reports how others can reach this machine, and what was tried
 ///
-/// Looks at the interfaces, asks the router for a port (and gives it back), and registers with the relays
-/// that are named, over UDP and over TCP. Nobody else is asked. A relay says which address others see, and
-/// so whether there is a NAT and of what kind; without one that is not known. Whether a firewall drops UDP
-/// from strangers shows only when one comes.
+/// It looks at the interfaces, asks the router for a port (and releases it), and registers with the relays that are
+/// named, over UDP and over TCP. It contacts no other machine. A relay reports the address that it sees, which shows
+/// whether there is a NAT and of what kind; without a relay that stays unknown. Whether a firewall drops UDP from
+/// strangers shows only when a stranger connects.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -36,8 +36,8 @@ pub(crate) struct ReachArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Where the encrypted link would listen, as for `share`: HOST:PORT, PORT, or an address [default:
-    /// all interfaces, port 7348 or a free one]
+    /// Where the encrypted link would listen, as for `share`: HOST:PORT, PORT, or an address [default: all interfaces,
+    /// port 7348 or a free one]
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     listen: Vec<LinkAt>,
 

@@ -11,21 +11,21 @@ use xylem_reach::kind::is_global;
 
 use xylem_node::routed;
 
-/// How long a mapping lasts that nobody renews, as after a crash.
+/// Lifetime of a mapping that is not renewed, as after a crash.
 const LIFE: Duration = Duration::from_secs(2 * 3600);
 
-/// What becomes of one question to the router.
+/// A request to the router, and its result.
 pub(super) struct Router {
     map: PortMap,
-    /// Where packets from outside are to be sent.
+    /// The external address of the mapping.
     pub(super) mapped: Option<xylem_discovery::Mapped>,
-    /// Why there is nothing.
+    /// Why there is no mapping.
     pub(super) failed: Option<String>,
 }
 
 impl Router {
-    /// Asks for the port at which links come in on all interfaces; `None` where there is none such, or this machine
-    /// is not behind a private IPv4 network's router.
+    /// Asks for the port at which links come in on all interfaces. `None` if there is no such port, or this machine is
+    /// not behind a router of a private IPv4 network.
     pub(super) fn ask(engine: &mut Engine, bound: &[SocketAddr]) -> Option<Self> {
         let everywhere = bound.iter().find(|at| at.is_ipv4() && at.ip().is_unspecified())?;
         let port = NonZeroU16::new(everywhere.port())?;
@@ -43,7 +43,7 @@ impl Router {
         Some(Self { map, mapped: None, failed: None })
     }
 
-    /// Takes what came: whether something has changed.
+    /// Takes the router's events; returns whether something has changed.
     pub(super) fn poll(&mut self) -> bool {
         let mut changed = false;
         while let Some(event) = self.map.poll() {

@@ -1,4 +1,4 @@
-//! [`reach`]: tries by which ways this machine can be reached, and tells what came of each.
+//! [`reach`]: tries the ways by which this machine can be reached, and reports the result of each.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,38 +14,38 @@ use xylem_link::{Endpoint, StaticKey};
 use xylem_node::{Peer, Relay, bind_links, news, offered, to_dial};
 use xylem_reach::kind::{Nat, Reach, Standing, Way, is_global};
 
-/// Every try is over after this long.
+/// Time limit of each try.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// One try, and what came of it.
+/// The result of one try.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "probe")]
 pub(super) struct Probe {
-    /// What: `interface`, `ipv4`, `ipv6`, `port_mapping`, `relay_udp`, `relay_tcp` or `nat`.
+    /// The kind of try: `interface`, `ipv4`, `ipv6`, `port_mapping`, `relay_udp`, `relay_tcp` or `nat`.
     pub(super) what: &'static str,
-    /// Whether it helps others to reach this machine; null where it neither does nor hinders.
+    /// Whether it helps others to reach this machine; null if it makes no difference or is not known.
     pub(super) good: Option<bool>,
-    /// What came of it, for people.
+    /// The result as text.
     pub(super) says: String,
 }
 
-/// What is told meanwhile, in this order.
+/// Results, in the order in which they are reported.
 pub(super) enum Told {
     Probe(Probe),
-    /// At the end: how this machine is reached.
+    /// The last one: how this machine can be reached.
     Reach(Reach),
 }
 
-/// What is tried.
+/// What to try.
 pub(super) struct Tries {
-    /// Where links would come in; empty: on all interfaces, the usual port or a free one.
+    /// Where links would come in. If empty: on all interfaces, at the usual port or a free one.
     pub(super) listen: Vec<Peer>,
     pub(super) relays: Vec<Relay>,
-    /// Whether the router is asked to map the port, for as long as this runs.
+    /// Whether to ask the router to map the port while this runs.
     pub(super) map_port: bool,
 }
 
-/// Tries everything, and tells it. Ends within seconds; without a way where it was asked to stop.
+/// Tries everything and reports the results. Ends within seconds; returns `None` if it was asked to stop.
 pub(super) fn reach(
     options: &Tries,
     stop: &Stop,
@@ -104,7 +104,7 @@ fn engine() -> Result<Engine, Failure> {
     Engine::new(endpoint, forwarder).map_err(failed)
 }
 
-/// What the system says by itself.
+/// Reports what the system knows without asking others.
 fn interfaces(choice: &Choice, own: &[SocketAddr], tell: &mut dyn FnMut(Told)) {
     let mut check = |what, good, says| tell(Told::Probe(Probe { what, good, says }));
     for named in &choice.named {
@@ -128,7 +128,7 @@ fn interfaces(choice: &Choice, own: &[SocketAddr], tell: &mut dyn FnMut(Told)) {
     }
 }
 
-/// A relay that is tried.
+/// The try of one relay.
 struct TryOf {
     uses: RelayUse,
     name: String,
@@ -212,12 +212,12 @@ impl Trying<'_> {
         self.asks_router = false;
     }
 
-    /// Whether nothing is still to come.
+    /// Whether no more results are expected.
     fn is_settled(&self) -> bool {
         !self.asks_router && self.standing.is_settled()
     }
 
-    /// Tells what is known at the end.
+    /// Reports the results that are known only at the end.
     fn settle(&mut self, now: Duration) -> Option<Way> {
         if self.asks_router {
             self.check("port_mapping", Some(false), "the router does not answer".into());
@@ -271,7 +271,7 @@ impl Program for Trying<'_> {
     }
 }
 
-/// Whether a relay that UDP leads to is also reached within TCP, as it would have to be from a network that drops UDP.
+/// Tries over TCP a relay that answers over UDP. This way matters in a network that drops UDP.
 fn over_tcp(uses: RelayUse, stop: &Stop, tell: &mut dyn FnMut(Told)) -> Result<(), Failure> {
     let (Some(first), udp) = (uses.tcp.first().and_then(Peer::link_address), Vec::new()) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! [`Looking`] and [`Asking`]: the library's side of a client on a connection.
+//! [`Looking`] and [`Asking`]: run the library's client of a CA on a connection.
 
 use std::time::Duration;
 use xylem_client::{Application, ClientError, Message, Outbox};
@@ -7,17 +7,18 @@ use xylem_ndncert::{Lookup, Request, State};
 use xylem_node::wall_clock;
 use xylem_packet::{Interest, NackReason};
 
-/// Until there is a profile, or none will come.
+/// Runs until the CA's profile is there, or the search has failed.
 pub(super) struct Looking(pub(super) Lookup);
 
-/// Until somebody has to say something, or the end.
+/// Runs a certificate request until the user has to act or it ends.
 pub(super) struct Asking {
     pub(super) request: Request,
-    /// How often the forwarder has known no way since an answer came.
+    /// Nacks in a row: the forwarder had no route, and no answer has come since.
     refused: u32,
 }
 
-/// A way to a CA may come back, and one to a certificate that was issued this moment is perhaps on its way.
+/// Nacks tolerated in a row. A route to a CA may come back, and one to a certificate that was just issued may still be
+/// on its way.
 const PATIENCE: u32 = 3;
 
 impl Asking {
@@ -31,15 +32,15 @@ fn now_ms() -> u64 {
 }
 
 fn random<const N: usize>() -> Result<[u8; N], ClientError> {
-    // Whoever has no randomness makes no key; the run ends.
+    // Without randomness no key can be made, so the run ends.
     keys::random().map_err(|e| ClientError::Contradiction(e.to_string()))
 }
 
-/// What a forwarder says that knows no way.
+/// Turns a forwarder's Nack for a missing route into an error.
 fn refused(message: Message<'_>) -> Result<(), ClientError> {
     match (message.nack, Interest::decode(message.packet)) {
         (Some(reason @ NackReason::NO_ROUTE), Ok(interest)) => {
-            // The digest of the parameters says nothing to people.
+            // Leave out the digest of the parameters, which means nothing to people.
             let name = interest.name();
             let plain = name.iter().filter(|part| part.value().len() != 32).collect();
             Err(ClientError::Nack { name: plain, reason, discovering: true })
@@ -48,7 +49,7 @@ fn refused(message: Message<'_>) -> Result<(), ClientError> {
     }
 }
 
-/// How long until a time of day, from `now` on.
+/// The engine time of a timer that is given as wall-clock time in milliseconds; `now` is the present engine time.
 fn until(timer_ms: Option<u64>, now: Duration) -> Option<Duration> {
     timer_ms.map(|at| now + Duration::from_millis(at.saturating_sub(now_ms())))
 }
@@ -77,7 +78,7 @@ impl Application for Looking {
     }
 
     fn is_done(&self) -> bool {
-        // It has no timer any more once it knows.
+        // The lookup has no timer any more once it has a result.
         self.0.next_timer().is_none()
     }
 }

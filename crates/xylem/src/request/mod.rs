@@ -1,4 +1,4 @@
-//! `xylem key request`: a certificate for a key of ours, from a certificate authority, by NDNCERT.
+//! `xylem key request`: gets a certificate for a key of ours from a certificate authority (NDNCERT).
 
 mod asking;
 mod typed;
@@ -28,7 +28,7 @@ use xylem_trust::{Certificate, Moment, TrustPolicy, TrustStore};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Of `xylem key request`.
+/// Arguments of `xylem key request`.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -47,20 +47,21 @@ pub(crate) struct RequestArgs {
     #[arg(value_name = "CA")]
     prefix: String,
 
-    /// For which name: whoever has no key yet gets one. Or the whole name of a key of yours
+    /// The name to certify; a key is made for it if there is none. Or the whole name of a key of yours
     #[arg(long, value_name = "NAME")]
     name: String,
 
-    /// A key that has to be made is of this kind: ed25519, or ecdsa (P-256) for older NDN software
+    /// The kind of a key that has to be made: ed25519, or ecdsa (P-256) for older NDN software
     #[arg(long = "type", value_name = "TYPE", default_value = "ed25519")]
     kind: KeyKind,
 
-    /// What to show the CA: pin (a code from its operator), email, or possession (of a certificate)
-    /// [default: pin; email with --email, possession with --with]
+    /// The proof to give to the CA: pin (a code from its operator), email, or possession (of a certificate) [default:
+    /// pin; email with --email, possession with --with]
     ///
-    /// A proof of possession is good at this CA, for this request and key alone, if the CA is a `xylem ca`. Others
-    /// are shown a signature over a number of theirs and nothing else: such a CA can ask a third one, whose certificate you show, for
-    /// a certificate of your name and its own key. You are warned, then; pin and email have no such proof.
+    /// If the CA is a `xylem ca`, a proof of possession is good at this CA, for this request and key alone. Other CAs
+    /// get a signature over a number that they choose, and nothing else. Such a CA can use it to ask a third CA, where
+    /// your certificate is accepted, for a certificate of your name and its own key. A warning precedes such a proof;
+    /// pin and email have no such weakness.
     #[arg(long, value_name = "HOW", value_parser = parse_kind)]
     challenge: Option<Kind>,
 
@@ -68,19 +69,19 @@ pub(crate) struct RequestArgs {
     #[arg(long, value_name = "ADDRESS")]
     email: Option<String>,
 
-    /// With possession: the key whose certificate to show [default: the one that is to be certified]
+    /// With possession: the key whose certificate is the proof [default: the one that is to be certified]
     #[arg(long = "with", value_name = "KEY", conflicts_with = "email")]
     with: Option<String>,
 
-    /// Believe the CA that has this certificate, or whom it vouches for
+    /// Trust the CA that has this certificate, or that the certificate's key has certified
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 
-    /// Believe the CA whose certificate has this SHA-256, as `xylem ca` prints it
+    /// Trust the CA whose certificate has this SHA-256, as `xylem ca` prints it
     #[arg(long, value_name = "DIGEST", conflicts_with = "ca", value_parser = parse_digest)]
     ca_digest: Option<[u8; 32]>,
 
-    /// For how long the certificate is wanted [default: as long as the CA gives]
+    /// How long the certificate should be valid [default: as long as the CA allows]
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     days: Option<u32>,
 
@@ -121,7 +122,7 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
     let profile = looking.0.take().unwrap_or(Err(RequestError::Silent("INFO"))).map_err(failed)?;
     trust.judge(&mut client, &profile)?;
 
-    // Nothing is made here before the CA is known to be the right one.
+    // Make no key before the CA is known to be the right one.
     let key = match keyring.entry_of(which)? {
         Some(key) => key,
         None => keyring.create(which, args.kind, wall_clock())?,
@@ -166,7 +167,7 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
     }
 }
 
-/// The challenge that the flags mean.
+/// The challenge that the flags select.
 fn challenge(args: &RequestArgs) -> Result<Kind, Failure> {
     let meant = match (&args.email, &args.with) {
         (Some(_), _) => Some(Kind::Email),
@@ -196,7 +197,7 @@ fn choice(args: &RequestArgs, kind: Kind, keyring: &Keyring, key: &str) -> Resul
     })
 }
 
-/// Which CA is believed: nobody is because nobody else has answered.
+/// Which CA to trust. A CA is never trusted merely because it is the only one that answers.
 enum Trust {
     Digest([u8; 32]),
     Store(Box<TrustStore>),
@@ -224,7 +225,7 @@ impl Trust {
         }
     }
 
-    /// Whether this is the CA, with the certificates that have to be fetched to know.
+    /// Checks that this is the CA to trust; fetches the certificates that this needs.
     fn judge(&mut self, client: &mut Client, profile: &Profile) -> Result<(), Failure> {
         let digest = Hash::from_bytes(profile.digest());
         let why = match self {
@@ -252,7 +253,7 @@ impl Trust {
     }
 }
 
-/// Why there is no certificate, and who has to act.
+/// Turns an error of a request into a failure with its exit code.
 fn failed(why: RequestError) -> Failure {
     let exit = match &why {
         RequestError::Silent(_) => Exit::Unreachable,
@@ -267,7 +268,7 @@ fn failed(why: RequestError) -> Failure {
     Failure::new(exit, why.to_string())
 }
 
-/// A code that is to be typed.
+/// A code that the user has to type.
 struct Wanted {
     kind: Kind,
     wrong: bool,
@@ -313,7 +314,7 @@ fn tell(
     Ok(())
 }
 
-/// The certificate is there.
+/// Event: the certificate is there.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "certified")]
 struct CertifiedRow<'a> {
@@ -323,7 +324,7 @@ struct CertifiedRow<'a> {
     derivation: &'a str,
 }
 
-/// Standard input is to say a code.
+/// Event: a code is expected on standard input.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "code_wanted")]
 struct CodeWantedRow<'a> {

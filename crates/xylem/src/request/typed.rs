@@ -1,4 +1,4 @@
-//! [`Typed`]: codes, a line each, from a terminal or a pipe.
+//! [`Typed`]: reads codes, one per line, from a terminal or a pipe.
 
 use super::{CodeWantedRow, Wanted, now_ms};
 use crate::exit::{Exit, Failure};
@@ -13,7 +13,7 @@ use xylem_ndncert::Kind;
 /// Longest line that is read.
 const MOST: u64 = 1024;
 
-/// Standard input, which is read once a code is wanted.
+/// Standard input. It is not read before a code is needed.
 pub(super) struct Typed {
     stop: Stop,
     lines: Option<Receiver<String>>,
@@ -24,7 +24,7 @@ impl Typed {
         Typed { stop, lines: None }
     }
 
-    /// The next line that says anything.
+    /// The next line that is not empty.
     pub(super) fn code(&mut self, wanted: &Wanted, out: &mut Out) -> Result<String, Failure> {
         self.ask(wanted, out)?;
         let lines = match &mut self.lines {
@@ -76,7 +76,7 @@ impl Typed {
     }
 }
 
-/// Lines, read by a thread that ends with the program: it waits for nothing but a reader.
+/// Starts a thread that reads lines. It ends with the program, as it blocks in reads alone.
 fn lines() -> Result<Receiver<String>, Failure> {
     let (send, lines) = sync_channel(4);
     let read = move || {

@@ -1,4 +1,4 @@
-//! [`Note`]: what a process that runs says of itself, and how events change it.
+//! [`Note`]: what a running process publishes about itself, and how events change it.
 
 use serde::{Deserialize, Serialize};
 use xylem_library::LibraryEvent;
@@ -6,21 +6,21 @@ use xylem_library::pieces::{PeerPicture, Picture};
 use xylem_link::{LinkStats, Traffic};
 use xylem_node::Event;
 
-/// Peers, and things shared, that a note names at most.
+/// Peers, and also shares, that a note lists at most.
 const MAX_ROWS: usize = 256;
 
 /// See the module's documentation. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) pid: u32,
-    /// `get`, `share`, …
+    /// The verb: `get`, `share`, …
     pub(crate) verb: String,
     pub(crate) since_ms: u64,
-    /// Of the last change.
+    /// The time of the last change.
     pub(crate) at_ms: u64,
-    /// looking, hashing, fetching, serving, seeding.
+    /// One of: looking, hashing, fetching, serving, seeding.
     pub(crate) phase: String,
-    /// What is fetched, by its publisher's word.
+    /// The name of what is fetched, as its publisher gave it.
     pub(crate) name: String,
     pub(crate) root: String,
     pub(crate) directory: bool,
@@ -28,11 +28,11 @@ pub(crate) struct Note {
     /// Bytes verified, or read while hashing.
     pub(crate) done: u64,
     pub(crate) total: u64,
-    /// A digit for each of up to 512 equal parts: 0 nothing, 9 all of it is here.
+    /// A digit for each of up to 512 equal parts: 0 means that none of the part is here, 9 that all of it is.
     pub(crate) pieces: String,
     pub(crate) peers: Vec<PeerNote>,
     pub(crate) shares: Vec<ShareNote>,
-    /// The last thing that could not be done.
+    /// The last failure.
     pub(crate) trouble: Option<String>,
 }
 
@@ -47,13 +47,13 @@ pub(crate) struct PeerNote {
     /// Verified bytes that came from it.
     pub(crate) bytes: u64,
     pub(crate) rtt_ms: Option<f64>,
-    /// Interests sent to it, and of these lost and refused.
+    /// Interests sent to it; those lost and those refused follow.
     pub(crate) interests: u64,
     pub(crate) lost: u64,
     pub(crate) refused: u64,
-    /// What it sent that did not verify.
+    /// Pieces from it that did not verify.
     pub(crate) wrong: u64,
-    /// Where it is reached over an encrypted link.
+    /// The link, if it is reached over an encrypted one.
     pub(crate) link: Option<LinkNote>,
 }
 
@@ -71,17 +71,17 @@ pub(crate) struct LinkNote {
     pub(crate) received: TrafficNote,
 }
 
-/// One direction of it.
+/// One direction of a link.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct TrafficNote {
     pub(crate) datagrams: u64,
     pub(crate) bytes: u64,
-    /// Datagrams by size and by the time since the one before: [`Traffic`].
+    /// Datagrams by size; their number by the time since the one before follows: [`Traffic`].
     pub(crate) sizes: Vec<u64>,
     pub(crate) gaps: Vec<u64>,
 }
 
-/// Something that is shared.
+/// A share.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ShareNote {
     /// Versioned NDN name.
@@ -89,13 +89,13 @@ pub(crate) struct ShareNote {
     pub(crate) root: String,
     pub(crate) bytes: u64,
     pub(crate) files: u64,
-    /// Fetches of all of it, as those say who fetched; bytes that went to them.
+    /// Complete fetches, as the getters report them; the bytes sent follow.
     pub(crate) fetched: u64,
     pub(crate) sent: u64,
 }
 
 impl Note {
-    /// Takes an event in; false if nothing of it belongs here.
+    /// Updates the note by an event; false if the event changes nothing.
     pub(crate) fn see(&mut self, event: &Event) -> bool {
         match event {
             Event::Library(LibraryEvent::Hashing { done, total }) => {
@@ -125,7 +125,7 @@ impl Note {
             Event::Shared { name, root, bytes, files, .. } => {
                 self.begin("serving");
                 let (name, root) = (name.to_string(), root.to_string());
-                // A growing file is told once more with each checkpoint.
+                // A growing file is announced again with each checkpoint.
                 self.shares.retain(|share| share.name != name);
                 if self.shares.len() < MAX_ROWS {
                     let (bytes, files) = (*bytes, *files);
@@ -186,7 +186,7 @@ impl Note {
         }
     }
 
-    /// The row of a peer; `None`: there are too many.
+    /// The row of a peer; `None` if there are too many.
     fn peer(&mut self, peer: &str) -> Option<&mut PeerNote> {
         let known = self.peers.iter().position(|row| row.peer == peer);
         if known.is_none() && self.peers.len() < MAX_ROWS {

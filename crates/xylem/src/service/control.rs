@@ -1,5 +1,4 @@
-//! The background node's socket, both ends: a Unix socket in a folder of the store that only its user
-//! can enter.
+//! The background node's socket, both ends: a Unix socket in a folder of the store that only its user can enter.
 
 use super::messages::{MAX_REQUEST, Reply, Request, line};
 use crate::exit::{Exit, Failure};
@@ -13,17 +12,16 @@ use std::time::Duration;
 use std::{fs, thread};
 use xylem_library::registry::Registry;
 
-/// Connections at once; more are closed.
+/// Connections at once; further ones are closed.
 const MAX_CONNECTIONS: usize = 64;
-/// Whoever connects says within this what he wants.
+/// A client must send its request within this time.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 
 fn socket(store: &Path) -> PathBuf {
     Registry::folder_of(store).join("control.sock")
 }
 
-/// Listens in a store. The caller holds the service's lock, so that a socket that is there is of a
-/// process that has ended.
+/// Listens in a store. The caller holds the service's lock, so an existing socket belongs to a process that has ended.
 pub(super) fn listen(store: &Path) -> Result<UnixListener, Failure> {
     let path = socket(store);
     let wrong = |e: io::Error| {
@@ -42,11 +40,11 @@ pub(super) fn listen(store: &Path) -> Result<UnixListener, Failure> {
 
 /// Removes the socket's name.
 pub(super) fn close(store: &Path) {
-    // Gone already is as good.
+    // It is fine if it is gone already.
     let _ = fs::remove_file(socket(store));
 }
 
-/// Answers whoever connects, each on a thread of its own, for as long as the process runs.
+/// Accepts and answers connections as long as the process runs, each on a thread of its own.
 pub(super) fn answer_all(
     listener: &UnixListener,
     answer: impl Fn(Request, &mut dyn FnMut(Reply)) -> Reply + Send + Sync + 'static,
@@ -54,7 +52,7 @@ pub(super) fn answer_all(
     let (answer, open) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
     for connection in listener.incoming() {
         let Ok(connection) = connection else {
-            // Out of files, most likely: they come back.
+            // Most likely there are no file descriptors left; other connections will free some.
             thread::sleep(Duration::from_millis(100));
             continue;
         };
@@ -64,12 +62,12 @@ pub(super) fn answer_all(
         }
         let (answer, still_open) = (answer.clone(), open.clone());
         let started = thread::Builder::new().spawn(move || {
-            // Whoever went away needs no answer.
+            // A client that has gone needs no answer.
             let _ = answer_one(connection, &*answer);
             still_open.fetch_sub(1, Ordering::Relaxed);
         });
         if started.is_err() {
-            // Out of threads: this one is hung up on, as one too many is.
+            // If no thread can start, this connection is closed, like one too many.
             open.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -95,8 +93,8 @@ fn answer_one(
     connection.write_all(&line(&last))
 }
 
-/// Asks the background node of a store; what comes before the answer goes to `tell`. `None`: none
-/// runs.
+/// Sends a request to the background node of a store. Replies before the last one go to `tell`; the last one is
+/// returned. `None` if no node runs.
 pub(crate) fn ask(
     store: &Path,
     request: &Request,
@@ -104,7 +102,7 @@ pub(crate) fn ask(
 ) -> Result<Option<Reply>, Failure> {
     let mut connection = match UnixStream::connect(socket(store)) {
         Ok(connection) => connection,
-        // Never one, or one that was killed.
+        // No node has ever run, or it was killed.
         Err(e)
             if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
         {

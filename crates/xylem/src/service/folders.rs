@@ -1,8 +1,8 @@
 //! [`Folders`]: the folders that the background node keeps in step, a process each.
 //!
-//! Each `xylem sync` has an engine, links and a memory of its own, and ends where its folder is not there any more. So each is a
-//! child that is started again, with growing pauses; what goes wrong with one concerns no other, and not what is shared. A child
-//! ends when its standard input does: also where this process is killed.
+//! Each `xylem sync` needs an engine, links and memory of its own, and ends if its folder is gone. So each runs as a
+//! child process that is started again after growing pauses. A failure of one affects neither the others nor the
+//! shares. A child ends when its standard input closes, so it also ends if this process is killed.
 
 use super::listed::{self, BackgroundFolder};
 use super::messages::{FolderRow, Reply, Request};
@@ -16,13 +16,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// They are looked after so often.
+/// How often the children are checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// The pause before one is started again: twice as long each time, but after a run of so long.
+/// First pause before a child is started again. The pause doubles each time, except after a long run; the limits
+/// follow.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const GOOD_RUN: Duration = Duration::from_secs(60);
-/// Whoever asks for a folder waits for its ticket so long, and the end waits for all.
+/// How long a request for a folder waits for its ticket, and how long the end waits for all children.
 const READY: Duration = Duration::from_secs(20);
 const ENDS: Duration = Duration::from_secs(10);
 
@@ -55,7 +56,7 @@ struct FolderRun {
     said: Arc<Mutex<FolderSaid>>,
 }
 
-/// What a child has said.
+/// The last messages of a child.
 #[derive(Default)]
 struct FolderSaid {
     ticket: Option<String>,
@@ -63,12 +64,12 @@ struct FolderSaid {
 }
 
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A bug elsewhere ends the process (exit.rs).
+    // A poisoned lock needs no handling: a bug elsewhere ends the process (exit.rs).
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Folders {
-    /// Knows those of the store's list; none runs yet. `flags` are for all of them.
+    /// Loads the store's list of folders; none runs yet. `flags` are passed to all of them.
     pub(super) fn load(store: &Path, flags: Vec<OsString>) -> Result<Self, Failure> {
         let program = std::env::current_exe().map_err(|e| {
             Failure::new(Exit::Local, format!("cannot tell where this program is: {e}"))
@@ -78,7 +79,7 @@ impl Folders {
         Ok(Self { store: store.to_path_buf(), program, flags, state })
     }
 
-    /// Starts what is to run, and starts again what has ended, until [`Folders::end`].
+    /// Starts children, also again after they have ended, until [`Folders::end`].
     pub(super) fn keep(&self) {
         loop {
             let mut state = held(&self.state);
@@ -91,19 +92,19 @@ impl Folders {
         }
     }
 
-    /// Ends all.
+    /// Ends all children.
     pub(super) fn end(&self) {
         let mut state = held(&self.state);
         state.is_over = true;
         let mut runs: Vec<FolderRun> =
             state.kept.iter_mut().filter_map(|kept| kept.run.take()).collect();
-        // All are asked before any is waited for.
+        // Ask all to end before waiting for any.
         runs.iter_mut().for_each(|run| drop(run.child.stdin.take()));
         let until = Instant::now() + ENDS;
         runs.into_iter().for_each(|run| run.end(until));
     }
 
-    /// The answer to what is asked of folders; `None`: it is of something else.
+    /// Answers a request about folders; `None` if the request is of another kind.
     pub(super) fn answer(&self, request: &Request) -> Option<Reply> {
         let done = match request {
             Request::Sync(folder) => self.begin(folder),
@@ -129,7 +130,7 @@ impl Folders {
         listed::save(&self.store, &folders)?;
         let old = at.map(|at| state.kept.remove(at));
         drop(state);
-        // It goes on with what it is asked for now, once the old one has left the folder.
+        // It restarts with the new terms once the old child has left the folder.
         if let Some(mut run) = old.and_then(|old| old.run) {
             drop(run.child.stdin.take());
             run.end(Instant::now() + ENDS);
@@ -138,7 +139,7 @@ impl Folders {
         self.ticket(folder)
     }
 
-    /// Waits until others can join, or it is seen why not.
+    /// Waits until the folder has a ticket for others to join, or has failed.
     fn ticket(&self, folder: &BackgroundFolder) -> Result<Reply, Failure> {
         let until = Instant::now() + READY;
         while Instant::now() < until {
@@ -206,7 +207,7 @@ impl Folders {
     fn start(&self, folder: &BackgroundFolder) -> std::io::Result<FolderRun> {
         let mut command = Command::new(&self.program);
         command.arg("--store").arg(&self.store).args(&self.flags).arg("--quiet");
-        // It says what goes wrong, in lines, and nothing else.
+        // The parent parses plain lines with failures and nothing else.
         for variable in ["XYLEM_JSON", "XYLEM_LOG", "XYLEM_LOG_FORMAT"] {
             command.env_remove(variable);
         }
@@ -240,12 +241,12 @@ impl KeptFolder {
         Self { folder, run: None, again: Instant::now(), failures: 0, why: None }
     }
 
-    /// With which others join it, once it runs.
+    /// The ticket to join the folder, once it runs.
     fn ticket(&self) -> Option<String> {
         self.run.as_ref().and_then(|run| held(&run.said).ticket.clone())
     }
 
-    /// It does not run, as it seems for this reason; it is started again later.
+    /// Marks that the child has ended; it is started again later. `how` is the likely reason.
     fn ended(&mut self, how: &str) {
         let run = self.run.take();
         if run.as_ref().is_some_and(|run| run.began.elapsed() >= GOOD_RUN) {
@@ -260,7 +261,7 @@ impl KeptFolder {
 }
 
 impl FolderRun {
-    /// Waits for its end, which it was asked for; at that time it is killed.
+    /// Waits for the child's end, which was requested; kills it at `until`.
     fn end(mut self, until: Instant) {
         while Instant::now() < until {
             match self.child.try_wait() {
@@ -268,7 +269,7 @@ impl FolderRun {
                 _ => return,
             }
         }
-        // What it does is whole at every moment.
+        // Killing it is safe: its files are consistent at every moment.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

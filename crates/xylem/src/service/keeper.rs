@@ -1,7 +1,7 @@
-//! [`Keeper`]: what the background node shares, in memory and in the store's file.
+//! [`Keeper`]: the shares of the background node, in memory and in the store's file.
 //!
-//! Requests come on threads of their own, which also hash; the serving thread is asked to add and
-//! remove only, so that whoever fetches waits for nothing.
+//! Requests run on threads of their own, which also hash. The serving thread only adds and removes shares, so getters
+//! do not wait.
 
 use super::messages::{Reply, Request, Row, Shared};
 use crate::exit::{Exit, Failure};
@@ -21,9 +21,9 @@ use xylem_library::{LibraryEvent, Selection, Stop};
 use xylem_link::PeerKey;
 use xylem_node::{Event, OneShare, ServiceHandle, ServiceSnapshot, wall_clock};
 
-/// How often what is not there is looked for again, and what was served is written down.
+/// How often missing paths are looked for again, and the counters are written to the store.
 const ROUND: Duration = Duration::from_secs(60);
-/// Names of a share that are looked at for whoever asks; what has more is looked at each round.
+/// Largest share, in names, that is checked when a client lists the shares. Larger ones are checked each round.
 const MANY: u64 = 4_096;
 
 /// See the module's documentation.
@@ -32,30 +32,30 @@ pub(super) struct Keeper {
     handle: ServiceHandle,
     stop: Stop,
     state: Mutex<State>,
-    /// One path is hashed at a time, by all cores.
+    /// Held while a path is hashed, so that one path at a time uses all cores.
     hashing: Mutex<()>,
 }
 
 struct State {
     port: Option<u16>,
-    /// Where it was asked to listen.
+    /// The addresses given on the command line.
     listen: Vec<String>,
     shares: Vec<Kept>,
-    /// What the file says.
+    /// The content of the file.
     saved: Registry,
 }
 
 struct Kept {
     registered: Registered,
-    /// While it is served.
+    /// Set while it is served.
     publication: Option<PublicationId>,
-    /// What lay there when it began to be served, where that is known.
+    /// The files as they were when serving began, if that is known.
     as_shared: Option<Arc<AsShared>>,
-    /// Why not all of it is served.
+    /// Why some or all of it is not served.
     why: Option<String>,
 }
 
-/// What of a share the serving thread has.
+/// A share that the serving thread has accepted.
 struct Begun {
     publication: PublicationId,
     shared: Shared,
@@ -63,7 +63,7 @@ struct Begun {
 }
 
 impl Keeper {
-    /// Knows what `registry` has, as it lies on disk; serves none of it yet. From now on it was asked to listen there.
+    /// Takes over `registry` as it is on disk, and serves none of it yet. `listen` replaces its addresses.
     pub(super) fn new(
         store: &Path,
         registry: Registry,
@@ -85,11 +85,11 @@ impl Keeper {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A bug elsewhere ends the process (exit.rs).
+        // A poisoned lock needs no handling: a bug elsewhere ends the process (exit.rs).
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does what a request asks for; what comes before the answer goes to `tell`.
+    /// Executes a request; replies before the last one go to `tell`.
     pub(super) fn answer(&self, request: Request, tell: &mut dyn FnMut(Reply)) -> Reply {
         let done = match request {
             Request::Share { path, terms } => self.share(&path, terms, tell),
@@ -98,7 +98,7 @@ impl Keeper {
                 self.look(MANY);
                 Ok(Reply::Shares { shares: self.rows() })
             }
-            // They have a keeper of their own.
+            // [`Folders`](super::folders::Folders) answers these.
             Request::Sync(_) | Request::Unsync { .. } | Request::Folders => {
                 Err(Failure::new(Exit::Local, "no folders are kept in step here"))
             }
@@ -152,7 +152,8 @@ impl Keeper {
         Ok(Reply::Shared(Box::new(shared)))
     }
 
-    /// Why these terms can't be kept here, if so. Each of them is decided on.
+    /// Checks whether this node supports the terms; an error gives the reason. The pattern is exhaustive, so that each
+    /// new term is considered.
     fn can(&self, terms: &ShareTerms) -> Result<(), String> {
         let ShareTerms {
             name: _,
@@ -172,7 +173,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Ends what is served of a share, whose counters go on.
+    /// Stops serving a share and adds its counters to those of earlier runs.
     fn retire(&self, kept: &mut Kept, snapshot: &ServiceSnapshot) {
         if let Some(before) = kept.publication.take() {
             let counts = snapshot.counts.get(&before).copied().unwrap_or_default();
@@ -181,7 +182,7 @@ impl Keeper {
         }
     }
 
-    /// Hashes it, unless it is known and unchanged, and has it served.
+    /// Hashes a share, unless it is known and unchanged, and serves it.
     fn publish(
         &self,
         registered: &Registered,
@@ -202,12 +203,12 @@ impl Keeper {
         let path = &registered.path;
         let (publication, event) = self.handle.share(path, how, &self.stop, on_event)?;
         let shared = Shared::of(&event).ok_or_else(|| Failure::new(Exit::Local, "not shared"))?;
-        // What is not known is not looked at again, and served all the same.
+        // Without a record the files cannot be compared later; they are served all the same.
         let as_shared = AsShared::recall(&self.store, path).ok().flatten().map(Arc::new);
         Ok(Begun { publication, shared, as_shared })
     }
 
-    /// Errors where the service has ended.
+    /// The counters of the serving thread; an error if the service has ended.
     fn snapshot(&self) -> Result<ServiceSnapshot, Failure> {
         Ok(self.handle.snapshot()?)
     }
@@ -229,7 +230,7 @@ impl Keeper {
         Ok(Reply::Unshared { shares })
     }
 
-    /// Compares what was shared with what lies there now, of shares of up to so many names.
+    /// Compares each share of up to `names` names with the files that are there now.
     fn look(&self, names: u64) {
         let served = |kept: &Kept| Some((kept.publication?, kept.as_shared.clone()?));
         let todo: Vec<_> = self.state().shares.iter().filter_map(served).collect();
@@ -242,7 +243,7 @@ impl Keeper {
             let snapshot = gone.then(|| self.handle.snapshot()).and_then(Result::ok);
             let mut state = self.state();
             let is_it = |kept: &&mut Kept| kept.publication == Some(publication);
-            // It may have been shared anew meanwhile, or no more.
+            // The share may have been renewed or ended meanwhile.
             let Some(kept) = state.shares.iter_mut().find(is_it) else { continue };
             kept.why = match now {
                 NowThere::Same => None,
@@ -250,7 +251,7 @@ impl Keeper {
                     Some(format!("{what}; share it again, which gives a new ticket"))
                 }
                 NowThere::Nothing => {
-                    // It is shared again as soon as it is there.
+                    // It is shared again as soon as it is back.
                     self.retire(kept, &snapshot.unwrap_or_default());
                     Some(format!("{}: it is not there", kept.registered.path.display()))
                 }
@@ -258,7 +259,7 @@ impl Keeper {
         }
     }
 
-    /// All shares, as people see them.
+    /// All shares, as they are listed.
     pub(super) fn rows(&self) -> Vec<Row> {
         let snapshot = self.handle.snapshot().unwrap_or_default();
         let row = |kept: &Kept| {
@@ -268,7 +269,7 @@ impl Keeper {
         self.state().shares.iter().map(row).collect()
     }
 
-    /// Shares all of which is served, all shares, and links that are up.
+    /// Number of shares that are served completely, of all shares, and of links that are up.
     pub(super) fn gauges(&self) -> (usize, usize, usize) {
         self.look(MANY);
         let peers = self.handle.snapshot().map_or(0, |snapshot| snapshot.peers);
@@ -277,8 +278,8 @@ impl Keeper {
         (served, state.shares.len(), peers)
     }
 
-    /// Shares again what was shared before, goes on trying what is not there, and writes down now and
-    /// then what was served; until `ended` hangs up.
+    /// Shares again what earlier runs shared, retries what is missing, and writes the counters to the store each round,
+    /// until `ended` is closed.
     pub(super) fn keep(&self, ended: &Receiver<()>) {
         loop {
             self.look(u64::MAX);
@@ -314,7 +315,7 @@ impl Keeper {
             };
             match done {
                 Ok(begun) => {
-                    // Somebody may have shared it anew meanwhile.
+                    // It may have been shared again meanwhile.
                     self.retire(kept, &snapshot);
                     kept.begins(begun);
                 }
@@ -330,13 +331,13 @@ impl Keeper {
     }
 
     fn save_now(&self) {
-        // Where the service has ended, its last word is written down instead.
+        // If the service has ended, its final counters are written instead.
         if let Ok(snapshot) = self.handle.snapshot() {
             self.save(&snapshot);
         }
     }
 
-    /// Writes down what changed.
+    /// Writes what has changed to the store.
     pub(super) fn save(&self, snapshot: &ServiceSnapshot) {
         if let Err(failure) = self.state().save(&self.store, snapshot) {
             error_line(&failure.message);
@@ -344,7 +345,7 @@ impl Keeper {
     }
 }
 
-/// What the serving thread is asked for.
+/// Turns a share's terms into a request for the serving thread.
 fn one_share(terms: &ShareTerms) -> Result<OneShare, Failure> {
     let ShareTerms { name, portable, strict, exclude, recipients, padded, lan, map: _ } =
         terms.clone();
@@ -359,12 +360,12 @@ fn one_share(terms: &ShareTerms) -> Result<OneShare, Failure> {
 }
 
 impl Kept {
-    /// It is served from now on.
+    /// Marks the share as served.
     fn begins(&mut self, begun: Begun) {
         let Begun { publication, shared, as_shared } = begun;
         self.registered.ticket = shared.ticket().to_owned();
         (self.registered.bytes, self.registered.files) = (shared.bytes, shared.files);
-        // What is left out is what was left out now, whatever another share of this path remembers by the next run.
+        // Keep the exclusions of now, even if another share of this path records others before the next run.
         let excluded = as_shared.as_ref().map(|as_shared| as_shared.excluded().to_vec());
         self.registered.terms.exclude = excluded.or(self.registered.terms.exclude.take());
         (self.publication, self.as_shared, self.why) = (Some(publication), as_shared, None);

@@ -11,18 +11,18 @@ use xylem_store::{Clobber, write_atomically};
 
 const FILE: &str = "folders.json";
 
-/// How a folder is kept in step: what of the flags of `xylem sync` is not remembered with the folder itself. A field that a program
-/// does not know is an error there.
+/// How a folder is kept in step: the flags of `xylem sync` that are not stored with the folder itself. A field that a
+/// program does not know is an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FolderTerms {
     /// As `--announce` and `--relay` take them.
     pub(crate) announce: Vec<String>,
     pub(crate) relays: Vec<String>,
-    /// Whether the LAN may be told of it, and the router be asked to forward a port.
+    /// Whether to announce it on the LAN, and to ask the router to forward a port.
     pub(crate) lan: bool,
     pub(crate) map: bool,
-    /// Bytes a second that are fetched at most.
+    /// Bytes per second to fetch at most.
     pub(crate) limit: Option<u64>,
     /// As `--shape` and `--post-quantum` take them.
     pub(crate) shape: Option<String>,
@@ -30,7 +30,7 @@ pub(crate) struct FolderTerms {
 }
 
 impl FolderTerms {
-    /// As flags of `xylem sync`.
+    /// The terms as flags of `xylem sync`.
     pub(crate) fn flags(&self) -> Vec<String> {
         let Self { announce, relays, lan, map, limit, shape, post_quantum } = self;
         let mut flags = Vec::new();
@@ -46,18 +46,18 @@ impl FolderTerms {
     }
 }
 
-/// One of them.
+/// A folder and its terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BackgroundFolder {
-    /// From the root on.
+    /// Absolute path.
     #[serde(with = "path_text")]
     pub(crate) path: PathBuf,
     pub(crate) terms: FolderTerms,
 }
 
-/// All of them; none where there never was one.
+/// Reads the list; it is empty if there never was one.
 ///
-/// Errors where the file can't be read, or is no list.
+/// An error if the file cannot be read, or is no list.
 pub(crate) fn load(store: &Path) -> Result<Vec<BackgroundFolder>, Failure> {
     let path = Registry::folder_of(store).join(FILE);
     let wrong = |why: String| {
@@ -70,7 +70,7 @@ pub(crate) fn load(store: &Path) -> Result<Vec<BackgroundFolder>, Failure> {
     }
 }
 
-/// Writes them down, whole.
+/// Replaces the list atomically.
 pub(crate) fn save(store: &Path, folders: &[BackgroundFolder]) -> Result<(), Failure> {
     let path = Registry::folder(store)?.join(FILE);
     let mut text = serde_json::to_vec_pretty(folders).expect("plain fields");
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_come_back_and_what_is_not_known_is_refused() {
+    fn folders_are_restored_and_unknown_fields_refused() {
         let store = tempfile::tempdir().unwrap();
         assert_eq!(load(store.path()).unwrap(), []);
         let terms = FolderTerms {

@@ -1,5 +1,5 @@
-//! What the command and the background node say to each other: a line of JSON for a request, lines of
-//! JSON for what comes of it, the last of which is the answer. One request a connection.
+//! Messages between the command and the background node: a request is one line of JSON; the replies are lines of JSON,
+//! of which the last one is the answer. Each connection carries one request.
 
 use super::listed::BackgroundFolder;
 use crate::exit::{Exit, Failure};
@@ -10,72 +10,73 @@ use xylem_library::registry::{Registered, ShareTerms, path_text};
 use xylem_node::Event;
 use xylem_object::Ticket;
 
-/// Bytes of a request, at most.
+/// Longest request in bytes.
 pub(crate) const MAX_REQUEST: u64 = 512 * 1024;
 
-/// What the command asks for. Paths are absolute.
+/// A request of the command. Paths are absolute.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Share this from now on. Its word is not that of versions before terms, which would take it for a share
-    /// with everybody.
+    /// Share this path from now on. The tag differs from that of old versions without terms, which would ignore the
+    /// terms and share it with everybody.
     #[serde(rename = "share_on_terms")]
     Share {
-        /// What.
+        /// The path.
         #[serde(with = "path_text")]
         path: PathBuf,
-        /// How, all of it.
+        /// All its terms.
         terms: ShareTerms,
     },
-    /// Share it no more.
+    /// End a share.
     Unshare {
-        /// By its path,
+        /// Its path,
         #[serde(with = "path_text")]
         path: PathBuf,
         /// or by its id.
         id: String,
     },
-    /// Say what is shared.
+    /// List the shares.
     Shares,
     /// Keep this folder in step from now on. It is a member of its group already.
     Sync(BackgroundFolder),
-    /// Do so no more.
+    /// Stop to keep a folder in step.
     Unsync {
         /// The folder.
         #[serde(with = "path_text")]
         path: PathBuf,
     },
-    /// Say which folders are kept in step.
+    /// List the folders in step.
     Folders,
 }
 
-/// What comes back.
+/// A reply of the background node.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
 pub(crate) enum Reply {
-    /// So many bytes are read of so many.
+    /// Progress: bytes read, and bytes in total.
     Hashing { done: u64, total: u64 },
-    /// Something that the user should know; it goes on.
+    /// A warning for the user; the request continues.
     Warning { what: String },
     /// The answer to [`Request::Share`].
     Shared(Box<Shared>),
-    /// Also an answer to [`Request::Share`]: it does not, for this reason; whoever asks may do it in its own process.
+    /// An answer to [`Request::Share`]: the node does not share it, for this reason. The client may serve it from its
+    /// own process.
     Declined { why: String },
-    /// The answer to [`Request::Unshare`]: what was ended.
+    /// The answer to [`Request::Unshare`]: the shares that were ended.
     Unshared { shares: Vec<Registered> },
     /// The answer to [`Request::Shares`].
     Shares { shares: Vec<Row> },
-    /// The answer to [`Request::Sync`]: with what others join, as soon as it is known.
+    /// The answer to [`Request::Sync`]: the ticket to join, as soon as it is known.
     Synced { ticket: Option<String> },
     /// The answer to [`Request::Unsync`].
     Unsynced,
     /// The answer to [`Request::Folders`].
     Folders { folders: Vec<FolderRow> },
-    /// Any answer, where it cannot be done.
+    /// The answer to a request that failed.
     Failed { exit: u8, message: String },
 }
 
-/// What [`Event::Shared`] says, as text.
+/// The content of [`Event::Shared`] as text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Shared {
     ticket: String,
@@ -83,14 +84,14 @@ pub(crate) struct Shared {
     root: String,
     pub(crate) bytes: u64,
     pub(crate) files: u64,
-    /// Whether it is signed by whoever it was fetched from, and not by the key of this store.
+    /// Whether it is the signed publication of another publisher, and not signed by the key of this store.
     #[serde(default)]
     onward: bool,
     listen: Vec<SocketAddr>,
 }
 
 impl Shared {
-    /// `None` for another event.
+    /// Converts an event; `None` if it is another one.
     pub(crate) fn of(event: &Event) -> Option<Self> {
         let Event::Shared { ticket, name, root, bytes, files, signed_by, listen, .. } = event
         else {
@@ -112,7 +113,7 @@ impl Shared {
         &self.ticket
     }
 
-    /// The event again.
+    /// Converts back into the event.
     pub(crate) fn event(self) -> Result<Event, Failure> {
         let strange = || Failure::new(Exit::Local, "the background node says what is no share");
         let ticket: Ticket = self.ticket.parse().map_err(|_| strange())?;
@@ -140,11 +141,11 @@ pub(crate) struct Row {
     pub(crate) path: PathBuf,
     /// The name that was asked for.
     pub(crate) name: Option<String>,
-    /// Who alone may read it.
+    /// The only keys that can read it, if it is encrypted.
     pub(crate) recipients: Option<Vec<String>>,
-    /// What of a directory is left out.
+    /// The patterns that are left out of a directory.
     pub(crate) exclude: Vec<String>,
-    /// Whether the LAN may be told of it.
+    /// Whether it is announced on the LAN.
     pub(crate) lan: bool,
     pub(crate) ticket: String,
     pub(crate) bytes: u64,
@@ -155,7 +156,7 @@ pub(crate) struct Row {
     pub(crate) fetched: u64,
     /// Whether all of it can be fetched now.
     pub(crate) served: bool,
-    /// Why not.
+    /// Why it cannot.
     pub(crate) why: Option<String>,
 }
 
@@ -164,19 +165,19 @@ pub(crate) struct Row {
 pub(crate) struct FolderRow {
     #[serde(with = "path_text")]
     pub(crate) path: PathBuf,
-    /// Why it does not run; it is started again.
+    /// Why it does not run now; it will be started again.
     pub(crate) why: Option<String>,
 }
 
 impl Row {
-    /// As people are told of it: its path, and what tells it from others of the same path.
+    /// The name of a share in messages: its path, and what distinguishes it from others of the same path.
     pub(crate) fn called(&self) -> String {
         let Self { path, name, recipients, exclude, .. } = self;
         super::called(path, name.as_deref(), recipients.as_deref(), exclude)
     }
 }
 
-/// One message as it is written.
+/// Encodes one message as a line.
 pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(message).expect("plain fields");
     line.push(b'\n');
@@ -189,7 +190,7 @@ mod tests {
     use crate::output::assert_documented;
 
     #[test]
-    fn requests_come_back_and_rows_are_documented() {
+    fn requests_round_trip_and_rows_are_documented() {
         let terms = ShareTerms {
             name: Some("/x".to_owned()),
             portable: true,
@@ -204,7 +205,7 @@ mod tests {
         let line = line(&request);
         assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
         assert_eq!(serde_json::from_slice::<Request>(&line).unwrap(), request);
-        // What another version can ask for and this one can't do is not passed over.
+        // A term that this version does not know is an error and not ignored.
         let text = String::from_utf8(line).unwrap();
         let newer = text.replace(r#""map":false"#, r#""map":false,"by_day":true"#);
         assert!(newer != text && serde_json::from_str::<Request>(&newer).is_err(), "{newer}");

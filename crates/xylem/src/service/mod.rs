@@ -1,5 +1,4 @@
-//! `xylem service`: the background node of a user, which serves everything that was shared, and again
-//! after every restart.
+//! `xylem service`: the background node of a user. It serves everything that was shared with it, also after restarts.
 
 #[cfg(unix)]
 pub(crate) mod control;
@@ -27,14 +26,14 @@ use xylem_library::registry::Registered;
 use xylem_library::served::Counts;
 use xylem_object::ticket::Address;
 
-/// This system has none.
+/// Systems without a background node.
 #[cfg(not(unix))]
 pub(crate) mod control {
     use super::messages::{Reply, Request};
     use crate::exit::Failure;
     use std::path::Path;
 
-    /// There is no background node to be asked.
+    /// There is no background node on this system.
     pub(crate) fn ask(
         _store: &Path,
         _request: &Request,
@@ -46,10 +45,9 @@ pub(crate) mod control {
 
 /// Shares things once and for good: the background node of this user
 ///
-/// Where it runs, `xylem share PATH` hands over to it and returns. It serves everything that was
-/// shared with it on one port, and again after a restart; `xylem shares` lists that, `xylem unshare`
-/// ends a share. It reads what is shared, and writes the store and
-/// folders in step (`xylem sync DIR --background`) alone.
+/// While it runs, `xylem share PATH` hands over to it and returns. It serves everything that was shared with it on one
+/// port, also after a restart; `xylem shares` lists that, `xylem unshare` ends a share. It reads what is shared. It
+/// writes only to the store and to folders in step (`xylem sync DIR --background`).
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -73,8 +71,7 @@ pub(crate) struct ServiceArgs {
 enum ServiceCommand {
     /// Run the background node until Ctrl-C or SIGTERM: what the unit starts
     Run(RunArgs),
-    /// Have systemd run it now, and whenever this user logs in or, where lingering is allowed, the
-    /// machine starts
+    /// Make systemd run it now, and whenever this user logs in or, if lingering is allowed, the machine starts
     Install {
         #[command(flatten)]
         run: RunArgs,
@@ -84,16 +81,16 @@ enum ServiceCommand {
     },
     /// End it and remove the unit; what was shared stays in the list
     Remove,
-    /// Does it run? The exit status is 3 if not
+    /// Report whether it runs; the exit status is 3 if not
     Status,
 }
 
-/// How it runs.
+/// How the background node runs.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
-    /// Where the encrypted link listens: HOST:PORT, PORT (all interfaces), or an address, over UDP;
-    /// can be repeated. It is remembered: without it, it is where it was when it was given last
-    /// [default: all interfaces, port 7348 or, where that is taken, another one that is kept]
+    /// Where the encrypted link listens: HOST:PORT, PORT (all interfaces), or an address, over UDP; can be repeated. It
+    /// is remembered: without this flag, the last one given is used [default: all interfaces, port 7348 or, if that is
+    /// taken, another one that is kept]
     #[arg(
         long,
         value_name = "ADDR",
@@ -103,8 +100,8 @@ pub(crate) struct RunArgs {
     )]
     listen: Vec<String>,
 
-    /// Another address that tickets name first, HOST:PORT, such as a port that a router forwards to this
-    /// machine; can be repeated
+    /// Another address that tickets name first, HOST:PORT, such as a port that a router forwards to this machine; can
+    /// be repeated
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -117,7 +114,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Tell everybody what is shared, all of it: announce it in the mainline DHT, as `xylem share --public` does
+    /// Announce all that is shared to everybody, in the mainline DHT, as `xylem share --public` does
     #[arg(long)]
     public: bool,
 
@@ -127,7 +124,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     dht: DhtArgs,
 
-    /// Show metrics for Prometheus at http://ADDR/metrics: PORT (on 127.0.0.1) or HOST:PORT
+    /// Serve metrics for Prometheus at http://ADDR/metrics: PORT (on 127.0.0.1) or HOST:PORT
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
 
@@ -139,7 +136,8 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// What was given, by a flag or a variable, as flags: a unit has no variables of the shell that installs it.
+    /// All values given by flags or variables, as flags: a unit has no access to the variables of the shell that
+    /// installs it.
     fn flags(&self) -> Vec<(&'static str, Option<String>)> {
         let Self { listen, announce, relay, public, near, dht, metrics, answer, shape } = self;
         let AnswerArgs { accept_open } = answer;
@@ -175,7 +173,7 @@ pub(crate) fn run(args: ServiceArgs, common: &Common, out: &mut Out) -> Result<E
     }
 }
 
-/// The store's absolute path, if what is in it may be looked at.
+/// The store's absolute path; an error if it cannot be accessed.
 pub(crate) fn store(common: &Common) -> Result<PathBuf, Failure> {
     let store = absolute(&common.store()?)?;
     match std::fs::metadata(store.join("service")) {
@@ -187,20 +185,20 @@ pub(crate) fn store(common: &Common) -> Result<PathBuf, Failure> {
     }
 }
 
-/// A path from the root on, as it was given otherwise.
+/// Makes a path absolute, and leaves the rest as it was given.
 pub(crate) fn absolute(path: &std::path::Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
         .map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))
 }
 
-/// Why something cannot be found.
+/// The failure for a path or id that is not shared.
 pub(crate) fn not_shared(path: &std::path::Path, id: &str) -> Failure {
     let shown = if path.exists() { path.to_string_lossy() } else { id.into() };
     let what = format!("{shown} is not shared in the background; `xylem shares` lists what is");
     Failure::new(Exit::Usage, what)
 }
 
-/// A share as people are told of it: its path, and what tells it from others of the same path.
+/// The name of a share in messages: its path, and what distinguishes it from others of the same path.
 fn called(
     path: &Path,
     name: Option<&str>,
@@ -220,12 +218,12 @@ fn called(
     called
 }
 
-/// A share of the list as people are told of it.
+/// The name in messages of a share of the list.
 pub(crate) fn called_of(share: &Registered) -> String {
     row(share, Counts::default(), None).called()
 }
 
-/// A share as it is listed; `why` it is not served.
+/// A share's row in the list. `why` is the reason if it is not served.
 pub(crate) fn row(share: &Registered, counts: Counts, why: Option<String>) -> messages::Row {
     messages::Row {
         id: share.id(),
@@ -266,7 +264,7 @@ mod running {
     use xylem_library::registry::Registry;
     use xylem_node::ShareOptions;
 
-    /// `xylem service run`
+    /// Runs `xylem service run`.
     pub(super) fn run(args: &RunArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
         let store = super::store(common)?;
         let folder = Registry::folder(&store)?;
@@ -292,7 +290,7 @@ mod running {
         let ready = |handle, port| {
             let keeper = Arc::new(Keeper::new(&store, registry, port, listen, handle, &stop));
             kept = Some(keeper.clone());
-            // These threads end with the process: what they do is whole at every moment.
+            // These threads end with the process; what they write is consistent at every moment.
             let (answers, of_folders, keeps) = (keeper.clone(), folders.clone(), folders.clone());
             let start =
                 |work: Box<dyn FnOnce() + Send>| thread::Builder::new().spawn(work).map(drop);
@@ -349,7 +347,7 @@ mod running {
         })
     }
 
-    /// One background node a store.
+    /// Takes the lock that allows one background node per store.
     fn lock(folder: &Path) -> Result<File, Failure> {
         let path = folder.join("lock");
         let wrong = |e| Failure::new(Exit::Local, format!("cannot lock {}: {e}", path.display()));
@@ -363,7 +361,7 @@ mod running {
         }
     }
 
-    /// Tells systemd, where it asks for that (sd_notify(3)).
+    /// Notifies systemd if it asks for that (sd_notify(3)).
     fn notify(state: &[u8]) {
         let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
         let Ok(datagram) = UnixDatagram::unbound() else { return };
@@ -371,7 +369,7 @@ mod running {
         if let Some(name) = socket.as_encoded_bytes().strip_prefix(b"@") {
             use std::os::linux::net::SocketAddrExt as _;
             let address = std::os::unix::net::SocketAddr::from_abstract_name(name);
-            // Whoever does not listen gives the service up in time; it is all that can be done.
+            // A failure needs no handling: systemd ends a service that does not notify in time.
             let _ = address.and_then(|address| datagram.send_to_addr(state, &address));
             return;
         }

@@ -1,4 +1,4 @@
-//! What the background node does, as a page for Prometheus.
+//! Metrics of the background node, as a page for Prometheus.
 
 use super::keeper::Keeper;
 use super::messages::Row;
@@ -35,7 +35,7 @@ fn of_each(page: &mut String, rows: &[Row]) {
     }
 }
 
-/// A label's value, as the text format has it.
+/// Escapes a label's value for the text format.
 fn escaped(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(clean).collect();
     lines.join("\n").replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_keep_their_line() {
+    fn metric_labels_stay_on_one_line() {
         assert_eq!(escaped("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
         assert_eq!(escaped("a\u{1b}\u{202e}"), "a\\\\u{1b}\\\\u{202e}");
     }

@@ -16,7 +16,7 @@ use xylem_library::registry::Registry;
 const TEMPLATE: &str = include_str!("../../carried/xylem-user.service");
 const NAME: &str = "xylem.service";
 
-/// Where the unit lies.
+/// The path of the unit.
 fn place() -> Result<PathBuf, Failure> {
     let base = crate::cli::absolute("XDG_CONFIG_HOME")
         .or_else(|| crate::cli::absolute("HOME").map(|home| home.join(".config")));
@@ -24,7 +24,7 @@ fn place() -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::new(Exit::Usage, "no place for a unit: HOME is not set"))
 }
 
-/// The unit's text. A path with a line break would be a line of its own.
+/// The unit's text. A path with a line break is refused, as it would make a line of its own.
 fn text(program: &Path, store: &Path, run: &RunArgs, common: &Common) -> Result<String, Failure> {
     let mut words = vec![quoted(program.as_os_str())?, "--store".to_owned()];
     words.push(quoted(store.as_os_str())?);
@@ -41,16 +41,16 @@ fn text(program: &Path, store: &Path, run: &RunArgs, common: &Common) -> Result<
     Ok(TEMPLATE.replace("@COMMAND@", &command).replace("@STORE@", &quoted(store.as_os_str())?))
 }
 
-/// What of the flags that every command takes holds for the unit, too: which settings it has, and what it logs. A path is
-/// from the root on, as a unit is started in another folder.
+/// The common flags that the unit needs, too: settings and log. Paths are made absolute, as a unit starts in another
+/// folder.
 fn common_flags(common: &Common) -> Result<Vec<(&'static str, Option<OsString>)>, Failure> {
     let Common {
         config,
         passphrase_file,
         log_format,
         verbose,
-        store: _, // Stands in front.
-        // Of what this run says to whoever installs it.
+        store: _, // `run` comes before it.
+        // These concern only the output of the present run.
         json: _,
         quiet: _,
         no_progress: _,
@@ -69,7 +69,7 @@ fn common_flags(common: &Common) -> Result<Vec<(&'static str, Option<OsString>)>
     Ok(flags)
 }
 
-/// What of them holds for the folders that the background node keeps in step, too.
+/// The common flags that also hold for the folders that the background node keeps in step.
 #[cfg(unix)]
 pub(super) fn settings_flags(common: &Common) -> Result<Vec<OsString>, Failure> {
     let of_settings =
@@ -78,7 +78,7 @@ pub(super) fn settings_flags(common: &Common) -> Result<Vec<OsString>, Failure> 
     Ok(flags.flat_map(|(flag, value)| std::iter::once(flag.into()).chain(value)).collect())
 }
 
-/// A word of a unit file (systemd.syntax(7)); `%` begins a specifier.
+/// Quotes a word of a unit file (systemd.syntax(7)); `%` begins a specifier there.
 fn quoted(word: &OsStr) -> Result<String, Failure> {
     let text = word.to_str().filter(|text| !text.contains(char::is_control)).ok_or_else(|| {
         let what = format!("{} cannot stand in a unit file", word.to_string_lossy());
@@ -88,12 +88,12 @@ fn quoted(word: &OsStr) -> Result<String, Failure> {
     Ok(format!("\"{text}\""))
 }
 
-/// Beside the unit: the folders to which it may write, besides the store.
+/// The file beside the unit that lists the folders to which it may write, besides the store.
 fn folders_place(unit: &Path) -> PathBuf {
     unit.with_extension("service.d").join("folders.conf")
 }
 
-/// The text of that. A folder that is not there is none to be protected.
+/// The text of that file. Each path has a prefix by which systemd ignores a missing folder.
 fn folders_text(folders: &[PathBuf]) -> Result<String, Failure> {
     let mut text = "# Written by `xylem sync DIR --background`.\n[Service]\n".to_owned();
     for folder in folders {
@@ -104,10 +104,10 @@ fn folders_text(folders: &[PathBuf]) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Lets the unit, where one is installed, write to these folders besides the store, and to no others. A node that runs by it is started
-/// anew where there are new ones.
+/// Lets an installed unit write to these folders and the store only. A node that runs by the unit is restarted if there
+/// are new ones.
 pub(crate) fn let_write(folders: &[PathBuf]) -> Result<(), Failure> {
-    // Who has no home has no unit.
+    // A user without a home has no unit.
     let Ok(unit) = place() else { return Ok(()) };
     let place = folders_place(&unit);
     let (text, before) = (folders_text(folders)?, fs::read_to_string(&place).unwrap_or_default());
@@ -129,7 +129,7 @@ pub(crate) fn let_write(folders: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a program of systemd; why not, in one line.
+/// Runs a program of systemd; an error is its reason in one line.
 fn command(program: &str, arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new(program);
     let ran = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).output();
@@ -146,7 +146,7 @@ fn has_systemd() -> bool {
     Path::new("/run/systemd/system").exists()
 }
 
-/// `xylem service install`
+/// Runs `xylem service install`.
 pub(super) fn install(
     run: &RunArgs,
     start: bool,
@@ -164,7 +164,7 @@ pub(super) fn install(
     })?;
     crate::values::listen_at(&run.listen)?;
     let (place, text) = (place()?, text(&program, &store, run, common)?);
-    // The unit may write there, so that it has to be there.
+    // The unit may write to this folder, so it has to exist.
     Registry::folder(&store)?;
     let folder = place.parent().unwrap_or(Path::new("."));
     let new = place.with_extension("service.new");
@@ -190,7 +190,7 @@ pub(super) fn install(
     Ok(Exit::Done)
 }
 
-/// `xylem service remove`
+/// Runs `xylem service remove`.
 pub(super) fn remove(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let (place, store) = (place()?, super::store(common)?);
     if has_systemd()
@@ -215,7 +215,7 @@ pub(super) fn remove(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// `xylem service status`
+/// Runs `xylem service status`.
 pub(super) fn status(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let (place, store) = (place()?, super::store(common)?);
     let unit = Some(place).filter(|place| place.exists());
@@ -223,7 +223,7 @@ pub(super) fn status(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     Ok(if running { Exit::Done } else { Exit::Unreachable })
 }
 
-/// What `xylem service` says at its end.
+/// Event: the result of a `xylem service` command.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "service")]
 struct StatusRow<'a> {
@@ -264,7 +264,7 @@ mod tests {
     use crate::output::assert_documented;
 
     #[test]
-    fn folders_that_it_may_write_to_are_lines_of_their_own() {
+    fn each_writable_folder_has_a_line_of_the_unit() {
         let folders = ["/a b", "/50%\"x"].map(PathBuf::from);
         let text = folders_text(&folders).unwrap();
         let lines: Vec<&str> = text.lines().skip(2).collect();

@@ -1,4 +1,4 @@
-//! The table `[node.relay]`: what a relay gives to whom.
+//! The table `[node.relay]`: the limits of a relay.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use xylem_node::RelayOptions;
 
 use super::set;
 
-/// A keep-alive each sixth of it, but none more often than every 5 s.
+/// Lifetimes of a registration in seconds. Keep-alives come each sixth of it, but at most every 5 s.
 const LIFETIME: std::ops::RangeInclusive<u64> = 30..=65_535;
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ pub(super) struct RelayTable {
 }
 
 impl RelayTable {
-    /// `None`: it is switched off.
+    /// The options; `None` if the relay is switched off.
     pub(super) fn settings(self) -> Result<Option<RelayOptions>, String> {
         let mut options = RelayOptions::default();
         for text in self.announce.unwrap_or_default() {
@@ -49,7 +49,7 @@ impl RelayTable {
         set(&mut limits.circuits, self.circuits);
         set(&mut limits.circuits_asked, self.circuits_asked);
         set(&mut limits.circuits_reached, self.circuits_reached);
-        // 0 is no limit.
+        // 0 means no limit.
         let rate = |own: &mut Option<u64>, wanted: Option<u64>| {
             if let Some(wanted) = wanted {
                 *own = (wanted != 0).then_some(wanted);
@@ -70,7 +70,7 @@ impl RelayTable {
         Ok(self.enabled.unwrap_or(true).then_some(options))
     }
 
-    /// The pattern is exhaustive, as in the test that calls this.
+    /// Compiles only if it names every setting, as the test that calls this does.
     #[cfg(test)]
     pub(super) fn has_every_setting(self) {
         macro_rules! all {

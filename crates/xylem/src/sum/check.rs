@@ -1,7 +1,7 @@
-//! `xylem sum --check`: reads lists of checksums and checks what they name.
+//! `xylem sum --check`: reads lists of checksums and checks the files that they name.
 //!
-//! The wording and the strictness are b3sum's. A check rather fails too often than ever succeeds
-//! for the wrong file: names that could stand for several files are refused.
+//! The wording and the strictness are b3sum's. A check may fail for a right file, but never succeeds for a wrong one:
+//! names that could stand for several files are refused.
 
 use super::engine::{Digest, Item, Sink, SumSettings};
 use super::meter::{Meter, metered};
@@ -15,22 +15,22 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Stdout, Write};
 use std::path::{Path, PathBuf};
 use xylem_hash::{Hash, OUT_LEN};
 
-/// A line of a list is at most this long; the longest path of any system is well below.
+/// Longest line of a list in bytes; the longest path of any system is well below.
 const MAX_LINE: u64 = 1 << 20;
 
-/// What is wanted of a check.
+/// The arguments of a check.
 pub(super) struct Wanted {
     /// The lists.
     pub(super) lists: Vec<PathBuf>,
-    /// Files that are not there are passed over.
+    /// Whether missing files are skipped.
     pub(super) ignore_missing: bool,
 }
 
-/// Runs the check: 0 where all is good, 1 where anything is not.
+/// Runs the check. The exit code is 0 if all is good, 1 if anything is not.
 pub(super) fn run(engine: &SumSettings, wanted: Wanted, out: &mut Out) -> Result<Exit, Failure> {
     let Wanted { lists, ignore_missing } = wanted;
     let (json, quiet) = (out.is_json(), out.is_quiet());
-    // Lines that come one by one are checked one by one, and shown.
+    // Lines that come one by one, as from a pipe, are checked and shown one by one.
     let ahead = if lists.iter().all(|list| list.is_file()) { AHEAD } else { 1 };
     let inputs = lists.clone();
     let [failed, verified] = metered(
@@ -59,19 +59,19 @@ pub(super) fn run(engine: &SumSettings, wanted: Wanted, out: &mut Out) -> Result
     Ok(Exit::Done)
 }
 
-/// One line that can be checked.
+/// A line that can be checked.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// The name as it stands in the list, with its escapes.
+    /// The name with its escapes, as the list contains it.
     shown: String,
     path: PathBuf,
     expected: Hash,
 }
 
 pub(super) enum Entry {
-    /// A line: what to check, or why it makes no sense.
+    /// A line to check, or the reason why it is invalid.
     Line(Result<Line, &'static str>),
-    /// The list itself cannot be read on.
+    /// The list itself cannot be read further.
     Broken(Failure),
 }
 
@@ -102,7 +102,7 @@ impl List {
         Ok(Box::new(BufReader::new(File::open(path)?)))
     }
 
-    /// The next line, with its end; `None` behind the last.
+    /// The next line, with its line end; `None` at the end.
     pub(super) fn next_line(&mut self) -> Result<Option<String>, Failure> {
         self.read_line().map_err(|error| {
             let name = self.path.to_string_lossy();
@@ -140,8 +140,7 @@ impl Iterator for List {
     }
 }
 
-/// Reads `HASH  NAME` or `BLAKE3 (NAME) = HASH`, either with a backslash before it where the name
-/// has escapes.
+/// Parses `HASH  NAME` or `BLAKE3 (NAME) = HASH`, either with a backslash before it if the name has escapes.
 fn parse(line: &str) -> Result<Line, &'static str> {
     let line = line.trim_end_matches(['\r', '\n']);
     if line.is_empty() {
@@ -151,8 +150,8 @@ fn parse(line: &str) -> Result<Line, &'static str> {
         Some(rest) => (true, rest),
         None => (false, line),
     };
-    // A name may contain either separator, so the first form is split at its first one and the
-    // second form at its last one.
+    // A name may contain either separator. So the first form is split at the first one, and the second form at the last
+    // one.
     let tagged = |rest: &'_ str| -> Option<(String, String)> {
         let (name, hash) = rest.strip_prefix("BLAKE3 (")?.rsplit_once(") = ")?;
         Some((hash.to_owned(), name.to_owned()))
@@ -170,7 +169,7 @@ fn parse(line: &str) -> Result<Line, &'static str> {
     if path.contains('\0') {
         return Err("Null character in path");
     }
-    // It stands for bytes that are not UTF-8, so that several files may have this name.
+    // U+FFFD replaces bytes that are not UTF-8, so several files may have this name.
     if path.contains(char::REPLACEMENT_CHARACTER) {
         return Err("Unicode replacement character in path");
     }
@@ -181,7 +180,7 @@ fn parse(line: &str) -> Result<Line, &'static str> {
     Ok(Line { shown, path: path.into(), expected })
 }
 
-/// Lowercase hexadecimal only, as b3sum has it.
+/// Parses lowercase hexadecimal only, as b3sum does.
 fn parse_hash(text: &str) -> Result<Hash, &'static str> {
     if text.len() != 2 * OUT_LEN {
         return Err("Invalid hash length");
@@ -215,7 +214,7 @@ fn unescape(name: &str) -> Result<String, &'static str> {
     Ok(plain)
 }
 
-/// Compares, prints and counts.
+/// Compares hashes, prints results and counts them.
 struct Results<'a> {
     json: bool,
     quiet: bool,
@@ -232,7 +231,8 @@ impl Results<'_> {
             let path = line.path.to_string_lossy().into_owned();
             return writeln!(self.out, "{}", json_line(&CheckRow { path, ok, why }));
         }
-        // A list may be anybody's: no name of it commands the terminal, or reads as another.
+        // A list may come from a stranger: escape its names, so that none controls the terminal or looks like another
+        // one.
         let shown = clean(&line.shown);
         match (ok, why) {
             (true, _) if self.quiet => Ok(()),
@@ -276,7 +276,7 @@ impl Sink<Entry> for Results<'_> {
     }
 }
 
-/// One result of `sum --check`.
+/// Event: one result of `sum --check`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "check")]
 struct CheckRow<'a> {

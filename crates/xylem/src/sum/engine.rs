@@ -1,11 +1,11 @@
-//! Hashes what one worker holds: a small file whole, a stream to its end, a region of a big file.
+//! Hashes one worker's input: a small file, a stream, or a region of a large file.
 //!
-//! Bytes come from files and standard input by `read`, never by a mapping: the system ends a
-//! process that touches a mapped page which another program has cut off meanwhile (SIGBUS), and
-//! safe Rust cannot catch that. Reading costs one copy, from the page cache into a buffer that
-//! stays in the core's own cache (docs/benchmark-log.md has both measured).
+//! Bytes come from files and standard input by `read`, never by a mapping. If another program truncates a mapped file,
+//! the system ends the process that touches the lost page (SIGBUS), and safe Rust cannot catch that. Reading costs one
+//! copy, from the page cache into a buffer that stays in the core's own cache (docs/benchmark-log.md has measurements
+//! of both).
 //!
-//! [`Pool`] decides who does what, and puts the results into order.
+//! [`Pool`] distributes the work and puts the results into order.
 
 use super::meter::Meter;
 use super::pool::Pool;
@@ -18,89 +18,89 @@ use std::sync::OnceLock;
 use xylem_hash::{Hasher, OUT_LEN, OutputReader};
 use xylem_tree::parts::AnyTree;
 
-/// A file is cut up from this size on; below, it is hashed before a second thread has begun.
+/// Smallest file in bytes that is split into regions. A smaller one is hashed before a second thread has started.
 const SPLIT_FROM: u64 = 2 << 20;
 
-/// Bytes read at a time where a file is hashed as a whole.
+/// Bytes per read where a file is hashed as a whole.
 const READ: usize = 64 << 10;
 
-/// What one input came to: bytes of BLAKE3's output from the wanted place on.
+/// The result for one input: bytes of BLAKE3's output from the wanted position on.
 pub(super) enum Digest {
-    /// No more than a hash's length was asked for, and here it is; the bytes after are 0.
+    /// The output, if at most a hash's length is wanted; the bytes after it are 0.
     Short([u8; OUT_LEN]),
-    /// To be read on.
+    /// A reader of the output, if more is wanted.
     Long(Box<OutputReader>),
 }
 
-/// One input: what the caller knows it by.
+/// An input, with the caller's data about it.
 pub(super) trait Item: Send {
-    /// What to hash, if anything; `-` is standard input.
+    /// The path to hash, if there is one; `-` is standard input.
     fn path(&self) -> Option<&Path>;
 }
 
-/// Takes results in the order of the items.
+/// Receives results in the order of the items.
 pub(super) trait Sink<T>: Send {
-    /// What became of one item; `None` where it had no path. An error ends the run.
+    /// Takes the result of one item; `None` if it had no path. An error ends the run.
     fn result(&mut self, item: T, found: Option<io::Result<Digest>>) -> Result<(), Failure>;
-    /// Nothing is ready: a good moment to flush.
+    /// No result is ready: a good moment to flush.
     fn idle(&mut self) -> Result<(), Failure>;
 }
 
 /// How to hash.
 pub(super) struct SumSettings {
-    /// A hasher of the wanted kind that has seen nothing yet.
+    /// An unused hasher of the wanted kind.
     pub(super) base: Hasher,
-    /// Where the output starts.
+    /// Position of the first wanted byte of the output.
     pub(super) seek: u64,
-    /// How much of it is wanted; `seek + length` does not overflow.
+    /// Bytes of output that are wanted; `seek + length` does not overflow.
     pub(super) length: u64,
-    /// The parts of the same kind of tree.
+    /// Operations on trees of the same kind.
     pub(super) tree: Box<dyn AnyTree>,
     /// Threads that hash at the same time.
     pub(super) threads: Threads,
-    /// Standard input is read for something else; `-` is then an error with this text.
+    /// Set if standard input has another use; `-` is then an error with this text.
     pub(super) stdin_is_taken: Option<&'static str>,
 }
 
-/// How many threads at most.
+/// The number of threads at most.
 pub(super) struct Threads {
     asked: Option<NonZeroUsize>,
     cores: OnceLock<usize>,
 }
 
 impl Threads {
-    /// `asked`, or one per core for `None` and 0.
+    /// `asked` threads, or one per core for `None` and 0.
     pub(super) fn new(asked: Option<usize>) -> Self {
         Self { asked: asked.and_then(NonZeroUsize::new), cores: OnceLock::new() }
     }
 
-    /// At least 1. The cores are counted when they are first needed: on Linux that means reading
-    /// several files below /proc and /sys, which takes longer than to hash a small file.
+    /// The number, at least 1. The cores are counted on first use: on Linux that reads several files below /proc and
+    /// /sys, which takes longer than to hash a small file.
     pub(super) fn get(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.asked.map_or_else(|| *self.cores.get_or_init(cores), usize::from)
     }
 }
 
-/// What a path turned out to be.
+/// How a path is hashed.
 pub(super) enum Found {
-    /// Hashed at once; how many bytes it was said to have.
+    /// Hashed already; `size` is the file's size before.
     Done { digest: io::Result<Digest>, size: u64 },
-    /// A file that is worth cutting up.
+    /// A file that is large enough to be split.
     Big { file: File, size: u64 },
-    /// Standard input, a pipe, a device: to be read when its turn comes and by one thread, because
-    /// two readers of one pipe would each get half of it.
+    /// Standard input, a pipe or a device. It is read in its turn by one thread, because two readers of one pipe would
+    /// each get half of it.
     InTurn,
 }
 
-/// A worker's own things, kept between files.
+/// A worker's buffer and hasher, reused between files.
 pub(super) struct Desk {
     buffer: Vec<u8>,
     hasher: Hasher,
 }
 
 impl Desk {
-    /// With a hasher like `base`.
+    /// Makes an empty buffer and a hasher like `base`.
     pub(super) fn new(base: &Hasher) -> Self {
         Self { buffer: Vec::new(), hasher: base.clone() }
     }
@@ -108,7 +108,7 @@ impl Desk {
     /// The first `len` bytes of the buffer.
     pub(super) fn bytes(&mut self, len: usize) -> &mut [u8] {
         if self.buffer.len() < len {
-            // Zeros from the system, which cost nothing until they are written over.
+            // Zeroed memory from the system costs nothing until it is written.
             self.buffer = vec![0; len];
         }
         &mut self.buffer[..len]
@@ -116,8 +116,7 @@ impl Desk {
 }
 
 impl SumSettings {
-    /// Hashes `items`, of which a worker takes up to `ahead` at a time, and hands the results to
-    /// `sink`.
+    /// Hashes `items`, of which a worker takes up to `ahead` at a time, and passes the results to `sink`.
     pub(super) fn run<T: Item>(
         &self,
         items: impl Iterator<Item = T> + Send,
@@ -128,17 +127,17 @@ impl SumSettings {
         Pool::new(self, meter, items, ahead, sink).run()
     }
 
-    /// For one worker.
+    /// Makes the state of one worker.
     pub(super) fn desk(&self) -> Desk {
         Desk::new(&self.base)
     }
 
-    /// Looks at a path, and hashes it if it is small.
+    /// Examines a path, and hashes the file if it is small.
     pub(super) fn hash_path(&self, path: &Path, desk: &mut Desk, meter: &Meter) -> Found {
         if path == Path::new("-") {
             return Found::InTurn;
         }
-        // Looked at before it is opened: opening a pipe would wait for its writer, or wake it.
+        // Examine it before opening: to open a pipe would wait for its writer, or wake it.
         let kind = match fs::metadata(path) {
             Ok(kind) if kind.is_file() || kind.is_dir() => kind,
             Ok(_) => return Found::InTurn,
@@ -155,7 +154,7 @@ impl SumSettings {
         Found::Done { digest, size }
     }
 
-    /// Hashes what is not a regular file, or standard input for `-`.
+    /// Hashes a path that is not a regular file, or standard input for `-`.
     pub(super) fn hash_in_turn(&self, path: &Path, meter: &Meter) -> io::Result<Digest> {
         let mut desk = self.desk();
         if path != Path::new("-") {
@@ -167,8 +166,8 @@ impl SumSettings {
         }
     }
 
-    /// Hashes what `from` gives until its end; `size` is what a regular file had a moment ago, 0
-    /// where nobody knows (a file below /proc says 0 and has bytes).
+    /// Hashes all that `from` gives. `size` is the size of a regular file a moment ago, or 0 if unknown (a file below
+    /// /proc has size 0 and yet bytes).
     fn hash_stream(
         &self,
         mut from: impl Read,
@@ -176,7 +175,7 @@ impl SumSettings {
         desk: &mut Desk,
         meter: &Meter,
     ) -> io::Result<Digest> {
-        // With room for one byte more, a read that stops at the size says that the file ends there.
+        // The buffer has room for one byte more: a read that stops at the size then proves that the file ends there.
         let room = match usize::try_from(size) {
             Ok(size @ 1..READ) => size + 1,
             _ => READ,
