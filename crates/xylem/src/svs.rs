@@ -1,4 +1,4 @@
-//! `xylem svs GROUP`: a member of a sync group, by hand or by a script.
+//! `xylem svs GROUP`: a member of a sync group (State Vector Sync), for a user or a script.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -19,9 +19,9 @@ use xylem_trust::Verdict;
 
 /// Joins a sync group (State Vector Sync): publishes lines, prints what others publish
 ///
-/// Each line of standard input is published as one numbered packet, and the other members of GROUP are told.
-/// What they publish is fetched and printed as `/NAME NUMBER: LINE`, in the order of each member's numbers.
-/// Goes on until Ctrl-C, also after the end of standard input: others fetch from here.
+/// Each line of standard input is published as one numbered packet and announced to the other members of GROUP. Their
+/// publications are fetched and printed as `/NAME NUMBER: LINE`, in the order of each member's numbers. Goes on until
+/// Ctrl-C, also after the end of standard input, since others fetch from here.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -45,15 +45,15 @@ pub(crate) struct SvsArgs {
     #[arg(long, value_name = "N", value_parser = parse_version, default_value = "3")]
     sync_version: Version,
 
-    /// Do not fetch what others publish: print its numbers alone
+    /// Do not fetch what others publish: print only its numbers
     #[arg(long)]
     no_fetch: bool,
 
-    /// With what to sign vectors and publications, as for `put`
+    /// How to sign vectors and publications, as for `put`
     #[arg(long, value_name = "HOW", default_value = "ed25519")]
     sign: Sign,
 
-    /// Do not register names, or set the strategy of the group's: routes lead here already
+    /// Neither register names nor set the group's strategy: routes lead here already
     #[arg(long)]
     no_register: bool,
 
@@ -92,7 +92,7 @@ pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit,
         },
         name: args.name.as_deref(),
     };
-    // One place tells, before the member runs and while it does.
+    // One place prints, before the member runs and while it does.
     let out = std::cell::RefCell::new(out);
     let mut tell = |event: SvsEvent<'_>| {
         if let Err(failure) = told(event, &mut out.borrow_mut()) {
@@ -123,7 +123,7 @@ pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit,
     }
 }
 
-/// Lines of standard input, read by a thread that ends with the program.
+/// Starts a thread that reads lines from standard input; it ends with the program.
 fn typed_lines() -> Result<Receiver<Vec<u8>>, Failure> {
     let (send, lines) = sync_channel(64);
     let read = move || {
@@ -202,12 +202,12 @@ fn numbers(from: u64, to: u64) -> String {
     if from == to { from.to_string() } else { format!("{from} to {to}") }
 }
 
-/// Versions 1 and 2 know none.
+/// The boot time; versions 1 and 2 have none.
 fn boot(member: &Member) -> Option<u64> {
     Some(member.boot).filter(|boot| *boot > 0)
 }
 
-/// `svs` has begun.
+/// Event: `svs` has begun.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "joined")]
 struct JoinedRow<'a> {
@@ -216,7 +216,7 @@ struct JoinedRow<'a> {
     name: Option<&'a str>,
 }
 
-/// A line was published.
+/// Event: a line was published.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "said")]
 struct SaidRow<'a> {
@@ -225,7 +225,7 @@ struct SaidRow<'a> {
     number: u64,
 }
 
-/// A member has published.
+/// Event: a member has published.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "member_update")]
 struct UpdateRow<'a> {
@@ -235,7 +235,7 @@ struct UpdateRow<'a> {
     to: u64,
 }
 
-/// What it has published.
+/// Event: a publication of a member.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "publication")]
 struct PublicationRow<'a> {
@@ -246,7 +246,7 @@ struct PublicationRow<'a> {
     verdict: &'a str,
 }
 
-/// What nobody gave us.
+/// Event: a publication that could not be fetched.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "publication_missed")]
 struct MissedRow<'a> {

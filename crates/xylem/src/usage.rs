@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_asked_for_as_clap_reads_it() {
+    fn json_is_detected_as_clap_parses_it() {
         let asks = |args: &[&str], variable: Option<&str>| {
             let args: Vec<OsString> = args.iter().map(OsString::from).collect();
             asks_for_json(&args, variable.map(OsString::from))

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_meant_to_be_a_ticket() {
+    fn texts_that_look_like_tickets_are_recognized() {
         for text in
             ["xylem:abc", " <XYLEM:ABC>", "\"xylem:a", "@ticket.txt", "“xylem:a”", "> xylem:a"]
         {

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn one_subcommand_alone_has_the_help_that_it_has_among_all() {
+    fn a_subcommand_built_alone_has_the_same_help() {
         let help = |mut command: clap::Command, name| {
             command.build();
             let verb = command.find_subcommand_mut(name).expect("it is there");

@@ -200,7 +200,7 @@ impl SumSettings {
         Ok(self.digest(hasher.finalize_xof()))
     }
 
-    /// What is wanted of an output.
+    /// The wanted part of an output.
     pub(super) fn digest(&self, mut output: OutputReader) -> Digest {
         output.set_position(self.seek);
         match usize::try_from(self.length) {

@@ -1,4 +1,4 @@
-//! How much was read, and the bar that shows it where somebody watches.
+//! Counts the bytes that were read, and draws a progress bar on a terminal.
 
 use crate::exit::Failure;
 use crate::output::{Out, Phase, Progress};
@@ -9,9 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// Work that is over sooner shows no bar.
+/// Work that takes less time than this shows no bar.
 const LONG: Duration = Duration::from_millis(700);
-/// How often the bar moves.
+/// How often the bar is drawn.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Counts the bytes read by all threads.
@@ -21,7 +21,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Counts for nobody.
+    /// A meter without a bar.
     pub(super) fn silent() -> Self {
         Self { done: AtomicU64::new(0), bar: None }
     }
@@ -31,7 +31,7 @@ impl Meter {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Writes something, with the bar out of the way.
+    /// Runs `write` with the bar hidden meanwhile.
     pub(super) fn aside<R>(&self, write: impl FnOnce() -> R) -> R {
         match self.bar() {
             Some(bar) => bar.aside(write),
@@ -44,7 +44,7 @@ impl Meter {
         Some(self.bar.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Draws until `ended` says so; `total` is 0 where nobody knows it.
+    /// Draws the bar until the sender of `ended` is dropped. `total` returns 0 if it is unknown.
     fn watch(&self, ended: &mpsc::Receiver<()>, total: impl FnOnce() -> u64) {
         let timeout = Err(mpsc::RecvTimeoutError::Timeout);
         if ended.recv_timeout(LONG) != timeout {
@@ -59,17 +59,17 @@ impl Meter {
     }
 }
 
-/// Does `work`; where it takes long and standard error is a terminal, with a progress bar.
+/// Does `work`, with a progress bar if it takes long and standard error is a terminal.
 ///
-/// `inputs` are the paths that were given, and `total` says how many bytes will be read, 0 where
-/// nobody knows; it is asked only for a bar.
+/// `inputs` are the paths of the command line. `total` returns how many bytes will be read, or 0 if unknown; it is
+/// called only if a bar is drawn.
 pub(super) fn metered<R>(
     out: &mut Out,
     inputs: &[PathBuf],
     total: impl FnOnce() -> u64 + Send,
     work: impl FnOnce(&Meter) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    // A person who types needs no bar among the letters.
+    // While a user types the input, a bar would disturb.
     let typed = io::stdin().is_terminal() && inputs.iter().any(|path| path == Path::new("-"));
     let bar = if typed { None } else { out.take_bar() };
     let meter = Meter { done: AtomicU64::new(0), bar: bar.map(Mutex::new) };
@@ -80,7 +80,7 @@ pub(super) fn metered<R>(
         let (running, ended) = mpsc::channel();
         let meter = &meter;
         let watch = move || meter.watch(&ended, total);
-        // Where the system has no thread left, there is no bar.
+        // If the system cannot start another thread, there is no bar.
         let _ = thread::Builder::new().spawn_scoped(scope, watch);
         let result = work(meter);
         drop(running);
@@ -92,7 +92,7 @@ pub(super) fn metered<R>(
     result
 }
 
-/// Bytes of all files together; 0 if one is no regular file, so that nobody knows.
+/// Total bytes of all files; 0, for unknown, if one is no regular file.
 pub(super) fn total_size(files: &[PathBuf]) -> u64 {
     let size = |file: &PathBuf| file.metadata().ok().filter(|m| m.is_file()).map(|m| m.len());
     files.iter().try_fold(0_u64, |sum, file| sum.checked_add(size(file)?)).unwrap_or(0)

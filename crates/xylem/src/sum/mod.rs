@@ -1,11 +1,11 @@
-//! `xylem sum [FILE]...`: what `b3sum` prints, byte for byte, with its flags.
+//! `xylem sum [FILE]...`: prints what `b3sum` prints, byte for byte, with the same flags.
 //!
-//! [`parts`] hashes a range of a file, and makes one hash of the parts of several machines.
+//! [`parts`] hashes a range of a file, and combines the parts of several machines into one hash.
 //!
-//! Arguments become items ([`paths`], or the lines of the lists that [`check`] reads); the
-//! [`mod@engine`] hashes many files at once, and one big file on all cores ([`pool`], [`region`]);
-//! results are printed in the order of the arguments whatever order they come in ([`mod@print`]).
-//! Files are read, never mapped: a mapped file that shrinks meanwhile would kill the process.
+//! Arguments become items ([`paths`], or the lines of the lists that [`check`] reads). The [`mod@engine`] hashes many
+//! files at once, and one big file on all cores ([`pool`], [`region`]). Results are printed in the order of the
+//! arguments ([`mod@print`]). Files are read, never mapped: a mapped file that another program truncates would kill the
+//! process.
 
 mod check;
 mod engine;
@@ -40,16 +40,15 @@ use xylem_hash::tree::Tree;
 use xylem_hash::{Hasher, KEY_LEN, OUT_LEN};
 use xylem_tree::parts::{AnyTree, Mode};
 
-/// A JSON event is made in memory, so its hash is not of any length.
+/// Longest output in bytes of a JSON event, which is made in memory.
 const MAX_JSON_LENGTH: u64 = 1 << 16;
 
-/// Items that a worker takes at a time, where they do not come one by one.
+/// Items that a worker takes at a time, unless they arrive one by one.
 const AHEAD: usize = 64;
 
 /// Prints BLAKE3 checksums, or checks them, as b3sum does
 ///
-/// The output is b3sum's, byte for byte. With --tree, prints the root that `xylem share` would
-/// publish for a directory.
+/// The output is b3sum's, byte for byte. With --tree, prints the root that `xylem share` would publish for a directory.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   xylem sum *.iso > SUMS    prints HASH  NAME for each file
@@ -79,7 +78,7 @@ pub(crate) struct SumArgs {
     #[arg(long, value_name = "CONTEXT", conflicts_with = "keyed")]
     derive_key: Option<String>,
 
-    /// How many bytes of output, before they are written in hexadecimal
+    /// Bytes of output, before they are written in hexadecimal
     #[arg(short, long, value_name = "LEN", default_value_t = OUT_LEN as u64)]
     length: u64,
 
@@ -91,7 +90,7 @@ pub(crate) struct SumArgs {
     #[arg(long, value_name = "NUM", env = "XYLEM_NUM_THREADS", hide_env_values = true)]
     num_threads: Option<usize>,
 
-    /// Accepted for b3sum's sake: files are read and never mapped
+    /// Accepted for compatibility with b3sum: files are read and never mapped
     #[arg(long)]
     no_mmap: bool,
 
@@ -112,7 +111,7 @@ pub(crate) struct SumArgs {
           conflicts_with_all = ["derive_key", "keyed", "length", "raw", "tag", "no_names"])]
     check: bool,
 
-    /// With --check: pass over files that are not there
+    /// With --check: skip missing files
     #[arg(long, requires = "check")]
     ignore_missing: bool,
 
@@ -125,20 +124,20 @@ pub(crate) struct SumArgs {
           conflicts_with_all = ["derive_key", "keyed", "length", "seek", "raw", "tag", "check"])]
     tree: bool,
 
-    /// Print what --merge makes the hash of, for one file or a --range of it
+    /// Print the part of a hash that --merge needs, for one file or a --range of it
     #[arg(long, conflicts_with_all = ["check", "recursive", "tree", "length", "seek", "raw", "tag"])]
     part: bool,
 
-    /// With --part: only these bytes, A..B or A..; A and B are multiples of 1024, or B is the end. Of
-    /// standard input, what is read is these bytes
+    /// With --part: only these bytes, A..B or A..; A and B are multiples of 1024, or B is the end. With standard input,
+    /// the input is these bytes
     #[arg(long, value_name = "A..B", requires = "part")]
     range: Option<ByteRange>,
 
-    /// With --part of standard input: how many bytes the whole has, so that --merge misses the last part
+    /// With --part of standard input: the size in bytes of the whole, so that --merge notices a missing last part
     #[arg(long, value_name = "BYTES", requires = "part", value_parser = parse_bytes)]
     size: Option<u64>,
 
-    /// Make one hash of the parts in these files, in any order
+    /// Combine the parts in these files, in any order, into one hash
     #[arg(long, conflicts_with_all = ["check", "recursive", "tree", "part", "tag"])]
     merge: bool,
 }
@@ -206,14 +205,14 @@ fn sums<'a>(
     sums.end()
 }
 
-/// The file of a verb that takes one.
+/// The only file of a verb that takes one.
 fn one(files: Vec<PathBuf>) -> Result<PathBuf, Failure> {
     <[PathBuf; 1]>::try_from(files)
         .map(|[file]| file)
         .map_err(|_| unusable("--part takes one file; the lines of several would be mixed up"))
 }
 
-/// What to hash with; `--keyed` reads standard input.
+/// The hasher and its settings; `--keyed` reads the key from standard input.
 fn engine(args: &SumArgs) -> Result<SumSettings, Failure> {
     if args.seek.checked_add(args.length.max(OUT_LEN as u64)).is_none() {
         return Err(unusable("--seek and --length reach past the end of the output, 2^64 bytes"));
@@ -259,12 +258,12 @@ fn tree(args: &SumArgs, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Input that cannot be used.
+/// The failure for an unusable input.
 fn unusable(message: impl Into<String>) -> Failure {
     Failure::new(Exit::Usage, message)
 }
 
-/// What a file that could not be read counts as: the wrong input, or trouble of this machine.
+/// The exit code for a file that could not be read: wrong input, or a failure of this machine.
 fn exit_for(error: &io::Error) -> Exit {
     use io::ErrorKind::{
         InvalidData, InvalidFilename, InvalidInput, IsADirectory, NotADirectory, NotFound,
@@ -277,7 +276,7 @@ fn exit_for(error: &io::Error) -> Exit {
     }
 }
 
-/// The key of `--keyed`: 32 bytes and not one more.
+/// Reads the key of `--keyed`: exactly 32 bytes.
 fn read_key(input: impl Read) -> Result<[u8; KEY_LEN], Failure> {
     let mut bytes = Vec::with_capacity(KEY_LEN + 1);
     input
@@ -292,7 +291,7 @@ fn read_key(input: impl Read) -> Result<[u8; KEY_LEN], Failure> {
     })
 }
 
-/// What b3sum says on standard error about one file that could not be hashed.
+/// Prints b3sum's message about a file that could not be hashed to standard error.
 fn complain(path: &std::path::Path, error: &io::Error) {
     error_line(&format!("{}: {error}", path.to_string_lossy()));
 }

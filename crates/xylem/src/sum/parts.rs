@@ -1,4 +1,4 @@
-//! `xylem sum --part` and `--merge`: one hash by many machines.
+//! `xylem sum --part` and `--merge`: several machines compute one hash.
 
 use super::check::List;
 use super::engine::{Digest, SumSettings};
@@ -18,12 +18,12 @@ use std::sync::{Mutex, PoisonError};
 use xylem_hash::{CHUNK_LEN, Hash, OUT_LEN};
 use xylem_tree::parts::{Line, LineValue, Merged, Mode, Part, Whole, lines, subtrees};
 
-/// What is wanted of a part.
+/// The arguments of a part.
 pub(super) struct Wanted {
     pub(super) file: PathBuf,
-    /// All of it, if none is named.
+    /// The range; without one, the whole file.
     pub(super) range: Option<ByteRange>,
-    /// How long the whole is, where standard input is a range of it.
+    /// Size in bytes of the whole, if standard input is a range of it.
     pub(super) size: Option<u64>,
 }
 
@@ -92,7 +92,7 @@ pub(super) fn part(
     Ok(Exit::Done)
 }
 
-/// Prints the hash of the message that all parts are of.
+/// Prints the hash of the message that the parts make up.
 pub(super) fn merge(
     engine: &SumSettings,
     mode: Mode,
@@ -133,15 +133,15 @@ pub(super) fn merge(
     sums.end()
 }
 
-/// Where the bytes of a part come from.
+/// The source of a part's bytes.
 enum Source {
-    /// Standard input: the part alone, of a message whose length may be known.
+    /// Standard input holds the part alone. The size of the whole message, if it is known.
     Stream(Option<u64>),
-    /// A file of a size.
+    /// A file and its size in bytes.
     File(File, u64),
 }
 
-/// A part, and the hash of its own bytes where they are one chunk at the beginning.
+/// A part. If it is a single chunk at the beginning, also the hash of its own bytes.
 struct Hashed {
     part: Part,
     own: Option<Hash>,
@@ -214,7 +214,7 @@ fn on_all_cores(
     };
     sync::scope(|scope| {
         for _ in 1..threads.min(cut.worth_helpers()) {
-            // Where the system has no thread left, the others do it.
+            // If the system cannot start another thread, the others do the work.
             sync::start(scope, work);
         }
         sync::let_leave();
@@ -224,7 +224,7 @@ fn on_all_cores(
     outcome.unwrap_or_else(|| Err(io::Error::other("nobody finished the part")))
 }
 
-/// Hashes what `from` gives, which has to end at byte `end` of the message if that is known.
+/// Hashes all that `from` gives. It has to end at byte `end` of the message, if that is known.
 fn stream(
     engine: &SumSettings,
     mut from: impl Read,
@@ -236,7 +236,7 @@ fn stream(
     let (mut part, mut own, mut at) = (Part::default(), None, start);
     let mut buffer = vec![0; REGION];
     loop {
-        // Up to the next region of the file, so that its nodes are of whole regions.
+        // Read up to the next region's start, so that nodes cover whole regions.
         let room = REGION - (at % REGION as u64) as usize;
         let len = fill(&mut from, &mut buffer[..room])?;
         if len == 0 {
@@ -269,7 +269,7 @@ fn stream(
     }
 }
 
-/// Reads until `buffer` is full or nothing is left; how many bytes.
+/// Reads until `buffer` is full or the input ends; returns the number of bytes.
 fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut len = 0;
     while len < buffer.len() {
@@ -283,7 +283,7 @@ fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(len)
 }
 
-/// One line of a part.
+/// Event: one line of a part.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sum_part")]
 struct PartRow {

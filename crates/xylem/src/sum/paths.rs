@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A path to hash, or why a directory does not tell what it holds.
+/// A path to hash, or the error of a directory that could not be listed.
 pub(super) struct Input<'a> {
     pub(super) path: Cow<'a, Path>,
     pub(super) error: Option<io::Error>,
@@ -24,15 +24,15 @@ impl<'a, P: Into<Cow<'a, Path>>> From<P> for Input<'a> {
     }
 }
 
-/// `--recursive`: the paths as they were given, but for a directory all regular files in and below
-/// it, sorted by name, one directory after the other.
+/// `--recursive`: yields the given paths, and in place of each directory all regular files in and below it, sorted by
+/// name.
 ///
-/// As `grep -r` does, links are followed where they are given and left out where they are met, so
-/// that no file comes twice and no loop is endless; so are pipes, sockets and devices. Memory is
-/// that of the names in one chain of directories.
+/// As with `grep -r`, symbolic links are followed if they are arguments and skipped below directories, so that no file
+/// comes twice and no loop is endless. Pipes, sockets and devices are skipped, too. Memory holds the names in one chain
+/// of directories.
 pub(super) struct Walk<I> {
     given: I,
-    /// What is left of the directories from the outermost to the one at hand.
+    /// Entries that are left, of the directories from the outermost to the present one.
     open: Vec<std::vec::IntoIter<Entry>>,
 }
 
@@ -46,7 +46,7 @@ impl<'a, I: Iterator<Item = &'a PathBuf>> Walk<I> {
         Self { given, open: Vec::new() }
     }
 
-    /// Goes into a directory; the error as an input, if it cannot be read.
+    /// Opens a directory; returns the error as an input if it cannot be read.
     fn enter(&mut self, directory: Cow<'a, Path>) -> Option<Input<'a>> {
         match list(&directory) {
             Ok(entries) => {
@@ -86,7 +86,7 @@ impl<'a, I: Iterator<Item = &'a PathBuf>> Iterator for Walk<I> {
     }
 }
 
-/// The regular files and directories in a directory, sorted by name.
+/// Lists the regular files and directories in a directory, sorted by name.
 fn list(directory: &Path) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(directory)? {

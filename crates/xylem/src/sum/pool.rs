@@ -1,14 +1,13 @@
-//! Shares items out among threads and puts the results back into order.
+//! Distributes items over threads and puts the results back into order.
 //!
-//! The calling thread works too, and others are started only when there is something for them to
-//! do: one small file, the commonest use, costs no thread. A worker takes a run of items at a time
-//! and hashes one after the other; when it meets a big file it lays it out as a [`Cut`] that every
-//! idle worker helps with. Whoever completes the run that is next in order hands it to the sink,
-//! and all that is ready behind it, so that no thread exists only to print.
+//! The calling thread works too, and others start only when there is work for them: one small file, the most frequent
+//! use, starts no thread. A worker takes a run of items at a time and hashes them in order. If it meets a big file it
+//! makes a [`Cut`] of it, in which every idle worker helps. The worker that completes the run next in order passes it
+//! to the sink, with all later runs that are ready, so that no thread exists only to print.
 //!
-//! What is in flight is limited to [`WINDOW`] items for each thread, whatever the number of items;
-//! a worker has one file open and helps with one more. Nobody waits for an item that nobody works
-//! at: runs are taken in order, so the oldest unfinished one is always in somebody's hands.
+//! At most [`WINDOW`] items for each thread are in flight, whatever the number of items. A worker has one file open and
+//! helps with one more. No worker waits for an item that is not being processed: runs are taken in order, so a worker
+//! holds the oldest unfinished one.
 
 use super::engine::{Desk, Digest, Found, Item, Sink, SumSettings};
 use super::meter::Meter;
@@ -21,39 +20,39 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// Items that may be taken, for each thread, and not be handed to the sink.
+/// Items for each thread that may be taken and not yet passed to the sink.
 const WINDOW: u64 = 512;
 
-/// A second thread is not started before the first has worked for as long as that takes.
+/// A second thread starts only after the first one has worked for this long, about what a start takes.
 const ALONE: Duration = Duration::from_micros(100);
 
-/// Results are handed on after at most this many bytes, so that they show while more is hashed.
+/// Results are passed on after at most this many bytes, so that they show while more is hashed.
 const HAND_ON: u64 = 4 << 20;
 
-/// One item's end.
+/// The result of one item.
 enum Outcome<T> {
-    /// Hashed, or failed, or there was nothing to hash.
+    /// Hashed, failed, or without anything to hash.
     Done(T, Option<io::Result<Digest>>),
-    /// To be read by whoever hands it to the sink.
+    /// To be read by the worker that passes it to the sink.
     InTurn(T),
 }
 
-/// The threads and what they share.
+/// The threads, and the state that they share.
 pub(super) struct Pool<'a, T, I, S> {
     engine: &'a SumSettings,
     meter: &'a Meter,
     /// Items that a worker may take at a time.
     ahead: usize,
     started: Instant,
-    /// The run is over: an error of the sink.
+    /// The run is over because of an error of the sink.
     stopped: AtomicBool,
     state: Mutex<State<'a, T, I, S>>,
-    /// Something in the state changed for which a worker may wait.
+    /// Signalled when the state changes in a way that a worker may wait for.
     changed: Condvar,
 }
 
 struct State<'a, T, I, S> {
-    /// Away while a worker takes items, which may block (a list that somebody types).
+    /// `None` while a worker takes items, which may block (a list that a user types).
     items: Option<I>,
     /// There are no more items.
     ended: bool,
@@ -61,7 +60,7 @@ struct State<'a, T, I, S> {
     taken: u64,
     /// Workers that hold items, and may still lay out a big file.
     busy: usize,
-    /// Big files with regions that nobody took yet, oldest first.
+    /// Big files with regions that are not taken yet, oldest first.
     cuts: Vec<Arc<Cut<T>>>,
     /// Threads beside the calling one.
     helpers: usize,
@@ -71,7 +70,7 @@ struct State<'a, T, I, S> {
     next: u64,
     /// Runs of outcomes by the number of their first item.
     ready: BTreeMap<u64, Vec<Outcome<T>>>,
-    /// Away while a worker hands outcomes to it, and for good once it failed.
+    /// `None` while a worker passes outcomes to it, and for good once it has failed.
     sink: Option<&'a mut S>,
     failure: Option<Failure>,
 }
@@ -113,7 +112,7 @@ where
         }
     }
 
-    /// Works everything off.
+    /// Processes all items.
     pub(super) fn run(self) -> Result<(), Failure> {
         sync::scope(|scope| self.work(scope));
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -129,20 +128,20 @@ where
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// A wake-up is a system call even when nobody waits, hence the count.
+    /// Wakes waiting workers. The count avoids a system call if none waits.
     fn wake(&self, state: &State<'a, T, I, S>) {
         if state.waiting > 0 {
             self.changed.notify_all();
         }
     }
 
-    /// Whether no more items may be taken until the sink has got some.
+    /// Whether no more items may be taken until the sink has received some.
     fn is_full(&self, state: &State<'a, T, I, S>) -> bool {
         let flying = state.taken - state.next;
         flying > 0 && flying >= WINDOW.saturating_mul(self.engine.threads.get() as u64)
     }
 
-    /// What each thread does until all is done.
+    /// The loop of each thread, until all is done.
     fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
         let mut desk = self.engine.desk();
         let mut state = self.lock();
@@ -204,7 +203,7 @@ where
         state
     }
 
-    /// How many items to take: fewer towards the end, so that every thread has some.
+    /// How many items to take: fewer towards the end, so that every thread gets some.
     fn run_len(&self, items: &I) -> usize {
         match items.size_hint() {
             (0 | 1, Some(_)) => 1,
@@ -213,7 +212,7 @@ where
         }
     }
 
-    /// Wakes the workers that wait, and starts up to `wanted` if fewer than that do.
+    /// Wakes waiting workers, and starts new ones if fewer than `wanted` wait.
     fn call_help<'scope>(
         &'scope self,
         mut state: MutexGuard<'_, State<'a, T, I, S>>,
@@ -223,7 +222,7 @@ where
         let helpers = state.helpers;
         let left = (self.engine.threads.get() - 1).saturating_sub(state.helpers);
         for _ in 0..wanted.saturating_sub(state.waiting).min(left) {
-            // Where the system has no thread left to give, those that there are do it all.
+            // If the system cannot start another thread, the existing ones do the work.
             if !sync::start(scope, || self.work(scope)) {
                 break;
             }
@@ -277,7 +276,7 @@ where
         self.hand_on(first, done);
     }
 
-    /// Lays out a big file for all workers, and works at it.
+    /// Splits a big file for all workers, and works at it.
     fn cut_up<'scope>(
         &'scope self,
         cut: Cut<T>,
@@ -306,8 +305,7 @@ where
         self.lock().cuts.retain(|other| !Arc::ptr_eq(other, cut));
     }
 
-    /// Puts a run of outcomes in its place, and hands all that is now in order to the sink unless
-    /// another worker is at that already.
+    /// Stores a run of outcomes, and passes all that is now in order to the sink, unless another worker is doing so.
     fn hand_on(&self, first: u64, run: Vec<Outcome<T>>) {
         if run.is_empty() {
             return;
@@ -323,7 +321,7 @@ where
             let run = state.ready.remove(&next).unwrap_or_default();
             drop(state);
             let count = run.len() as u64;
-            // What is done is shown before anybody waits for more.
+            // Show finished results before a worker waits for more.
             let given = if run.is_empty() { sink.idle() } else { self.give(run, sink) };
             state = self.lock();
             state.next += count;
@@ -331,12 +329,11 @@ where
                 state.failure = Some(failure);
                 self.stopped.store(true, Ordering::Relaxed);
                 self.wake(&state);
-                // Nobody gets the sink any more: workers that have not seen it yet would go on
-                // behind the gap.
+                // The sink stays taken: workers that have not seen the failure would otherwise continue after the gap.
                 return;
             }
             self.wake(&state);
-            // Others may have put more in its place in the meantime.
+            // Other workers may have stored the next run in the meantime.
             if count == 0 && !state.ready.contains_key(&state.next) {
                 break;
             }
@@ -349,7 +346,7 @@ where
             match outcome {
                 Outcome::Done(item, found) => sink.result(item, found)?,
                 Outcome::InTurn(item) => {
-                    // It may take as long as somebody types.
+                    // It may take as long as a user types.
                     sink.idle()?;
                     let found = item.path().map(|p| self.engine.hash_in_turn(p, self.meter));
                     sink.result(item, found)?;

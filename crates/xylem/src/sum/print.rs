@@ -1,4 +1,4 @@
-//! Digests as text: the lines of `b3sum`.
+//! Writes digests as text: the lines of `b3sum`.
 
 use super::engine::{Digest, Sink};
 use super::meter::Meter;
@@ -11,10 +11,10 @@ use serde::Serialize;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use xylem_hash::{Hash, OUT_LEN};
 
-/// Bytes of a long output that are made at a time.
+/// Bytes of a long output that are computed at a time.
 const PIECE: usize = 8 << 10;
 
-/// How each digest is written.
+/// The form of each digest.
 pub(super) struct Form {
     pub(super) json: bool,
     pub(super) raw: bool,
@@ -23,12 +23,12 @@ pub(super) struct Form {
     pub(super) length: u64,
 }
 
-/// Prints one line per file, in order, and keeps the worst of what went wrong.
+/// Prints one line per file, in order, and keeps the worst exit code.
 pub(super) struct Sums<'a> {
     form: Form,
     meter: &'a Meter,
     out: BufWriter<Stdout>,
-    /// Standard output is one.
+    /// Whether standard output is a terminal.
     terminal: bool,
     exit: Exit,
 }
@@ -40,7 +40,7 @@ impl<'a> Sums<'a> {
         Self { form, meter, out, terminal, exit: Exit::Done }
     }
 
-    /// Writes out what is left; the exit code of the whole run.
+    /// Flushes; returns the exit code of the whole run.
     pub(super) fn end(mut self) -> Result<Exit, Failure> {
         self.idle()?;
         Ok(self.exit)
@@ -90,7 +90,7 @@ impl<'a> Sink<Input<'a>> for Sums<'_> {
             Ok(digest) => self.write(&input.path, digest).map_err(|e| Failure::writing(&e)),
             Err(error) => {
                 self.exit = self.exit.max(exit_for(&error));
-                // In the order in which a person would see them.
+                // Flush first, so that a terminal shows lines and errors in order.
                 self.idle()?;
                 self.meter.aside(|| complain(&input.path, &error));
                 Ok(())
@@ -121,14 +121,14 @@ fn write_hex(bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
 }
 
 impl Digest {
-    /// Hands `length` bytes to `write`, in pieces.
+    /// Passes `length` bytes to `write`, in pieces.
     fn write_with(
         &mut self,
         mut length: u64,
         mut write: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         match self {
-            // The engine makes this form only where no more is asked for.
+            // The engine uses this form only if no more is wanted.
             Self::Short(bytes) => write(&bytes[..length.min(OUT_LEN as u64) as usize]),
             Self::Long(reader) => {
                 let mut piece = vec![0; length.min(PIECE as u64) as usize];
@@ -156,7 +156,7 @@ impl Digest {
     }
 }
 
-/// One result of `sum`.
+/// Event: one result of `sum`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sum")]
 pub(crate) struct SumRow<'a> {

@@ -1,5 +1,5 @@
-//! Where a new thread begins. Linux may put it on the processor on which the one that started it is at work, though
-//! another is idle, and the two take turns for milliseconds (docs/benchmark-log.md, "xylem sum").
+//! Moves a new thread to an idle processor. Linux may start it on the processor where its parent runs, though another
+//! is idle, and the two then take turns for milliseconds (docs/benchmark-log.md, "xylem sum").
 
 /// The processor that a thread runs on.
 #[derive(Clone, Copy)]
@@ -16,7 +16,7 @@ impl Processor {
         }
     }
 
-    /// Goes on elsewhere where the calling thread runs on this one.
+    /// Moves the calling thread to another processor if it runs on this one.
     #[cfg(target_os = "linux")]
     pub(super) fn leave(self) {
         use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
@@ -35,13 +35,13 @@ impl Processor {
     pub(super) fn leave(self) {}
 }
 
-/// The other processors that a thread may run on; `None` if there is none, as where the user gave it one.
+/// The other processors that a thread may run on; `None` if there is none, as when the user has allowed one only.
 #[cfg(target_os = "linux")]
 fn without(
     mut allowed: rustix::thread::CpuSet,
     processor: usize,
 ) -> Option<rustix::thread::CpuSet> {
-    // Beyond its length a set panics.
+    // An index beyond the set's length panics.
     if processor >= rustix::thread::CpuSet::MAX_CPU {
         return None;
     }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_a_processor_goes_to_the_others_that_it_may_run_on() {
+    fn a_leaving_thread_may_use_the_other_processors() {
         assert_eq!(without(set(&[0, 3, 1023]), 3), Some(set(&[0, 1023])));
         assert_eq!(without(set(&[0, 3]), 7), Some(set(&[0, 3])));
         assert_eq!(without(set(&[3]), 3), None);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_a_processor_may_run_where_it_could_before() {
+    fn leaving_a_processor_keeps_the_affinity() {
         let Ok(allowed) = sched_getaffinity(None) else { return };
         Processor::this().leave();
         assert_eq!(sched_getaffinity(None).expect("as before"), allowed);

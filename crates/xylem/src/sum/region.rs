@@ -1,4 +1,4 @@
-//! One big file, cut into aligned regions that any worker may take, and joined to its root.
+//! Splits one big file into aligned regions that any worker may take, and joins their nodes to the root.
 
 use super::engine::Desk;
 use super::meter::Meter;
@@ -10,22 +10,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use xylem_store::in_order;
 use xylem_tree::parts::{AnyTree, Part, Subtree, subtrees};
 
-/// Bytes of a region: a power of two, so that each is a whole subtree, and small enough that what
-/// was read is still in the core's first caches when it is hashed (docs/benchmark-log.md).
+/// Bytes of a region: a power of two, so that each is a whole subtree. It is small enough that the data are still in
+/// the core's first caches when they are hashed (docs/benchmark-log.md).
 pub(super) const REGION: usize = 64 << 10;
 
-/// Regions that a worker takes at a time, at most: what is read of a disk comes by itself while the reading goes on
-/// where it was.
+/// Regions that a worker takes at a time at most. Sequential reads let the system read ahead.
 const TAKE: u64 = 1024;
-/// Regions in a row that are worth a handle of their own.
+/// Regions in a row from which on a worker opens a file handle of its own.
 const WORTH_A_HANDLE: u64 = 64;
-/// Regions that are worth a thread's waking.
+/// Regions that make it worth to wake a thread.
 const WORTH_A_THREAD: u64 = 8;
 
-/// Bytes of a file, more than one region of them.
+/// A range of a file that is longer than one region.
 ///
-/// Call order, by any number of threads: [`Cut::take`], [`Cut::hash`], [`Cut::finish`], until
-/// `take` has no more. One of the calls of `finish` returns the nodes over all the bytes.
+/// Order of calls, by any number of threads: [`Cut::take`], [`Cut::hash`], [`Cut::finish`], until `take` returns
+/// nothing. One call of `finish` returns the nodes over all the bytes.
 pub(super) struct Cut<T> {
     /// The item's number.
     pub(super) number: u64,
@@ -36,22 +35,22 @@ pub(super) struct Cut<T> {
 }
 
 struct Progress<T> {
-    /// Until the file is done.
+    /// The item; `None` once the file is done.
     item: Option<T>,
-    /// Regions that were taken.
+    /// Number of regions that were taken.
     taken: u64,
-    /// Regions that are finished.
+    /// Number of regions that are finished.
     finished: u64,
-    /// What was joined, up to the region `next`.
+    /// The joined nodes, up to the region `next`.
     part: Part,
     next: u64,
-    /// Nodes whose turn to be joined has not come, by their first region.
+    /// Nodes that cannot be joined yet, by their first region.
     early: BTreeMap<u64, (Range<u64>, Vec<Subtree>)>,
     failed: Option<io::Error>,
 }
 
 impl<T> Cut<T> {
-    /// The `bytes` of a file, which begin with a chunk; up to `threads` will work at them.
+    /// Splits the `bytes` of a file, which begin at a chunk's start, for up to `threads` workers.
     pub(super) fn new(number: u64, item: T, file: File, bytes: Range<u64>, threads: usize) -> Self {
         let progress = Progress {
             item: Some(item),
@@ -65,20 +64,20 @@ impl<T> Cut<T> {
         Self { number, file, bytes, threads: threads as u64, progress: Mutex::new(progress) }
     }
 
-    /// How many regions there are.
+    /// The number of regions.
     fn regions(&self) -> u64 {
         self.bytes.end.div_ceil(REGION as u64) - self.bytes.start / REGION as u64
     }
 
-    /// The bytes of the `region`th of them. Regions are aligned in the file; the first may begin in the
-    /// middle of one.
+    /// The bytes of the region with this index. Regions are aligned in the file; the first one may begin in the middle
+    /// of an aligned region.
     fn region(&self, region: u64) -> Range<u64> {
         let start = (self.bytes.start / REGION as u64 + region) * REGION as u64;
         let end = start.saturating_add(REGION as u64);
         start.max(self.bytes.start)..end.min(self.bytes.end)
     }
 
-    /// How many threads are worth waking for it: each should have some regions.
+    /// How many threads to wake: each should get several regions.
     pub(super) fn worth_helpers(&self) -> usize {
         usize::try_from(self.regions() / WORTH_A_THREAD).unwrap_or(usize::MAX)
     }
@@ -88,8 +87,8 @@ impl<T> Cut<T> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next regions to hash, fewer towards the end of the file, so that nobody waits long for
-    /// the last; `None` where all were taken, or one could not be read.
+    /// Takes the next regions to hash, fewer towards the end, so that the last ones are done soon. `None` if all are
+    /// taken, or a read has failed.
     pub(super) fn take(&self) -> Option<Range<u64>> {
         let mut progress = self.lock();
         let left = self.regions() - progress.taken;
@@ -101,8 +100,8 @@ impl<T> Cut<T> {
         Some(first..progress.taken)
     }
 
-    /// Reads regions and hashes them. A file that shrank since its size was taken is an error;
-    /// one that grew is hashed up to that size.
+    /// Reads and hashes regions. A file that has shrunk since its size was taken is an error; one that has grown is
+    /// hashed up to that size.
     pub(super) fn hash(
         &self,
         regions: Range<u64>,
@@ -129,8 +128,8 @@ impl<T> Cut<T> {
         Ok(nodes)
     }
 
-    /// Takes the nodes of regions; the call for the last ones that were at work gets the item
-    /// back, with the nodes over all the bytes or the first error.
+    /// Stores the nodes of regions. The call for the last outstanding ones returns the item, with the nodes over all
+    /// the bytes or the first error.
     pub(super) fn finish(
         &self,
         regions: Range<u64>,
@@ -159,7 +158,7 @@ impl<T> Cut<T> {
 }
 
 impl<T> Progress<T> {
-    /// Joins what is in order.
+    /// Joins the nodes that are next in order.
     fn join(&mut self, regions: Range<u64>, nodes: Vec<Subtree>, tree: &dyn AnyTree) {
         self.early.insert(regions.start, (regions, nodes));
         while let Some((regions, nodes)) = self.early.remove(&self.next) {
@@ -195,7 +194,7 @@ mod tests {
     use xylem_hash::tree::Tree;
     use xylem_hash::{Hasher, OutputReader};
 
-    /// More than a hash's length.
+    /// The beginning of an output, longer than a hash.
     fn start(mut output: OutputReader) -> [u8; 100] {
         let mut bytes = [0; 100];
         output.fill(&mut bytes);
@@ -208,7 +207,7 @@ mod tests {
         file
     }
 
-    /// Works a cut off, finishing what was taken in `order`.
+    /// Hashes a cut completely, finishing the taken regions in `order`.
     fn work_off(cut: &Cut<()>, order: impl Fn(&mut Vec<Range<u64>>)) -> io::Result<Part> {
         let (tree, hasher) = (Tree::plain(), Hasher::new());
         let mut desk = Desk::new(&hasher);

@@ -1,5 +1,5 @@
-//! What the pool shares its work by: the standard library's, gathered here so that its
-//! model (`tests/model.rs`) can compile the same file with types whose order a scheduler decides.
+//! The synchronization types of the pool, from the standard library. They are gathered here so that the model
+//! (`tests/model.rs`) can compile the pool with types whose order a scheduler controls.
 
 use super::processor::Processor;
 
@@ -8,7 +8,7 @@ pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 pub(super) use std::thread::{Scope, scope};
 pub(super) use std::time::Instant;
 
-/// Starts a thread; false where the system has none left to give.
+/// Starts a thread; false if the system cannot.
 pub(super) fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() + Send + 'scope,
@@ -22,7 +22,7 @@ pub(super) fn start<'scope>(
         .is_ok()
 }
 
-/// Where a new thread waits behind this one, it gets to leave.
+/// If a new thread waits on this processor, lets it run, so that it can move to another one.
 pub(super) fn let_leave() {
     #[cfg(target_os = "linux")]
     std::thread::yield_now();

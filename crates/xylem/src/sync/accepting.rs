@@ -1,4 +1,4 @@
-//! `xylem sync DIR --accept-rules`: what other members have changed in files that our rules include is in force from now on.
+//! `xylem sync DIR --accept-rules`: puts in force what other members have changed in files that our rules include.
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Out, text::clean};
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use xylem_library::folder::{Home, RulesChange};
 
-/// Says what that changes, and puts it in force.
+/// Prints what the rules change, and puts them in force.
 pub(super) fn accept(folder: &Path, home: &Home, out: &mut Out) -> Result<Exit, Failure> {
     let change = RulesChange::waiting(folder, home.dir())?;
     if out.is_json() {
@@ -41,7 +41,7 @@ pub(super) fn accept(folder: &Path, home: &Home, out: &mut Out) -> Result<Exit, 
     Ok(Exit::Done)
 }
 
-/// Rules that are in force from now on.
+/// Event: rules that are in force from now on.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_rules_accepted")]
 struct AcceptedRow<'a> {

@@ -1,4 +1,4 @@
-//! [`Asking`]: what is fetched ends when it is not to be had any more.
+//! [`Asking`]: stops a fetch from a member when the fetched version is no longer served, or when other members wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,20 +7,20 @@ use std::time::{Duration, Instant};
 use xylem_library::Stop;
 use xylem_object::PublisherId;
 
-/// A member is asked for so long if others wait; twice as long each time that this was not enough.
+/// Time that a member's turn lasts if others wait; doubled after each turn that was too short.
 const TURN: Duration = Duration::from_secs(10);
-/// And until there has been no sign of it for so long: it has gone without a word, perhaps. Twice as long each time, too.
+/// A turn also ends after this long without a sign of the member if others wait: it may be gone. Doubled likewise.
 const SILENT: Duration = Duration::from_secs(3);
-/// A member serves so many versions of its folder, the newest ones: a large one that is being fetched somewhere is not taken
-/// away by each small change.
+/// How many of the newest versions of its folder a member serves, so that a small change does not end the fetch of a
+/// large version.
 pub(super) const SERVED: usize = 16;
-/// While somebody is asked the clock is looked at so often,
+/// Interval of [`Asking::look_at_the_clock`] during a turn.
 const LOOK: Duration = Duration::from_millis(100);
-/// and so often at rest.
+/// The same interval at rest.
 const LOOK_AT_REST: Duration = Duration::from_secs(1);
 
-/// What is asked of whom, for the thread that hears what members say meanwhile: a member serves what it said in its last
-/// [`SERVED`] statements, so that whatever is older need not be waited for.
+/// The present fetch, shared with the thread that receives the members' statements. A member serves the versions of its
+/// last [`SERVED`] statements, so the fetch of an older one is stopped.
 #[derive(Clone, Default)]
 pub(super) struct Asking(Arc<Mutex<Heard>>);
 
@@ -29,7 +29,7 @@ struct Heard {
     /// The numbers of the last statements of each member, the newest first.
     last: BTreeMap<PublisherId, VecDeque<u64>>,
     now: Option<Turn>,
-    /// How often members have not been done when their turn was over.
+    /// How many turns of each member ended before it was done.
     cut: BTreeMap<PublisherId, u32>,
 }
 
@@ -38,19 +38,19 @@ struct Turn {
     number: u64,
     stop: Stop,
     until: Instant,
-    /// Without a sign of it this is the end as well.
+    /// Time without a sign of the member after which the turn ends.
     patience: Duration,
-    /// Another member is to be asked, or this one for what it has said since.
+    /// Whether another member waits, or this one has made a newer statement.
     others_wait: bool,
-    /// Who is asked for nothing, whatever it says.
+    /// Members from which nothing is fetched, whatever they announce.
     readers: BTreeSet<PublisherId>,
-    /// How much has come, and when that was less, or there was another sign of it.
+    /// Bytes that have come; `moved` is the time of the last progress or other sign of the member.
     came: u64,
     moved: Instant,
 }
 
 impl Turn {
-    /// Whether others have waited for long enough.
+    /// Whether the turn is over for the sake of others.
     fn is_over(&self) -> bool {
         self.others_wait && (self.until <= Instant::now() || self.moved.elapsed() >= self.patience)
     }
@@ -73,11 +73,11 @@ impl Heard {
 
 impl Asking {
     fn held(&self) -> MutexGuard<'_, Heard> {
-        // A thread that panicked has not left it half written.
+        // A poisoned lock holds good data: no thread panics within a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A member says something, under this number.
+    /// Records a member's statement with this number.
     pub(super) fn heard(&self, member: PublisherId, number: u64) {
         let mut held = self.held();
         let last = held.last.entry(member).or_default();
@@ -92,20 +92,21 @@ impl Asking {
         held.stop_what_is_gone();
     }
 
-    /// There is no link to a member any more: what it said last is asked for when it is back, where it may say something else.
+    /// Ends the turn of a member whose link is down. Its newest statement is fetched when it is back; it may make
+    /// another one then.
     pub(super) fn away(&self, member: &PublisherId) {
         let held = self.held();
         held.now.iter().filter(|now| now.who == *member).for_each(|now| now.stop.raise());
     }
 
-    /// What is asked for ends, and nothing else is asked.
+    /// Stops the present fetch and does not start another.
     pub(super) fn halt(&self) {
         self.held().now.iter().for_each(|now| now.stop.raise());
     }
 
-    /// What a member said under this number is asked for; `stop` ends that. `waits` tells
-    /// of another member whether it is to be asked too, by the number of its last statement, which may be one that the caller has
-    /// not seen. `readers` are asked for nothing.
+    /// Begins a turn: the version of a member's statement `number` is fetched, and `stop` ends that. `waits` returns
+    /// whether another member is to be fetched from, given the number of its newest statement, which the caller may not
+    /// have seen. Nothing is fetched from `readers`.
     pub(super) fn begin(
         &self,
         who: PublisherId,
@@ -132,24 +133,24 @@ impl Asking {
         held.stop_what_is_gone();
     }
 
-    /// Who is asked is there.
+    /// Records a sign of the member of this turn.
     pub(super) fn answers(&self) {
         self.held().now.iter_mut().for_each(|now| now.moved = Instant::now());
     }
 
-    /// So many bytes of what is asked for have come.
+    /// Records the bytes that have come in this turn.
     pub(super) fn came(&self, bytes: u64) {
         if let Some(now) = self.held().now.as_mut().filter(|now| now.came != bytes) {
             (now.came, now.moved) = (bytes, Instant::now());
         }
     }
 
-    /// After what time [`Asking::look_at_the_clock`] is due.
+    /// Time until [`Asking::look_at_the_clock`] is due.
     pub(super) fn looks_after(&self) -> Duration {
         if self.held().now.is_some() { LOOK } else { LOOK_AT_REST }
     }
 
-    /// Time passes: who is slow does not keep others waiting for ever.
+    /// Ends a turn that has taken too long, so that others do not wait for ever.
     pub(super) fn look_at_the_clock(&self) {
         let mut held = self.held();
         if let Some(now) = held.now.as_ref().filter(|now| now.is_over() && !now.stop.raised()) {
@@ -160,12 +161,12 @@ impl Asking {
         }
     }
 
-    /// How many turns of a member have ended, since it last was done, before it was.
+    /// How many turns of a member ended early since it was last done.
     pub(super) fn cut(&self, who: &PublisherId) -> u32 {
         self.held().cut.get(who).copied().unwrap_or(0)
     }
 
-    /// It is not asked for any more; whether it was all there.
+    /// Ends the turn; `whole`: all was fetched.
     pub(super) fn end(&self, whole: bool) {
         let mut held = self.held();
         if let Some(now) = held.now.take().filter(|_| whole) {
@@ -178,9 +179,9 @@ impl Asking {
 mod tests {
     use super::*;
 
-    /// A member serves its last versions: what it said before is not to be had.
+    /// A member serves its last versions only.
     #[test]
-    fn what_a_member_does_not_serve_any_more_is_not_waited_for() {
+    fn a_fetch_of_a_version_no_longer_served_stops() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
         asking.heard(member, 5);
         asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
@@ -197,9 +198,9 @@ mod tests {
         assert!(late.raised(), "it is gone before it is asked for");
     }
 
-    /// A member that changes its folder while it is asked for something large has its turn, and is asked for what is newer then.
+    /// A member that changes its folder during a large fetch keeps its turn; the newer version is fetched afterwards.
     #[test]
-    fn what_a_member_says_meanwhile_waits_for_a_turn() {
+    fn a_newer_version_waits_for_the_end_of_the_turn() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
         asking.heard(member, 5);
         asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
@@ -218,9 +219,9 @@ mod tests {
         assert!(asking.held().now.as_ref().unwrap().others_wait, "it has said so already");
     }
 
-    /// Who comes back has begun anew, and serves what it says then.
+    /// A member that comes back serves what it announces then.
     #[test]
-    fn who_is_away_is_not_waited_for() {
+    fn a_fetch_from_a_member_that_left_stops() {
         let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
         asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
         asking.away(&PublisherId([3; 32]));
@@ -230,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_no_sign_does_not_keep_others_for_a_turn() {
+    fn a_silent_member_loses_its_turn_early() {
         let (asking, gone) = (Asking::default(), PublisherId([1; 32]));
         asking.heard(PublisherId([2; 32]), 1);
         let turn = |others_wait, answers: bool| {
             let stop = Stop::new();
             asking.begin(gone, 1, (|_, _| others_wait, BTreeSet::new()), &stop);
-            // So long has nothing come.
+            // Pretend that nothing has come for this long.
             let patience = asking.held().now.as_ref().unwrap().patience;
             asking.held().now.as_mut().unwrap().moved -= patience;
             if answers {
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_asked_by_what_it_said_last() {
+    fn waiting_is_judged_by_the_newest_statement() {
         let (asking, first, second) =
             (Asking::default(), PublisherId([1; 32]), PublisherId([2; 32]));
         let waits = |known: u64| {
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_reads_waits_for_nothing() {
+    fn a_reader_never_ends_the_turn_of_another() {
         let (asking, first, reader) =
             (Asking::default(), PublisherId([1; 32]), PublisherId([2; 32]));
         asking.begin(first, 2, (|_, _| false, [reader].into()), &Stop::new());
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_slow_has_its_turn_and_no_more() {
+    fn a_slow_member_has_growing_turns_while_others_wait() {
         let (asking, slow) = (Asking::default(), PublisherId([1; 32]));
         asking.heard(PublisherId([2; 32]), 1);
         let turn = |others_wait| {

@@ -15,10 +15,11 @@ use crate::service::listed::{self, BackgroundFolder, FolderTerms};
 use crate::service::messages::{Reply, Request};
 use crate::service::{self, control, unit};
 
-/// What the background node is asked for. Each flag is decided on; what it can't do is refused.
+/// Turns the flags into terms for the background node; an error if it does not support one. The pattern is exhaustive,
+/// so that each new flag is considered.
 fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, Failure> {
     let SyncArgs {
-        // The folder, and what makes it a member, before it is handed over.
+        // Used before the folder is handed over.
         folder: _,
         ticket: _,
         // Remembered with the folder.
@@ -26,7 +27,7 @@ fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, Failure> {
         listen: _,
         trash: _,
         versions: _,
-        // None of these goes with `--background`.
+        // None of these can be combined with `--background`.
         read_only: _,
         remove: _,
         allow: _,
@@ -72,7 +73,7 @@ fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, Failure> {
     })
 }
 
-/// Makes the folder a member and hands it over.
+/// Makes the folder a member of its group, and hands it over to the background node.
 pub(super) fn hand_over(
     args: &SyncArgs,
     (folder, joins, last): (&Path, Option<&Invitation>, &LastRun),
@@ -105,10 +106,10 @@ pub(super) fn hand_over(
     }
 }
 
-/// Has the background node keep a folder in step no more.
+/// Makes the background node stop to keep a folder in step.
 pub(super) fn stop(folder: &Path, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let (path, store) = (service::absolute(folder)?, service::store(common)?);
-    // A folder that is gone is in the list all the same.
+    // A folder that is gone can still be in the list.
     let path = path.canonicalize().unwrap_or(path);
     if control::ask(&store, &Request::Unsync { path: path.clone() }, &mut |_| {})?.is_none() {
         let mut listed = listed::load(&store)?;
@@ -129,7 +130,7 @@ pub(super) fn stop(folder: &Path, common: &Common, out: &mut Out) -> Result<Exit
     Ok(Exit::Done)
 }
 
-/// The folders of the store, each with how it is.
+/// Lists the folders of the store with their status.
 pub(super) fn list(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let store = service::store(common)?;
     let rows: Vec<(PathBuf, Option<String>)> =
@@ -145,7 +146,7 @@ pub(super) fn list(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     status::list(&store, &rows, out)
 }
 
-/// Whether the background node has a folder in its list.
+/// Whether the background node's list has a folder.
 pub(super) fn has(folder: &Path, store: &Path) -> Result<bool, Failure> {
     let folder = canonical(folder)?;
     Ok(listed::load(store)?.iter().any(|listed| listed.path == folder))

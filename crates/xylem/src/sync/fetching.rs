@@ -1,4 +1,4 @@
-//! What is fetched of another member: its index, and the files that are new.
+//! Fetches from another member: its index, and new files.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,16 +11,17 @@ use xylem_object::Ticket;
 use super::asking::Asking;
 use super::keeping::{SyncEvent, SyncOptions};
 
-/// A member that brings nothing for so long is asked another time.
+/// A fetch without progress for this long ends, and is tried again later.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
-/// What a member's index says is not taken over.
+/// The error for an index that is refused.
 pub(super) fn odd(said: &Statement, why: &str) -> Error {
     let message = format!("{}: its index is not used: {why}", said.name);
     Error { blame: Blame::Data, message }
 }
 
-/// Fetches a member's index over the file at `at`, where an older one may lie; what it says, and where the content is.
+/// Fetches a member's index to the file `at`, where an older one may lie. Returns the index, and the ticket of the
+/// content.
 pub(super) fn index(
     (options, asking): (&SyncOptions, &Asking),
     said: &Statement,
@@ -58,8 +59,8 @@ pub(super) fn index(
     Ok((index, Ticket { link_key: Some(said.link_key), ..content }))
 }
 
-/// Fetches these paths of a member's folder to `at`; older versions of files are those in ours. Returns those that it does
-/// not have any more as it said: they have been changed there.
+/// Fetches these paths of a member's folder to `at`; our files serve as older versions. Returns the paths that the
+/// member no longer has as announced, because they have changed there.
 pub(super) fn content(
     (options, asking): (&SyncOptions, &Asking),
     ticket: Ticket,

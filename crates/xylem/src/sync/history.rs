@@ -1,5 +1,5 @@
-//! `xylem sync DIR --history`: the versions that members have told, as they are kept here, and whether they are of one
-//! history each.
+//! `xylem sync DIR --history`: prints the versions that members have announced, and checks that each member has one
+//! history.
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Out, text::clean};
@@ -8,7 +8,7 @@ use xylem_library::folder::{Entry, Home, Log, Past, Statement, entries};
 use xylem_object::PublisherId;
 use xylem_trust::utc;
 
-/// Prints ours whole, and of the others the newest versions. What is not of one history ends with exit 1.
+/// Prints our whole history, and the newest versions of the others. If a member has two histories, the exit code is 1.
 pub(super) fn print(home: &Home, out: &mut Out) -> Result<Exit, Failure> {
     let mut whole = true;
     let path = home.history_file();
@@ -17,7 +17,7 @@ pub(super) fn print(home: &Home, out: &mut Out) -> Result<Exit, Failure> {
         whole &= all.is_sorted_by(|a, b| a.number < b.number);
         told("this member", &home.key()?.public(), (&all, &past, whole), out)?;
     }
-    // The signature of each is looked at as it is read, and that its versions make up its root.
+    // Reading a statement checks its signature, and that its versions add up to its root.
     let of = |said: &Statement, one: bool, out: &mut Out| {
         told(&said.name, &said.member, (said.past.recent(), &said.past, one), out)
     };
@@ -58,7 +58,7 @@ fn told(
     Ok(())
 }
 
-/// A version that a member has told.
+/// Event: a version that a member has announced.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_version")]
 struct VersionRow<'a> {
@@ -68,7 +68,7 @@ struct VersionRow<'a> {
     said: &'a str,
 }
 
-/// A member's history.
+/// Event: a member's history.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_history")]
 struct HistoryRow<'a> {

@@ -32,7 +32,7 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// Changes can't be watched.
+/// The error if changes of the folder cannot be watched.
 pub(super) fn unwatched(path: &Path, error: &io::Error) -> Error {
     let what = format!("{}: changes can't be watched: {error}{}", path.display(), advice(error));
     Error { blame: Blame::Local, message: what }
@@ -43,15 +43,15 @@ pub(super) fn unwatched(path: &Path, error: &io::Error) -> Error {
 pub(super) struct SyncOptions {
     /// The folder.
     pub(super) folder: PathBuf,
-    /// The group that it joins, if it is no member yet; `None`: a new one.
+    /// The group to join, if the folder has none yet; `None` for a new group.
     pub(super) joins: Option<Invitation>,
-    /// What we are called.
+    /// Our name in the group.
     pub(super) name: String,
-    /// Says from now on who is a member, by certificates.
+    /// A new schema that determines the members and their roles by certificates.
     pub(super) schema: Option<RoleSchema>,
-    /// The key as whose owner we are a member, and the certificates between its own and an anchor.
+    /// The key whose certificate makes us a member, and the certificates between its own and an anchor.
     pub(super) sign: Option<(String, Vec<PathBuf>)>,
-    /// What the next run is to do as this one, if it is not asked for something else.
+    /// Settings that the next run takes over unless it has others.
     pub(super) last: LastRun,
     /// As for a share.
     pub(super) listen: Vec<Peer>,
@@ -63,124 +63,125 @@ pub(super) struct SyncOptions {
     pub(super) links: LinkOptions,
     /// As for a share.
     pub(super) beside: AnnounceOptions,
-    /// Which versions are kept of what others replace or remove.
+    /// Which versions of replaced or removed files to keep.
     pub(super) versions: VersionPolicy,
-    /// Bytes a second that are fetched at most; `None`: as many as come.
+    /// Bytes per second to fetch at most; `None`: no limit.
     pub(super) limit: Option<u64>,
-    /// Where people see how it is.
+    /// Publishes the status of the folder.
     pub(super) board: Board,
-    /// Where keys, trees and what is known of the group are kept.
+    /// Directory of keys, trees and the state of the group.
     pub(super) store: PathBuf,
 }
 
-/// What happens while a folder is kept in step.
+/// Events while a folder is kept in step.
 #[derive(Debug)]
 pub(super) enum SyncEvent {
-    /// Others can join with this.
+    /// Other members can join.
     Ready {
-        /// The line to be given to them.
+        /// The ticket to give to them.
         invitation: Invitation,
-        /// Our name in the group, and the beginning of our key.
+        /// Our name in the group.
         name: String,
         /// Our key.
         key: String,
     },
     /// A member came or went.
     Member {
-        /// What it is called.
+        /// Its name.
         name: String,
         /// Its key.
         key: String,
         /// Whether there is a link to it.
         up: bool,
     },
-    /// What a member has changed was taken over.
+    /// Changes of a member were applied.
     Took {
-        /// From whom.
+        /// The member's name.
         name: String,
-        /// Files, links and directories that came.
+        /// Number of files, links and directories that were put in place.
         put: u64,
-        /// Those that went.
+        /// Number of those that were removed.
         gone: u64,
-        /// Of what was replaced or removed, files that are in the trash.
+        /// Number of replaced or removed files that are in the trash.
         kept: u64,
-        /// The first of what came, below the folder.
+        /// The first of the paths put in place, below the folder.
         paths: Vec<PathBuf>,
-        /// Paths that both had changed: both are kept.
+        /// Paths that both members have changed; both versions are kept.
         conflicts: Vec<PathBuf>,
-        /// What came of conflicts, here or elsewhere: copies of versions that lost, and whose they are.
+        /// Conflict copies, made here or elsewhere, and the members whose versions they hold.
         copies: Vec<(PathBuf, String)>,
     },
-    /// What we have is what all members have who are there.
+    /// All connected members have the state that we have.
     InStep {
-        /// A hash of it, the same for all.
+        /// A hash of the state, the same for all.
         state: String,
-        /// Members besides us who are there.
+        /// Number of other members that are connected.
         members: u64,
-        /// Paths that can't be brought in step now.
+        /// Number of paths that cannot be brought in step now.
         but: u64,
     },
-    /// The thread that keeps the folder in step has done what there was to do.
+    /// The thread that keeps the folder in step has done all present work.
     Tick {
-        /// Whether all have the same now.
+        /// Whether all connected members have the same state now.
         in_step: bool,
     },
-    /// How far a fetch is.
+    /// Progress of a fetch.
     Fetching(Event),
-    /// Nothing is published and taken over from now on,
+    /// Nothing is published or applied from now on.
     Paused,
-    /// or it is again.
+    /// Publishing and applying goes on.
     Resumed,
     /// A member has signed two histories.
     Rewrote {
-        /// What it is called.
+        /// Its name.
         name: String,
         /// Its key.
         key: String,
         /// Where both statements are kept.
         evidence: PathBuf,
     },
-    /// A member does not show that its history goes on.
+    /// A member has not proven that its history continues.
     Unproven {
-        /// What it is called.
+        /// Its name.
         name: String,
         /// Its key.
         key: String,
     },
-    /// Somebody has the ticket, and is no member.
+    /// A peer has the ticket and is no member.
     Applies {
-        /// What it is called.
+        /// Its name.
         name: String,
         /// Its key.
         key: String,
-        /// Why it is none.
+        /// Why it is no member.
         why: String,
     },
-    /// Other members have changed files that our rules include: that is in force here once it is accepted.
+    /// Other members have changed files that our rules include. The change has no effect here until it is accepted.
     RulesWait {
         /// The files, below the folder.
         files: Vec<String>,
     },
-    /// We are no member: others refuse our links.
+    /// Other members refuse our links, because we are no member.
     TurnedAway {
-        /// Whether the founder, who says so, has removed us.
+        /// Whether the founder has removed us, as it reports itself.
         removed: bool,
         /// Why, and what can be done.
         why: String,
     },
-    /// Another process keeps the folder in step, and tells the others who is a member.
+    /// Another process keeps the folder in step; it announces the change of members.
     Noted,
-    /// We may not write: what is changed here stays here.
+    /// We have no right to write: changes made here stay here.
     ReadOnly,
-    /// What happens while we serve.
+    /// An event of serving.
     Other(Event),
 }
 
-/// What the one thread hears that keeps the folder in step.
+/// Messages to the thread that keeps the folder in step.
 pub(super) enum News {
     Ready(Box<ServiceHandle>, Option<u16>),
     Mesh(MeshNews),
-    /// What changes until this is taken is not told once more: a folder that is being filled would be a message a file.
+    /// Something has changed in the folder. Later changes are added to this value until the thread takes it, so that a
+    /// folder that is being filled does not cause a message per file.
     Changed(Arc<Mutex<Option<Watched>>>),
     Watch(io::Error),
     Serving(Event),
@@ -190,7 +191,7 @@ pub(super) enum News {
 /// Keeps a folder in step until `stop` is raised.
 ///
 /// # Errors
-/// Of the folder, the store, and of serving.
+/// Errors of the folder, of the store, and of serving.
 pub(super) fn sync(
     options: &SyncOptions,
     stop: &Stop,
@@ -290,7 +291,7 @@ pub(super) fn sync(
         let (passed, asking) = (tell.clone(), member.asking());
         let pass = move || {
             loop {
-                // What is under way ends, too.
+                // A pause ends the present fetch, too.
                 if paused.symlink_metadata().is_ok() {
                     asking.halt();
                 }
@@ -333,7 +334,7 @@ pub(super) fn sync(
     })
 }
 
-/// Keeps what this member shows where a schema says who is one, for this run and later ones.
+/// Stores the certificates by which a schema makes this member one, for this run and later ones.
 fn keep_shown(options: &SyncOptions, home: &Home, key: &PublisherKey) -> Result<(), Error> {
     let Some((which, chain)) = &options.sign else { return Ok(()) };
     let keyring = Keyring::at(&options.store);
@@ -346,10 +347,12 @@ fn keep_shown(options: &SyncOptions, home: &Home, key: &PublisherKey) -> Result<
     Ok(home.keep_shown(&shown.map_err(|e| Error::usage(e.to_string()))?)?)
 }
 
-/// The whole folder is looked at so often, whatever is told of changes: mounts, network file systems and mapped writes tell nothing.
+/// How often the whole folder is scanned, in addition to watching: mounts, network file systems and mapped writes send
+/// no notifications.
 const RESCAN: Duration = Duration::from_secs(600);
 
-/// [`RESCAN`], or so many seconds as the variable says; between four and six fifths of it, so that members do not all look at once.
+/// Time until the next full scan: between 80 and 120 percent of [`RESCAN`] or of the variable's seconds, so that
+/// members do not all scan at once.
 fn next_rescan() -> Duration {
     let seconds = std::env::var("XYLEM_SYNC_RESCAN").ok().and_then(|text| text.parse().ok());
     let usual = seconds.filter(|seconds| *seconds > 0).map_or(RESCAN, Duration::from_secs);
@@ -357,7 +360,7 @@ fn next_rescan() -> Duration {
     usual.saturating_mul(percent) / 100
 }
 
-/// Has a thread tell of changes for as long as the process lives.
+/// Starts a thread that reports changes as long as the process lives.
 fn watch(path: &Path, home: &Home, tell: mpsc::Sender<News>) -> Result<(), Error> {
     let failed = |e| unwatched(path, &e);
     let mut watcher = Watcher::new(path, OWN, &home.roles_dir()).map_err(failed)?;

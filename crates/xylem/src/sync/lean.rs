@@ -1,10 +1,11 @@
-//! [`begin`]: what is free goes back to the system, since a folder is in step for days and at work for seconds.
+//! [`begin`]: makes free memory go back to the system, since a folder is in step for days and at work for seconds.
 //!
-//! glibc's malloc keeps what was freed in arenas, a few for each processor, and more of it the larger the pieces were that
-//! it has once mapped by themselves: after a look at 100,000 files that is twice what the program needs at rest. Its limits
-//! are read from the environment when a process begins, so it begins once more. Where they are set nothing is done.
+//! glibc's malloc keeps freed memory in arenas, a few for each processor. It keeps more of it the larger the pieces
+//! were that it has mapped separately: after a scan of 100,000 files that is twice what the program needs at rest.
+//! malloc reads its limits from the environment when a process starts, so the process starts once more. If the limits
+//! are set already, nothing is done.
 
-/// Pieces of more than 128 KiB are mapped by themselves, and not more than that stays free at an arena's end.
+/// Pieces of more than 128 KiB are mapped separately, and at most that much stays free at an arena's end.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const LIMITS: [(&str, &str); 2] =
     [("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")];

@@ -1,4 +1,4 @@
-//! [`Member`]: one thread that looks at the folder when it has changed, tells the others, and takes over what they have.
+//! [`Member`]: one thread that scans the folder after changes, announces its state, and applies what other members have.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -28,30 +28,31 @@ mod taking;
 use hearing::Unkept;
 use taking::Taking;
 
-/// The folder is looked at when nothing has changed for so long,
+/// Scan the folder after this long without a further change,
 const QUIET: Duration = Duration::from_millis(50);
-/// or after so long in any case.
+/// or after this long in any case.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// When a folder is looked at that has changed now: each change puts it off, but not for ever.
+/// When to scan a folder that has changed now. Each change delays the scan, up to [`BUSY`] after the first one.
 fn looks_at(first: &mut Option<Instant>, now: Instant) -> Instant {
     (now + QUIET).min(*first.get_or_insert(now) + BUSY)
 }
-/// Pause before what failed is tried again; longer each time.
+/// First pause before a failed operation is tried again; it doubles each time.
 const AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// What members have said is written down so often, and at the end.
+/// How often the members' statements are written to the disk; they are also written at the end.
 const KEEP: Duration = Duration::from_secs(5);
-/// How far ahead of our clock a change may be: the later one wins a conflict, so that a time in the far future would always.
+/// How far ahead of our clock a change may be. The later change wins a conflict, so one in the far future would always
+/// win.
 const MAX_AHEAD_MS: u64 = 24 * 60 * 60 * 1000;
-/// Conflicts that are named one by one.
+/// Conflicts that an event lists at most.
 const MAX_NAMED: usize = 1000;
-/// Paths that are newly left out and named one by one, after each look.
+/// Paths newly left out that are reported one by one after each scan.
 const MAX_SKIPPED: usize = 10;
-/// Pieces of news that are heard before something is done.
+/// Messages that are handled in a row before other work is done.
 const MAX_HEARD: usize = 1000;
 
-/// See the module's text.
+/// See the module's documentation.
 pub(super) struct Member<'a> {
     options: &'a SyncOptions,
     path: PathBuf,
@@ -59,60 +60,60 @@ pub(super) struct Member<'a> {
     folder: Folder,
     key: PublisherKey,
     link_key: [u8; 32],
-    /// All that we have ever said.
+    /// The history of all our statements.
     log: Log,
     stop: &'a Stop,
     serving: Option<ServiceHandle>,
     asking: Asking,
-    /// What has come and is not in its place yet.
+    /// Content that has arrived and is not in its place yet.
     staged: Staged,
     taking: Taking,
     others: BTreeMap<PublisherId, Other>,
     up: HashSet<PublisherId>,
     roles: Membership,
-    /// Shows what a schema says of us.
+    /// Our certificates, for groups with a schema.
     shown: Vec<u8>,
-    /// Files that keep changing and are not to be sent now, and when to look whether one is.
+    /// Files that change constantly and are held back for now. `due` is when to check whether one can be sent.
     held: Arc<BTreeSet<Vec<u8>>>,
     due: Option<Instant>,
-    /// When what members have said is to be written down.
+    /// When to write the members' statements to the disk.
     keep: Option<Instant>,
-    /// Members to whom there was a link, the first one first.
+    /// Members to which there has been a link, the first one first.
     met: Vec<PublisherId>,
     unkept: Unkept,
-    /// Why others refuse our links.
+    /// Why other members refuse our links.
     refused: Option<String>,
-    /// When the folder is to be looked at, and how often that has failed.
+    /// When to scan the folder; `failures` counts failed scans.
     look: Option<Instant>,
-    /// The first change that nobody has looked at.
+    /// Time of the first change since the last scan.
     changed: Option<Instant>,
-    /// It is known that something has changed; else it is only looked whether something has.
+    /// Whether something is known to have changed; otherwise a scan only checks for changes.
     surely: bool,
     failures: u32,
-    /// How long the last look took.
+    /// How long the last scan took.
     look_took: Duration,
-    /// Something was heard or done since it was last asked whether all have the same.
+    /// Whether anything has happened since the last check whether all members have the same state.
     moved: bool,
     last: Last,
     showing: showing::Shown,
 }
 
-/// What was said last.
+/// What was announced or reported last.
 #[derive(Default)]
 struct Last {
-    /// Root of the content, state of the index, number of the roles.
+    /// Root of the content, state of the index, number of the audience.
     of: Option<(xylem_hash::Hash, xylem_hash::Hash, u64)>,
-    /// State of the index where what was held is as it was, and what was held.
+    /// State of the index without the changes of files that were held; `held` lists these.
     as_held: Option<xylem_hash::Hash>,
     held: Arc<BTreeSet<Vec<u8>>>,
-    /// What was wrong with the rules, and which of them wait to be accepted.
+    /// Mistakes in the rules; `waiting` lists the rules that wait to be accepted.
     wrong: Vec<String>,
     waiting: Vec<WaitingRules>,
-    /// What is no part of the folder, such as a pipe, and was told.
+    /// Paths that belong to no folder in step, such as pipes, and were reported.
     passed_over: BTreeSet<PathBuf>,
-    /// What is served: now, and before for those who are still at it.
+    /// What is served now: content and index. Older ones are served for members that still fetch them.
     now: Option<[PublicationId; 2]>,
-    /// Contents of the folder, the oldest first; and the index of the newest of these.
+    /// Older contents of the folder, the oldest first; `index_before` is the index of the newest of these.
     before: VecDeque<PublicationId>,
     index_before: Option<PublicationId>,
     told_ready: bool,
@@ -123,11 +124,11 @@ struct Last {
 struct Other {
     said: Statement,
     bytes: Vec<u8>,
-    /// All of what it said was taken over.
+    /// Whether its last statement was applied completely.
     done: bool,
     again: Option<Instant>,
     failures: u32,
-    /// Why it is not followed, as it was told last.
+    /// Why it is not followed, as last reported.
     told: String,
 }
 
@@ -184,12 +185,12 @@ impl<'a> Member<'a> {
         })
     }
 
-    /// Is to hear what members say, at once.
+    /// The state of the present fetch, for the thread that receives the members' statements.
     pub(super) fn asking(&self) -> Asking {
         self.asking.clone()
     }
 
-    /// Goes on until serving ends.
+    /// Runs until serving ends.
     pub(super) fn run(
         &mut self,
         news: &Receiver<News>,
@@ -207,7 +208,7 @@ impl<'a> Member<'a> {
                     if let Some(ended) = self.hear(said, tell)? {
                         return ended;
                     }
-                    // All that is said already is heard before anything is done about it.
+                    // Handle all waiting messages before doing other work.
                     for said in news.try_iter().take(MAX_HEARD) {
                         if let Some(ended) = self.hear(said, tell)? {
                             return ended;
@@ -224,11 +225,11 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// When there is something to do.
+    /// When the next work is due.
     fn next_due(&self) -> Option<Instant> {
         self.serving.as_ref()?;
         let others = self.others.values().filter(|other| self.wants(other));
-        // The end comes as news, as what others say does; what is shown is shown this often.
+        // Shutdown and statements arrive as messages. The status is published at this interval.
         let shown = Instant::now() + showing::EVERY;
         if self.showing.paused {
             return Some(shown);
@@ -273,17 +274,17 @@ impl<'a> Member<'a> {
         Ok(None)
     }
 
-    /// Whether something has changed that is part of what is shared now.
+    /// Whether a change concerns anything that is shared now.
     fn needs_look(&self, changed: &Watched) -> bool {
         let Watched::Paths(paths) = changed else { return true };
         paths.iter().any(|path| match path.strip_prefix(&self.path) {
             Ok(below) => !self.folder.passes_over(&os_bytes(below.as_os_str())),
-            // What is kept of the group.
+            // A file of the group's state.
             Err(_) => true,
         })
     }
 
-    /// Whether somebody has something that we may not have, and can be asked.
+    /// Whether a member can be asked and may have something that we lack.
     fn wants(&self, other: &Other) -> bool {
         !other.done && self.can_ask(other)
     }
@@ -292,7 +293,8 @@ impl<'a> Member<'a> {
         self.up.contains(&other.said.member) && self.roles.may_write(&other.said.member)
     }
 
-    /// Whether there are links to some of the members alone, so that who has none is not away.
+    /// Whether the group is so large that each member has links to some others only. Then a member without a link is
+    /// not away.
     fn is_large(&self) -> bool {
         self.others.len() > FULL_MESH
     }
@@ -322,7 +324,7 @@ impl<'a> Member<'a> {
             self.look_again(&serving, tell)?;
             self.look_took = now.elapsed();
         }
-        // Nothing is taken over before we know what is here. What has changed since is found out where it matters.
+        // Apply nothing before the first scan. Later changes are noticed where they matter.
         if self.last.of.is_none() {
             return Ok(());
         }
@@ -331,7 +333,7 @@ impl<'a> Member<'a> {
             self.wants(other) && other.again.is_none_or(|again| again <= now)
         };
         let mut due: Vec<PublisherId> = self.others.keys().filter(due).copied().collect();
-        // Who has kept others waiting is the last.
+        // Ask slow members last.
         due.sort_by_key(|member| self.asking.cut(member));
         for member in due {
             if self.stop.raised() {
@@ -339,12 +341,12 @@ impl<'a> Member<'a> {
             }
             self.take_over(&member, tell)?;
             self.surely = true;
-            // Looks and what is taken over take turns: neither waits until the other has nothing to do.
+            // Scans alternate with applying, so that neither waits until the other has nothing to do.
             if self.look.is_some_and(|at| at <= Instant::now()) {
                 break;
             }
         }
-        // At rest that is not worth a look at all that there is.
+        // This check passes over all paths, so skip it at rest.
         if std::mem::take(&mut self.moved) {
             self.tell_in_step(tell);
             self.show(tell);
@@ -352,7 +354,7 @@ impl<'a> Member<'a> {
         Ok(())
     }
 
-    /// Looks at the folder, and says what has changed. What can't be read now is looked at again.
+    /// Scans the folder and announces changes. Files that cannot be read now are scanned again.
     fn look_again(
         &mut self,
         serving: &ServiceHandle,
@@ -360,14 +362,14 @@ impl<'a> Member<'a> {
     ) -> Result<(), Error> {
         match self.publish(serving, tell) {
             Ok(()) => self.failures = 0,
-            // The folder or the store is not what it was: nothing is done any more.
+            // The folder or the store is not the same any more: do nothing.
             Err(e) if self.is_fatal(&e) => return Err(e),
-            // A file that is being written for a while, say: however often, that ends nothing.
+            // For example, a file that is being written. Such errors never end the run.
             Err(e) => {
                 tracing::debug!(%e, "the folder is looked at again");
                 self.look = Some(Instant::now() + pause(self.failures));
                 self.failures += 1;
-                // Somebody has to mend that.
+                // A usage error needs the user, so report it at once.
                 let told_at = if e.blame == Blame::Usage { 1 } else { 4 };
                 if self.failures == told_at {
                     tell(warning(e.to_string()));
@@ -416,7 +418,7 @@ impl<'a> Member<'a> {
             return Ok(());
         }
         if self.last.of == Some(of) {
-            // Who asks by the root is led to what was shared last.
+            // A fetch by the root gets the content that was shared last.
             let old = self.last.now.as_mut().map(|[old, _]| std::mem::replace(old, content));
             old.into_iter().for_each(|old| serving.unshare(old));
             return Ok(());
@@ -424,7 +426,7 @@ impl<'a> Member<'a> {
         self.say(serving, content, of, tell)
     }
 
-    /// One of what a member shares, under a name that nobody knows who is no member any more.
+    /// Terms of a share under a name that former members cannot guess.
     fn one_share(&self, what: &str, selection: Selection) -> OneShare {
         let hidden = self.home.invitation.group.hidden_name(&self.key, self.roles.audience());
         let id = self.key.public().key_id().to_string();
@@ -436,7 +438,7 @@ impl<'a> Member<'a> {
         OneShare { name: Some(name), selection, lan, ..OneShare::default() }
     }
 
-    /// Says that the folder has this content and this state now.
+    /// Announces that the folder has this content and this state now.
     fn say(
         &mut self,
         serving: &ServiceHandle,
@@ -472,7 +474,7 @@ impl<'a> Member<'a> {
             self.last.before.push_back(content);
             self.last.index_before.replace(index).into_iter().for_each(|id| serving.unshare(id));
         }
-        // What was told to others than those who are told from now on is not served any longer.
+        // If the audience has changed, stop serving what was announced to the former one.
         let stays = if same_audience { SERVED - 1 } else { 1 };
         let old = self.last.before.len().saturating_sub(stays);
         self.last.before.drain(..old).for_each(|id| serving.unshare(id));
@@ -492,7 +494,7 @@ impl<'a> Member<'a> {
         Ok(())
     }
 
-    /// Finds out which files keep changing and are not to be sent now.
+    /// Finds the files that change constantly and are held back for now.
     fn hold(&mut self) {
         let now_ms = wall_clock().milliseconds();
         self.held = self.folder.hold(now_ms);
@@ -500,7 +502,7 @@ impl<'a> Member<'a> {
         self.due = self.folder.held_until().map(wait);
     }
 
-    /// Whether nothing but files that are held is other than what was said last: then nobody need hear of it yet.
+    /// Whether only held files differ from the last announcement. Then nothing is announced yet.
     fn only_held_differs(&self, audience: u64) -> bool {
         let same = self.last.of.is_some_and(|(_, _, before)| before == audience)
             && self.last.as_held == Some(self.folder.state_as_held());
@@ -521,7 +523,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Notes what was left out of what is shared, each by itself, and says what is new of that.
+    /// Notes each path that was left out of the share, and reports new ones.
     fn note_skipped(
         &mut self,
         skipped: BTreeMap<PathBuf, SkipReason>,
@@ -535,7 +537,7 @@ impl<'a> Member<'a> {
             let (below, text) = (os_bytes(below.as_os_str()), why.to_string());
             let kind = match &why {
                 SkipReason::KeptInStep => continue,
-                // No part of any folder in step: nothing is missing anywhere.
+                // These belong to no folder in step, so nothing is missing.
                 SkipReason::NotAFile | SkipReason::UnfinishedFetch | SkipReason::Ours => {
                     self.last.passed_over.insert(path.clone());
                     if !told.contains(&path) {
@@ -577,7 +579,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Says so when all who are there have the same.
+    /// Report "in step" when all connected members have the same state.
     fn tell_in_step(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         let there = |other: &&Other| self.can_ask(other);
         let state = self.folder.state_as_held();
@@ -594,7 +596,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// That a file is not what it was when it was shared, says who serves it: a folder that changes is looked at in any case.
+/// Whether an event needs no report: serving has noticed that a file changed, and a scan will find the change.
 fn is_seen(event: &Event) -> bool {
     let Event::Library(LibraryEvent::Skipped { why, .. }) = event else { return false };
     matches!(why, SkipReason::Changed(_))
@@ -609,7 +611,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_never_rests_is_looked_at_all_the_same() {
+    fn a_folder_that_changes_constantly_is_still_scanned() {
         let began = Instant::now();
         let mut first = None;
         let mut looks = looks_at(&mut first, began);
@@ -624,9 +626,9 @@ mod tests {
         assert_eq!(looks, began + BUSY);
     }
 
-    /// Each is replaced and removed by ourselves, too.
+    /// Our own replacements and removals also change served files.
     #[test]
-    fn of_what_is_served_only_what_is_wrong_is_said() {
+    fn only_errors_of_served_files_are_reported() {
         let skipped = |why| Event::Library(LibraryEvent::Skipped { path: PathBuf::from("a"), why });
         assert!(is_seen(&skipped(SkipReason::Changed("changed".into()))));
         assert!(!is_seen(&skipped(SkipReason::Unreadable("a bad disk".into()))));

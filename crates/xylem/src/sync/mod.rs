@@ -1,4 +1,4 @@
-//! `xylem sync DIR [TICKET]`: a folder that several keep in step.
+//! `xylem sync DIR [TICKET]`: keeps a folder in step among several members.
 
 mod accepting;
 mod asking;
@@ -39,18 +39,20 @@ use xylem_object::ticket::Address;
 
 /// Keeps a folder in step among members: what one changes, the others get
 ///
-/// Without TICKET a new group begins (or the folder's own goes on), and standard output has one line, the ticket with
-/// which others join. Goes on until Ctrl-C; changes are seen as they happen, and what was changed meanwhile is when it
-/// is run again. Only differences travel; what was renamed travels not at all.
+/// Without TICKET a new group begins (or the folder's own group continues), and standard output has one line, the
+/// ticket with which others join. It runs until Ctrl-C. Changes are noticed as they happen, and changes made while it
+/// does not run when it runs again. Only differences are transferred; a renamed file is not transferred at all.
 ///
-/// Where two have changed a file neither knowing of the other, both are kept: the later change has the name, the other one is
-/// beside it as NAME.conflict-WHO-HASH. A file that one has changed and another removed stays.
-/// Lines of DIR/.xylemignore, with the rules of .gitignore, say what of this member's stays out of it; that file is this member's alone.
-/// A line `#include FILE` brings rules from a file of the folder that members share. What another member replaces or removes is in
-/// DIR/.xylem-sync/trash for a week: --restore lists it and puts it back, --versions says what else is kept.
+/// If two members change a file independently, both versions are kept: the later change has the name, and the other one
+/// is beside it as NAME.conflict-WHO-HASH. A file that one member changes and another removes stays. Lines of
+/// DIR/.xylemignore, with the rules of .gitignore, leave paths of this member out; that file is this member's alone. A
+/// line `#include FILE` adds rules from a file of the folder that members share. What another member replaces or
+/// removes is in DIR/.xylem-sync/trash for a week: --restore lists it and puts it back, --versions determines what else
+/// is kept.
 ///
-/// The ticket is a secret: whoever has it is a member, until --remove closes the group or --schema says who is. --read-only, --remove and --allow are for
-/// who began the group. Each member signs a history of its versions that others check; who rewrites it is found out.
+/// The ticket is a secret: anyone with it is a member, until --remove closes the group or --schema determines the
+/// members. --read-only, --remove and --allow are for the group's founder. Each member signs a history of its versions
+/// that others check, so a rewritten history is detected.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -76,71 +78,75 @@ pub(crate) struct SyncArgs {
     /// The group's ticket: as it is, from a file (@FILE) or standard input (-)
     ticket: Option<String>,
 
-    /// What others call us: letters, digits, -, _ and @. It is remembered [default: as last time, at first USER@HOST]
+    /// Our name in the group: letters, digits, -, _ and @. It is remembered [default: as last time, at first USER@HOST]
     #[arg(long = "as", value_name = "NAME", value_parser = parse_member_name)]
     name: Option<String>,
 
-    /// What this member changes stays with it, from now on: by name, or the beginning of its key. Ends at once
+    /// Make a member read-only, by its name or the beginning of its key: its changes stay with it from now on. Ends at
+    /// once
     #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     read_only: Option<String>,
 
-    /// This one is no member any more; it keeps what it has. From then on the ticket alone makes nobody a member. Ends at once
+    /// Remove a member from the group; it keeps what it has. From then on the ticket alone makes nobody a member. Ends
+    /// at once
     #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     remove: Option<String>,
 
-    /// This one is an ordinary member (again): by name, the beginning of its key, or all of it. Ends at once
+    /// Make this one an ordinary member (again): by its name, the beginning of its key, or all of it. Ends at once
     #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     allow: Option<String>,
 
-    /// Removes here what another member has removed all at once, more than half of the folder or 1,000 files: without this it stays. Ends at once
+    /// Accept that another member has removed more than half of the folder or 1,000 files at once: without this they
+    /// stay here. Ends at once
     #[arg(long, group = "once", conflicts_with = "ticket")]
     accept_removals: bool,
 
-    /// What other members have changed in files that DIR/.xylemignore includes is in force from now on; prints what will be shared, and
-    /// what no more. Ends at once
+    /// Put in force what other members have changed in files that DIR/.xylemignore includes; prints what will be
+    /// shared, and what no more. Ends at once
     #[arg(long, group = "once", conflicts_with = "ticket")]
     accept_rules: bool,
 
-    /// Prints the versions that members have told, as kept here, and checks them. Ends at once
+    /// Print the versions that members have announced, as stored here, and check them. Ends at once
     #[arg(long, group = "once", conflicts_with = "ticket")]
     history: bool,
 
-    /// How it is: members, what is missing or can't be brought in step and why, what is fetched now. Works also while nothing runs, and
-    /// says so. The exit status is 1 if it is not in step. Ends at once
+    /// Print the status: members, what is missing or cannot be brought in step and why, what is being fetched. Works
+    /// also if no sync runs, and reports that. The exit status is 1 if the folder is not in step. Ends at once
     #[arg(long, group = "once", conflicts_with = "ticket")]
     status: bool,
 
-    /// The versions of PATH, below the folder, that are kept; with PATH@TIME that one, or the newest before it, is put back, and what is
-    /// there becomes a version. Of a directory (. is all) all versions below it are listed, and put back where nothing is now. Ends at once
+    /// List the versions of PATH, below the folder, that are kept. With PATH@TIME put that one, or the newest before
+    /// it, back; the present file becomes a version. For a directory (. is all) list all versions below it, or put back
+    /// those whose paths are free now. Ends at once
     #[arg(long, value_name = "PATH", group = "once", conflicts_with = "ticket")]
     restore: Option<String>,
 
-    /// Nothing is published and taken over until --resume, also after a restart; links stay. Ends at once
+    /// Publish and apply nothing until --resume, also after a restart; links stay. Ends at once
     #[arg(long, group = "once", conflicts_with = "ticket")]
     pause: bool,
 
-    /// Goes on after --pause. Ends at once
+    /// Go on after --pause. Ends at once
     #[arg(long, group = "once", conflicts_with = "ticket")]
     resume: bool,
 
-    /// The background node keeps it in step from now on, also after a restart (`xylem service`). Ends at once
+    /// Let the background node keep it in step from now on, also after a restart (`xylem service`). Ends at once
     #[arg(long, group = "once")]
     background: bool,
 
-    /// The background node keeps it in step no more. Ends at once
+    /// Stop keeping it in step by the background node. Ends at once
     #[arg(long, group = "once", conflicts_with = "ticket")]
     stop: bool,
 
-    /// All folders that are kept in step with this store, and how they are. Ends at once
+    /// List all folders that are kept in step with this store, with their status. Ends at once
     #[arg(long, group = "once", conflicts_with = "ticket")]
     list: bool,
 
-    /// Ends when standard input does: the background node's process has
+    /// End when standard input does: the background node's process has ended
     #[arg(long, hide = true)]
     with_service: bool,
 
-    /// From now on this trust schema (`xylem schema`) says who is a member and who may write, by the names in certificates whose
-    /// chains end at --trust. For who began the group; given again it replaces the one before
+    /// Let this trust schema (`xylem schema`) determine the members and their right to write from now on, by the names
+    /// in certificates whose chains end at --trust. For the group's founder; a later one replaces it
     #[arg(long, value_name = "FILE", requires = "trust",
           conflicts_with_all = ["ticket", "once"])]
     schema: Option<PathBuf>,
@@ -149,8 +155,9 @@ pub(crate) struct SyncArgs {
     #[arg(long, visible_alias = "anchor", value_name = "CERT", requires = "schema")]
     trust: Vec<PathBuf>,
 
-    /// Where a schema says who is a member: be one as the owner of this key of `xylem key`, such as key:/org/alice. Its certificate goes
-    /// with what this member says; later runs need not name it, but a new certificate is to be named
+    /// If a schema determines the members: be one as the owner of this key of `xylem key`, such as key:/org/alice. Its
+    /// certificate is sent with this member's statements. Later runs need not name the key, but a new certificate has
+    /// to be named
     #[arg(long, value_name = "key:NAME", value_parser = parse_identity)]
     sign: Option<String>,
 
@@ -158,10 +165,10 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "CERT", requires = "sign")]
     chain: Vec<PathBuf>,
 
-    /// Which versions of what another member replaces or removes are kept in DIR/.xylem-sync/trash, in Syncthing's words: trash[:DAYS], all of
-    /// them; simple:N, the newest of each file; staggered[:DAYS], one an hour for a day, one a day for 30 days, one a week then; none. More goes
-    /// where all would take more than a tenth of the disk, or more than is left free. It is remembered
-    /// [default: as last time, at first trash:7]
+    /// Which versions of what another member replaces or removes are kept in DIR/.xylem-sync/trash, in Syncthing's
+    /// words: trash[:DAYS], all of them; simple:N, the newest of each file; staggered[:DAYS], one an hour for a day,
+    /// one a day for 30 days, one a week then; none. More are removed if all would take more than a tenth of the disk,
+    /// or more than is left free. It is remembered [default: as last time, at first trash:7]
     #[arg(long, value_name = "WHICH")]
     versions: Option<VersionPolicy>,
 
@@ -185,7 +192,7 @@ pub(crate) struct SyncArgs {
     )]
     listen: Vec<String>,
 
-    /// How this machine is reached from elsewhere, HOST:PORT; can be repeated
+    /// Where this machine can be reached from elsewhere, HOST:PORT; can be repeated
     #[arg(
         long,
         value_name = "HOST:PORT",
@@ -213,13 +220,13 @@ fn parse_member_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// USER@HOST, as the system calls both: one person's machines have different names, and so have the people at one machine.
+/// USER@HOST by the system's names, so that a person's machines, and the users of a machine, have different names.
 fn user_at_host() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("USERNAME"));
     named(user.ok().as_deref(), host().as_deref())
 }
 
-/// Of what is known and can be in a name; the host's is its first label.
+/// Builds a name from the parts that are known and valid; of the host's name the first label is used.
 fn named(user: Option<&str>, host: Option<&str>) -> String {
     let host = host.and_then(|host| host.split('.').next());
     let known = |name: Option<&str>| name.and_then(|name| parse_member_name(name).ok());
@@ -306,7 +313,7 @@ fn ends_with_input(stop: &Stop) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is asked for that ends at once; `None`: it is to be kept in step.
+/// Does the task of a flag that ends at once; `None`: the folder is to be kept in step.
 fn at_once(
     args: &SyncArgs,
     folder: &Path,
@@ -377,7 +384,7 @@ fn at_once(
     Ok(None)
 }
 
-/// The group that is joined.
+/// The group to join.
 fn invitation(args: &SyncArgs) -> Result<Option<Invitation>, Failure> {
     let Some(text) = &args.ticket else { return Ok(None) };
     let text = read_text(text)?;
@@ -388,12 +395,12 @@ fn invitation(args: &SyncArgs) -> Result<Option<Invitation>, Failure> {
     Ok(Some(invitation?))
 }
 
-/// What this run is asked for, or else the last one was.
+/// The settings of this run's flags, or else those of the last run.
 fn last_run(args: &SyncArgs, folder: &Path, store: &Path) -> Result<LastRun, Failure> {
     let before = match Home::existing(store, &canonical(folder)?) {
         Ok(home) => home.last_run()?,
         Err(HomeError::NotYet(_)) => LastRun::default(),
-        // A folder that another store knew is joined anew by a ticket.
+        // A folder of another store joins anew by a ticket.
         Err(HomeError::Unknown(_)) if args.ticket.is_some() => LastRun::default(),
         Err(e) => return Err(e.into()),
     };
@@ -405,7 +412,7 @@ fn last_run(args: &SyncArgs, folder: &Path, store: &Path) -> Result<LastRun, Fai
 }
 
 fn role_schema(schema: &Path, trust: &[PathBuf]) -> Result<RoleSchema, Failure> {
-    // Whatever an anchor vouches for of which no rule speaks would be refused, and nobody would see why.
+    // Check that a rule covers what each anchor certifies: otherwise it would be refused without a visible reason.
     keys::anchors(trust, Some(schema))?;
     let anchors: Result<Vec<Vec<u8>>, _> =
         trust.iter().map(|path| keys::certificate(path)).collect();
@@ -418,12 +425,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_is_called_what_the_system_calls_user_and_host() {
+    fn a_member_name_is_user_at_host() {
         let both = |user, host| named(user, host);
         assert_eq!(both(Some("alice"), Some("laptop.example.org")), "alice@laptop");
         assert_eq!(both(None, Some("laptop")), "laptop");
         assert_eq!(both(Some("alice"), None), "alice");
-        // What can't be in a name is as if it were not known.
+        // A part that is invalid in a name counts as unknown.
         assert_eq!(both(Some("DOM\\alice"), Some("laptop")), "laptop");
         assert_eq!(both(Some("alice"), Some("")), "alice");
         let long = "h".repeat(64);

@@ -1,4 +1,4 @@
-//! `xylem sync DIR --restore PATH`: the versions of a path, and of what is below it, that are kept; and one of them put back.
+//! `xylem sync DIR --restore PATH`: lists the kept versions of a path and of all below it, or puts one back.
 
 use std::path::{Component, Path};
 
@@ -12,7 +12,8 @@ use crate::exit::{Exit, Failure};
 use crate::output::Out;
 use crate::output::text::{bytes, clean};
 
-/// Lists the versions of `PATH`, or puts one back: that of `PATH@TIME`, or the newest before it. Of a directory all that is below it.
+/// Lists the versions of `PATH`. For `PATH@TIME` puts the version of then, or the newest before it, back; for a
+/// directory all below it.
 pub(super) fn run(folder: &Path, what: &str, out: &mut Out) -> Result<Exit, Failure> {
     let folder = canonical(folder)?;
     let (path, at_ms) = match what.rsplit_once('@').map(|(path, time)| (path, time_of(time))) {
@@ -47,7 +48,7 @@ fn shown(path: &[u8]) -> String {
     os_path(path).to_string_lossy().into_owned()
 }
 
-/// What is kept of a folder.
+/// The kept versions of a folder.
 struct Kept<'a> {
     folder: &'a Path,
 }
@@ -80,7 +81,7 @@ impl Kept<'_> {
         Ok(Exit::Done)
     }
 
-    /// Puts the version of a file back, whatever is there.
+    /// Puts a version of a file back, whatever is there.
     fn put(&self, paths: &[Vec<u8>], at_ms: u64, out: &mut Out) -> Result<Exit, Failure> {
         for path in paths {
             let versions = self.versions(path)?;
@@ -101,7 +102,7 @@ impl Kept<'_> {
         Ok(Exit::Done)
     }
 
-    /// Puts back what was below a directory and is not there.
+    /// Puts back the files below a directory that are missing there.
     fn put_all(
         &self,
         paths: &[Vec<u8>],
@@ -146,18 +147,18 @@ impl Kept<'_> {
     }
 }
 
-/// The newest version of then or before, by the second: so they are listed.
+/// The newest version at or before `at_ms`, to the second, as versions are listed.
 fn as_of(versions: &[KeptVersion], at_ms: u64) -> Option<&KeptVersion> {
     versions.iter().find(|version| version.since_ms / 1_000 <= at_ms / 1_000)
 }
 
-/// A time as it is listed (`20261124T023410`, UTC), or with what people put between its parts.
+/// Parses a time as it is listed (`20261124T023410`, UTC), or with separators between its parts.
 fn time_of(text: &str) -> Option<u64> {
     let plain: String = text.chars().filter(|c| !matches!(c, '-' | ':' | 'Z')).collect();
     parse_utc(&plain)
 }
 
-/// A path below the folder, with `/` between its components: as it is there, or from the root on.
+/// A path below the folder, with `/` between its components; `path` is relative to the folder or absolute.
 fn below(folder: &Path, path: &Path) -> Result<Vec<u8>, Failure> {
     let path = path.strip_prefix(folder).unwrap_or(path);
     let mut whole = Vec::new();
@@ -182,7 +183,7 @@ fn below(folder: &Path, path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(whole)
 }
 
-/// A version of a path.
+/// Event: a version of a path.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_kept")]
 struct KeptRow<'a> {
@@ -192,7 +193,7 @@ struct KeptRow<'a> {
     at: &'a str,
 }
 
-/// A version that was put back.
+/// Event: a version that was put back.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_restored")]
 struct RestoredRow<'a> {
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_those_that_are_listed() {
+    fn restore_times_are_parsed_as_listed() {
         let ms = 1_795_487_650_000;
         assert_eq!(utc(ms), "20261124T023410");
         for text in ["20261124T023410", "2026-11-24T02:34:10Z", "2026-11-24T02:34:10"] {

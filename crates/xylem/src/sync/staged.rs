@@ -1,5 +1,5 @@
-//! [`Staged`]: content that has come and is not in its place yet, by its root: whole files, and parts of those that were cut
-//! off. What is verified is kept until no member's version needs it, whichever version of which folder it came with.
+//! [`Staged`]: content that has arrived and is not in its place yet, by its root: whole files, and parts of interrupted ones. Verified
+//! content is kept until no member's version needs it, whichever version of which folder it came with.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -10,25 +10,25 @@ use xylem_hash::Hash;
 use xylem_library::folder::holds_content;
 use xylem_library::os_path;
 
-/// Behind the root of a file of which there is a part.
+/// Suffix after the root for a part of a file.
 const PART: &str = ".part";
-/// Behind a name that is being written.
+/// Suffix of a name that is being written.
 const NEW: &str = ".new";
 
-/// See the module's text.
+/// See the module's documentation.
 pub(super) struct Staged {
     dir: PathBuf,
-    /// Those that were read in this run and are what they are called.
+    /// Roots of files that were verified in this run.
     proven: HashSet<Hash>,
 }
 
 impl Staged {
-    /// What is in `dir`, of which nothing is believed that an earlier run left.
+    /// Opens the content in `dir`. Content of an earlier run is not trusted before it is verified.
     pub(super) fn at(dir: PathBuf) -> Self {
         Self { dir, proven: HashSet::new() }
     }
 
-    /// Where whole files are, each under the name of its root.
+    /// The directory of whole files, each named by its root.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -41,7 +41,7 @@ impl Staged {
         self.dir.join(format!("{root}{PART}"))
     }
 
-    /// Whether all of this content is here. It is read once in a run.
+    /// Whether all of this content is here. It is verified once in a run.
     pub(super) fn has(&mut self, root: &Hash) -> bool {
         let path = self.whole_at(root);
         if self.proven.contains(root) {
@@ -58,18 +58,18 @@ impl Staged {
             self.proven.insert(*root);
             return true;
         }
-        // The power went, perhaps, before it was on the disk.
+        // Perhaps a loss of power before it was on the disk: keep it as a part.
         let _ = fs::rename(&path, self.part_at(root));
         false
     }
 
-    /// Where parts of contents are that have not come whole from any member.
+    /// The parts of contents that have not arrived completely.
     pub(super) fn parts(&self, wanted: &HashMap<Hash, Vec<u8>>) -> HashMap<Hash, PathBuf> {
         let parts = wanted.keys().map(|root| (*root, self.part_at(root)));
         parts.filter(|(_, path)| path.is_file()).collect()
     }
 
-    /// Takes a copy of a file that is believed to hold this content; whether it does.
+    /// Copies a file that may hold this content; returns whether it does.
     pub(super) fn copy(&mut self, from: &Path, root: &Hash) -> io::Result<bool> {
         fs::create_dir_all(&self.dir)?;
         let new = self.dir.join(format!("{root}{NEW}"));
@@ -84,15 +84,15 @@ impl Staged {
         copied.map(|_| is_it)
     }
 
-    /// Takes what a fetch has brought to the directory `fetched`, where each content is at its path of `wanted`; what is there
-    /// was verified.
+    /// Takes content that a fetch has put into the directory `fetched`, each at its path of `wanted`. The fetch has
+    /// verified all that is there.
     pub(super) fn take(
         &mut self,
         fetched: &Path,
         wanted: &HashMap<Hash, Vec<u8>>,
     ) -> io::Result<()> {
         fs::create_dir_all(&self.dir)?;
-        // Directories have the permissions of those that they are like.
+        // A fetched directory has the permissions of the original, which may forbid removal.
         permit_all(fetched);
         for (root, path) in wanted {
             match fs::rename(fetched.join(os_path(path)), self.whole_at(root)) {
@@ -100,7 +100,7 @@ impl Staged {
                     self.proven.insert(*root);
                     let _ = fs::remove_file(self.part_at(root));
                 }
-                // It was refused.
+                // The fetch has refused this path.
                 Err(e) if is_absent(&e) => {}
                 Err(e) => return Err(e),
             }
@@ -108,7 +108,7 @@ impl Staged {
         remove_tree(fetched)
     }
 
-    /// Takes what a fetch that failed or was ended has left in `fetched`: files that are whole, and parts.
+    /// Takes what a failed or interrupted fetch has left in `fetched`: whole files, and parts.
     pub(super) fn keep(
         &mut self,
         fetched: &Path,
@@ -134,7 +134,7 @@ impl Staged {
         remove_tree(fetched)
     }
 
-    /// Drops all content but this. What can't be removed is tried another time.
+    /// Drops all content except `wanted`. What cannot be removed is tried another time.
     pub(super) fn keep_only(&mut self, wanted: &HashSet<Hash>) {
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -153,7 +153,7 @@ fn is_absent(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Removes a directory of ours with all that is in it, also where its directories may not be written to.
+/// Removes a directory of ours with all that is in it, even if its directories are write-protected.
 pub(super) fn remove_tree(dir: &Path) -> io::Result<()> {
     let Err(first) = fs::remove_dir_all(dir) else { return Ok(()) };
     if first.kind() == io::ErrorKind::NotFound {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_fetch_leaves_is_kept_by_its_root_and_believed_only_when_read() {
+    fn staged_content_counts_only_after_verification() {
         let dir = tempfile::tempdir().unwrap();
         let (fetched, at) = (dir.path().join("fetched"), dir.path().join("staged"));
         fs::create_dir_all(fetched.join("d")).unwrap();
@@ -211,7 +211,7 @@ mod tests {
         let parts = staged.parts(&wanted);
         assert_eq!(parts.keys().collect::<Vec<_>>(), [&part]);
         assert_eq!(fs::read(&parts[&part]).unwrap(), b"par");
-        // Another run believes nothing that it has not read.
+        // Another run trusts nothing that it has not verified.
         fs::write(at.join(whole.to_string()), "whelo").unwrap();
         let mut again = Staged::at(at.clone());
         assert!(!again.has(&whole));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_counts_if_it_has_the_content() {
+    fn a_copy_is_staged_only_if_its_hash_matches() {
         let dir = tempfile::tempdir().unwrap();
         let (from, at) = (dir.path().join("from"), dir.path().join("staged"));
         fs::write(&from, "content").unwrap();

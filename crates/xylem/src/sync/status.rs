@@ -1,7 +1,8 @@
-//! [`SyncStatus`]: what a person is told of a folder that is kept in step, by `sync DIR --status`, `sync --list` and `xylem ui`.
+//! [`SyncStatus`]: the status of a folder in step, for `sync DIR --status`, `sync --list` and `xylem ui`.
 //!
-//! The process that keeps it in step writes `STORE/sync/ID/status.json`, whole, once a second at most and when something has
-//! changed. Beside it lies `status.lock`, which is locked for as long as that process lives: so what runs is told from what was killed.
+//! The process that keeps it in step replaces `STORE/sync/ID/status.json` atomically after changes, at most once a
+//! second. The file `status.lock` beside it is locked as long as that process lives, which distinguishes running
+//! processes from killed ones.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
@@ -24,47 +25,48 @@ use crate::running;
 
 const FILE: &str = "status.json";
 const LOCK: &str = "status.lock";
-/// In the folder of roles, which is watched: nothing is published and taken over while it is there.
+/// File in the watched folder of roles: nothing is published or applied while it exists.
 const PAUSED: &str = "paused";
-/// Folders of a store that are listed at most, and bytes of what is read of one.
+/// Folders of a store that are listed at most; the limit in bytes of a status follows.
 const MAX_FOLDERS: usize = 256;
 const MAX_STATUS: u64 = 16 << 20;
-/// Obstacles that are named, and files of a fetch.
+/// Obstacles that a status lists at most; the limit of a fetch's files follows.
 const MAX_NAMED: usize = 1_000;
 const MAX_FETCHED: usize = 5;
 
-/// How a folder is.
+/// The state of a folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FolderStep {
     /// No process keeps it in step.
     #[default]
     NotRunning,
-    /// It is being looked at for the first time since the start.
+    /// The first scan since the start is running.
     Starting,
-    /// `--pause` was said.
+    /// `--pause` is in effect.
     Paused,
-    /// The group's founder has removed this member, or has not let it in: it is followed by nobody.
+    /// The group's founder has removed this member, or has not admitted it; no other member follows it.
     NoMember,
-    /// Something is missing here or there, or waits.
+    /// Something is missing here or at another member, or waits.
     Behind,
-    /// All members who may write and are there have the same.
+    /// All connected members with the right to write have the same state.
     InStep,
 }
 
-/// See the module's text. Times are milliseconds since 1970. Its JSON is an event of docs/spec/json-events.md.
+/// See the module's documentation. Times are milliseconds since 1970. Its JSON is an event of docs/spec/json-events.md.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename = "sync_status", default)]
 pub(crate) struct SyncStatus {
     pub(crate) folder: String,
-    /// What others call us, our key in the group, and our role: founder, member, read_only (what is changed here stays here) or none.
+    /// Our name in the group. Our key and our role follow: founder, member, read_only (changes made here stay here) or
+    /// none.
     pub(crate) name: String,
     pub(crate) key: String,
     pub(crate) role: String,
     /// Why other members refuse its links.
     pub(crate) refused: Option<String>,
     pub(crate) step: FolderStep,
-    /// Whether a process keeps it in step, which, and since when; of the last change.
+    /// Whether a process keeps it in step. Its process id, its start and the time of the last change follow.
     pub(crate) running: bool,
     pub(crate) pid: u32,
     pub(crate) since_ms: u64,
@@ -73,12 +75,12 @@ pub(crate) struct SyncStatus {
     pub(crate) background: bool,
     pub(crate) paused: bool,
     pub(crate) members: Vec<MemberStatus>,
-    /// What is not in step; beyond 1,000 there are `more`.
+    /// Paths that are not in step, at most 1,000; the number of further ones is `more`.
     pub(crate) missing: Vec<MissingStatus>,
     pub(crate) more: u64,
-    /// What is fetched now.
+    /// The present fetch.
     pub(crate) fetching: Option<FetchingStatus>,
-    /// Removals and rules of others that wait until this member accepts them.
+    /// Removals by others that wait until this member accepts them; whether rules wait follows.
     pub(crate) removals_wait: u64,
     pub(crate) rules_wait: bool,
 }
@@ -89,14 +91,14 @@ pub(crate) struct SyncStatus {
 pub(crate) struct MemberStatus {
     pub(crate) name: String,
     pub(crate) key: String,
-    /// founder, member, read_only or removed.
+    /// One of: founder, member, read_only, removed.
     pub(crate) role: String,
-    /// Whether there is a link to it, and since when there is one or none.
+    /// Whether there is a link to it; since when follows.
     pub(crate) here: bool,
     pub(crate) since_ms: u64,
-    /// Whether it has what is here, by what it said last.
+    /// Whether its last statement has the state of this folder.
     pub(crate) in_step: bool,
-    /// Why nothing is taken of it.
+    /// Why nothing of it is applied.
     pub(crate) why: Option<String>,
 }
 
@@ -105,7 +107,7 @@ pub(crate) struct MemberStatus {
 pub(crate) struct MissingStatus {
     pub(crate) path: String,
     pub(crate) kind: ObstacleKind,
-    /// What that means, in words, and why, as the system says.
+    /// The meaning of `kind` in words; the system's reason follows.
     pub(crate) what: String,
     pub(crate) why: String,
     pub(crate) since_ms: u64,
@@ -114,15 +116,15 @@ pub(crate) struct MissingStatus {
     pub(crate) again_ms: u64,
 }
 
-/// What is fetched of a member.
+/// A fetch from a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct FetchingStatus {
     pub(crate) from: String,
-    /// Verified bytes, of `total`; 0: it is not known yet.
+    /// Verified bytes; `total` is 0 if it is not known yet.
     pub(crate) done: u64,
     pub(crate) total: u64,
-    /// The first of its files, and how many there are.
+    /// The first of its files; the number of all follows.
     pub(crate) paths: Vec<String>,
     pub(crate) files: u64,
 }
@@ -131,7 +133,7 @@ fn text(path: &[u8]) -> String {
     os_path(path).to_string_lossy().into_owned()
 }
 
-/// What an obstacle means to whoever waits for the file.
+/// The meaning of an obstacle for a user that waits for the file.
 fn in_words(kind: ObstacleKind) -> &'static str {
     match kind {
         ObstacleKind::Unreadable => "it can't be read here, so that nobody else gets it",
@@ -148,7 +150,7 @@ fn in_words(kind: ObstacleKind) -> &'static str {
 }
 
 impl SyncStatus {
-    /// Takes over what is in the way.
+    /// Takes over the obstacles.
     pub(super) fn take(&mut self, obstacles: &Obstacles) {
         let named = obstacles.iter().take(MAX_NAMED).map(|(path, obstacle)| MissingStatus {
             path: text(path),
@@ -165,7 +167,7 @@ impl SyncStatus {
         self.removals_wait = waits.count() as u64;
     }
 
-    /// Its process has ended.
+    /// Marks that the process has ended.
     fn end(&mut self) {
         let at_ms = self.at_ms;
         (self.running, self.step, self.fetching) = (false, FolderStep::NotRunning, None);
@@ -174,7 +176,7 @@ impl SyncStatus {
         }
     }
 
-    /// Of a folder of which no process has said anything yet.
+    /// The status of a folder for which no process has written one yet.
     fn unsaid(home: &Home, folder: &Path) -> Result<Self, Failure> {
         let founder = home.invitation.group.founder;
         let member = |(said, _): (xylem_library::folder::Statement, Vec<u8>)| MemberStatus {
@@ -193,12 +195,12 @@ impl SyncStatus {
         })
     }
 
-    /// Whether each member has links to some of the others alone: who has none is not away.
+    /// Whether each member has links to some others only; then a member without a link is not away.
     fn is_large(&self) -> bool {
         self.members.iter().filter(|member| member.role != "removed").count() > FULL_MESH
     }
 
-    /// What a person is told in one line.
+    /// The status in one line.
     pub(crate) fn said(&self) -> String {
         let here = self.members.iter().filter(|member| member.here).count() as u64;
         let missing = self.more.saturating_add(self.missing.len() as u64);
@@ -227,7 +229,8 @@ impl SyncStatus {
     }
 }
 
-/// What is told of a folder, as all who know something of it see it. The thread of a [`Poster`] writes it down.
+/// The status of a folder, shared by all threads that contribute to it. The thread of a [`Poster`] writes it to the
+/// disk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Board(Arc<Mutex<Posted>>);
 
@@ -239,11 +242,11 @@ struct Posted {
 
 impl Board {
     fn held(&self) -> MutexGuard<'_, Posted> {
-        // A thread that panicked has not left it half written.
+        // A poisoned lock holds good data: no thread panics within a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is told.
+    /// Changes the status.
     pub(super) fn change(&self, change: impl FnOnce(&mut SyncStatus)) {
         let mut held = self.held();
         let before = held.status.clone();
@@ -253,7 +256,7 @@ impl Board {
         }
     }
 
-    /// These files are fetched from the member of this name.
+    /// Records that these files are being fetched from the member of this name.
     pub(super) fn fetches(&self, from: &str, only: &Only) {
         self.change(|status| {
             let paths = only.paths.iter().take(MAX_FETCHED).map(|path| text(path)).collect();
@@ -262,7 +265,7 @@ impl Board {
         });
     }
 
-    /// So much of it is there.
+    /// Records the progress of the fetch in bytes.
     pub(super) fn came(&self, done: u64, total: u64) {
         let mut held = self.held();
         if let Some(fetching) = &mut held.status.fetching {
@@ -271,7 +274,7 @@ impl Board {
         }
     }
 
-    /// Nothing is fetched any more.
+    /// Records that the fetch has ended.
     pub(super) fn fetched(&self) {
         let mut held = self.held();
         if held.status.fetching.take().is_some() {
@@ -279,17 +282,17 @@ impl Board {
         }
     }
 
-    /// Writes it down from now on, among what is kept of the folder, until the result is dropped.
+    /// Writes the status to the folder's directory in the store from now on, until the result is dropped.
     ///
     /// # Errors
-    /// No file can be made there, or the system has no thread left.
+    /// No file can be created there, or the system cannot start a thread.
     pub(super) fn begin(&self, home: &Home, first: SyncStatus) -> Result<Poster, Error> {
         let lock = home.dir().join(LOCK);
         let failed = |e: io::Error| {
             let message = format!("{}: {e}", lock.display());
             Error { blame: Blame::Local, message }
         };
-        // Whoever looks holds it for a moment.
+        // A reader of the status may hold the lock for a moment.
         let held = File::create(&lock).and_then(|file| file.lock().map(|()| file));
         let held = held.map_err(failed)?;
         let (changed, changes) = sync_channel(1);
@@ -298,7 +301,7 @@ impl Board {
         posted.is_new();
         drop(posted);
         let (path, board) = (home.dir().join(FILE), self.clone());
-        // It writes one small file.
+        // The thread writes one small file, so a small stack is enough.
         let writer = thread::Builder::new().name("status".into()).stack_size(256 * 1024);
         let writer = writer.spawn(move || board.write_all(&path, &changes));
         let writer = Some(writer.map_err(failed)?);
@@ -309,7 +312,7 @@ impl Board {
         let write = || {
             let status = self.held().status.clone();
             let text = serde_json::to_vec(&status).expect("plain fields");
-            // A disk that is full now need not be so in a second.
+            // Ignore failures: a disk that is full now may have room in a second.
             let _ = write_atomically(&*disk(), path, &text, 0o600, Clobber::Replace);
         };
         running::at_changes(changes, write);
@@ -320,12 +323,12 @@ impl Board {
 impl Posted {
     fn is_new(&mut self) {
         self.status.at_ms = wall_clock().milliseconds();
-        // Full: the writer knows already. Gone: it has nowhere to write.
+        // If the channel is full, the writer is notified already. If it is closed, there is no place to write to.
         let _ = self.changed.as_ref().map(|changed| changed.try_send(()));
     }
 }
 
-/// Has the status written down; the last one, when this is dropped, says that nothing runs any more.
+/// Keeps the status file up to date. On drop, the last one states that no process runs.
 pub(super) struct Poster {
     board: Board,
     writer: Option<JoinHandle<()>>,
@@ -343,17 +346,17 @@ impl Drop for Poster {
     }
 }
 
-/// Whether the folder's members are to get nothing of it, and it nothing of them.
+/// Whether the folder is paused: nothing is published or applied.
 pub(super) fn is_paused(home: &Home) -> bool {
     paused(home).symlink_metadata().is_ok()
 }
 
-/// Where that is noted.
+/// The file that marks a pause.
 pub(super) fn paused(home: &Home) -> PathBuf {
     home.roles_dir().join(PAUSED)
 }
 
-/// `--pause` and `--resume`: notes it for the process that runs, and for later ones.
+/// `--pause` and `--resume`: sets or removes the mark, for the running process and later ones.
 pub(super) fn pause(home: &Home, pause: bool) -> Result<(), Failure> {
     let path = paused(home);
     let done = match pause {
@@ -368,7 +371,7 @@ pub(super) fn pause(home: &Home, pause: bool) -> Result<(), Failure> {
     }
 }
 
-/// What was written down of a folder, by what is kept of it; `None`: nothing that can be read.
+/// Reads the status from a folder's directory in the store; `None` if none can be read.
 fn read(dir: &Path) -> Option<SyncStatus> {
     let mut text = Vec::new();
     File::open(dir.join(FILE)).ok()?.take(MAX_STATUS).read_to_end(&mut text).ok()?;
@@ -381,7 +384,7 @@ fn read(dir: &Path) -> Option<SyncStatus> {
     Some(status)
 }
 
-/// What is told of all folders that were ever kept in step with a store, in the order of their paths.
+/// The status of all folders that were ever kept in step with a store, sorted by path.
 pub(crate) fn all(store: &Path) -> Vec<SyncStatus> {
     let entries = fs::read_dir(store.join("sync")).into_iter().flatten().flatten();
     let found = entries.take(MAX_FOLDERS).filter_map(|entry| read(&entry.path()));
@@ -390,7 +393,7 @@ pub(crate) fn all(store: &Path) -> Vec<SyncStatus> {
     all
 }
 
-/// `xylem sync DIR --status`. What is not in step ends with exit 1.
+/// Runs `xylem sync DIR --status`. The exit code is 1 if the folder is not in step.
 pub(super) fn print(
     store: &Path,
     folder: &Path,
@@ -415,7 +418,7 @@ pub(super) fn print(
     Ok(exit)
 }
 
-/// How long, in the largest unit: `12 s`, `5 min`, `3 h`, `2 days`.
+/// A duration in its largest unit: `12 s`, `5 min`, `3 h`, `2 days`.
 fn span(ms: u64) -> String {
     match Duration::from_millis(ms).as_secs() {
         s if s < 60 => format!("{s} s"),
@@ -426,7 +429,7 @@ fn span(ms: u64) -> String {
 }
 
 impl SyncStatus {
-    /// All of it for a person.
+    /// The whole status as lines of text.
     fn lines(&self, now_ms: u64) -> Vec<String> {
         let ago = |ms: u64| span(now_ms.saturating_sub(ms));
         let short = |key: &str| key.get(..16).unwrap_or(key).to_owned();
@@ -494,7 +497,7 @@ impl SyncStatus {
     }
 }
 
-/// The first names of so many, in words: `a, b and 3 more`.
+/// The first names of a list in words: `a, b and 3 more`.
 pub(super) fn named(paths: &[String], all: u64) -> String {
     let more = all.saturating_sub(paths.len() as u64);
     match (paths.is_empty(), more) {
@@ -504,7 +507,7 @@ pub(super) fn named(paths: &[String], all: u64) -> String {
     }
 }
 
-/// `xylem sync --list`: a line for each folder of the store, or its status as JSON.
+/// Runs `xylem sync --list`: prints a line for each folder of the store, or its status as JSON.
 pub(super) fn list(
     store: &Path,
     in_background: &[(PathBuf, Option<String>)],
@@ -559,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_there_while_it_runs_and_after_it_says_so() {
+    fn the_status_file_shows_whether_a_process_runs() {
         let base = tempfile::tempdir().unwrap();
         let home = home(base.path());
         assert_eq!(read(home.dir()), None);
@@ -579,7 +582,7 @@ mod tests {
         drop(poster);
         let seen = read(home.dir()).unwrap();
         assert!(!seen.running && seen.step == FolderStep::NotRunning && !seen.members[0].here);
-        // What was killed has not written that.
+        // A process that was killed has not written that it ended.
         let text = serde_json::to_vec(&status()).unwrap();
         fs::write(home.dir().join(FILE), text).unwrap();
         let seen = read(home.dir()).unwrap();
@@ -587,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_stays_until_it_is_taken_back() {
+    fn a_pause_lasts_until_it_is_resumed() {
         let base = tempfile::tempdir().unwrap();
         let home = home(base.path());
         assert!(!is_paused(&home));
@@ -600,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_told_what_is_missing_and_why() {
+    fn the_status_lists_missing_paths_with_reasons() {
         let mut obstacles = Obstacles::default();
         obstacles.note(b"d/a", ObstacleKind::NoRoom, "disk full".into(), 5_000);
         obstacles.note(b"e", ObstacleKind::Removal, "800 of 1,000".into(), 5_000);
@@ -618,7 +621,7 @@ mod tests {
         has("/f: not in step; 1 other member here; 2 paths can't be brought in step now");
         has("bob (): here for 1 min");
         has("from bob: 1.00 MiB of 2.00 MiB of x, y and 7 more");
-        // Of many members each has links to some alone: the others are not away.
+        // In a large group each member has links to some others only, so the others are not away.
         let far = |n: usize| MemberStatus {
             name: format!("far-{n}"),
             in_step: true,

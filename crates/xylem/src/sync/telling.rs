@@ -1,7 +1,7 @@
-//! [`Teller`]: what a person, or a script, is told while a folder is kept in step.
+//! [`Teller`]: prints the events of a folder in step, for people or for scripts.
 //!
-//! A script has each event. A person has a line when something is news: what comes again and again, as of a file that is written to
-//! all the time, is gathered, with growing pauses; and "In step" is said when it is so.
+//! A script gets each event. A person gets a line for each news. Repeated events, as of a file that is written
+//! constantly, are gathered and printed after growing pauses. "In step" is printed when it is true.
 
 use super::keeping::SyncEvent;
 use super::status::named;
@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 use xylem_library::folder::OWN;
 use xylem_node::Event;
 
-/// The same kind of line comes after so long again, and each time that it does after twice as long,
+/// First pause between two lines of the same kind; it doubles with each further line.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A fetch that takes longer than this shows how far it is.
+/// A fetch that takes longer than this shows its progress.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
-/// Names of what came, in one line.
+/// Names of new files in one line.
 const MAX_NAMES: usize = 5;
 
-/// When the next line of a kind may come.
+/// When the next line of a kind may be printed.
 struct Pace {
     pause: Duration,
     next: Option<Instant>,
@@ -34,14 +34,14 @@ impl Pace {
         Self { pause: PAUSE, next: None }
     }
 
-    /// Whether one may come now; it does, then.
+    /// Whether a line may be printed now; if so, counts it as printed.
     fn may(&mut self, now: Instant) -> bool {
         let Some(next) = self.next.replace(now + self.pause) else { return true };
         if now < next {
             self.next = Some(next);
             return false;
         }
-        // After some rest it is news again.
+        // After a rest the pause starts again at its shortest.
         let rested = now.duration_since(next) >= self.pause;
         self.pause = if rested { PAUSE } else { (self.pause * 2).min(LONGEST_PAUSE) };
         self.next = Some(now + self.pause);
@@ -49,7 +49,7 @@ impl Pace {
     }
 }
 
-/// What came of one member and nobody was told yet.
+/// Changes by one member that were not printed yet.
 #[derive(Default)]
 struct Gathered {
     put: u64,
@@ -58,14 +58,14 @@ struct Gathered {
     paths: Vec<String>,
 }
 
-/// See the module's text.
+/// See the module's documentation.
 pub(super) struct Teller {
     took: BTreeMap<String, Gathered>,
     took_pace: Pace,
-    /// Members with whom it came in step, and paths that it is not for.
+    /// Numbers of members in step, and of paths that are not, to be printed.
     step: Option<(u64, u64)>,
     step_pace: Pace,
-    /// Since when something is fetched.
+    /// When the present fetch began.
     fetching: Option<Instant>,
 }
 
@@ -80,7 +80,7 @@ impl Teller {
         }
     }
 
-    /// Tells of an event.
+    /// Prints an event.
     ///
     /// # Errors
     /// Standard output is gone.
@@ -139,7 +139,7 @@ impl Teller {
             SyncEvent::ReadOnly => out.warn(
                 "the group's founder says that this member only reads: what is changed here stays here",
             ),
-            // Each version that is fetched is a link that comes and goes.
+            // Each fetch of a version makes a link and ends it, which is no news.
             SyncEvent::Other(
                 Event::PeerConnected { .. } | Event::PeerGone { .. } | Event::Fetched(_),
             ) => {}
@@ -148,7 +148,7 @@ impl Teller {
         Ok(())
     }
 
-    /// Tells what is left to be told.
+    /// Prints what is gathered and not printed yet.
     pub(super) fn ends(&mut self, out: &mut Out) {
         out.ends_progress();
         for (name, gathered) in std::mem::take(&mut self.took) {
@@ -157,7 +157,7 @@ impl Teller {
     }
 
     fn gather(&mut self, name: String, (put, gone, kept): (u64, u64, u64), paths: &[PathBuf]) {
-        // It was in step before this came.
+        // The folder was in step before this change; a new event will follow.
         self.step = None;
         let gathered = self.took.entry(name).or_default();
         gathered.put = gathered.put.saturating_add(put);
@@ -184,7 +184,7 @@ impl Teller {
             out.ends_progress();
         }
         self.say_took(now, out);
-        // What it was in step for is told before.
+        // Print the changes before the line that the folder is in step.
         if let Some((members, but)) = self.step.filter(|_| in_step && self.took.is_empty())
             && self.step_pace.may(now)
         {
@@ -235,7 +235,7 @@ fn say_conflicts(conflicts: &[PathBuf], copies: &[(PathBuf, String)], out: &mut 
     }
 }
 
-/// With what others join, on standard output.
+/// Prints the ticket to join on standard output.
 pub(super) fn ready(ticket: &str, name: &str, key: &str, out: &mut Out) -> Result<(), Failure> {
     if out.is_json() { out.json(&ReadyRow { ticket, name, key }) } else { out.line(ticket) }
 }
@@ -291,7 +291,7 @@ fn in_json(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
     }
 }
 
-/// Others can join.
+/// Event: others can join.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_ready")]
 struct ReadyRow<'a> {
@@ -300,7 +300,7 @@ struct ReadyRow<'a> {
     key: &'a str,
 }
 
-/// A member came or went.
+/// Event: a member came or went.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_member")]
 struct MemberRow<'a> {
@@ -309,7 +309,7 @@ struct MemberRow<'a> {
     up: bool,
 }
 
-/// What a member has changed was taken over.
+/// Event: changes of a member were applied.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_took")]
 struct TookRow<'a> {
@@ -322,7 +322,7 @@ struct TookRow<'a> {
     copies: &'a [String],
 }
 
-/// All who are there have the same.
+/// Event: all connected members have the same state.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "in_step")]
 struct InStepRow<'a> {
@@ -331,7 +331,7 @@ struct InStepRow<'a> {
     but: u64,
 }
 
-/// A member has signed two histories.
+/// Event: a member has signed two histories.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_rewrote")]
 struct RewroteRow<'a> {
@@ -340,7 +340,7 @@ struct RewroteRow<'a> {
     evidence: &'a str,
 }
 
-/// A member does not show that its history goes on.
+/// Event: a member has not proven that its history continues.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_unproven")]
 struct UnprovenRow<'a> {
@@ -348,7 +348,7 @@ struct UnprovenRow<'a> {
     key: &'a str,
 }
 
-/// Who has the ticket and is no member.
+/// Event: a peer has the ticket and is no member.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_applies")]
 struct AppliesRow<'a> {
@@ -357,14 +357,14 @@ struct AppliesRow<'a> {
     why: &'a str,
 }
 
-/// Rules that another member has changed.
+/// Event: another member has changed rules.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_rules_wait")]
 struct RulesWaitRow<'a> {
     files: &'a [String],
 }
 
-/// We are no member.
+/// Event: we are no member.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_refused")]
 struct TurnedAwayRow<'a> {
@@ -372,12 +372,12 @@ struct TurnedAwayRow<'a> {
     why: &'a str,
 }
 
-/// We only read.
+/// Event: we may only read.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_read_only")]
 struct ReadOnlyRow {}
 
-/// Nothing is published and taken over for now, or again.
+/// Event: a pause has begun or ended.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "sync_paused")]
 struct PausedRow {
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_all_the_time_is_told_with_growing_pauses_and_after_a_rest_at_once() {
+    fn repeated_lines_have_growing_pauses_until_a_rest() {
         let (mut pace, begin) = (Pace::new(), Instant::now());
         let mut told = Vec::new();
         for tenths in 0..3_000 {
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_what_came_are_told_once() {
+    fn each_name_is_reported_once() {
         let mut teller = Teller::new();
         let paths = ["a", "b/c", "a"].map(PathBuf::from);
         teller.gather("bob".into(), (2, 0, 1), &paths);

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_let_in() {
+    fn requests_without_token_host_or_origin_are_refused() {
         let gate = Gate::of(SocketAddr::from(([127, 0, 0, 1], 7350)), "7f00".to_owned());
         assert_eq!(gate.url(), "http://127.0.0.1:7350/?token=7f00");
         let asks = |host: &str, origin: Option<&str>, query: &str| {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_of_one_run() {
+    fn each_run_has_its_own_token() {
         let at = SocketAddr::from(([127, 0, 0, 1], 1));
         let [one, other] = [0, 1].map(|_| Gate::new(at).unwrap().token);
         assert!(one != other && one.len() == 32);

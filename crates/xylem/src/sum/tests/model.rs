@@ -1,17 +1,16 @@
-//! A model of the pool: the same source, with a Mutex, a Condvar and threads of which a scheduler with a
-//! fixed seed decides who goes on at every step, thousands of times over.
+//! A model of the pool: the same source, with a Mutex, a Condvar and threads whose order a scheduler with a fixed seed
+//! controls at every step, thousands of times.
 //!
-//! It finds what a real machine shows once in a million runs: an item that is handed to the sink twice,
-//! out of order or never; a thread that sleeps for ever (all that are left wait: the scheduler says
-//! so, with the schedule that led there); a run that goes on after its sink failed. It does not find a
-//! thread that sleeps for longer than it has to, nor memory orders weaker than sequential.
+//! It finds what a real machine shows once in a million runs: an item that is passed to the sink twice, out of order or
+//! never; threads that sleep for ever (if all wait, the scheduler reports the schedule that led there); a run that
+//! continues after its sink failed. It finds neither a thread that sleeps longer than it has to, nor errors of memory
+//! orders weaker than sequential.
 //!
-//! Files are read for real, and hashed for real; the clock and the system that may refuse a thread are
-//! the model's.
+//! Files are read and hashed for real. The clock, and the system that may refuse a thread, are simulated.
 
 use super::engine::{Digest, Item, Sink, SumSettings, Threads};
 use super::meter::Meter;
-// What pool.rs finds beside it.
+// The modules that pool.rs expects beside it.
 use super::{engine, meter, region};
 use crate::exit::{Exit, Failure};
 use pool::Pool;
@@ -26,7 +25,7 @@ use xylem_hash::{Hasher, OUT_LEN, OutputReader};
 use xylem_tree::NodeValue;
 use xylem_tree::parts::AnyTree;
 
-// Twice on purpose: this is the model's.
+// Compiled a second time on purpose, with the model's types.
 #[allow(clippy::duplicate_mod)]
 #[path = "../pool.rs"]
 mod pool;
@@ -41,7 +40,7 @@ mod sync {
     use std::sync::atomic::Ordering;
     use std::time::Duration;
 
-    /// A clock on which a long time may have gone by whenever it is looked at.
+    /// A clock on which a long time may have passed at each reading.
     pub(super) struct Instant(std::sync::atomic::AtomicBool);
 
     impl Instant {
@@ -55,7 +54,7 @@ mod sync {
         }
     }
 
-    /// Refuses now and then.
+    /// Starts a thread, or sometimes refuses.
     pub(super) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         work: impl FnOnce() + Send + 'scope,
@@ -72,12 +71,12 @@ mod sync {
     }
 }
 
-/// Runs of each scheduler.
+/// Runs with each scheduler.
 const RUNS: usize = 1000;
 const SEED: u64 = 15;
 
-/// Chance finds what most orders show; the other scheduler (probabilistic concurrency testing) starves
-/// threads and changes its mind at few places, which finds what few orders show.
+/// Runs a test under two schedulers. Random order finds errors that most orders show. Probabilistic concurrency testing
+/// starves threads and switches at few places, which finds errors that few orders show.
 fn under_all_orders(test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(test);
     let schedulers: [Box<dyn Scheduler + Send>; 2] = [
@@ -93,7 +92,7 @@ fn under_all_orders(test: impl Fn() + Send + Sync + 'static) {
     }
 }
 
-/// Lets others go on while a region is hashed.
+/// Lets other threads run while a region is hashed.
 struct Interrupted<T>(T);
 
 impl<T: AnyTree> AnyTree for Interrupted<T> {
@@ -102,7 +101,7 @@ impl<T: AnyTree> AnyTree for Interrupted<T> {
         self.0.node(bytes, first_chunk)
     }
 
-    // Under a lock that is not the model's: nobody else may go on.
+    // The caller holds a lock that is not the model's, so no other thread may run here.
     fn parent(&self, left: &NodeValue, right: &NodeValue) -> NodeValue {
         self.0.parent(left, right)
     }
@@ -123,14 +122,14 @@ fn settings(threads: usize) -> SumSettings {
     }
 }
 
-/// What an item is, and so what must become of it.
+/// The kind of an item, which determines its expected result.
 #[derive(Clone)]
 enum Kind {
     /// No path.
     Nothing,
-    /// A file that is hashed at once, or cut up, and its hash.
+    /// A file that is hashed at once or split, and its hash.
     File(PathBuf, [u8; OUT_LEN]),
-    /// An error: no such file, or standard input, which is read in its turn.
+    /// An error: a missing file, or standard input, which is read in its turn.
     Fails(PathBuf),
 }
 
@@ -145,13 +144,13 @@ impl Item for Numbered {
     }
 }
 
-/// Says of each item that it comes once, in its turn, with what it should have become.
+/// Checks that each item comes once, in its turn, with the expected result.
 #[derive(Default)]
 struct Checked {
     got: usize,
-    /// Refuses this one, and must hear of none after it.
+    /// Refuses this item; none may come after it.
     fails_at: Option<usize>,
-    /// Others go on after as many; never for 0.
+    /// Lets other threads run after this many items; 0 means never.
     rests_after: usize,
 }
 
@@ -180,7 +179,7 @@ impl Sink<Numbered> for Checked {
     }
 }
 
-/// Items that come with or without a word of how many there will be, as arguments and a list do.
+/// Items with or without a size hint, as arguments and lists have.
 fn items(kinds: Vec<Kind>) -> Box<dyn Iterator<Item = Numbered> + Send> {
     let items = kinds.into_iter().enumerate().map(|(number, kind)| Numbered(number, kind));
     if thread_rng().gen_bool(0.5) {
@@ -210,7 +209,7 @@ fn kinds() -> (tempfile::TempDir, Vec<Kind>) {
     (folder, kinds)
 }
 
-/// As many of `kinds` as wanted, of each one in turn from a place that chance decides.
+/// `count` items, each of the `kinds` in turn from a random start.
 fn some_of(kinds: &[Kind], count: usize) -> Vec<Kind> {
     let from = thread_rng().gen_range(0..kinds.len());
     kinds.iter().cycle().skip(from).take(count).cloned().collect()
@@ -244,9 +243,9 @@ fn a_sink_that_fails_ends_every_thread() {
     });
 }
 
-/// More than may be in flight: whoever takes items has to wait for the sink, and to be woken.
+/// More items than may be in flight: a worker has to wait for the sink, and to be woken.
 #[test]
-fn nobody_sleeps_for_ever_before_a_full_window() {
+fn workers_wake_after_a_full_window() {
     under_all_orders(|| {
         const COUNT: usize = 4_000;
         let settings = settings(2);

@@ -1,4 +1,4 @@
-//! What other members say.
+//! Handles statements and other news of members.
 
 use std::time::Instant;
 
@@ -9,20 +9,20 @@ use xylem_object::PublisherId;
 
 use super::{KEEP, Member, Other, SyncEvent, warning};
 
-/// What could not be written down yet: a disk that is full ends nothing.
+/// State that could not be written to the disk yet. A full disk does not end the run.
 #[derive(Default)]
 pub(super) struct Unkept {
-    /// Where we are found.
+    /// The port at which peers reach us.
     pub(super) port: Option<u16>,
-    /// What the founder says, as a member has heard it.
+    /// The founder's list of roles, as a member has passed it on.
     roles: Option<Roles>,
-    /// Who has signed two histories, and both statements.
+    /// Members that have signed two histories, with both statements.
     evidence: Vec<(PublisherId, [Vec<u8>; 2])>,
-    /// That it could not was told.
+    /// Whether the failure to write was reported.
     is_told: bool,
 }
 
-/// Why others refuse our links, for who reads it; `key` is ours.
+/// The message about refused links. `key` is our own key.
 fn refused(by_founder: bool, why: TurnedAway, key: &PublisherId) -> String {
     let stays = "what is here stays here";
     match (by_founder, why) {
@@ -103,7 +103,8 @@ impl Member<'_> {
         Ok(())
     }
 
-    /// Whoever hears of a member may give it a role at once: it is written down by then.
+    /// Reports that a member came or went. Writes the members' state first if that is due, since a user who reads this
+    /// may give the member a role at once.
     fn tell_member(&mut self, member: &PublisherId, up: bool, tell: &mut dyn FnMut(SyncEvent)) {
         let Some(Other { said, .. }) = self.others.get(member) else { return };
         let (name, key) = (said.name.clone(), said.member.to_string());
@@ -115,7 +116,7 @@ impl Member<'_> {
 
     fn heard(&mut self, said: Statement, bytes: Vec<u8>, tell: &mut dyn FnMut(SyncEvent)) {
         let news = said.roles.clone().filter(|r| r.number > self.roles.roles().number);
-        // Where the list is damaged what the founder has signed is taken for it, and has to be as new.
+        // If the stored list is damaged, the list that the founder has signed replaces it; it has to be as new.
         let has_roles = news.is_some();
         if let Some(roles) = news {
             self.unkept.roles = Some(roles.clone());
@@ -123,7 +124,7 @@ impl Member<'_> {
             self.take_roles(roles, tell);
         }
         let member = said.member;
-        // Whose certificate ended meanwhile is none any more.
+        // A member whose certificate has expired meanwhile is no member.
         if self.roles.hear(&member, &said.shown, wall_clock().milliseconds()).is_err() {
             return;
         }
@@ -136,13 +137,13 @@ impl Member<'_> {
         let (again, failures, told) = before.map_or((None, 0, String::new()), |before| {
             (before.again, before.failures, before.told.clone())
         });
-        // Who fails again and again is not asked sooner for saying more.
+        // New statements do not shorten the pause of a member that has failed repeatedly.
         let again = if failures > 3 { again } else { None };
         self.others.insert(member, Other { said, bytes, done: false, again, failures, told });
         if same_place && !has_roles {
             self.keep.get_or_insert_with(|| Instant::now() + KEEP);
         } else {
-            // At once, with all others that are heard in one go.
+            // Write at once, together with all other news of this round.
             self.keep = Some(Instant::now());
         }
         if is_new && self.up.contains(&member) && !self.is_large() {
@@ -150,23 +151,23 @@ impl Member<'_> {
         }
     }
 
-    /// The founder's list has changed on the disk, most likely by a command of our user's.
+    /// Takes over the founder's list after it has changed on the disk, most likely by a command of our user.
     pub(super) fn hear_home(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         match self.home.roles() {
             Ok(Some(roles)) if roles.number > self.roles.roles().number => {
                 self.take_roles(roles, tell)
             }
             Ok(_) => {}
-            // What is known of members is in memory, and stays so.
+            // The state of members stays in memory.
             Err(e) => tell(warning(e.to_string())),
         }
     }
 
-    /// Writes down what is to be known in the next run: what members say next has to go on where they were.
+    /// Writes the state that the next run needs: later statements of members have to continue their histories.
     pub(in crate::sync) fn keep_members(&mut self) -> Result<(), HomeError> {
         self.keep = None;
         let Unkept { port, roles, evidence, .. } = &mut self.unkept;
-        // What is worst to be without comes first.
+        // Write what would be worst to lose first.
         if let Some(founder_says) = roles {
             self.home.keep_roles(founder_says)?;
         }
@@ -185,7 +186,7 @@ impl Member<'_> {
         Ok(())
     }
 
-    /// As [`Self::keep_members`]; what can't be written now is tried again, and told once.
+    /// Like [`Self::keep_members`], but a failed write is tried again later, and reported once.
     pub(super) fn keep_or_later(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         match self.keep_members() {
             Ok(()) => self.unkept.is_told = false,
@@ -202,14 +203,14 @@ impl Member<'_> {
     }
 
     pub(super) fn take_roles(&mut self, roles: Roles, tell: &mut dyn FnMut(SyncEvent)) {
-        // Who is no member hears nothing from now on, however long it takes to look at the folder.
+        // Send nothing to former members from now on, however long a scan of the folder takes.
         self.serving.iter().for_each(|serving| serving.say(Vec::new(), Some(roles.clone())));
         if self.roles.take(roles) {
             self.drop_others(tell);
         }
     }
 
-    /// Who is no member any more is not followed, and can't ask for what is published from now on.
+    /// Stops following former members. They cannot fetch what is published from now on.
     pub(super) fn drop_others(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         let (now_ms, is_told) = (wall_clock().milliseconds(), !self.is_large());
         for other in self.others.values() {

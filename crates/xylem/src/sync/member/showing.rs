@@ -1,4 +1,4 @@
-//! What a person is told of the folder while it is kept in step.
+//! Publishes the status of a folder while it is kept in step.
 
 use std::time::{Duration, Instant};
 
@@ -9,21 +9,21 @@ use xylem_object::PublisherId;
 use super::{Member, SyncEvent};
 use crate::sync::status::{FolderStep, MemberStatus, SyncStatus, is_paused};
 
-/// What is told is put together so often.
+/// How often the status is put together.
 pub(super) const EVERY: Duration = Duration::from_secs(1);
 
-/// What was told last.
+/// The status as it was last published.
 #[derive(Default)]
 pub(super) struct Shown {
     at: Option<Instant>,
     in_step: bool,
     pub(super) paused: bool,
-    /// The founder has removed us, or has not let us in.
+    /// Whether the founder has removed us, or has not admitted us.
     is_none: bool,
 }
 
 impl Member<'_> {
-    /// Tells how the folder is, once a second and when that has changed.
+    /// Publishes the status once a second and when it has changed.
     pub(super) fn show(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         let paused = is_paused(&self.home);
         if paused != std::mem::replace(&mut self.showing.paused, paused) {
@@ -51,13 +51,13 @@ impl Member<'_> {
         });
     }
 
-    /// What the founder, or the schema, says of us.
+    /// Our role, from the founder's list or the schema.
     fn own_role(&mut self) -> &'static str {
         let (own, now_ms) = (self.key.public(), wall_clock().milliseconds());
         let is_member = self.roles.hear(&own, &self.shown, now_ms).is_ok();
         match is_member {
             _ if own == self.home.invitation.group.founder => "founder",
-            // Whoever was removed hears no more of the list.
+            // A member that was removed does not receive the list any more.
             _ if self.refused.is_some() => "none",
             false => "none",
             true if self.roles.may_write(&own) => "member",
@@ -65,7 +65,7 @@ impl Member<'_> {
         }
     }
 
-    /// Whether all who may write and are there have the same, as far as it was heard.
+    /// Whether all connected members with the right to write have the same state, by their last statements.
     fn is_same(&self) -> bool {
         let state = self.folder.state_as_held();
         let there = self.others.values().filter(|other| self.can_ask(other));
@@ -113,7 +113,8 @@ impl Member<'_> {
     }
 }
 
-/// Who is where it was has been there since then; who came or went just now is told so.
+/// Sets `since_ms` of each member: the old value if it is still here or still away, the present time if that has just
+/// changed.
 fn since_before(members: Vec<MemberStatus>, before: &SyncStatus) -> Vec<MemberStatus> {
     let now_ms = wall_clock().milliseconds();
     let since = |mut member: MemberStatus| {

@@ -1,8 +1,8 @@
-//! What other members have and we have not.
+//! Applies what other members have and we have not.
 //!
-//! Every file stands alone: what can't be had, has no room or has to wait is left out of the plan and noted
-//! ([`xylem_library::folder::Obstacles`]); the rest is fetched and put in its place, a portion at a time, the smallest
-//! first. What has come and is verified is kept by its root, so that it counts for any version of the folder that has it.
+//! Each file is independent. A file that cannot be fetched, has no room or has to wait is left out of the plan, with a
+//! note ([`xylem_library::folder::Obstacles`]). The rest is fetched and put in place, a portion at a time, the smallest
+//! files first. Verified content is kept by its root, so that it serves any version of the folder that contains it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -18,27 +18,27 @@ use xylem_object::{PublisherId, Ticket};
 use super::super::staged::remove_tree;
 use super::{MAX_AHEAD_MS, MAX_NAMED, Member, Other, SyncEvent, fetching, pause, warning};
 
-/// Where what is fetched comes to, in what is ours of the folder, before the name of the member that has it.
+/// Prefix of the name, in our own directory of the folder, under which content of a member arrives.
 const FETCHED: &str = "incoming";
-/// The same of a member's index.
+/// Prefix of the name of a member's index there.
 const INDEX_OF: &str = "of-";
-/// As much is fetched in one go as comes in about this time, so that what is there counts soon,
+/// Target duration of a portion, so that fetched content is applied soon.
 const PORTION_TIME: Duration = Duration::from_secs(5);
-/// at first so many bytes,
+/// Bytes of the first portion.
 const FIRST_PORTION: u64 = 64 << 20;
-/// and never less than this.
+/// Bytes of the smallest portion.
 const SMALLEST_PORTION: u64 = 1 << 20;
-/// After so long the folder is looked at before more is taken over, or after as long as the last look took.
+/// After this long, or as long as the last scan took, the folder is scanned before more is applied.
 const TURN: Duration = Duration::from_secs(5);
-/// So much of the disk stays free for what is ours, beside two indexes.
+/// Bytes of the disk that stay free for our own data, beside two indexes.
 const RESERVE: u64 = 128 << 10;
-/// A member that removes more files at once than this, or more than half of a folder of some size, has it done here only once this
-/// member has said so.
+/// If a member removes more files at once than this, or more than half of a folder that is not small, the removals wait
+/// until our user accepts them.
 const MANY_REMOVALS: usize = 1_000;
 const SMALL_FOLDER: usize = 20;
-/// Names of what came that are told.
+/// Names of new files that an event lists.
 const MAX_TOLD: usize = 5;
-/// What is noted when a file is not fetched, put or removed because of what another member says of it.
+/// Kinds of obstacles that concern another member's version of a path.
 const OF_A_MEMBER: [ObstacleKind; 5] = [
     ObstacleKind::NotFetched,
     ObstacleKind::NoRoom,
@@ -47,13 +47,13 @@ const OF_A_MEMBER: [ObstacleKind; 5] = [
     ObstacleKind::Removal,
 ];
 
-/// What is known of taking over, from one turn to the next.
+/// State that lasts from one turn to the next.
 pub(super) struct Taking {
-    /// Bytes that are fetched in one go.
+    /// Bytes of the next portion.
     budget: u64,
-    /// Paths with an obstacle, by the member whose version of them is not taken over, and what that had said then.
+    /// Paths with an obstacle, by the member whose version is not applied, with the number of that member's statement.
     noted: BTreeMap<PublisherId, (u64, BTreeSet<Vec<u8>>)>,
-    /// Removals that were accepted here.
+    /// Removals that our user has accepted.
     accepted: HashSet<Vec<u8>>,
 }
 
@@ -64,7 +64,7 @@ impl Default for Taking {
 }
 
 impl Taking {
-    /// A portion took so long.
+    /// Adapts the size of the next portion to the time that this one took.
     fn adapt(&mut self, took: Duration) {
         if took < PORTION_TIME / 2 {
             self.budget = self.budget.saturating_mul(2);
@@ -74,18 +74,18 @@ impl Taking {
     }
 }
 
-/// What came of a portion.
+/// The result of a portion.
 struct Portion {
-    /// Something is in its place that was not.
+    /// Whether anything new is in its place.
     moved: bool,
-    /// Nothing of it has to be done again.
+    /// Whether nothing of it has to be done again.
     whole: bool,
-    /// What was fetched ended before it was all there.
+    /// Why the fetch ended before all was there.
     failed: Option<Error>,
 }
 
 impl Member<'_> {
-    /// Takes over what a member has and we have not.
+    /// Applies what a member has and we have not.
     pub(super) fn take_over(
         &mut self,
         member: &PublisherId,
@@ -104,7 +104,7 @@ impl Member<'_> {
                 self.can_ask(other) && (!other.done || newest > other.said.number)
             })
         };
-        // Who only reads is asked for nothing, nor are those of many to whom there is no link.
+        // Nothing is fetched from readers, nor, in a large group, from members without a link.
         let is_far = |who: &PublisherId| self.is_large() && !self.up.contains(who);
         let readers = self.others.keys().filter(|who| !self.roles.may_write(who) || is_far(who));
         let readers = readers.copied().collect();
@@ -115,7 +115,7 @@ impl Member<'_> {
             Ok(Took::Portion) => self.look = Some(Instant::now()),
             Ok(took) => {
                 self.settled(member, took == Took::All);
-                // Others hear of it from us, too; and what stood in the way is looked at.
+                // Scan, so that other members learn of it from us and obstacles are checked again.
                 self.look = Some(Instant::now());
             }
             Err(e) if e.blame == Blame::Interrupted => {}
@@ -135,7 +135,7 @@ impl Member<'_> {
         self.settled(member, false);
         let Some(other) = self.others.get_mut(member) else { return };
         let why = e.to_string();
-        // Ways that fail now so and now otherwise are one piece of news; what it says wrongly is another each time.
+        // Failures of the network that vary are reported once. Each different error in a member's data is reported.
         let is_new = other.told.is_empty() || (e.blame == Blame::Data && other.told != why);
         if other.failures > 3 && is_new {
             tell(warning(format!("{} is not followed: {why}; trying again", said.name)));
@@ -155,9 +155,9 @@ impl Member<'_> {
         }
     }
 
-    /// Removes what has come where nothing is wanted of any member any more. Of one that only reads nothing ever is.
+    /// Removes staged content once nothing is wanted from any member. Nothing is ever wanted from a reader.
     fn drop_staged(&mut self) {
-        // Nor, among many, is anything of those to whom there is no link.
+        // In a large group nothing is wanted from members without a link.
         let is_wanted = |(member, other): (&PublisherId, &Other)| {
             !other.done && self.roles.may_write(member) && (!self.is_large() || self.can_ask(other))
         };
@@ -169,7 +169,7 @@ impl Member<'_> {
         for entry in fs::read_dir(self.folder.own("")).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            // Until it is whole there is a dot before it, and more behind. This thread is at none of them.
+            // Unfinished files have a dot before the name, and more behind it. This thread writes none of them now.
             let unfinished = name.strip_prefix('.').filter(|name| name.starts_with(INDEX_OF));
             if name.strip_prefix('.').unwrap_or(&name).starts_with(FETCHED) {
                 let _ = remove_tree(&entry.path());
@@ -180,7 +180,7 @@ impl Member<'_> {
         }
     }
 
-    /// This member has said that the removals that wait are right.
+    /// Takes note that our user has accepted the waiting removals.
     pub(super) fn removals_accepted(&mut self) {
         let waits = |(path, obstacle): (&[u8], &Obstacle)| {
             (obstacle.kind == ObstacleKind::Removal).then(|| path.to_vec())
@@ -223,14 +223,14 @@ impl Member<'_> {
             if !portion.moved {
                 return Ok(if portion.whole && !left_out { Took::All } else { Took::Some });
             }
-            // What was changed here meanwhile is settled after a look.
+            // Local changes made meanwhile are settled after a scan.
             if !portion.whole || stop.raised() || began.elapsed() > TURN.max(self.look_took) {
                 return Ok(Took::Portion);
             }
         }
     }
 
-    /// Leaves out of a plan what is not to be done now, and notes why; returns whether there is such.
+    /// Leaves out of a plan what must not be done now, and notes why; returns whether anything was left out.
     fn hold_back(
         &mut self,
         said: &Statement,
@@ -269,8 +269,8 @@ impl Member<'_> {
         Ok(left > 0 || plan.rest)
     }
 
-    /// Of what stood in the way of this member's versions nothing does that is not in its plan any more. What was not to be
-    /// had is asked for at once when it has said more.
+    /// Drops this member's obstacles that are not in its plan any more. A path that could not be fetched is tried at
+    /// once if the member has made a newer statement.
     fn retain_obstacles(&mut self, said: &Statement, plan: &Plan) {
         let Some((number, noted)) = self.taking.noted.get_mut(&said.member) else { return };
         let planned: HashSet<&[u8]> =
@@ -291,7 +291,7 @@ impl Member<'_> {
         });
     }
 
-    /// A member has nothing any more that we have not.
+    /// Drops the obstacles of a member that has nothing that we lack.
     fn forget_obstacles(&mut self, member: &PublisherId) {
         for path in self.taking.noted.remove(member).into_iter().flat_map(|(_, noted)| noted) {
             let is_of_it = |obstacle: &Obstacle| OF_A_MEMBER.contains(&obstacle.kind);
@@ -301,7 +301,7 @@ impl Member<'_> {
         }
     }
 
-    /// Notes why a path of a member's is not taken over; whether that is news.
+    /// Notes why a path of a member is not applied; returns whether the note is new.
     fn note(
         &mut self,
         said: &Statement,
@@ -316,7 +316,7 @@ impl Member<'_> {
         is_new
     }
 
-    /// Holds the removals of a member that removes most of a folder at once: its user may not mean it.
+    /// Holds back the removals of a member that removes most of a folder at once: its user may not want that.
     fn hold_removals(
         &mut self,
         said: &Statement,
@@ -350,7 +350,7 @@ impl Member<'_> {
         Ok(held)
     }
 
-    /// What does not fit stays away, the largest first; what is smaller comes.
+    /// Leaves out contents that do not fit on the disk, the largest first.
     fn hold_what_has_no_room(
         &mut self,
         said: &Statement,
@@ -366,7 +366,7 @@ impl Member<'_> {
         if free(self).is_none_or(|free| needs <= free) {
             return Ok(0);
         }
-        // What is wanted no more has to make room first.
+        // Drop content that is not wanted any more first.
         self.staged.keep_only(&wanted.into_keys().collect());
         let Some(mut free) = free(self) else { return Ok(0) };
         let contents = plan.contents().into_iter();
@@ -428,7 +428,8 @@ impl Member<'_> {
         Ok(Portion { moved, whole: whole && missing.is_empty(), failed })
     }
 
-    /// Has these contents [staged](Self::staged), as far as they are to be had: what ended that, if anything did.
+    /// Brings these contents into [staged](Self::staged), as far as possible; returns the error that ended the fetch,
+    /// if there was one.
     fn bring(
         &mut self,
         said: &Statement,
@@ -457,7 +458,7 @@ impl Member<'_> {
             copies: Arc::default(),
             parts: Arc::new(self.staged.parts(&missing)),
         };
-        // A place for each: what has come of one stays while another is asked.
+        // One directory for each member, so that what has come from one stays while another is asked.
         let at = self.folder.own(&format!("{FETCHED}-{}", said.member.key_id()));
         remove_tree(&at).map_err(|e| local(&at, &e))?;
         let asked = (self.options, &self.asking);
@@ -478,7 +479,7 @@ impl Member<'_> {
             Err(e) => {
                 let part = sink::left_by(&at);
                 self.staged.keep(&part, &missing).map_err(|e| local(&part, &e))?;
-                // Another version of the folder begins anew with what was kept.
+                // A fetch of another version of the folder starts with the content that was kept.
                 let _ = sink::give_up(&self.options.store, content.root, &at);
                 Ok(Some(e))
             }
@@ -486,14 +487,14 @@ impl Member<'_> {
     }
 }
 
-/// How far a turn came.
+/// How far a turn got.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Took {
     /// Nothing is missing.
     All,
-    /// What can be had now; the rest is tried again after a pause.
+    /// All that is available now was applied; the rest is tried again after a pause.
     Some,
-    /// Some, and more is to be had at once.
+    /// A part was applied, and more is available at once.
     Portion,
 }
 
@@ -501,7 +502,7 @@ fn local(path: &std::path::Path, e: &std::io::Error) -> Error {
     Error { blame: Blame::Local, message: format!("{}: {e}", path.display()) }
 }
 
-/// Contents that a plan needs, each with a path at which it is to come.
+/// The contents that a plan needs, each with a path where it goes.
 fn contents(plan: &Plan) -> HashMap<Hash, Vec<u8>> {
     plan.contents().into_iter().map(|(root, (_, path))| (root, path)).collect()
 }
