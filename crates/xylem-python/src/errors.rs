@@ -1,9 +1,9 @@
-//! Errors of the library as exceptions: one class for each exit status of the command.
+//! Converts errors of the library to Python exceptions: one class for each exit status of the command.
 
 use pyo3::prelude::*;
 use xylem_library::{Blame, Error};
 
-/// The classes, which are Python's: a program catches them, a person reads what they are called.
+/// The exception classes. They are defined in Python, so that programs can catch them by readable names.
 mod classes {
     pyo3::import_exception!(xylem._errors, DamagedError);
     pyo3::import_exception!(xylem._errors, UsageError);
@@ -12,7 +12,7 @@ mod classes {
     pyo3::import_exception!(xylem._errors, StoppedError);
 }
 
-/// What a caller is told.
+/// The exception for an error of the library.
 pub(crate) fn raised(error: impl Into<Error>) -> PyErr {
     let Error { blame, message } = error.into();
     match blame {
@@ -24,7 +24,7 @@ pub(crate) fn raised(error: impl Into<Error>) -> PyErr {
     }
 }
 
-/// Nobody has brought what a read was for.
+/// The exception for a read without data from any peer.
 pub(crate) fn unread(name: &str, why: &std::io::Error) -> PyErr {
     classes::UnreachableError::new_err(format!("{name}: {why}"))
 }

@@ -12,7 +12,7 @@ use xylem_object::{Ticket, TicketError};
 use crate::errors::raised;
 use crate::running::{Running, log};
 
-/// What came of `get`.
+/// The result of `get`.
 #[pyclass(frozen, get_all, module = "xylem", str = "{path:?}")]
 pub(crate) struct Fetched {
     path: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Fetched {
     already_complete: bool,
 }
 
-/// What `verify` has compared.
+/// The result of `verify`.
 #[pyclass(frozen, get_all, module = "xylem", str = "{root}")]
 pub(crate) struct Verified {
     root: String,
@@ -34,21 +34,21 @@ pub(crate) struct Verified {
     files: u64,
 }
 
-/// A bad place: the path below the directory, first byte, the byte after the last, what is wrong.
+/// A damaged place: the path below the directory, the first byte, the byte after the last, and the kind of damage.
 type Damage = (PathBuf, u64, u64, String);
 
-/// What a ticket says, or why it is none.
+/// Parses a ticket; the exception explains why it is none.
 pub(crate) fn ticket(text: &str) -> PyResult<Ticket> {
     text.parse().map_err(|why: TicketError| raised(Error::usage(why.to_string())))
 }
 
-/// Seconds, as people give them.
+/// Converts seconds, which may have a fraction.
 pub(crate) fn seconds(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| raised(Error::usage(format!("{seconds} is no number of seconds"))))
 }
 
-/// The store: the one that is named, else the usual one; closed to others either way.
+/// The directory of the store: the given one, else the default. It is made accessible to this user alone.
 pub(crate) fn store(named: Option<PathBuf>) -> PyResult<PathBuf> {
     let none = || Error::usage("no place to keep keys and trees: HOME is not set; give store=");
     let dir = named.or_else(xylem_reader::usual_store).ok_or_else(none).map_err(raised)?;
@@ -56,7 +56,7 @@ pub(crate) fn store(named: Option<PathBuf>) -> PyResult<PathBuf> {
     Ok(dir)
 }
 
-/// Peers, as `--from` takes them.
+/// Parses and resolves peers, as `--from` does.
 pub(crate) fn peers(named: &[String]) -> PyResult<Vec<Peer>> {
     let mut found = Vec::new();
     for name in named {
@@ -112,7 +112,7 @@ pub(crate) fn get(
         }
         (event, _) => log(py, &event),
     })?;
-    // The last one may have been told before the end.
+    // The last event may have reported it already.
     if let Some(progress) = progress.filter(|_| told != Some(summary.bytes)) {
         progress.call1((summary.bytes, summary.bytes))?;
     }
@@ -129,7 +129,7 @@ pub(crate) fn get(
     })
 }
 
-/// Compares what is on disk with a ticket: what was compared, and what is bad.
+/// Compares files on disk with a ticket; returns what was compared, and what is damaged.
 #[pyfunction]
 #[pyo3(signature = (path, ticket, store, peers, timeout, allow_extra))]
 pub(crate) fn verify(

@@ -1,10 +1,9 @@
 //! `_native`: the Rust half of the Python package `xylem`, over `xylem-node` and `xylem-reader`.
 //!
-//! What it is: calls that block, each on a thread of its own, while the thread that called lets go of the interpreter and
-//! looks for signals ten times a second. What each name promises to a user is said once, in `python/xylem`, which
-//! wraps these.
+//! Calls that block run on a thread of their own. Meanwhile the calling thread releases the interpreter and checks
+//! signals ten times a second. The documentation for users is in `python/xylem`, which wraps these names.
 //!
-//! What it does not do: it decides nothing that `xylem` decides; errors are the library's, by who has to act.
+//! This module makes no decisions of its own: it passes on the options and the errors of the library.
 
 mod errors;
 mod running;

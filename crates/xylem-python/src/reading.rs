@@ -1,4 +1,4 @@
-//! `Reader` and `File`: what a ticket names, read where it is.
+//! `Reader` and `File`: reads of a publication without a fetch of the whole.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,15 +16,15 @@ use crate::errors::{raised, unread};
 use crate::fetching::{peers, seconds, store, ticket};
 use crate::running::{GLANCE, Running, log};
 
-/// Bytes that are asked for at once.
+/// Bytes of one read at most.
 const PIECE: usize = 1 << 20;
 
-/// A publication. Its thread ends when it is closed and the last file of it is.
+/// A publication. Its thread ends once it and all its files are closed.
 #[pyclass(frozen, module = "xylem")]
 pub(crate) struct Reader(Mutex<Option<Arc<xylem_reader::Reader>>>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing here panics half-way through a change.
+    // No code panics while it holds this lock and a change is incomplete.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -49,7 +49,7 @@ impl Reader {
         let running = Running::start(move |stop, on_event| {
             Ok(xylem_reader::Reader::open(options, stop, on_event)?)
         })?;
-        // The reader goes on telling events when it is open, to nobody: what matters to who reads is an error.
+        // Later events of the reader are dropped: a failed read raises an exception.
         let reader = running.finish(py, |event| log(py, &event))?;
         Ok(Self(Mutex::new(Some(Arc::new(reader)))))
     }
@@ -60,7 +60,7 @@ impl Reader {
         Ok(self.reader()?.is_directory())
     }
 
-    /// Paths and sizes of its files, in the listing's order; of hard links too.
+    /// Paths and sizes of its files, in the listing's order, with hard links.
     fn files(&self, py: Python<'_>) -> PyResult<Vec<(PathBuf, u64)>> {
         let reader = self.reader()?;
         py.detach(|| {
@@ -106,10 +106,10 @@ impl Reader {
         Ok(File { open: Mutex::new(Some((Arc::new(file), reader))), name, size })
     }
 
-    /// Opens no more files.
+    /// Closes the publication for new files.
     fn close(&self, py: Python<'_>) {
         let reader = lock(&self.0).take();
-        // The last one waits for a thread.
+        // Dropping the last reference waits for a thread.
         py.detach(|| drop(reader));
     }
 }
@@ -123,7 +123,7 @@ impl Reader {
 /// One file of a publication.
 #[pyclass(frozen, module = "xylem")]
 pub(crate) struct File {
-    /// The file goes first.
+    /// The file, which is dropped first, and its reader.
     open: Mutex<Option<(Arc<xylem_reader::File>, Arc<xylem_reader::Reader>)>>,
     #[pyo3(get)]
     name: String,
@@ -133,7 +133,7 @@ pub(crate) struct File {
 
 #[pymethods]
 impl File {
-    /// Bytes from `offset` on, at most so many, and 1 MiB; none at its end.
+    /// Reads from `offset`, at most `len` bytes and at most 1 MiB; empty at the end.
     fn read<'py>(&self, py: Python<'py>, offset: u64, len: usize) -> PyResult<Bound<'py, PyBytes>> {
         let open = lock(&self.open).clone();
         let (file, _reader) = open.ok_or_else(|| PyValueError::new_err("the file is closed"))?;
@@ -160,7 +160,7 @@ impl File {
         }
     }
 
-    /// Reads no more.
+    /// Closes the file.
     fn close(&self, py: Python<'_>) {
         let open = lock(&self.open).take();
         py.detach(|| drop(open));

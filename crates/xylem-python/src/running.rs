@@ -1,4 +1,4 @@
-//! [`Running`]: a call of the library on a thread of its own, which Ctrl-C and exceptions end.
+//! [`Running`]: runs a call of the library on a thread of its own; Ctrl-C and exceptions end it.
 
 use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
@@ -10,23 +10,23 @@ use xylem_node::Event;
 
 use crate::errors::raised;
 
-/// How often a thread that waits looks for signals.
+/// How often a waiting thread checks for signals.
 pub(crate) const GLANCE: Duration = Duration::from_millis(100);
-/// Events that wait for somebody to look; what comes beyond is not kept.
+/// Events in the queue at most; further ones are dropped.
 const EVENTS: usize = 1_024;
 
-/// What a call returned, or that it did not return.
+/// The result of a call, or its panic.
 type Outcome<T> = thread::Result<Result<T, Error>>;
 
-/// See the module's documentation. Whoever drops it has it end, and does not wait for that.
+/// See the module's documentation. Dropping it asks the call to end, without waiting for that.
 pub(crate) struct Running<T> {
     stop: EndsIt,
-    /// Nothing comes where the call has ended; what it has left running may go on telling.
+    /// The call's events. Something that the call has left running may send events after its end.
     events: Receiver<Option<Event>>,
     thread: JoinHandle<Result<T, Error>>,
 }
 
-/// Has it end when this is dropped, unless it has ended before: it may have left something running.
+/// Raises the stop flag on drop. It is empty once the call has ended, since the call may have left something running.
 struct EndsIt(Option<Stop>);
 
 impl Drop for EndsIt {
@@ -35,7 +35,7 @@ impl Drop for EndsIt {
     }
 }
 
-/// What [`Running::next`] brings.
+/// The result of [`Running::next`].
 pub(crate) enum News {
     Event(Box<Event>),
     Nothing,
@@ -44,7 +44,7 @@ pub(crate) enum News {
 }
 
 impl<T: Send + 'static> Running<T> {
-    /// Begins it. What it is given to tell events never waits.
+    /// Starts the call. Its event callback never blocks.
     pub(crate) fn start(
         work: impl FnOnce(&Stop, Box<dyn FnMut(Event) + Send>) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<Self> {
@@ -55,7 +55,7 @@ impl<T: Send + 'static> Running<T> {
             .spawn(move || {
                 let over = tell.clone();
                 let done = work(&until, Box::new(move |event| drop(tell.try_send(Some(event)))));
-                // Whoever has so much to look at yet looks whether it is over when that is done.
+                // If the queue is full, the receiver notices the end after it has read the queue.
                 let _ = over.try_send(None);
                 done
             })
@@ -63,7 +63,7 @@ impl<T: Send + 'static> Running<T> {
         Ok(Self { stop: EndsIt(Some(stop)), events, thread })
     }
 
-    /// The next event, within a glance, with the interpreter let go; then what signals have to say.
+    /// Waits up to [`GLANCE`] for the next event, with the interpreter released, and then handles signals.
     pub(crate) fn next(mut self, py: Python<'_>) -> (Self, PyResult<News>) {
         let news;
         (self, news) = py.detach(move || {
@@ -79,17 +79,17 @@ impl<T: Send + 'static> Running<T> {
         (self, signals.map(|()| news))
     }
 
-    /// Asks it to end.
+    /// Asks the call to end.
     pub(crate) fn end(&self) {
         self.stop.0.iter().for_each(Stop::raise);
     }
 
-    /// What asks it to end.
+    /// The flag that asks the call to end.
     pub(crate) fn stop_flag(&self) -> Stop {
         self.stop.0.clone().unwrap_or_default()
     }
 
-    /// Waits for its end.
+    /// Waits for the call's end.
     pub(crate) fn join(mut self, py: Python<'_>) -> PyResult<T> {
         let thread = self.thread;
         let outcome: Outcome<T> = py.detach(move || thread.join());
@@ -101,7 +101,7 @@ impl<T: Send + 'static> Running<T> {
         outcome.unwrap_or_else(bug).map_err(raised)
     }
 
-    /// Waits for its end while each event is looked at; an exception ends it.
+    /// Waits for the call's end and passes each event to `on_event`. An exception ends the call.
     pub(crate) fn finish(
         self,
         py: Python<'_>,
@@ -130,7 +130,7 @@ impl<T: Send + 'static> Running<T> {
     }
 }
 
-/// Tells what went wrong on the way to Python's logger `xylem`.
+/// Logs a warning event to Python's logger `xylem`.
 pub(crate) fn log(py: Python<'_>, event: &Event) -> PyResult<()> {
     let what = match event {
         Event::Library(LibraryEvent::Warning { what }) => what.clone(),

@@ -16,10 +16,10 @@ use crate::running::{News, Running, log};
 /// See `xylem.share`.
 #[pyclass(frozen, module = "xylem")]
 pub(crate) struct Share {
-    /// What to give away.
+    /// The ticket, for getters.
     #[pyo3(get)]
     ticket: String,
-    /// Of the file, or of the directory's listing.
+    /// Root of the file, or of the directory's listing.
     #[pyo3(get)]
     root: String,
     /// Bytes of content.
@@ -27,12 +27,12 @@ pub(crate) struct Share {
     bytes: u64,
     #[pyo3(get)]
     files: u64,
-    /// Where it listens.
+    /// The addresses at which it listens.
     #[pyo3(get)]
     listen: Vec<String>,
-    /// `None`: it has ended, or somebody waits for it at the moment.
+    /// `None` if it has ended, or while a thread waits for its end.
     running: Mutex<Option<Running<()>>>,
-    /// Ends it, whoever waits.
+    /// Ends it, even if another thread waits.
     stop: Stop,
 }
 
@@ -90,11 +90,11 @@ impl Share {
         }
     }
 
-    /// Waits until it ends; whether it has.
+    /// Waits until it ends, at most for `timeout` seconds; returns whether it has ended.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let until = timeout.map(seconds).transpose()?.and_then(|t| Instant::now().checked_add(t));
-        // Two that wait would be told apart by nobody: the second finds it ended.
+        // If two threads wait, the second one returns at once as if it had ended.
         let Some(mut running) = self.running().take() else { return Ok(true) };
         loop {
             let news;
@@ -120,7 +120,7 @@ impl Share {
         }
     }
 
-    /// Serves nobody any more. Nothing happens where it has ended.
+    /// Stops serving. Does nothing if it has ended.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.stop.raise();
         let running = self.running().take();
@@ -130,12 +130,12 @@ impl Share {
 
 impl Share {
     fn running(&self) -> MutexGuard<'_, Option<Running<()>>> {
-        // Nothing here panics half-way through a change.
+        // No code panics while it holds this lock and a change is incomplete.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Where to listen: HOST:PORT.
+/// Parses an address to listen at: HOST:PORT.
 fn place(at: &str) -> PyResult<Peer> {
     let wrong = |why: String| raised(Error::usage(format!("cannot listen at {at}: {why}")));
     let found = look_up_place(&at.parse().map_err(wrong)?).map_err(wrong)?;

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 XYLEM = os.environ.get("XYLEM", "xylem")
-# Nothing of this machine's network is asked or told.
+# Keep off this machine's network: neither query nor announce.
 os.environ |= {"XYLEM_NO_LAN": "1", "XYLEM_NO_MAP": "1"}
 os.environ.pop("XYLEM_STORE", None)
 

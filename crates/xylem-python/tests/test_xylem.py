@@ -30,7 +30,7 @@ def test_what_python_shares_the_command_gets(world: World) -> None:
     assert (world.at / "copy").read_bytes() == source.read_bytes()
     assert share.wait(0)
     share.close()
-    # Its ticket is good again, and nobody answers meanwhile.
+    # Its ticket will be good again, but no peer answers meanwhile.
     with pytest.raises(xylem.UnreachableError):
         xylem.get(share.ticket, world.at / "other", store=world.at / "s", timeout=1)
     again = xylem.share(source, store=world.store)
@@ -109,7 +109,7 @@ def test_a_file_is_read_anywhere(world: World) -> None:
     with pytest.raises(ValueError, match="closed"):
         file.read(1)
     with xylem.open(share.ticket, store=world.store, buffering=0) as raw:
-        # A read of one that is not buffered is not short, either.
+        # A read of an unbuffered file is not short, either.
         assert raw.read(5_000_000) == content[:5_000_000]
         assert raw.seek(10, os.SEEK_CUR) == 5_000_010
         with pytest.raises(ValueError):
@@ -150,7 +150,7 @@ def test_other_libraries_read_it(world: World) -> None:
         left = reader.open(Path("archive.zip"))
     with pytest.raises(ValueError):
         reader.files()
-    # What was open stays so.
+    # Files that were open stay open.
     assert zipfile.ZipFile(left).read("large") == noise(2_000_000, 7)
     with pytest.raises(xylem.UsageError, match="say which file"):
         xylem.open(share.ticket, store=world.store)
@@ -191,7 +191,7 @@ def test_a_tampering_peer_is_never_seen(world: World, caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING, "xylem"), pytest.raises(xylem.Error) as failed:
         xylem.get(share.ticket, world.at / "copy", store=world.at / "other", timeout=2)
     assert failed.value.exit_code in (1, 3) and not (world.at / "copy").exists()
-    # A sharer holds what was touched against the tree itself, and refuses what is wrong.
+    # A sharer compares a changed file with the tree itself, and refuses wrong data.
     assert "refuses parts of it" in caplog.text
 
 
@@ -262,7 +262,7 @@ def test_ctrl_c_ends_it_within_a_second(world: World, what: str) -> None:
     )
     assert program.stdin and program.stdout and program.stdout.readline() == "begun\n"
     if what not in ("get", "share"):
-        # It goes on to say nothing.
+        # The sharer stays connected and sends nothing.
         share.run.send_signal(signal.SIGSTOP)
     program.stdin.write("\n")
     program.stdin.flush()
@@ -272,7 +272,7 @@ def test_ctrl_c_ends_it_within_a_second(world: World, what: str) -> None:
     rest, _ = program.communicate(timeout=30)
     took = time.monotonic() - began
     assert rest == "interrupted\n"
-    # With what the interpreter takes for its own end.
+    # With the time that the interpreter needs to exit.
     assert took < 1.5, f"{took:.2f} s"
 
 
@@ -304,7 +304,7 @@ def test_nothing_is_left_running(world: World) -> None:
     with xylem.open(share.ticket, store=world.store) as file:
         file.read(1)
         assert threads() > before or sys.platform != "linux"
-    # What nobody closed, and nobody has any more.
+    # A reader that is neither closed nor referenced.
     xylem.open(share.ticket, store=world.store)
     xylem.Reader(share.ticket, store=world.store)
     xylem.share(world.at / "source", store=world.store, listen=["127.0.0.1:0"])

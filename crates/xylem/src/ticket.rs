@@ -1,4 +1,4 @@
-//! `xylem ticket TICKET`: what a ticket says, and what its peers say of it, without fetching.
+//! `xylem ticket TICKET`: shows what a ticket contains, and what its peers add, without a fetch of the content.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -19,8 +19,8 @@ use xylem_object::{Kind, Manifest, Ticket};
 
 /// Shows what a ticket names and where, without fetching it
 ///
-/// What stands in the ticket is shown at once. Name and size are not in every ticket: whoever is at its
-/// addresses is asked for them, and what comes is the publisher's signed word.
+/// The ticket's own content is shown at once. Not every ticket contains name and size: peers at its addresses are asked
+/// for them, and their answer is signed by the publisher.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -32,20 +32,20 @@ use xylem_object::{Kind, Manifest, Ticket};
     exit_help!()
 ))]
 pub(crate) struct TicketArgs {
-    /// What `xylem share` printed (xylem:...), wrapped and quoted as it may be; @FILE or - for one in
-    /// a file or on standard input
+    /// What `xylem share` printed (xylem:...), also wrapped or quoted; @FILE or - for one in a file or on standard
+    /// input
     #[arg(value_name = "TICKET", required = true, num_args = 1..)]
     ticket: Vec<String>,
 
-    /// Ask nobody
+    /// Ask no peer
     #[arg(long, conflicts_with_all = ["files", "from"])]
     offline: bool,
 
-    /// List what is in the directory; the listing alone is fetched, and proven
+    /// List the content of the directory; only the listing is fetched, and proven
     #[arg(long)]
     files: bool,
 
-    /// Ask this peer instead of the ticket's, as `xylem get --from` has it; can be repeated
+    /// Ask this peer instead of those of the ticket, as with `xylem get --from`; can be repeated
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     from: Vec<PeerUri>,
 
@@ -87,7 +87,7 @@ pub(crate) fn run(args: TicketArgs, common: &Common, out: &mut Out) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// What the ticket says.
+/// Prints the ticket's own content.
 fn show(ticket: &Ticket, out: &mut Out) -> Result<(), Failure> {
     let addresses: Vec<String> = ticket.addresses.iter().map(ToString::to_string).collect();
     let link_key = ticket.link_key.map(|key| hex(&key));
@@ -139,7 +139,7 @@ fn relay_row(relay: &RelayAt) -> RelayRow {
     RelayRow { key: hex(&relay.key), addresses }
 }
 
-/// What a peer has said beyond it.
+/// Prints the signed answer of a peer.
 fn tell(told: &Ticket, manifest: &Manifest, out: &mut Out) -> Result<(), Failure> {
     let name = told.name.as_ref().map(ToString::to_string).unwrap_or_default();
     let file_name = String::from_utf8_lossy(&manifest.file_name).into_owned();
@@ -174,12 +174,12 @@ fn tell(told: &Ticket, manifest: &Manifest, out: &mut Out) -> Result<(), Failure
     }
 }
 
-/// Whether more was to come after it.
+/// Whether the publication was still growing at this version.
 fn grows(manifest: &Manifest) -> bool {
     manifest.growing.is_some_and(|growing| !growing.last)
 }
 
-/// Nobody has said what the ticket does not.
+/// Reports that no peer has given what the ticket lacks.
 fn unknown(ticket: &Ticket, why: &str, out: &mut Out) -> Result<(), Failure> {
     out.json(&UnknownRow { why })?;
     if out.is_json() {
@@ -238,7 +238,7 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// What the ticket itself says.
+/// Event: the ticket's own content.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "ticket")]
 struct TicketRow {
@@ -253,14 +253,14 @@ struct TicketRow {
     relays: Vec<RelayRow>,
 }
 
-/// Where whoever cannot reach them meets the sharer.
+/// A relay by which peers without a direct way reach the sharer.
 #[derive(Serialize)]
 struct RelayRow {
     key: String,
     addresses: Vec<String>,
 }
 
-/// What a peer has said.
+/// Event: the answer of a peer.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "told")]
 struct ToldRow {
@@ -273,14 +273,14 @@ struct ToldRow {
     growing: bool,
 }
 
-/// Nobody has said it.
+/// Event: no peer has answered.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "unknown")]
 struct UnknownRow<'a> {
     why: &'a str,
 }
 
-/// One entry of the listing.
+/// Event: one entry of the listing.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "entry")]
 struct EntryRow {

@@ -1,4 +1,4 @@
-//! `xylem traffic PREFIX`: makes load for a forwarder, and answers it.
+//! `xylem traffic PREFIX`: generates load for a forwarder, and answers it.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -18,11 +18,10 @@ use xylem_client::traffic::{Generator, TrafficOptions, TrafficReport, TrafficSer
 use xylem_client::{Driver, register};
 use xylem_trust::Signer;
 
-/// Measures a forwarder: Interests at a rate or as fast as it can, from one process; the answers,
-/// with --serve, from another
+/// Measures a forwarder: Interests at a rate or as fast as it can, from one process; the answers, with --serve, from
+/// another
 ///
-/// Interests ask for PREFIX/NUMBER. The answers are signed by nobody: they are load and nothing
-/// else.
+/// Interests ask for PREFIX/NUMBER. The answers carry no signature of a key: they serve as load only.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -35,7 +34,7 @@ use xylem_trust::Signer;
     exit_help!()
 ))]
 pub(crate) struct TrafficArgs {
-    /// Under which names to ask, or which to answer
+    /// The prefix of the names to ask for, or to answer
     prefix: String,
 
     /// Answer instead of asking
@@ -47,7 +46,7 @@ pub(crate) struct TrafficArgs {
           requires = "serve")]
     size: u64,
 
-    /// How long caches may call an answer fresh
+    /// How long caches treat an answer as fresh
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "3600",
           allow_negative_numbers = true, requires = "serve")]
     freshness: Duration,
@@ -56,16 +55,16 @@ pub(crate) struct TrafficArgs {
     #[arg(long, requires = "serve")]
     no_register: bool,
 
-    /// Interests a second, or max
+    /// Interests per second, or max
     #[arg(long, value_name = "N", default_value = "max", conflicts_with = "serve")]
     rate: Rate,
 
-    /// Interests that may be unanswered [default: 64; with a rate 65536]
+    /// Interests that may be unanswered at once [default: 64; with a rate 65536]
     #[arg(long, value_name = "W", conflicts_with = "serve",
           value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     window: Option<u32>,
 
-    /// How long
+    /// How long to measure
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10",
           allow_negative_numbers = true, conflicts_with = "serve")]
     duration: Duration,
@@ -75,11 +74,11 @@ pub(crate) struct TrafficArgs {
           value_parser = clap::value_parser!(u64).range(1..))]
     names: Option<u64>,
 
-    /// First number; another one than the last run's finds nothing of it in caches
+    /// The first number; one that differs from the last run's finds no answers in caches
     #[arg(long, value_name = "N", default_value = "0", conflicts_with = "serve")]
     start: u64,
 
-    /// What is unanswered for longer is lost (InterestLifetime)
+    /// An Interest without an answer after this long is lost (InterestLifetime)
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "4",
           allow_negative_numbers = true, conflicts_with = "serve")]
     lifetime: Duration,
@@ -88,12 +87,12 @@ pub(crate) struct TrafficArgs {
     #[arg(long, conflicts_with = "serve")]
     fresh: bool,
 
-    /// Send a PIT token of so many octets along
+    /// Add a PIT token of this many octets
     #[arg(long, value_name = "N", default_value = "0", conflicts_with = "serve",
           value_parser = clap::value_parser!(u8).range(0..=32))]
     pit_token: u8,
 
-    /// Measure this process too: the forwarder's
+    /// Also measure the process with this id: the forwarder's
     #[arg(long, value_name = "PID", conflicts_with = "serve")]
     pid: Option<u32>,
 
@@ -101,7 +100,7 @@ pub(crate) struct TrafficArgs {
     at: AtArgs,
 }
 
-/// `max`, or Interests a second.
+/// `max`, or Interests per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Rate(Option<f64>);
 
@@ -175,7 +174,7 @@ fn us(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-/// What processes took of the machine meanwhile, where that is known.
+/// Resources that the processes used meanwhile, if known.
 struct Used {
     cpu: Option<Duration>,
     forwarder: Option<Usage>,
@@ -185,7 +184,7 @@ fn tell(report: &TrafficReport, used: Used, out: &mut Out) -> Result<(), Failure
     let seconds = report.elapsed.as_secs_f64().max(1e-9);
     let (per_second, latency) = (report.answered as f64 / seconds, &report.latency);
     let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|share| us(latency.quantile(share)));
-    // An Interest and its Data: one exchange.
+    // An Interest and its Data count as one exchange.
     let each = |cpu: Duration| us(cpu) / report.answered.max(1) as f64;
     if out.is_json() {
         return out.json(&TrafficRow {
@@ -240,7 +239,7 @@ fn tell(report: &TrafficReport, used: Used, out: &mut Out) -> Result<(), Failure
     Ok(())
 }
 
-/// What `traffic` measured.
+/// Event: the result of `traffic`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "traffic")]
 struct TrafficRow {

@@ -1,7 +1,7 @@
-//! `xylem try [PATH]`: the main job on this machine, in two processes.
+//! `xylem try [PATH]`: demonstrates the main use on this machine, in two processes.
 //!
-//! The steps are the ones a person would type: `share`, `get`, `sum`; each runs this very program
-//! as a child, so that what is shown is what the command does and not a shortcut inside.
+//! The steps are those that a user would type: `share`, `get`, `sum`. Each runs this program as a child, so that the
+//! demonstration shows the commands themselves and no shortcut.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -25,9 +25,8 @@ use xylem_library::Stop;
 
 /// Shows it working on this machine: shares, fetches in a second process, verifies, cleans up
 ///
-/// One process shares PATH on 127.0.0.1, a second one fetches it over the encrypted link into a
-/// temporary folder, and `xylem sum` compares both. Nothing is left behind, and the usual store is
-/// not touched.
+/// One process shares PATH on 127.0.0.1, a second one fetches it over the encrypted link into a temporary folder, and
+/// `xylem sum` compares both. Nothing is left behind, and the usual store is not touched.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -45,8 +44,8 @@ pub(crate) struct TryArgs {
     shape: ShapeArgs,
 }
 
-/// The documentation that a binary carries with it, besides the manual pages.
-/// Links in `carried/` lead to it, which a published crate has as files.
+/// The documents within the binary, besides the manual pages. They are links in `carried/`; a published crate has files
+/// there.
 const DOCS: [(&str, &str); 3] = [
     ("README.md", include_str!("../carried/README.md")),
     ("ARCHITECTURE.md", include_str!("../carried/ARCHITECTURE.md")),
@@ -118,7 +117,7 @@ fn steps(
     step(out, "  equal: every byte arrived as it was published.")
 }
 
-/// One line of the story.
+/// Prints one step.
 fn step(out: &mut Out, line: &str) -> Result<(), Failure> {
     if out.is_quiet() && !out.is_json() {
         return Ok(());
@@ -129,7 +128,7 @@ fn step(out: &mut Out, line: &str) -> Result<(), Failure> {
     out.line(line)
 }
 
-/// The root of a file or directory, from a `sum` of its own.
+/// The root of a file or directory, as a run of `sum` prints it.
 fn sum(path: &Path, home: &Path, stop: &Stop) -> Result<String, Failure> {
     let mut args = vec![OsStr::new("sum")];
     if path.is_dir() {
@@ -158,7 +157,7 @@ fn write_docs(dir: &Path) -> io::Result<PathBuf> {
     Ok(dir.to_owned())
 }
 
-/// A child that runs this program with `--json`; it is ended when this is dropped.
+/// A child that runs this program with `--json`; it is killed on drop.
 struct Running {
     child: Child,
     events: Receiver<Value>,
@@ -169,19 +168,19 @@ impl Running {
     fn start(store: &Path, args: &[&OsStr]) -> Result<Self, Failure> {
         let program = std::env::current_exe().map_err(local)?;
         let mut command = Command::new(program);
-        // Settings of this run's environment, such as XYLEM_LISTEN, are not meant for the trial.
+        // Settings of the environment, such as XYLEM_LISTEN, must not affect the demonstration.
         for (name, _) in std::env::vars_os() {
             if name.as_encoded_bytes().starts_with(b"XYLEM_") {
                 command.env_remove(name);
             }
         }
-        // Nor are relays that the settings file names: nobody outside is asked.
+        // Ignore relays of the settings file, so that no other machine is contacted.
         command.env("XDG_CONFIG_HOME", store);
         command.arg("--json").arg("--store").arg(store).args(args);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(local)?;
         let (sender, events) = mpsc::sync_channel(64);
-        // Ends the child where something fails from here on.
+        // From here on a failure ends the child.
         let mut running = Self { child, events, complaints: None };
         if let Some(stdout) = running.child.stdout.take() {
             let read = std::thread::Builder::new().spawn(move || {
@@ -198,7 +197,7 @@ impl Running {
         if let Some(stderr) = running.child.stderr.take() {
             let read = std::thread::Builder::new().spawn(move || {
                 let mut text = Vec::new();
-                // An error is one line; what is beyond this is not shown anyway.
+                // An error is one line; more than this is not shown.
                 let _ = stderr.take(64 << 10).read_to_end(&mut text);
                 String::from_utf8_lossy(&text).into_owned()
             });
@@ -207,7 +206,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Waits for the event `name`; errors with what the child said where it ends without it.
+    /// Waits for the event `name`; an error with the child's message if it ends without it.
     fn event(&mut self, name: &str, stop: &Stop) -> Result<Value, Failure> {
         loop {
             if stop.raised() {
@@ -223,7 +222,7 @@ impl Running {
         }
     }
 
-    /// Waits until the child is done, and well.
+    /// Waits until the child ends with success.
     fn end(mut self, stop: &Stop) -> Result<(), Failure> {
         match self.event("", stop) {
             Err(failure) if failure.exit == Exit::Done => Ok(()),
@@ -254,7 +253,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A child that is gone already is what is wanted.
+        // It is fine if the child is gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -274,7 +273,7 @@ fn local(error: io::Error) -> Failure {
     Failure::new(Exit::Local, format!("cannot run the trial: {error}"))
 }
 
-/// One step of `try`.
+/// Event: one step of `try`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "step")]
 struct StepRow<'a> {

@@ -1,4 +1,4 @@
-//! The flags that say whose packets are believed.
+//! The flags that name trusted keys.
 
 use crate::cli::Common;
 use crate::exit::Failure;
@@ -8,21 +8,19 @@ use std::path::PathBuf;
 use xylem_app::{Believe, KeyFile};
 use xylem_library::keys::Trusted;
 
-/// Whom to believe.
+/// The keys to trust.
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
-    /// Believe what this key signed: hmac:FILE, blake3-keyed:FILE (secrets), ed25519:FILE or
-    /// ecdsa:FILE (public keys)
+    /// Accept what this key signed: hmac:FILE, blake3-keyed:FILE (secrets), ed25519:FILE or ecdsa:FILE (public keys)
     #[arg(long, value_name = "TYPE:FILE")]
     key: Option<KeyFile>,
 
-    /// Believe what this publisher signed: 64 hexadecimal digits, as `xylem key list` and `xylem
-    /// share -v` print them; a ticket or card of theirs; a name of `xylem inbox people`; or a file
-    /// with such a key, ticket or card
+    /// Accept what this publisher signed: 64 hexadecimal digits, as `xylem key list` and `xylem share -v` print them; a
+    /// ticket or card of the publisher; a name of `xylem inbox people`; or a file with such a key, ticket or card
     #[arg(long, value_name = "WHO", conflicts_with = "key")]
     publisher: Option<String>,
 
-    /// Believe what the key of this NDN certificate signed under its owner's name, and whom it vouches for: their
+    /// Accept what the key of this NDN certificate signed under its owner's name, and the keys that it certifies, whose
     /// certificates are fetched; can be repeated
     #[arg(
         long,
@@ -32,14 +30,14 @@ pub(crate) struct TrustArgs {
     )]
     trust: Vec<PathBuf>,
 
-    /// Believe what this trust schema (`xylem schema`) lets those sign whom --trust names, and whom they
-    /// vouch for, instead of names under their owners'
+    /// Accept what this trust schema (`xylem schema`) lets the keys of --trust sign, and the keys that they certify,
+    /// instead of names below their owners'
     #[arg(long, value_name = "FILE", requires = "trust")]
     schema: Option<PathBuf>,
 }
 
 impl TrustArgs {
-    /// Whom the flags name.
+    /// The keys that the flags name.
     pub(crate) fn believe(&self, common: &Common) -> Result<Believe, Failure> {
         if let Some(key) = &self.key {
             return Ok(Believe::Key(key.clone()));
@@ -56,7 +54,7 @@ impl TrustArgs {
         })
     }
 
-    /// Whom the flags name, else whom `xylem key trust` has, unless anybody will do.
+    /// The keys that the flags name, else those of `xylem key trust`. With `anybody`, the latter are not used.
     pub(crate) fn believe_or_trusted(
         &self,
         common: &Common,
@@ -73,7 +71,7 @@ impl TrustArgs {
         Ok(believe)
     }
 
-    /// Whether any flag names somebody.
+    /// Whether any flag names a key.
     pub(crate) fn is_given(&self) -> bool {
         self.key.is_some() || self.publisher.is_some() || !self.trust.is_empty()
     }

@@ -1,5 +1,4 @@
-//! Parsing the command line; wrong usage is one line on standard error, with `--json` an event as
-//! well, and exit 2.
+//! Parses the command line. Wrong usage is one line on standard error, with `--json` also an event, and exit code 2.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure};
@@ -13,7 +12,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-/// What was asked for, or the exit code of a run that is over already (help, version, wrong usage).
+/// The task of the command line, or the exit code of a run that is over already (help, version, wrong usage).
 pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
     let args: Vec<OsString> = std::env::args_os().collect();
     let json = asks_for_json(&args, std::env::var_os("XYLEM_JSON"));
@@ -28,11 +27,11 @@ pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
                 failure.exit.into()
             }
         },
-        // Nothing was asked for yet: what can be is the answer.
+        // The command line asks for nothing yet: show the help.
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
             if !json =>
         {
-            // A closed standard error is a wish not to be told.
+            // Ignore a closed standard error.
             let _ = write!(io::stderr().lock(), "{}", verb_of(&args).render_help());
             Exit::Usage.into()
         }
@@ -47,15 +46,15 @@ pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
     })
 }
 
-/// Whether results are JSON, of a command line that could not be read as a whole.
+/// Whether results are JSON, for a command line that could not be parsed as a whole.
 fn asks_for_json(args: &[OsString], variable: Option<OsString>) -> bool {
     let flag = args.iter().skip(1).take_while(|word| *word != "--").any(|word| *word == "--json");
-    // As clap reads the variable.
+    // Parse the variable as clap does.
     let set = || FalseyValueParser::new().parse_ref(&clap::Command::new(""), None, &variable?).ok();
     flag || set().unwrap_or(false)
 }
 
-/// `--color` has to be known before the rest is parsed, because parsing may print the help.
+/// Finds `--color` before the rest is parsed, because parsing may print the help.
 fn help_color(args: &[OsString]) -> ColorChoice {
     let mut words = args.iter().filter_map(|a| a.to_str());
     let mut asked = std::env::var("XYLEM_COLOR").ok();
@@ -81,7 +80,7 @@ fn verb_of(args: &[OsString]) -> clap::Command {
     for word in args.iter().skip(1).filter_map(|word| word.to_str()) {
         match verb.find_subcommand(word) {
             Some(inner) => verb = inner,
-            // Before the first one there may be flags and their values.
+            // Flags and their values may stand before the first verb.
             None if word.starts_with('-') || std::ptr::eq(verb, &raw const program) => {}
             None => break,
         }
@@ -89,7 +88,7 @@ fn verb_of(args: &[OsString]) -> clap::Command {
     verb.clone()
 }
 
-/// What to type instead, where that is known.
+/// What to type instead, if that is known.
 fn advice(error: &clap::Error, verb: &str) -> Option<String> {
     match error.kind() {
         ErrorKind::InvalidSubcommand if verb == "xylem" => {
@@ -106,7 +105,7 @@ fn advice(error: &clap::Error, verb: &str) -> Option<String> {
     }
 }
 
-/// Folds clap's paragraph (error, hints, usage) into `what; hint`.
+/// Converts clap's paragraph (error, hints, usage) to `what; hint`.
 fn one_line(rendered: &str) -> String {
     let mut line = String::new();
     for part in rendered.lines().map(str::trim).filter(|part| !part.is_empty()) {

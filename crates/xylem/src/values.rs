@@ -1,5 +1,5 @@
-//! Values that flags take: addresses to listen at, byte counts, ranges, seconds. Peers are
-//! `xylem-node`'s [`xylem_node::PeerUri`].
+//! Parses values of flags: addresses to listen at, byte counts, ranges, seconds. Peers are `xylem-node`'s
+//! [`xylem_node::PeerUri`].
 
 use crate::exit::{Exit, Failure};
 use crate::meant;
@@ -61,7 +61,7 @@ impl FromStr for LinkAt {
     }
 }
 
-/// Looks places up that flags name.
+/// Resolves the addresses that flags name.
 pub(crate) fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
     places.iter().map(first).collect()
 }
@@ -70,12 +70,12 @@ fn first(ListenAt(place): &ListenAt) -> Result<SocketAddr, Failure> {
     look_up_place(place).map(|found| found[0]).map_err(cannot_listen)
 }
 
-/// Looks up where the encrypted link is to listen.
+/// Resolves the addresses at which the encrypted link is to listen.
 pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<Peer>, Failure> {
     places.iter().map(link).collect()
 }
 
-/// As [`links`] of what is remembered as it was typed: `--listen` of a long-lived command.
+/// Like [`links`], for stored texts of `--listen` of a long-lived command.
 pub(crate) fn listen_at(texts: &[String]) -> Result<Vec<Peer>, Failure> {
     let parse = |text: &String| {
         let wrong = |why| Failure::new(Exit::Usage, format!("--listen {text}: {why}"));
@@ -97,7 +97,7 @@ fn cannot_listen(why: String) -> Failure {
     Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
 }
 
-/// Looks up the peers of `--from`; one that is not found is left out while others are.
+/// Resolves the peers of `--from`. One that is not found is left out if others are found.
 pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
     let mut found = Vec::new();
     let mut last_error = None;
@@ -116,12 +116,12 @@ pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
     }
 }
 
-/// A ticket from what was pasted; from a file, `@FILE`; or from standard input, `-`.
+/// Parses a ticket: the text itself, or the content of a file (`@FILE`) or of standard input (`-`).
 pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Failure> {
     ticket_of(&read_text(text)?)
 }
 
-/// A ticket from its text; what else the text is known to be is said.
+/// Parses a ticket. The error explains a text of another known kind.
 pub(crate) fn ticket_of(text: &str) -> Result<Ticket, Failure> {
     text.parse().map_err(|wrong: TicketError| {
         let what = meant::no_ticket(text).unwrap_or_else(|| wrong.to_string());
@@ -129,7 +129,8 @@ pub(crate) fn ticket_of(text: &str) -> Result<Ticket, Failure> {
     })
 }
 
-/// What was pasted; or what is in a file, `@FILE`; or on standard input, `-`: a ticket, a code, a card.
+/// Reads the text of a ticket, a code or a card: the argument itself, or the content of a file (`@FILE`) or of standard
+/// input (`-`).
 pub(crate) fn read_text(text: &str) -> Result<Cow<'_, str>, Failure> {
     let from = match text.trim().strip_prefix('@') {
         Some(path) => Some((File::open(path).map(|file| Box::new(file) as Box<dyn Read>), path)),
@@ -138,7 +139,7 @@ pub(crate) fn read_text(text: &str) -> Result<Cow<'_, str>, Failure> {
     };
     let read = from.map(|(opened, what)| {
         let mut text = Vec::new();
-        // One byte more than is looked at tells that there is more.
+        // One byte more than the limit shows whether the text is too long.
         let read = opened.and_then(|file| file.take(MAX_TEXT as u64 + 1).read_to_end(&mut text));
         let wrong = |e| format!("cannot read {what}: {e}");
         read.map(|_| String::from_utf8_lossy(&text).into_owned())
@@ -147,15 +148,15 @@ pub(crate) fn read_text(text: &str) -> Result<Cow<'_, str>, Failure> {
     Ok(read.transpose()?.map_or(Cow::Borrowed(text), Cow::Owned))
 }
 
-/// Whether this is meant to be a ticket, and not a path, a name or an address. Standard input is not, as
-/// it may be anything.
+/// Whether this is meant to be a ticket, and not a path, a name or an address. Standard input (`-`) is not, as it may
+/// be anything.
 pub(crate) fn is_ticket(text: &str) -> bool {
     let bare = text.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '@' && c != '/');
     let scheme = bare.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("xylem:"));
     (scheme && !bare[6..].starts_with("//")) || bare.starts_with('@')
 }
 
-/// Where a result goes.
+/// Where to put a result.
 pub(crate) fn output(path: Option<PathBuf>) -> Output {
     let Some(path) = path else { return Output::Into(PathBuf::from(".")) };
     if path == Path::new("-") {
@@ -164,10 +165,10 @@ pub(crate) fn output(path: Option<PathBuf>) -> Output {
     Output::to(path)
 }
 
-/// A ticket that was pasted without quotes and came apart at its blanks; one word is what it is.
+/// Joins a ticket that was pasted without quotes and split at its blanks. One word is returned as it is.
 pub(crate) fn joined(words: &[String]) -> Result<String, Failure> {
     match words {
-        // A code that was said has blanks for hyphens.
+        // A spoken code may have blanks for hyphens.
         words if looks_like_code(&words.join("-")) => Ok(words.join("-")),
         [first, _, ..] if !is_ticket(first) => {
             Err(Failure::new(Exit::Usage, "give one ticket or name"))
@@ -179,12 +180,12 @@ pub(crate) fn joined(words: &[String]) -> Result<String, Failure> {
     }
 }
 
-/// The name that `--as` gives.
+/// Parses the name of `--as`.
 pub(crate) fn parse_name(uri: &str) -> Result<Name, Failure> {
     Name::from_uri(uri).map_err(|e| Failure::new(Exit::Usage, format!("--as {uri}: {e}")))
 }
 
-/// A count of bytes: `4096`, `64K` and `64KiB` (65,536), `64KB` (64,000), up to `T`.
+/// Parses a count of bytes: `4096`, `64K` and `64KiB` (65,536), `64KB` (64,000), up to `T`.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let shape = || format!("{text:?} is not a count of bytes, such as 4096, 64K, 10MiB or 2GB");
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -207,7 +208,7 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     base.pow(power).checked_mul(number).ok_or_else(|| format!("{text:?} is more than 2^64 bytes"))
 }
 
-/// Bytes a second: [`parse_bytes`], `/s` allowed, not zero.
+/// Parses bytes per second, like [`parse_bytes`]; `/s` is allowed, zero is not.
 pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
     match parse_bytes(text.strip_suffix("/s").unwrap_or(text))? {
         0 => Err("a rate of 0 would never end".to_owned()),
@@ -240,7 +241,7 @@ impl FromStr for ByteRange {
     }
 }
 
-/// Seconds, with a fraction if need be.
+/// Parses seconds, which may have a fraction.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let shape = || format!("{text:?} is not a number of seconds above 0");
     let seconds: f64 = text.strip_suffix('s').unwrap_or(text).parse().map_err(|_| shape())?;

@@ -1,9 +1,8 @@
-//! The table of subcommands, in the order of the help: a module each, with its flags and what it
-//! does.
+//! The table of subcommands, in the order of the help: a module each, with its flags and its code.
 //!
-//! [`command`] is the whole command line: help, manual pages, completions and wrong usage come from
-//! it. Making all its flags takes longer than hashing a small file, so that a run which names its
-//! subcommand first makes only that one ([`command_for`]).
+//! [`command`] builds the whole command line; help, manual pages, completions and wrong usage come from it. To build
+//! all flags takes longer than to hash a small file. So a run which names its subcommand first builds only that one
+//! ([`command_for`]).
 
 use crate::cli::{Cli, Common};
 use crate::exit::{Exit, Failure};
@@ -16,7 +15,7 @@ use crate::{
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 
-/// What a command line asks for, ready to run.
+/// The task of a command line, ready to run.
 pub(crate) type Task = Box<dyn FnOnce(&Common, &mut Out) -> Result<Exit, Failure>>;
 
 /// One subcommand.
@@ -82,8 +81,8 @@ pub(crate) fn command() -> clap::Command {
     VERBS.iter().fold(Cli::command(), add)
 }
 
-/// As much of the command line as `args` can mean, the program's name first among them: one
-/// subcommand where they begin with its name, none where they ask for the version alone.
+/// The part of the command line that `args` can mean; `args` begin with the program's name. That is one subcommand if
+/// they name it first, and none if they ask for the version alone.
 pub(crate) fn command_for(args: &[OsString]) -> clap::Command {
     let first = args.get(1).and_then(|word| word.to_str()).unwrap_or_default();
     if let Some(verb) = VERBS.iter().find(|verb| verb.name == first) {
@@ -92,7 +91,7 @@ pub(crate) fn command_for(args: &[OsString]) -> clap::Command {
     if args.len() == 2 && ["-V", "--version"].contains(&first) { Cli::command() } else { command() }
 }
 
-/// What was asked for, taken out of `matches`: reading them without is to copy them first.
+/// Takes the task out of `matches`, which avoids a copy of them.
 pub(crate) fn read(mut matches: ArgMatches) -> Result<(Common, Task), clap::Error> {
     let (name, mut flags) = matches.remove_subcommand().expect("clap insists on a subcommand");
     let common = Cli::from_arg_matches_mut(&mut matches)?.common;

@@ -1,4 +1,4 @@
-//! `xylem verify PATH TICKET`: does what is on disk match?
+//! `xylem verify PATH TICKET`: compares files on disk with a ticket.
 
 use crate::buckets;
 use crate::cli::Common;
@@ -21,10 +21,10 @@ use xylem_object::Kind;
 
 /// Checks whether a file or directory is what a ticket names, and nothing else; prints each damaged byte range
 ///
-/// One line per damaged place goes to standard output: the path, the bytes from..to (the end is
-/// not included), and what is wrong; and a line for whatever is there and was not published: files,
-/// directories, links, set-uid bits. Nothing is changed. Where the store has no tree of the file,
-/// peers are asked for it, so that damage can be narrowed down.
+/// Standard output has one line per damaged place: the path, the bytes from..to (the end is not included), and the kind
+/// of damage; and one line for each thing that is there and was not published: files, directories, links, set-uid bits.
+/// Nothing is changed. If the store has no tree of the file, peers are asked for it, so that damage can be narrowed
+/// down.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -43,29 +43,29 @@ pub(crate) struct VerifyArgs {
     #[arg(value_name = "PATH|NEW_TICKET", required_unless_present = "evidence")]
     path: Option<PathBuf>,
 
-    /// What `xylem share` printed: xylem:...; @FILE or - for one in a file or on standard input,
-    /// which no other user of this machine sees among the arguments
+    /// What `xylem share` printed: xylem:...; @FILE or - for one in a file or on standard input, which no other user of
+    /// this machine sees among the arguments
     #[arg(required_unless_present_any = ["extends", "evidence"], conflicts_with = "extends")]
     ticket: Option<String>,
 
-    /// Check whether what this ticket names is the beginning of what the other one names, by a proof
-    /// that peers of the other are asked for: nothing of the history is fetched
+    /// Check whether the content of this ticket is the beginning of that of the other one, by a proof from the other's
+    /// peers: nothing of the history is fetched
     #[arg(long, value_name = "OLD_TICKET")]
     extends: Option<String>,
 
-    /// There may be more than was published: files of your own, say
+    /// Ignore what was not published, such as files of your own
     #[arg(long, conflicts_with_all = ["extends", "evidence"])]
     allow_extra: bool,
 
     #[command(flatten)]
     demand: DemandArgs,
 
-    /// Check a file of evidence, as `xylem witness` and --extends keep it: whether a publisher has signed two
-    /// histories. Nobody is asked
+    /// Check a file of evidence, as `xylem witness` and --extends write it: whether a publisher has signed two
+    /// histories. No peer is asked
     #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "ticket", "extends", "witness"])]
     evidence: Option<PathBuf>,
 
-    /// Ask this peer for the tree, as `xylem get --from` has it; can be repeated
+    /// Ask this peer for the tree, as with `xylem get --from`; can be repeated
     #[arg(
         long,
         value_name = "ADDR",
@@ -86,7 +86,7 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
     if let Some(file) = &args.evidence {
         return demand::show_evidence(file, out);
     }
-    // The parser wants one of the three.
+    // The parser requires one of the three.
     let path = args.path.clone().unwrap_or_default();
     if let Some(old) = args.extends.clone() {
         return extends(&args, (old, path.to_string_lossy().into_owned()), common, out);
@@ -95,7 +95,7 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
         let what = "--witness goes with --extends; `xylem get --witness` asks for what it fetches";
         return Err(Failure::new(Exit::Usage, what));
     }
-    // The parser wants one without --extends.
+    // The parser requires one without --extends.
     let ticket = parse_ticket(&args.ticket.unwrap_or_default())?;
     let mut path = [path];
     let buckets = buckets::for_paths(&mut path, Some(&ticket), common, out)?;
@@ -117,7 +117,7 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
     };
     out.take_broken()?;
     let summary = verified.transpose()?;
-    // What the ticket names may be the ciphertext of what is here.
+    // The ticket may name the ciphertext of what is here.
     if summary.as_ref().is_none_or(|summary| summary.damage.iter().any(is_list))
         && let Some(decrypted) = decrypted(&options, &stop, out)?
     {
@@ -128,7 +128,7 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
         None => xylem_node::verify(&options, &stop, &mut |event| out.event(event))?,
     };
     if let (Some(buckets), false) = (buckets, args.allow_extra) {
-        // Objects beside those of a publication that is kept there: it is shown without them.
+        // Objects beside those of a publication in a mirror, which hides them.
         let extra = |name: String| Extra {
             path: name.into(),
             what: "an object that was not published".to_owned(),
@@ -138,7 +138,8 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
     report(&summary, &options.path, out)
 }
 
-/// Compares with what is encrypted to us, if that is what the ticket names and its peers bring the list of it.
+/// Compares with the decrypted publication, if the ticket names one that is encrypted to us and its peers send its list
+/// of files.
 fn decrypted(
     options: &VerifyOptions,
     stop: &Stop,
@@ -149,7 +150,7 @@ fn decrypted(
         Ok((_, manifest)) if manifest.sealed => manifest,
         _ => return Ok(None),
     };
-    // Nothing that is there is touched: it is compared.
+    // Nothing is changed on the disk: this only compares.
     let save = SaveOptions::to(Output::At(path.clone()), Existing::Refuse);
     let fetch = GetOptions {
         from: from.clone(),
@@ -166,7 +167,7 @@ fn decrypted(
     let place = |what| Damage { path: PathBuf::new(), start: 0, end: 0, what };
     let damage: Vec<Damage> = what.map(place).into_iter().collect();
     let located = damage.is_empty();
-    // More than was encrypted has another root.
+    // If there is more than was encrypted, the root differs.
     let extra = Vec::new();
     Ok(Some(VerifySummary { root: manifest.root, bytes, files, damage, extra, located }))
 }
@@ -274,7 +275,7 @@ fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, F
     Ok(Exit::Damaged)
 }
 
-/// `verify --extends`.
+/// Event of `verify --extends`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "extends")]
 struct ExtendsRow<'a> {

@@ -1,14 +1,14 @@
-//! The page of `share --web`: what browsers are served (crates/xylem-web), and the link to it.
+//! The page of `share --web`: the files that browsers load (crates/xylem-web), and the link to it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use xylem_node::Page;
 use xylem_object::ticket::Address;
 
-/// Where the page is served unless something else is asked for.
+/// The default port of the page.
 const PORT: u16 = 7380;
 
-/// All interfaces, the usual port; a free one where somebody has that.
+/// All interfaces and the default port, or a free port if that is taken.
 pub(crate) fn default_address() -> SocketAddr {
     let usual = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
     let free = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
@@ -38,8 +38,8 @@ pub(crate) fn pages() -> Vec<Page> {
     ]
 }
 
-/// The link to paste into a browser. The page is served at `at`; of all interfaces the one that the ticket names
-/// first is named.
+/// The link to paste into a browser. The page is served at `at`; if that is all interfaces, the link has the ticket's
+/// first address.
 pub(crate) fn link(at: SocketAddr, addresses: &[Address], ticket: &str) -> String {
     let named = addresses.iter().map(|address| match address {
         Address::Ip(named) => SocketAddr::new(named.ip(), at.port()).to_string(),
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(link("0.0.0.0:9".parse().unwrap(), &[], "t"), "http://127.0.0.1:9/#t");
     }
 
-    /// The page, its script and its program are what is promised: small, and without anything inline.
+    /// The page, its script and its program are small, and have nothing inline.
     #[test]
     fn pages_are_small_and_load_nothing_from_elsewhere() {
         let pages = pages();

@@ -1,4 +1,4 @@
-//! `xylem witness TICKET`: co-signs what continues what was seen.
+//! `xylem witness TICKET`: co-signs versions that continue the recorded history.
 
 use crate::cli::Common;
 use crate::exit::{Exit, Failure, exit_help};
@@ -17,20 +17,20 @@ use xylem_library::keys::Keyring;
 use xylem_library::witness::{WatchOptions, watch};
 use xylem_node::{Dialling, PeerUri};
 
-/// Where nobody was reached, the next try is after this long.
+/// Pause before the next try if no peer was reached.
 const REST: Duration = Duration::from_secs(2);
-/// And so often it is seen that it is to end.
+/// How often the stop flag is checked during the pause.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Co-signs each version of a publication that continues what was seen before, until Ctrl-C
 ///
-/// Nothing of the content is fetched: signed manifests, and of a file that grows what proves that each checkpoint begins with
-/// the one before. The co-signatures go to the share, which has to name this witness (`xylem share --witness CERT`) and
-/// hands them to those who ask for them (`xylem get --witness CERT`). A publisher who shows two histories is told: nothing
-/// is co-signed, the evidence is kept, and the exit code is 1.
+/// None of the content is fetched: only signed manifests and, for a growing file, proofs that each checkpoint begins
+/// with the one before. The co-signatures go to the share, which has to name this witness (`xylem share --witness
+/// CERT`) and sends them to getters that ask for them (`xylem get --witness CERT`). If a publisher shows two histories,
+/// that is reported: nothing is co-signed, the evidence is kept, and the exit code is 1.
 ///
-/// What was seen is kept in the store, and is on the disk before a co-signature leaves. One key has one store: where it is
-/// lost, the next co-signature says that the record begins anew.
+/// The record of what was seen is in the store, and is on the disk before a co-signature is sent. One key has one
+/// store: if the store is lost, the next co-signature states that the record begins anew.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -54,7 +54,7 @@ pub(crate) struct WitnessArgs {
     #[arg(long)]
     once: bool,
 
-    /// Ask this peer instead of the ticket's, as `xylem get --from` has it; can be repeated
+    /// Ask this peer instead of those of the ticket, as with `xylem get --from`; can be repeated
     #[arg(
         long,
         value_name = "ADDR",
@@ -70,7 +70,7 @@ pub(crate) struct WitnessArgs {
     #[command(flatten)]
     lan: LanArgs,
 
-    /// Give up on peers after this long: with --once for good, else they are tried again
+    /// Give up on peers after this long: with --once for good, otherwise they are tried again
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
           allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
     timeout: Duration,

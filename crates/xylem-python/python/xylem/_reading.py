@@ -62,7 +62,7 @@ class File(io.RawIOBase):
                 try:
                     piece = self._file.read(self._at + done, len(room) - done)
                 except OSError:
-                    # What came is handed over; whoever goes on hears of it then.
+                    # Return what has come; the next read reports the error.
                     if done:
                         break
                     raise
@@ -75,7 +75,7 @@ class File(io.RawIOBase):
 
     def read(self, size: int | None = -1, /) -> bytes:
         """So many bytes from here on; all that are left for ``None`` or a negative number."""
-        # readinto never gives nothing, as a file that does not block would.
+        # readinto never returns None, as a non-blocking file would.
         return super().read(-1 if size is None else size) or b""
 
     def write(self, data: object, /) -> NoReturn:

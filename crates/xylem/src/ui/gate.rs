@@ -1,7 +1,8 @@
-//! [`Gate`]: who sees the page of `xylem ui`.
+//! [`Gate`]: controls access to the page of `xylem ui`.
 //!
-//! Other programs and pages in a browser reach loopback, too. The token keeps out whoever was not given
-//! the address; `Host` whoever has a name of his own lead here (DNS rebinding); `Origin` pages of others.
+//! Other programs, and other pages in a browser, can reach loopback, too. The token keeps out all that were not given
+//! the address. `Host` keeps out pages under a foreign name that resolves to loopback (DNS rebinding), and `Origin`
+//! pages of other sites.
 
 use crate::exit::Failure;
 use crate::http::Request;
@@ -13,12 +14,12 @@ use xylem_library::keys;
 pub(super) struct Gate {
     at: SocketAddr,
     token: String,
-    /// Of the token: two hashes are compared in constant time.
+    /// Hash of the token: a comparison of two hashes takes constant time.
     hashed: Hash,
 }
 
 impl Gate {
-    /// A token for this run.
+    /// Makes a token for this run.
     pub(super) fn new(at: SocketAddr) -> Result<Self, Failure> {
         let random = keys::random::<16>()?;
         Ok(Self::of(at, random.iter().map(|byte| format!("{byte:02x}")).collect()))
@@ -32,16 +33,16 @@ impl Gate {
         &self.token
     }
 
-    /// What to open.
+    /// The address to open in a browser.
     pub(super) fn url(&self) -> String {
         format!("http://{}/?token={}", self.at, self.token)
     }
 
-    /// Whether a request is of somebody who was given the address.
+    /// Whether a request has the token, and host and origin of this page.
     pub(super) fn lets_in(&self, request: &Request) -> bool {
         let named = |host: &str| {
             let local = format!("localhost:{}", self.at.port());
-            // A browser leaves the usual port out.
+            // A browser leaves out the default port.
             let bare = self.at.port() == 80;
             host == self.at.to_string()
                 || host == local

@@ -1,7 +1,7 @@
 //! `xylem ui`: one page on loopback that shows what this user's processes and node do. It changes nothing.
 //!
-//! [`http`] carries it; [`sight`] says what there is to show, and it goes out as server-sent events. The
-//! page lies in `page.html`, `page.css` and `page.js`, by hand, and loads nothing from elsewhere.
+//! [`http`] serves it, [`sight`] collects the data, and server-sent events carry them. The page is written by hand in
+//! `page.html`, `page.css` and `page.js`, and loads nothing from elsewhere.
 
 mod gate;
 mod sight;
@@ -23,9 +23,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// How often whoever looks is told what has changed.
+/// How often changes are sent to a page.
 const EVERY: Duration = Duration::from_secs(1);
-/// Seconds without news after which a page is told that we are here.
+/// Intervals of [`EVERY`] without a change after which a sign of life is sent.
 const QUIET: u32 = 10;
 
 const PAGE: &str = include_str!("page.html");
@@ -34,9 +34,9 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// A page on this machine that shows what is shared, fetched and forwarded, live
 ///
-/// Prints an address with a token for a browser on this machine; without the token there is nothing to be
-/// seen. Shows the fetches and shares of this store's other processes, its background node and the NDN
-/// forwarder that runs here. It only shows: nothing is changed through it.
+/// Prints an address with a token for a browser on this machine; without the token nothing is shown. It shows the
+/// fetches and shares of this store's other processes, its background node and the NDN forwarder that runs here.
+/// Nothing can be changed through it.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
@@ -48,8 +48,7 @@ const SCRIPT: &str = include_str!("page.js");
     exit_help!()
 ))]
 pub(crate) struct UiArgs {
-    /// Where it is shown: PORT (on 127.0.0.1), or an address of loopback and a port [default: a free
-    /// port]
+    /// Where to serve it: PORT (on 127.0.0.1), or an address of loopback and a port [default: a free port]
     #[arg(long, value_name = "ADDR", env = "XYLEM_UI_LISTEN", hide_env_values = true)]
     listen: Option<String>,
 
@@ -57,7 +56,7 @@ pub(crate) struct UiArgs {
     at: AtArgs,
 }
 
-/// Where the page is.
+/// Event: the address of the page.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "ui")]
 struct UiRow<'a> {
@@ -106,7 +105,7 @@ fn listen(text: &str) -> Result<TcpListener, Failure> {
         .map_err(|e| Failure::new(Exit::Local, format!("cannot show the page at {at}: {e}")))
 }
 
-/// One of the page's files, for whoever was let in.
+/// Answers a permitted request with one of the page's files or the events.
 fn answer(request: &Request, page: &str, sight: &Arc<Sight>) -> Response {
     match request.path.as_str() {
         "/" => Response::ok("text/html; charset=utf-8", page.as_bytes().to_vec()),
@@ -122,8 +121,8 @@ fn answer(request: &Request, page: &str, sight: &Arc<Sight>) -> Response {
     }
 }
 
-/// What a browser may do with any answer: load the page's own files and nothing else, show it to no other
-/// page, keep and tell nothing.
+/// Adds headers that restrict browsers: load the page's own files and nothing else, show it within no other page, cache
+/// nothing and send no referrer.
 fn guarded(mut response: Response) -> Response {
     response.fields = [
         (
@@ -142,7 +141,7 @@ fn guarded(mut response: Response) -> Response {
     response
 }
 
-/// Writes what has changed, part by part, for as long as somebody reads it.
+/// Writes the parts that have changed, as long as the client reads.
 fn tell(sight: &Sight, out: &mut dyn Write) -> io::Result<()> {
     let mut told = [const { String::new() }; 4];
     let mut quiet = 0;
@@ -156,7 +155,7 @@ fn tell(sight: &Sight, out: &mut dyn Write) -> io::Result<()> {
         }
         quiet = if news.is_empty() { quiet + 1 } else { 0 };
         if quiet == QUIET {
-            // Who has gone shows by this.
+            // The write fails if the client has gone.
             (news, quiet) = (": here\n\n".to_owned(), 0);
         }
         out.write_all(news.as_bytes())?;

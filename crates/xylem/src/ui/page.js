@@ -1,5 +1,5 @@
-// The page of `xylem ui`. News come as server-sent events, a part at a time; each part is drawn anew when it
-// has changed. Whatever peers have said (names, addresses, reasons) becomes text, never markup.
+// The page of `xylem ui`. News come as server-sent events, one part at a time; a part that has changed is drawn anew.
+// Text from peers (names, addresses, reasons) becomes text, never markup.
 "use strict";
 
 const token = new URLSearchParams(location.search).get("token");
@@ -7,8 +7,7 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 const $ = (id) => document.getElementById(id);
 const sections = [...document.querySelectorAll("section")];
 const seen = { runs: null, folders: null, service: null, node: null };
-// Of each run, what was done when: for rates. Fetches that ran when this page last looked, and those that have
-// ended since.
+// Samples of each run, for rates; fetches that ran at the last update; and those that have ended since.
 const past = new Map(), ran = new Map(), ended = [];
 const keyOf = (run) => `${run.pid}-${run.since_ms}`;
 let held = false;
@@ -24,7 +23,7 @@ const bytes = (n) => {
   return `${u && n < 100 ? n.toFixed(1) : Math.round(n)}\u00a0${units[u]}`;
 };
 const number = (n) => Number(n).toLocaleString("en").replaceAll(",", "\u202f");
-// What is not known is a dash.
+// Unknown values are shown as a dash.
 const some = (value, how) => (value === undefined || value === null ? "–" : how(value));
 const time = (s) => {
   if (!Number.isFinite(s)) return "–";
@@ -51,7 +50,7 @@ function el(tag, attributes, ...inside) {
 }
 const facts = (...pairs) => el("dl", { class: "facts" }, pairs.filter((p) => p).map(([what, value, kind]) =>
   el("div", {}, el("dt", {}, what), el("dd", { class: kind }, value))));
-// Columns: [heading, of a row, class].
+// Columns: [heading, function of a row, class].
 const table = (columns, rows, label) => el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
   el("table", {}, el("thead", {}, el("tr", {}, columns.map(([head, , kind]) => el("th", { class: kind, scope: "col" }, head)))),
     el("tbody", {}, rows.map((row) => el("tr", {}, columns.map(([, of, kind]) => el("td", { class: kind }, of(row))))))));
@@ -61,7 +60,7 @@ const show = (id, ...parts) => $(id).querySelector("div").replaceChildren(...par
 // ---- Drawing
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-// A canvas with what it shows in words; `draw` is called once its size is known.
+// A canvas with a text alternative; `draw` is called once its size is known.
 function canvas(kind, label, draw) {
   const made = el("canvas", { class: kind, role: "img", "aria-label": label });
   made.draw = () => {
@@ -137,7 +136,7 @@ const sizeName = (i) => (i === 12 ? "1536 B and more" : `${i * 128}–${i * 128 
 const micros = (us) => (us < 1000 ? `${us} µs` : us < 1e6 ? `${Math.round(us / 1000)} ms` : `${Math.round(us / 1e6)} s`);
 const gapName = (i) => (i === 0 ? "less than 2 µs" : `${micros(2 ** i)} to ${micros(2 ** (i + 1))}`);
 
-// ---- Rates: differences of what is told, over the last seconds
+// ---- Rates: differences of the reported figures over the last seconds
 
 function track(run) {
   const samples = past.get(keyOf(run)) ?? [];
@@ -217,7 +216,7 @@ const drawFolders = (folders) => show("folders", ...(folders?.length ? folders.m
 function drawShares(runs, service) {
   const rows = runs.flatMap((run) => run.shares.map((share) => ({
     ...share, name: last(share.name), by: `share, process ${run.pid}`,
-    // What goes to whom is told when somebody has all of it.
+    // The bytes sent are reported only with a complete fetch.
     sent: share.fetched ? share.sent : undefined, peers: run.peers.length, since: run.since_ms / 1000,
   })));
   const hashing = runs.filter((run) => run.phase === "hashing");
@@ -242,7 +241,7 @@ function drawShares(runs, service) {
   show("shares", ...parts);
 }
 function drawPeers(runs) {
-  // A share tells what went to whom, a fetch what it asks them.
+  // A share reports the bytes sent to peers, a fetch its Interests to them.
   const rows = runs.flatMap((run) => run.peers.map((peer) => (run.verb === "get" ? { ...peer, run }
     : { peer: peer.peer, relayed: peer.relayed, standing: peer.standing, rtt_ms: peer.rtt_ms, took: peer.link?.sent.bytes, run })));
   show("peers", rows.length ? el("div", { class: "card" }, table([
@@ -336,7 +335,7 @@ for (const part of Object.keys(seen)) {
     later();
   });
 }
-// Rates fall and times go on though nothing new is told.
+// Rates fall and times pass even without news.
 setInterval(() => { if (seen.runs?.length) later(); }, 1000);
 addEventListener("resize", paint);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);

@@ -1,8 +1,8 @@
-//! [`Sight`]: what there is to see, as JSON: notes of processes that run, the background node's shares, folders that are kept
-//! in step, the forwarder's tables.
+//! [`Sight`]: collects what `xylem ui` shows, as JSON: notes of running processes, the background node's shares, folders in step, and the
+//! forwarder's tables.
 //!
-//! Nothing is looked at while nobody looks. The background node and the forwarder are asked by threads of
-//! their own, so that one that hangs keeps nobody waiting.
+//! Nothing is collected while no page is open. Threads of their own query the background node and the forwarder, so
+//! that one that hangs delays no page.
 
 use crate::ctl::Watcher;
 use crate::exit::Failure;
@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use xylem_library::Stop;
 use xylem_node::PeerUri;
 
-/// What was seen is not looked at again for so long.
+/// How long collected data are reused.
 const FRESH: Duration = Duration::from_millis(500);
-/// How often the background node and the forwarder are asked, while somebody looks.
+/// How often the background node and the forwarder are queried while a page is open.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// See the module's documentation.
@@ -35,7 +35,7 @@ pub(super) struct Sight {
 }
 
 impl Sight {
-    /// Of the processes on `store`, and of the forwarder at `at` (`None`: the usual one).
+    /// Collects from the processes on `store`, and from the forwarder at `at` (`None`: the default one).
     pub(super) fn new(store: PathBuf, at: Option<PeerUri>, stop: &Stop) -> Result<Self, Failure> {
         let (of, mut node) = (store.clone(), Watcher::new(at, stop));
         let of_folders = store.clone();
@@ -48,7 +48,7 @@ impl Sight {
         })
     }
 
-    /// Each part by its name; one line each.
+    /// The parts with their names; each is one line of JSON.
     pub(super) fn parts(&self) -> [(&'static str, String); 4] {
         [
             ("runs", self.runs()),
@@ -71,7 +71,7 @@ impl Sight {
     }
 }
 
-/// What somebody answers who is asked again and again, while anybody wants to know.
+/// The last answer of a service that is queried repeatedly, as long as the answers are read.
 struct Asked {
     last: Arc<Mutex<String>>,
     wanted: Arc<AtomicBool>,
@@ -82,7 +82,7 @@ impl Asked {
         let (last, wanted) =
             (Arc::new(Mutex::new("null".to_owned())), Arc::new(AtomicBool::new(true)));
         let (into, is_wanted) = (last.clone(), wanted.clone());
-        // It ends with the process.
+        // The thread ends with the process.
         let asking = thread::Builder::new().name(name.into()).spawn(move || {
             loop {
                 if is_wanted.swap(false, Ordering::Relaxed) {
@@ -102,7 +102,7 @@ impl Asked {
     }
 }
 
-/// What the background node shares; tickets stay there. `null`: none runs.
+/// The shares of the background node, without tickets; `null` if none runs.
 fn service(store: &Path) -> Value {
     match control::ask(store, &Request::Shares, &mut |_| {}) {
         Ok(Some(Reply::Shares { shares })) => shares
