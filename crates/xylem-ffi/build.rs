@@ -1,6 +1,7 @@
-//! Gives the shared library the name under which programs ask for it at run time.
+//! Sets the soname of the shared library: the name under which the loader looks for it.
 
-/// Counts incompatible changes of `include/xylem_blake3.h`; `install` makes the links.
+/// Number of the binary interface; an incompatible change of `include/xylem_blake3.h` increases it. `install` makes the
+/// symbolic links.
 const ABI: u32 = 0;
 
 fn main() {

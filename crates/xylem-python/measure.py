@@ -1,7 +1,7 @@
-"""What reading by `xylem.open` takes beside `open`, on this machine: `python measure.py [MIB]`.
+"""Compares the cost of reads by `xylem.open` and by `open` on this machine: `python measure.py [MIB]`.
 
-A file in PLACE (environment, else /dev/shm) is shared by this process and read by it: in order for the first time (from a share
-on loopback, and kept), again by a new reader (from the store, each block hashed), and 4 KiB at random. In turn, medians of five.
+This process shares a file in PLACE (environment, else /dev/shm) and reads it: in order for the first time (from a share on
+loopback, and kept), again by a new reader (from the store, each block hashed), and 4 KiB at random. In turn, medians of five.
 """
 
 import os

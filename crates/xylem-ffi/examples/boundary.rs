@@ -1,9 +1,9 @@
-//! What a call through the C interface costs beside the same call of the Rust crate.
+//! Measures the cost of a call through the C interface, compared with the same call of the Rust crate.
 //!
 //! `cargo build --release -p xylem-ffi && cargo run --release -p xylem-ffi --example boundary --
-//! target/release/libxylem_blake3.so` loads the shared library as a C program would, and times
-//! both in turn in one process, in short slices: the medians of [`ROUNDS`] slices each. The
-//! library and this program are built from the same sources, so the ratio is the boundary's.
+//! target/release/libxylem_blake3.so` loads the shared library as a C program would. It times both in turn in one
+//! process, in short slices, and prints the medians of [`ROUNDS`] slices each. The library and this program are built
+//! from the same sources, so the ratio shows the cost of the boundary.
 
 use std::error::Error;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -45,13 +45,13 @@ struct Library {
 impl Library {
     fn load(path: &str) -> Result<Self, Box<dyn Error>> {
         let path = CString::new(path)?;
-        // SAFETY: the path is a string that ends; loading runs no code of the library.
+        // SAFETY: the path ends with NUL; loading runs no code of the library.
         let library = unsafe { dlopen(path.as_ptr(), RTLD_NOW) };
         if library.is_null() {
             return Err("the library cannot be loaded; give its path with a slash in it".into());
         }
         let find = |name: &CStr| {
-            // SAFETY: the library was loaded and stays; the name is a string that ends.
+            // SAFETY: the library was loaded and stays loaded; the name ends with NUL.
             let found = unsafe { dlsym(library, name.as_ptr()) };
             if found.is_null() { Err(format!("no {name:?} in the library")) } else { Ok(found) }
         };
@@ -71,8 +71,8 @@ impl Library {
     fn hasher(&self, input: &[u8]) -> [u8; 32] {
         let mut handle = MaybeUninit::<Handle>::uninit();
         let mut out = [0; 32];
-        // SAFETY: the handle has the size and alignment of the header, and is begun before it is
-        // used; the other pointers are of the slices beside them.
+        // SAFETY: the handle has the size and alignment of the header and is initialized before use; the other pointers
+        // belong to the slices beside them.
         unsafe {
             (self.init)(handle.as_mut_ptr());
             (self.update)(handle.as_mut_ptr(), input.as_ptr(), input.len());
@@ -83,13 +83,13 @@ impl Library {
 
     fn hash(&self, input: &[u8]) -> [u8; 32] {
         let mut out = [0; 32];
-        // SAFETY: the pointers are of the slices beside them.
+        // SAFETY: the pointers belong to the slices beside them.
         unsafe { (self.hash)(input.as_ptr(), input.len(), out.as_mut_ptr()) };
         out
     }
 }
 
-/// Nanoseconds a call, of one slice.
+/// Nanoseconds per call, measured over one slice.
 fn slice(work: &dyn Fn() -> [u8; 32], calls: u32) -> f64 {
     let start = Instant::now();
     for _ in 0..calls {

@@ -17,15 +17,14 @@ const WORDS: usize = HASHER_SIZE / size_of::<u64>();
 /// [`Handle::state`] of a handle that holds a hasher: the bytes "xylem b3" in memory order.
 const FILLED: u64 = u64::from_ne_bytes(*b"xylem b3");
 
-/// `xylem_blake3_hasher`: room for a [`Hasher`], of a size and alignment that stay when its own
+/// `xylem_blake3_hasher`: memory for a [`Hasher`]. Its size and alignment stay the same when those of the hasher
 /// change.
 ///
-/// The hasher has no pointers and the handle no destructor, so that C may copy the bytes about: two
-/// copies are two hashers, as `Hasher: Clone` would make them, and one that is forgotten frees
-/// nothing because it owns nothing.
+/// The hasher has no pointers and the handle no destructor, so C may copy the bytes. Two copies are two hashers, as
+/// `Hasher: Clone` would make them, and one that is never destroyed leaks nothing, because it owns nothing.
 #[repr(C)]
 pub struct Handle {
-    /// [`FILLED`], or 0 in memory that is all zero: a plain hasher that was not begun yet.
+    /// [`FILLED`], or 0 in memory that is all zero: a plain hasher without input.
     state: u64,
     room: [MaybeUninit<u64>; WORDS - 1],
 }
@@ -41,33 +40,33 @@ impl Handle {
         Self { state: 0, room: [MaybeUninit::new(0); WORDS - 1] }
     }
 
-    /// Makes `hasher` the one that `this` holds; what is there is not looked at.
+    /// Stores `hasher` in `this`, without reading the old content.
     ///
     /// # Safety
     /// `this` must be valid for writing a handle.
     #[inline]
     unsafe fn fill(this: *mut Self, hasher: Hasher) {
-        // SAFETY: the caller vouches for the handle; the room is large enough for a hasher and
-        // aligned (asserted above).
+        // SAFETY: the caller vouches for the handle; the memory is large enough for a hasher and aligned (asserted
+        // above).
         unsafe {
             (&raw mut (*this).room).cast::<Hasher>().write(hasher);
             (&raw mut (*this).state).write(FILLED);
         }
     }
 
-    /// What `look` says of the hasher.
+    /// Calls `look` with the hasher and returns its result.
     #[inline]
     fn with<R>(&self, look: impl FnOnce(&Hasher) -> R) -> R {
         match self.state {
-            // SAFETY: `fill` alone writes this state, after a hasher; and a copy of a filled handle
-            // is filled, because a hasher has no pointers.
+            // SAFETY: only `fill` writes this state, after a hasher. A copy of a filled handle is filled, because a
+            // hasher has no pointers.
             FILLED => look(unsafe { &*self.room.as_ptr().cast::<Hasher>() }),
             0 => look(&Hasher::new()),
             _ => not_begun(),
         }
     }
 
-    /// The hasher, to be changed.
+    /// The hasher, for changes.
     #[inline]
     fn begun(&mut self) -> &mut Hasher {
         match self.state {
@@ -81,7 +80,7 @@ impl Handle {
     }
 }
 
-/// Aborts: an `extern "C"` function does not unwind.
+/// Aborts the process, because an `extern "C"` function does not unwind.
 #[cold]
 fn not_begun() -> ! {
     panic!("a xylem_blake3_hasher is used that was neither begun by an init function nor zero");
@@ -90,7 +89,7 @@ fn not_begun() -> ! {
 /// Fills `this` with a plain hasher.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_init(this: *mut Handle) {
     // SAFETY: the caller vouches for the handle.
@@ -100,7 +99,7 @@ pub unsafe extern "C" fn xylem_blake3_hasher_init(this: *mut Handle) {
 /// Fills `this` with a keyed hasher.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_init_keyed(this: *mut Handle, key: &[u8; KEY_LEN]) {
     // SAFETY: the caller vouches for the handle.
@@ -110,13 +109,13 @@ pub unsafe extern "C" fn xylem_blake3_hasher_init_keyed(this: *mut Handle, key: 
 /// Fills `this` with a key-deriving hasher; `context` ends with its first NUL.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_init_derive_key(
     this: *mut Handle,
     context: *const c_char,
 ) {
-    // SAFETY: the caller vouches for a string that ends.
+    // SAFETY: the caller vouches for a string that ends with NUL.
     let context = unsafe { CStr::from_ptr(context) };
     // SAFETY: the caller vouches for the handle.
     unsafe { Handle::fill(this, deriving(context.to_bytes())) };
@@ -125,7 +124,7 @@ pub unsafe extern "C" fn xylem_blake3_hasher_init_derive_key(
 /// Fills `this` with a key-deriving hasher; `context` may have any bytes.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_init_derive_key_raw(
     this: *mut Handle,
@@ -138,7 +137,7 @@ pub unsafe extern "C" fn xylem_blake3_hasher_init_derive_key_raw(
     unsafe { Handle::fill(this, deriving(context)) };
 }
 
-/// A key-deriving hasher for a context that C gives, which need not be UTF-8.
+/// A key-deriving hasher for a context from C, which need not be UTF-8.
 fn deriving(context: &[u8]) -> Hasher {
     Hasher::new_from_context_key(&hash_derive_key_context_raw(context))
 }
@@ -146,7 +145,7 @@ fn deriving(context: &[u8]) -> Hasher {
 /// Adds bytes to the message.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_update(
     this: &mut Handle,
@@ -160,12 +159,12 @@ pub unsafe extern "C" fn xylem_blake3_hasher_update(
 /// Writes the output from its start.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_finalize(this: &Handle, out: *mut u8, out_len: usize) {
     if out_len == OUT_LEN {
         let hash = this.with(Hasher::finalize);
-        // SAFETY: the caller vouches for room for a hash.
+        // SAFETY: the caller vouches for memory for a hash.
         unsafe { out.cast::<[u8; OUT_LEN]>().write(*hash.as_bytes()) };
     } else {
         // SAFETY: the same contract.
@@ -176,7 +175,7 @@ pub unsafe extern "C" fn xylem_blake3_hasher_finalize(this: &Handle, out: *mut u
 /// Writes the output from byte `seek` on, and zeros after its last byte.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_finalize_seek(
     this: &Handle,
@@ -195,7 +194,7 @@ pub unsafe extern "C" fn xylem_blake3_hasher_finalize_seek(
 /// Begins a new message in the same mode.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_reset(this: &mut Handle) {
     this.begun().reset();
@@ -206,7 +205,7 @@ pub unsafe extern "C" fn xylem_blake3_hasher_reset(this: &mut Handle) {
 /// The hasher in it is not dropped: it owns nothing, and its destructor would do a part of this.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_wipe(this: *mut Handle) {
     for place in 0..WORDS {

@@ -1,18 +1,16 @@
 //! [`Handle`]: BLAKE3 for C, through the functions that `include/xylem_blake3.h` declares.
 //!
-//! What it is: `xylem-hash` behind pointers. Bytes come from the caller's memory and hashes go to
-//! the caller's memory; nothing is allocated, kept or printed. The header is the specification:
-//! what each function does and what its caller owes is said there, once; the functions here say
-//! how.
+//! This crate is `xylem-hash` behind pointers. Input and output are in the caller's memory; nothing is allocated,
+//! stored or printed. The header is the specification: it states what each function does and what its caller must
+//! ensure.
 //!
-//! What it does not do: it starts no thread, checks no pointer (C cannot say what a pointer points
-//! to) and gives no names to Rust programs, which use `xylem-hash`.
+//! The functions start no thread and check no pointer (C has no means to do so). They are not for Rust programs, which
+//! use `xylem-hash`.
 //!
-//! Panics: nothing here or below is known to panic. If something did, an `extern "C"` function
-//! aborts the process instead of unwinding into its caller (the language says so since Rust 1.81).
+//! Panics: no known input causes a panic. If one happened, an `extern "C"` function would abort the process instead of
+//! unwinding into its caller (guaranteed by the language since Rust 1.81).
 //!
-//! The Python package in `python/` is no user of this library: it stands beside it, on
-//! `xylem-hash`.
+//! The Python package in `python/` does not use this library; it uses `xylem-hash` directly.
 
 mod raw;
 
@@ -26,7 +24,7 @@ pub use hasher::Handle;
 
 use core::ffi::{CStr, c_char};
 
-/// The package's version, ended by NUL.
+/// The package's version, with a NUL at the end.
 static VERSION: &CStr =
     match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
         Ok(version) => version,

@@ -1,4 +1,4 @@
-//! Whole messages of C callers: one, many, or the blocks of a run.
+//! Hashes whole messages of C callers: one, many, or the blocks of an input.
 
 use core::ffi::c_void;
 use core::slice;
@@ -7,14 +7,14 @@ use xylem_hash::{Hash, KEY_LEN, OUT_LEN, hash, hash_many, keyed_hash, keyed_hash
 
 use crate::raw;
 
-/// Messages that are handed on at once, because slices of them have to lie somewhere and nothing
-/// is allocated: enough to fill the lanes of every processor many times.
+/// Messages that are hashed at once. Their slices need memory, and nothing is allocated. The number fills the lanes of
+/// every processor many times.
 const WINDOW: usize = 128;
 
 /// The hash of `input`.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hash(input: *const c_void, input_len: usize, out: *mut u8) {
     // SAFETY: the caller vouches for the bytes.
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn xylem_blake3_hash(input: *const c_void, input_len: usiz
 /// The keyed hash of `input`.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_keyed_hash(
     key: &[u8; KEY_LEN],
@@ -43,7 +43,7 @@ pub unsafe extern "C" fn xylem_blake3_keyed_hash(
 /// The hash of each message.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hash_many(
     inputs: *const *const u8,
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn xylem_blake3_hash_many(
 /// The keyed hash of each message.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_keyed_hash_many(
     key: &[u8; KEY_LEN],
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn xylem_blake3_keyed_hash_many(
 /// The hash of each block.
 ///
 /// # Safety
-/// As the header says.
+/// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hash_blocks(
     input: *const c_void,
@@ -93,11 +93,10 @@ pub unsafe extern "C" fn xylem_blake3_hash_blocks(
     count
 }
 
-/// Calls `hash` with the messages, as many at a time as fit into a window.
+/// Calls `hash` with up to [`WINDOW`] messages at a time.
 ///
 /// # Safety
-/// `inputs` and `input_lens` have `count` items, each input the length that belongs to it, and
-/// `out` has 32 bytes for each.
+/// `inputs` and `input_lens` must have `count` items, each input must have its length, and `out` must have 32 bytes for each.
 unsafe fn in_windows(
     inputs: *const *const u8,
     input_lens: *const usize,
@@ -122,11 +121,11 @@ unsafe fn in_windows(
 /// The caller's bytes as `count` hashes, all zero.
 ///
 /// # Safety
-/// `out` must be valid for writing 32 bytes for each hash, as [`raw::output`] says.
+/// `out` must be valid for writing 32 bytes for each hash, as [`raw::output`] requires.
 unsafe fn hashes<'a>(out: *mut u8, count: usize) -> &'a mut [Hash] {
     // SAFETY: the caller vouches for the bytes.
     let bytes = unsafe { raw::output(out, count * OUT_LEN) };
-    // SAFETY: `Hash` is a transparent wrapper of 32 bytes, any of which are a hash, and the
-    // borrow moves from the bytes to the hashes.
+    // SAFETY: `Hash` is a transparent wrapper of 32 bytes, and any bytes are a valid hash. The borrow moves from the
+    // bytes to the hashes.
     unsafe { slice::from_raw_parts_mut(bytes.as_mut_ptr().cast::<Hash>(), count) }
 }

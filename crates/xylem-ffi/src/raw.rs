@@ -1,12 +1,11 @@
-//! Pointers and lengths of C, as slices.
+//! Converts pointers and lengths of C to slices.
 
 use core::{ptr, slice};
 
-/// The bytes at `bytes`, which is not looked at if `len` is 0.
+/// The bytes at `bytes`. The pointer is ignored if `len` is 0.
 ///
 /// # Safety
-/// Unless `len` is 0, `bytes` must be valid for reading `len` bytes, which nobody changes for the
-/// lifetime chosen.
+/// Unless `len` is 0, `bytes` must be valid for reading `len` bytes, which must not change during the chosen lifetime.
 pub(crate) unsafe fn input<'a, T>(bytes: *const T, len: usize) -> &'a [T] {
     if len == 0 {
         return &[];
@@ -15,14 +14,12 @@ pub(crate) unsafe fn input<'a, T>(bytes: *const T, len: usize) -> &'a [T] {
     unsafe { slice::from_raw_parts(bytes, len) }
 }
 
-/// The bytes at `bytes`, all set to zero; not looked at if `len` is 0.
+/// The bytes at `bytes`, all set to zero. The pointer is ignored if `len` is 0.
 ///
-/// What a caller of C hands over as output was often never written, and a slice of such bytes
-/// must not exist.
+/// The output memory of a C caller is often uninitialized, and a slice of such bytes must not exist.
 ///
 /// # Safety
-/// Unless `len` is 0, `bytes` must be valid for writing `len` bytes, which nobody else uses for
-/// the lifetime chosen.
+/// Unless `len` is 0, `bytes` must be valid for writing `len` bytes, which must not be used otherwise during the chosen lifetime.
 pub(crate) unsafe fn output<'a>(bytes: *mut u8, len: usize) -> &'a mut [u8] {
     if len == 0 {
         return &mut [];

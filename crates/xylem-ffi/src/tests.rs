@@ -1,4 +1,4 @@
-//! The functions as a C caller would call them, from Rust, so that Miri can look on.
+//! Calls the functions from Rust as a C caller would, so that Miri can check them.
 
 use core::ptr::{self, null, null_mut};
 use core::slice;
@@ -27,7 +27,7 @@ fn a_message_in_pieces() {
     Hasher::new_keyed(KEY).update(&message).finalize_xof().fill(&mut want);
     let mut handle = Handle::zeroed();
     let mut out = [0xFF; 200];
-    // SAFETY: all pointers are of the arrays beside them, and the handle is filled first.
+    // SAFETY: all pointers belong to the arrays beside them, and the handle is filled first.
     unsafe {
         xylem_blake3_hasher_init_keyed(&mut handle, KEY);
         for piece in message.chunks(1_234) {
@@ -48,7 +48,7 @@ fn a_message_in_pieces() {
 fn output_ends_in_zeros() {
     let mut handle = Handle::zeroed();
     let mut out = [0xFF; 64];
-    // SAFETY: the pointers are of the array beside them, and the handle is filled first.
+    // SAFETY: the pointers belong to the array beside them, and the handle is filled first.
     unsafe {
         xylem_blake3_hasher_init(&mut handle);
         xylem_blake3_hasher_finalize_seek(&handle, u64::MAX - 10, out.as_mut_ptr(), 64);
@@ -67,7 +67,7 @@ fn output_ends_in_zeros() {
 fn a_bytewise_copy_goes_its_own_way() {
     let mut first = Handle::zeroed();
     let mut out = [[0; OUT_LEN]; 2];
-    // SAFETY: as above; C would say `second = first`.
+    // SAFETY: as above; in C this is `second = first`.
     unsafe {
         xylem_blake3_hasher_init(&mut first);
         xylem_blake3_hasher_update(&mut first, b"one ".as_ptr().cast(), 4);
@@ -103,7 +103,7 @@ fn wiping_leaves_zeros_which_are_a_plain_hasher() {
     }
 }
 
-/// More messages than a window holds; the interpreter Miri gets shorter ones, for time.
+/// More messages than a window holds; under Miri they are shorter, to save time.
 const MANY: usize = 300;
 const LONGEST: usize = if cfg!(miri) { 70 } else { 2_500 };
 const BLOCK: usize = if cfg!(miri) { 64 } else { 4_096 };
@@ -116,7 +116,7 @@ fn many_messages_and_blocks() {
     inputs[0] = null();
     let message = |i: usize| &bytes[lens[i]..2 * lens[i]];
     let mut out = vec![0xFF; OUT_LEN * MANY];
-    // SAFETY: all pointers are of the arrays beside them.
+    // SAFETY: all pointers belong to the arrays beside them.
     unsafe {
         xylem_blake3_hash_many(inputs.as_ptr(), lens.as_ptr(), MANY, out.as_mut_ptr());
         for (i, hash) in out.chunks(OUT_LEN).enumerate() {

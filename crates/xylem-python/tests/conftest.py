@@ -1,4 +1,4 @@
-"""The command `xylem` on the other side: what it shares, and what it gets."""
+"""Runs the command `xylem` as the peer of the tests: it shares and gets."""
 
 import json
 import os
@@ -16,12 +16,12 @@ os.environ.pop("XYLEM_STORE", None)
 
 
 def noise(size: int, seed: int) -> bytes:
-    """Bytes that nothing compresses, the same each time."""
+    """Return incompressible bytes, the same each time."""
     return random.Random(seed).randbytes(size)
 
 
 class Command:
-    """`xylem share` of one path; killed at the end."""
+    """A `xylem share` of one path; killed at the end."""
 
     def __init__(self, path: Path, store: Path) -> None:
         listen = ["--listen", "127.0.0.1:0"]
@@ -35,7 +35,7 @@ class Command:
         self.root: str = shared["root"]
 
     def kill(self) -> None:
-        """At once, without a word to anybody."""
+        """Kill it at once, so that it sends no more messages."""
         self.run.kill()
         self.run.wait()
 

@@ -1,4 +1,4 @@
-"""Python on one side and the command on the other; what either says of the other's bytes."""
+"""Tests Python against the command: each shares, gets and verifies the files of the other."""
 
 import io
 import logging
@@ -167,7 +167,7 @@ def test_a_model_is_loaded_where_it_is(world: World) -> None:
 
 
 def tamper(path: Path, at: int) -> None:
-    """Change a byte behind a program's back: size and time stay."""
+    """Change a byte, but neither size nor time."""
     before = path.stat()
     content = bytearray(path.read_bytes())
     content[at] ^= 1
@@ -294,7 +294,7 @@ def test_other_threads_run_meanwhile(world: World) -> None:
 
 
 def threads() -> int:
-    """Of this process, Rust's too."""
+    """Number of threads of this process, with those of Rust."""
     return len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 0
 
 

@@ -1,4 +1,4 @@
-//! [`Source`]: the bytes of a Python object, lent for the time of a call.
+//! [`Source`]: the bytes of a Python object, borrowed for a call.
 
 use std::slice;
 
@@ -8,9 +8,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use xylem_hash::KEY_LEN;
 
-/// An object whose bytes can be read. While it is held, the object is neither freed nor resized.
+/// An object with readable bytes. While this value exists, the object is neither freed nor resized.
 pub enum Source<'py> {
-    /// Needs no view to be made, which matters for many small messages.
+    /// A `bytes` object. It needs no buffer view, which matters for many small messages.
     Bytes(Bound<'py, PyBytes>),
     /// A view of signed or unsigned bytes, in any number of dimensions.
     View(PyUntypedBuffer),
@@ -33,7 +33,7 @@ impl<'py> Source<'py> {
 
     /// All bytes, in memory order.
     ///
-    /// Errors: `BufferError` if they do not lie side by side.
+    /// Errors: `BufferError` if they are not contiguous.
     pub fn bytes(&self) -> PyResult<&[u8]> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.as_bytes()),
@@ -45,11 +45,10 @@ impl<'py> Source<'py> {
         }
     }
 
-    /// The rows of an array of two dimensions, each row's bytes side by side; rows may be apart,
-    /// as those of a slice of a wider array are.
+    /// The rows of an array of two dimensions. The bytes of each row are contiguous; rows may be apart, like those of a
+    /// slice of a wider array.
     ///
-    /// Errors: `TypeError` unless there are two dimensions, `BufferError` if the bytes of a row are
-    /// apart.
+    /// Errors: `TypeError` unless there are two dimensions, `BufferError` if the bytes of a row are not contiguous.
     pub fn rows(&self) -> PyResult<Vec<&[u8]>> {
         let Self::View(view) = self else { return Err(not_rows()) };
         let (&[rows, columns], &[row_step, step]) = (view.shape(), view.strides()) else {
@@ -63,9 +62,9 @@ impl<'py> Source<'py> {
         }
         let start = view.buf_ptr().cast::<u8>();
         let row = |i: usize| {
-            // SAFETY: a view of this shape has row `i` that many steps from its start (no
-            // suboffsets), and a row's bytes side by side (checked above); `self` holds it. The
-            // multiplication cannot overflow: the exporter has memory there.
+            // SAFETY: in a view of this shape, row `i` starts that many steps from the view's start (there are no
+            // suboffsets), and a row's bytes are contiguous (checked above); `self` holds the view. The multiplication
+            // cannot overflow: the exporter has memory there.
             unsafe { lent(start.wrapping_offset(i as isize * row_step), columns) }
         };
         Ok((0..rows).map(row).collect())
@@ -76,15 +75,14 @@ fn not_rows() -> PyErr {
     PyTypeError::new_err("expected an iterable of buffers, or an array of two dimensions")
 }
 
-/// Bytes that a view shows.
+/// The bytes of a view.
 ///
 /// # Safety
-/// `start` must begin `len` readable bytes, unless `len` is 0, for as long as the view is held.
+/// `start` must point to `len` readable bytes, unless `len` is 0, as long as the view is held.
 ///
-/// One thing is left to the user, here as in `hashlib` and in every extension that lets go of the
-/// interpreter: nobody should write to a mutable buffer while it is hashed. Who does gets the hash
-/// of some mixture of old and new bytes. (Rust calls that a data race; the hash reads each byte
-/// as a number, and no branch, index or length depends on one.)
+/// One thing is left to the user, here as in `hashlib` and in every extension that releases the interpreter: no thread
+/// should write to a mutable buffer while it is hashed. Otherwise the hash is that of a mixture of old and new bytes.
+/// (Rust calls that a data race; the hash reads each byte as a number, and no branch, index or length depends on one.)
 unsafe fn lent<'a>(start: *const u8, len: usize) -> &'a [u8] {
     if len == 0 {
         return &[];
@@ -93,7 +91,7 @@ unsafe fn lent<'a>(start: *const u8, len: usize) -> &'a [u8] {
     unsafe { slice::from_raw_parts(start, len) }
 }
 
-/// A key.
+/// Reads a key.
 ///
 /// Errors: those of [`Source::of`] and [`Source::bytes`], and `ValueError` for a wrong length.
 pub fn key(object: &Bound<'_, PyAny>) -> PyResult<[u8; KEY_LEN]> {

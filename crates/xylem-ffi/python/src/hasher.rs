@@ -13,16 +13,16 @@ use crate::buffers::{self, Source};
 use crate::detached_if_long;
 use crate::threads::{self, Threads};
 
-/// An incremental BLAKE3 hasher, in the shape of those of `hashlib`.
+/// An incremental BLAKE3 hasher, with the interface of those of `hashlib`.
 ///
 /// Arguments:
 /// - data: bytes to begin with, as if given to `update`. Any contiguous buffer of bytes.
 /// - key: 32 uniformly random bytes, for a keyed hash (a MAC).
 /// - derive_key_context: a hard-coded, globally unique string that names a purpose, for deriving
 ///   a key; the key material is then the data. Not together with `key`.
-/// - max_threads: how many threads may work on one `update`, or `blake3.AUTO` for all. Pays from
+/// - max_threads: how many threads may work on one `update`, or `blake3.AUTO` for all. It helps from
 ///   about half a megabyte per update on.
-/// - usedforsecurity: ignored; there because `hashlib` has it.
+/// - usedforsecurity: ignored; present because `hashlib` has it.
 #[pyclass(name = "blake3", module = "xylem_blake3", frozen)]
 pub struct Blake3 {
     /// On the heap, so that the 20 KiB are written where they stay.
@@ -37,17 +37,17 @@ impl Blake3 {
     #[pyo3(name = "name")]
     const NAME: &'static str = "blake3";
 
-    /// Bytes of a digest unless told otherwise, 32.
+    /// Default length of a digest in bytes, 32.
     #[classattr]
     #[pyo3(name = "digest_size")]
     const DIGEST_SIZE: usize = OUT_LEN;
 
-    /// Bytes of a block, 64.
+    /// Length of a block in bytes, 64.
     #[classattr]
     #[pyo3(name = "block_size")]
     const BLOCK_SIZE: usize = BLOCK_LEN;
 
-    /// Bytes of a key, 32.
+    /// Length of a key in bytes, 32.
     #[classattr]
     #[pyo3(name = "key_size")]
     const KEY_SIZE: usize = KEY_LEN;
@@ -94,17 +94,16 @@ impl Blake3 {
         let source = Source::of(data)?;
         let (this, bytes) = (slf.get(), source.bytes()?);
         let mut hasher = this.lock(slf.py())?;
-        // The mutex stays with this thread; what it guards may be lent to others.
+        // The guard of the mutex stays with this thread; its content may be lent to others.
         let hasher: &mut Hasher = &mut hasher;
         detached_if_long(slf.py(), bytes.len(), || update(hasher, &this.threads, bytes));
         Ok(slf.clone())
     }
 
-    /// Adds the contents of a file to the message, mapped into memory where that works, and
-    /// returns the hasher.
+    /// Adds the contents of a file to the message, mapped into memory if possible, and returns the hasher.
     ///
-    /// A file that is made shorter meanwhile kills the process (SIGBUS); where that may happen,
-    /// read it and use `update`.
+    /// If the file is truncated meanwhile, the process is killed (SIGBUS). If that can happen, read the file and use
+    /// `update`.
     #[pyo3(signature = (path))]
     fn update_mmap<'py>(slf: &Bound<'py, Self>, path: PathBuf) -> PyResult<Bound<'py, Self>> {
         let this = slf.get();
@@ -120,25 +119,23 @@ impl Blake3 {
         Ok(slf.clone())
     }
 
-    /// Returns a hasher of its own with the same state.
+    /// Returns an independent hasher with the same state.
     #[pyo3(signature = ())]
     fn copy(&self, py: Python<'_>) -> PyResult<Self> {
         let hasher = Mutex::new(self.lock(py)?.clone());
         Ok(Self { hasher, threads: self.threads.clone() })
     }
 
-    /// Begins a new message under the same key or context. Bytes that the hasher was made with
-    /// are forgotten too.
+    /// Begins a new message under the same key or context. The initial data of the constructor are dropped, too.
     #[pyo3(signature = ())]
     fn reset(&self, py: Python<'_>) -> PyResult<()> {
         self.lock(py)?.reset();
         Ok(())
     }
 
-    /// Returns `length` bytes of output from byte `seek` on; the first 32 are the hash. The hasher
-    /// stays as it is.
+    /// Returns `length` bytes of output from byte `seek` on; the first 32 are the hash. The hasher does not change.
     ///
-    /// Raises OverflowError where that reaches past byte 2**64 - 2, the last of the output.
+    /// Raises OverflowError if the range reaches past byte 2**64 - 2, the last of the output.
     #[pyo3(signature = (length = 32, *, seek = 0))]
     fn digest<'py>(
         &self,
@@ -160,7 +157,7 @@ impl Blake3 {
         })
     }
 
-    /// As `digest`, in lower-case hexadecimal digits, of which there are twice `length`.
+    /// Like `digest`, in lower-case hexadecimal digits, two for each byte.
     #[pyo3(signature = (length = 32, *, seek = 0))]
     fn hexdigest<'py>(
         &self,
@@ -176,17 +173,17 @@ impl Blake3 {
 }
 
 impl Blake3 {
-    /// The hasher; other Python threads go on while this one waits for it.
+    /// Locks the hasher. Other Python threads can run while this one waits for the lock.
     ///
-    /// Errors: `RuntimeError` if an update panicked, which no input is known to cause.
+    /// Errors: `RuntimeError` if an update has panicked, which no known input causes.
     fn lock(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Box<Hasher>>> {
         let broken = |_: PoisonError<_>| PyRuntimeError::new_err("an earlier update failed");
         self.hasher.lock_py_attached(py).map_err(broken)
     }
 }
 
-// One function for each way to begin, apart from each other: then the compiler makes the hasher
-// on the heap, of which it touches little, instead of copying all of it there from the stack.
+// One separate function for each mode. So the compiler builds the hasher on the heap, where it touches little memory,
+// instead of copying all of it there from the stack.
 
 #[inline(never)]
 fn plain() -> Box<Hasher> {

@@ -1,15 +1,14 @@
-//! `blake3`: BLAKE3 for Python, in the shape of the `blake3` package of PyPI, `hash_many`, and hashing in parts.
+//! The Python module `xylem_blake3`, over `xylem-hash`: BLAKE3 with the interface of the `blake3` package of PyPI,
+//! `hash_many`, and hashing in parts.
 //!
-//! What it is: the module `xylem_blake3`, over `xylem-hash`. Bytes come from Python's buffers
-//! (without a copy) and files; digests go back as `bytes`, `str` or a NumPy array. What each name
-//! promises to a user is said once, in `xylem_blake3.pyi` and in the doc comments that `help()`
-//! shows.
+//! Bytes come from Python's buffers, without a copy, and from files; digests are returned as `bytes`, `str` or a NumPy
+//! array. The documentation for users is in `xylem_blake3.pyi` and in the doc comments that `help()` shows.
 //!
-//! What it does not do: it links no NumPy (arrays are asked for through Python when one came in),
-//! and has no cryptography beside the hash.
+//! It does not link NumPy (arrays are made through Python if one was passed in), and has no cryptography besides the
+//! hash.
 //!
-//! Threads: the interpreter is let go while more than `DETACH_LEN` bytes are hashed; a hasher is
-//! a mutex around the engine's, so threads may share it, free-threaded Python included.
+//! Threads: the interpreter is released while more than `DETACH_LEN` bytes are hashed. A hasher is a mutex around the
+//! engine's hasher, so threads may share it, also in free-threaded Python.
 
 mod buffers;
 mod threads;
@@ -20,8 +19,8 @@ mod parts;
 
 use pyo3::prelude::*;
 
-/// From so many bytes on the interpreter may do something else meanwhile; below, letting go of it
-/// and getting it back takes longer than the hash. As in `hashlib` (`HASHLIB_GIL_MINSIZE`).
+/// Bytes from which on the interpreter is released during a hash. Below, releasing and re-acquiring it takes longer
+/// than the hash. The value is that of `hashlib` (`HASHLIB_GIL_MINSIZE`).
 const DETACH_LEN: usize = 2_048;
 
 /// Does `work` on `len` bytes, detached from the interpreter if it will take long.
@@ -29,8 +28,8 @@ fn detached_if_long<R: Send>(py: Python<'_>, len: usize, work: impl FnOnce() -> 
     if len < DETACH_LEN { work() } else { py.detach(work) }
 }
 
-/// BLAKE3: the interface of the `blake3` package, and `hash_many`, which hashes many messages
-/// side by side; `hash_part` and `merge_parts`, for one hash by many machines.
+/// BLAKE3: the interface of the `blake3` package; `hash_many`, which hashes many messages side by side; and `hash_part`
+/// and `merge_parts`, by which several machines compute one hash.
 #[pymodule(gil_used = false)]
 mod xylem_blake3 {
     #[pymodule_export]

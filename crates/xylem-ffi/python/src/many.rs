@@ -1,4 +1,4 @@
-//! `hash_many`: many messages side by side.
+//! `hash_many`: hashes many messages side by side.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList};
@@ -8,11 +8,11 @@ use crate::buffers::{self, Source};
 use crate::detached_if_long;
 use crate::threads::Threads;
 
-/// Bytes that are worth waking another thread for; about 50 microseconds of work.
+/// Bytes from which on another thread is worth waking; about 50 microseconds of work.
 const SHARE_LEN: usize = 256 * 1024;
 
-/// Returns the hash of each of many messages: what `blake3(message, key=key).digest()` gives, for
-/// short messages several times as fast, because messages fill the processor's lanes together.
+/// Returns the hash of each of many messages, like `blake3(message, key=key).digest()`. For short messages it is
+/// several times as fast, because messages fill the processor's lanes together.
 ///
 /// Arguments:
 /// - inputs: an iterable of buffers of any lengths, for which a list of `bytes` is returned; or an
@@ -53,12 +53,12 @@ fn hashes(
     let mut out = vec![Hash::from_bytes([0; OUT_LEN]); messages.len()];
     let len = messages.iter().map(|message| message.len()).sum();
     let work = || threads.run(|several| shared(messages, len, key, several, &mut out));
-    // Many empty messages take time as well.
+    // Many empty messages take time, too.
     detached_if_long(py, len.saturating_add(messages.len()), work);
     out
 }
 
-/// Hashes `messages` (of `len` bytes in all), halving them as long as both halves are worth it.
+/// Hashes `messages` (of `len` bytes in all). Splits them in halves while each half is worth a thread.
 fn shared(
     messages: &[&[u8]],
     len: usize,
@@ -86,7 +86,7 @@ fn as_list<'py>(py: Python<'py>, hashes: &[Hash]) -> PyResult<Bound<'py, PyAny>>
     Ok(PyList::new(py, digests)?.into_any())
 }
 
-/// The module `numpy`, if `array` is an array of it (for then it has been imported).
+/// The module `numpy` if `array` is a NumPy array; it has been imported in that case.
 fn numpy_of<'py>(array: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let modules = array.py().import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
     match modules.get_item("numpy")? {
@@ -95,7 +95,7 @@ fn numpy_of<'py>(array: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>
     }
 }
 
-/// A writable array of shape (count, 32), over memory of its own.
+/// A writable array of shape (count, 32) with memory of its own.
 fn as_array<'py>(numpy: &Bound<'py, PyAny>, hashes: &[Hash]) -> PyResult<Bound<'py, PyAny>> {
     let bytes = PyByteArray::new_with(numpy.py(), hashes.len() * OUT_LEN, |out| {
         for (place, hash) in out.as_chunks_mut::<OUT_LEN>().0.iter_mut().zip(hashes) {

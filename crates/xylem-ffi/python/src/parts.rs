@@ -1,4 +1,4 @@
-//! `hash_part` and `merge_parts`: one hash by many machines.
+//! `hash_part` and `merge_parts`: several machines compute one hash.
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
@@ -11,10 +11,10 @@ use crate::buffers::{self, Source};
 use crate::detached_if_long;
 use crate::threads::Threads;
 
-/// Bytes that one thread hashes at a time; whole subtrees wherever they begin.
+/// Bytes that one thread hashes at a time: whole subtrees wherever they begin.
 const SHARE_LEN: u64 = 256 * 1024;
 
-/// What a hash is of: the same three as of the class.
+/// The mode of a hash, as for the class: plain, keyed or key-deriving.
 struct Kind {
     mode: Mode,
     tree: Box<dyn AnyTree>,
@@ -43,17 +43,16 @@ impl Kind {
     }
 }
 
-/// Returns what `merge_parts` makes a hash of, for bytes that stand in a message from byte `start`
-/// on: some lines of text, at most two for each time that the bytes can be halved. They are those of
-/// `xylem sum --part`.
+/// Returns the part of a hash that `merge_parts` needs, for the bytes of a message from byte `start` on. It is some
+/// lines of text, at most two for each time that the bytes can be halved: those of `xylem sum --part`.
 ///
 /// Arguments:
 /// - data: the part's bytes. Any contiguous buffer. If they end in the middle of a chunk of 1024
 ///   bytes, nothing may follow them.
 /// - start: where they begin in the message: a multiple of 1024.
-/// - total: how many bytes the message has, if that is known. Without it nobody notices if the last
-///   part is missing.
-/// - key, derive_key_context: as for `blake3`; the lines do not tell them.
+/// - total: how many bytes the message has, if that is known. Without it a missing last part is not
+///   noticed.
+/// - key, derive_key_context: as for `blake3`; the lines do not contain them.
 /// - max_threads: as for `blake3`.
 #[pyfunction]
 #[pyo3(signature = (
@@ -89,14 +88,14 @@ pub fn hash_part(
     Ok(lines.iter().map(|line| format!("{line}\n")).collect())
 }
 
-/// The nodes over `bytes`, halving them as long as both halves are worth a thread.
+/// The nodes over `bytes`. Splits them in halves while each half is worth a thread.
 fn nodes(tree: &dyn AnyTree, start: u64, bytes: &[u8], several: bool) -> PyResult<Vec<Subtree>> {
     let len = bytes.len() as u64;
     if !several || len < 2 * SHARE_LEN {
         let nodes = subtrees(tree, start, bytes);
         return Ok(nodes.map_err(|error| PyValueError::new_err(error.to_string()))?.collect());
     }
-    // At a place where a large subtree begins.
+    // Split where a large subtree begins.
     let middle = (start.saturating_add(len / 2)) / SHARE_LEN * SHARE_LEN;
     let (left, right) = bytes.split_at(middle.saturating_sub(start) as usize);
     let (left, right) = rayon_core::join(
@@ -108,16 +107,16 @@ fn nodes(tree: &dyn AnyTree, start: u64, bytes: &[u8], several: bool) -> PyResul
     Ok(left)
 }
 
-/// Returns the hash of the message whose parts these are: what `blake3(message).digest()` gives.
+/// Returns the hash of the message whose parts these are, like `blake3(message).digest()`.
 ///
 /// Arguments:
 /// - parts: an iterable of texts that `hash_part` or `xylem sum --part` made, in any order. Some may
 ///   be there twice, as when a worker was lost and its part was hashed again.
 /// - key, derive_key_context: those that the parts were made with. Others give another hash: the
-///   lines do not tell them.
-/// - length, seek: as for `blake3.digest`. Of a message of at most 1024 bytes, 32 bytes at most.
+///   lines do not contain them.
+/// - length, seek: as for `blake3.digest`. For a message of at most 1024 bytes, 32 bytes at most.
 ///
-/// Raises ValueError where a part is missing, disagrees with another or is none.
+/// Raises ValueError if a part is missing, contradicts another or is invalid.
 #[pyfunction]
 #[pyo3(signature = (
     parts, /, *,

@@ -1,4 +1,4 @@
-//! [`Threads`]: how many may hash at once (`max_threads`).
+//! [`Threads`]: the threads that a hash may use (`max_threads`).
 
 use std::sync::{Arc, OnceLock};
 use std::thread::available_parallelism;
@@ -7,23 +7,22 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rayon_core::{ThreadPool, ThreadPoolBuilder};
 
-/// `max_threads` for as many as the machine has.
+/// `max_threads` for as many threads as the machine has processors.
 pub const AUTO: isize = -1;
 
-/// Where work is done. A copy shares its threads with the original.
+/// The threads that do the work. A clone shares them with the original.
 #[derive(Clone)]
 pub enum Threads {
     /// On the calling thread.
     One,
     /// On rayon's threads, one for each processor.
     All,
-    /// On fewer than that.
+    /// On a pool of fewer threads.
     Some(Arc<ThreadPool>),
 }
 
 impl Threads {
-    /// Errors: `ValueError` for 0 and below, except [`AUTO`]; `RuntimeError` if the system gives no
-    /// threads.
+    /// Errors: `ValueError` for 0 and below, except [`AUTO`]; `RuntimeError` if the system cannot start threads.
     pub fn at_most(max_threads: isize) -> PyResult<Self> {
         match usize::try_from(max_threads) {
             Ok(1) => Ok(Self::One),
@@ -38,10 +37,10 @@ impl Threads {
         }
     }
 
-    /// Does `work` on these threads, telling it whether there may be several.
+    /// Does `work` on these threads; its argument is whether there may be several.
     ///
-    /// A lock that `work` needs is to be taken before: inside, a thread that waits for the others
-    /// may begin other work of the pool meanwhile, and would wait for itself.
+    /// Take a lock that `work` needs before the call: within it, a thread that waits for the others may run other work
+    /// of the pool meanwhile, and would then wait for itself.
     pub fn run<R: Send>(&self, work: impl FnOnce(bool) -> R + Send) -> R {
         match self {
             Self::One => work(false),
@@ -51,8 +50,8 @@ impl Threads {
     }
 }
 
-/// How many threads can run at once. Asked once: the system answers from files, in as long as it
-/// takes to hash 100 KiB.
+/// How many threads can run at once. The value is cached: the system reads files for it, which takes as long as to hash
+/// 100 KiB.
 fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| available_parallelism().map_or(1, usize::from))

@@ -1,6 +1,6 @@
-"""hash_many, and where the class differs from the package of PyPI or goes beyond its tests.
+"""Tests hash_many, and the class where it differs from the package of PyPI or goes beyond its tests.
 
-Everything is held against that package (`blake3`) and not against our own class.
+Results are compared with that package (`blake3`) and not with our own class.
 """
 
 import array
@@ -70,7 +70,7 @@ def test_array(shape: tuple[int, int], dtype: type[numpy.uint8], key: bytes | No
         assert got.shape == (shape[0], 32)
         assert got.dtype == numpy.uint8
         assert [row.tobytes() for row in got] == [digest(row.tobytes(), key) for row in blocks]
-        got.fill(0)  # writable, and of its own
+        got.fill(0)  # writable, with memory of its own
 
 
 def test_rows_that_lie_apart() -> None:
@@ -140,7 +140,7 @@ def test_other_threads_run_meanwhile() -> None:
 
     thread = threading.Thread(target=work)
     interval = sys.getswitchinterval()
-    # Whoever holds the interpreter is not asked to let go of it before the work is done.
+    # Threads are not made to release the interpreter before the work is done.
     sys.setswitchinterval(1000)
     try:
         thread.start()

@@ -1,4 +1,4 @@
-"""hash_part and merge_parts: what they make, held against the package of PyPI."""
+"""Compares the results of hash_part and merge_parts with the package of PyPI."""
 
 import random
 
@@ -29,7 +29,7 @@ def test_parts_make_the_hash(length: int, max_threads: int) -> None:
         RANDOM.shuffle(pieces)
 
         plain = [hash_part(b, s, total=total, max_threads=max_threads) for s, b in pieces]
-        # A part that a lost worker had, and another made again.
+        # The same part twice, as after the loss of a worker.
         plain.append(plain[0])
         assert merge_parts(plain) == official.blake3(message).digest()
 

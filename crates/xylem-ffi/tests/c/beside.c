@@ -1,6 +1,6 @@
 /*
- * Both C libraries in one program: that of the BLAKE3 team and ours, the same random calls to each.
- * Arguments: none. Says what differed, and exits 1.
+ * Links both C libraries into one program, that of the BLAKE3 team and ours, and makes the same
+ * random calls to each. Arguments: none. Prints a difference, and exits 1.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * A hasher that was never begun: the library must abort the process, and must not throw into it.
- * Ends by SIGABRT; exits 0 if nothing happened and 1 if something was thrown.
+ * Uses a hasher that was never initialized: the library must abort the process, and must not throw.
+ * Ends by SIGABRT; exits 0 if nothing happened and 1 if an exception was thrown.
  */
 #include <cstring>
 

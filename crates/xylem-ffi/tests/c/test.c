@@ -1,6 +1,7 @@
 /*
- * The C interface, as a C99 and as a C++ program, under our own names and under those of blake3.h
- * (XYLEM_BLAKE3_COMPAT). Argument: the file of official vectors. Says what failed, and exits 1.
+ * Tests the C interface, as a C99 and as a C++ program, under our own names and under those of
+ * blake3.h (XYLEM_BLAKE3_COMPAT). Argument: the file of official vectors. Prints failures, and
+ * exits 1 if there are any.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -140,7 +141,7 @@ static void check_lengths(void) {
   }
 }
 
-/* NULL where a length is 0, no messages, no block length, zero memory, the end of the output. */
+/* NULL with a length of 0, no messages, no block length, zeroed memory, the end of the output. */
 static void check_edges(void) {
   static const uint8_t key[KEY_LEN] = {7};
   static hasher zero;

@@ -5,11 +5,11 @@
         share.wait()
 
     xylem.get(ticket, "model.pt")              # resumed if it was interrupted; proven piece by piece
-    torch.load(xylem.open(ticket))             # without fetching what is not read
+    torch.load(xylem.open(ticket))             # fetches only what is read
 
-Errors are :class:`Error`, by who has to act. Ctrl-C ends a call within a second. Warnings go to the logger ``xylem``.
-What was fetched and made is kept in the store of the command: ``store=``, else ``$XYLEM_STORE``, else
-``~/.local/share/xylem``.
+Errors are :class:`Error`; its subclasses tell a wrong call from a failure of the network or of this machine. Ctrl-C ends a
+call within a second. Warnings go to the logger ``xylem``. Keys, hash trees and fetched data are kept in the store of the
+command: ``store=``, else ``$XYLEM_STORE``, else ``~/.local/share/xylem``.
 """
 
 import os
@@ -53,19 +53,19 @@ __all__ = [
 
 
 class Share:
-    """Something that is shared until it is closed; closed at the end of a ``with`` block. :func:`share` makes it."""
+    """A publication that is served until it is closed, as at the end of a ``with`` block. :func:`share` makes it."""
 
     def __init__(self, native: _native.Share) -> None:
         self._native = native
 
     @property
     def ticket(self) -> str:
-        """What to give away, ``xylem:...``: who has it can fetch it."""
+        """The ticket, ``xylem:...``. Anyone with it can fetch the publication."""
         return self._native.ticket
 
     @property
     def root(self) -> str:
-        """What ``xylem sum`` prints of the file, and ``xylem sum --tree`` of the directory."""
+        """The root: what ``xylem sum`` prints for the file, and ``xylem sum --tree`` for the directory."""
         return self._native.root
 
     @property
@@ -75,20 +75,20 @@ class Share:
 
     @property
     def files(self) -> int:
-        """Files in it."""
+        """Number of files."""
         return self._native.files
 
     @property
     def listen(self) -> list[str]:
-        """Where it listens, ``HOST:PORT``."""
+        """The addresses at which it listens, ``HOST:PORT``."""
         return self._native.listen
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it ends, or for so many seconds; whether it has ended."""
+        """Wait until it ends, at most for ``timeout`` seconds; return whether it has ended."""
         return self._native.wait(timeout)
 
     def close(self) -> None:
-        """Serve nobody any more. The ticket is good again when the same path is shared from the same store."""
+        """Stop serving. The ticket is valid again when the same path is shared from the same store."""
         self._native.close()
 
     def __enter__(self) -> Self:
@@ -111,10 +111,10 @@ def share(
     lan: bool | None = None,
     map: bool | None = None,
 ) -> Share:
-    """Publish a file or a directory, and serve it until it is closed. It stays where it is.
+    """Publish a file or a directory, and serve it until it is closed. The files stay where they are.
 
-    ``listen`` is where, ``HOST:PORT``; else on all interfaces at the usual port or a free one. ``lan=False`` announces
-    it to nobody there, ``map=False`` asks no router to forward the port.
+    ``listen`` gives addresses, ``HOST:PORT``; the default is the usual port or a free one on all interfaces.
+    ``lan=False`` makes no announcement on the LAN, ``map=False`` asks no router to forward the port.
     """
     lan, map = lan_may_be_asked(lan), router_may_be_asked(map)
     return Share(_native.Share(path, the_store(store), list(listen), lan, map))
@@ -134,13 +134,13 @@ def get(
 ) -> Fetched:
     """Fetch what a ticket names to ``output``, else into this directory; each piece is verified on arrival.
 
-    It appears under its name when it is complete; a call that was interrupted is gone on with. ``progress`` is called
-    with the bytes that are verified and those there are in all, up to ten times a second, and at the
-    end. An exception that it raises ends the call.
+    The result gets its final name when it is complete; an interrupted call is resumed. ``progress`` is called with the
+    numbers of verified bytes and of all bytes, up to ten times a second, and at the end. An exception that it
+    raises ends the call.
 
-    ``output`` is a path, or a directory that exists or ends in ``/``. ``existing`` says what becomes of
-    something else that has the name. ``peers`` are asked instead of those in the ticket, ``HOST:PORT``; it gives
-    up after ``timeout`` seconds without progress, and fetches at most ``limit`` bytes a second.
+    ``output`` is a path, or a directory that exists or ends in ``/``. ``existing`` determines what happens if something
+    else has the name. ``peers``, ``HOST:PORT``, are asked instead of those in the ticket. The call gives up after
+    ``timeout`` seconds without progress, and fetches at most ``limit`` bytes per second.
     """
     if limit == 0:
         raise UsageError("limit is bytes a second, 1 or more; None for no limit")
@@ -166,8 +166,11 @@ def verify(
     timeout: float = 30.0,
     allow_extra: bool = False,
 ) -> Verified:
-    """Compare a file or a directory with a ticket. Where it is something else, or more unless that is allowed: :class:`DamagedError`,
-    whose ``damage`` says where."""
+    """Compare a file or a directory with a ticket.
+
+    Raise :class:`DamagedError`, whose ``damage`` lists the places, if it differs, or if it has more files and
+    ``allow_extra`` is false.
+    """
     found, damage = _native.verify(path, ticket, the_store(store), list(peers), timeout, allow_extra)
     if damage:
         places = "1 place is" if len(damage) == 1 else f"{len(damage)} places are"

@@ -1,11 +1,11 @@
-"""What can go wrong: a class for each exit status of the command ``xylem``, with its one line."""
+"""Exceptions: one class for each exit status of the command ``xylem``, with its message in one line."""
 
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 
 class Damage(NamedTuple):
-    """A place that is not what the ticket says."""
+    """A place that differs from what the ticket names."""
 
     path: Path
     """The file below the directory; empty for a single file."""
@@ -14,14 +14,14 @@ class Damage(NamedTuple):
     end: int
     """The byte after the last bad one."""
     what: str
-    """In words."""
+    """The kind of damage in words."""
 
 
 class Error(OSError):
-    """Something of xylem's; ``str()`` is one line: what, where, and how to mend it."""
+    """Any error of xylem. ``str()`` is one line: what happened, where, and how to mend it."""
 
     exit_code: ClassVar[int] = 4
-    """What the command exits with."""
+    """The exit status of the command for this error."""
 
 
 class DamagedError(Error):
@@ -29,28 +29,28 @@ class DamagedError(Error):
 
     exit_code = 1
     damage: tuple[Damage, ...] = ()
-    """Where, if :func:`xylem.verify` has found out."""
+    """The damaged places, if :func:`xylem.verify` has found them."""
 
 
 class UsageError(Error, ValueError):
-    """Wrong usage or bad input: a ticket that is none, a file that is not in it."""
+    """Wrong usage or bad input, such as an invalid ticket or a file that the publication lacks."""
 
     exit_code = 2
 
 
 class UnreachableError(Error):
-    """Nobody reachable has it, or time ran out. What was verified is kept: try again."""
+    """No reachable peer has it, or time ran out. What was verified is kept, so a later call resumes."""
 
     exit_code = 3
 
 
 class LocalError(Error):
-    """Local trouble: a full disk, a permission, a store in use."""
+    """A failure of this machine: a full disk, a permission, a store in use."""
 
     exit_code = 4
 
 
 class StoppedError(Error):
-    """It was asked to stop by another thread."""
+    """Another thread has asked the call to stop."""
 
     exit_code = 130

@@ -1,4 +1,4 @@
-"""What the command reads from its environment, where a caller says nothing."""
+"""Defaults from the environment, as the command reads them, for arguments that are ``None``."""
 
 import os
 
@@ -8,15 +8,15 @@ def _is_set(variable: str) -> bool:
 
 
 def lan_may_be_asked(asked: bool | None) -> bool:
-    """Whether the LAN is asked, and told."""
+    """Whether to look and announce on the LAN."""
     return not _is_set("XYLEM_NO_LAN") if asked is None else asked
 
 
 def router_may_be_asked(asked: bool | None) -> bool:
-    """Whether the router is asked to forward the port."""
+    """Whether to ask the router to forward the port."""
     return not _is_set("XYLEM_NO_MAP") if asked is None else asked
 
 
 def the_store(named: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """The store that is named here or there; ``None``: the usual one."""
+    """The store of the argument or of the environment; ``None``: the default one."""
     return os.environ.get("XYLEM_STORE") or None if named is None else named

@@ -1,4 +1,4 @@
-"""Files of a publication, read where they are."""
+"""Reads files of a publication without fetching the whole."""
 
 import io
 import operator
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
 BUFFER = 16 << 10
-"""Bytes that are read at once for who reads little at a time: what is hashed, and fetched, for one byte anywhere."""
+"""Size in bytes of the default buffer: what a read of a single byte anywhere hashes and fetches."""
 
 
 class File(io.RawIOBase):
-    """A file that is fetched where it is read: binary, seekable, each block proven before it is seen.
+    """A binary, seekable file whose blocks are fetched when they are read, and proven before they are returned.
 
-    One that is not buffered, as ``open(buffering=0)`` makes it; :class:`io.BufferedReader` takes it.
-    A read brings as much as was asked for, less only at the end. A read that failed may be tried again.
+    It is unbuffered, as ``open(buffering=0)`` makes it; :class:`io.BufferedReader` can wrap it.
+    A read returns as many bytes as were asked for, less only at the end. A failed read can be tried again.
     """
 
     def __init__(self, file: _native.File, reader: _native.Reader | None = None) -> None:
@@ -32,29 +32,29 @@ class File(io.RawIOBase):
 
     @property
     def name(self) -> str:
-        """What it is called in its publication."""
+        """Its name in the publication."""
         return self._file.name
 
     @property
     def mode(self) -> str:
-        """``"rb"``, as of any binary file that is read."""
+        """``"rb"``, as for any binary file open for reading."""
         return "rb"
 
     @property
     def size(self) -> int:
-        """Bytes of it."""
+        """Size in bytes."""
         return self._file.size
 
     def readable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Always true."""
         return True
 
     def readinto(self, buffer: "Buffer", /) -> int:
-        """Fill a writable buffer from here on; how many bytes came."""
+        """Read into a writable buffer from the present position; return the number of bytes."""
         self._check()
         done = 0
         with memoryview(buffer) as view, view.cast("B") as room:
@@ -74,17 +74,17 @@ class File(io.RawIOBase):
         return done
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """So many bytes from here on; all that are left for ``None`` or a negative number."""
+        """Read ``size`` bytes from the present position, or all that are left if it is ``None`` or negative."""
         # readinto never returns None, as a non-blocking file would.
         return super().read(-1 if size is None else size) or b""
 
     def write(self, data: object, /) -> NoReturn:
-        """It is read only."""
+        """Raise an error: the file is read-only."""
         self._check()
         raise io.UnsupportedOperation("write")
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go elsewhere, as in any file; fetches nothing."""
+        """Change the position, as in any file. This fetches nothing."""
         self._check()
         offset = operator.index(offset)
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}.get(whence)
@@ -96,12 +96,12 @@ class File(io.RawIOBase):
         return self._at
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """Return the position of the next read."""
         self._check()
         return self._at
 
     def close(self) -> None:
-        """Read no more; what was read is kept in the store."""
+        """Close the file. What was read is kept in the store."""
         if not self.closed:
             super().close()
             self._file.close()
@@ -123,9 +123,9 @@ def _buffered(file: File, buffering: int) -> File | io.BufferedReader:
 
 
 class Reader:
-    """What a ticket names, as files to read; closed at the end of a ``with`` block.
+    """A publication whose files can be read; closed at the end of a ``with`` block.
 
-    Files that are open then stay open. Any number of threads may read.
+    Files that are open at that time stay open. Any number of threads may read.
     """
 
     def __init__(
@@ -143,11 +143,11 @@ class Reader:
 
     @property
     def is_directory(self) -> bool:
-        """Whether it is a directory, and not a single file."""
+        """Whether the publication is a directory and not a single file."""
         return self._reader.is_directory
 
     def files(self) -> list[tuple[Path, int]]:
-        """Paths and sizes of its files; fetches none of them."""
+        """Return the paths and sizes of its files, without fetching them."""
         return self._reader.files()
 
     @overload
@@ -165,11 +165,11 @@ class Reader:
     def open(
         self, path: str | os.PathLike[str] | None = None, *, buffering: int = -1
     ) -> File | io.BufferedReader:
-        """Open the file at ``path``; of a publication of one file, that one."""
+        """Open the file at ``path``, or the only file of the publication."""
         return _buffered(File(self._reader.open(path)), buffering)
 
     def close(self) -> None:
-        """Open no more files."""
+        """Close the publication for new files."""
         self._reader.close()
 
     def __enter__(self) -> Self:
@@ -229,9 +229,9 @@ def open(
 ) -> File | io.BufferedReader:
     """Open a file that a ticket names, or the file at ``path`` of a directory, without fetching it.
 
-    What is returned is read as any binary file: ``read``, ``readinto``, ``seek``, ``tell``. What is read is fetched
-    then, with what is likely to come next, proven, and kept in the store. A read fails with
-    :class:`UnreachableError` when nobody has brought any of it for ``timeout`` seconds.
+    The result is a binary file: ``read``, ``readinto``, ``seek``, ``tell``. A read fetches its blocks, and those that are
+    likely to be read next, proves them, and keeps them in the store. A read fails with :class:`UnreachableError` if no
+    peer has sent any of it for ``timeout`` seconds.
     """
     reader = _native.Reader(
         ticket, the_store(store), list(peers), timeout, lan_may_be_asked(lan)
