@@ -72,13 +72,13 @@ pub(crate) struct DhtArgs {
     dht_bootstrap: Vec<String>,
 }
 
-/// Discovery flags of commands that can be found by anybody.
+/// Discovery flags of commands that may announce in the DHT.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AnnounceArgs {
-    /// Announce it to everybody in the mainline DHT, the one of BitTorrent, so that `xylem get b3:HASH` and `xylem get
+    /// Announce it publicly in the mainline DHT, the one of BitTorrent, so that `xylem get b3:HASH` and `xylem get
     /// @PUBLISHER/NAME` find it without a ticket
     ///
-    /// The DHT's nodes, and all that ask them, learn this machine's address and port, and a hash of the root. Those
+    /// The DHT's nodes, and all that ask them, learn this machine's address and port, and a hash of the root. Peers
     /// that know the root learn that it is served here, and by which publisher. The publisher signs what is found under
     /// its name. Without this flag nothing is sent to the DHT.
     #[arg(long, conflicts_with = "follow")]

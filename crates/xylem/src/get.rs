@@ -67,12 +67,13 @@ use xylem_object::Ticket;
     exit_help!()
 ))]
 pub(crate) struct GetArgs {
-    /// What `xylem share` printed (xylem:...), also wrapped or quoted; or the code that `xylem share --code` shows
-    /// (7-alpha-cobra-violin); @FILE or - for one in a file or on standard input; an NDN name (/alice/film); or
+    /// A ticket as `xylem share` prints it (xylem:...), also wrapped or quoted; or the code that `xylem share --code`
+    /// shows (7-alpha-cobra-violin); @FILE or - for one in a file or on standard input; an NDN name (/alice/film); or
     /// something public (`xylem share --public`): b3:HASH, the hash that `xylem sum` prints, or @PUBLISHER/NAME
     ///
-    /// Anyone with a ticket can fetch. Other users of this machine may see a command's arguments, but not what @FILE or
-    /// - stand for. A code is good for one fetch within ten minutes, and is used up when this fetch begins.
+    /// Anyone with a ticket can fetch. Other users of this machine may see a command's arguments, but not a ticket that
+    /// comes from a file or standard input. A code is good for one fetch within ten minutes, and is used up when this
+    /// fetch begins.
     #[arg(value_name = "TICKET|CODE|NAME", required = true, num_args = 1..)]
     ticket: Vec<String>,
 

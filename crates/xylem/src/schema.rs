@@ -15,16 +15,18 @@ use xylem_trust::schema::{MAX_SCHEMA, Match, Schema};
 
 /// Trust schemas: which keys may sign which names
 ///
-/// A schema is a text of rules (LightVerSec): patterns of names, and after `<=` the rules that a signer's certificate
-/// has to match. Programs read its binary form, which is that of NDNd, NDNts and python-ndn.
+/// A schema is a text of rules (LightVerSec): patterns of names, and after `<=` the rules that a
+/// signer's certificate has to match. Programs read its binary form, which is that of NDNd, NDNts
+/// and python-ndn.
 ///
 ///   #key: "KEY"/_/_/_
 ///   #root: "blog"/#key
 ///   #author: "blog"/"author"/who/#key <= #root
 ///   #post: "blog"/"post"/who/_title <= #author
 ///
-/// means that the blog's own key certifies authors, and that an author signs posts under the author's name. `who`
-/// stands for the same component wherever it occurs; `_`, and words that begin with it, stand for any component.
+/// means that the blog's own key certifies authors, and that an author signs posts under the
+/// author's name. `who` stands for the same component wherever it occurs; `_`, and words that begin
+/// with it, stand for any component.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, after_help = concat!(
     "Examples:

@@ -9,8 +9,8 @@ use clap::builder::FalseyValueParser;
 pub(crate) struct AnswerArgs {
     /// Also answer peers that dial the encrypted link with neither the link key nor a ticket
     ///
-    /// Then anybody who tries learns that xylem runs here, and its link key. An observer who has recorded the network
-    /// can use the key to attribute links to this machine. Without this flag such peers get no answer.
+    /// Then any such peer learns that xylem runs here, and its link key. An observer who has recorded the network can
+    /// use the key to attribute links to this machine. Without this flag such peers get no answer.
     #[arg(long, env = "XYLEM_ACCEPT_OPEN", hide_env_values = true,
           value_parser = FalseyValueParser::new())]
     pub(crate) accept_open: bool,

@@ -32,8 +32,8 @@ use xylem_object::{Kind, Manifest, Ticket};
     exit_help!()
 ))]
 pub(crate) struct TicketArgs {
-    /// What `xylem share` printed (xylem:...), also wrapped or quoted; @FILE or - for one in a file or on standard
-    /// input
+    /// A ticket as `xylem share` prints it (xylem:...), also wrapped or quoted; @FILE or - for one in a file or on
+    /// standard input
     #[arg(value_name = "TICKET", required = true, num_args = 1..)]
     ticket: Vec<String>,
 

@@ -88,7 +88,7 @@ fn verb_of(args: &[OsString]) -> clap::Command {
     verb.clone()
 }
 
-/// What to type instead, if that is known.
+/// A hint at what to type instead, if there is one.
 fn advice(error: &clap::Error, verb: &str) -> Option<String> {
     match error.kind() {
         ErrorKind::InvalidSubcommand if verb == "xylem" => {

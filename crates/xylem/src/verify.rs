@@ -43,8 +43,8 @@ pub(crate) struct VerifyArgs {
     #[arg(value_name = "PATH|NEW_TICKET", required_unless_present = "evidence")]
     path: Option<PathBuf>,
 
-    /// What `xylem share` printed: xylem:...; @FILE or - for one in a file or on standard input, which no other user of
-    /// this machine sees among the arguments
+    /// A ticket as `xylem share` prints it (xylem:...); @FILE or - for one in a file or on standard input, which no
+    /// other user of this machine sees among the arguments
     #[arg(required_unless_present_any = ["extends", "evidence"], conflicts_with = "extends")]
     ticket: Option<String>,
 

@@ -43,7 +43,8 @@ const TICK: Duration = Duration::from_millis(100);
     exit_help!()
 ))]
 pub(crate) struct WitnessArgs {
-    /// What `xylem share` printed, of any version: xylem:...; @FILE or - for one in a file or on standard input
+    /// A ticket as `xylem share` prints it, of any version (xylem:...); @FILE or - for one in a file or on standard
+    /// input
     ticket: String,
 
     /// The key that co-signs, of `xylem key`, such as key:/w; nothing else should be signed with it

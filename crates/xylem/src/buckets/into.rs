@@ -89,7 +89,7 @@ pub(super) struct Asked {
     pub(super) older: Option<Older>,
 }
 
-/// What a mirror holds already.
+/// The present content of a mirror.
 pub(super) struct Older {
     /// Sizes in bytes of the objects below the content of this version. Other versions do not use them, as the root is
     /// part of the name.

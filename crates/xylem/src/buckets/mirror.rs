@@ -28,7 +28,7 @@ use xylem_packet::Name;
 use xylem_reader::{Options, Reader};
 use xylem_store::{FileRef, Part, Store};
 
-/// What to keep, and where.
+/// The publication to keep, its place, and how many versions.
 pub(crate) struct ToMirror {
     /// The ticket, the peers and the limits. The reader keeps nothing on this machine.
     pub(crate) options: Options,

@@ -139,8 +139,7 @@ impl<'a> Serving<'a> {
 
     fn keep(&mut self, by: Kind, wire: &[u8]) -> Result<(), Failure> {
         let Ok(certificate) = Certificate::decode(wire) else { return Ok(()) };
-        // Go on: it can be fetched while this process runs, and its owner can serve it. The identity that a key belongs
-        // to.
+        // Go on: it can be fetched while this process runs, and its owner can serve it.
         if let Err(e) = self.issued.keep(wire, wall_clock()) {
             self.out.warn(&format!("a certificate was issued and cannot be kept: {e}"));
         }
@@ -174,7 +173,7 @@ impl<'a> Serving<'a> {
     }
 }
 
-/// Whose key it is.
+/// The identity that a key belongs to.
 fn identity_of(key_name: &Name) -> NameRef<'_> {
     key_name.prefix(key_name.len().saturating_sub(2))
 }

@@ -174,7 +174,7 @@ enum Fib {
 enum Cs {
     /// Size, hits and misses
     Info,
-    /// Sets how many packets it may hold, and whether it takes and gives any
+    /// Sets the capacity, and whether Data are stored and Interests answered
     Config {
         /// Capacity in packets
         #[arg(long, value_name = "N")]

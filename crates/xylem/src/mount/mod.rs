@@ -45,8 +45,8 @@ use xylem_node::PeerUri;
     exit_help!()
 ))]
 pub(crate) struct MountArgs {
-    /// What `xylem share` printed (xylem:...), and all else that `xylem get` takes except a name: @FILE or - for one in
-    /// a file or on standard input, a code, b3:HASH, @PUBLISHER/NAME
+    /// A ticket as `xylem share` prints it (xylem:...), or what else `xylem get` takes except a name: @FILE or - for
+    /// one in a file or on standard input, a code, b3:HASH, @PUBLISHER/NAME
     #[arg(value_name = "TICKET")]
     ticket: String,
 

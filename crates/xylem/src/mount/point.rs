@@ -121,7 +121,7 @@ impl Mounted {
     }
 }
 
-/// What is mounted at `path`; the last one if there are several.
+/// The mount at `path`; the last one if there are several.
 fn mounted_at(path: &Path) -> Option<Mounted> {
     let table = fs::read(MOUNTS).ok()?;
     let mut lines = table.split(|byte| *byte == b'\n').rev();

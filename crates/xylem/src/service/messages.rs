@@ -18,7 +18,7 @@ pub(crate) const MAX_REQUEST: u64 = 512 * 1024;
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(crate) enum Request {
     /// Share this path from now on. The tag differs from that of old versions without terms, which would ignore the
-    /// terms and share it with everybody.
+    /// terms and share it publicly.
     #[serde(rename = "share_on_terms")]
     Share {
         /// The path.

@@ -114,7 +114,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Announce all that is shared to everybody, in the mainline DHT, as `xylem share --public` does
+    /// Announce all that is shared publicly, in the mainline DHT, as `xylem share --public` does
     #[arg(long)]
     public: bool,
 

@@ -87,8 +87,8 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     read_only: Option<String>,
 
-    /// Remove a member from the group; it keeps what it has. From then on the ticket alone makes nobody a member. Ends
-    /// at once
+    /// Remove a member from the group; it keeps what it has. From then on the ticket alone gives no membership. Ends at
+    /// once
     #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     remove: Option<String>,
 
