@@ -14,9 +14,9 @@ use xylem_library::registry::{Registered, Registry};
 /// Lists what the background node shares, and how much of it was served
 ///
 /// One line each: id, size, bytes sent, links over which it was requested, complete fetches (as the getters report
-/// them), the time since when it is shared, and the path. If they differ from the usual: its name, its number of
-/// readers, and whether it is a part. If a share cannot be served now, because it is missing or has changed, the reason
-/// is in the line below. Shares in the foreground (`xylem share` without the node) are not listed.
+/// them), the day since when it is shared, and the path. After the path, where they apply: the name that was asked for,
+/// the number of readers, and whether a part is left out. If a share cannot be served now, because it is missing or has
+/// changed, the reason is in the line below. Shares in the foreground (`xylem share` without the node) are not listed.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:

@@ -40,7 +40,7 @@ pub(crate) struct IntoBucket {
     pub(crate) options: Options,
     /// The path as the user typed it. A slash at the end means a folder.
     pub(crate) output: PathBuf,
-    /// Whether an object that exists there is refused, replaced or kept.
+    /// What to do if an object exists there.
     pub(crate) existing: Existing,
 }
 

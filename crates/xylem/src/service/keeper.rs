@@ -23,7 +23,8 @@ use xylem_node::{Event, OneShare, ServiceHandle, ServiceSnapshot, wall_clock};
 
 /// How often missing paths are looked for again, and the counters are written to the store.
 const ROUND: Duration = Duration::from_secs(60);
-/// Largest share, in names, that is checked when a client lists the shares. Larger ones are checked each round.
+/// Largest share, in names, that is checked when a client lists the shares or reads the metrics. Larger ones are
+/// checked each round.
 const MANY: u64 = 4_096;
 
 /// See the module's documentation.
@@ -98,7 +99,7 @@ impl Keeper {
                 self.look(MANY);
                 Ok(Reply::Shares { shares: self.rows() })
             }
-            // [`Folders`](super::folders::Folders) answers these.
+            // `Folders` answers these.
             Request::Sync(_) | Request::Unsync { .. } | Request::Folders => {
                 Err(Failure::new(Exit::Local, "no folders are kept in step here"))
             }

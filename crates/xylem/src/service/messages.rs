@@ -39,7 +39,7 @@ pub(crate) enum Request {
     Shares,
     /// Keep this folder in step from now on. It is a member of its group already.
     Sync(BackgroundFolder),
-    /// Stop to keep a folder in step.
+    /// Stop keeping a folder in step.
     Unsync {
         /// The folder.
         #[serde(with = "path_text")]

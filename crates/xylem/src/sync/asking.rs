@@ -99,7 +99,7 @@ impl Asking {
         held.now.iter().filter(|now| now.who == *member).for_each(|now| now.stop.raise());
     }
 
-    /// Stops the present fetch and does not start another.
+    /// Stops the present fetch.
     pub(super) fn halt(&self) {
         self.held().now.iter().for_each(|now| now.stop.raise());
     }

@@ -106,7 +106,7 @@ pub(super) fn hand_over(
     }
 }
 
-/// Makes the background node stop to keep a folder in step.
+/// Tells the background node to stop keeping a folder in step.
 pub(super) fn stop(folder: &Path, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
     let (path, store) = (service::absolute(folder)?, service::store(common)?);
     // A folder that is gone can still be in the list.

@@ -92,7 +92,7 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     remove: Option<String>,
 
-    /// Make this one an ordinary member (again): by its name, the beginning of its key, or all of it. Ends at once
+    /// Make a member an ordinary one (again), by its name, the beginning of its key, or all of it. Ends at once
     #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     allow: Option<String>,
 
@@ -133,7 +133,7 @@ pub(crate) struct SyncArgs {
     #[arg(long, group = "once")]
     background: bool,
 
-    /// Stop keeping it in step by the background node. Ends at once
+    /// Stop the background node from keeping it in step. Ends at once
     #[arg(long, group = "once", conflicts_with = "ticket")]
     stop: bool,
 
