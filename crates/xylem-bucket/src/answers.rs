@@ -1,7 +1,8 @@
-//! [`Connector`]: requests whose answers have an end. A store, or whoever stands in the way of `http://`, may send lists and errors
-//! that never end, and the library reads each of them whole.
+//! [`Connector`]: an HTTP connector that bounds the size of answers. A store, or an attacker in the path of `http://`,
+//! may send lists and errors without end, and `object_store` reads each of them whole.
 //!
-//! And a list in which one key is no path is refused by the library as a whole; here that key is taken out of it, and named.
+//! `object_store` also refuses a whole list in which one key is not a path. The connector takes that key out of the
+//! list and reports it.
 
 use std::pin::Pin;
 
@@ -14,25 +15,26 @@ use xylem_object::listing::check_component;
 
 use crate::place::MAX_KEY;
 
-/// Bytes of one page of a list. A page has 1,000 keys of at most 1,024 bytes each, a byte of which takes six at most.
+/// Largest page of a list, bytes. A page has 1,000 keys of at most 1,024 bytes, and escaping takes at most six bytes
+/// for each.
 const MAX_PAGE: usize = 16 << 20;
-/// Bytes of an answer that is neither a list nor an object.
+/// Largest answer that is neither a list nor an object, bytes.
 const MAX_OTHER: usize = 1 << 20;
 
-/// A key that can be no path here.
+/// A key that cannot be a path here, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OddKey {
     pub(crate) key: String,
     pub(crate) why: String,
 }
 
-/// What a page of a list had besides what the library was given of it: among the answer's extensions.
+/// Parts of a list's page that `object_store` does not see. They travel in the answer's extensions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Besides {
     pub(crate) odd: Vec<OddKey>,
-    /// There is an object without content whose key ends with a slash: how other programs mark a folder.
+    /// The page has an empty object with a key that ends with a slash: other programs mark a folder so.
     pub(crate) has_mark: bool,
-    /// Bytes that came.
+    /// Size of the page as received, bytes.
     pub(crate) bytes: usize,
 }
 
@@ -43,7 +45,7 @@ struct TooLong {
     limit: usize,
 }
 
-/// See the module's text.
+/// Connector that makes clients with bounded answers; see the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct Connector(ReqwestConnector);
 
@@ -56,7 +58,7 @@ impl HttpConnector for Connector {
 #[derive(Debug)]
 struct Bounded(HttpClient);
 
-/// What a request brings, when it has come.
+/// Future of an answer.
 type Answered<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
 
 impl HttpService for Bounded {
@@ -77,7 +79,7 @@ async fn answer(client: HttpClient, request: HttpRequest) -> Result<HttpResponse
     let (mut parts, body) = client.execute(request).await?.into_parts();
     let told = parts.headers.contains_key("content-length");
     if is_get && !is_list && parts.status.is_success() && told {
-        // Whoever asks for an object counts what comes of it.
+        // An object is not collected here: the caller counts its bytes.
         return Ok(HttpResponse::from_parts(parts, body));
     }
     let limit = if is_list { MAX_PAGE } else { MAX_OTHER };
@@ -108,15 +110,15 @@ async fn collected(
     Ok(whole)
 }
 
-/// What is done with an entry of a list.
+/// How [`sorted_out`] treats an entry of a list.
 enum Entry {
     Stays,
     Mark,
     Odd(OddKey),
 }
 
-/// A page without the keys that can be no path, and these. It is text between tags, and no tag is part of a text. What is not
-/// understood here stays, for the library to refuse.
+/// Splits a page into the page without the keys that cannot be paths, and those keys. The XML is searched as text: text
+/// content cannot contain a tag. Parts that this does not understand stay in the page for `object_store` to refuse.
 fn sorted_out(page: &[u8]) -> (Vec<u8>, Besides) {
     const KINDS: [(&[u8], &[u8], &str); 2] = [
         (b"<Contents>", b"</Contents>", "Key"),
@@ -133,7 +135,7 @@ fn sorted_out(page: &[u8]) -> (Vec<u8>, Besides) {
             rest = &rest[1..];
             continue;
         };
-        // One that is not closed is the last.
+        // An element that is not closed is the last.
         let end = find(rest, close).map(|at| at.saturating_add(close.len()));
         let Some((block, behind)) = end.and_then(|end| rest.split_at_checked(end)) else { break };
         match judged(block, tag) {
@@ -168,7 +170,7 @@ fn judged(block: &[u8], tag: &str) -> Entry {
     }
 }
 
-/// Why a key is no path; `None`: it is one.
+/// Returns why a key is not a path; `None` if it is one.
 pub(crate) fn why_no_path(key: &str) -> Option<String> {
     if key.chars().any(char::is_control) {
         return Some("the key has control characters".to_owned());
@@ -180,7 +182,7 @@ pub(crate) fn why_no_path(key: &str) -> Option<String> {
     bad.map(|why| format!("the key is no path: {why}"))
 }
 
-/// The text of the first element of this name.
+/// Returns the text of the first element of this name.
 fn between<'a>(block: &'a [u8], tag: &str) -> Option<&'a [u8]> {
     let open = format!("<{tag}>");
     let from = find(block, open.as_bytes())?.checked_add(open.len())?;
@@ -192,7 +194,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-/// A text as it was before XML; `None`: it is none.
+/// Replaces XML entities by their characters; `None` if the bytes are not valid text.
 fn unescaped(raw: &[u8]) -> Option<String> {
     let raw = str::from_utf8(raw).ok()?;
     let mut text = String::with_capacity(raw.len());
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_no_paths_are_taken_out_and_named() {
+    fn keys_that_are_not_paths_are_removed_and_reported() {
         let good = [contents("a", 1), contents("b/c&amp;d", 0), contents("ü &#233;", 1)].concat();
         let folder = |key: &str| format!("<CommonPrefixes><Prefix>{key}</Prefix></CommonPrefixes>");
         let odd = [
@@ -260,7 +262,7 @@ mod tests {
         let (kept, besides) = sorted_out(contents("dir/", 0).as_bytes());
         assert!(kept.is_empty() && besides.has_mark && besides.odd.is_empty());
         assert!(besides.odd.is_empty());
-        // What is no text at all.
+        // A key that is not UTF-8.
         let bytes = [b"<Contents><Key>\xff</Key></Contents>", &b"<Contents><Key>"[..]].concat();
         let (kept, besides) = sorted_out(&bytes);
         assert_eq!((&kept[..], besides.odd.len()), (&b"<Contents><Key>"[..], 1));

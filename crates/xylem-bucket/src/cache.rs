@@ -1,33 +1,33 @@
-//! [`Cache`]: chunks of objects that are read in order, fetched ahead of who reads.
+//! [`Cache`]: chunks of objects that are read in order, fetched ahead of the reader.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// Bytes of a chunk: one request.
+/// Size of a chunk, bytes. One request fetches one chunk.
 pub(crate) const CHUNK: u64 = 4 << 20;
-/// Chunks that are asked for ahead of who reads in order.
+/// Chunks requested ahead of a sequential reader.
 pub(crate) const AHEAD: u64 = 4;
-/// Chunks of all objects that are held.
+/// Most chunks held, over all objects.
 const MOST: usize = 24;
 
-/// A chunk, or that it is on its way.
+/// A chunk that is here or under way.
 #[derive(Default)]
 pub(crate) struct Chunk {
-    /// `None`: not there yet. `Some(None)`: it did not come.
+    /// `None`: under way. `Some(None)`: the request failed.
     bytes: Mutex<Option<Option<Bytes>>>,
     ready: Condvar,
 }
 
 impl Chunk {
-    /// It is there, or will not come.
+    /// Sets the outcome (`None`: the request failed) and wakes all waiting readers.
     pub(crate) fn settle(&self, bytes: Option<Bytes>) {
         *lock(&self.bytes) = Some(bytes);
         self.ready.notify_all();
     }
 
-    /// Waits so long for it: `None`: it is not there yet. `Some(None)`: it did not come.
+    /// Waits at most `most` for the chunk. `None`: still under way. `Some(None)`: the request failed.
     pub(crate) fn wait(&self, most: Duration) -> Option<Option<Bytes>> {
         let is_missing = |bytes: &mut Option<_>| bytes.is_none();
         let waited = self.ready.wait_timeout_while(lock(&self.bytes), most, is_missing);
@@ -36,22 +36,22 @@ impl Chunk {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics half-way through a change.
+    // A poisoned lock is safe to use: nothing panics half-way through a change.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of an open file and that of a chunk of it.
+/// Number of an open file, and number of a chunk in it.
 type ChunkOf = (u64, u64);
 
-/// The chunks of all open objects; the one that was used longest ago goes first.
+/// The chunks of all open objects. The least recently used chunk is evicted first.
 #[derive(Default)]
 pub(crate) struct Cache {
-    /// In the order of their use.
+    /// Least recently used first.
     chunks: Mutex<Vec<(ChunkOf, Arc<Chunk>)>>,
 }
 
 impl Cache {
-    /// A chunk that is there or on its way.
+    /// Returns a chunk that is here or under way, and marks it as used.
     pub(crate) fn get(&self, id: ChunkOf) -> Option<Arc<Chunk>> {
         let mut chunks = lock(&self.chunks);
         let at = chunks.iter().position(|(known, _)| *known == id)?;
@@ -61,7 +61,7 @@ impl Cache {
         Some(chunk)
     }
 
-    /// A place for a chunk that is neither: whoever is given one fetches it.
+    /// Adds an empty chunk, which the caller then fetches; `None` if the chunk is here or under way.
     pub(crate) fn put(&self, id: ChunkOf) -> Option<Arc<Chunk>> {
         let mut chunks = lock(&self.chunks);
         if chunks.iter().any(|(known, _)| *known == id) {
@@ -75,12 +75,12 @@ impl Cache {
         Some(chunk)
     }
 
-    /// Forgets a chunk that did not come.
+    /// Removes a chunk after its request failed.
     pub(crate) fn forget(&self, id: ChunkOf) {
         lock(&self.chunks).retain(|(known, _)| *known != id);
     }
 
-    /// Forgets all of a file that is closed.
+    /// Removes all chunks of a closed file.
     pub(crate) fn close(&self, file: u64) {
         lock(&self.chunks).retain(|((of, _), _)| *of != file);
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_used_longest_ago_goes_first() {
+    fn the_least_recently_used_chunk_is_evicted_first() {
         let cache = Cache::default();
         for number in 0..MOST as u64 {
             let chunk = cache.put((1, number)).expect("new");

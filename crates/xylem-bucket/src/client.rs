@@ -1,4 +1,4 @@
-//! [`Client`]: requests to buckets, made on one thread and waited for on others.
+//! [`Client`]: runs requests to buckets on one thread; other threads wait for them.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -21,26 +21,26 @@ use crate::error::BucketError;
 use crate::place::Place;
 use crate::settings::Settings;
 
-/// A range of which too little came is asked for this often.
+/// Attempts at a range of which too few bytes arrive, and at an answer that breaks off.
 const TRIES: usize = 4;
 
-/// Pages of one list, and bytes of all of them: a million objects and more.
+/// Limits of one list: its pages, and the bytes of all pages. They admit a million objects and more.
 const MAX_PAGES: usize = 4_096;
 const MAX_LIST: usize = 512 << 20;
 
-/// How long is waited between two looks at whether it is to end.
+/// Interval at which a waiting thread checks whether it is to stop.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// Says whether whoever asks buckets is to end, and to wait for nothing any more.
+/// Returns whether the program is to stop; requests are then no longer waited for.
 pub type IsStopped = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// One thread, and the buckets that were asked so far.
+/// The thread of requests, and the clients of the buckets requested so far.
 pub(crate) struct Client {
     settings: Settings,
-    /// Whether nothing is waited for any more.
+    /// Returns whether to stop waiting.
     is_stopped: IsStopped,
     runtime: Handle,
-    /// Dropped: the thread ends.
+    /// The thread ends when this is dropped.
     ends: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     buckets: Mutex<HashMap<String, Arc<AmazonS3>>>,
@@ -49,7 +49,8 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(settings: Settings, is_stopped: IsStopped) -> Result<Self, BucketError> {
         let started = |e: std::io::Error| BucketError::Settings(format!("cannot start: {e}"));
-        // The one that TLS is made with elsewhere in this program; it does not matter who says so first.
+        // rustls needs one process-wide provider. Another part of the program may have installed it already, with the
+        // same choice.
         drop(rustls::crypto::ring::default_provider().install_default());
         let runtime = Builder::new_current_thread().enable_all().build().map_err(started)?;
         let handle = runtime.handle().clone();
@@ -62,7 +63,7 @@ impl Client {
         Ok(Self { settings, is_stopped, runtime: handle, ends, thread, buckets: Mutex::default() })
     }
 
-    /// What asks a bucket.
+    /// Returns the client of a bucket, and makes it at the first call.
     pub(crate) fn bucket(&self, name: &str) -> Result<Arc<AmazonS3>, BucketError> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bucket) = buckets.get(name) {
@@ -74,7 +75,7 @@ impl Client {
         Ok(bucket)
     }
 
-    /// Does `work` on the client's thread.
+    /// Runs `work` on the client's thread.
     pub(crate) fn start<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -84,7 +85,7 @@ impl Client {
         receiver
     }
 
-    /// As [`Client::start`], and waits for it.
+    /// Runs `work` on the client's thread and waits for its result.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, BucketError>> + Send + 'static,
@@ -102,8 +103,8 @@ impl Client {
         answered.unwrap_or_else(|| Err(BucketError::Stopped))
     }
 
-    /// Waits again and again for a moment, until `wait` gives something; `None` once that is to end: a store that
-    /// hangs is not waited for when whoever started the program has stopped it.
+    /// Calls `wait` repeatedly, each time with a short timeout, until it returns `Some`. Returns `None` once the
+    /// program is to stop: a store that hangs must not delay the end of the program.
     pub(crate) fn until<T>(
         &self,
         mut wait: impl FnMut(Duration) -> Option<Option<T>>,
@@ -118,7 +119,7 @@ impl Client {
         }
     }
 
-    /// What is known of an object.
+    /// Requests the metadata of an object.
     pub(crate) fn head(&self, place: &Place) -> Result<ObjectMeta, BucketError> {
         let (bucket, key) = (self.bucket(&place.bucket)?, key(place)?);
         self.wait(async move {
@@ -127,10 +128,10 @@ impl Client {
         })
     }
 
-    /// What is below a key.
+    /// Lists what lies below a key.
     ///
     /// # Errors
-    /// [`BucketError::Endless`]: it has no end.
+    /// [`BucketError::Endless`]: the list has no end.
     pub(crate) fn list(&self, place: &Place, depth: Depth) -> Result<Listing, BucketError> {
         let prefix = prefix(place)?;
         let mut tries = 1;
@@ -143,7 +144,7 @@ impl Client {
         }
     }
 
-    /// The first page of what is below a key, one level; and whether that is all.
+    /// Requests the first page of what lies one level below a key. The flag is true if that page is all.
     pub(crate) fn page(&self, place: &Place) -> Result<(Listing, bool), BucketError> {
         let (bucket, prefix) = (self.bucket(&place.bucket)?, prefix(place)?);
         self.wait(async move {
@@ -154,7 +155,8 @@ impl Client {
         })
     }
 
-    /// As [`Client::wait`] for what may be asked several times: an answer that breaks off is none that the library repeats.
+    /// Like [`Client::wait`], for idempotent requests: repeats a request if its answer breaks off. `object_store` does
+    /// not.
     pub(crate) fn again<T, F>(
         &self,
         place: &Place,
@@ -180,13 +182,13 @@ impl Drop for Client {
     fn drop(&mut self) {
         self.ends.take();
         if let Some(thread) = self.thread.take() {
-            // It does not panic.
+            // The thread does not panic.
             drop(thread.join());
         }
     }
 }
 
-/// How much below a key is listed.
+/// How many levels below a key are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// One level: objects and folders.
@@ -195,26 +197,26 @@ pub(crate) enum Depth {
     All,
 }
 
-/// What is below a key.
+/// Objects and folders below a key.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) objects: Vec<ObjectMeta>,
-    /// In order.
+    /// Sorted.
     pub(crate) folders: Vec<Key>,
-    /// What is there and can be no path.
+    /// Keys that cannot be paths.
     pub(crate) odd: Vec<OddKey>,
     has_mark: bool,
     bytes: usize,
 }
 
 impl Listing {
-    /// Whether there is anything at all, a folder's mark too.
+    /// Returns whether anything was found; a folder's mark counts.
     pub(crate) fn is_there(&self) -> bool {
         let named = !self.objects.is_empty() || !self.folders.is_empty() || !self.odd.is_empty();
         named || self.has_mark
     }
 
-    /// Asks for one more page; what the next is asked for by, if there is one.
+    /// Requests one more page and adds it. Returns the token of the next page, if there is one.
     async fn add(
         &mut self,
         bucket: &AmazonS3,
@@ -236,7 +238,7 @@ impl Listing {
     }
 }
 
-/// All pages of a list, each of which is asked for once.
+/// Requests all pages of a list, each once.
 async fn listing(
     bucket: Arc<AmazonS3>,
     prefix: Option<String>,
@@ -258,19 +260,19 @@ async fn listing(
     Ok(listing)
 }
 
-/// What all keys below a place begin with.
+/// Returns the prefix of all keys below a place.
 fn prefix(place: &Place) -> Result<Option<String>, BucketError> {
     let is_bucket = place.key.is_empty();
     if is_bucket { Ok(None) } else { Ok(Some(format!("{}/", key(place)?))) }
 }
 
-/// A key as the library has it.
+/// Converts a place's key to the type of `object_store`.
 pub(crate) fn key(place: &Place) -> Result<Key, BucketError> {
     let why = "the key is no path that can be asked for";
     Key::parse(&place.key).map_err(|_| BucketError::NoPlace { name: place.to_string(), why })
 }
 
-/// A range of an object in the version `tag`, all of it.
+/// Requests a whole range of an object in the version `tag`.
 pub(crate) async fn range(
     bucket: Arc<AmazonS3>,
     key: Key,
@@ -286,7 +288,7 @@ pub(crate) async fn range(
         match got.await.map_err(BucketError::from) {
             Ok(Some(bytes)) if bytes.len() as u64 == wanted => return Ok(bytes),
             Ok(_) => failed = BucketError::Short,
-            // An answer that breaks off, and what the library has not repeated.
+            // The answer broke off; `object_store` does not repeat these.
             Err(e @ BucketError::Failed(_)) => failed = e,
             Err(e) => return Err(e),
         }
@@ -294,7 +296,7 @@ pub(crate) async fn range(
     Err(failed)
 }
 
-/// The content of an object, of which at most so many bytes are read; `None`: there are more.
+/// Collects the content of an object, at most `limit` bytes; `None` if it is longer.
 pub(crate) async fn collected(
     found: GetResult,
     limit: u64,

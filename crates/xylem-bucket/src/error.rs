@@ -1,56 +1,56 @@
-//! [`BucketError`]: why a bucket could not be asked.
+//! [`BucketError`]: why an operation on a bucket failed.
 
 use std::io;
 
-/// Longest line that a server's own words may take in an error.
+/// Longest text of a server in an error, bytes.
 const SAID: usize = 240;
 
-/// Why something of a bucket can't be named, read or written.
+/// Why an object or bucket cannot be named, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BucketError {
-    /// Not of the form `s3://BUCKET/KEY`.
+    /// A name is not of the form `s3://BUCKET/KEY`.
     #[error("{name}: {why}; expected s3://BUCKET/KEY")]
     NoPlace {
-        /// What was said instead.
+        /// The name given.
         name: String,
-        /// What is wrong with it.
+        /// Why it is not a place.
         why: &'static str,
     },
-    /// Nobody has said who asks.
+    /// No credentials are set.
     #[error(
         "no credentials for buckets: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile of \
          ~/.aws/credentials in AWS_PROFILE, or set AWS_SKIP_SIGNATURE=true for what everybody may read"
     )]
     NoCredentials,
-    /// The settings do not fit together, or the file with them can't be read.
+    /// The settings contradict each other, or the file with them cannot be read.
     #[error("buckets: {0}")]
     Settings(String),
-    /// Nothing is there.
+    /// There is no such object or bucket.
     #[error("there is no such object or bucket")]
     NotThere,
-    /// The store does not let us.
+    /// The store refuses the request to these credentials.
     #[error("the store refuses it to these credentials")]
     Refused,
-    /// It is not what it was when it was looked at first.
+    /// The object is not in the version that was seen first.
     #[error("it is not what it was: the object was replaced meanwhile")]
     Changed,
-    /// A publication is kept at this place, and not all of it is there.
+    /// A publication is kept at this place, and parts of it are missing.
     #[error("{0}")]
     Incomplete(String),
-    /// What is at this place is larger than anything that it can be.
+    /// The object is larger than anything that belongs at this place.
     #[error("it is larger than anything that can stand there")]
     TooLarge,
-    /// A list that the store goes on with for ever.
+    /// The store's list does not end.
     #[error("the store's list of what is there has no end: {0}")]
     Endless(&'static str),
-    /// Fewer bytes came than were asked for, several times.
+    /// Fewer bytes arrived than were requested, several times.
     #[error("answers were cut short")]
     Short,
-    /// Whoever asks was told to end.
+    /// The program was interrupted.
     #[error("interrupted")]
     Stopped,
-    /// The store has failed, or was not reached, for as long as it was asked.
+    /// The store failed or was unreachable through all attempts.
     #[error("{0}")]
     Failed(String),
 }
@@ -62,14 +62,14 @@ impl From<object_store::Error> for BucketError {
             Error::NotFound { .. } => Self::NotThere,
             Error::Precondition { .. } | Error::NotModified { .. } => Self::Changed,
             Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => Self::Refused,
-            // Said of a list, where the library looks at no code.
+            // A list of a missing bucket ends here: for lists `object_store` does not read the code.
             other if other.to_string().contains("<Code>NoSuchBucket</Code>") => Self::NotThere,
             other => Self::Failed(line(&other)),
         }
     }
 }
 
-/// The innermost reason in one short line: the outer ones repeat it, with what was tried.
+/// Returns the error's text as one short line without control characters.
 fn line(error: &dyn std::error::Error) -> String {
     let whole = error.to_string();
     let mut said = String::new();
@@ -96,7 +96,7 @@ impl From<BucketError> for io::Error {
             BucketError::Incomplete(_) | BucketError::TooLarge | BucketError::Endless(_) => {
                 io::ErrorKind::InvalidData
             }
-            // Not `Interrupted`, after which all would ask again.
+            // `Stopped` is not `Interrupted`: callers repeat a call that returns that.
             BucketError::Settings(_)
             | BucketError::Changed
             | BucketError::Failed(_)

@@ -1,4 +1,4 @@
-//! [`Object`]: one version of an object, as a file that is read.
+//! [`Object`]: one version of an object, as a file that can only be read.
 
 use std::io;
 use std::ops::Range;
@@ -12,22 +12,22 @@ use xylem_store::{FileTime, MediumFile, Meta};
 use crate::cache::{AHEAD, CHUNK, Cache, Chunk};
 use crate::client::{Client, range};
 
-/// Numbers of open files.
+/// Number of the next open file.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// See the module's text.
+/// An open object; see the module's text.
 pub(crate) struct Object {
     pub(crate) client: Arc<Client>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) bucket: Arc<AmazonS3>,
     pub(crate) key: Key,
     pub(crate) meta: Meta,
-    /// The version's `ETag`: each answer is of this one.
+    /// The version's `ETag`; each request demands this version.
     pub(crate) tag: Option<String>,
     number: Arc<Number>,
-    /// Whoever reads does so from the beginning to the end, and all of it: what follows is asked for ahead of it.
+    /// The reader reads all of the object in order: the chunks that follow are requested ahead of it.
     in_order: bool,
-    /// Where the last read ended that was not of a chunk.
+    /// Where the last read ended that did not come from a chunk.
     ended: AtomicU64,
 }
 
@@ -49,7 +49,7 @@ impl Object {
         Some(start..start.saturating_add(CHUNK).min(self.meta.size))
     }
 
-    /// A part of it, asked for by itself.
+    /// Requests a part of the object by itself, past the cache.
     fn read_there(&self, buf: &mut [u8], wanted: Range<u64>) -> io::Result<usize> {
         let (bucket, key, tag) = (self.bucket.clone(), self.key.clone(), self.tag.clone());
         let bytes = self.client.wait(range(bucket, key, tag, wanted))?;
@@ -58,7 +58,7 @@ impl Object {
         Ok(len)
     }
 
-    /// Asks for a chunk that nobody has asked for.
+    /// Requests a chunk unless it is here or under way.
     fn ask(&self, number: u64) -> Option<Arc<Chunk>> {
         let wanted = self.bytes_of(number)?;
         let id = (self.number.0, number);
@@ -75,8 +75,8 @@ impl Object {
         Some(chunk)
     }
 
-    /// The chunk, if whoever reads there reads in order: from the beginning, on from the chunk before, or
-    /// from where the last read ended.
+    /// Returns the chunk if it is cached, or if the reads are sequential: if they start at offset 0, follow a chunk
+    /// before, or continue where the last read ended.
     fn chunk(&self, number: u64, offset: u64) -> Option<Arc<Chunk>> {
         let of = |chunk| (self.number.0, chunk);
         let before = number.checked_sub(1).and_then(|n| self.cache.get(of(n)));
@@ -94,7 +94,7 @@ impl Object {
     }
 }
 
-/// The number of an open object, under which its chunks are kept.
+/// Number of an open object, the key of its chunks in the cache. Dropping it removes them.
 struct Number(u64, Arc<Cache>);
 
 impl Drop for Number {
@@ -109,7 +109,7 @@ impl MediumFile for Object {
         if offset >= end {
             return Ok(0);
         }
-        // One that did not come is asked for once more, to be told why.
+        // After a failed chunk the range is requested once more, to get the error.
         let chunk = self.in_order.then(|| self.chunk(offset / CHUNK, offset)).flatten();
         if let Some(bytes) = chunk.and_then(|chunk| self.client.until(|most| chunk.wait(most))) {
             let from = (offset % CHUNK) as usize;
@@ -123,7 +123,7 @@ impl MediumFile for Object {
         Ok(len)
     }
 
-    /// Shares what it is ahead by with all others of this object.
+    /// Shares the cached chunks with all other handles of this object.
     fn in_order(&self) -> Option<Arc<dyn MediumFile>> {
         let Self { client, cache, bucket, key, tag, number, .. } = self;
         Some(Arc::new(Self {
@@ -139,7 +139,8 @@ impl MediumFile for Object {
         }))
     }
 
-    /// The chunk stays: of those who ask for what is damaged in the bucket, none makes all of it be fetched again.
+    /// The chunk stays in the cache: readers of content that is damaged in the bucket must not make all of it be
+    /// fetched again.
     fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let end = offset.saturating_add(buf.len() as u64).min(self.meta.size);
         if offset >= end { Ok(0) } else { self.read_there(buf, offset..end) }

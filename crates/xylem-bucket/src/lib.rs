@@ -1,22 +1,23 @@
 //! [`Buckets`]: objects of S3 buckets as files under `s3://BUCKET/KEY`, beside the files of a disk.
 //!
-//! A bucket is read where it lies: what walks, hashes and serves files does so with its objects too, by range
-//! requests, ahead of who reads in order. Each request names the version (`ETag`) that was seen first, so that an object that
-//! changes meanwhile is an error and never two halves of two versions. [`Upload`] writes one object by
-//! parts, which a later run can go on with.
+//! A bucket is read in place. The code that walks, hashes and serves files does the same with objects, by range
+//! requests ahead of the reader. Each request names the version (`ETag`) that was seen first: an object that changes
+//! meanwhile is an error, never two halves of two versions. [`Upload`] writes one object by parts, and a later run can
+//! continue it.
 //!
-//! Requests, their repetition and their signatures are the crate `object_store`'s, on one thread of its own; credentials are taken
-//! from where other S3 programs take them ([`Settings`]). No request is made conditional on what
-//! it would replace: not every store can do that.
+//! The crate `object_store` makes, repeats and signs requests, on one thread of its own. Credentials are taken from the
+//! places that other S3 programs use ([`Settings`]). No request is conditional on what it would replace: not every
+//! store supports that.
 //!
-//! A publication that is kept in a bucket (docs/spec/mirror.md) is shown as its listing has it ([`Buckets::show`]).
+//! A publication that is kept in a bucket (docs/spec/mirror.md) appears as its listing describes it
+//! ([`Buckets::show`]).
 //!
-//! Nothing of a bucket can be locked, linked or written in place, and what is in it is not believed: whoever reads
-//! a publication proves each piece of it.
+//! Nothing in a bucket can be locked, linked or written in place. The content of a bucket is not trusted: the reader of
+//! a publication verifies each piece.
 
 mod error;
 
-// Where: names, and who asks.
+// Names, places and credentials.
 mod pages;
 mod place;
 mod settings;

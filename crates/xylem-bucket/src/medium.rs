@@ -1,4 +1,4 @@
-//! [`Buckets`]: a medium that has the objects of buckets beside the files of a disk.
+//! [`Buckets`]: a medium with the objects of buckets beside the files of a disk.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -21,10 +21,10 @@ use crate::place::{Place, is_in_bucket};
 use crate::settings::Settings;
 use crate::shown::{Shown, number};
 
-/// Objects whose sizes and versions are kept from a listing, so that each need not be asked for.
+/// Most objects with a size and version cached from listings, to save a request for each.
 const MOST_LISTED: usize = 200_000;
 
-/// What a listing said of an object.
+/// Metadata and version of an object, as a listing gives them.
 #[derive(Clone)]
 pub(crate) struct Said {
     pub(crate) meta: Meta,
@@ -33,7 +33,7 @@ pub(crate) struct Said {
 
 impl Said {
     pub(crate) fn of(object: &ObjectMeta) -> Self {
-        // In seconds: answers about one object have no more, and a listing must not differ from them.
+        // Whole seconds: answers about one object have no more, and a listing must agree with them.
         let mtime = FileTime { secs: object.last_modified.timestamp(), nanos: 0 };
         let tag = object.e_tag.clone();
         let meta = Meta { mtime, ino: number(&tag), ..meta(FileKind::File, object.size, 0o644) };
@@ -41,7 +41,7 @@ impl Said {
     }
 }
 
-/// What has something below it.
+/// Metadata of a folder: a key with something below it.
 fn folder() -> Meta {
     meta(FileKind::Directory, 0, 0o755)
 }
@@ -51,26 +51,27 @@ pub(crate) fn meta(kind: FileKind, size: u64, mode: u32) -> Meta {
     Meta { kind, size, mode, mtime, ctime, ino: 0, dev: 0, links: 1, owner: 0 }
 }
 
-/// The files of a disk, and below `s3://BUCKET` the objects of buckets, which can be read only.
+/// The files of a disk, and below `s3://BUCKET` the objects of buckets, which are read-only.
 pub struct Buckets {
     disk: Arc<dyn Medium>,
     client: Arc<Client>,
     cache: Arc<Cache>,
-    /// What was listed last, by `s3://BUCKET/KEY`. It may be out of date: whoever reads names the version.
+    /// Entries of recent listings, by `s3://BUCKET/KEY`. They may be out of date: each read names the version.
     listed: Mutex<HashMap<PathBuf, Said>>,
-    /// What was looked for last, and what lies beside it.
+    /// Recent lookups and the pages around them.
     pages: Pages,
-    /// Publications that are kept in buckets, by where their content lies.
+    /// Publications that are kept in buckets, by the place of their content.
     shown: Mutex<Vec<(PathBuf, Arc<Shown>)>>,
-    /// What folders have that can have no name here, until it is asked for.
+    /// Keys of listed folders that cannot be names here, until the caller takes them.
     passed_over: Mutex<HashMap<PathBuf, Vec<(PathBuf, String)>>>,
 }
 
 impl Buckets {
-    /// Everything outside of buckets is the disk's. Nothing is waited for once `is_stopped` says so.
+    /// Makes a medium of a disk and of the buckets that the settings reach. Everything outside of buckets is the
+    /// disk's. Once `is_stopped` returns true, no request is waited for.
     ///
     /// # Errors
-    /// [`BucketError::Settings`]: no thread, or no sockets.
+    /// [`BucketError::Settings`]: no thread or no sockets.
     pub fn over(
         disk: Arc<dyn Medium>,
         settings: Settings,
@@ -82,8 +83,7 @@ impl Buckets {
         Ok(Self { disk, client, cache, listed, pages, shown, passed_over })
     }
 
-    /// From now on what is below `top`, or `top` itself, is what `entries` say, which were proven; its bytes are those of the
-    /// objects there.
+    /// Shows the proven `entries` at `top` and below it from now on; their bytes are those of the objects there.
     ///
     /// # Errors
     /// [`BucketError::Incomplete`]: an object is missing, or not as long as listed.
@@ -102,12 +102,12 @@ impl Buckets {
         Ok(())
     }
 
-    /// Names, below a place that is [shown](Self::show), of objects that are there and were not published.
+    /// Returns the names of objects below a [shown](Self::show) place that are not part of the publication.
     pub fn beyond(&self, top: &Path) -> Vec<String> {
         self.shown(top).map(|shown| shown.beyond.clone()).unwrap_or_default()
     }
 
-    /// The publication that has `path`.
+    /// Returns the shown publication that contains `path`.
     fn shown(&self, path: &Path) -> Option<Arc<Shown>> {
         let all = lock(&self.shown);
         all.iter().find(|(top, _)| path.starts_with(top)).map(|(_, shown)| shown.clone())
@@ -121,7 +121,7 @@ impl Buckets {
         lock(&self.listed)
     }
 
-    /// Refuses to change what is in a bucket.
+    /// Returns the disk; refuses to change anything in a bucket.
     fn disk_for(&self, path: &Path) -> io::Result<&dyn Medium> {
         match is_in_bucket(path) {
             true => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
@@ -129,7 +129,7 @@ impl Buckets {
         }
     }
 
-    /// An object; [`BucketError::NotThere`] for what is a folder.
+    /// Returns an object's metadata and version; [`BucketError::NotThere`] for a folder.
     fn said(&self, path: &Path) -> Result<Said, BucketError> {
         let place = Place::of(path)?;
         if let Some(shown) = self.shown(path) {
@@ -187,7 +187,7 @@ impl Medium for Buckets {
         if let (Some(page), Some(name)) = (self.pages.beside(path, &self.client), name_of(path)) {
             return page.meta(name).ok_or_else(|| BucketError::NotThere.into());
         }
-        // A folder is what has something below it; an empty bucket is one, too.
+        // A folder is a key with something below it. An empty bucket is a folder too.
         let place = Place::of(path)?;
         let (page, is_all) = self.client.page(&place)?;
         match page.is_there() || !is_all || place.key.is_empty() {
@@ -208,8 +208,8 @@ impl Medium for Buckets {
         self.disk_for(path)?.create_dir(path, mode)
     }
 
-    /// A key that ends with `/` is a folder's mark, which other programs leave, and no file. Where a key is an
-    /// object and a folder, it is the folder that is seen.
+    /// Skips keys that end with `/`: they are folder marks of other programs, not files. Where a key is both an object
+    /// and a folder, the folder is shown.
     fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
         if !is_in_bucket(path) {
             return self.disk.for_each_name(path, take);
@@ -301,7 +301,7 @@ impl Medium for Buckets {
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         match is_in_bucket(path) {
-            // Its name is its own, without the slash at the end that a folder may have been given.
+            // The path is canonical but for the slash that may end a folder's.
             true => self.metadata(path).and_then(|_| Ok(Place::of(path)?.path())),
             false => self.disk.canonical(path),
         }

@@ -1,4 +1,4 @@
-//! Whole objects: read, put, copied where they are, removed, and all that is below a key.
+//! Whole objects: reads, puts, copies within a bucket, removes, and lists all below a key.
 
 use bytes::Bytes;
 use object_store::{
@@ -14,16 +14,16 @@ use crate::place::Place;
 /// An object below a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Below {
-    /// Its key after that of the place and the slash.
+    /// Its key relative to the place.
     pub name: String,
-    /// Bytes of it.
+    /// Its size, bytes.
     pub size: u64,
     /// Its version.
     pub tag: Option<String>,
 }
 
 impl Buckets {
-    /// All of an object that has at most `limit` bytes; `None`: nothing is there.
+    /// Reads all of an object of at most `limit` bytes; `None` if there is none.
     ///
     /// # Errors
     /// [`BucketError::TooLarge`]; see [`BucketError`].
@@ -43,7 +43,7 @@ impl Buckets {
         }
     }
 
-    /// Puts a small object, whatever stands there.
+    /// Puts a small object and replaces any that is there.
     ///
     /// # Errors
     /// See [`BucketError`].
@@ -57,7 +57,7 @@ impl Buckets {
     /// Copies an object within its bucket; the store does it.
     ///
     /// # Errors
-    /// See [`BucketError`]; stores have a limit, 5 GiB of Amazon.
+    /// See [`BucketError`]. Stores limit the size: Amazon to 5 GiB.
     pub fn copy(&self, from: &Place, to: &Place) -> Result<(), BucketError> {
         let to = key(to)?;
         self.client().again(from, move |bucket, from| {
@@ -66,7 +66,7 @@ impl Buckets {
         })
     }
 
-    /// Removes an object; it is no error if there is none.
+    /// Removes an object; a missing one is no error.
     ///
     /// # Errors
     /// See [`BucketError`].
@@ -80,7 +80,7 @@ impl Buckets {
         }
     }
 
-    /// All objects below a place, in the store's order, but those whose keys are no paths.
+    /// Lists all objects below a place in the store's order, without keys that are not paths.
     ///
     /// # Errors
     /// [`BucketError::NotThere`]: there is no such bucket; see [`BucketError`].
@@ -88,7 +88,7 @@ impl Buckets {
         Ok(self.all_below(place)?.0)
     }
 
-    /// As [`Buckets::below`], and the names of the others.
+    /// Like [`Buckets::below`], and also returns the keys that are not paths.
     pub(crate) fn all_below(
         &self,
         place: &Place,

@@ -1,4 +1,4 @@
-//! [`Pages`]: what lies in a folder, asked for once where many names of it are looked for one after the other.
+//! [`Pages`]: contents of folders, listed once when several names in a folder are looked up in a row.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,8 +11,7 @@ use crate::client::{Client, Listing};
 use crate::medium::{Said, meta};
 use crate::place::Place;
 
-/// For so long a listing is taken for what is there: longer than it takes to look for a few names, shorter than
-/// it takes somebody to notice.
+/// How long a listing is valid: longer than a few lookups take, shorter than a person notices.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// All that lies in a folder.
@@ -28,42 +27,42 @@ impl Page {
         let folders: HashSet<String> = folders.collect();
         let objects = listed.objects.iter();
         let objects = objects.filter_map(|o| Some((o.location.filename()?.into(), Said::of(o))));
-        // Where a key is an object and a folder, it is the folder that is seen.
+        // Where a key is both an object and a folder, the folder is shown.
         let objects = objects.filter(|(name, _)| !folders.contains(name));
         Self { objects: objects.collect(), folders }
     }
 
-    /// The object of this name.
+    /// Returns the object of this name.
     pub(crate) fn object(&self, name: &str) -> Option<&Said> {
         self.objects.get(name)
     }
 
-    /// What has this name: an object, or else a folder.
+    /// Returns the metadata of this name: of an object, or else of a folder.
     pub(crate) fn meta(&self, name: &str) -> Option<Meta> {
         let folder = || self.folders.contains(name).then(|| meta(FileKind::Directory, 0, 0o755));
         self.object(name).map(|said| said.meta).or_else(folder)
     }
 }
 
-/// Pages by folder; `None`: it has more than one, or is not listed for us.
+/// Pages by folder; `None`: the folder has more than one page, or may not be listed.
 type Known = HashMap<PathBuf, Option<Arc<Page>>>;
 
-/// The folders that were looked into of late.
+/// The folders listed of late.
 #[derive(Default)]
 pub(crate) struct Pages(Arc<Mutex<Known>>);
 
 impl Pages {
-    /// What lies in the folder that has `path`, if all of it is told in one answer.
+    /// Returns the content of the folder that contains `path`, if one page holds all of it.
     pub(crate) fn beside(&self, path: &Path, client: &Client) -> Option<Arc<Page>> {
         let folder = path.parent()?;
         let place = Place::of(folder).ok()?;
         if let Some(page) = lock(&self.0).get(folder) {
             return page.clone();
         }
-        // What can't be listed may still be asked for by its name, and then says itself what is wrong.
+        // A folder that cannot be listed may still have readable objects: their own requests report the error.
         let page = client.page(&place).ok().filter(|(_, is_all)| *is_all);
         let page = page.map(|(listed, _)| Arc::new(Page::of(&listed)));
-        // Not locked while it is asked for: the thread that asks forgets others meanwhile.
+        // Unlocked during the request: the client's thread removes expired pages meanwhile.
         lock(&self.0).insert(folder.to_path_buf(), page.clone());
         let (known, folder) = (self.0.clone(), folder.to_path_buf());
         drop(client.start(async move {
@@ -75,6 +74,6 @@ impl Pages {
 }
 
 pub(crate) fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics half-way through a change.
+    // A poisoned lock is safe to use: nothing panics half-way through a change.
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! [`Place`]: a bucket and a key in it, as `s3://BUCKET/KEY`.
+//! [`Place`]: a bucket and a key in it, written `s3://BUCKET/KEY`.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -6,47 +6,47 @@ use std::str::FromStr;
 
 use crate::error::BucketError;
 
-/// The folder of what belongs to a publication that is kept and is no content.
+/// Folder of the parts of a kept publication that are not content: versions, signatures, trees.
 pub const PARTS: &str = ".xylem";
-/// How the name of a place begins.
+/// Scheme of a place.
 const SCHEME: &str = "s3://";
-/// What the first component of such a path is.
+/// First component of such a path.
 const FIRST: &str = "s3:";
-/// Longest key that S3 has, bytes.
+/// Longest key in S3, bytes.
 pub(crate) const MAX_KEY: usize = 1024;
 
-/// Whether a path names something in a bucket: `s3://` and anything.
+/// Returns whether a path names something in a bucket: `s3://` and anything.
 #[must_use]
 pub fn is_in_bucket(path: &Path) -> bool {
     path.components().next() == Some(Component::Normal(FIRST.as_ref()))
         && path.as_os_str().to_str().is_none_or(|text| text.starts_with(SCHEME))
 }
 
-/// A bucket and a key in it; no key: the whole bucket.
+/// A bucket and a key in it. An empty key is the whole bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The bucket's name.
     pub bucket: String,
-    /// Components of the key, `/` between them; empty: none.
+    /// Components of the key, joined by `/`; may be empty.
     pub key: String,
 }
 
 impl Place {
-    /// As files are named.
+    /// Returns the place as a path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.to_string().into()
     }
 
-    /// What has `name` below it.
+    /// Returns the place `name` below this one.
     ///
     /// # Errors
-    /// [`BucketError::NoPlace`]: together they are no key.
+    /// [`BucketError::NoPlace`]: the joined key is not valid.
     pub fn below(&self, name: &str) -> Result<Self, BucketError> {
         format!("{self}/{name}").parse()
     }
 
-    /// Where the list of versions is of a publication that is kept here.
+    /// Returns the place of the list of versions of a publication that is kept here.
     ///
     /// # Errors
     /// [`BucketError::NoPlace`]: the key would be too long.
@@ -54,7 +54,7 @@ impl Place {
         self.parts()?.below("versions")
     }
 
-    /// Where signatures and trees are of all its versions.
+    /// Returns the place of the signatures and trees of all its versions.
     ///
     /// # Errors
     /// As [`Place::versions`].
@@ -62,7 +62,7 @@ impl Place {
         self.below(PARTS)
     }
 
-    /// The place that a path names.
+    /// Parses a path.
     ///
     /// # Errors
     /// [`BucketError::NoPlace`].
@@ -76,8 +76,8 @@ impl Place {
 impl FromStr for Place {
     type Err = BucketError;
 
-    /// The rules for buckets are those of S3 as old buckets have them (3 to 63 letters, digits, dots, hyphens and
-    /// underscores); of keys, that they are paths: no component is empty, `.` or `..`.
+    /// Applies the bucket rules of old S3 buckets: 3 to 63 letters, digits, dots, hyphens and underscores. A key must
+    /// be a path: no component is empty, `.` or `..`.
     fn from_str(text: &str) -> Result<Self, BucketError> {
         let wrong = |why| BucketError::NoPlace { name: text.escape_debug().to_string(), why };
         let rest =
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read_as_they_are_written() {
+    fn places_parse_as_they_are_written() {
         for text in ["s3://abc", "s3://a.b-c/x", "s3://abc/x y/ü/=+&%", "s3://abc/a:b"] {
             let place: Place = text.parse().expect(text);
             assert_eq!(place.to_string(), text);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_is_refused() {
+    fn invalid_places_are_refused() {
         let long = format!("s3://abc/{}", "x".repeat(1025));
         for text in [
             "",

@@ -1,4 +1,4 @@
-//! [`Settings`]: who asks whom, from the environment and the files that other S3 programs read.
+//! [`Settings`]: credentials, region and endpoint, from the environment and the files that other S3 programs read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::answers::Connector;
 use crate::error::BucketError;
 
-/// What says who asks, one of which must be there.
+/// Variables that give credentials. At least one must be set.
 const WHO: [&str; 6] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SKIP_SIGNATURE",
@@ -20,7 +20,7 @@ const WHO: [&str; 6] = [
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_METADATA_ENDPOINT",
 ];
-/// What a profile may say, and what the same is called in the environment.
+/// Keys of a profile, and the environment variables of the same meaning.
 const PROFILE: [(&str, &str); 5] = [
     ("aws_access_key_id", "AWS_ACCESS_KEY_ID"),
     ("aws_secret_access_key", "AWS_SECRET_ACCESS_KEY"),
@@ -28,11 +28,12 @@ const PROFILE: [(&str, &str); 5] = [
     ("region", "AWS_REGION"),
     ("endpoint_url", "AWS_ENDPOINT_URL"),
 ];
-/// A request is repeated this often, and for this long, where the store fails.
+/// How often, and for how long, a request is repeated when the store fails.
 const REPEATS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Variables `AWS_…` of an environment, and what files of a profile add. Secrets are not printed.
+/// Variables `AWS_…` of an environment, completed from a profile's files. Debug output omits their values, as they may
+/// be secrets.
 #[derive(Clone, Default)]
 pub struct Settings {
     variables: BTreeMap<String, String>,
@@ -45,11 +46,11 @@ impl fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// From the variables of an environment; those whose names do not begin with `AWS_` say nothing, but `HOME` where files are.
-    /// What is in the environment goes before what is in files.
+    /// Takes the variables of an environment that begin with `AWS_`, and `HOME`, which locates the files. The
+    /// environment has priority over files.
     ///
     /// # Errors
-    /// A profile is named and there is none.
+    /// A named profile does not exist.
     pub fn new(
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, BucketError> {
@@ -85,7 +86,7 @@ impl Settings {
                 format!("there is no profile {named:?} in ~/.aws/credentials or ~/.aws/config");
             return Err(BucketError::Settings(what));
         }
-        // Half of a key in the environment and half in a file is no key.
+        // A key half from the environment and half from a file would not be valid.
         let keyed = settings.variables.contains_key("AWS_ACCESS_KEY_ID");
         for (said, name) in PROFILE {
             if let Some(value) = found.remove(said)
@@ -97,7 +98,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// A client for a bucket.
+    /// Returns the builder of a bucket's client.
     pub(crate) fn builder(&self, bucket: &str) -> Result<AmazonS3Builder, BucketError> {
         if !WHO.iter().any(|name| self.variables.contains_key(*name)) {
             return Err(BucketError::NoCredentials);
@@ -105,7 +106,7 @@ impl Settings {
         let mut builder = AmazonS3Builder::new().with_bucket_name(bucket);
         let mut plain = false;
         for (name, value) in &self.variables {
-            // The service's own endpoint goes before that of all services.
+            // The endpoint of S3 has priority over that of all services.
             let key = match name.as_str() {
                 "AWS_ENDPOINT_URL" if self.variables.contains_key("AWS_ENDPOINT_URL_S3") => {
                     continue;
@@ -135,7 +136,7 @@ impl Settings {
     }
 }
 
-/// What an INI file says of a profile: `[NAME]`, or `[profile NAME]`, and lines `key = value`.
+/// Reads a profile of an INI file: the section `[NAME]` or `[profile NAME]`, with lines `key = value`.
 fn read_profile(text: &str, profile: &str) -> BTreeMap<String, String> {
     let mut inside = false;
     let mut found = BTreeMap::new();
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_says_what_the_environment_does_not() {
+    fn a_profile_fills_gaps_of_the_environment() {
         let home = tempfile::tempdir().expect("a folder");
         let folder = home.path().join(".aws");
         std::fs::create_dir(&folder).expect("a folder");
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_printed_and_nobody_asks_unnamed() {
+    fn secrets_are_not_printed_and_credentials_are_required() {
         let settings = Settings::new(environment(&[("AWS_SECRET_ACCESS_KEY", "secret")]));
         let settings = settings.expect("settings");
         assert!(!format!("{settings:?}").contains("=secret"));

@@ -1,8 +1,8 @@
-//! [`Shown`]: a publication whose content lies in a bucket, as the files that its listing names.
+//! [`Shown`]: a publication with its content in a bucket, as the files that its listing names.
 //!
-//! Objects have no modes, times of their publisher's, links or empty folders; a listing has. So names and attributes
-//! are the listing's, and bytes the bucket's, as long as each object is there and as long as is listed. Whoever
-//! shows it has proven the listing; what the bytes are is for whoever reads them to prove.
+//! Objects have no modes, publisher's times, links or empty folders; a listing has. Names and attributes therefore come
+//! from the listing, and bytes from the bucket, provided that each object exists with the listed size. The caller has
+//! proven the listing. The reader must verify the bytes.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -16,26 +16,26 @@ use crate::medium::meta;
 use crate::objects::Below;
 use crate::place::Place;
 
-/// One name.
+/// One name of the publication.
 #[derive(Debug, Clone)]
 pub(crate) struct Name {
     pub(crate) meta: Meta,
     pub(crate) tag: Option<String>,
-    /// What a symbolic link says.
+    /// Target of a symbolic link.
     pub(crate) target: Option<PathBuf>,
 }
 
-/// See the module's text.
+/// The names and folders shown; see the module's text.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     names: HashMap<PathBuf, Name>,
     folders: HashMap<PathBuf, Vec<(String, FileKind)>>,
-    /// Objects that are there and not listed.
+    /// Objects that exist and are not listed.
     pub(crate) beyond: Vec<String>,
 }
 
 impl Shown {
-    /// `entries` as they were published below `top`, whose objects are `there`.
+    /// Places `entries`, published below `top`, over the objects `there`.
     pub(crate) fn new(
         top: &Place,
         entries: impl Iterator<Item = Entry>,
@@ -77,7 +77,7 @@ impl Shown {
                 }
             }
         }
-        // A file with several names is one file.
+        // Names that are hard links share one file.
         for (target, count) in &links {
             if let Some(name) = shown.names.get_mut(target) {
                 name.meta.links = *count;
@@ -108,7 +108,7 @@ impl Shown {
         self.names.get(path)
     }
 
-    /// The names in a folder; `false`: it is none of these.
+    /// Passes on the names in a folder; returns `false` if `path` is not a folder shown here.
     pub(crate) fn for_each_name(
         &self,
         path: &Path,
@@ -125,7 +125,7 @@ impl Shown {
     }
 }
 
-/// The version of an object, if it is there and as long as listed.
+/// Returns the version of an object that exists with the listed size.
 fn object(
     there: &HashMap<String, Below>,
     name: &str,
@@ -145,7 +145,7 @@ fn object(
     )))
 }
 
-/// In place of an inode's number: the version.
+/// Hash of the version, in place of an inode number.
 pub(crate) fn number(tag: &Option<String>) -> u64 {
     let hash = xylem_hash::hash(tag.as_deref().unwrap_or_default().as_bytes());
     hash.as_bytes().first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_listings_and_sizes_must_be_the_buckets() {
+    fn names_come_from_the_listing_and_sizes_must_match_the_bucket() {
         let top: Place = "s3://abc/x".parse().expect("a place");
         let file = || entry("a", EntryKind::File { size: 3, root: xylem_hash::hash(b"abc") });
         let entries = || {

@@ -1,8 +1,8 @@
 //! [`Upload`]: one object, written by parts in any number of runs.
 //!
-//! An object appears whole or not at all: a store shows a multipart upload when it is completed. What was
-//! uploaded so far is written down by the caller ([`Upload::kept`]) and taken up by a later run; parts that were on their
-//! way then are sent again.
+//! An object appears whole or not at all: a store shows a multipart upload only when it is completed. The caller
+//! records the progress ([`Upload::kept`]), and a later run continues from it. Parts that were under way are sent
+//! again.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -22,15 +22,15 @@ use crate::error::BucketError;
 use crate::medium::Buckets;
 use crate::place::Place;
 
-/// Bytes of a part where there are not too many.
+/// Size of a part, bytes, unless there would be too many.
 const PART: u64 = 8 << 20;
-/// Most parts that S3 takes.
+/// Most parts that S3 accepts.
 const MOST_PARTS: u64 = 10_000;
-/// Parts that are on their way at once.
+/// Parts under way at once.
 const AT_ONCE: usize = 3;
-/// First line of what is kept of an upload.
+/// First line of the record of an upload.
 const HEAD: &str = "xylem upload 1";
-/// What the object says of itself: the BLAKE3 root of its content.
+/// Metadata key of an object under which the BLAKE3 root of its content stands.
 const ROOT: &str = "xylem-root";
 
 /// A part of an object.
@@ -38,29 +38,29 @@ const ROOT: &str = "xylem-root";
 pub struct Part {
     /// Its number, from 0.
     pub number: u64,
-    /// Bytes of the object that it has.
+    /// Its bytes within the object.
     pub bytes: Range<u64>,
 }
 
-/// What stands at a place.
+/// Size and claimed root of an existing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uploaded {
-    /// Bytes of it.
+    /// Its size, bytes.
     pub size: u64,
-    /// The root of its content, as whoever wrote it said.
+    /// The root of its content as its uploader claims; not verified.
     pub root: Option<String>,
 }
 
-/// See the module's text.
+/// An upload in progress; see the module's text.
 pub struct Upload {
     client: Arc<Client>,
     bucket: Arc<AmazonS3>,
     key: Key,
     size: u64,
     root: String,
-    /// The store's name for the upload; `None`: it is one part, which is put as it is.
+    /// The store's id of the upload; `None`: the object is one part, put by a plain request.
     id: Option<String>,
-    /// By number; `None`: not there yet.
+    /// Tags of parts by number; `None`: not uploaded yet.
     parts: Vec<Option<String>>,
     under_way: Vec<(usize, oneshot::Receiver<Result<String, BucketError>>)>,
 }
@@ -83,7 +83,7 @@ fn attributes(root: &str) -> Attributes {
 }
 
 impl Buckets {
-    /// What stands at `place`; `None`: nothing.
+    /// Returns the size and claimed root of the object at `place`; `None` if there is none.
     ///
     /// # Errors
     /// See [`BucketError`].
@@ -103,8 +103,8 @@ impl Buckets {
         }
     }
 
-    /// Begins to write `size` bytes with this BLAKE3 root to `place`, or goes on with what an earlier run has
-    /// kept of the same.
+    /// Begins to upload `size` bytes with this BLAKE3 root to `place`, or continues from the record `kept` of an
+    /// earlier run with the same content.
     ///
     /// # Errors
     /// See [`BucketError`].
@@ -137,7 +137,7 @@ impl Buckets {
     }
 }
 
-/// The store's name of an upload of the same content, and its parts.
+/// Parses the record of an upload of the same content: the store's id, and the tags of its parts.
 fn read_kept(
     kept: &str,
     size: u64,
@@ -158,7 +158,7 @@ fn read_kept(
 }
 
 impl Upload {
-    /// The parts that are not there and not on their way, in order.
+    /// Returns the parts that are neither uploaded nor under way, in order.
     pub fn missing(&self) -> impl Iterator<Item = Part> + '_ {
         let len = part_len(self.size);
         let absent = (0..).zip(&self.parts).filter(|(_, part)| part.is_none());
@@ -170,7 +170,7 @@ impl Upload {
         })
     }
 
-    /// Bytes that are there.
+    /// Returns the number of bytes uploaded.
     #[must_use]
     pub fn done(&self) -> u64 {
         let len = part_len(self.size);
@@ -178,13 +178,13 @@ impl Upload {
         there.map(|(n, _)| len.min(self.size.saturating_sub(n.saturating_mul(len)))).sum()
     }
 
-    /// Sends a part; waits where several are on their way. What is sent is what is hashed for the request's
-    /// signature, so that a store takes nothing else.
+    /// Sends a part; waits if several are under way. The request's signature covers a hash of the content, so that a
+    /// store accepts nothing else.
     ///
     /// # Errors
-    /// Of this part or an earlier one. [`BucketError::NotThere`]: the store knows of no such upload any more.
+    /// Those of this part or an earlier one. [`BucketError::NotThere`]: the store no longer knows this upload.
     pub fn put(&mut self, part: &Part, content: Bytes) -> Result<(), BucketError> {
-        // What has arrived is known as soon as that.
+        // Finished parts are recorded as soon as their answers arrive.
         while self.under_way.len() >= AT_ONCE || self.first_is_there() {
             self.settle_one()?;
         }
@@ -223,7 +223,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits for what is on its way.
+    /// Waits for the parts under way.
     ///
     /// # Errors
     /// As [`Upload::put`].
@@ -234,23 +234,23 @@ impl Upload {
         Ok(())
     }
 
-    /// What a later run goes on with; `None`: it is one part, and there is nothing to go on with.
+    /// Returns the record from which a later run continues; `None` if the object is one part.
     #[must_use]
     pub fn kept(&self) -> Option<String> {
         let mut kept = format!("{HEAD}\n{} {}\n{}\n", self.size, self.root, self.id.as_ref()?);
         for (number, tag) in self.parts.iter().enumerate() {
             if let Some(tag) = tag {
-                // A string takes everything.
+                // Writing to a string does not fail.
                 let _ = writeln!(kept, "{number} {tag}");
             }
         }
         Some(kept)
     }
 
-    /// Makes the object of its parts, and looks at what stands there now.
+    /// Completes the object from its parts, and checks the size of the result.
     ///
     /// # Errors
-    /// [`BucketError::Short`] if it is not as long as what was sent; as [`Upload::put`].
+    /// [`BucketError::Short`] if the size differs from what was sent; otherwise as [`Upload::put`].
     pub fn finish(mut self) -> Result<(), BucketError> {
         self.settle()?;
         let (bucket, key, id) = (self.bucket.clone(), self.key.clone(), self.id.take());
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_of_the_same_content_only() {
+    fn a_record_continues_the_same_content_only() {
         let kept = format!("{HEAD}\n20 aa\nid\n1 \"tag\"\n");
         let (id, parts) = read_kept(&kept, 20, "aa", 3).expect("the same");
         assert_eq!((id.as_str(), parts), ("id", vec![None, Some("\"tag\"".into()), None]));

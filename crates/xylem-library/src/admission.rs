@@ -1,10 +1,9 @@
-//! [`Admission`]: which of those who come by themselves get a face, who gives way to them, and what an
-//! address is sent before it has shown that it hears us.
+//! [`Admission`]: which unsolicited newcomers get a face, which face gives way to them, and how much is sent to an
+//! address that has not answered yet.
 //!
-//! Who came from where, and when it was heard, comes in; whose face ends goes out. No socket, no clock.
-//! A datagram's sender can be anybody (addresses are forged), a connection's has answered; a local
-//! program is trusted more than both. Each of the three has places of its own, so that none of them
-//! takes those of another: `docs/spec/faces.md`.
+//! Inputs are the newcomer's address and the times of packets; the output is the face that ends. No socket, no clock.
+//! The sender address of a datagram may be forged; that of a connection has answered; a local program is trusted more
+//! than both. Each of the three kinds has places of its own, so that none takes those of another: `docs/spec/faces.md`.
 
 mod places;
 mod unproven;
@@ -19,44 +18,44 @@ use xylem_packet::{Interest, LpPacket};
 
 use places::{Place, Places};
 
-/// Local programs' faces beyond the limit for others: whoever floods this machine from outside does not
-/// lock its own programs out.
+/// Faces of local programs beyond the limit for others: a flood from outside must not lock out this machine's own
+/// programs.
 const LOCAL_RESERVE: usize = 256;
-/// Files that are open whatever is served: the poll, sockets that listen, the log, the store's.
+/// File descriptors open in any case: the poll, listening sockets, the log, the store's.
 const OWN_FILES: usize = 24;
-/// Files of publications held open, of all that may be: one in so many.
+/// Publications hold open one in this many of the process's file descriptors.
 const PUBLISHED_PART: usize = 8;
-/// The longest that an Interest may wait: who has asked for something keeps its face for so long.
+/// Longest lifetime of an Interest. A peer that has asked for something keeps its face for this long.
 const ASKED: Duration = Duration::from_secs(60);
-/// A connection over which nothing has come that can be read ends after this.
+/// A connection that never sent anything readable ends after this.
 const SILENT: Duration = Duration::from_secs(15);
 
-/// What a face is made of, as far as places go.
+/// How a face is reached, as far as admission is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Datagrams from an address that may be forged. It takes no file descriptor.
+    /// Datagrams from an address that may be forged. Takes no file descriptor.
     Datagrams,
     /// A connection from another machine.
     Connection,
-    /// A connection of a program of this machine.
+    /// A connection of a program on this machine.
     Local,
 }
 
-/// How many there may be of each kind.
+/// Limits for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Faces to other machines, dialled ones included.
     pub faces: usize,
     /// Connections from other machines.
     pub connections: usize,
-    /// Connections of all kinds; what the others leave is for local programs.
+    /// Connections of all kinds; local programs get what the others leave.
     pub all_connections: usize,
-    /// Files of publications that are held open.
+    /// Files of publications held open.
     pub files: usize,
 }
 
 impl Capacity {
-    /// So many faces, by a process that may have so many files open.
+    /// Divides `faces` faces and the `descriptors` file descriptors of the process among the kinds.
     #[must_use]
     pub fn new(faces: usize, descriptors: usize) -> Self {
         let files = (descriptors / PUBLISHED_PART).max(2);
@@ -68,25 +67,25 @@ impl Capacity {
     }
 }
 
-/// What becomes of somebody who comes.
+/// Decision about a newcomer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict<K> {
     /// There is room.
     Room,
-    /// There is, once this one has gone.
+    /// There is room once this face has ended.
     Instead(K),
-    /// Nobody gives way.
+    /// No face gives way.
     Full,
 }
 
-/// A face's place among those that others have made.
+/// A face's place among the faces that others opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     kind: Kind,
     place: Place,
 }
 
-/// See the module's documentation. `K` is what a face is known by.
+/// The places of all three kinds; see the module's documentation. `K` identifies a face.
 #[derive(Debug)]
 pub struct Admission<K> {
     capacity: Capacity,
@@ -96,10 +95,10 @@ pub struct Admission<K> {
 }
 
 impl<K: Copy> Admission<K> {
-    /// Nobody is there yet.
+    /// Starts empty.
     #[must_use]
     pub fn new(capacity: Capacity) -> Self {
-        // Neither of the first two can take all faces from the other.
+        // Datagrams and connections get three quarters each, so that neither takes all faces from the other.
         let most = part(capacity.faces, 4).saturating_mul(3).max(1);
         Self {
             capacity,
@@ -109,7 +108,7 @@ impl<K: Copy> Admission<K> {
         }
     }
 
-    /// How many there may be.
+    /// Returns the limits.
     #[must_use]
     pub fn capacity(&self) -> Capacity {
         self.capacity
@@ -123,8 +122,8 @@ impl<K: Copy> Admission<K> {
         }
     }
 
-    /// Whether one more may come from there. `faces`: how many there are, whoever made them; `carriers`:
-    /// connections that are no faces of their own.
+    /// Decides whether one more face may be opened from `from`. `faces` counts all faces, dialled ones included;
+    /// `carriers` counts connections that are not faces of their own.
     pub fn judge(
         &self,
         now: Duration,
@@ -144,7 +143,7 @@ impl<K: Copy> Admission<K> {
             _ => {
                 let own = if kind == Kind::Datagrams { &self.datagrams } else { &self.connections };
                 match own.judge(now, from, false) {
-                    // All faces are in use: the kind that has more of them gives one.
+                    // All faces are in use: the kind with more of them gives one up.
                     Verdict::Room if faces >= self.capacity.faces => {
                         let more = self.datagrams.len() >= self.connections.len();
                         let larger = if more { &self.datagrams } else { &self.connections };
@@ -156,37 +155,38 @@ impl<K: Copy> Admission<K> {
         }
     }
 
-    /// A face was made for somebody who was let in.
+    /// Records the face of an admitted newcomer.
     pub fn seat(&mut self, now: Duration, kind: Kind, from: IpAddr, key: K) -> Seat {
         let standing = if kind == Kind::Datagrams { Standing::Heard } else { Standing::Silent };
         Seat { kind, place: self.places(kind).take(now, from, key, standing) }
     }
 
-    /// Something came from it.
+    /// Records that a packet arrived over the face.
     #[inline]
     pub fn heard(&mut self, seat: Seat, now: Duration) {
         self.places(seat.kind).heard(seat.place, now);
     }
 
-    /// It has done what gives it this standing. A connection's address has answered before.
+    /// Raises a face's standing. The address of a connection has answered already, so a useful connection counts as
+    /// proven.
     #[inline]
     pub fn raise(&mut self, seat: Seat, standing: Standing) {
         let standing = match (seat.kind, standing) {
             (Kind::Connection | Kind::Local, Standing::Useful) => Standing::Proven,
-            // A program of this machine need not have been of use to be told from an idle connection.
+            // A local program counts as useful after one packet: that distinguishes it from an idle connection.
             (Kind::Local, Standing::Heard) => Standing::Useful,
             _ => standing,
         };
         self.places(seat.kind).raise(seat.place, standing);
     }
 
-    /// Its face has ended.
+    /// Frees the place of a face that has ended.
     pub fn leave(&mut self, seat: Seat) {
         self.places(seat.kind).free(seat.place);
     }
 
-    /// How long it may say nothing. `idle`: what the settings give to a peer that has been of use; `None`:
-    /// as long as it likes.
+    /// Returns how long the face may be silent; `None`: without limit. `idle` is the configured time for a peer that
+    /// has been useful.
     #[must_use]
     pub fn patience(&self, seat: Seat, idle: Duration) -> Option<Duration> {
         let places = match seat.kind {
@@ -205,7 +205,7 @@ impl<K: Copy> Admission<K> {
         }
     }
 
-    /// Connections of strangers that come to nothing more than carriers may.
+    /// Returns how many more connections of strangers carriers may hold.
     #[must_use]
     pub fn room_for_carriers(&self) -> usize {
         let taken = self.connections.len().saturating_add(self.local.len());
@@ -213,8 +213,8 @@ impl<K: Copy> Admission<K> {
     }
 }
 
-/// Whether a datagram of somebody unknown is one that a face is made for: an Interest, or a part of a packet that
-/// may become one. Data and Nacks answer what nobody has asked there.
+/// Returns whether a datagram from an unknown address opens a face: it must be an Interest, or a fragment that may
+/// become one. Data and Nacks are unsolicited there.
 #[must_use]
 pub fn opens(datagram: &[u8]) -> bool {
     let is_interest = |packet| Interest::decode(packet).is_ok();
@@ -225,12 +225,12 @@ pub fn opens(datagram: &[u8]) -> bool {
         })
 }
 
-/// One of so many parts, at least one.
+/// Returns one of `parts` equal parts, at least one.
 fn part(of: usize, parts: usize) -> usize {
     (of / parts.max(1)).max(1)
 }
 
-/// The network that has given somebody an address: 24 bits of IPv4, 48 of IPv6, which is what one site has.
+/// Returns the network that an address belongs to: 24 bits of IPv4, or 48 bits of IPv6, the usual size of a site.
 fn site(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & 0xffff_ff00).into(),

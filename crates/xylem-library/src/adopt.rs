@@ -1,6 +1,6 @@
-//! [`adopt`]: trees, lists and the listing of a publication, kept somewhere else under the names that they have in a
-//! store, taken into this one. Each is proven first, from what the publisher has signed; what is not right is left out, and
-//! made anew where it is needed. [`parts`] is the other way round.
+//! [`adopt`] takes the trees, lists and listing of a publication into a store. They are kept elsewhere under the names
+//! that they have in a store. Each is verified against the publisher's signature first; a wrong one is left out, and
+//! recomputed where it is needed. [`parts`] is the inverse.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,24 +19,24 @@ use crate::trees;
 
 /// Bytes copied at once.
 const PIECE: usize = 1 << 20;
-/// What belongs to a publication beside its manifest and its content.
+/// The parts of a publication beside its manifest and its content.
 const PARTS: [Part; 4] = [Part::Listing, Part::Outboard, Part::FileOutboards, Part::Sums];
 
-/// What there was of a publication.
+/// The result of [`adopt`].
 #[derive(Debug)]
 pub struct Adopted {
     /// A directory's listing.
     pub listing: Option<ListedFiles>,
-    /// What is there and is not what it should be.
+    /// Files that exist and did not verify.
     pub flawed: Vec<PathBuf>,
 }
 
-/// The name of a part, wherever it is kept.
+/// Returns the file name of a part, wherever it is kept.
 pub fn part_name(store: &Store, root: &Hash, part: Part) -> OsString {
     store.object_path(root, part).file_name().unwrap_or_default().to_owned()
 }
 
-/// What a store has of a publication, but for its manifest.
+/// Returns the parts of a publication that a store has, except its manifest.
 ///
 /// # Errors
 /// The store's.
@@ -50,11 +50,11 @@ pub fn parts(store: &Store, root: &Hash) -> Result<Vec<(OsString, FileRef)>, Sto
     Ok(parts)
 }
 
-/// Takes what lies below `from`, which the store's medium can read, and belongs to `signed`, into the store.
+/// Takes the parts of `signed` that lie below `from` into the store. The store's medium must be able to read `from`.
 ///
 /// # Errors
-/// The listing of a directory is not there or not what was signed: nothing can be said of it without. What fails
-/// of the rest is an error of the medium.
+/// A directory's listing is missing or not the signed one: nothing else can be verified without it. Other errors are
+/// those of the medium.
 pub fn adopt(store: &Store, signed: &Signed, from: &Path) -> Result<Adopted, ListedError> {
     let manifest = &signed.manifest;
     let (root, segment, geometry) = (manifest.root, manifest.segment, manifest.geometry());
@@ -118,7 +118,7 @@ pub fn adopt(store: &Store, signed: &Signed, from: &Path) -> Result<Adopted, Lis
     Ok(Adopted { listing, flawed })
 }
 
-/// A copy of what lies at `path`, if it is there and has this size.
+/// Copies the file at `path` if it exists and has this size.
 fn copy(store: &Store, path: &Path, size: u64) -> Result<Option<NewFile>, StoreError> {
     let from = match FileRef::open(&**store.medium(), path, OpenHow::ReadNoFollow) {
         Ok(from) => from,

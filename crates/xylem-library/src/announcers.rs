@@ -1,4 +1,4 @@
-//! [`Announcers`]: peers that have told where they listen, and the answers that tell others of them.
+//! [`Announcers`]: peers that have announced where they listen, and the answers that pass their addresses on.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -8,18 +8,18 @@ use xylem_link::source;
 use xylem_object::peers::{self, Announcement, MAX_PEERS, PeerHint, Question};
 use xylem_packet::{Interest, NameRef};
 
-/// Announcers that are known at once; past that no new one is taken in.
+/// Most announcers known at once; further ones are ignored.
 const MAX_ANNOUNCERS: usize = 256;
-/// Of these, from one source ([`source()`]).
+/// Most announcers from one source ([`source()`]).
 const MAX_OF_SOURCE: usize = 8;
-/// An announcer that says nothing for this long is not told of any more; it asks every 5 s.
+/// An announcer that is silent for this long is no longer passed on; it asks every 5 s.
 const STALE: Duration = Duration::from_secs(30);
 
-/// Whoever is linked and has told where it listens, for one publication.
+/// Linked peers that have announced their addresses, for one publication.
 #[derive(Default)]
 pub struct Announcers {
     entries: Vec<Entry>,
-    /// Where the next answer begins, so that all are told of in turn.
+    /// Where the next answer begins, so that all are passed on in turn.
     next: usize,
 }
 
@@ -31,8 +31,8 @@ struct Entry {
 }
 
 impl Announcers {
-    /// Answers a question about the publication at `prefix` that came over the encrypted link of a face;
-    /// `None` for anything else. `seen`: where the other end of that link is, `None` if it is no link.
+    /// Answers a question about the publication at `prefix` that came over a face's encrypted link; `None` for anything
+    /// else. `seen` is the address of the link's other end, `None` if the face is no link.
     pub fn answer(
         &mut self,
         now: Duration,
@@ -46,7 +46,7 @@ impl Announcers {
         peers::answer(interest.name(), &hints).ok()
     }
 
-    /// A link ended, and with it what came over it.
+    /// Removes what came over a link that ended.
     pub fn went_down(&mut self, face: FaceId) {
         self.entries.retain(|e| e.face != face);
     }
@@ -83,7 +83,7 @@ impl Announcers {
         self.entries.push(Entry { face, source, hint, last_received: now });
     }
 
-    /// Some of those that are not the asker.
+    /// Chooses hints of peers other than the asker.
     fn choose(&mut self, face: FaceId, asker: IpAddr, own: Option<[u8; 32]>) -> Vec<PeerHint> {
         let near = asker.is_loopback();
         let told = |e: &Entry| {
@@ -117,7 +117,7 @@ mod tests {
     const NOW: Duration = Duration::from_secs(1);
 
     #[test]
-    fn each_hears_of_the_others_and_not_of_itself() {
+    fn each_announcer_receives_the_others_but_not_itself() {
         let mut table = Announcers::default();
         assert_eq!(table.answer_question(NOW, FaceId(1), ip(1), asked(1, 4001)), []);
         let first = PeerHint { key: [1; 32], addresses: vec![SocketAddr::new(ip(1), 4001)] };
@@ -157,12 +157,12 @@ mod tests {
             assert_eq!(hints.len(), MAX_PEERS);
             seen.extend(hints.into_iter().flat_map(|h| h.addresses));
         }
-        // Those of one source share an address and a port.
+        // Announcers of one source share an address and a port.
         assert_eq!(seen.len(), MAX_ANNOUNCERS - MAX_OF_SOURCE + 1);
     }
 
     #[test]
-    fn loopback_is_told_to_loopback_only() {
+    fn loopback_addresses_go_to_loopback_only() {
         let mut table = Announcers::default();
         let loopback = IpAddr::from([127, 0, 0, 1]);
         table.answer_question(NOW, FaceId(1), loopback, asked(1, 4001));

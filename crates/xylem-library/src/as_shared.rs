@@ -1,8 +1,8 @@
-//! [`AsShared`]: what was shared, held against what lies there now.
+//! [`AsShared`]: compares a path as it was shared with what is there now.
 //!
-//! What was shared comes from the store (the path's record and, of a directory, its listing), what lies there from the
-//! disk's names, sizes and times. No content is read: bytes that changed under the same size and time are found by whoever
-//! verifies.
+//! The former state comes from the store: the path's record and, for a directory, its listing. The present state comes
+//! from the disk's names, sizes and times. No content is read: bytes that changed under the same size and time are
+//! found by verification.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,33 +16,33 @@ use crate::listed::{ListedError, ListedFiles};
 use crate::path::{os_bytes, os_path};
 use crate::record::Record;
 
-/// What lay at a path when it was shared.
+/// State of a path when it was shared.
 #[derive(Clone, Debug)]
 pub struct AsShared {
     path: PathBuf,
     state: FileState,
-    /// Of a directory.
+    /// A directory's listing.
     listing: Option<ListedFiles>,
-    /// What was left out of it, as lines of a `.gitignore`.
+    /// Patterns that were excluded, as lines of a `.gitignore`.
     excluded: Vec<String>,
 }
 
-/// How it is now.
+/// Present state of a shared path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NowThere {
-    /// As it was.
+    /// Unchanged.
     Same,
-    /// Something of it was edited, removed or can't be looked at, in one line.
+    /// A part was edited, removed or is unreadable; one line.
     Changed(String),
-    /// Nothing lies at the path.
+    /// There is nothing at the path.
     Nothing,
 }
 
 impl AsShared {
-    /// What has just been shared at `path`, which is canonical; `None` if the store does not know of it.
+    /// Recalls what has just been shared at the canonical `path`; `None` if the store has no record of it.
     ///
     /// # Errors
-    /// The store can't be read, or the directory's listing in it is not what it was.
+    /// The store cannot be read, or the directory's listing in it is damaged.
     pub fn recall(store: &Path, path: &Path) -> Result<Option<Self>, ListedError> {
         let store = Store::open_existing(disk(), store)?;
         let Some(record) = Record::recall(&store, &os_bytes(path.as_os_str())) else {
@@ -62,19 +62,19 @@ impl AsShared {
         Ok(Some(Self { path: path.to_path_buf(), state: record.state, listing, excluded }))
     }
 
-    /// What was left out of the directory, as lines of a `.gitignore`.
+    /// Returns the patterns excluded from the directory, as lines of a `.gitignore`.
     #[must_use]
     pub fn excluded(&self) -> &[String] {
         &self.excluded
     }
 
-    /// How many names [`AsShared::now`] looks at.
+    /// Returns how many names [`AsShared::now`] checks.
     #[must_use]
     pub fn names(&self) -> u64 {
         self.listing.as_ref().map_or(1, |listed| listed.totals().entries)
     }
 
-    /// How it is now: the first difference that is found.
+    /// Returns the present state: the first difference found.
     #[must_use]
     pub fn now(&self) -> NowThere {
         let meta = match disk().metadata(&self.path) {
@@ -111,7 +111,8 @@ impl AsShared {
     }
 }
 
-/// Times of what was fetched are its publisher's: some file systems keep whole seconds of them, or every second one.
+/// Compares times with tolerance: fetched files have their publisher's times, and some file systems keep whole seconds,
+/// or every second one.
 fn same_time(then: FileTime, now: &Meta) -> bool {
     then == now.mtime || (now.mtime.nanos == 0 && then.secs.abs_diff(now.mtime.secs) <= 1)
 }
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_and_a_removal_are_seen() {
+    fn edits_and_removals_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let (store, at) = (dir.path().join("store"), canonical(dir.path()).unwrap());
         let (file, folder) = (at.join("file"), at.join("folder"));
@@ -155,7 +156,7 @@ mod tests {
         let (one, many) = (shared(&store, &file), shared(&store, &folder));
         assert_eq!((one.now(), many.now()), (NowThere::Same, NowThere::Same));
         assert_eq!((one.names(), many.names()), (1, 2));
-        // Another file beside those that were shared is not theirs.
+        // A new file beside the shared ones is no change.
         fs::write(folder.join("new"), "").unwrap();
         assert_eq!(many.now(), NowThere::Same);
         let past = SystemTime::now() - Duration::from_secs(100);

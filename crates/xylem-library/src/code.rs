@@ -1,4 +1,4 @@
-//! [`CodeEvent`]: what a call reports of codes.
+//! [`CodeEvent`]: events of codes that a call reports.
 
 use serde::{Serialize, Serializer};
 use xylem_object::ticket::Address;
@@ -7,57 +7,57 @@ use xylem_reach::code::{Code, Over};
 use crate::json;
 use crate::reachable::{FaceAddress, Relay};
 
-/// What a code stands for.
+/// The object that a code leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Offered {
-    /// A ticket: whoever has it fetches.
+    /// A ticket: its receiver can fetch.
     Ticket,
-    /// A card: whoever has it sends.
+    /// A card: its receiver can send.
     Card,
 }
 
-/// What happens with a code. As JSON it is one of docs/spec/json-events.md.
+/// An event of a code. As JSON it is one of docs/spec/json-events.md.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event")]
 #[non_exhaustive]
 pub enum CodeEvent {
-    /// It can be used from now on.
+    /// The code is usable from now on.
     #[serde(rename = "code")]
     Shown {
-        /// To be said to whoever should have what it stands for.
+        /// The code, to be passed to the other person.
         #[serde(serialize_with = "json::text")]
         code: Code,
-        /// What it stands for.
+        /// The object that it leads to.
         of: Offered,
-        /// How long it lives.
+        /// Lifetime, seconds.
         seconds: u64,
-        /// Whether the number leads here on this machine's LAN.
+        /// Whether this machine's LAN resolves the number.
         lan: bool,
-        /// The relay at which it does.
+        /// The relay that resolves the number.
         #[serde(serialize_with = "json::some_text")]
         relay: Option<Relay>,
-        /// Where this machine can be reached by whoever does not find it by the number.
+        /// Addresses of this machine, for a peer that cannot resolve the number.
         #[serde(serialize_with = "texts")]
         at: Vec<Address>,
     },
-    /// Somebody tried a wrong one.
+    /// A peer tried a wrong code.
     #[serde(rename = "code_wrong")]
     Wrong {
-        /// Tries that are left.
+        /// Tries left.
         left: u8,
     },
-    /// It can't be used any more.
+    /// The code is no longer usable.
     #[serde(rename = "code_ended")]
     Ended {
         /// `used`, `guessed` or `expired`.
         #[serde(serialize_with = "word")]
         why: Over,
     },
-    /// Whoever showed the code that was typed has handed over what it stands for.
+    /// The peer that shows the typed code has handed over what it leads to.
     #[serde(rename = "code_taken")]
     Taken {
-        /// Who, as an address.
+        /// Address of that peer.
         peer: FaceAddress,
     },
 }

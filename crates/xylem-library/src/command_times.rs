@@ -1,5 +1,5 @@
-//! What a node remembers of signed commands across a restart, in `STORE/command-times`: how far the
-//! signers' clocks were ahead of its own (`xylem_trust::ReplayGuard`).
+//! Keeps a node's memory of signed commands across a restart, in `STORE/command-times`: how far the signers' clocks
+//! were ahead of its own (`xylem_trust::ReplayGuard`).
 
 use std::fs;
 use std::io;
@@ -11,16 +11,16 @@ use xylem_store::{Clobber, StoreError, write_atomically};
 use crate::disk::disk;
 
 const NAME: &str = "command-times";
-/// A thousand keys.
+/// Largest file, bytes; enough for a thousand keys.
 const MAX_FILE: u64 = 1 << 16;
 
-/// Bytes of the hash at the end of the file.
+/// Length of the hash at the end of the file, bytes.
 const HASH_LEN: usize = 32;
 
-/// What was stored last; nothing if there is none.
+/// Loads what was stored last; empty if there is no file.
 ///
 /// # Errors
-/// It is there and can't be read, or is not what was stored: a guard has to be told that something is lost.
+/// The file cannot be read or is damaged: a replay guard must know that data was lost.
 pub fn load(store: &Path) -> Result<Vec<u8>, StoreError> {
     let path = store.join(NAME);
     let damaged = |what| StoreError::Corrupt { path: path.clone(), offset: 0, what };
@@ -46,10 +46,10 @@ pub fn load(store: &Path) -> Result<Vec<u8>, StoreError> {
     }
 }
 
-/// Stores it; on the disk when this returns.
+/// Stores the times durably.
 ///
 /// # Errors
-/// It can't be written.
+/// The file cannot be written.
 pub fn keep(store: &Path, times: &[u8]) -> Result<(), StoreError> {
     let whole = [times, hash(times).as_bytes()].concat();
     write_atomically(&*disk(), &store.join(NAME), &whole, 0o600, Clobber::Replace)
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_damaged_is_not_taken_for_missing() {
+    fn a_damaged_file_is_not_treated_as_missing() {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path();
         assert!(load(store).unwrap().is_empty());

@@ -1,23 +1,24 @@
-//! Names of conflict copies in a folder in step: of two versions of a file, neither of which knows of the other, one keeps the name and the
-//! other is kept beside it.
+//! Names of conflict copies in a folder in step. If two versions of a file are concurrent, one keeps the name, and the
+//! other is kept beside it as a copy.
 
-/// Bytes of a file name at most.
+/// Longest file name, bytes.
 const MAX_COMPONENT: usize = 255;
-/// In a copy's name, before the name of the member that the version is of.
+/// Marks a copy's name; the name of the version's member follows.
 const MARK: &[u8] = b".conflict-";
-/// Bytes of a content's hash that a copy's name has, and those that it has where that name stands for something else.
+/// Bytes of the content's hash in a copy's name, and in the longer name used where the short one is taken.
 pub(crate) const SHORT: usize = 4;
 pub(crate) const LONG: usize = 12;
 
-/// The parts of a copy's name.
+/// Parts of a copy's name.
 struct CopyName<'a> {
     stem: &'a [u8],
     member: &'a [u8],
     ending: &'a [u8],
 }
 
-/// The name of a copy of the version that `member` has of `path`: `notes.txt` of Alice's becomes `notes.conflict-alice-1a2b3c4d.txt`, the same
-/// for every member that finds the conflict. `bytes` of the content's hash are in it.
+/// Returns the name of a conflict copy of `member`'s version of `path`: `notes.txt` of Alice becomes
+/// `notes.conflict-alice-1a2b3c4d.txt`. Every member that finds the conflict derives the same name. It contains `bytes`
+/// bytes of the content's hash.
 pub(crate) fn copy_name(path: &[u8], member: &str, content: &[u8; 32], bytes: usize) -> Vec<u8> {
     let (folder, name) = in_folder(path);
     let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0).unwrap_or(name.len());
@@ -26,19 +27,19 @@ pub(crate) fn copy_name(path: &[u8], member: &str, content: &[u8; 32], bytes: us
     let mark = [MARK, member.as_bytes(), b"-", hex.as_bytes()].concat();
     let ending = if mark.len() + ending.len() > MAX_COMPONENT { &[] } else { ending };
     let mut keep = stem.len().min(MAX_COMPONENT - mark.len() - ending.len());
-    // Not in the middle of a character.
+    // A character is not cut in the middle.
     while keep > 0 && keep < stem.len() && stem[keep] & 0xC0 == 0x80 {
         keep -= 1;
     }
     [folder, &stem[..keep], &mark, ending].concat()
 }
 
-/// The member that the version of a copy at this path is of; `None`: it is no copy.
+/// Returns the member that a copy's version is from; `None` if the path is no copy.
 pub fn copy_of(path: &[u8]) -> Option<&str> {
     str::from_utf8(parts(in_folder(path).1)?.member).ok()
 }
 
-/// The path of what the copy at this path is a copy of, as far as its name tells: of a long name the end is missing.
+/// Returns the path of which this is a copy, as far as its name shows: a long name was cut.
 pub(crate) fn original_of(path: &[u8]) -> Option<Vec<u8>> {
     let (folder, name) = in_folder(path);
     let CopyName { stem, ending, .. } = parts(name)?;
@@ -52,7 +53,7 @@ fn in_folder(path: &[u8]) -> (&[u8], &[u8]) {
 fn parts(name: &[u8]) -> Option<CopyName<'_>> {
     let mark = name.windows(MARK.len()).position(|part| part == MARK)?;
     let (stem, marked) = (&name[..mark], &name[mark + MARK.len()..]);
-    // A member's name may have hyphens, and so may the ending: the hash is what it has to be.
+    // Member names and endings may contain hyphens; the hash decides where the member's name ends.
     let hyphens = marked.iter().enumerate().filter(|(_, b)| **b == b'-').map(|(at, _)| at);
     let found = hyphens.filter(|at| *at > 0).find_map(|at| {
         let rest = &marked[at + 1..];
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_names_its_member_and_what_it_is_a_copy_of() {
+    fn a_copy_name_gives_member_and_original() {
         for (path, member) in [
             ("d/notes.txt", "alice"),
             ("notes", "a-b-c"),

@@ -1,19 +1,19 @@
-//! [`disk`]: the medium of programs; tests have one that fails.
+//! [`disk`]: the medium that programs use; tests pass a failing one instead.
 
 use std::sync::{Arc, OnceLock};
 
 use xylem_store::{DiskMedium, Medium};
 
-/// What [`disk`] gives instead, if a program has said so.
+/// The replacement medium, if [`use_medium`] set one.
 static INSTEAD: OnceLock<Arc<dyn Medium>> = OnceLock::new();
 
-/// This machine's file system, as the store wants it; or what [`use_medium`] has put there.
+/// Returns this machine's file system as a medium, or the one that [`use_medium`] set.
 pub fn disk() -> Arc<dyn Medium> {
     INSTEAD.get().cloned().unwrap_or_else(|| Arc::new(DiskMedium::new()))
 }
 
-/// Has [`disk`] give `medium` from now on, in all of this process: one that has the disk's files and others beside them.
-/// The first call counts.
+/// Makes [`disk`] return `medium` in all of this process: one that adds files to the disk's. Only the first call has an
+/// effect.
 pub fn use_medium(medium: Arc<dyn Medium>) {
     drop(INSTEAD.set(medium));
 }

@@ -1,16 +1,16 @@
 //! [`DiskCache`]: cached Data on disk, the content store's second level.
 //!
-//! Two files, each of half the capacity at most: packets are appended to the newer one, and when
-//! that is full the older one goes, with all that is in it. A cache needs no transactions and loses
-//! nothing by a crash but packets that can be fetched again; so there is no `fsync`, and a file ends
-//! where its first damaged record begins. The index (names and places) is in memory.
+//! There are two files, each of at most half the capacity. Packets are appended to the newer one; when it is full, the
+//! older file is deleted with all packets in it. The cache needs no transactions: a crash loses only packets that can
+//! be fetched again. Hence there is no `fsync`, and a file ends at its first damaged record. The index (names and
+//! places) is in memory.
 //!
 //! ```text
 //! record := length of the packet, 4 octets, little endian | BLAKE3 of the packet, 32 | packet
 //! ```
 //!
-//! Nothing is believed: a packet is given back only if its hash is what it was; decoding it and
-//! comparing its name is for the forwarder. A disk that fails is a cache that misses.
+//! The disk is not trusted: a packet is returned only if its hash matches. The forwarder decodes it and compares its
+//! name. A failing disk is a cache that misses.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -23,7 +23,7 @@ use xylem_packet::{Data, MAX_PACKET, NameRef};
 
 /// Octets before a packet.
 const HEADER: usize = 36;
-/// What the index may hold; a new packet is not taken then.
+/// Most packets in the index; beyond that new ones are not cached.
 const MAX_PACKETS: usize = 1 << 22;
 
 /// Where a packet lies.
@@ -46,7 +46,7 @@ struct Log {
 #[derive(Debug)]
 pub struct DiskCache {
     directory: PathBuf,
-    /// Bytes of one file.
+    /// Largest size of one file, bytes.
     capacity: u64,
     newer: Log,
     older: Option<Log>,
@@ -54,8 +54,8 @@ pub struct DiskCache {
 }
 
 impl DiskCache {
-    /// The cache in `directory`, which is made if need be, with what an earlier run left there; of
-    /// at most `capacity` bytes.
+    /// Opens the cache in `directory`, creates that if needed, and reads what an earlier run left. The cache takes at
+    /// most `capacity` bytes.
     pub fn open(directory: &Path, capacity: u64) -> io::Result<DiskCache> {
         std::fs::create_dir_all(directory)?;
         let mut generations: Vec<u64> = std::fs::read_dir(directory)?
@@ -82,17 +82,17 @@ impl DiskCache {
         Ok(DiskCache { directory, capacity, newer, older: logs.pop(), index })
     }
 
-    /// Packets that can be found.
+    /// Returns the number of cached packets.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// True if there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()
     }
 
-    /// Begins a new file; the older of the two that there are goes.
+    /// Begins a new file and deletes the older of the two.
     fn begin_file(&mut self) -> io::Result<()> {
         let next = Log::open(&self.directory, self.newer.generation + 1)?;
         let filled = std::mem::replace(&mut self.newer, next);
@@ -128,7 +128,7 @@ impl DiskCache {
 
 impl SecondLevelCache for DiskCache {
     fn put(&mut self, name: NameRef<'_>, packet: &[u8]) {
-        // A disk that is full or fails keeps nothing new.
+        // A disk that is full or fails caches nothing new.
         let _ = self.keep(name, packet);
     }
 
@@ -160,7 +160,7 @@ impl SecondLevelCache for DiskCache {
             .take(usize::try_from(limit).unwrap_or(usize::MAX))
             .map(|(name, _)| name.clone())
             .collect();
-        // The bytes stay until their file goes; an erased packet may come back after a restart.
+        // The bytes stay until their file is deleted; an erased packet may reappear after a restart.
         for name in &names {
             self.index.remove(name);
         }
@@ -176,7 +176,7 @@ impl Log {
         Ok(Log { file, path, generation, len: 0 })
     }
 
-    /// Finds the packets, and cuts off what is no record at the end.
+    /// Indexes the packets and truncates the file after the last valid record.
     fn read_into(&mut self, index: &mut BTreeMap<Vec<u8>, Place>) {
         let mut reader = BufReader::with_capacity(1 << 16, &self.file);
         let (mut header, mut packet) = ([0; HEADER], Vec::new());
@@ -208,7 +208,7 @@ impl Log {
         Ok(at)
     }
 
-    /// Appends the packet at `place` to `packet`; false if it is not what it was.
+    /// Appends the packet at `place` to `packet`; returns false if it is damaged.
     fn read(&mut self, place: Place, packet: &mut Vec<u8>) -> io::Result<bool> {
         let mut header = [0; HEADER];
         self.file.seek(SeekFrom::Start(place.at))?;
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_come_back_also_after_a_restart() {
+    fn packets_survive_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let mut cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
         put(&mut cache, 0..10);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_and_the_disk_is_bounded() {
+    fn the_oldest_packets_go_and_disk_use_is_bounded() {
         let directory = tempfile::tempdir().unwrap();
         let mut cache = DiskCache::open(directory.path(), 20_000).unwrap();
         put(&mut cache, 0..200);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_costs_what_it_hits_and_no_more() {
+    fn damage_costs_only_the_packets_hit() {
         for at in (0..4000).step_by(97) {
             let directory = tempfile::tempdir().unwrap();
             let mut cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
@@ -307,7 +307,7 @@ mod tests {
             let mut bytes = std::fs::read(&path).unwrap();
             bytes[at] ^= 0x40;
             std::fs::write(&path, &bytes).unwrap();
-            // `got` compares; the others are there.
+            // `got` compares the bytes; the other packets are intact.
             assert_eq!((0..5).filter(|n| got(&mut cache, *n)).count(), 4, "byte {at}");
             let mut again = DiskCache::open(directory.path(), 1 << 20).unwrap();
             assert!((0..5).filter(|n| got(&mut again, *n)).count() <= 4);
@@ -326,7 +326,7 @@ mod tests {
         let mut cache = DiskCache::open(directory.path(), 3_000).unwrap();
         put(&mut cache, 0..1);
         std::fs::remove_dir_all(directory.path()).unwrap();
-        // The open file is still there, new ones cannot be made.
+        // The open file still works; new ones cannot be made.
         put(&mut cache, 1..20);
         assert!(got(&mut cache, 0) && !got(&mut cache, 19));
     }

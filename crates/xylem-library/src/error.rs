@@ -1,19 +1,19 @@
-//! What every error of this crate has in common: [`Failure`], a sentence for a person and one
-//! [`Blame`] for the exit code; [`Error`] is one whose kind no longer matters.
+//! Common parts of this crate's errors: [`Failure`], a sentence for a person and one [`Blame`] for the exit code.
+//! [`Error`] is a failure of any type.
 
 use std::fmt;
 use std::io;
 
 use xylem_store::StoreError;
 
-/// Who has to act on a [`Failure`]; the command maps it to its exit codes.
+/// Cause of a [`Failure`], and thus which party must act. The command maps it to its exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
     /// Data did not verify (exit 1).
     Data,
     /// Wrong usage or input (exit 2).
     Usage,
-    /// Nobody reachable has it, or time ran out (exit 3).
+    /// No reachable peer has the data, or time ran out (exit 3).
     Network,
     /// Disk full, permission, store in use (exit 4).
     Local,
@@ -23,26 +23,26 @@ pub enum Blame {
 
 /// An error that ends a verb. Its `Display` is one line: what, where, and how to mend it.
 pub trait Failure: std::error::Error + Send + Sync {
-    /// Who has to act.
+    /// Returns which party must act.
     fn blame(&self) -> Blame;
 }
 
-/// A failure in one line, with who has to act.
+/// A failure in one line, with the party that must act.
 #[derive(Clone, Debug)]
 pub struct Error {
-    /// Who has to act.
+    /// Which party must act.
     pub blame: Blame,
     /// One line: what, where, and how to mend it.
     pub message: String,
 }
 
 impl Error {
-    /// Wrong input.
+    /// Makes an error of wrong input.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { blame: Blame::Usage, message: message.into() }
     }
 
-    /// What the operating system refused.
+    /// Makes an error of an operation that the operating system refused.
     pub fn local(doing: &str, e: &io::Error) -> Self {
         Self { blame: Blame::Local, message: format!("{doing}: {e}") }
     }
@@ -86,7 +86,7 @@ impl<E: Failure + 'static> From<E> for Box<dyn Failure> {
     }
 }
 
-/// [`Error`] as a [`Failure`], for what is handed on to this crate.
+/// Wraps an [`Error`] as a [`Failure`].
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.message)]
 struct Erased(Error);
@@ -103,7 +103,7 @@ impl From<Error> for Box<dyn Failure> {
     }
 }
 
-/// Who has to act on what the store said.
+/// Returns which party must act on a store's error.
 pub fn blame_of(e: &StoreError) -> Blame {
     match e {
         StoreError::NotFound { .. } | StoreError::Exists { .. } => Blame::Usage,
@@ -111,7 +111,7 @@ pub fn blame_of(e: &StoreError) -> Blame {
     }
 }
 
-/// What the store said, and how it is mended: one line.
+/// Returns a store's error and its remedy in one line.
 pub fn advised(e: &StoreError) -> String {
     let advice = match e {
         StoreError::NoSpace { .. } => "; make room and run it again",

@@ -12,26 +12,25 @@ use crate::error::advised;
 use crate::json;
 use crate::witness::Testimony;
 
-/// What happens while a call works on files, in order; as JSON, an event of
-/// `docs/spec/json-events.md`.
+/// Events of a call that works on files, in order. As JSON, an event of `docs/spec/json-events.md`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LibraryEvent {
-    /// Reading and hashing before serving, or reading back what an earlier run left.
+    /// Content is read and hashed before serving, or verified after an earlier run.
     Hashing {
         /// Bytes read so far.
         done: u64,
-        /// Bytes in all; 0 where not known.
+        /// Bytes in all; 0 if unknown.
         total: u64,
     },
-    /// Something that was wanted could not be done; the run goes on.
+    /// Something requested could not be done; the run continues.
     #[serde(rename = "trouble")]
     Warning {
         /// One line.
         what: String,
     },
-    /// A path was left out of what is published or fetched.
+    /// A path was left out of the publication or fetch.
     Skipped {
         /// The path.
         #[serde(serialize_with = "json::path")]
@@ -43,63 +42,63 @@ pub enum LibraryEvent {
     Checkpoint(CheckpointMade),
     /// A witness has co-signed a version.
     Cosigned(Testimony),
-    /// What a directory holds that is about to be fetched, by its verified listing.
+    /// Contents of a directory about to be fetched, from its verified listing.
     Contents {
-        /// Files in listing order; the first thousand at most.
+        /// Files in listing order; at most the first thousand.
         files: Vec<ListedSize>,
-        /// Files beyond those.
+        /// Number of further files.
         more: u64,
     },
-    /// What a walk left out, when it is over.
+    /// Counts of what a finished walk left out.
     LeftOut {
-        /// By patterns; a directory counts once.
+        /// Left out by patterns; a directory counts once.
         excluded: u64,
-        /// Because it can't be read; the first ones were told one by one.
+        /// Left out as unreadable; the first of these were reported one by one.
         unreadable: u64,
     },
-    /// A fetch would bring this file, or make this link: a dry run.
+    /// Dry run: a fetch would write this file or make this link.
     Planned {
-        /// Its path below the directory; of a single file, where it would go.
+        /// Its path below the directory; for a single file, its destination.
         #[serde(serialize_with = "json::path")]
         path: PathBuf,
-        /// Bytes; no more than these are fetched.
+        /// Its size, an upper limit of the bytes fetched.
         bytes: u64,
-        /// Something is there that it would replace.
+        /// Whether it would replace something.
         replaces: bool,
     },
-    /// All that a fetch would do was told: a dry run.
+    /// Dry run: totals, after the last planned file.
     DryRun {
         /// Files and links that would be new or replaced.
         files: u64,
-        /// Bytes of those; old copies may spare some.
+        /// Their bytes; old copies may save some.
         bytes: u64,
         /// How many would replace something.
         replaced: u64,
         /// Files and links that would be removed.
         removed: u64,
     },
-    /// What is there and was not published is removed when the fetch is complete. Where it is more than a thousand
-    /// files, there are several such events.
+    /// Unpublished files that will be removed when the fetch is complete. Beyond a thousand files there are several
+    /// such events.
     Removing {
-        /// Files and links.
+        /// Number of files and links.
         files: u64,
         /// Their paths below the directory.
         #[serde(serialize_with = "json::paths")]
         paths: Vec<PathBuf>,
     },
-    /// Something was there already, of an earlier run or unchanged, and verified.
+    /// Content of an earlier run, or unchanged content, was found and verified.
     Resumed {
         /// Bytes that need not be fetched again.
         bytes: u64,
     },
-    /// A place that [`crate::scrub::scrub`] found bad.
+    /// A bad place that [`crate::scrub::scrub`] found.
     Flaw(FlawFound),
-    /// A bad place is right again: fetched, proven, written and read back.
+    /// A bad place was repaired: fetched, verified, written and read back.
     Mended {
         /// The file.
         #[serde(serialize_with = "json::path")]
         path: PathBuf,
-        /// What was wrong.
+        /// The flaw.
         flaw: Flaw,
         /// Its first byte.
         start: u64,
@@ -112,30 +111,30 @@ pub enum LibraryEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SkipReason {
-    /// It is what an interrupted fetch left.
+    /// It is the rest of an interrupted fetch.
     UnfinishedFetch,
-    /// A listing has no socket, pipe or device.
+    /// It is a socket, pipe or device, which a listing cannot contain.
     NotAFile,
     /// It is a store, or a folder of keys or mail.
     Ours,
-    /// It is what `xylem sync` keeps in a folder for its members alone: what others removed, and indices.
+    /// It is what `xylem sync` keeps in a folder for its member alone: the trash and indices.
     KeptInStep,
-    /// It is another name of this file, which is left out.
+    /// It is a hard link to this file, which is left out.
     TargetExcluded(PathBuf),
-    /// It can't be read, and is not published; why, in one line.
+    /// It cannot be read, and is not published; one line.
     CannotRead(String),
-    /// It was changed while it was read, and is published when it rests; what was found, in one line.
+    /// It changed while it was read, and is published once it rests; one line that names the change.
     Changing(String),
-    /// Its name, its depth or its target can't be in a listing; why, in one line.
+    /// Its name, its depth or its target cannot be listed; one line.
     NotListed(String),
-    /// It can't be read while it is served; why, in one line.
+    /// It cannot be read while it is served; one line.
     Unreadable(String),
-    /// It was changed, moved or removed since it is served; what was found, in one line.
+    /// It was changed, moved or removed since it was shared; one line that names the change.
     Changed(String),
 }
 
 impl SkipReason {
-    /// Why what is served can't be read.
+    /// Returns the reason why served content cannot be read.
     pub fn of_served(e: &StoreError) -> Self {
         match e {
             StoreError::Changed { .. } | StoreError::NotFound { .. } => Self::Changed(advised(e)),
@@ -177,11 +176,11 @@ pub struct ListedSize {
     /// Its path below the directory.
     #[serde(serialize_with = "json::path")]
     pub path: PathBuf,
-    /// Its bytes.
+    /// Its size, bytes.
     pub size: u64,
 }
 
-/// A checkpoint of a growing object: made, or fetched and proven to continue the last one.
+/// A checkpoint of a growing object: made here, or fetched and proven to continue the last one.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckpointMade {
     /// Counted from 0.
@@ -196,49 +195,49 @@ pub struct CheckpointMade {
     pub root: Hash,
     /// Bytes of content.
     pub bytes: u64,
-    /// The publisher says that nothing comes after it.
+    /// Whether the publisher marked it as the last.
     pub last: bool,
 }
 
-/// What is wrong with a place.
+/// Kind of flaw at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Flaw {
     /// The bytes are not those that were hashed.
     Damaged,
-    /// The disk does not give the bytes back.
+    /// The disk does not return the bytes.
     Unreadable,
-    /// Something in there is wrong, and the tree that would tell what is damaged as well.
+    /// Some bytes are wrong, and the tree that would locate the damage is wrong too.
     Unproven,
-    /// The file goes on where it should end.
+    /// The file is longer than it should be.
     Longer,
-    /// Nodes of the tree are wrong; the range is where the tree lies in its own file.
+    /// Nodes of the tree are wrong; the range lies in the tree's own file.
     Tree,
-    /// Somebody edited the file since it was hashed. It is left alone.
+    /// The file was edited after it was hashed. It is left alone.
     Changed,
     /// The file is gone.
     Missing,
-    /// The file can't be opened or read at all.
+    /// The file cannot be opened or read at all.
     Failed,
-    /// A repair was killed before its end, and all bytes are right: only the time is another.
+    /// A repair was killed before its end: all bytes are right, only the time differs.
     Unfinished,
 }
 
 impl Flaw {
-    /// Whether its range is one of the file's own bytes.
+    /// Returns whether its range is one of the file's own bytes.
     pub(crate) fn is_of_bytes(self) -> bool {
         matches!(self, Self::Damaged | Self::Unreadable | Self::Unproven | Self::Longer)
     }
 }
 
-/// A bad place. Its range is empty where it is not about bytes.
+/// A bad place. Its range is empty if it does not concern bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlawFound {
     /// The file.
     #[serde(serialize_with = "json::path")]
     pub path: PathBuf,
-    /// What is wrong.
+    /// The flaw.
     pub flaw: Flaw,
     /// First bad byte.
     pub start: u64,
@@ -246,9 +245,9 @@ pub struct FlawFound {
     pub end: u64,
     /// First block of 16 KiB that it touches, counted from 0.
     pub first_block: u64,
-    /// Blocks that it touches; 0 where it is not about bytes of the file.
+    /// Number of blocks that it touches; 0 if it does not concern bytes of the file.
     pub blocks: u64,
-    /// In words.
+    /// Description in words.
     pub what: String,
 }
 
@@ -260,7 +259,7 @@ mod tests {
     use xylem_store::Difference;
 
     #[test]
-    fn what_is_not_there_any_more_is_no_bad_disk() {
+    fn a_removed_file_counts_as_changed_not_unreadable() {
         let path = PathBuf::from("a");
         let changed = StoreError::Changed { path: path.clone(), what: Difference::Mtime };
         let of =

@@ -1,4 +1,4 @@
-//! [`Exclusion`]: patterns of what of a directory is left out, with gitignore's rules.
+//! [`Exclusion`]: patterns that exclude parts of a directory, with gitignore's rules.
 
 mod pattern;
 
@@ -14,30 +14,30 @@ use crate::ours::is_members_own;
 
 pub use self::pattern::PatternError;
 
-/// What patterns have that speak of conflict copies.
+/// Text by which a pattern refers to conflict copies.
 const COPIES: &[u8] = b"conflict";
 
-/// Patterns that leave out what they match, and everything below. They are read as the lines of a
-/// `.gitignore` in the directory: a later one overrides an earlier one, `!` takes back, a slash inside
-/// or in front means that path alone.
+/// Patterns that exclude what they match and everything below. They are read as the lines of a `.gitignore` in the
+/// directory: a later one overrides an earlier one, `!` re-includes, and a slash inside or in front anchors the pattern
+/// to one path.
 #[derive(Clone)]
 pub(crate) struct Exclusion {
     patterns: Arc<[Pattern]>,
-    /// Nothing but these, with the directories that lead there.
+    /// If present, only these paths and the directories that lead to them are included.
     only: Option<Arc<BTreeSet<Vec<u8>>>>,
-    /// Nor these.
+    /// Paths excluded because they are unavailable.
     lost: Arc<BTreeSet<Vec<u8>>>,
-    /// Nor what `xylem sync` keeps in a folder for its member.
+    /// Whether the private files of `xylem sync` in the folder are excluded.
     in_step: bool,
 }
 
-/// A pattern that is none.
+/// An invalid pattern.
 #[derive(Debug, thiserror::Error)]
 #[error("--exclude {}: {why}", pattern)]
 pub struct ExcludeError {
-    /// As it was given.
+    /// The pattern as given.
     pub pattern: String,
-    /// What is wrong with it.
+    /// Why it is not valid.
     pub why: PatternError,
 }
 
@@ -47,23 +47,23 @@ impl Failure for ExcludeError {
     }
 }
 
-/// A line of a file of rules that can't be read. No line of that file is in force then.
+/// A line of a file of rules that cannot be read. None of that file's lines applies then.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// It is no text.
+    /// The line is not UTF-8.
     #[error("line {line}: it is not UTF-8")]
     NotText {
         /// Its number, from 1.
         line: usize,
     },
-    /// It is no pattern.
+    /// The line is not a valid pattern.
     #[error("line {line}: {}: {why}", pattern)]
     Pattern {
         /// Its number, from 1.
         line: usize,
-        /// As it stands there.
+        /// The pattern as written.
         pattern: String,
-        /// What is wrong with it.
+        /// Why it is not valid.
         why: PatternError,
     },
 }
@@ -74,11 +74,11 @@ impl Failure for RulesError {
     }
 }
 
-/// The patterns of a file like `.gitignore`, without blank lines and comments. A mark of the byte order in front of the first line is
-/// no part of it, nor is a carriage return at the end of one.
+/// Reads the patterns of a file like `.gitignore`, without blank lines and comments. Ignores a byte order mark at the
+/// beginning of the file and a carriage return at the end of a line.
 ///
 /// # Errors
-/// [`RulesError`]: the first line that is not understood.
+/// [`RulesError`]: the first invalid line.
 pub fn read_rules(text: &[u8]) -> Result<Vec<String>, RulesError> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut rules = Vec::new();
@@ -93,10 +93,10 @@ pub fn read_rules(text: &[u8]) -> Result<Vec<String>, RulesError> {
     Ok(rules)
 }
 
-/// One pattern that is given by itself, which is neither blank nor a comment.
+/// Checks a pattern given by itself; a blank one or a comment is an error.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why it is not valid.
 pub fn read_rule(text: &str) -> Result<String, String> {
     match Pattern::read(text) {
         Ok(Some(_)) => Ok(text.to_owned()),
@@ -109,7 +109,7 @@ pub fn read_rule(text: &str) -> Result<String, String> {
 }
 
 impl Exclusion {
-    /// Leaves nothing out.
+    /// Excludes nothing.
     pub(crate) fn none() -> Self {
         Self { patterns: Arc::default(), only: None, lost: Arc::default(), in_step: false }
     }
@@ -123,29 +123,29 @@ impl Exclusion {
         Ok(Self { patterns: patterns?.into(), ..Self::none() })
     }
 
-    /// Leaves out everything else as well, if there are such paths.
+    /// Also excludes everything but `only`, if that is given.
     pub(crate) fn but(self, only: Option<Arc<BTreeSet<Vec<u8>>>>) -> Self {
         Self { only, ..self }
     }
 
-    /// Leaves out what `xylem sync` keeps in a folder for its member, too, whatever the patterns say. A conflict copy is left out where what it
-    /// is a copy of is: its name is not the user's, and whether it travels does not hang on how it happens to end. Patterns that speak of
-    /// such copies are held against its own name as well.
+    /// Also excludes the private files of `xylem sync` in the folder, whatever the patterns state. A conflict copy is
+    /// excluded if its original is: the user did not choose its name, so its ending must not decide. Patterns that
+    /// refer to conflict copies are matched against the copy's own name as well.
     pub(crate) fn in_step(self) -> Self {
         Self { in_step: true, ..self }
     }
 
-    /// Leaves out these paths, too, as they can't be had.
+    /// Also excludes these paths, which are unavailable.
     pub(crate) fn without(&mut self, lost: Arc<BTreeSet<Vec<u8>>>) {
         self.lost = lost;
     }
 
-    /// The paths that [can't be had](Self::without).
+    /// Returns the paths that are [unavailable](Self::without).
     pub(crate) fn lost(&self) -> BTreeSet<Vec<u8>> {
         (*self.lost).clone()
     }
 
-    /// Whether a path is none of those that are wanted, and leads to none.
+    /// Returns whether a path is neither wanted nor leads to a wanted one.
     fn is_unwanted(&self, path: &[u8]) -> bool {
         let Some(only) = &self.only else { return false };
         let below = [path, b"/"].concat();
@@ -153,12 +153,12 @@ impl Exclusion {
         !only.contains(path) && !only.range(below.clone()..).next().is_some_and(leads)
     }
 
-    /// Whether something listed is left out.
+    /// Returns whether a listed entry is excluded.
     pub(crate) fn leaves_out(&self, entry: &Entry) -> bool {
         self.matches(&entry.path, entry.kind == EntryKind::Directory)
     }
 
-    /// Whether a path below the directory is left out: itself, or something above it.
+    /// Returns whether a path below the directory, or a directory above it, is excluded.
     pub(crate) fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
         if self.is_unwanted(path)
@@ -174,14 +174,14 @@ impl Exclusion {
             })
     }
 
-    /// What the last pattern says that says anything of this path itself.
+    /// Returns the verdict of the last pattern that matches this path itself.
     fn says_of(&self, path: &[u8], is_directory: bool) -> Option<Sense> {
         let original = if self.in_step { original_of(path) } else { None };
         let says = |pattern: &Pattern| {
             let of_original = || pattern.says(original.as_deref()?, is_directory);
             match &original {
                 Some(_) if !pattern.has(COPIES) => of_original(),
-                // It may mean copies, or the file that is called so.
+                // The pattern may mean copies, or a file with `conflict` in its own name.
                 _ => pattern.says(path, is_directory).or_else(of_original),
             }
         };

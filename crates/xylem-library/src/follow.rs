@@ -1,5 +1,5 @@
-//! Growing files: [`Grower`] publishes one as others append to it, [`Followed`] keeps what a reader of
-//! one has verified, [`Watch`] what it hears of newer versions.
+//! Growing files. [`Grower`] publishes a file while another program appends to it, [`Followed`] keeps what a reader has
+//! verified, and [`Watch`] collects packets about newer versions.
 
 mod error;
 

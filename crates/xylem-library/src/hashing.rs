@@ -1,7 +1,7 @@
-//! [`hash_all`]: many files, or one big one, hashed on all cores.
+//! [`hash_all`]: hashes many files, or one big one, on all cores.
 //!
-//! Small files go whole to whichever thread is free; a big file is cut into regions that all
-//! threads take turns at. Memory is one region's buffer a thread, whatever the files' sizes.
+//! Small files go whole to the next free thread. A big file is cut into regions that all threads share. Memory is one
+//! region's buffer for each thread, whatever the files' sizes.
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -23,15 +23,15 @@ use crate::event::LibraryEvent;
 use crate::stop::Stop;
 use crate::threads;
 
-/// More threads than this read no faster from any disk.
+/// Most threads; more read no faster from any disk.
 const MAX_THREADS: usize = 16;
-/// Bytes of a list of sums that are gathered before they are written.
+/// Bytes of a list of sums gathered before a write.
 const LIST_PIECE: usize = 64 * 1024;
 
 /// Why files were not hashed.
 #[derive(Debug, thiserror::Error)]
 pub enum HashError {
-    /// One of them can't be read, or changed meanwhile; or its outboard can't be written.
+    /// A file cannot be read, or changed meanwhile; or its outboard cannot be written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
     /// The run was asked to stop.
@@ -50,33 +50,33 @@ impl Failure for HashError {
 
 /// A file to hash, and where its outboard goes.
 pub(crate) struct Job {
-    /// Where it lies.
+    /// Its path.
     pub(crate) path: PathBuf,
-    /// How it must be while it is read.
+    /// The state that it must keep while it is read.
     pub(crate) state: FileState,
     /// First slot of its outboard in the outboard file; `None` if none is kept.
     pub(crate) slot: Option<u64>,
-    /// Segments of its tree.
+    /// Segment size of its tree.
     pub(crate) segment: SegmentSize,
-    /// Where its list of sums begins in the file of lists; `None` if it has none or none is kept.
+    /// Offset of its list of sums in the file of lists; `None` if it has none or none is kept.
     pub(crate) sums: Option<u64>,
 }
 
-/// Files that take what is worked out of jobs.
+/// Files that receive the outputs of jobs.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Takes<'a> {
-    /// Outboards.
+    /// File of outboards.
     pub(crate) outboards: Option<&'a OutboardFile>,
-    /// Lists of sums for updates.
+    /// File of the lists of sums for updates.
     pub(crate) sums: Option<&'a FileRef>,
 }
 
-/// Threads that hashing uses.
+/// Returns the number of threads that hashing uses.
 pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
 }
 
-/// Hashes every job; roots come in the order of the jobs.
+/// Hashes every job; returns roots in the order of the jobs.
 pub(crate) fn hash_all(
     medium: &dyn Medium,
     jobs: &[Job],
@@ -90,7 +90,7 @@ pub(crate) fn hash_all(
     Ok(roots.into_iter().collect::<Result<_, _>>()?)
 }
 
-/// As [`hash_all`], where one that can't be read, or changes meanwhile, has no root and the others do.
+/// Like [`hash_all`], but a file that cannot be read, or changes meanwhile, has no root and does not stop the others.
 pub(crate) fn hash_each(
     medium: &dyn Medium,
     jobs: &[Job],
@@ -108,28 +108,28 @@ fn total(jobs: &[Job]) -> u64 {
     jobs.iter().map(|job| job.state.size).sum()
 }
 
-/// What a file that can't be read, or changes meanwhile, ends.
+/// Scope of the failure of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failing {
-    /// All.
+    /// The whole run.
     EndsAll,
-    /// Itself alone: it has no root, but the reason.
+    /// Only that file: its outcome is the error.
     Alone,
 }
 
 /// Files to hash.
 #[derive(Clone, Copy)]
 pub(crate) struct Work<'a> {
-    /// Each of them.
+    /// One job for each file.
     pub(crate) jobs: &'a [Job],
-    /// What one that fails ends.
+    /// Scope of the failure of one file.
     pub(crate) failing: Failing,
 }
 
-/// What came of one job.
+/// Outcome of one job.
 pub(crate) type HashOutcome = Result<Hash, StoreError>;
 
-/// How far hashing is that goes on over several calls.
+/// Progress of hashing that extends over several calls.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Bytes hashed.
@@ -138,7 +138,7 @@ pub(crate) struct Progress {
     pub(crate) total: u64,
 }
 
-/// Hashes every job, with `beside` run on this thread meanwhile; what came of each in the order of the jobs.
+/// Hashes every job while `beside` runs on this thread; returns outcomes in the order of the jobs.
 pub(crate) fn hash_beside<R>(
     medium: &dyn Medium,
     Work { jobs, failing }: Work<'_>,
@@ -161,7 +161,7 @@ pub(crate) fn hash_beside<R>(
         beside
     });
     let hashed = match outcome {
-        // A medium that waits for nothing any more says why it has not read on.
+        // After a stop a medium may return errors instead of waiting: that is an interruption, not a failure.
         Err(_) if stop.raised() => None,
         hashed => hashed?,
     };
@@ -178,7 +178,7 @@ struct Pool<'a> {
 }
 
 impl Pool<'_> {
-    /// What came of each, or `None` if the run was stopped.
+    /// Returns the outcome of each job, or `None` if the run was stopped.
     fn run(&self) -> Result<Option<Vec<HashOutcome>>, StoreError> {
         let mut roots: Vec<Option<HashOutcome>> = self.jobs.iter().map(|_| None).collect();
         let (big, small): (Vec<_>, Vec<_>) =
@@ -196,7 +196,7 @@ impl Pool<'_> {
         Ok(roots.into_iter().collect())
     }
 
-    /// Whether an error ends this job alone. What can't be written is no fault of the file's.
+    /// Returns whether an error concerns this job alone. A failed write is not the file's fault.
     fn is_alone(&self, job: &Job, e: &StoreError) -> bool {
         self.failing == Failing::Alone && e.path() == job.path
     }
@@ -205,7 +205,7 @@ impl Pool<'_> {
         Some(self.takes.outboards?.writer_at(job.slot?))
     }
 
-    /// Where a job's list goes: the file and the place in it.
+    /// Returns where a job's list goes: the file and the offset in it.
     fn list(&self, job: &Job) -> Option<List<'_>> {
         Some(List { file: self.takes.sums?, at: job.sums?, bytes: Vec::new() })
     }
@@ -285,7 +285,7 @@ impl Pool<'_> {
         let mut builder = OutboardBuilder::new(*reader.geometry(), |slot, nodes: &[u8]| {
             writer.as_mut().map_or(Ok(()), |w| w.write(slot, nodes))
         });
-        // Regions come in nearly the right order: what waits is the nodes of about a run for each thread.
+        // Regions arrive nearly in order: about a run of nodes for each thread waits here.
         let (mut waiting, mut next) = (BTreeMap::new(), 0);
         let mut take = |region: Result<(Region, Vec<u8>), StoreError>| {
             let (region, sums) = region?;
@@ -336,8 +336,8 @@ impl Pool<'_> {
     }
 }
 
-/// Reads and hashes regions, with their sums where a list is wanted, until none is left, one fails, or
-/// `hand` takes no more.
+/// Reads and hashes regions, with their sums if a list is wanted. Stops when none is left, one fails, or `hand` returns
+/// false.
 fn read_regions(
     reader: &RegionReader,
     runs: &Runs,
@@ -359,7 +359,7 @@ fn read_regions(
     }
 }
 
-/// A file's list of sums on its way to its place.
+/// A file's list of sums, gathered before it is written.
 struct List<'a> {
     file: &'a FileRef,
     at: u64,
@@ -367,7 +367,7 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    /// Writes what was gathered, if it is more than `limit`.
+    /// Writes the gathered bytes, if they are more than `limit`.
     fn write(&mut self, limit: usize) -> Result<(), StoreError> {
         if self.bytes.len() > limit {
             self.file.write_all(&self.bytes, self.at)?;
@@ -378,14 +378,14 @@ impl List<'_> {
     }
 }
 
-/// Slots that a file's outboard takes in a packed outboard file: none for one segment, whose only
-/// node is the root that the listing holds.
+/// Returns the slots of a file's outboard in a packed outboard file: none for a file of one segment, since its only
+/// node is the root in the listing.
 pub(crate) fn packed_slots(size: u64, segment: SegmentSize) -> u64 {
     let geometry = Geometry::new(size, segment);
     if geometry.segments() == 1 { 0 } else { geometry.slots() }
 }
 
-/// State of the file at `path`, links followed.
+/// Returns the state of the file at `path`; follows links.
 pub(crate) fn state_of(medium: &dyn Medium, path: &Path) -> Result<FileState, StoreError> {
     RegionReader::open(medium, path, None, SegmentSize::DEFAULT).map(|r| r.state())
 }
@@ -394,7 +394,7 @@ pub(crate) fn state_of(medium: &dyn Medium, path: &Path) -> Result<FileState, St
 mod tests {
     use super::*;
 
-    /// Regions are read in pieces; holes are not read.
+    /// The file spans several regions and ends with a hole, which is not read.
     #[test]
     fn every_byte_is_counted_once() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! What a fetch has verified so far, served to others: [`Holdings`] knows what is there, [`HeldSource`]
-//! reads it back, [`Answers`] proves it anew before a packet leaves.
+//! Serves what a fetch has verified so far: [`Holdings`] records what is here, [`HeldSource`] reads it back, and
+//! [`Answers`] verifies it again before a packet leaves.
 
 mod holdings;
 mod source;

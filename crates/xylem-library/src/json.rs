@@ -1,4 +1,4 @@
-//! How values look in JSON events (docs/spec/json-events.md): for `#[serde(serialize_with)]`.
+//! Serializes values for JSON events (docs/spec/json-events.md), for `#[serde(serialize_with)]`.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// Names, roots, tickets, keys: as people write them.
+/// Serializes a name, root, ticket or key as its text.
 ///
 /// # Errors
 /// The serializer's, here and below.
@@ -14,7 +14,7 @@ pub fn text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok
     serializer.collect_str(value)
 }
 
-/// Bytes in hexadecimal.
+/// Serializes bytes in hexadecimal.
 ///
 /// # Errors
 /// As [`text`].
@@ -22,7 +22,7 @@ pub fn hex<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error
     serializer.serialize_str(&crate::hex(bytes))
 }
 
-/// A path; bytes that are not UTF-8 become U+FFFD.
+/// Serializes a path; bytes that are not UTF-8 become U+FFFD.
 ///
 /// # Errors
 /// As [`text`].
@@ -30,12 +30,12 @@ pub fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error
     serializer.serialize_str(&path.to_string_lossy())
 }
 
-/// Paths, as [`path`] has them.
+/// Serializes paths as [`path`] does.
 pub(crate) fn paths<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }
 
-/// A path, or null.
+/// Serializes a path, or null.
 ///
 /// # Errors
 /// As [`text`].
@@ -43,7 +43,7 @@ pub fn maybe_path<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Resul
     path.as_deref().map(Path::to_string_lossy).serialize(serializer)
 }
 
-/// Seconds, with a fraction.
+/// Serializes a time as seconds with a fraction.
 ///
 /// # Errors
 /// As [`text`].
@@ -51,7 +51,7 @@ pub fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S
     serializer.serialize_f64(time.as_secs_f64())
 }
 
-/// As [`text`], or null.
+/// Like [`text`], or null.
 ///
 /// # Errors
 /// As [`text`].
@@ -62,7 +62,7 @@ pub fn some_text<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<
     }
 }
 
-/// How many there are.
+/// Serializes the number of elements.
 pub(crate) fn count<T, S: Serializer>(all: &[T], to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(all.len() as u64)
 }

@@ -1,10 +1,10 @@
-//! What lies on this machine: from files to something that can be served
-//! ([`publish`](publish::publish)), from proven bytes to files ([`Sink`](sink::Sink)), and what keeps
-//! both right ([`scrub`](scrub::scrub), [`verify`](verify::verify), [`upkeep`]).
+//! The files of this machine: from files to something that can be served ([`publish`](publish::publish)), from verified
+//! bytes to files ([`Sink`](sink::Sink)), and maintenance of both ([`scrub`](scrub::scrub), [`verify`](verify::verify),
+//! [`upkeep`]).
 //!
-//! Bytes come from and go to the file system through `xylem-store`'s medium. There is no socket here
-//! and no clock: what has to come from elsewhere is asked of a [`Remote`] or handed to a sink, and time
-//! is handed in. Hashing, reading back and writing have threads of their own.
+//! Bytes come from and go to the file system through `xylem-store`'s medium. There is no socket and no clock here.
+//! Remote data is requested through a [`Remote`] or handed to a sink, and the time is an argument. Hashing, reading
+//! back and writing have threads of their own.
 
 mod error;
 mod event;

@@ -1,11 +1,10 @@
-//! [`ListedFiles`]: a directory's verified listing on disk, read piece by piece.
+//! [`ListedFiles`]: a directory's verified listing on disk, read block by block.
 //!
-//! The listing of a million entries takes a hundred megabytes. It stays in its file; memory holds one
-//! mark for 64 entries (where they begin, how many files and outboard slots come before) and a few
-//! blocks of decoded entries. Bytes come from the store's `objects/<root>.listing`, are hashed and
-//! checked as a whole once, in [`ListedFiles::open`], and each block is compared with its own hash
-//! whenever it is read again: what is read back is what was verified.
-//! It does not know where the files lie, nor whether they are there.
+//! The listing of a million entries takes a hundred megabytes. It stays in its file. Memory holds one mark for 64
+//! entries (their offset, and the numbers of files and outboard slots before them) and a few blocks of decoded entries.
+//! The file is the store's `objects/<root>.listing`. [`ListedFiles::open`] hashes and checks all of it once. Each later
+//! read of a block is compared with the block's own hash, so that it returns what was verified. This module does not
+//! know where the files lie, nor whether they exist.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -19,9 +18,9 @@ use xylem_tree::SegmentSize;
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::hashing::packed_slots;
 
-/// Entries between two marks: a block. One is read to find a file.
+/// Entries in a block, between two marks. Finding a file reads one block.
 const BLOCK: usize = 64;
-/// Blocks that are kept decoded: one for each of a few peers that read at different places.
+/// Most blocks kept decoded: one for each of a few peers that read at different places.
 const KEPT_BLOCKS: usize = 8;
 /// Bytes read at once in the first pass.
 const PIECE: usize = 256 * 1024;
@@ -41,7 +40,7 @@ struct Mark {
 /// One entry and its place.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// What is listed.
+    /// The entry itself.
     pub entry: Entry,
     /// Number of the first file at or after this entry: its own, if it is a file.
     pub number: u64,
@@ -52,13 +51,13 @@ pub struct Listed {
 /// Why a listing could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ListedError {
-    /// Reading it failed.
+    /// It could not be read.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// The bytes of this file are not those of the root.
+    /// The bytes in this file do not have the expected root.
     #[error("{}: damaged at byte 0: the listing changed", .0.display())]
     NotTheRoot(PathBuf),
-    /// Its bytes are those of the root and break a rule of listings.
+    /// Its bytes have the expected root and break a rule of listings.
     #[error("the publisher signed a listing that can't be used: {0}")]
     Bad(ListingError),
 }
@@ -77,7 +76,7 @@ fn changed(file: &FileRef, offset: u64) -> StoreError {
     StoreError::Corrupt { path: file.path().into(), offset, what: "the listing changed" }
 }
 
-/// A verified listing on disk. Cheap to clone; a clone begins without decoded blocks.
+/// A verified listing on disk. Cheap to clone; a clone starts without decoded blocks.
 #[derive(Debug)]
 pub struct ListedFiles {
     file: FileRef,
@@ -85,7 +84,7 @@ pub struct ListedFiles {
     marks: Arc<[Mark]>,
     totals: Totals,
     segment: SegmentSize,
-    /// The block used last comes last.
+    /// Least recently used block first.
     kept: VecDeque<(usize, Vec<Listed>)>,
 }
 
@@ -97,8 +96,8 @@ impl Clone for ListedFiles {
 }
 
 impl ListedFiles {
-    /// Reads the listing of `size` bytes in `file` once, checks that it is the one of `root` and keeps
-    /// every rule, and marks its blocks. Hard links must name regular files.
+    /// Reads the listing of `size` bytes in `file` once, checks its root and all rules, and marks its blocks. Hard
+    /// links must name regular files.
     ///
     /// # Errors
     /// See [`ListedError`].
@@ -138,7 +137,7 @@ impl ListedFiles {
         Ok(listed)
     }
 
-    /// Each hard link's file must be a regular file.
+    /// Checks that the target of each hard link is a regular file.
     fn check_hard_links(&mut self) -> Result<(), ListedError> {
         let (mut known, mut number) = (Vec::new(), 0);
         for listed in self.entries() {
@@ -159,25 +158,25 @@ impl ListedFiles {
         Ok(())
     }
 
-    /// Entries, files and bytes in all.
+    /// Returns the total entries, files and bytes.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Bytes of the listing.
+    /// Returns the size of the listing, bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// The listing's file.
+    /// Returns the listing's file.
     pub(crate) fn source(&self) -> &FileRef {
         &self.file
     }
 
-    /// The regular file of this number; `None` if there are not so many.
+    /// Returns the regular file of this number; `None` if there are fewer.
     ///
     /// # Errors
-    /// Those of reading; [`StoreError::Corrupt`] if the listing is not what it was.
+    /// Those of reading; [`StoreError::Corrupt`] if the listing has changed.
     pub(crate) fn file(&mut self, number: u64) -> Result<Option<&Listed>, StoreError> {
         if number >= self.totals.files {
             return Ok(None);
@@ -188,31 +187,31 @@ impl ListedFiles {
         Ok(self.block(block)?.iter().find(is_it))
     }
 
-    /// The entry at `path`; `None` if there is none.
+    /// Returns the entry at `path`; `None` if there is none.
     ///
     /// # Errors
-    /// Those of reading; [`StoreError::Corrupt`] if the listing is not what it was.
+    /// Those of reading; [`StoreError::Corrupt`] if the listing has changed.
     pub fn find(&mut self, path: &[u8]) -> Result<Option<&Listed>, StoreError> {
         let at = self.at_or_after(path)?;
         Ok(self.entry(at)?.filter(|listed| listed.entry.path == path))
     }
 
-    /// The entry of this number among all entries, from 0; `None` if there are not so many.
+    /// Returns the entry of this number among all entries, from 0; `None` if there are fewer.
     ///
     /// # Errors
-    /// Those of reading; [`StoreError::Corrupt`] if the listing is not what it was.
+    /// Those of reading; [`StoreError::Corrupt`] if the listing has changed.
     pub fn entry(&mut self, number: u64) -> Result<Option<&Listed>, StoreError> {
         let (block, at) = (number / BLOCK as u64, (number % BLOCK as u64) as usize);
         let block = usize::try_from(block).unwrap_or(usize::MAX);
         Ok(self.block(block)?.get(at))
     }
 
-    /// The number of the first entry at or behind `path`; that of entries in all if there is none.
+    /// Returns the number of the first entry at or after `path`; the number of all entries if there is none.
     ///
     /// # Errors
-    /// Those of reading; [`StoreError::Corrupt`] if the listing is not what it was.
+    /// Those of reading; [`StoreError::Corrupt`] if the listing has changed.
     pub fn at_or_after(&mut self, path: &[u8]) -> Result<u64, StoreError> {
-        // The last block whose first path is not behind `path`.
+        // Finds the last block that begins at or before `path`.
         let (mut low, mut high) = (0, self.marks.len());
         let mut first = vec![0; listing::MAX_ENTRY];
         while low < high {
@@ -225,12 +224,12 @@ impl ListedFiles {
         Ok((number * BLOCK + at) as u64)
     }
 
-    /// All entries in order. Ends after the first error.
+    /// Returns all entries in order. Ends after the first error.
     pub fn entries(&self) -> Entries {
         Entries { listed: self.clone(), next: 0, block: Vec::new().into_iter() }
     }
 
-    /// All entries, the last one first. Ends after the first error.
+    /// Returns all entries in reverse order. Ends after the first error.
     pub(crate) fn entries_reversed(&self) -> impl Iterator<Item = Result<Listed, StoreError>> {
         let listed = self.clone();
         let blocks = (0..self.marks.len()).rev().map(move |i| listed.read_block(i));
@@ -243,7 +242,8 @@ impl ListedFiles {
             .take_while(move |item| !std::mem::replace(&mut failed, item.is_err()))
     }
 
-    /// The path that a block begins with: only to look for a block, which is checked itself when read.
+    /// Returns the first path of a block. It is not verified: it only selects a block, which is verified when it is
+    /// read.
     fn first_path<'a>(&self, i: usize, buffer: &'a mut [u8]) -> Result<&'a [u8], StoreError> {
         let offset = self.marks.get(i).map_or(self.size, |mark| mark.offset);
         let len = buffer.len().min((self.size - offset) as usize);
@@ -251,7 +251,7 @@ impl ListedFiles {
         listing::leading_path(&buffer[..got]).ok_or_else(|| changed(&self.file, offset))
     }
 
-    /// A decoded block, from those that are kept or from the file.
+    /// Returns a decoded block, from the cache or from the file.
     fn block(&mut self, i: usize) -> Result<&[Listed], StoreError> {
         let block = match self.kept.iter().position(|(at, _)| *at == i) {
             Some(at) if at + 1 == self.kept.len() => None,
@@ -324,13 +324,13 @@ impl Iterator for Entries {
     }
 }
 
-/// The first pass over a listing: every rule is checked, every block marked.
+/// The first pass over a listing: checks every rule and marks every block.
 struct Pass {
     reader: listing::Reader,
     segment: SegmentSize,
     marks: Vec<Mark>,
     block: Hasher,
-    /// Whether the next entry's first bytes were seen.
+    /// Whether the next entry's first bytes were read.
     begun: bool,
     /// Where the next entry begins, and how many bytes were fed.
     at: u64,
@@ -386,7 +386,7 @@ impl Pass {
         Ok(())
     }
 
-    /// The next bytes are those of another entry: perhaps of another block.
+    /// Starts another entry, and another block if it is due.
     fn begin(&mut self) {
         if !self.begun && self.entries.is_multiple_of(BLOCK as u64) {
             self.end_block();

@@ -1,4 +1,4 @@
-//! [`open`]: what a path is served as, hashed and signed or as somebody else has signed it.
+//! [`open`]: opens a path for serving, hashed and signed here or as another publisher has signed it.
 
 use std::path::Path;
 
@@ -17,24 +17,24 @@ use crate::stop::Stop;
 use crate::time::UnixTime;
 use crate::walk::Selection;
 
-/// How something is to be shared.
+/// How a path is shared.
 pub struct Opening<'a> {
-    /// What of a directory.
+    /// Which parts of a directory.
     pub selection: &'a Selection,
-    /// Under a name or key that was asked for: what was fetched is published anew.
+    /// A name or key was requested explicitly: fetched content is then published anew.
     pub own: bool,
-    /// A file that grows.
+    /// Options for a file that grows.
     pub follow: Option<&'a FollowOptions>,
-    /// The object's name, by the last component of the path.
+    /// Returns the object's name for the last component of the path.
     pub name: &'a dyn Fn(&[u8]) -> Name,
-    /// Who signs.
+    /// The signing key.
     pub key: &'a PublisherKey,
-    /// For these people alone.
+    /// Encrypt for these recipients.
     pub sealing: Option<Sealing<'a>>,
 }
 
-/// Hashes and signs what is at `path`, and opens it for serving. What was fetched, and is still that, is
-/// served as it was signed by whoever it was fetched from, unless it is to be published as our own.
+/// Hashes and signs the content of `path`, and opens it for serving. Fetched content that is unchanged is served with
+/// its original publisher's signature, unless it is to be published as our own.
 ///
 /// # Errors
 /// Those of [`publish`] and [`Grower::open`]; a name under which nothing can be published.

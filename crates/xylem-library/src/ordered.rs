@@ -1,5 +1,5 @@
-//! [`OrderedWriter`]: proven segments to a file or standard output, in order, written by a thread of
-//! its own, so that a slow disk or reader never stalls the network.
+//! [`OrderedWriter`]: writes verified segments in order to a file or standard output, on a thread of its own, so that
+//! a slow disk or reader never stalls the network.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -15,24 +15,24 @@ use xylem_tree::{Checkpoint, Segment, Verified};
 
 use crate::error::{Blame, Failure, advised, blame_of};
 
-/// Pieces on their way to the thread.
+/// Capacity of the queue to the thread, pieces.
 const QUEUE: usize = 256;
-/// Pieces that wait for room in the queue before the transfer is held back.
+/// Pieces waiting for room in the queue beyond which the transfer is held back.
 const MAX_WAITING: usize = 512;
 
-/// Why not everything was written.
+/// Why the output is incomplete.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The file takes no more.
+    /// The file cannot be written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// Whoever read standard output does not any more.
+    /// The reader of standard output closed it.
     #[error("standard output was closed by its reader")]
     StdoutClosed,
-    /// Standard output takes no more.
+    /// Standard output cannot be written.
     #[error("standard output: {0}")]
     Stdout(io::Error),
-    /// The system starts no thread that writes.
+    /// The system starts no thread for writing.
     #[error("cannot start a thread that writes: {0}")]
     Thread(io::Error),
 }
@@ -58,9 +58,9 @@ impl From<io::Error> for WriteError {
 
 /// Where the thread writes.
 pub(crate) enum Target {
-    /// The end of a growing file; each mark is written over `marks`.
+    /// The end of a growing file; each mark overwrites `marks`.
     File { file: GrowingFile, marks: FileRef },
-    /// What comes after a checkpoint, to standard output, which a mark flushes.
+    /// Standard output, after a checkpoint; a mark flushes it.
     Growing(Checkpoint),
     /// A range of the object `root`, to standard output.
     Range { root: Hash, range: Range<u64> },
@@ -72,7 +72,7 @@ enum Piece {
     Mark(Vec<u8>),
 }
 
-/// The segments that came before their turn, and the queue to the thread.
+/// Segments that arrived early, and the queue to the thread.
 pub(crate) struct OrderedWriter {
     early: BTreeMap<u64, Verified<Segment<Bytes>>>,
     next: u64,
@@ -82,7 +82,7 @@ pub(crate) struct OrderedWriter {
 }
 
 impl OrderedWriter {
-    /// Begins with segment `next`.
+    /// Starts with segment `next`.
     ///
     /// # Errors
     /// The system starts no thread.
@@ -102,13 +102,13 @@ impl OrderedWriter {
         Ok(Self { early, next, waiting, queue: Some(queue), thread })
     }
 
-    /// Goes on with segment `next`: another checkpoint has another last segment.
+    /// Continues with segment `next`: another checkpoint has another last segment.
     pub(crate) fn go_on_with(&mut self, next: u64) {
         self.early.clear();
         self.next = next;
     }
 
-    /// Adds a segment. `each` is given those whose turn it is, in order.
+    /// Adds a segment. `each` receives the segments that are now in order.
     pub(crate) fn segment(
         &mut self,
         segment: Verified<Segment<Bytes>>,
@@ -123,29 +123,29 @@ impl OrderedWriter {
         self.push()
     }
 
-    /// What comes from here on is of a newer checkpoint.
+    /// Makes the following segments those of a newer checkpoint.
     pub(crate) fn advance(&mut self, to: Continuation) -> Result<(), WriteError> {
         self.waiting.push_back(Piece::Continuation(to));
         self.push()
     }
 
-    /// What was given until now is complete, as `mark` says.
+    /// Records the checkpoint `mark`, which all segments added so far complete.
     pub(crate) fn mark(&mut self, mark: &[u8]) -> Result<(), WriteError> {
         self.waiting.push_back(Piece::Mark(mark.to_vec()));
         self.push()
     }
 
-    /// Whether more should not come for now.
+    /// Returns whether the caller should not add more for now.
     pub(crate) fn is_full(&self) -> bool {
         self.waiting.len() > MAX_WAITING
     }
 
-    /// Whether [`Self::push`] should be called again soon.
+    /// Returns whether [`Self::push`] should be called again soon.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Hands over what the thread has room for.
+    /// Hands over as much as the thread has room for.
     pub(crate) fn push(&mut self) -> Result<(), WriteError> {
         while let Some(piece) = self.waiting.pop_front() {
             let Some(queue) = &self.queue else { break };
@@ -161,10 +161,10 @@ impl OrderedWriter {
         Ok(())
     }
 
-    /// Waits until all that was given is written.
+    /// Waits until all added pieces are written.
     pub(crate) fn finish(&mut self) -> Result<(), WriteError> {
         while let Some(piece) = self.waiting.pop_front() {
-            // Refused only where the thread has ended, whose error `end` returns.
+            // Sending fails only if the thread has ended; `end` returns its error.
             let sent = self.queue.as_ref().is_some_and(|queue| queue.send(piece).is_ok());
             if !sent {
                 break;

@@ -1,8 +1,7 @@
-//! What of xylem's own is never part of a publication: stores, folders of keys or mail that stand
-//! without one, and what is kept in a folder that several keep in step. The first are known by what is
-//! in them, whatever they are called and wherever they are mounted or were copied to; the last by its
-//! name, since what lies in it is like any other file. A key that somebody copied or linked elsewhere
-//! is one, too.
+//! Recognises xylem's own data, which is never part of a publication: stores, folders of keys or mail outside of a
+//! store, and what `xylem sync` keeps in a folder in step. The first are recognised by their content, whatever they are
+//! called and wherever they are mounted or copied. The last is recognised by its name, because its content looks like
+//! any other file. A single key that was copied or linked elsewhere also looks like any other file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,35 +14,35 @@ use crate::event::SkipReason;
 use crate::keys::SECRET_LEN;
 use crate::path::os_bytes;
 
-/// What is ours in a folder: what is on its way, and the index as others fetch it. Never part of what is shared.
+/// Folder of xylem's files in a folder in step: transfers under way, and the index that members fetch. Never shared.
 pub const OWN: &str = ".xylem-sync";
-/// Lines that say what stays out of a folder in step, with the rules of .gitignore, and which files bring more of them.
+/// File of rules, as in .gitignore, that exclude paths from a folder in step, and that name further files of rules.
 pub const IGNORE_FILE: &str = ".xylemignore";
 
-/// Names of which every folder of ours has one.
+/// Each recognised folder contains at least one of these names.
 const MARKS: [&str; 5] = ["format", "objects", "publisher", "link", "sessions"];
-/// How a publisher's key under a passphrase begins.
+/// Beginning of a publisher's key that a passphrase encrypts.
 const SEALED: &[u8] = b"-----BEGIN NDN SAFEBAG-----";
-/// Folders that mail has.
+/// Folders that a mail folder contains.
 const MAIL: [&str; 4] = ["sessions", "people", "inbox", "outbox"];
-/// Where named keys are, below a folder of keys, and how their files end.
+/// Where named keys lie below a folder of keys, and the extension of their files.
 const NAMED: (&str, &str) = ("keys/ndn", ".key");
 
 /// Why a path is not published.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnError {
-    /// It can't be told what it is.
+    /// It cannot be determined whether the path is xylem's own.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// It is a store, or lies in one.
+    /// The path is a store, or lies in one.
     #[error(
         "{}: {}: nothing in it is shared or replaced; {}",
         path.display(), whose(path, store), instead(store)
     )]
     InStore {
-        /// What was to be published.
+        /// The path that was to be published.
         path: PathBuf,
-        /// The store, the folder of keys or mail, or what is kept in a folder in step.
+        /// The store, the folder of keys or mail, or the folder of `xylem sync`.
         store: PathBuf,
     },
 }
@@ -66,13 +65,13 @@ fn instead(store: &Path) -> &'static str {
     }
 }
 
-/// Whether a directory of this name is what `xylem sync` keeps in a folder, on a file system that keeps cases apart or not.
+/// Returns whether a directory's name is that of `xylem sync`'s folder, on any file system.
 fn is_of_sync(dir: &Path) -> bool {
     dir.file_name().is_some_and(|name| folds_to(&os_bytes(name), OWN))
 }
 
-/// Whether a path below a folder in step is its member's alone: neither shared nor taken over. What `xylem sync` keeps is, in every
-/// folder below as well, and the member's rules are, at the top.
+/// Returns whether a path below a folder in step is private to its member: neither shared nor taken over. The folder of
+/// `xylem sync` is private at every level, and the member's rules are private at the top.
 pub(crate) fn is_members_own(path: &[u8], is_directory: bool) -> bool {
     let mut components = path.split(|byte| *byte == b'/').enumerate().peekable();
     while let Some((depth, name)) = components.next() {
@@ -86,8 +85,8 @@ pub(crate) fn is_members_own(path: &[u8], is_directory: bool) -> bool {
     false
 }
 
-/// Whether some file system takes a name for `to`, which is ASCII in small letters: one to which cases are the same, one that
-/// normalises (HFS+, APFS, ext4 with casefold), drops characters that nobody sees, or cuts what Windows does.
+/// Returns whether some file system identifies a name with `to`, which is lowercase ASCII. File systems may ignore
+/// case, normalise (HFS+, APFS, ext4 with casefold), drop invisible characters, or cut what Windows cuts.
 pub(crate) fn folds_to(name: &[u8], to: &str) -> bool {
     if name.is_ascii() {
         let name = name.split(|byte| *byte == b':').next().unwrap_or_default();
@@ -96,12 +95,12 @@ pub(crate) fn folds_to(name: &[u8], to: &str) -> bool {
     }
     let Ok(name) = str::from_utf8(name) else { return false };
     let seen = name.nfd().filter(|c| !is_ignorable(*c));
-    // There and back again: some letters have one capital together (U+017F and s).
+    // Converts to uppercase and back: some letters share one capital (U+017F and s).
     let folded: String = seen.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
     folded.split(':').next().unwrap_or_default().trim_end_matches(['.', ' ']) == to
 }
 
-/// Unicode's Default_Ignorable_Code_Point, of DerivedCoreProperties.txt.
+/// Unicode's Default_Ignorable_Code_Point, from DerivedCoreProperties.txt.
 fn is_ignorable(c: char) -> bool {
     matches!(c,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
@@ -111,7 +110,7 @@ fn is_ignorable(c: char) -> bool {
         | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Why a directory that [is ours](is_ours) is left out.
+/// Returns why a directory that [is xylem's own](is_ours) is left out.
 pub(crate) fn why_left_out(dir: &Path) -> SkipReason {
     if is_of_sync(dir) { SkipReason::KeptInStep } else { SkipReason::Ours }
 }
@@ -125,15 +124,15 @@ impl Failure for OwnError {
     }
 }
 
-/// Whether a directory with a file or folder of this name needs to be looked at.
+/// Returns whether a directory with an entry of this name needs a check.
 pub(crate) fn may_mark(directory: &Path, name: &str) -> bool {
     MARKS.contains(&name) || (directory.ends_with(NAMED.0) && name.ends_with(NAMED.1))
 }
 
-/// Whether the directory is a store, a folder of keys or mail, or what is kept in a folder in step.
+/// Returns whether the directory is a store, a folder of keys or mail, or the folder of `xylem sync`.
 ///
 /// # Errors
-/// It can't be told.
+/// The directory cannot be checked.
 pub(crate) fn is_ours(medium: &dyn Medium, dir: &Path) -> Result<bool, StoreError> {
     look(medium, dir).map_err(|e| StoreError::from_io("look at", dir, None, e))
 }
@@ -184,7 +183,7 @@ fn look(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Refuses a path, which is canonical, that is a store or lies in one, or in what is kept in a folder in step.
+/// Refuses a canonical path that is a store or the folder of `xylem sync`, or lies in one.
 ///
 /// # Errors
 /// See [`OwnError`].
@@ -192,8 +191,8 @@ pub(crate) fn outside(medium: &dyn Medium, path: &Path) -> Result<(), OwnError> 
     outside_but(medium, path, false)
 }
 
-/// [`outside`]; with `for_members` the file may be one that is kept in a folder in step: its index is for members to
-/// fetch.
+/// Like [`outside`]. With `for_members`, accepts a file directly in the folder of `xylem sync`: members fetch the index
+/// there.
 ///
 /// # Errors
 /// See [`OwnError`].
@@ -222,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ours_is_known_by_what_is_in_it() {
+    fn xylems_own_folders_are_recognised_by_content() {
         let dir = tempfile::tempdir().unwrap();
         let medium = DiskMedium::new();
         let at = |name: &str| dir.path().join(name);
@@ -254,7 +253,7 @@ mod tests {
         folders(&["odd/.xylem-\u{17f}ync"]);
         assert!(ours("odd/.xylem-\u{17f}ync"), "as a file system names it that folds cases");
 
-        // What only looks a little like one is the user's.
+        // Folders that only resemble xylem's are the user's.
         folders(&["git/objects", "b/keys/ndn", "c/keys", "d", "e/sessions"]);
         fs::write(at("git/format"), "xylem stored").unwrap();
         fs::write(at("c/keys/publisher"), "Penguin\n").unwrap();
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_some_file_system_takes_for_ours_are_ours() {
+    fn names_equal_to_ours_on_some_file_system_are_recognised() {
         for name in [
             ".xylem-sync",
             ".XYLEM-Sync",

@@ -1,7 +1,7 @@
-//! [`Overlay`]: a folder that exists nowhere, of files that are encrypted or decrypted as they are read. What
-//! walks, hashes, serves or copies files does so with these too, and nothing is written for it.
+//! [`Overlay`]: a virtual folder of files that are encrypted or decrypted while they are read. The code that walks,
+//! hashes, serves or copies files works on them unchanged, and nothing is written to disk for it.
 //!
-//! Everything outside of the folder is the disk's. The folder can't be written to.
+//! Everything outside of the folder is the disk's. The folder is read-only.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,23 +22,23 @@ use xylem_tree::{Geometry, NODE_LEN, Node, SegmentIndex, SegmentSize, leaf_value
 pub(crate) enum Virtual {
     /// These bytes.
     Bytes(Arc<[u8]>),
-    /// A file of the disk, every segment encrypted or decrypted.
+    /// A file on disk, each of its segments encrypted or decrypted.
     Ciphered(Arc<Ciphered>),
 }
 
-/// See [`Virtual::Ciphered`].
+/// A file on disk that is shown encrypted or decrypted.
 pub(crate) struct Ciphered {
-    /// Where it lies.
+    /// Its path on disk.
     pub(crate) path: PathBuf,
-    /// Bytes that it has there.
+    /// Its size on disk, bytes.
     pub(crate) source: u64,
-    /// Bytes that it is shown with: of a padded publication more when it is encrypted, zeros behind the content, and less
-    /// when it is decrypted.
+    /// Its size as shown, bytes. In a padded publication the encrypted file is longer, with zeros after the content,
+    /// and the decrypted file is shorter.
     pub(crate) size: u64,
-    /// What it is encrypted or decrypted with.
+    /// The key that encrypts or decrypts it.
     pub(crate) key: FileKey,
-    /// What its bytes must be before they are: a key must never meet another plaintext than its own, or whoever
-    /// has both ciphertexts has the difference of the two plaintexts.
+    /// Checks the bytes on disk before they are encrypted. A key must only ever encrypt one plaintext: two ciphertexts
+    /// under one key reveal the difference of their plaintexts.
     pub(crate) check: Option<Check>,
 }
 
@@ -46,18 +46,18 @@ pub(crate) struct Ciphered {
 pub(crate) struct Check {
     /// Root of the file.
     pub(crate) root: Hash,
-    /// Its outboard, where it has more than one segment.
+    /// Its outboard, if it has more than one segment.
     pub(crate) nodes: Option<Arc<Mutex<OutboardReader>>>,
-    /// Where that begins.
+    /// First slot of that outboard.
     pub(crate) slot: u64,
 }
 
-/// A reader for [`Check::nodes`].
+/// Returns a reader for [`Check::nodes`].
 pub(crate) fn shared_nodes(outboards: &OutboardFile) -> Arc<Mutex<OutboardReader>> {
     Arc::new(Mutex::new(outboards.reader_at(0)))
 }
 
-/// See the module's text.
+/// The folder over the disk; see the module's text.
 pub(crate) struct Overlay {
     disk: Arc<dyn Medium>,
     root: PathBuf,
@@ -66,7 +66,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    /// `files` by their paths below `root`, which no file of the disk has.
+    /// Makes a folder of `files`, by their paths below `root`, a path that does not exist on disk.
     pub(crate) fn new(
         disk: Arc<dyn Medium>,
         root: PathBuf,
@@ -78,12 +78,12 @@ impl Overlay {
         Self { disk, root, files, folders }
     }
 
-    /// A path below the root of the folder.
+    /// Returns the path below the folder's root; `None` if it lies outside.
     fn inside<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         path.strip_prefix(&self.root).ok()
     }
 
-    /// Refuses to change what is in the folder.
+    /// Returns the disk; refuses to change anything in the folder.
     fn disk_for(&self, path: &Path) -> io::Result<&dyn Medium> {
         match self.inside(path) {
             Some(_) => Err(io::ErrorKind::ReadOnlyFilesystem.into()),
@@ -109,7 +109,7 @@ impl Virtual {
     }
 }
 
-/// In place of an inode's number: it says whether it is the same content.
+/// Returns a number in place of an inode's: equal for equal content.
 fn number_of(hash: Hash) -> u64 {
     hash.as_bytes().first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
 }
@@ -158,7 +158,7 @@ impl Medium for Overlay {
             Virtual::Bytes(_) => None,
         };
         match self.inside(path) {
-            // All of it comes from one place.
+            // All content comes from one file system.
             Some(_) => {
                 self.files.values().find_map(content).is_some_and(|at| self.disk.is_slow(&at))
             }
@@ -210,7 +210,7 @@ impl Medium for Overlay {
         self.disk_for(name)?.move_to(name, to, new)
     }
 
-    /// The disk's, as folders that it opens are.
+    /// The disk's, as for folders that it opens.
     fn as_any(&self) -> &dyn Any {
         self.disk.as_any()
     }
@@ -267,7 +267,7 @@ impl MediumFile for OpenVirtual {
     fn metadata(&self) -> io::Result<Meta> {
         let is = self.source.as_ref().map(|source| source.metadata()).transpose()?;
         let meta = self.file.meta();
-        // What has grown or shrunk is seen where the length is looked at.
+        // Shows the size on disk if it has changed, so that callers that check the length notice.
         let odd = match &self.file {
             Virtual::Ciphered(file) => is.map(|is| is.size).filter(|size| *size != file.source),
             Virtual::Bytes(_) => None,
@@ -293,7 +293,7 @@ impl MediumFile for OpenVirtual {
 }
 
 impl Ciphered {
-    /// Reads whole segments where `offset` is the beginning of one and there is room, and else a part of one.
+    /// Reads whole segments if `offset` is the beginning of one and there is room; otherwise a part of one.
     fn read_at(&self, source: &dyn MediumFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let (first, skipped) = (offset / SEALED_SEGMENT as u64, offset % SEALED_SEGMENT as u64);
         let start = offset - skipped;
@@ -313,7 +313,8 @@ impl Ciphered {
         Ok(len)
     }
 
-    /// Fills `out` with segments from `first` on: read, compared with their tree, and only then ciphered.
+    /// Fills `out` with segments from `first` on: reads them, checks them against their tree, and only then encrypts or
+    /// decrypts.
     fn segments(&self, source: &dyn MediumFile, out: &mut [u8], first: u64) -> io::Result<()> {
         let (start, mut done) = (first * SEALED_SEGMENT as u64, 0);
         let there = usize::try_from(self.source.saturating_sub(start)).unwrap_or(usize::MAX);
@@ -346,7 +347,7 @@ impl Ciphered {
 }
 
 impl Check {
-    /// Whether segment `n` of a file of `size` bytes is what the tree says.
+    /// Returns whether segment `n` of a file of `size` bytes agrees with the tree.
     fn holds(&self, n: u64, segment: &[u8], size: u64) -> io::Result<bool> {
         if size <= SEALED_SEGMENT as u64 {
             return Ok(xylem_hash::hash(segment) == self.root);
@@ -354,7 +355,7 @@ impl Check {
         let Some(nodes) = &self.nodes else { return Ok(false) };
         let mut said = [0; NODE_LEN];
         {
-            // A thread that panicked has left a cache of what it read.
+            // A poisoned lock is safe to use: the reader is only a cache.
             let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
             nodes.rebase(self.slot);
             let slot = Node::leaf(SegmentIndex(n)).slot();
@@ -374,7 +375,7 @@ mod tests {
     use xylem_store::{DiskMedium, FileRef, Store};
     use xylem_tree::Outboard;
 
-    /// A folder with one encrypted file of these bytes, as long as `shown` says.
+    /// Makes a folder with one encrypted file of these bytes, shown with the size that `shown` returns.
     fn overlay(dir: &Path, plain: &[u8], shown: fn(u64) -> u64) -> (Overlay, PathBuf, FileKey) {
         let path = dir.join("plain.bin");
         fs::write(&path, plain).unwrap();
@@ -398,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn any_part_is_that_of_the_whole_encrypted() {
+    fn any_part_read_equals_that_part_of_the_ciphertext() {
         let dir = tempfile::tempdir().unwrap();
         let lengths = [1, 1_024, 8_191, 8_192, 8_193, 50_000, 65_537];
         for (len, shown) in
@@ -423,9 +424,9 @@ mod tests {
         }
     }
 
-    /// The key of what a file was encrypts nothing else.
+    /// The key of the former content encrypts nothing else.
     #[test]
-    fn what_is_not_the_plaintext_any_more_is_not_encrypted() {
+    fn changed_plaintext_is_not_encrypted() {
         let dir = tempfile::tempdir().unwrap();
         for len in [5_000, 50_000] {
             let plain = noise(len, 1);
@@ -442,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_listed_and_not_written_to() {
+    fn the_overlay_is_listed_and_read_only() {
         let dir = tempfile::tempdir().unwrap();
         let (overlay, folder, _) = overlay(dir.path(), b"x", same);
         let names = |path: &Path| -> Vec<_> {

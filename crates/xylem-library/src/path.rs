@@ -1,4 +1,4 @@
-//! Paths as bytes, which is how listings, tickets and the store's catalog have them.
+//! Paths as bytes, as in listings, tickets and the store's catalog.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use xylem_store::StoreError;
 
 use crate::disk::disk;
 
-/// Bytes of a path, a path component or a link's target.
+/// Returns the bytes of a path, a path component or a link's target.
 pub fn os_bytes(text: &OsStr) -> Vec<u8> {
     #[cfg(unix)]
     {
@@ -19,7 +19,7 @@ pub fn os_bytes(text: &OsStr) -> Vec<u8> {
     }
 }
 
-/// A path from bytes that came from [`os_bytes`] or a listing.
+/// Makes a path from bytes of [`os_bytes`] or a listing.
 pub fn os_path(bytes: &[u8]) -> PathBuf {
     #[cfg(unix)]
     {
@@ -32,7 +32,7 @@ pub fn os_path(bytes: &[u8]) -> PathBuf {
     }
 }
 
-/// The one absolute path, without links, of something that is there.
+/// Returns the absolute path, without links, of something that exists.
 ///
 /// # Errors
 /// The system's, such as [`StoreError::NotFound`].

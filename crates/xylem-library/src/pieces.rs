@@ -1,40 +1,39 @@
-//! [`Pieces`]: which parts of what is fetched are here, for people to look at; [`Picture`]: that and whom
-//! it comes from.
+//! [`Pieces`]: shows which parts of a fetch are here. [`Picture`]: that, and the peers that it uses.
 //!
-//! Nothing depends on it: what counts lies in the store. A result is cut into [`CELLS`] cells at most, of
-//! which each knows how many of its bytes have been proven.
+//! It is for display alone: the store has the authoritative state. A result is cut into at most [`CELLS`] cells, each
+//! with a count of its proven bytes.
 
 use crate::reachable::FaceAddress;
 use xylem_link::LinkStats;
 use xylem_object::ObjectId;
 use xylem_transfer::PeerStats;
 
-/// Cells at most.
+/// Most cells.
 pub const CELLS: u64 = 512;
-/// Bytes of a cell at least: a block's worth.
+/// Least size of a cell, bytes: one block.
 const LEAST: u64 = 16 * 1024;
-/// Files of a directory whose places are known; of one that has more, what comes fills the cells in order.
+/// Most files of a directory with a known place. With more files, progress fills the cells in order.
 const MAX_FILES: usize = 4096;
 
-/// See the module's documentation.
+/// Cells of one fetch; see the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub struct Pieces {
-    /// Of the object, where a range of it is fetched.
+    /// Offset in the object at which the fetched range begins.
     begins: u64,
-    /// Files of a directory in listing order: number and where it begins.
+    /// Files of a directory in listing order: number and offset.
     files: Vec<(u64, u64)>,
     is_directory: bool,
-    /// Proven bytes of each.
+    /// Proven bytes of each cell.
     cells: Vec<u64>,
 }
 
 impl Pieces {
-    /// What is fetched begins there in the object.
+    /// Sets the offset in the object at which the fetched range begins.
     pub(crate) fn begin_at(&mut self, start: u64) {
         self.begins = start;
     }
 
-    /// The next file of a directory begins there.
+    /// Adds the next file of a directory, which begins at `start`.
     pub(crate) fn file(&mut self, number: u64, start: u64) {
         self.is_directory = true;
         if self.files.len() <= MAX_FILES {
@@ -42,8 +41,8 @@ impl Pieces {
         }
     }
 
-    /// `len` bytes of an object, from `start` on, are proven; `total`: of the whole result, 0 where that is
-    /// not known.
+    /// Records that `len` bytes of an object from `start` on are proven. `total`: size of the whole result, 0 if
+    /// unknown.
     pub(crate) fn add(&mut self, total: u64, object: ObjectId, start: u64, len: u64) {
         let start = match object {
             ObjectId::Root if !self.is_directory => start.saturating_sub(self.begins),
@@ -68,8 +67,8 @@ impl Pieces {
         }
     }
 
-    /// A digit for each cell: from 0, nothing is here, to 9, all is. What is `verified` beyond what came by
-    /// its place (found in an old copy, say) is taken to be at the front.
+    /// Returns a digit for each cell: from 0, nothing is here, to 9, all is. Bytes in `verified` without a known place,
+    /// such as those found in an old copy, are shown at the front.
     pub fn digits(&self, total: u64, verified: u64) -> String {
         let Some(size) = cell_size(total) else { return String::new() };
         let count = total.div_ceil(size);
@@ -92,26 +91,26 @@ impl Pieces {
     }
 }
 
-/// `None`: there is nothing to show.
+/// Returns the size of a cell; `None` if there is nothing to show.
 fn cell_size(total: u64) -> Option<u64> {
     (total > 0).then(|| total.div_ceil(CELLS).max(LEAST))
 }
 
-/// What a fetch looks like at a moment.
+/// State of a fetch at one moment, for display.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
     /// As [`Pieces::digits`] writes them.
     pub pieces: String,
-    /// Who is asked.
+    /// The peers that are asked.
     pub peers: Vec<PeerPicture>,
 }
 
-/// One who is asked.
+/// One peer of a fetch.
 #[derive(Clone, Debug)]
 pub struct PeerPicture {
-    /// Who, as an address.
+    /// Its address.
     pub peer: FaceAddress,
-    /// What it is asked for and has brought.
+    /// Requests sent to it and data received from it.
     pub stats: PeerStats,
     /// Its encrypted link.
     pub link: Option<LinkStats>,
@@ -133,12 +132,12 @@ mod tests {
         pieces.add(total, ObjectId::Root, 3 * LEAST, LEAST / 2);
         pieces.add(total, ObjectId::Root, 5 * LEAST, LEAST);
         assert_eq!(pieces.digits(total, LEAST + LEAST / 2), "0004090000");
-        // More than came by its place was found elsewhere.
+        // Bytes without a place were found elsewhere.
         assert_eq!(pieces.digits(total, 3 * LEAST), "9404090000");
         pieces.add(total, ObjectId::Sums, 0, LEAST);
         pieces.add(total, ObjectId::File(0), 0, LEAST);
         assert_eq!(pieces.digits(total, 0), "0004090000", "of other objects");
-        // Twice the same, and beyond the end.
+        // The same bytes again, and bytes past the end.
         pieces.add(total, ObjectId::Root, 5 * LEAST, u64::MAX);
         assert_eq!(pieces.digits(total, 0), "0004099999");
     }

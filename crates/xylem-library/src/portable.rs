@@ -1,10 +1,9 @@
-//! [`NameCheck`]: names that are fine here and cannot be kept elsewhere, found while a folder is shared.
+//! [`NameCheck`]: finds names that are valid here and cannot exist elsewhere, while a folder is shared.
 //!
-//! Two names that differ only in case or in how their letters are composed are one name on the file
-//! systems of Windows and macOS, and some names cannot exist on Windows at all. They are published as
-//! they are; whoever shares is warned, or, with `--portable`, shares nothing. One folder's names are
-//! compared together; eight bytes are kept for each while that goes on.
-//! It changes no name, and it does not know who will fetch.
+//! Two names that differ only in case or in the composition of letters are one name on the file systems of Windows and
+//! macOS, and some names cannot exist on Windows at all. Such names are published unchanged with a warning; with
+//! `--portable` the share is refused. The names of one folder are compared together, with eight bytes of memory for
+//! each. The check changes no name, and does not know which systems will fetch.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
@@ -16,23 +15,23 @@ use xylem_store::FolderNames;
 use crate::event::LibraryEvent;
 use crate::path::os_path;
 
-/// Names that are warned of one by one; of more, only how many.
+/// Most names warned of one by one; further ones are counted.
 const MAX_WARNINGS: u64 = 20;
 
-/// What to do about names that are not portable, and how many there were.
+/// Policy about names that are not portable, and how many were found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameCheck {
     policy: Policy,
     found: u64,
 }
 
-/// A name that some system cannot keep; paths are below the shared folder.
+/// A name that some system cannot store; paths are below the shared folder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotPortable {
-    /// Windows has no such names.
+    /// The name is not valid on Windows.
     #[error("{}: Windows cannot have this name", .0.display())]
     OnWindows(PathBuf),
-    /// Where case or composition is not told apart, the two are one.
+    /// The two are one name where case or composition is ignored.
     #[error("{} and {} differ only in case or composition, and are one name elsewhere",
         .0.display(), .1.display())]
     SameName(PathBuf, PathBuf),
@@ -46,20 +45,20 @@ enum Policy {
 }
 
 impl NameCheck {
-    /// Compares nothing.
+    /// Checks nothing.
     pub(crate) fn off() -> Self {
         Self { policy: Policy::Off, found: 0 }
     }
 
-    /// Warns, or refuses the first where everything has to be `portable`.
+    /// Warns of names; with `portable`, refuses the first one.
     pub(crate) fn new(portable: bool) -> Self {
         Self { policy: if portable { Policy::Refuse } else { Policy::Warn }, found: 0 }
     }
 
-    /// Checks the names of one folder, whose path below the shared one is `folder`.
+    /// Checks the names of one folder, which is at `folder` below the shared one.
     ///
     /// # Errors
-    /// A name that is not portable, where all have to be.
+    /// A name that is not portable, if all must be.
     pub(crate) fn folder(
         &mut self,
         folder: &[u8],
@@ -83,7 +82,7 @@ impl NameCheck {
         if twice.is_empty() {
             return Ok(());
         }
-        // Names of equal keys, compared as a whole: the key alone might err.
+        // Compares whole names of equal keys: different names may share a key.
         let mut doubtful: Vec<(Vec<u8>, &[u8])> = names
             .names()
             .map(|name| (folded(name), name))
@@ -113,7 +112,7 @@ impl NameCheck {
         Ok(())
     }
 
-    /// Says how many were not named one by one.
+    /// Reports the number of names not reported one by one.
     pub(crate) fn warn_of_rest(&mut self, on_event: &mut dyn FnMut(LibraryEvent)) {
         let more = self.found.saturating_sub(MAX_WARNINGS);
         self.found = 0;
@@ -124,14 +123,14 @@ impl NameCheck {
     }
 }
 
-/// Stands for a name while names are sorted.
+/// Returns a hash that represents a name while names are sorted.
 fn key(folded: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(folded);
     hasher.finish()
 }
 
-/// A name without case, its letters composed.
+/// Returns a name in lowercase, its letters composed.
 fn folded(name: &[u8]) -> Vec<u8> {
     if name.is_ascii() {
         return name.to_ascii_lowercase();
@@ -169,7 +168,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn case_composition_and_windows_names_are_told() {
+    fn case_composition_and_windows_names_are_reported() {
         let names = ["README", "readme", "caf\u{e9}", "cafe\u{301}", "aux.c", "plain", "Plain2"];
         let (outcome, told) = check(&names, NameCheck::new(false));
         outcome.unwrap();
@@ -186,7 +185,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn of_many_names_some_are_told_and_the_rest_counted() {
+    fn further_unportable_names_are_only_counted() {
         let names: Vec<String> = (0..50).map(|n| format!("{n}:")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (_, told) = check(&names, NameCheck::new(false));

@@ -1,8 +1,7 @@
-//! [`Publications`]: everything that one server answers for, found by name. Things are added and
-//! removed while it serves.
+//! [`Publications`]: all publications of one server, found by name. Publications can be added and removed while it
+//! serves.
 //!
-//! Interests come from the server's loop; the answers are made by [`Publication`] and [`Grower`]. It
-//! knows nothing of who asks.
+//! Interests come from the server's loop; [`Publication`] and [`Grower`] make the answers. It does not know the peers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,29 +19,29 @@ use crate::held::Answers;
 use crate::publish::Serving;
 use crate::reads::{Reads, Wake};
 
-/// What is served under one name.
+/// Content served under one name.
 pub enum Content {
-    /// A file or directory as it was.
+    /// A file or directory that does not change.
     Still {
         /// Manifest and names.
         publication: Box<Publication>,
         /// Where its bytes are read.
         serving: Box<Serving>,
     },
-    /// Somebody else's publication, all of which was here when it began to be served.
+    /// Another publisher's publication, complete when serving began.
     Onward(Box<Answers>),
     /// A file that grows.
     Growing(Box<Grower>),
 }
 
 impl Content {
-    /// P and manifest of what is there now.
+    /// Returns the versioned prefix and the manifest of the newest version.
     pub fn newest(&self) -> (Name, Manifest) {
         let publication = self.publication();
         (publication.prefix().to_name(), publication.manifest().clone())
     }
 
-    /// What is there now.
+    /// Returns the newest version.
     pub fn publication(&self) -> &Publication {
         match self {
             Self::Still { publication, .. } => publication,
@@ -51,7 +50,7 @@ impl Content {
         }
     }
 
-    /// Who signed it, where that is for somebody else to do.
+    /// Returns the publisher if it is another one than ours.
     pub fn signed_by(&self) -> Option<PublisherId> {
         match self {
             Self::Onward(answers) => Some(answers.publisher()),
@@ -63,7 +62,7 @@ impl Content {
         self.publication().prefix().parent()
     }
 
-    /// What reads for it what is not at hand.
+    /// Returns the threads that read its content.
     fn reads(&self) -> Option<&Reads> {
         match self {
             Self::Still { serving, .. } => serving.reads(),
@@ -82,7 +81,7 @@ impl Content {
                 serving.set_now(now);
                 publication.answer(interest, &mut **serving, out)
             }
-            // What can't be read, or is not what it was, is not there.
+            // Unreadable or changed content counts as missing.
             Self::Onward(answers) => Ok(answers.answer(now, interest, out)),
             Self::Growing(grower) => return grower.answer(now, interest, out),
         };
@@ -91,7 +90,7 @@ impl Content {
             Err(e) => e.is_waiting(),
         };
         match self.reads().filter(|_| waits) {
-            // Where too much waits, whoever asked asks again.
+            // If too many Interests wait, this one is dropped, and the peer asks again.
             Some(reads) => {
                 let lifetime = Duration::from_millis(interest.lifetime_ms());
                 reads.wait(now, by, packet, lifetime);
@@ -102,20 +101,20 @@ impl Content {
     }
 }
 
-/// One Interest of those that a server has received.
+/// One Interest that a server has received.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
-    /// When it is to be answered.
+    /// The time of the answer.
     pub now: Duration,
-    /// Who asks: the number of a face.
+    /// The number of the face that it came over.
     pub by: u64,
-    /// What is asked.
+    /// The Interest.
     pub interest: &'a Interest<'a>,
-    /// The same as it was received.
+    /// Its bytes as received.
     pub packet: &'a [u8],
 }
 
-/// One publication among those of a server.
+/// Identifies one publication of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicationId(u64);
 
@@ -126,31 +125,31 @@ impl PublicationId {
     }
 }
 
-/// See the module's documentation.
+/// The publications of one server; see the module's documentation.
 #[derive(Default)]
 pub struct Publications {
     all: HashMap<PublicationId, Content>,
-    /// By the value of the object name, which several versions may share; the newest first.
+    /// Keyed by the value of the object name, which several versions may share; newest version first.
     by_object: HashMap<Vec<u8>, Vec<PublicationId>>,
-    /// How many components object names have, and how many names have so many; the longest first.
+    /// Lengths of object names in components, with the number of names of each; longest first.
     lengths: Vec<(usize, usize)>,
-    /// How many are files that grow.
+    /// Number of growing files.
     growing: usize,
-    /// What the publisher whose machine this is says of our link key, for who asks for what is not here.
+    /// The vouch of this machine's publisher for our link key, sent in answer to questions about missing content.
     vouch: Option<Vouch>,
-    /// Answers to who knows a root and no name.
+    /// Answers to peers that know a root and no name.
     finds: HashMap<FindId, (PublicationId, Vec<u8>)>,
-    /// Something may be ready: of thousands of publications not each is looked at in each turn.
+    /// Set if Interests may be ready: with thousands of publications, a turn cannot check each.
     stirred: Arc<AtomicBool>,
-    /// Wakes the loop that serves.
+    /// Wakes the serving loop.
     wake: Option<Wake>,
-    /// What was asked for last: what is asked for next is most likely of the same.
+    /// The publication of the last answer: the next Interest is most likely for the same.
     last: Option<PublicationId>,
     next: u64,
 }
 
 impl Publications {
-    /// Serves one more.
+    /// Adds a publication.
     pub fn add(&mut self, content: Content) -> PublicationId {
         let id = PublicationId(self.next);
         self.next += 1;
@@ -181,19 +180,20 @@ impl Publications {
         id
     }
 
-    /// Serves nothing yet. Who asks for what is not here is shown that it is the publisher's machine all
-    /// the same, of which it may ask what there is instead.
+    /// Starts without publications. A peer that asks for missing content receives the vouch: it shows that this is the
+    /// publisher's machine, which may be asked for newer content.
     pub fn of_publisher(vouch: Vouch) -> Self {
         Self { vouch: Some(vouch), ..Self::default() }
     }
 
-    /// What is added from now on calls this, on other threads, when there is something in [`Publications::ready`].
+    /// Sets the function that other threads call when [`Publications::ready`] has something. It applies to publications
+    /// added from now on.
     pub fn wake_by(&mut self, wake: Wake) {
         self.wake = Some(wake);
     }
 
-    /// Interests that waited for something to be read, and can be answered now, and who asked. There may be more:
-    /// [`Publications::has_ready`].
+    /// Returns Interests that waited for content and can be answered now, each with its face.
+    /// [`Publications::has_ready`] reports whether there may be more.
     pub fn ready(&mut self, now: Duration) -> Vec<(u64, Vec<u8>)> {
         if !self.stirred.swap(false, Ordering::Acquire) {
             return Vec::new();
@@ -208,20 +208,20 @@ impl Publications {
         ready
     }
 
-    /// Whether there may be more Interests that can be answered.
+    /// Returns whether more Interests may be ready.
     pub fn has_ready(&self) -> bool {
         self.stirred.load(Ordering::Acquire)
     }
 
-    /// Whether who asks for this root over a link to `link_key` is answered with another name than `prefix`.
+    /// Returns whether a question for this root over a link to `link_key` is answered with another name than `prefix`.
     pub fn finds(&self, root: &Hash, link_key: &[u8; 32], prefix: NameRef<'_>) -> bool {
         let found = self.finds.get(&FindId::new(root, link_key));
         let found = found.and_then(|(id, _)| self.all.get(id));
         found.is_some_and(|content| content.publication().prefix() != prefix)
     }
 
-    /// Also answers who asks for it by its root over a link to `link_key`, for which its publisher
-    /// may `vouch`. Not of files that grow: what they were has no root of its own any more.
+    /// Also answers questions for the content by its root over a link to `link_key`, for which its publisher may
+    /// `vouch`. Growing files are skipped: they have no fixed root.
     pub fn add_find(&mut self, id: PublicationId, link_key: &[u8; 32], vouch: Option<Vouch>) {
         let content = self.all.get(&id);
         let Some(content) = content.filter(|c| !matches!(c, Content::Growing(_))) else { return };
@@ -229,14 +229,14 @@ impl Publications {
         let asked = FindId::new(&publication.manifest().root, link_key);
         let manifest = publication.manifest_packet();
         if let Ok(packet) = asked.packet(&find::Answer { vouch, manifest }) {
-            // The same name again takes its place: what is shared anew may leave the old one behind.
+            // The same name replaces its entry: sharing anew may leave an old one behind.
             if !self.finds(&content.publication().manifest().root, link_key, publication.prefix()) {
                 self.finds.insert(asked, (id, packet));
             }
         }
     }
 
-    /// Also answers who knows its root and not whose it is, over a link to `link_key`.
+    /// Also answers peers that know its root and not its publisher, over a link to `link_key`.
     pub fn add_public_find(
         &mut self,
         id: PublicationId,
@@ -254,7 +254,7 @@ impl Publications {
         }
     }
 
-    /// Serves one no more; returns what it was.
+    /// Removes a publication and returns its content.
     pub fn remove(&mut self, id: PublicationId) -> Option<Content> {
         let content = self.all.remove(&id)?;
         self.finds.retain(|_, (of, _)| *of != id);
@@ -275,22 +275,22 @@ impl Publications {
         Some(content)
     }
 
-    /// One of them.
+    /// Returns one publication's content.
     pub fn get(&self, id: PublicationId) -> Option<&Content> {
         self.all.get(&id)
     }
 
-    /// Whether something is served under this object name, in any version.
+    /// Returns whether any version is served under this object name.
     pub fn has_object(&self, object: NameRef<'_>) -> bool {
         self.by_object.contains_key(object.value())
     }
 
-    /// The newest version that is served under this object name.
+    /// Returns the newest version served under this object name.
     pub fn newest_of(&self, object: NameRef<'_>) -> Option<&Content> {
         self.by_object.get(object.value())?.first().and_then(|id| self.all.get(id))
     }
 
-    /// Files that grow.
+    /// Returns the growing files.
     pub fn growing(&mut self) -> impl Iterator<Item = &mut Grower> {
         let all = if self.growing == 0 { 0 } else { self.all.len() };
         self.all.values_mut().take(all).filter_map(|content| match content {
@@ -299,12 +299,12 @@ impl Publications {
         })
     }
 
-    /// Answers an Interest, appending the Data to `out`; [`Answer::NotYet`]: it waits, and will be [`Publications::ready`],
-    /// or is one of something that grows. Also says which publication it is for; `None`:
-    /// for none of these.
+    /// Answers an Interest; appends the Data to `out`. [`Answer::NotYet`]: it waits and will be
+    /// [`Publications::ready`], or asks for the next version of a growing file. Also returns the publication concerned;
+    /// `None` if it is not for any of these.
     ///
     /// # Errors
-    /// What the answer is made from can't be read.
+    /// The content or its proofs cannot be read.
     pub fn answer(
         &mut self,
         asked: &Asked<'_>,
@@ -333,7 +333,7 @@ impl Publications {
             let Some(same) = self.by_object.get(object.value()) else { continue };
             let all = &self.all;
             let exact = |id: &&PublicationId| all[*id].publication().prefix().is_prefix_of(name);
-            // No other publication answers below the name of this one.
+            // No other publication answers below this one's name.
             let candidates = match same.iter().find(exact) {
                 Some(one) => std::slice::from_ref(one),
                 None => same,

@@ -1,5 +1,4 @@
-//! [`publish`]: from a path to something that can be served: hashed, signed, and read from where it
-//! lies.
+//! [`publish`]: hashes the content of a path for serving; the content is read in place.
 
 pub(crate) mod before;
 mod directory;
@@ -40,11 +39,11 @@ pub use onward::{Onward, onward, signed_at};
 pub use sealed::{Recipients, Sealing, publish_sealed};
 pub use serving::{Published, Serving};
 
-/// Hashes the file or directory at `path`, which is canonical, or takes what was hashed before and
-/// has not changed since; `name` gives its object name by the last component of the path, and `now`
-/// its version. `asked` says what of a directory is left out, which is remembered with it.
+/// Hashes the file or directory at the canonical `path`, or takes the result of an earlier run if nothing has changed
+/// since. `name` returns the object name for the last component of the path, and `now` gives its version. `asked`
+/// selects the parts of a directory, and the selection is recorded.
 ///
-/// Returns the versioned prefix too.
+/// Also returns the versioned prefix.
 ///
 /// # Errors
 /// See [`PublishError`].
@@ -83,7 +82,7 @@ pub fn publish(
         }
         _ => return Err(PublishError::Kind(path.to_path_buf())),
     };
-    // The same bytes under the same name keep their version, so that tickets stay good.
+    // The same bytes under the same name keep their version, so that tickets stay valid.
     let root = published.manifest.root;
     let before = known.and_then(|r| Some((r.root, r.note.version?)));
     let version = next_version(before, root, now, on_event);
@@ -95,8 +94,8 @@ pub fn publish(
     }
 }
 
-/// The version of what has `root`: that of `before` if it is the same, else the time, and in any case more than that. A clock
-/// that was set back makes no older version of what is new.
+/// Returns the version for the content of `root`: that of `before` if the root is the same, otherwise the time, or one
+/// more than `before` if that is greater. A clock that was set back thus makes no older version.
 fn next_version(
     before: Option<(Hash, u64)>,
     root: Hash,
@@ -117,7 +116,7 @@ fn next_version(
     }
 }
 
-/// What is left out this time.
+/// Returns the patterns excluded this time.
 fn excluded(
     asked: &Selection,
     known: Option<&Record>,
@@ -135,19 +134,19 @@ fn excluded(
     before
 }
 
-/// What was left out when something was last shared from here. What a fetch left out is no answer.
+/// Returns the patterns of the last share from here. The patterns of a fetch do not count.
 fn left_out_before(known: Option<&Record>) -> Vec<String> {
-    // Only what was shared has a version.
+    // Only shared content has a version.
     let shared = known.filter(|record| record.note.version.is_some());
     shared.map(|record| record.note.excluded.clone()).unwrap_or_default()
 }
 
-/// Whether something with this root was fetched: then its signed manifest was kept.
+/// Returns whether the content of this root was fetched: a signed manifest is stored then.
 fn was_fetched(store: &Store, root: &Hash) -> bool {
     store.object(root, Part::Manifest).is_ok_and(|kept| kept.is_some())
 }
 
-/// The rules under which something was last shared from here.
+/// Returns the rules of the last share from here.
 pub(crate) fn rules_before(known: Option<&Record>) -> Result<Rules, PublishError> {
     Ok(Rules::new(&Selection::default(), &left_out_before(known))?)
 }
@@ -166,15 +165,14 @@ fn publish_file(
     let small = slots == 0;
     let known = record.filter(|r| is_untouched(store, path, meta, r)).map(|r| r.root);
     let outboard = known.and_then(|root| store.object(&root, Part::Outboard).ok().flatten());
-    // One of a fetch may be of another segment size.
+    // The outboard of a fetch may have another segment size.
     let fits = |o: &FileRef| o.metadata().is_ok_and(|m| m.size == slots * NODE_LEN as u64);
     let outboard = outboard.filter(fits);
     let list_len = list_len(state.size, segment);
     let size = (list_len, segment);
     let sums = known.filter(|_| list_len > 0).and_then(|r| KeptSums::open(store, &r, size));
     let (root, outboard, sums) = match (known, outboard) {
-        // One that was shared before there were lists is hashed once more; what was fetched is served on
-        // without one, as it lies there.
+        // Content that was shared without a list is hashed once more. Fetched content is served without one.
         (Some(root), outboard)
             if (small || outboard.is_some())
                 && (list_len == 0 || sums.is_some() || was_fetched(store, &root)) =>
@@ -205,22 +203,21 @@ fn publish_file(
     Ok(Published { manifest, files, listing: None, outboards, sums })
 }
 
-/// Whether a file is still the one that the record is about. A file that an older program shared or fetched, which did
-/// not note how it looked, must not have been changed since.
+/// Returns whether a file is unchanged since the record. Older programs did not record how it looked on disk: such a
+/// file must not have been changed since its last use.
 fn is_untouched(store: &Store, path: &Path, now: &Meta, record: &Record) -> bool {
     let since = FileTime { secs: i64::try_from(record.used_s).unwrap_or(i64::MAX), nanos: 0 };
     let untouched = Untouched::open(store, path, &record.root, since);
     record.state == FileState::of(now) && untouched.is_sure(now, untouched.of_itself().as_ref())
 }
 
-/// Gives a manifest what a file's or directory's metadata say.
+/// Sets a manifest's fields from the metadata of a file or directory.
 fn describe(manifest: &mut Manifest, meta: &Meta) {
     manifest.mode = meta.mode & 0o777;
     (manifest.mtime_s, manifest.mtime_ns) = (meta.mtime.secs, meta.mtime.nanos);
 }
 
-/// Hashes `path` as if nothing were known of it and keeps its trees, as [`publish`] would; returns
-/// its root.
+/// Hashes `path` without earlier knowledge and stores its trees, as [`publish`] would; returns its root.
 ///
 /// # Errors
 /// See [`PublishError`].
@@ -244,8 +241,8 @@ pub fn rebuild(
     Ok(published.manifest.root)
 }
 
-/// As [`root_of`], of what may be `root` as it was fetched or shared here: what its disk does not keep of modes and times
-/// is taken for what was published, where nobody has set others since. All content is read.
+/// Like [`root_of`], for content that may be `root`, fetched or shared here. Modes and times that the disk cannot store
+/// are taken as published, unless they were changed since. All content is read.
 ///
 /// # Errors
 /// See [`PublishError`].
@@ -264,7 +261,7 @@ pub fn root_as(
     directory::root_of(medium, path, before, on_event)
 }
 
-/// The root that publishing `path`, which is canonical, would give; nothing is kept.
+/// Returns the root that publishing the canonical `path` would give; stores nothing.
 ///
 /// # Errors
 /// See [`PublishError`].
@@ -288,7 +285,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_clock_that_was_set_back_makes_no_older_version() {
+    fn a_clock_set_back_makes_no_older_version() {
         let now = UnixTime::new(Duration::from_secs(1_800_000_000));
         let (a, b) = (xylem_hash::hash(b"a"), xylem_hash::hash(b"b"));
         let us = now.microseconds();

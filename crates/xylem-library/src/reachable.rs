@@ -1,8 +1,7 @@
-//! Where somebody can be reached: [`PeerUri`] as people write it, [`Peer`] as it is dialled,
-//! [`FaceAddress`] as it is shown; and [`choose`]: which addresses of this machine a ticket should name, as a
-//! person would choose who looks at the list of its interfaces.
+//! Addresses of nodes: [`PeerUri`] as written, [`Peer`] as dialled, [`FaceAddress`] as shown. [`choose`] selects the
+//! addresses of this machine for a ticket, as an expert would from the list of its interfaces.
 //!
-//! The list, the sources of routes and looked-up names come from the caller; nothing here asks the system.
+//! The list, the source addresses of routes and resolved names come from the caller; nothing here queries the system.
 
 pub mod nat64;
 mod peer;
@@ -27,14 +26,14 @@ pub use starts::Starts;
 pub use taken::{PeerWay, WayTaken, Ways};
 pub use uri::{LINK_PORT, LookUp, NDN_PORT, PeerUri, WEB_SOCKET_PORT, endpoint};
 
-/// At most this many addresses go into a ticket: each costs the person who pastes it.
+/// Most addresses in a ticket: each makes the text longer.
 pub const MAX_NAMED: usize = 6;
 
-/// Ports below are those of well-known services, which nobody should make us knock at.
+/// Lowest port that is dialled on a peer's word. Lower ones are those of well-known services, which peers must not make
+/// this program contact.
 const FIRST_PORT: u16 = 1_024;
 
-/// Beginnings of names that container and virtual machine software gives to its own networks, which end
-/// at this machine.
+/// Prefixes of interface names that container and virtual machine software uses for networks internal to this machine.
 const VIRTUAL: [&str; 16] = [
     "docker",
     "br-",
@@ -65,18 +64,18 @@ pub struct OwnAddress {
     pub up: bool,
 }
 
-/// Why an address is not named.
+/// Why an address is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsuited {
-    /// It needs a zone that another machine would not share, or means nothing beyond one cable.
+    /// It needs a zone that another machine does not share, or is valid on one cable alone.
     LinkLocal,
-    /// Of containers or virtual machines.
+    /// It belongs to containers or virtual machines.
     Virtual,
     /// Its interface is down.
     Down,
-    /// Other machines have their own.
+    /// It leads to this machine alone.
     Loopback,
-    /// Enough are named.
+    /// Enough addresses are named.
     Surplus,
 }
 
@@ -92,7 +91,7 @@ impl fmt::Display for Unsuited {
     }
 }
 
-/// An address that is not named.
+/// An address that is left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// The address.
@@ -105,18 +104,17 @@ pub struct LeftOut {
     pub why: Unsuited,
 }
 
-/// What [`choose`] comes to.
+/// Result of [`choose`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// The most likely to be reached from elsewhere first.
+    /// The named addresses, most likely reachable first.
     pub named: Vec<OwnAddress>,
     /// The others.
     pub left_out: Vec<LeftOut>,
 }
 
-/// Addresses that packets to the whole network leave from (`routed`: those of the interface with the
-/// default route) come first, then public ones, then private ones. Loopback is named where nothing
-/// else is.
+/// Chooses the addresses to name. Addresses of the interface with the default route (`routed`) come first, then public
+/// ones, then private ones. Loopback is named only if there is no other.
 pub fn choose(mut all: Vec<OwnAddress>, routed: &[IpAddr]) -> Choice {
     let is_routed = |own: &OwnAddress| routed.contains(&own.ip);
     all.sort_by_key(|own| (!is_routed(own), !is_public(own.ip)));
@@ -157,7 +155,7 @@ fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether an address means the same everywhere.
+/// Returns whether an address is globally unique.
 pub fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(v4) => !(v4.is_private() || v4.is_loopback() || v4.is_link_local()),
@@ -165,9 +163,9 @@ pub fn is_public(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether an address that somebody has told may be dialled, or asked for a peer. `near`: whoever told it is on
-/// this machine, and may name what is of no use to others. A link-local address has to have its interface, which no peer can
-/// name: what was found on the LAN has it.
+/// Returns whether an address from a peer or network may be dialled. `near`: its source is on this machine, and may
+/// name addresses useless to others. A link-local address needs its interface, which no peer can name; addresses found
+/// on the LAN have it.
 pub fn may_be_dialled(address: &SocketAddr, near: bool) -> bool {
     let ip = address.ip().to_canonical();
     let on_interface = matches!(address, SocketAddr::V6(at) if at.scope_id() != 0);
@@ -221,7 +219,7 @@ mod tests {
         assert_eq!(left.len(), 8);
     }
 
-    /// A name says little: what has the default route is how others come here.
+    /// An interface name proves little: peers reach this machine over the default route.
     #[test]
     fn a_bridge_with_the_default_route_is_named() {
         let all = ["br-lan 192.168.1.2", "docker0 172.17.0.2"];
@@ -238,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_not_filled_with_addresses() {
+    fn a_ticket_names_a_limited_number_of_addresses() {
         let many: Vec<String> = (1..=20).map(|i| format!("eth0 10.0.0.{i}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let (first, left) = named(&many, &["10.0.0.20"]);

@@ -1,6 +1,5 @@
-//! `Record`: what is remembered of a path that was shared or fetched, enough not to hash it again,
-//! to keep its name, and to know whom to ask for it. The store keeps it ([`Known`]); the note in it
-//! is ours.
+//! `Record`: what is remembered of a shared or fetched path: enough to avoid hashing it again, to keep its name, and to
+//! find peers for it. The store keeps it ([`Known`]); the note in it belongs to this crate.
 
 use std::path::Path;
 
@@ -19,13 +18,13 @@ use crate::save::SaveOptions;
 use crate::signed;
 use crate::time::UnixTime;
 
-/// Layout of a note, numbers little-endian: layout 1, version 8 (0: none), port 2 (0: none), sealed version 8
-/// (0: none), sealed root 32, ticket (length 4, UTF-8), patterns that were left out (each length 4, UTF-8). The layouts
-/// before had nothing sealed, and no port.
+/// Layout of a note, numbers little-endian: layout 1, version 8 (0: none), port 2 (0: none), sealed version 8 (0:
+/// none), sealed root 32, ticket (length 4, UTF-8), excluded patterns (each length 4, UTF-8). Older layouts lack the
+/// sealed fields, and the oldest lacks the port.
 const LAYOUT: u8 = 3;
 const WITHOUT_SEALED: u8 = 2;
 const WITHOUT_PORT: u8 = 1;
-/// A use is written down again after this many seconds.
+/// Interval at which a use is recorded again, seconds.
 const USED_EVERY: u64 = 24 * 3600;
 
 /// This crate's part of a record.
@@ -35,11 +34,11 @@ pub(crate) struct Note {
     pub(crate) version: Option<u64>,
     /// UDP port at which it was shared last, which its tickets name.
     pub(crate) port: Option<u16>,
-    /// Root and version under which it was last shared with people who were named.
+    /// Root and version of its last private publication.
     pub(crate) sealed: Option<(Hash, u64)>,
-    /// A ticket for it: the one that it was fetched with, or else our own.
+    /// A ticket for it: that of the fetch, or else our own.
     pub(crate) ticket: Option<String>,
-    /// What was left out of a directory when it was fetched, or shared (`--exclude`).
+    /// Patterns excluded when a directory was fetched or shared (`--exclude`).
     pub(crate) excluded: Vec<String>,
 }
 
@@ -61,7 +60,7 @@ impl Note {
         out
     }
 
-    /// An empty note for what is no note: then nothing more than the root is known.
+    /// Decodes a note; an invalid one becomes an empty note, so that only the root is known.
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         Self::read(bytes).unwrap_or_default()
     }
@@ -98,22 +97,21 @@ impl Note {
     }
 }
 
-/// What an earlier run left about a path.
+/// Record of a path from an earlier run.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
-    /// Root that its content had.
+    /// Root of its content.
     pub(crate) root: Hash,
     /// State of the file (or of the directory itself) then.
     pub(crate) state: FileState,
-    /// When it was last shared or fetched, seconds since 1970; 0 where an older program did not note it.
+    /// When it was last shared or fetched, seconds since 1970; 0 if an older program did not record it.
     pub(crate) used_s: u64,
     /// The rest.
     pub(crate) note: Note,
 }
 
 impl Record {
-    /// What is known of a canonical path; a store that can't be read knows nothing, which costs
-    /// hashing.
+    /// Returns the record of a canonical path. An unreadable store counts as empty, which costs hashing.
     pub(crate) fn recall(store: &Store, key: &[u8]) -> Option<Self> {
         if let Some(known) = store.known_at(key).ok().flatten() {
             return Some(Self::of(&known));
@@ -123,14 +121,14 @@ impl Record {
         Some(Self { root: old.root, state: old.state, used_s: 0, note })
     }
 
-    /// The record that the store keeps.
+    /// Decodes a record from the store.
     pub(crate) fn of(known: &Known) -> Self {
         let Known { root, state, used_s, .. } = *known;
         Self { root, state, used_s, note: Note::decode(&known.note) }
     }
 }
 
-/// Whether what is known was fetched of a file that grows: then it may have become longer since.
+/// Returns whether a record is of a fetched growing file, which may be longer by now.
 pub(crate) fn growing(store: &Store, known: &Known) -> bool {
     if known.directory || known.origin != Origin::Fetched {
         return false;
@@ -142,14 +140,13 @@ pub(crate) fn growing(store: &Store, known: &Known) -> bool {
     signed.is_some_and(|signed| signed.manifest.growing.is_some())
 }
 
-/// How long a file with this root is, where the store knows of one that was shared or fetched.
+/// Returns the size of a file with this root, if the store has a record of one.
 pub(crate) fn known_size(store: &Store, root: &Hash) -> Option<u64> {
     let mut known = store.known().ok()?.filter_map(Result::ok);
     known.find(|known| known.root == *root && !known.directory).map(|known| known.state.size)
 }
 
-/// Writes down that `key` is shared as what `manifest` says, under `version`, without what matches
-/// `excluded`.
+/// Records that `key` is shared with this manifest under `version`, with the patterns `excluded`.
 ///
 /// # Errors
 /// The store's.
@@ -162,7 +159,7 @@ pub(crate) fn shared(
     before: Option<&Record>,
     now: UnixTime,
 ) -> Result<(), StoreError> {
-    // A ticket for the same content stays: it may name others who have it.
+    // A ticket for the same content stays: it may name other peers that have it.
     let same = before.filter(|r| r.root == manifest.root);
     let ticket = same.and_then(|r| r.note.ticket.clone());
     let port = before.and_then(|r| r.note.port);
@@ -171,7 +168,7 @@ pub(crate) fn shared(
     keep(store, &known(key, manifest, state, Origin::Shared, &note, now))
 }
 
-/// Writes down as what it was shared with people who were named: root and version. It is shared already.
+/// Records root and version of the private publication of a path that is already recorded.
 ///
 /// # Errors
 /// The store's.
@@ -186,14 +183,14 @@ pub(crate) fn sealed(store: &Store, key: &[u8], sealed: (Hash, u64)) -> Result<(
     store.remember(&known)
 }
 
-/// The UDP port at which what is at `path` was shared last.
+/// Returns the UDP port at which `path` was shared last.
 pub fn port(store: &Store, path: &Path) -> Option<u16> {
     let key = os_bytes(canonical(path).ok()?.as_os_str());
     Record::recall(store, &key)?.note.port
 }
 
-/// Adds our own ticket to the record of something shared, where it has none, and the port where it is
-/// shared now. Not being able to costs nothing but the convenience. `None`: the ticket is for something else.
+/// Adds our own ticket to the record of a shared path, unless it has one, and the present port. Failures are ignored:
+/// the record is a convenience. `None`: the ticket is for something else.
 pub fn keep_ticket(store: &Store, path: &Path, ticket: Option<&Ticket>, port: Option<u16>) {
     let Ok(path) = canonical(path) else { return };
     let key = os_bytes(path.as_os_str());
@@ -209,8 +206,8 @@ pub fn keep_ticket(store: &Store, path: &Path, ticket: Option<&Ticket>, port: Op
     }
 }
 
-/// Notes how the files at a canonical path look now that they have this root: first what is there itself, then of a
-/// directory each entry of its listing.
+/// Records how the files at a canonical path look now that they have this root: first the path itself, then each listed
+/// entry of a directory.
 ///
 /// # Errors
 /// The store's.
@@ -227,9 +224,8 @@ pub(crate) fn looked(
     looks.keep(&os_bytes(path.as_os_str()), root)
 }
 
-/// Notes how what was fetched to `place` looks, as its disk has it; what a fetch left out looks like nothing. Where all
-/// of it is there and the disk took other modes or times than are listed, the root that it has for whoever looks at it
-/// there.
+/// Records how the files fetched to `place` look on disk; entries that were not fetched have an empty record. If all
+/// are there and the disk stores other modes or times than listed, returns the root of the directory as it looks there.
 fn look_at_fetched(
     store: &Store,
     place: &Path,
@@ -266,9 +262,9 @@ fn look_at_fetched(
     Ok((is_whole && !is_as_listed).then(|| hasher.finalize()))
 }
 
-/// Writes down what was fetched whole to `path`, and keeps its signed manifest `packet`. The fetch is
-/// done by then, so that what goes wrong here is a warning. Where the disk keeps other modes or times than were
-/// published, the root that it has there.
+/// Records a complete fetch to `path`, and stores its signed manifest `packet`. The fetch is done by then, so errors
+/// become warnings. If the disk stores other modes or times than published, returns the root of the directory as it
+/// looks there.
 pub fn keep_fetched(
     store: &Store,
     options: &SaveOptions,
@@ -334,7 +330,7 @@ fn known(
     }
 }
 
-/// Writes a record unless the one that is there says the same.
+/// Writes a record unless the stored one is equal.
 fn keep(store: &Store, known: &Known) -> Result<(), StoreError> {
     let there = store.known_at(&known.path).ok().flatten();
     let same = there.is_some_and(|there| {
@@ -350,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_come_back_and_damaged_ones_say_nothing() {
+    fn notes_round_trip_and_damaged_ones_are_empty() {
         let whole = Note {
             version: Some(7),
             port: Some(7348),
@@ -367,7 +363,7 @@ mod tests {
             assert!(got == Note::default() || got.version == Some(7), "{len}: {got:?}");
         }
         assert_eq!(Note::decode(&[&[4], &bytes[1..]].concat()), Note::default());
-        // As it was before anything was shared with people who were named, and before there were ports.
+        // The older layouts: before private publications, and before ports.
         let before = [&[2], &bytes[1..11], &bytes[51..]].concat();
         let whole = Note { sealed: None, ..whole };
         assert_eq!(Note::decode(&before), whole);

@@ -1,7 +1,7 @@
-//! [`Registry`]: what a user's background node shares, in one file of the store.
+//! [`Registry`]: the shares of a user's background node, in one file of the store.
 //!
-//! The file is JSON and written whole by the store's atomic routine, so that a killed process leaves
-//! the older or the newer one. One process at a time writes it: the one that holds the service's lock.
+//! The file is JSON, replaced atomically, so that a killed process leaves the older or the newer one. Only the process
+//! that holds the service's lock writes it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,36 +13,35 @@ use crate::disk::disk;
 use crate::path::{os_bytes, os_path};
 use crate::served::Counts;
 
-/// The folder of the store where all of the service lies, for its user alone.
+/// Folder of the service in the store, private to its user.
 const FOLDER: &str = "service";
 const FILE: &str = "shares.json";
 
-/// How one path is to be shared: all that a user can ask of the background node for it. It travels whole to that node
-/// and is kept whole between its runs. A field that a program does not know is an error there: what it says may be that
-/// the path is not for everybody.
+/// Terms of one share: all that a user can request of the background node. They travel whole to that node and are
+/// stored between its runs. A node refuses terms with an unknown field, because that field may restrict the recipients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShareTerms {
-    /// The object name that was asked for; `None`: the usual one.
+    /// The requested object name; `None`: the default.
     pub name: Option<String>,
-    /// Whether names that some system cannot keep are an error.
+    /// Whether names that some system cannot store are an error.
     pub portable: bool,
-    /// Whether what can't be read is an error, instead of being left out.
+    /// Whether unreadable files are an error, instead of being left out.
     pub strict: bool,
-    /// Lines of a `.gitignore` that say what of a directory is left out; `None`: what was when it was shared last.
+    /// Excluded patterns of a directory, as lines of a `.gitignore`; `None`: those of the last share.
     pub exclude: Option<Vec<String>>,
-    /// Who alone may read it, by the keys of their links (hexadecimal); `None`: everybody who can fetch it.
+    /// The only recipients, as link keys (hexadecimal); `None`: every peer that can fetch it.
     pub recipients: Option<Vec<String>>,
-    /// With `recipients`: whether files are padded, so that their sizes tell less.
+    /// With `recipients`: whether files are padded, so that their sizes reveal less.
     pub padded: bool,
-    /// Whether the LAN may be told of it.
+    /// Whether it may be announced on the LAN.
     pub lan: bool,
-    /// Whether the router may be asked to forward the port where it is served.
+    /// Whether the router may be asked to forward its port.
     pub map: bool,
 }
 
 impl Default for ShareTerms {
-    /// What `xylem share PATH` says without a flag.
+    /// The terms of `xylem share PATH` without flags.
     fn default() -> Self {
         Self {
             name: None,
@@ -64,21 +63,21 @@ pub struct Registered {
     /// The absolute path that is shared.
     #[serde(with = "path_text")]
     pub path: PathBuf,
-    /// How.
+    /// Its terms.
     pub terms: ShareTerms,
     /// When it was shared first, seconds since 1970.
     pub since_s: u64,
-    /// The ticket that was given for it last.
+    /// Its latest ticket.
     pub ticket: String,
     /// Bytes of content then.
     pub bytes: u64,
     /// Files then.
     pub files: u64,
-    /// What was served of it by all runs that have ended.
+    /// Counts of all ended runs.
     pub counts: Counts,
 }
 
-/// A share as a file has it: before there were terms, two of them stood beside the path.
+/// A share as stored; old versions have two terms beside the path instead of `terms`.
 #[derive(Deserialize)]
 struct Written {
     #[serde(with = "path_text")]
@@ -105,7 +104,7 @@ impl From<Written> for Registered {
 }
 
 impl Registered {
-    /// What people call it by, beside its path: eight digits that stay as long as it is shared.
+    /// Returns the id by which users name it, besides its path: eight digits that stay as long as it is shared.
     pub fn id(&self) -> String {
         let mut whole = os_bytes(self.path.as_os_str());
         whole.push(0);
@@ -116,21 +115,21 @@ impl Registered {
     }
 }
 
-/// All that is shared in the background.
+/// All shares in the background.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Registry {
-    /// The port where the service was last.
+    /// The service's last port.
     pub port: Option<u16>,
-    /// Where it was asked to listen last, as `service run --listen` takes it; empty: on all interfaces. It holds until
-    /// another place is asked for, so that what was served to this machine alone is not served to all by the next run.
+    /// The last requested places to listen, as `service run --listen` takes them; empty: all interfaces. They stay
+    /// until others are requested: a share for this machine alone must not become public in the next run.
     pub listen: Vec<String>,
     /// In the order in which they were shared.
     pub shares: Vec<Registered>,
 }
 
 impl Registry {
-    /// The folder of the service in a store; both are made if need be.
+    /// Returns the folder of the service in a store; creates both if needed.
     ///
     /// # Errors
     /// The store's.
@@ -145,15 +144,15 @@ impl Registry {
         }
     }
 
-    /// The folder of the service in a store, whether or not it is there.
+    /// Returns the folder of the service in a store, whether or not it exists.
     pub fn folder_of(store: &Path) -> PathBuf {
         store.join(FOLDER)
     }
 
-    /// What is registered in a store; nothing where there never was a service.
+    /// Loads the registry of a store; empty if there was never a service.
     ///
     /// # Errors
-    /// The system's, and kind `InvalidData` for a file that is no registry.
+    /// The system's; kind `InvalidData` for a file that is not a registry.
     pub fn load(store: &Path) -> Result<Self, StoreError> {
         let path = Self::folder_of(store).join(FILE);
         match std::fs::read(&path) {
@@ -168,7 +167,7 @@ impl Registry {
         serde_json::from_slice(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
     }
 
-    /// Writes it.
+    /// Stores the registry.
     ///
     /// # Errors
     /// The medium's.
@@ -179,19 +178,19 @@ impl Registry {
         write_atomically(&*disk(), &path, &text, 0o600, Clobber::Replace)
     }
 
-    /// The shares that are meant by a path or an id: all of that path, or else the one with that id.
+    /// Returns the shares that a path or an id refers to: all of that path, or else the one with that id.
     #[must_use]
     pub fn meant(&self, path: &Path, id: &str) -> Vec<&Registered> {
         meant(&self.shares, path, id)
     }
 
-    /// The shares by which what lies at `path` is served: of itself, and of directories that it lies in.
+    /// Returns the shares that serve `path`: of the path itself and of directories above it.
     pub fn covering<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a Registered> {
         self.shares.iter().filter(|share| path.starts_with(&share.path))
     }
 }
 
-/// Of `shares` those that are meant by a path or an id: all of that path, or else the one with that id.
+/// Selects from `shares` those that a path or an id refers to: all of that path, or else the one with that id.
 #[must_use]
 pub fn meant<'a>(
     shares: impl IntoIterator<Item = &'a Registered, IntoIter: Clone>,
@@ -203,7 +202,7 @@ pub fn meant<'a>(
     if at_path.is_empty() { shares.filter(|share| share.id() == id).collect() } else { at_path }
 }
 
-/// A path as text, or as its bytes where it is none.
+/// Serializes a path as text, or as its bytes if it is not text.
 pub mod path_text {
     use super::*;
     use serde::{Deserializer, Serializer};
@@ -215,7 +214,7 @@ pub mod path_text {
         Bytes(Vec<u8>),
     }
 
-    /// Writes it.
+    /// Serializes a path.
     ///
     /// # Errors
     /// The serializer's.
@@ -227,7 +226,7 @@ pub mod path_text {
         form.serialize(to)
     }
 
-    /// Reads it.
+    /// Deserializes a path.
     ///
     /// # Errors
     /// The deserializer's.
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_back_and_is_found_by_path_or_id() {
+    fn the_registry_round_trips_and_finds_shares_by_path_or_id() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Registry::load(dir.path()).unwrap(), Registry::default());
         let odd = os_path(b"/data/\xff");
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn several_shares_of_one_path_are_told_apart_by_id_and_meant_by_path() {
+    fn shares_of_one_path_differ_by_id() {
         let path = Path::new("/data");
         let terms = ShareTerms { name: Some("/a".to_owned()), ..ShareTerms::default() };
         let named = Registered { terms, ..share(path) };
@@ -285,14 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_a_version_without_terms_comes_back() {
+    fn a_share_stored_without_terms_loads() {
         let old = r#"{"port":7,"shares":[{"path":"/a","name":"/n","portable":true,"since_s":1,
             "ticket":"t","bytes":1,"files":1}]}"#;
         let registry = Registry::read(old.as_bytes()).unwrap();
         let terms = &registry.shares[0].terms;
         assert_eq!((terms.name.as_deref(), terms.portable), (Some("/n"), true));
         assert!(terms.lan && terms.map && terms.recipients.is_none());
-        // What a newer version says of who may have it is not passed over.
+        // Restrictions from a newer version are not ignored.
         let newer =
             old.replace(r#""name":"/n","portable":true"#, r#""terms":{"only_by_day":true}"#);
         assert!(Registry::read(newer.as_bytes()).is_err());

@@ -1,5 +1,5 @@
-//! Where a relay's clients are, in `STORE/relay-clients`: one that was killed tells them when it is started anew
-//! (docs/spec/reach.md, "A relay that has lost its state").
+//! Stores where a relay's clients are, in `STORE/relay-clients`: a relay that was killed notifies them after its
+//! restart (docs/spec/reach.md, "A relay that has lost its state").
 
 use std::fs;
 use std::io;
@@ -11,15 +11,15 @@ use xylem_store::{Clobber, Durability, StoreError, write_whole};
 use crate::disk::disk;
 
 const NAME: &str = "relay-clients";
-/// A hundred thousand clients.
+/// Largest file, bytes; enough for a hundred thousand clients.
 const MAX_FILE: u64 = 4 << 20;
-/// Bytes of the hash at the end of the file.
+/// Length of the hash at the end of the file, bytes.
 const HASH_LEN: usize = 32;
 
-/// What was kept last; nothing if there is none.
+/// Loads what was stored last; empty if there is no file.
 ///
 /// # Errors
-/// It is there and can't be read, or is not what was kept.
+/// The file cannot be read or is damaged.
 pub fn load(store: &Path) -> Result<Vec<u8>, StoreError> {
     let path = store.join(NAME);
     let damaged = |what| StoreError::Corrupt { path: path.clone(), offset: 0, what };
@@ -41,19 +41,20 @@ pub fn load(store: &Path) -> Result<Vec<u8>, StoreError> {
     Ok(bytes)
 }
 
-/// Keeps it. It outlives the process, and waits for no disk: what a loss of power takes is learnt by keep-alives.
+/// Stores the clients. The file outlives the process, but not a loss of power: keep-alives recover from that, so there
+/// is no wait for the disk.
 ///
 /// # Errors
-/// It can't be written.
+/// The file cannot be written.
 pub fn keep(store: &Path, clients: &[u8]) -> Result<(), StoreError> {
     let whole = [clients, hash(clients).as_bytes()].concat();
     let path = store.join(NAME);
     write_whole(&*disk(), &path, &whole, 0o600, Clobber::Replace, Durability::Cached)
 }
 
-/// Removes it: who ends in good order has told all of them.
+/// Removes the file: a relay that ends in good order has notified its clients.
 pub fn forget(store: &Path) {
-    // What stays is told to clients that know better.
+    // A file that stays only causes notices that clients ignore.
     let _ = fs::remove_file(store.join(NAME));
 }
 
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_damaged_wakes_nobody() {
+    fn a_damaged_client_file_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path();
         assert!(load(store).unwrap().is_empty());

@@ -1,4 +1,4 @@
-//! [`Remote`]: where pieces come from that this machine does not have, or has lost.
+//! [`Remote`]: source of pieces that this machine does not have, or has lost.
 
 use std::ops::Range;
 
@@ -11,44 +11,45 @@ use xylem_tree::{Geometry, Verifier};
 use crate::error::Failure;
 use crate::stop::Stop;
 
-/// Segments of one object that are asked for.
+/// Requested segments of one object.
 pub struct Wanted {
     /// Which object of the publication.
     pub object: ObjectId,
-    /// What its bytes are proven against.
+    /// The root that its bytes must prove.
     pub root: Hash,
     /// Its size and segments.
     pub geometry: Geometry,
     /// Runs of segments.
     pub segments: Vec<Range<u64>>,
-    /// Nodes that are proven already.
+    /// A verifier with the nodes proven already.
     pub verifier: Option<Verifier>,
 }
 
-/// What is done with each proven piece.
+/// Receives each proven piece.
 pub type Keep<'a> = dyn FnMut(TransferEvent) -> Result<(), StoreError> + 'a;
 
-/// Others who may have what is missing here: sources that are asked one after the other.
+/// Peers that may have missing pieces: sources that are tried one after the other.
 pub trait Remote {
-    /// Goes on with another target; `tickets` for its root, the record's own first, of which the last
-    /// `named` were named for this run.
+    /// Switches to another target. `tickets` are for its root, the record's own first; the last `named` of them were
+    /// named for this run.
     fn target(&mut self, tickets: &[Ticket], named: usize);
 
-    /// Makes sure of a source that answers, and returns the shape of the object itself (file or listing)
-    /// as its publisher signed it; `None` if none is left.
+    /// Ensures that there is a source that answers, and returns the geometry of the root object (file or listing) as
+    /// its publisher signed it; `None` if no source is left.
     ///
     /// # Errors
-    /// What ends the whole run, such as an interruption. Why a source did not answer goes to `why`.
+    /// Errors that end the whole run, such as an interruption. The reason why a source did not answer goes to `why`.
     fn connect(
         &mut self,
         why: &mut Option<Box<dyn Failure>>,
         stop: &Stop,
     ) -> Result<Option<Geometry>, Box<dyn Failure>>;
 
-    /// Asks the source for segments and hands over each proven piece. `Some`: why it did not bring all.
+    /// Requests segments from the source and passes each proven piece to `keep`. Returns why the source did not deliver
+    /// all, if so.
     ///
     /// # Errors
-    /// What ends the whole run, `keep`'s errors among them.
+    /// Errors that end the whole run, `keep`'s among them.
     fn fetch(
         &mut self,
         wanted: Vec<Wanted>,
@@ -56,10 +57,10 @@ pub trait Remote {
         stop: &Stop,
     ) -> Result<Option<Box<dyn Failure>>, Box<dyn Failure>>;
 
-    /// Leaves the source, whether it is of no more use (`next`: the one after it is asked from now on)
-    /// or nothing is missing for the moment.
+    /// Leaves the source: because it is of no more use (`next`: the following one is tried from now on), or because
+    /// nothing is missing for the moment.
     fn leave(&mut self, next: bool);
 
-    /// Whether somebody answered, though with something that did not verify.
+    /// Returns whether a source answered with data that did not verify.
     fn misbehaved(&self) -> bool;
 }

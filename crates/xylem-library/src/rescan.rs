@@ -1,4 +1,4 @@
-//! [`inspect`]: what lies on disk read back on all cores, against the tree.
+//! [`inspect`]: reads files back on all cores and compares them with their trees.
 
 use std::iter;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use xylem_tree::{Geometry, NodeValue};
 
 use crate::{hashing, threads};
 
-/// Scans `regions` of a file; the outcomes come in no particular order.
+/// Scans `regions` of a file; outcomes are in no particular order.
 ///
 /// # Errors
 /// The first error of any thread. Wrong bytes are no error.
@@ -27,11 +27,10 @@ pub(crate) fn rescan(
     })
 }
 
-/// What is done with one number, on any thread, and what comes of it.
+/// Processes one number, on any thread, and returns the outcome.
 type Work<'a, T> = dyn Fn(u64, &mut ScanBuffer) -> Result<Option<T>, StoreError> + Sync + 'a;
 
-/// Does `work` for `0..count` on all cores; outcomes come in no particular order, without those that
-/// are `None`.
+/// Runs `work` for `0..count` on all cores; outcomes are in no particular order, without those that are `None`.
 ///
 /// # Errors
 /// The first error of any thread, which ends that thread's work.
@@ -59,38 +58,38 @@ pub(crate) fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>
     })
 }
 
-/// A file and what it should be.
+/// A file and its expected content.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
-    /// Where it lies.
+    /// The file.
     pub(crate) file: FileRef,
-    /// Its outboard, with its first slot there; `None` where there is none.
+    /// Its outboard and first slot there; `None` if there is none.
     pub(crate) outboard: Option<(OutboardFile, u64)>,
     /// Size and segments.
     pub(crate) geometry: Geometry,
-    /// What it should hash to.
+    /// Its expected root.
     pub(crate) root: Hash,
 }
 
-/// Who reads: this thread, while others read other files, or all cores.
+/// Which threads read.
 pub(crate) enum Readers<'a> {
-    /// This thread, with its buffer.
+    /// This thread with its buffer, while others read other files.
     Here(&'a mut ScanBuffer),
     /// All cores.
     All,
 }
 
-/// What was found of a file: which segments are right, and what its outboard has wrong.
+/// Result of an inspection: which segments are right, and which nodes of the outboard are wrong.
 #[derive(Debug)]
 pub(crate) struct Inspection {
-    /// Knows the nodes above the regions.
+    /// Contains the nodes above the regions.
     pub(crate) scan: Scan,
     /// All regions, ascending.
     pub(crate) regions: Vec<RegionScan>,
 }
 
-/// Reads a whole file and judges it. What can't be read counts as wrong. `took` is given the number of bytes
-/// as they are read and says whether to go on; `None` if it did not.
+/// Reads a whole file and checks it. Unreadable parts count as wrong. `took` receives the number of bytes as they are
+/// read, and returns whether to continue; the result is `None` if it returned false.
 ///
 /// # Errors
 /// The medium's, other than those of reading at one place.
@@ -102,7 +101,7 @@ pub(crate) fn inspect(
     inspect_again(subject, Vec::new(), readers, took)
 }
 
-/// As [`inspect`], where `right` are regions that are known to be right throughout.
+/// Like [`inspect`], with the regions `right` known to be right throughout.
 pub(crate) fn inspect_again(
     subject: &Subject,
     right: Vec<RegionScan>,
@@ -121,7 +120,7 @@ pub(crate) fn inspect_again(
     let todo: Vec<u64> = (0..scan.region_count()).filter(|r| !known.contains(r)).collect();
     let lost: Vec<u64> = todo.iter().copied().filter(|r| !scan.is_proven(*r)).collect();
     if !lost.is_empty() {
-        // The outboard does not lead there: perhaps the data does.
+        // The outboard does not prove these regions: perhaps the data does.
         let tops = readers.each(&lost, &|region, buffer| {
             if !took(0) {
                 return Ok(None);
@@ -170,7 +169,7 @@ impl Readers<'_> {
 }
 
 impl Inspection {
-    /// Segments that are not right: ascending, disjoint, neighbours joined.
+    /// Returns the segments that are not right: ascending, disjoint, neighbours joined.
     pub(crate) fn bad(&self) -> Vec<Range<u64>> {
         let geometry = self.scan.geometry();
         let (mut bad, mut at) = (Vec::new(), 0);
@@ -184,24 +183,24 @@ impl Inspection {
         bad
     }
 
-    /// Segments that could not be read, joined.
+    /// Returns the segments that could not be read, joined.
     pub(crate) fn unreadable(&self) -> Vec<Range<u64>> {
         joined(self.regions.iter().flat_map(RegionScan::unreadable))
     }
 
-    /// Segments of which the tree cannot tell, joined.
+    /// Returns the segments that the tree cannot prove either way, joined.
     pub(crate) fn unproven(&self) -> Vec<Range<u64>> {
         joined(self.regions.iter().flat_map(RegionScan::unproven))
     }
 
-    /// What the outboard should hold and does not: runs of values with their first slots.
+    /// Returns the right values of wrong nodes in the outboard: runs with their first slots.
     pub(crate) fn mend(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let upper = self.scan.upper_mend().iter().map(|(slot, value)| (*slot, &value.0[..]));
         let runs = self.regions.iter().flat_map(RegionScan::mend);
         upper.chain(runs.map(|(slot, nodes)| (*slot, &nodes[..])))
     }
 
-    /// Bytes of a range of segments.
+    /// Returns the bytes of a range of segments.
     pub(crate) fn bytes_of(&self, segments: &Range<u64>) -> Range<u64> {
         let geometry = self.scan.geometry();
         let bytes = geometry.segment_size().bytes() as u64;
@@ -230,9 +229,9 @@ mod tests {
 
     use super::*;
 
-    /// What is found is kept of every damaged file until all have been read.
+    /// Results of damaged files are kept until all files are read, so they must not hold many handles.
     #[test]
-    fn what_was_found_keeps_no_handles_but_the_file_s() {
+    fn an_inspection_holds_only_the_files_own_handle() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap().join("file");
         let bytes = vec![7; 2 * REGION_LEN + 1];

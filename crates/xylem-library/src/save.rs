@@ -1,4 +1,4 @@
-//! [`SaveOptions`]: what becomes of what is fetched.
+//! [`SaveOptions`]: how fetched content is saved.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -18,85 +18,85 @@ pub enum Output {
 }
 
 impl Output {
-    /// At this path, or into it: a directory is meant where one is there or the path says so.
+    /// Chooses between a path and a directory: a directory if there is one or the path ends with a slash.
     pub fn to(path: PathBuf) -> Self {
         let ends_in_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
         if ends_in_slash || path.is_dir() { Self::Into(path) } else { Self::At(path) }
     }
 }
 
-/// What to do when the final name is taken.
+/// How to treat existing content under the final name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// Refuse, unless what is there already verifies.
+    /// Refuse, unless the existing content already verifies.
     #[default]
     Refuse,
-    /// Replace a file, once the new one is whole; merge into a directory, where what was not
-    /// published stays (but see [`SaveOptions::delete`]).
+    /// Replace a file once the new one is complete; merge into a directory, where unpublished files stay (but see
+    /// [`SaveOptions::delete`]).
     Overwrite,
     /// Choose `NAME.1`, `NAME.2`, … instead.
     Rename,
 }
 
-/// Whether the disk has to have room for what is fetched before it is fetched.
+/// Whether the disk must have room for the content before it is fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
-    /// For all of it, as if nothing of it were zeros.
+    /// Room for all of it, as if none of it were zeros.
     #[default]
     ForAll,
-    /// It is fetched as far as it goes: zeros may take no room.
+    /// Fetch as much as fits: zeros may take no room.
     AsFarAsItGoes,
 }
 
-/// What a fetch does.
+/// Whether to fetch or only to report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Doing {
-    /// It fetches.
+    /// Fetch.
     #[default]
     Fetch,
-    /// It tells what it would fetch, replace and remove, and changes nothing but the store.
+    /// Report what a fetch would write, replace and remove; change nothing but the store.
     DryRun,
 }
 
-/// What becomes of what is fetched.
+/// How fetched content is saved.
 #[derive(Clone, Debug)]
 pub struct SaveOptions {
     /// Where the result goes.
     pub output: Output,
     /// Byte range of the file to fetch: start and, if bounded, end (exclusive).
     pub range: Option<(u64, Option<u64>)>,
-    /// What to do when the final name is taken.
+    /// How to treat existing content under the final name.
     pub existing: Existing,
     /// Glob patterns of listed paths to leave out (directories only).
     pub exclude: Vec<String>,
-    /// Old copies that are searched before anything is fetched. What is replaced is one by itself.
+    /// Old copies searched before anything is fetched. Content that is replaced is searched in any case.
     pub like: Vec<PathBuf>,
-    /// With [`Existing::Overwrite`]: remove from a directory what was not published.
+    /// With [`Existing::Overwrite`]: remove unpublished files from a directory.
     pub delete: bool,
-    /// Whether there has to be room for it.
+    /// Whether there must be room for it.
     pub room: Room,
-    /// Whether it is fetched, or only told what a fetch would do.
+    /// Whether to fetch or only to report.
     pub doing: Doing,
-    /// Nothing but these paths of a directory, for a short time: what was fetched is not noted in the store.
+    /// Fetch only these paths of a directory, for temporary use: the store gets no record of the fetch.
     pub only: Option<Only>,
 }
 
-/// What alone is fetched of a directory.
+/// The only paths fetched of a directory.
 #[derive(Clone, Debug, Default)]
 pub struct Only {
-    /// These paths,
+    /// These paths.
     pub paths: Arc<BTreeSet<Vec<u8>>>,
-    /// and what those of them that are in here have to hold, or nothing is fetched.
+    /// Roots that those of the paths that are in this map must have; otherwise nothing is fetched.
     pub roots: Arc<HashMap<Vec<u8>, Hash>>,
-    /// Where files with these contents are believed to lie. No others are searched for below old copies, which are only looked
-    /// into for an older version of a file.
+    /// Where files with these roots are believed to lie. Old copies are then not searched for other files; they serve
+    /// only as older versions of a file.
     pub copies: Arc<HashMap<Hash, PathBuf>>,
-    /// Where an earlier fetch left parts of files with these contents.
+    /// Where an earlier fetch left parts of files with these roots.
     pub parts: Arc<HashMap<Hash, PathBuf>>,
 }
 
 impl SaveOptions {
-    /// All of it goes there.
+    /// Options to save all of it to `output`.
     pub fn to(output: Output, existing: Existing) -> Self {
         Self {
             output,

@@ -1,11 +1,10 @@
-//! [`scrub`]: re-reads what was shared or fetched and names every damaged place; on request puts it
-//! right from peers.
+//! [`scrub`]: re-reads shared and fetched files and reports every damaged place; on request repairs it from peers.
 //!
-//! Bytes come from the files themselves and from their trees in the store, both of which may be
-//! wrong; what is right is what hashes to the recorded root. A damaged tree is told apart from
-//! damaged data, and a file that somebody edited from one that decayed: its modification time is
-//! another, or the time of its last change, which nobody can set, or its inode. Nothing is written without `repair`, and then only proven bytes, into bad places, in
-//! place. It does not find files that were added to a shared directory, and does not look at modes.
+//! Bytes come from the files and from their trees in the store. Both may be wrong; right is what hashes to the recorded
+//! root. A damaged tree is distinguished from damaged data. An edited file is distinguished from a decayed one by its
+//! modification time, its inode, or the time of its last change, which no program can set. Nothing is written without
+//! `repair`, and then only proven bytes, into bad places, in place. Files added to a shared directory are not found,
+//! and modes are not checked.
 
 mod error;
 mod options;
@@ -49,13 +48,13 @@ pub use error::ScrubError;
 pub use options::{NotBrought, ScrubOptions, ScrubSummary};
 pub use pace::Throttle;
 
-/// Files of a directory that are checked together.
+/// Files of a directory checked together.
 const BATCH: usize = 4096;
-/// Up to this size a file is read by one thread while others read others.
+/// Largest small file, bytes. Small files are read by one thread each, side by side.
 const SMALL: u64 = 4 << 20;
 
-/// Re-reads what `options` name of what `store` knows, no faster than `throttle` lets it, and has
-/// `remote` bring what is to be repaired.
+/// Re-reads the content of `store` that `options` select, at most as fast as `throttle` permits. `remote` delivers the
+/// pieces for repairs.
 ///
 /// # Errors
 /// See [`ScrubError`]. Damage is no error: see [`ScrubSummary`].
@@ -84,7 +83,7 @@ pub fn scrub(
     Ok(scrub.summary)
 }
 
-/// The directory whose missing files are fetched again, and which of its folders that has touched.
+/// The directory of which missing files are fetched again, and the folders changed by that.
 type Restores<'t> = Option<(&'t Target, Touched)>;
 
 struct Scrub<'a> {
@@ -93,7 +92,7 @@ struct Scrub<'a> {
     store: Store,
     pace: Pace<'a>,
     summary: ScrubSummary,
-    /// How files of the target look that were mended or touched, by their place among what was seen.
+    /// How mended or touched files of the target look now, by their index in the record of looks.
     looks: HashMap<u64, Seen>,
 }
 
@@ -104,7 +103,7 @@ impl Scrub<'_> {
         remote: &mut dyn Remote,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), ScrubError> {
-        // A clone of handles, so that the mender does not hold on to all of this.
+        // A clone of the handles, so that the mender does not borrow all of `self`.
         let (store, stop) = (self.store.clone(), self.stop);
         let mut mender = Mender::new(&store, stop, target, remote);
         if target.directory {
@@ -129,7 +128,7 @@ impl Scrub<'_> {
         Ok(())
     }
 
-    /// The listing first, then what it lists.
+    /// Checks the listing first, then the listed files.
     fn directory(
         &mut self,
         target: &Target,
@@ -208,16 +207,16 @@ impl Scrub<'_> {
         Ok(())
     }
 
-    /// Whether what is missing of a target is to be made again. What somebody has removed as a whole
-    /// is so only by its name.
+    /// Returns whether missing parts of a target are restored. A target that was removed as a whole is restored only if
+    /// it was named.
     fn restores<'t>(&self, target: &'t Target) -> Restores<'t> {
         let named = !self.options.paths.is_empty();
         let wanted = self.options.repair && (named || target.path.symlink_metadata().is_ok());
         wanted.then(|| (target, Touched::default()))
     }
 
-    /// Checks some files and mends them if that is wanted; with a target to restore, those that are
-    /// missing, too, and gives that back. Returns how many bytes are still wrong.
+    /// Checks some files and mends them if requested; with a target to restore, also restores missing ones, and returns
+    /// the target again. Returns how many bytes are still wrong.
     fn batch<'t>(
         &mut self,
         items: &[Item],
@@ -285,7 +284,7 @@ impl Scrub<'_> {
         let mut left = 0;
         for (one, (places, nodes)) in flawed.iter().zip(&before) {
             let still = one.places();
-            // Whatever is left: it was we who wrote to it.
+            // Records the file's new look whatever is left wrong: the change was our own.
             self.looked(&one.item, &one.now);
             left += bytes(&still);
             self.report_mended(one, places, &still, *nodes, on_event);
@@ -293,15 +292,15 @@ impl Scrub<'_> {
         Ok((left, restores))
     }
 
-    /// A file is right, or was mended as far as can be, and looked like this before it was read last: it is known by that
-    /// from here on. Without repair nothing is written.
+    /// Records how a file looked before it was last read, if it is right or mended as far as possible. Without repair
+    /// nothing is written.
     fn looked(&mut self, item: &Item, now: &Meta) {
         if self.options.repair && item.seen.is_some_and(|seen| !seen.is_as_it_was(now)) {
             self.looks.insert(item.place, Seen::of(now));
         }
     }
 
-    /// Notes how what was mended looks now.
+    /// Stores the new looks of mended files.
     fn look_again(&mut self, target: &Target) -> Result<(), ScrubError> {
         let new = std::mem::take(&mut self.looks);
         let key = os_bytes(target.path.as_os_str());
@@ -319,7 +318,7 @@ impl Scrub<'_> {
         }
     }
 
-    /// Fetches files that are missing.
+    /// Fetches missing files.
     fn restore(
         &mut self,
         (begun, mut parts): (Vec<Begun>, Vec<Flawed>),
@@ -358,7 +357,7 @@ impl Scrub<'_> {
     }
 }
 
-/// Judges every item, small files side by side. `None` if it was stopped.
+/// Checks all items, small files side by side; `None` if it was stopped.
 fn judge_all(
     store: &Store,
     items: &[Item],
@@ -383,7 +382,7 @@ fn judge_all(
     Ok(verdicts.into_iter().collect())
 }
 
-/// The file of a target that is one.
+/// Makes the item of a target that is a single file.
 fn whole(target: &Target, size: u64, tree: &Tree) -> Item {
     let geometry = geometry(tree, size);
     Item {
@@ -392,7 +391,7 @@ fn whole(target: &Target, size: u64, tree: &Tree) -> Item {
         key: os_bytes(target.path.as_os_str()),
         root: target.root,
         geometry,
-        // What grew is kept without a tree: its bytes alone prove it.
+        // A growing file has no stored tree: its bytes alone prove it.
         slot: (geometry.segments() > 1 && !target.grows).then_some(0),
         mtime: target.state.map(|FileState { mtime, .. }| mtime),
         seen: None,
@@ -403,8 +402,8 @@ fn whole(target: &Target, size: u64, tree: &Tree) -> Item {
     }
 }
 
-/// The shape of an object's tree: what was fetched may have other segments than ours, which its
-/// outboard's length tells.
+/// Returns the geometry of an object's tree: fetched content may have another segment size than ours, as the length of
+/// its outboard shows.
 fn geometry(tree: &Tree, size: u64) -> Geometry {
     let usual = Geometry::new(size, SegmentSize::DEFAULT);
     let there = tree.outboard().and_then(|o| o.file().metadata().ok()).map(|meta| meta.size);

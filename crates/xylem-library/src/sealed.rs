@@ -1,8 +1,8 @@
-//! A private publication that was fetched: who may read it decrypts it into what it was. docs/spec/sealed.md.
+//! A fetched private publication: a recipient decrypts it into the original files. docs/spec/sealed.md.
 //!
-//! The ciphertext lies in a folder beside the result while that is made. [`Opened::unseal`] gives it to the same
-//! [`Sink`](crate::sink::Sink) that a fetch has, as an old copy to take everything from: what names may be, what is replaced and
-//! what stays is decided there, and every file is compared with its root.
+//! The ciphertext lies in a folder beside the result meanwhile. [`Opened::unseal`] gives it to the same
+//! [`Sink`](crate::sink::Sink) that fetches use, as an old copy that contains everything. The sink decides which names
+//! are allowed, what is replaced and what stays, and compares every file with its root.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -34,33 +34,33 @@ use crate::save::{Output, SaveOptions};
 use crate::sink::{self, Context, Copies, Destination, SaveError, Tally};
 use crate::stop::Stop;
 
-/// Who may read it.
+/// File of the key, encrypted to each recipient.
 pub(crate) const KEYS: &str = "keys";
-/// What it is, encrypted.
+/// File of the encrypted list: manifest, listing and file keys.
 pub(crate) const LIST: &str = "list";
 /// The folder of encrypted files.
 pub(crate) const FILES: &str = "f";
-/// What is fetched first, to know what the rest is, leaves this out.
+/// Exclusion pattern for the first fetch, which brings only `keys` and `list`.
 pub const ALL_BUT_THE_LIST: &str = "/f";
-/// Bytes that are decrypted and written at once.
+/// Bytes decrypted and written at once.
 const PIECE: usize = 1 << 20;
 
 /// Why a private publication could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum UnsealError {
-    /// Of its encryption.
+    /// The encryption is not valid or not for this recipient.
     #[error(transparent)]
     Sealed(#[from] SealedError),
-    /// Of a key to read with.
+    /// A key for decryption cannot be read.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Somewhere in the publisher's list.
+    /// The decrypted content does not match the publisher's list.
     #[error("what is encrypted is not what its publisher's list says: {}", .0.display())]
     NotAsListed(PathBuf),
-    /// What is asked for needs all of it in the clear.
+    /// The request needs all of the content in the clear.
     #[error("{0} is not possible with what is encrypted to you: fetch all of it, to a path")]
     NotPossible(&'static str),
-    /// Of the files that come of it.
+    /// A resulting file cannot be saved.
     #[error(transparent)]
     Save(#[from] SaveError),
     /// Asked to stop.
@@ -89,7 +89,7 @@ impl Failure for UnsealError {
     }
 }
 
-/// Where the ciphertext with this root lies meanwhile: beside what comes of it.
+/// Returns where the ciphertext of this root is stored meanwhile: beside the result.
 ///
 /// # Errors
 /// [`UnsealError::NotPossible`] for standard output and ranges.
@@ -111,7 +111,7 @@ pub fn ciphertext_at(save: &SaveOptions, root: &Hash) -> Result<PathBuf, UnsealE
     }
 }
 
-/// The list of a private publication, read by one of those whom it is for.
+/// The list of a private publication, decrypted by one of its recipients.
 pub struct Opened {
     list: List,
     /// Where the ciphertext lies.
@@ -119,11 +119,12 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Reads the list below `at`, which was fetched from what `publisher` has signed as `prefix`, with the first of our keys
-    /// that it is encrypted to. What somebody else has encrypted is not to be read under another's key or name.
+    /// Decrypts the list below `at`, fetched from the publication that `publisher` has signed as `prefix`, with the
+    /// first of our keys that is a recipient's. The ciphertext is bound to publisher and name, so that another
+    /// publisher cannot republish it.
     ///
     /// # Errors
-    /// [`SealedError::NotForUs`]; what was published wrongly; a key's, before one fits; the disk's.
+    /// [`SealedError::NotForUs`]; an invalid publication; a key's, before one fits; the disk's.
     pub fn read(
         medium: &dyn Medium,
         at: &Path,
@@ -148,14 +149,14 @@ impl Opened {
         Ok(Self { list, at: at.to_path_buf() })
     }
 
-    /// What it would be without encryption.
+    /// Returns the manifest of the plaintext.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.list.manifest
     }
 
-    /// Old copies of the ciphertext: what lies where the result goes, encrypted as it is read, if it is to be merged with
-    /// a directory that is there. Returns the store through which these are read, and where they are.
+    /// Prepares old copies for the fetch of the ciphertext, if the result is to be merged into an existing directory:
+    /// files there are encrypted as they are read. Returns the store through which they are read, and where they are.
     ///
     /// # Errors
     /// See [`UnsealError`].
@@ -195,7 +196,7 @@ impl Opened {
         Ok((store.with_medium(Arc::new(overlay)), vec![shown]))
     }
 
-    /// Makes of the ciphertext, all of which is there, what it was. Returns its path and what it has.
+    /// Decrypts the complete ciphertext into the original files. Returns their path and counts.
     ///
     /// # Errors
     /// See [`UnsealError`]; the ciphertext stays.
@@ -214,14 +215,14 @@ impl Opened {
         }
     }
 
-    /// The ciphertext of a file, as it is read decrypted.
+    /// Returns the ciphertext of a file as a virtual file of its plaintext.
     fn decrypted(&self, size: u64, number: usize) -> Option<Ciphered> {
         let key = self.list.keys.get(number)?.clone();
         let path = self.at.join(FILES).join(key.name());
         Some(Ciphered { path, source: self.sealed_size(size), size, key, check: None })
     }
 
-    /// How long the ciphertext of so many bytes is.
+    /// Returns the length of the ciphertext of `size` bytes.
     fn sealed_size(&self, size: u64) -> u64 {
         if self.list.padded { padded(size) } else { size }
     }
@@ -265,7 +266,7 @@ impl Opened {
                 .map_err(|e| StoreError::from_io("remove", part.path(), None, e))?;
             return Err(wrong());
         }
-        // As with `cp` onto a memory stick, the content is there and right.
+        // Attributes that the file system refuses are only warned of: the content is right.
         let Attributes { mode, mtime } = sink::attributes_of(manifest);
         let mode = mode.map_or(Ok(()), |mode| part.file().set_mode(mode & !medium.umask()));
         let mtime = mtime.map_or(Ok(()), |mtime| part.file().set_mtime(mtime));
@@ -326,7 +327,7 @@ impl Opened {
             if stop.raised() {
                 return Err(UnsealError::Interrupted);
             }
-            // There is nobody to ask for what is not there.
+            // There is no peer to request missing content from.
             if transfer.progress().objects > 0 {
                 return Err(UnsealError::NotAsListed(self.at.clone()));
             }
@@ -336,7 +337,7 @@ impl Opened {
         Ok((path.unwrap_or_default(), tally))
     }
 
-    /// The sink reads the listing from the store.
+    /// Stores the listing, from where the sink reads it.
     fn keep_listing(&self, store: &Store) -> Result<ListedFiles, UnsealError> {
         let Manifest { root, size, segment, .. } = &self.list.manifest;
         let kept = match store.object(root, Part::Listing)? {
@@ -350,7 +351,7 @@ impl Opened {
         Ok(ListedFiles::open(kept, *size, root, *segment).map_err(SaveError::Listed)?)
     }
 
-    /// Removes the ciphertext, and nothing that somebody else has put there.
+    /// Removes the ciphertext, and no other file in its folder.
     ///
     /// # Errors
     /// The disk's.
@@ -364,7 +365,7 @@ impl Opened {
     }
 }
 
-/// Removes what was fetched first.
+/// Removes the files of the first fetch.
 ///
 /// # Errors
 /// The disk's.
@@ -375,7 +376,7 @@ pub fn remove_list(medium: &dyn Medium, at: &Path) -> Result<(), StoreError> {
     emptied(at, medium)
 }
 
-/// Removes a directory, unless somebody has put something there.
+/// Removes a directory, unless it contains other files.
 fn emptied(directory: &Path, medium: &dyn Medium) -> Result<(), StoreError> {
     match medium.remove_dir(directory) {
         Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
@@ -383,7 +384,7 @@ fn emptied(directory: &Path, medium: &dyn Medium) -> Result<(), StoreError> {
     }
 }
 
-/// Removed, or not there.
+/// Treats a missing file as removed.
 fn gone(path: &Path, removed: io::Result<()>) -> Result<(), StoreError> {
     match removed {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -393,7 +394,7 @@ fn gone(path: &Path, removed: io::Result<()>) -> Result<(), StoreError> {
     }
 }
 
-/// A small file of the publication, in memory.
+/// Reads a small file of the publication into memory.
 fn whole(medium: &dyn Medium, path: &Path) -> Result<Vec<u8>, UnsealError> {
     let file = FileRef::open(medium, path, OpenHow::ReadNoFollow)?;
     let meta = file.metadata()?;
@@ -405,7 +406,7 @@ fn whole(medium: &dyn Medium, path: &Path) -> Result<Vec<u8>, UnsealError> {
     Ok(bytes)
 }
 
-/// A transfer that knows what it is about and has nobody to ask.
+/// Makes a transfer that knows the manifest and has no peers.
 fn nobody(manifest: &Manifest) -> Result<Transfer, UnsealError> {
     let key = PublisherKey::from_bytes(&[0; 32]);
     let name = naming::default_name(&key.public(), b"sealed");

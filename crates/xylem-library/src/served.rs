@@ -1,4 +1,4 @@
-//! [`Served`]: how much of each publication was sent to how many, counted while it is served.
+//! [`Served`]: counts how much of each publication was sent, and to how many peers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use xylem_packet::{InterestBuilder, NameRef};
 use crate::keys;
 use crate::publications::PublicationId;
 
-/// What was served of one publication.
+/// Counts of one publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counts {
     /// Bytes of packets, proofs included.
     pub bytes: u64,
-    /// Links (or plain NDN faces) over which something was asked for.
+    /// Links (or plain NDN faces) over which Interests for it came.
     pub peers: u64,
-    /// Fetches of all of it, as those say who fetched.
+    /// Complete fetches, as reported by the getters.
     pub fetched: u64,
 }
 
 impl Counts {
-    /// Both together.
+    /// Adds both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -34,8 +34,8 @@ impl Counts {
     }
 }
 
-/// The Interest by which whoever has fetched all of the publication at `prefix`, `bytes` of it in this run,
-/// says so; `None` where the system gives no randomness.
+/// Returns the Interest by which a getter reports that it has fetched all of the publication at `prefix`, `bytes` of it
+/// in this run; `None` if the system has no randomness.
 pub fn fetched_interest(prefix: NameRef<'_>, bytes: u64) -> Option<Vec<u8>> {
     let (nonce, once) = (keys::random::<4>().ok()?, keys::random::<8>().ok()?);
     let mut interest = Vec::new();
@@ -44,27 +44,27 @@ pub fn fetched_interest(prefix: NameRef<'_>, bytes: u64) -> Option<Vec<u8>> {
     written.ok().map(|()| interest)
 }
 
-/// What one face was sent of one publication.
+/// Traffic of one publication to one face.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     bytes: u64,
     since: Duration,
-    /// It has said that it has all of it.
+    /// The peer has reported that it has all of it.
     fetched: bool,
 }
 
-/// See the module's documentation. An answer costs an addition while the same face asks for the same
-/// publication.
+/// Counts of all publications; see the module's documentation. Counting an answer costs one addition while the same
+/// face requests the same publication.
 #[derive(Debug, Default)]
 pub struct Served {
     counts: HashMap<PublicationId, Counts>,
     sent: HashMap<(PublicationId, FaceId), Sent>,
-    /// What was sent last, to whom, and not added yet.
+    /// Bytes sent last, with publication and face, not added to the counts yet.
     run: Option<((PublicationId, FaceId), u64)>,
 }
 
 impl Served {
-    /// So many bytes of a publication went to a face.
+    /// Counts bytes of a publication sent to a face.
     pub fn sent(&mut self, now: Duration, publication: PublicationId, face: FaceId, bytes: usize) {
         let key = (publication, face);
         match &mut self.run {
@@ -89,8 +89,8 @@ impl Served {
         }
     }
 
-    /// A face says that it has all of a publication. How many bytes it was sent from here, and for how
-    /// long; `None` if it was sent nothing, or has said so before.
+    /// Records a face's report that it has all of a publication. Returns how many bytes it was sent from here, and over
+    /// how long; `None` if it was sent nothing or has reported before.
     pub fn fetched(
         &mut self,
         now: Duration,
@@ -104,13 +104,13 @@ impl Served {
         Some((sent.bytes, now.saturating_sub(sent.since)))
     }
 
-    /// A face is gone.
+    /// Removes a face that ended.
     pub fn face_down(&mut self, face: FaceId) {
         self.settle();
         self.sent.retain(|(_, of), _| *of != face);
     }
 
-    /// What was served since the server began.
+    /// Returns the counts since the server began.
     pub fn counts(&mut self) -> &HashMap<PublicationId, Counts> {
         self.settle();
         &self.counts
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_face_is_counted_once_and_may_say_once_that_it_has_all() {
+    fn each_face_counts_once_and_reports_completion_once() {
         let (a, b) = (PublicationId::numbered(1), PublicationId::numbered(2));
         let (x, y) = (FaceId(1), FaceId(2));
         let mut served = Served::default();

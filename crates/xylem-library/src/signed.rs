@@ -1,9 +1,9 @@
-//! Signed manifests of what was fetched: with them it can be served on as its publisher's own
-//! publication when the publisher is gone.
+//! Signed manifests of fetched content. With them this node can serve the content as its publisher's own publication
+//! when the publisher is gone.
 //!
-//! `objects/<root>.manifest` in the store holds Data packets, one after the other, the latest first:
-//! one root may have been published more than once. Nothing that is read back is believed before its
-//! signature was checked with the key that a ticket names. It does not know where content lies.
+//! `objects/<root>.manifest` in the store contains Data packets, one after the other, the latest first: one root may
+//! have been published more than once. A packet is trusted only after its signature is verified with the key of a
+//! ticket. This module does not know where content lies.
 
 use xylem_hash::Hash;
 use xylem_object::naming::key_name;
@@ -12,30 +12,30 @@ use xylem_packet::tlv::Reader;
 use xylem_packet::{Data, KeyLocator, MAX_PACKET, Name};
 use xylem_store::{Objects, Part, Store, StoreError};
 
-/// Publications of one root that are remembered.
+/// Most publications of one root stored.
 const MOST: usize = 8;
-/// Longest file: so many packets.
+/// Longest file, bytes: that many packets.
 const MAX_BYTES: u64 = (MOST * MAX_PACKET) as u64;
 
-/// A publication as its publisher signed it.
+/// A publication with its publisher's signature.
 #[derive(Clone, Debug)]
 pub struct Signed {
-    /// P, the versioned prefix.
+    /// The versioned prefix.
     pub prefix: Name,
     /// The signed packet.
     pub packet: Vec<u8>,
-    /// What it says.
+    /// The manifest in it.
     pub manifest: Manifest,
-    /// Who signed it.
+    /// The publisher that signed it.
     pub publisher: PublisherId,
 }
 
-/// Keeps the signed manifest of something whose root is `root`.
+/// Stores the signed manifest of the content with this root.
 ///
 /// # Errors
 /// The store's.
 pub fn keep(store: &Store, root: &Hash, packet: &[u8]) -> Result<(), StoreError> {
-    // What can't be read back is replaced.
+    // An unreadable file is replaced.
     let old = store.object_bytes(root, Part::Manifest, MAX_BYTES).ok().flatten();
     let old = old.unwrap_or_default();
     let mut all = vec![packet];
@@ -44,8 +44,8 @@ pub fn keep(store: &Store, root: &Hash, packet: &[u8]) -> Result<(), StoreError>
     if all == old { Ok(()) } else { store.put(root, Part::Manifest, &all) }
 }
 
-/// The manifest that was kept of `root` as `publisher` published it: under `name`, if a ticket gives
-/// it, else whichever was kept last.
+/// Returns the stored manifest of `root` by `publisher`: the one under `name` if a ticket gives it, otherwise the one
+/// stored last.
 pub fn find(
     store: &Store,
     root: &Hash,
@@ -56,7 +56,7 @@ pub fn find(
     find_in(&bytes, root, publisher, name)
 }
 
-/// As [`find`], in the bytes of a file that is kept somewhere else.
+/// Like [`find`], in the bytes of a file stored elsewhere.
 pub fn find_in(
     bytes: &[u8],
     root: &Hash,
@@ -76,7 +76,7 @@ pub fn find_in(
     })
 }
 
-/// The packets in a file, as far as they can be told apart.
+/// Splits a file into packets, as far as it is well-formed.
 fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader::new(bytes);
     std::iter::from_fn(move || {
@@ -86,8 +86,8 @@ fn packets(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What is wrong with the manifests that are kept of `root`. Whose signature one has is checked where
-/// a ticket of that publisher is known, else its content alone.
+/// Returns what is wrong with the stored manifests of `root`. A signature is verified if a ticket of its publisher is
+/// given; otherwise only the content is checked.
 pub(crate) fn flaw(
     store: &Store,
     root: &Hash,

@@ -1,5 +1,4 @@
-//! [`make`] gives the [`Sink`] into which proven bytes go: a file, a directory, a range of a file, a
-//! pipe.
+//! [`make`] returns the [`Sink`] that takes verified bytes: a file, a directory, a range of a file, or a pipe.
 
 mod attributes;
 mod context;
@@ -43,24 +42,24 @@ pub use destination::{Destination, file_name_of};
 pub(crate) use directory::copies::Copies;
 pub use error::SaveError;
 
-/// Where a fetch of a directory to `at` keeps what has come until it is whole.
+/// Returns where a fetch of a directory to `at` stores files until it is complete.
 pub fn left_by(at: &Path) -> PathBuf {
     at.with_file_name(part_name(at.file_name().unwrap_or_default()))
 }
 
-/// Gives up the fetch of the directory with this listing to `at`: what there is of it is removed, in the store as well.
+/// Abandons the fetch of the directory with this listing to `at`: removes its partial files, in the store as well.
 ///
 /// # Errors
-/// [`StoreError`]: another process is at it; the disk's.
+/// [`StoreError`]: another process is fetching it; the disk's.
 pub fn give_up(store: &Path, listing: Hash, at: &Path) -> Result<(), StoreError> {
     let store = Store::open(crate::disk(), store)?;
     Staging::open(&store, listing, &left_by(at), &mut |_| Ok(None))?.discard()
 }
 
-/// Makes the sink that `options` and `manifest` ask for; `destination`: `None` for standard output.
+/// Makes the sink for `options` and `manifest`; `destination` is `None` for standard output.
 ///
 /// # Errors
-/// [`SaveError`] for options that do not fit what is fetched.
+/// [`SaveError`] for options that do not fit the content.
 pub fn make(
     options: &SaveOptions,
     manifest: &Manifest,
@@ -87,8 +86,7 @@ pub fn make(
             Ok(Box::new(DirectorySink::new(manifest.clone(), to, options, store)?))
         }
         (Some(to), None) if dry => Ok(Box::new(DryFile::new(manifest.clone(), to, store))),
-        // The part of a file is proven and written segment by segment whatever its tree; what a killed run left
-        // of it is not taken up.
+        // A file with another kind of tree is verified and written segment by segment; it is not resumed after a kill.
         (Some(to), None) if manifest.tree != TreeKind::Blake3 => {
             at_once(&to, manifest.size)?;
             Ok(Box::new(RangeSink::new(manifest.clone(), to, 0..manifest.size, store)))
@@ -97,7 +95,7 @@ pub fn make(
     }
 }
 
-/// Hands a sink what a transfer has to say.
+/// Passes an event of a transfer to a sink.
 ///
 /// # Errors
 /// The sink's.

@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     flag: Arc<AtomicBool>,
-    /// What ends this, too.
+    /// A flag that stops this one too.
     above: Option<Arc<Stop>>,
 }
 
 impl Stop {
-    /// A flag that is not raised yet.
+    /// Makes a flag that is not raised.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A flag of its own for a part of what this one ends: raised when either is.
+    /// Makes a flag for a part of the work: it counts as raised when either is.
     #[must_use]
     pub fn part(&self) -> Self {
         Self { flag: Arc::default(), above: Some(Arc::new(self.clone())) }
@@ -28,7 +28,7 @@ impl Stop {
         self.flag.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run was asked to end.
+    /// Returns whether the run was asked to end.
     pub fn raised(&self) -> bool {
         self.flag.load(Ordering::Relaxed) || self.above.as_ref().is_some_and(|above| above.raised())
     }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_ends_with_the_whole_and_not_the_other_way_round() {
+    fn stopping_the_whole_stops_its_parts_only() {
         let whole = Stop::new();
         let (part, other) = (whole.part(), whole.part());
         part.raise();

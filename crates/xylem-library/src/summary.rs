@@ -1,4 +1,4 @@
-//! [`GetSummary`]: what came of a fetch.
+//! [`GetSummary`]: the outcome of a fetch.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,26 +23,26 @@ pub struct GetSummary {
     pub bytes: u64,
     /// Files in the result.
     pub files: u64,
-    /// Bytes of content that came over the network in this run.
+    /// Bytes of content fetched over the network in this run.
     pub fetched: u64,
-    /// Bytes that an earlier run had left and that verified.
+    /// Bytes left by an earlier run that verified.
     pub resumed: u64,
-    /// Bytes that were found in old copies and proven.
+    /// Bytes found in old copies and proven.
     pub reused: u64,
-    /// How long it took.
+    /// Duration of the fetch.
     #[serde(rename = "seconds", serialize_with = "json::seconds")]
     pub elapsed: Duration,
-    /// The whole was there already; nothing was fetched.
+    /// All of it was here already; nothing was fetched.
     pub already_complete: bool,
-    /// Bytes of content by the peer that they came from.
+    /// Bytes of content by the peer that sent them.
     pub peers: Vec<PeerBytes>,
-    /// Bytes of content that others were sent meanwhile.
+    /// Bytes of content sent to other peers meanwhile.
     pub served: u64,
     /// How peers were reached.
     pub ways: Vec<PeerWay>,
 }
 
-/// What came from one peer.
+/// Bytes from one peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PeerBytes {
     /// Its address.
@@ -52,7 +52,7 @@ pub struct PeerBytes {
 }
 
 impl GetSummary {
-    /// Nothing has come yet of what has this root.
+    /// Makes an empty summary of a fetch of this root.
     pub fn new(root: Hash) -> Self {
         Self {
             root,

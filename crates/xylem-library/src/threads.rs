@@ -1,15 +1,15 @@
-//! Threads, from a system that may have none left to give (`ulimit -u`, a cgroup's limit, no memory for a
-//! stack): what others would have done beside is then done by whoever asked.
+//! Starts threads on a system that may refuse them (`ulimit -u`, a cgroup's limit, no memory for a stack). The calling
+//! thread then does the work itself.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// How often progress is reported.
+/// Interval between reports of progress.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Up to `count` threads that do `work`: as many as the system starts.
+/// Starts up to `count` threads that do `work`: as many as the system permits.
 pub(crate) fn helpers<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     count: usize,
@@ -19,8 +19,8 @@ pub(crate) fn helpers<'scope, T: Send + 'scope>(
     (0..count).map_while(start).collect()
 }
 
-/// Does `work` on a thread of its own and `meanwhile` on this one, which is given what waits for a
-/// moment and says whether the work goes on. Where there is no thread, one after the other.
+/// Runs `work` on a thread of its own and `meanwhile` on this one. `meanwhile` receives a function that waits for a
+/// moment and returns whether the work still runs. Without a thread both run one after the other.
 pub(crate) fn beside<T: Send, R>(
     work: impl FnOnce() -> T + Send,
     meanwhile: impl FnOnce(&dyn Fn() -> bool) -> R,

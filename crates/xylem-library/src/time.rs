@@ -1,4 +1,4 @@
-//! [`UnixTime`]: a time of day, read by whoever has a clock and handed in.
+//! [`UnixTime`]: a time of day, read by a caller that has a clock and passed in.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct UnixTime(Duration);
 
 impl UnixTime {
-    /// So long after the beginning of 1970.
+    /// Makes the time that is this long after the beginning of 1970.
     pub const fn new(since_1970: Duration) -> Self {
         Self(since_1970)
     }

@@ -1,4 +1,4 @@
-//! Trees on disk looked at without the content that they are about.
+//! Checks trees on disk without their content.
 
 use xylem_hash::Hash;
 use xylem_object::listing::EntryKind;
@@ -8,7 +8,7 @@ use xylem_tree::{Geometry, NODE_LEN, NodeSource, SegmentSize};
 use crate::listed::{Listed, ListedFiles};
 use crate::path::os_path;
 
-/// A part's nodes; what the file lacks at its end was never written.
+/// Nodes of a tree in a file; nodes beyond the file's end were never written.
 struct Nodes<'a> {
     file: &'a FileRef,
     base: u64,
@@ -25,7 +25,7 @@ impl NodeSource for Nodes<'_> {
     }
 }
 
-/// What is wrong with the tree of `segments` segments in `file`.
+/// Returns what is wrong with the tree of `segments` segments in `file`; `None` if nothing is.
 pub(crate) fn flaw(
     file: &FileRef,
     segments: u64,
@@ -35,13 +35,13 @@ pub(crate) fn flaw(
     Ok((!found.is_whole()).then(|| damage(&found)))
 }
 
-/// What is wrong with the nodes of a growing file of `segments` segments that will not change any more.
+/// Returns what is wrong with the final nodes of a growing file of `segments` segments; `None` if nothing is.
 pub(crate) fn flaw_of_growing(file: &FileRef, segments: u64) -> Result<Option<String>, StoreError> {
     let found = check_growing_tree(&mut Nodes { file, base: 0 }, segments)?;
     Ok((!found.is_whole()).then(|| damage(&found)))
 }
 
-/// Whether the tree of `segments` segments at this slot of `file` is there without holes.
+/// Returns whether the tree of `segments` segments at this slot of `file` is complete and right.
 pub(crate) fn is_whole_at(
     file: &FileRef,
     slot: u64,
@@ -51,7 +51,7 @@ pub(crate) fn is_whole_at(
     Ok(check_tree(&mut Nodes { file, base: slot }, segments, root)?.is_whole())
 }
 
-/// Whether `file` is the tree of one object of this shape, without holes.
+/// Returns whether `file` is the complete tree of one object of this geometry.
 pub(crate) fn is_whole(
     file: &FileRef,
     geometry: Geometry,
@@ -61,8 +61,8 @@ pub(crate) fn is_whole(
     Ok(fits && flaw(file, geometry.segments(), root)?.is_none())
 }
 
-/// What is wrong with the packed outboards of a listing's files, the first of it, and how many
-/// trees there are. Holes are wrong only where `whole` is asked for.
+/// Checks the packed outboards of a listing's files. Returns the first flaw, and the number of trees. Holes are flaws
+/// only with `whole`.
 pub(crate) fn packed(
     file: &FileRef,
     listing: &ListedFiles,
@@ -88,7 +88,7 @@ pub(crate) fn packed(
     Ok((None, trees))
 }
 
-/// What is wrong with a tree, in words.
+/// Describes the damage of a tree.
 fn damage(found: &TreeCheck) -> String {
     let places = found.bad.iter().map(|r| format!("{}..{}", r.start, r.end)).collect::<Vec<_>>();
     let more = if found.bad_pairs + found.unwritten > places.len() as u64 { ", ..." } else { "" };

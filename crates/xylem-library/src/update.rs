@@ -1,4 +1,4 @@
-//! [`Update`]: one file made from old copies, and from peers where it is new.
+//! [`Update`]: makes one file from old copies, and from peers where it is new.
 //!
 //! ```text
 //! list of sums + old copies → search → claims ─ prove ─→ proven blocks → read once more, proven → result
@@ -6,12 +6,12 @@
 //!                                        └── Transfer ←───────────────┘
 //! ```
 //!
-//! Rounds: what the claims leave open is fetched, and its proofs bring nodes that claims are proven with;
-//! what they refute is fetched in the next round. With everything found the root alone proves it all and
-//! nothing is fetched. Bytes of an old copy are read a second time when their block is proven, hashed
-//! again from what was read, and only then evidence: an old copy that changes meanwhile costs a fetch.
+//! It works in rounds. Each round fetches the blocks without a claim, and their proofs bring nodes that prove claims.
+//! The next round fetches the blocks with refuted claims. If all blocks are found, the root alone proves them and
+//! nothing is fetched. The bytes of a proven block are read from the old copy a second time and hashed again before
+//! they are used: an old copy that changes meanwhile only costs a fetch.
 //!
-//! It has threads of its own for searching and for copying; its owner keeps the result.
+//! Threads of its own search and copy; its owner saves the result.
 
 mod copying;
 mod list;
@@ -38,24 +38,24 @@ pub(crate) use list::{Late, List};
 use copying::{Copied, Copier};
 use search::{Found, Old, Place, search};
 
-/// Rounds of fetching in which claims may still be refuted; what is unproven then is fetched.
+/// Rounds of fetching in which claims may still be refuted; blocks unproven after them are fetched.
 const MAX_ROUNDS: u32 = 8;
-/// How often threads are looked after.
+/// Interval at which threads are checked.
 const TICK: Duration = Duration::from_millis(1);
 
-/// How often claims are held against nodes that have come.
+/// Interval at which claims are checked against new nodes.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Proven nodes with their places.
 type Nodes = Verified<Vec<(Node, NodeValue)>>;
 
-/// Where an owner keeps what is proven.
+/// Saves what an update proves.
 pub(crate) trait Keeper {
-    /// Why it can't.
+    /// Error of saving.
     type Error: From<AddError>;
-    /// Segments of an old copy, in order.
+    /// Saves segments of an old copy, in order.
     fn reused(&mut self, segments: Vec<Verified<Segment<Bytes>>>) -> Result<(), Self::Error>;
-    /// Nodes, after the segments that they vouch for.
+    /// Saves nodes, after the segments that they prove.
     fn nodes(&mut self, nodes: Nodes) -> Result<(), Self::Error>;
 }
 
@@ -71,54 +71,54 @@ impl Old for OldFile {
     }
 
     fn next_data(&self, offset: u64) -> Option<u64> {
-        // What can't be looked at is read.
+        // If holes cannot be queried, all is read.
         self.file.next_data(offset).map_or(Some(offset), |data| data.map(|data| data.start))
     }
 
     fn read(&self, buf: &mut [u8], offset: u64) -> usize {
-        // What can't be read was not found.
+        // An unreadable part counts as not found.
         self.file.read_full(buf, offset).unwrap_or(0)
     }
 }
 
-/// One file that is made from old copies. Its owner calls [`Update::poll`] again and again until it is
-/// done, [`Update::segment`] and [`Update::nodes`] for what is fetched, and [`Update::round_is_over`] when
-/// the transfer has all that it was asked for.
+/// One file that is made from old copies. Its owner calls [`Update::poll`] repeatedly until it is done,
+/// [`Update::segment`] and [`Update::nodes`] for fetched data, and [`Update::round_is_over`] when the transfer has
+/// delivered all that was requested.
 pub(crate) struct Update {
     id: ObjectId,
     root: Hash,
     geometry: Geometry,
     verifier: Verifier,
-    /// Segments that are there, or were given to the owner.
+    /// Segments that are here, or were given to the owner.
     have: SegmentSet,
     claims: Claims,
     places: Vec<Option<Place>>,
     copier: Copier,
-    /// Blocks that are being copied.
+    /// Number of blocks being copied.
     copying: u64,
     searching: Option<JoinHandle<Vec<Found>>>,
     stop: Arc<AtomicBool>,
     rounds: u32,
-    /// The transfer has been asked for something and has not brought all of it.
+    /// Whether requested segments are still missing.
     fetching: bool,
-    /// When claims are looked at again: at once after a round, now and then while nodes come.
+    /// When claims are checked again: at once after a round, from time to time while nodes arrive.
     look_at: Duration,
 }
 
-/// What a file's update starts from.
+/// The state from which a file's update starts.
 pub(crate) struct Start {
     pub(crate) id: ObjectId,
     pub(crate) root: Hash,
     pub(crate) geometry: Geometry,
-    /// Knows what is proven already.
+    /// Contains the nodes proven already.
     pub(crate) verifier: Verifier,
-    /// Segments that are there already.
+    /// Segments that are here already.
     pub(crate) have: SegmentSet,
 }
 
 impl Update {
-    /// Begins to search `copies` with the file's list; gives `start` back where that can't be done: the
-    /// list is none, or the system starts no threads.
+    /// Begins to search `copies` with the file's list. Returns `start` if that is impossible: the list is invalid, or
+    /// the system starts no threads.
     pub(crate) fn begin(
         start: Start,
         list: &[u8],
@@ -160,31 +160,31 @@ impl Update {
         })
     }
 
-    /// Whether all of the file was fetched or given to the owner.
+    /// Returns whether all of the file was fetched or given to the owner.
     pub(crate) fn is_done(&self) -> bool {
         self.have.is_full()
     }
 
-    /// A segment was fetched.
+    /// Records a fetched segment.
     pub(crate) fn segment(&mut self, index: SegmentIndex) {
         self.have.insert(index.0);
         self.verifier.forget_complete(index.0..index.0 + 1);
     }
 
-    /// Nodes were proven by what was fetched.
+    /// Records nodes that fetched data proved.
     pub(crate) fn nodes(&mut self, nodes: &Nodes) {
-        // Of this very object, or they would not be the transfer's.
+        // Learning cannot fail: the transfer's nodes are of this object.
         let _ = self.verifier.learn(nodes);
     }
 
-    /// All that the transfer was asked for is here.
+    /// Called when the transfer has delivered all that was requested.
     pub(crate) fn round_is_over(&mut self) {
         self.fetching = false;
         self.look_at = Duration::ZERO;
     }
 
-    /// Goes on: gives what is proven to `keeper`, asks `transfer` for what is missing. Returns when to be
-    /// called again, if something goes on beside.
+    /// Continues: passes what is proven to `keeper`, and requests what is missing from `transfer`. Returns when to be
+    /// called again, if threads still work.
     ///
     /// # Errors
     /// The keeper's.
@@ -230,12 +230,12 @@ impl Update {
         }
     }
 
-    /// Segments of a range that are not there.
+    /// Returns the segments of a range that are not here.
     fn missing(&self, segments: std::ops::Range<u64>) -> impl Iterator<Item = u64> + '_ {
         segments.filter(|segment| !self.have.contains(*segment))
     }
 
-    /// Proves what can be proven, has it copied, and asks for what neither is nor may be.
+    /// Proves claims, has proven blocks copied, and requests the segments that are neither here nor claimed.
     fn round<K: Keeper>(
         &mut self,
         transfer: &mut Transfer,
@@ -267,7 +267,7 @@ impl Update {
         if wanted.is_empty()
             && let Some(block) = self.claims.open().next(0)
         {
-            // Nothing that is on its way will tell more: a segment's proof does.
+            // No request under way brings further nodes; a segment's proof does.
             let first = self.missing(self.claims.blocks().segments(block)).next();
             if let Some(segment) = first {
                 wanted.insert(segment);
@@ -288,7 +288,7 @@ impl Update {
         Ok(())
     }
 
-    /// Segments that are not there and of no claim.
+    /// Returns the segments that are neither here nor claimed.
     fn unclaimed(&self) -> SegmentSet {
         let mut wanted = SegmentSet::new(self.geometry.segments());
         self.have.missing().for_each(|range| wanted.insert_range(range));

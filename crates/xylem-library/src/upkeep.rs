@@ -1,8 +1,8 @@
-//! Looking after a store: what is known ([`list_store`]), what of it is damaged ([`check_store`]), what
-//! nothing needs any more ([`collect_store`]), and what is to stay ([`pin`]).
+//! Maintenance of a store: [`list_store`] lists its records, [`check_store`] finds damage, [`collect_store`] removes
+//! what is no longer needed, and [`pin`] protects from that.
 //!
-//! Nothing here touches a user's file, and nothing but `collect_store` and a repair removes anything; the former also the
-//! hidden data of interrupted fetches, with what proves them.
+//! No function here touches a user's file. Only `collect_store` and a repair remove anything; the former also removes
+//! the hidden data of interrupted fetches and their trees.
 
 mod error;
 
@@ -28,32 +28,32 @@ pub use check::{CheckOptions, CheckSummary, Finding, FindingKind, check_store};
 pub use error::UpkeepError;
 pub use xylem_store::{Origin, UnfinishedKind};
 
-/// Parts that nothing needs are left alone this long: others may be about to need them.
+/// How long parts without a use are left alone: another process may be about to need them.
 const UNNEEDED: Duration = Duration::from_secs(3600);
-/// Interrupted fetches, and what is known of files that are gone, are kept this long.
+/// How long interrupted fetches, and records of files that are gone, are kept.
 const FORGOTTEN: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How a known file or directory looks now.
+/// Present state of a recorded file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// As it was when it was shared or fetched (of a directory: itself, not what is in it).
+    /// As it was when it was shared or fetched (of a directory: itself, not its contents).
     #[serde(rename = "ok")]
     Unchanged,
-    /// Something else stands there, or it was edited.
+    /// Edited or replaced.
     Changed,
-    /// Nothing is there.
+    /// Missing.
     Gone,
 }
 
-/// One thing that a store knows of.
+/// One record of a store.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename = "known")]
 pub struct StoreEntry {
-    /// Where it lies.
+    /// Its path.
     #[serde(serialize_with = "json::path")]
     pub path: PathBuf,
-    /// Root of it or of its listing.
+    /// Root of the file or of the listing.
     #[serde(serialize_with = "json::text")]
     pub root: Hash,
     /// Whether it is a directory.
@@ -63,7 +63,7 @@ pub struct StoreEntry {
     pub origin: Origin,
     /// Bytes of content.
     pub bytes: u64,
-    /// How it looks now.
+    /// Its present state.
     #[serde(rename = "state")]
     pub standing: Standing,
     /// Whether it is pinned.
@@ -82,10 +82,10 @@ fn origin<S: Serializer>(origin: &Origin, to: S) -> Result<S::Ok, S::Error> {
     })
 }
 
-/// Hands what is known to `each`, in the order of paths; returns how many records are damaged.
+/// Passes each record to `each`, in the order of paths; returns the number of damaged records.
 ///
 /// # Errors
-/// There is no store, or it can't be read.
+/// There is no store, or it cannot be read.
 pub fn list_store(dir: &Path, each: &mut dyn FnMut(StoreEntry)) -> Result<u64, UpkeepError> {
     let store = open(dir)?;
     let mut all = store.known()?;
@@ -109,36 +109,36 @@ pub fn list_store(dir: &Path, each: &mut dyn FnMut(StoreEntry)) -> Result<u64, U
     Ok(all.damaged())
 }
 
-/// The data of a fetch that is under way or was interrupted, or what a mount has read.
+/// Data of a fetch that is under way or was interrupted, or the cache of a mount.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename = "unfinished")]
 pub struct UnfinishedEntry {
-    /// Where they lie.
+    /// Where the data lie.
     #[serde(serialize_with = "json::path")]
     pub path: PathBuf,
-    /// Root of what is fetched, or of its listing.
+    /// Root of the fetched file or listing.
     #[serde(serialize_with = "json::text")]
     pub root: Hash,
     /// A part file, a folder, or the cache of a mount.
     #[serde(serialize_with = "unfinished_kind")]
     pub kind: UnfinishedKind,
-    /// Bytes that they take.
+    /// Their size, bytes.
     pub bytes: u64,
-    /// When they were written last, seconds since 1970.
+    /// When they were last written, seconds since 1970.
     pub written_s: u64,
 }
 
-/// What a store takes, and what lies beside the wanted files for it.
+/// Disk use of a store, and of its data beside the wanted files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename = "store_totals")]
 pub struct StoreTotals {
-    /// Bytes of all in the store's directory, the next but one with them.
+    /// Bytes of all in the store's directory, `cache_bytes` included.
     pub bytes: u64,
     /// Fetches that are under way or were interrupted.
     pub unfinished: u64,
-    /// Bytes of theirs, which are not in the store's directory.
+    /// Bytes of their data, outside of the store's directory.
     pub unfinished_bytes: u64,
-    /// Bytes that mounts have read and keep, which are.
+    /// Bytes cached by mounts, inside the store's directory.
     pub cache_bytes: u64,
 }
 
@@ -150,7 +150,7 @@ fn unfinished_kind<S: Serializer>(kind: &UnfinishedKind, to: S) -> Result<S::Ok,
     })
 }
 
-/// Hands what is not finished to `each`, in the order of paths; returns what the store takes.
+/// Passes each unfinished entry to `each`, in the order of paths; returns the disk use.
 ///
 /// # Errors
 /// As [`list_store`].
@@ -172,10 +172,10 @@ pub fn list_unfinished(
     Ok(totals)
 }
 
-/// Removes what nothing needs at `now`. `older_than`: only what was not written or used for that long; by
-/// default an hour for parts, thirty days for interrupted fetches and for what is known of files
-/// that are gone. `on_gone` is given each name below the store's directory (of an interrupted fetch the whole path of its
-/// data) and its bytes.
+/// Removes what is no longer needed at `now`. `older_than`: only what was not written or used for that long; the
+/// default is an hour for parts, and thirty days for interrupted fetches and for records of files that are gone.
+/// `on_gone` receives each name below the store's directory (for an interrupted fetch the whole path of its data) and
+/// its bytes.
 ///
 /// # Errors
 /// As [`list_store`].
@@ -196,20 +196,20 @@ pub fn collect_store(
     Ok(store.collect(&how, on_gone)?)
 }
 
-/// What a pin is about.
+/// A pinned or unpinned path or root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pinned {
-    /// Something that is known, by its canonical path.
+    /// A record, by its canonical path.
     Path(PathBuf),
-    /// A root, and whether anything of it is in the store.
+    /// A root, and whether any part of it is in the store.
     Root(Hash, bool),
 }
 
-/// Pins (or, with `keep` false, unpins) a path that the store knows, or a root of 64 hexadecimal
-/// digits. What is pinned is never collected.
+/// Pins (or, with `keep` false, unpins) a recorded path, or a root of 64 hexadecimal digits. Pinned content is never
+/// collected.
 ///
 /// # Errors
-/// A path that is not known; to unpin what is not pinned.
+/// A path without a record; to unpin what is not pinned.
 pub fn pin(dir: &Path, what: &Path, keep: bool) -> Result<Pinned, UpkeepError> {
     let store = open_writable(dir)?;
     let absolute = what.canonicalize().or_else(|_| std::path::absolute(what));
@@ -248,7 +248,7 @@ pub fn pin(dir: &Path, what: &Path, keep: bool) -> Result<Pinned, UpkeepError> {
     }
 }
 
-/// How what is known looks now. What can't be read counts as changed.
+/// Returns the present state of a recorded path. An unreadable path counts as changed.
 fn standing(store: &Store, known: &Known) -> Standing {
     match store.medium().metadata(&os_path(&known.path)) {
         Ok(meta) if known.state.difference(&FileState::of(&meta)).is_none() => Standing::Unchanged,
@@ -264,14 +264,14 @@ fn standing(store: &Store, known: &Known) -> Standing {
     }
 }
 
-/// Closes a store to others, as whatever opens it does; the mode that it had if they could look into it.
+/// Makes a store private, as opening it does; returns its former mode if other users could read it.
 ///
 /// # Errors
-/// They may have changed what is in it. That there is none is no error.
+/// Other users may have changed its content. A missing store is no error.
 pub fn close_to_others(dir: &Path) -> Result<Option<u32>, StoreError> {
     match Store::close_to_others(&*disk(), dir) {
         Err(e @ (StoreError::Writable { .. } | StoreError::Foreign { .. })) => Err(e),
-        other => Ok(other.unwrap_or(None)), // whatever else is wrong is said by who opens it
+        other => Ok(other.unwrap_or(None)), // opening the store reports any other error
     }
 }
 
@@ -282,7 +282,7 @@ fn open(dir: &Path) -> Result<Store, UpkeepError> {
     }
 }
 
-/// A store that is there; an older format is brought up to date.
+/// Opens an existing store; upgrades an older format.
 fn open_writable(dir: &Path) -> Result<Store, UpkeepError> {
     open(dir)?;
     Ok(Store::open(disk(), dir)?)

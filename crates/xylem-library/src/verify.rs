@@ -1,8 +1,7 @@
-//! [`verify`]: does what is on disk match what a ticket names, and if not, where?
+//! [`verify`]: checks whether files on disk match a ticket, and if not, where they differ.
 //!
-//! The hash alone tells whether. To tell where, tree nodes are read from this machine's store or, a
-//! few packets in all, fetched by a [`Remote`]; they are proven from the ticket's root before they
-//! are used.
+//! The hash alone shows whether they match. To locate differences, tree nodes are read from this machine's store or, in
+//! a few packets, fetched by a [`Remote`]. They are proven from the ticket's root before they are used.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -45,27 +44,27 @@ pub struct Damage {
     pub start: u64,
     /// The byte after the last bad one.
     pub end: u64,
-    /// What is wrong, in words.
+    /// Description of the damage.
     pub what: String,
 }
 
-/// What is there and was not published.
+/// An unpublished path, or one with privileges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename = "extra")]
 pub struct Extra {
-    /// Below the directory; empty for a single file. What lies in a directory that was not published is not named by itself.
+    /// Path below the directory; empty for a single file. The contents of an unpublished directory are not named.
     #[serde(serialize_with = "json::path")]
     pub path: PathBuf,
-    /// What it is, in words.
+    /// Description in words.
     pub what: String,
 }
 
-/// Whether [`verify`] looks for what is there and was not published.
+/// Whether [`verify`] looks for unpublished paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extras {
-    /// It does.
+    /// Report them.
     Name,
-    /// There may be any.
+    /// Permit them.
     Allow,
 }
 
@@ -73,7 +72,7 @@ pub enum Extras {
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename = "verified")]
 pub struct VerifySummary {
-    /// Root of what the ticket names.
+    /// The ticket's root.
     #[serde(serialize_with = "json::text")]
     pub root: Hash,
     /// Bytes compared.
@@ -83,33 +82,33 @@ pub struct VerifySummary {
     /// Bad places.
     #[serde(rename = "damaged", serialize_with = "json::count")]
     pub damage: Vec<Damage>,
-    /// What is there and was not published; none where [`Extras::Allow`] was asked for.
+    /// Unpublished paths; empty with [`Extras::Allow`].
     #[serde(serialize_with = "json::count")]
     pub extra: Vec<Extra>,
-    /// False where no tree was at hand and damage could not be narrowed to byte ranges.
+    /// False if there was no tree to narrow damage down to byte ranges.
     pub located: bool,
 }
 
 impl VerifySummary {
-    /// Before anything was compared.
+    /// Makes an empty summary.
     fn of(ticket: &Ticket) -> Self {
         let (damage, extra) = (Vec::new(), Vec::new());
         Self { root: ticket.root, bytes: 0, files: 0, damage, extra, located: true }
     }
 
-    /// Whether all of it is what the ticket names.
+    /// Returns whether all matches the ticket.
     pub fn is_right(&self) -> bool {
         self.damage.is_empty() && self.extra.is_empty()
     }
 }
 
-/// Why something was not compared. Damage is no error.
+/// Why a comparison was not made. Damage is no error.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// A file or the store can't be read.
+    /// A file or the store cannot be read.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// The directory can't be walked.
+    /// The directory cannot be walked.
     #[error(transparent)]
     Walk(#[from] WalkError),
     /// A file could not be hashed.
@@ -118,24 +117,24 @@ pub enum VerifyError {
     /// The directory could not be hashed.
     #[error(transparent)]
     Publish(#[from] PublishError),
-    /// The listing can't be used, or read.
+    /// The listing cannot be used or read.
     #[error(transparent)]
     Listed(#[from] ListedError),
-    /// What is on disk is of the other kind.
+    /// The path is a directory where the ticket has a file, or the reverse.
     #[error("{} is a {}, the ticket names a {}", path.display(), word(*.is_directory), word(!*.is_directory))]
     Kind {
-        /// What is on disk.
+        /// The path on disk.
         path: PathBuf,
-        /// What it is.
+        /// Whether it is a directory.
         is_directory: bool,
     },
-    /// Nothing says what is in the directory.
+    /// No source has the directory's listing.
     #[error("the directory's listing is not here and nobody reachable has it")]
     NoListing,
     /// Asked to stop.
     #[error("interrupted; nothing was changed")]
     Interrupted,
-    /// Asking peers ended the run.
+    /// An error of fetching ended the run.
     #[error("{0}")]
     Remote(Box<dyn Failure>),
 }
@@ -166,7 +165,7 @@ impl Failure for VerifyError {
     }
 }
 
-/// Compares what lies at `path` with `ticket`; `remote` is asked for what `store` does not have.
+/// Compares the content of `path` with `ticket`; fetches from `remote` what `store` does not have.
 ///
 /// # Errors
 /// See [`VerifyError`]. Damage is no error: see [`VerifySummary::damage`] and [`VerifySummary::extra`].
@@ -203,8 +202,8 @@ pub fn verify(
     Ok(check.summary)
 }
 
-/// Hands each entry of the directory that `ticket` names to `each`, in listing order; `remote` is asked for
-/// the listing if `store` does not have it. It is proven before the first of them.
+/// Passes each entry of the ticket's directory to `each`, in listing order. Fetches the listing from `remote` if
+/// `store` does not have it. All of the listing is verified before the first entry.
 ///
 /// # Errors
 /// See [`VerifyError`].
@@ -234,7 +233,7 @@ struct Check<'a> {
     stop: &'a Stop,
 }
 
-/// A file that is compared: where it lies, and what it should be.
+/// A file to compare, and its expected content.
 struct Expected<'a> {
     id: ObjectId,
     path: &'a Path,
@@ -299,8 +298,8 @@ impl Check<'_> {
         Ok(listed)
     }
 
-    /// Names what is in the directory and not in the listing: the walk and the listing have one order. What was left out of
-    /// it on purpose when it was shared from here is counted, and so is what is xylem's own; the walk tells both.
+    /// Reports what is in the directory and not in the listing; walk and listing have the same order. The walk reports
+    /// paths excluded when it was shared from here, and xylem's own files.
     fn beyond(
         &mut self,
         place: &Path,
@@ -312,7 +311,7 @@ impl Check<'_> {
         let rules = Rules { names: NameCheck::off(), ..rules };
         let mut skipped = Vec::new();
         let mut tell = |event| match event {
-            // Said already by the walk that hashed it.
+            // Reported already by the walk that hashed it.
             LibraryEvent::Skipped { why: SkipReason::Ours | SkipReason::KeptInStep, .. } => {}
             LibraryEvent::Skipped { path, why } => {
                 let path = path.strip_prefix(place).map_or(path.clone(), Path::to_path_buf);
@@ -328,7 +327,7 @@ impl Check<'_> {
         let mut walk = Walk::new(&*medium, place, rules, &mut tell)?;
         let mut entries = listed.entries();
         let mut next = entries.next().transpose()?;
-        // The directory whose content is extra as it is itself.
+        // The present unpublished directory. Its contents are not named.
         let mut inside: Option<Vec<u8>> = None;
         while let Some(found) = walk.next(&mut tell)? {
             if self.stop.raised() {
@@ -356,8 +355,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A file that whoever runs it runs as its owner or group; what is published has no such bits. Directories may have them from
-    /// the one above.
+    /// Reports a file with setuid or setgid bits, with which it runs as its owner or group; published modes have no
+    /// such bits. Directories may inherit setgid.
     fn privileged(&mut self, meta: &Meta, path: PathBuf) {
         let bits = meta.mode & 0o6000;
         if meta.kind == FileKind::File && bits != 0 {
@@ -427,8 +426,8 @@ impl Check<'_> {
         self.summary.damage.push(Damage { path, start, end, what });
     }
 
-    /// How long the file should be: as the ticket says, or the store, which knows it where it was
-    /// fetched or shared, or peers. If nobody does, as long as it is.
+    /// Returns the expected size of the file: from the ticket, from the store's record, or from peers. If none of them
+    /// has it, returns the present size.
     fn size(&mut self, is: u64) -> Result<u64, VerifyError> {
         if let Some(size) = self.ticket.size {
             return Ok(size);
@@ -439,7 +438,7 @@ impl Check<'_> {
         Ok(self.connect()?.map_or(is, |published| published.size()))
     }
 
-    /// Finds out which bytes of a file, whose hash is wrong, are wrong.
+    /// Locates the wrong bytes of a file with a wrong hash.
     fn compare(&mut self, expected: &Expected<'_>, size: u64) -> Result<(), VerifyError> {
         let should = expected.geometry.size();
         if size > should {
@@ -460,14 +459,14 @@ impl Check<'_> {
             self.damaged(expected.shown.clone(), range, what);
         }
         if size <= should && before == self.summary.damage.len() {
-            // Read twice, wrong once: it changed in between, or memory lies.
+            // Two reads differed: the file changed in between, or memory is faulty.
             self.summary.located = false;
             self.damaged(expected.shown.clone(), 0..should, "changed while it was read");
         }
         Ok(())
     }
 
-    /// Byte ranges that are wrong, by proven nodes.
+    /// Returns the byte ranges that proven nodes show to be wrong.
     fn wrong(
         &self,
         expected: &Expected<'_>,
@@ -484,7 +483,7 @@ impl Check<'_> {
         Ok(found.bad().iter().map(|segments| found.bytes_of(segments)).collect())
     }
 
-    /// Asks peers for segments; false if nobody answers.
+    /// Fetches segments from peers; returns false if none answers.
     fn fetch(&mut self, wanted: Wanted, keep: &mut Keep<'_>) -> Result<bool, VerifyError> {
         if self.connect()?.is_none() {
             return Ok(false);
@@ -493,7 +492,7 @@ impl Check<'_> {
         Ok(!self.unreachable)
     }
 
-    /// The shape of what somebody has who answers; `None` if nobody does.
+    /// Returns the root object's geometry from a peer that answers; `None` if none does.
     fn connect(&mut self) -> Result<Option<Geometry>, VerifyError> {
         if self.unreachable {
             return Ok(None);
@@ -536,11 +535,11 @@ impl Check<'_> {
         Ok(Some(outboard))
     }
 
-    /// The directory's listing: from the store, or from peers.
+    /// Returns the directory's listing, from the store or from peers.
     fn listing(&mut self) -> Result<ListedFiles, VerifyError> {
         let root = self.ticket.root;
         if let Some(file) = self.store.object(&root, Part::Listing).ok().flatten() {
-            // Whether that is all of it, its root tells.
+            // The root shows whether that is all of it.
             let size = file.metadata()?.size;
             match ListedFiles::open(file, size, &root, SegmentSize::DEFAULT) {
                 Ok(listed) => return Ok(listed),
@@ -550,7 +549,7 @@ impl Check<'_> {
         }
         let Some(published) = self.connect()? else { return Err(VerifyError::NoListing) };
         let geometry = Geometry::new(published.size(), SegmentSize::DEFAULT);
-        // Its name goes at the end of this; what was opened stays.
+        // The file's name goes at the end of this function; the open file stays.
         let new = self.store.new_file()?;
         let file = new.file().clone();
         let mut keep = |event: TransferEvent| match event {

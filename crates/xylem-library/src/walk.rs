@@ -1,4 +1,4 @@
-//! [`Walk`]: what a directory tree holds, in the canonical order of a listing (raw path bytes).
+//! [`Walk`]: walks a directory tree in the canonical order of a listing (raw path bytes).
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -19,16 +19,17 @@ use crate::ours::{self, OwnError};
 use crate::path::{os_bytes, os_path};
 use crate::portable::{NameCheck, NotPortable};
 
-/// One thing found under a shared directory.
+/// One entry found under a shared directory.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// Path below the root, `/` between components.
     pub(crate) path: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: FoundKind,
-    /// Metadata as they were during the walk.
+    /// Metadata at the time of the walk.
     pub(crate) meta: Meta,
-    /// Permission bits and time as they are listed: those of the disk, or what was wished of it and it did not keep.
+    /// Permission bits and time as they will be listed: those on disk, or those published that the disk could not
+    /// store.
     pub(crate) listed: (u32, FileTime),
 }
 
@@ -39,14 +40,14 @@ pub(crate) enum FoundKind {
     File(FileState),
     /// A directory, possibly empty.
     Directory,
-    /// A symbolic link and where it points, as it is written.
+    /// A symbolic link with its target as written.
     Symlink { target: Vec<u8> },
-    /// One more name of the file that was found under this path.
+    /// A further name of the file that was found under this path.
     HardLink { target: Vec<u8> },
 }
 
 impl Found {
-    /// As a listing has it; `root` is that of a file.
+    /// Makes the listing entry; `root` is that of a file.
     pub(crate) fn entry(&self, root: Option<Hash>) -> Entry {
         let kind = match (&self.kind, root) {
             (FoundKind::File(state), Some(root)) => EntryKind::File { size: state.size, root },
@@ -64,19 +65,19 @@ impl Found {
     }
 }
 
-/// Why a directory tree was not walked to its end. Half a tree must not be published.
+/// Why a directory tree was not walked to its end. An incomplete tree must not be published.
 #[derive(Debug, thiserror::Error)]
 pub enum WalkError {
-    /// Something in it can't be read.
+    /// A part of it cannot be read.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
     /// It is a store, or lies in one.
     #[error(transparent)]
     Own(#[from] OwnError),
-    /// More directories inside one another than a listing may have.
+    /// Directories are nested deeper than a listing allows.
     #[error("{}: nested too deep: at most {} directories inside one another are published", .0.display(), listing::MAX_DEPTH - 1)]
     TooDeep(PathBuf),
-    /// Only portable names were asked for.
+    /// Only portable names are allowed, and one is not.
     #[error("{0}; rename it, or share without --portable")]
     NotPortable(#[from] NotPortable),
 }
@@ -91,55 +92,55 @@ impl Failure for WalkError {
     }
 }
 
-/// What of a directory is to be published, as somebody asks for it.
+/// Which parts of a directory are to be published, as requested.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Names that some system cannot keep are an error, else a warning.
+    /// Whether names that some system cannot store are an error; otherwise a warning.
     pub portable: bool,
-    /// What can't be read is an error; else it is told and left out.
+    /// Whether unreadable files are an error; otherwise they are reported and left out.
     pub strict: bool,
-    /// Lines of a `.gitignore` that say what is left out; `None`: as when it was shared last.
+    /// Excluded patterns, as lines of a `.gitignore`; `None`: those of the last share.
     pub exclude: Option<Vec<String>>,
-    /// It is known that something has changed since it was shared last: only that is read, and whether nothing has is not
-    /// looked at first.
+    /// A change since the last share is known: changed files are read at once, without first checking whether there are
+    /// any.
     pub changed: bool,
-    /// A file may be one that is kept in a folder in step, for members to fetch.
+    /// Whether the path may be a file of `xylem sync`, shared for members to fetch.
     pub for_members: bool,
-    /// It is a folder in step: what can't be read, listed or named, or changes while it is read, is told and left out, and all
-    /// else is published. So is what `xylem sync` keeps in it for this member.
+    /// The directory is a folder in step. Files that cannot be read, listed or named, or change while they are read,
+    /// are reported and left out, and all others are published. The private files of `xylem sync` are left out too.
     pub in_step: bool,
-    /// Paths below it that are left out this time without a word.
+    /// Paths below it that are left out this time without a report.
     pub held: Arc<BTreeSet<Vec<u8>>>,
 }
 
-/// What of a tree is published.
+/// Which parts of a tree are published.
 #[derive(Clone)]
 pub(crate) struct Rules {
-    /// Names that some system cannot keep.
+    /// Policy about names that some system cannot store.
     pub(crate) names: NameCheck,
-    /// What is left out.
+    /// Excluded paths.
     pub(crate) exclude: Exclusion,
-    /// What can't be read ends the walk, and is not left out.
+    /// Whether an unreadable file ends the walk instead of being left out.
     pub(crate) strict: bool,
-    /// What can have no name in a listing ends it, too.
+    /// Whether a name that cannot be listed ends the walk too.
     pub(crate) all_named: bool,
-    /// Something has changed since the last time.
+    /// A change since the last share is known.
     pub(crate) changed: bool,
     /// See [`Selection::in_step`].
     pub(crate) in_step: bool,
 }
 
 impl Rules {
-    /// Everything, or nothing.
+    /// Rules that include all, and fail if a part cannot be read.
     pub(crate) fn all() -> Self {
         let (names, exclude) = (NameCheck::off(), Exclusion::none());
         Self { names, exclude, strict: true, all_named: false, changed: false, in_step: false }
     }
 
-    /// What is asked for, without `exclude`.
+    /// Makes the rules of `asked`, with the excluded patterns `exclude`.
     ///
     /// # Errors
-    /// What is no pattern.
+    /// An invalid pattern.
     pub(crate) fn new(asked: &Selection, exclude: &[String]) -> Result<Self, ExcludeError> {
         let (names, strict) = (NameCheck::new(asked.portable), asked.strict);
         let (mut exclude, changed, in_step) =
@@ -152,32 +153,31 @@ impl Rules {
     }
 }
 
-/// Things that can't be read and are named one by one.
+/// Most unreadable paths reported one by one.
 const MAX_NAMED: u64 = 10;
-/// Most bytes that are held of paths whose files have more names somewhere; beyond, a further name is
-/// published as a file of its own.
+/// Most bytes held for paths of files with several names; beyond that, a further name is published as a file of its
+/// own.
 const MAX_FIRST_NAMES: usize = 16 << 20;
-/// What one of them takes beside its path, about.
+/// Approximate overhead of one of them beside its path, bytes.
 const FIRST_NAME: usize = 64;
-// What may be listed can be made, merged and removed.
+// All paths that can be listed can be made, merged and removed.
 const _: () = assert!(listing::MAX_DEPTH <= xylem_store::MAX_DEPTH);
 
-/// Walks a directory tree in the order of a listing, without following links. Memory is the names of
-/// the directories on the way to where it stands. Sockets, pipes, devices, and what is [ours]
-/// are reported and left out.
+/// Walks a directory tree in the order of a listing, without following links. Memory holds the names in the directories
+/// on the current path. Sockets, pipes, devices, and what is [ours] are reported and left out.
 pub(crate) struct Walk<'a> {
     medium: &'a dyn Medium,
     root: PathBuf,
-    /// The directories that it stands in, the root first.
+    /// The directories on the current path, the root first.
     frames: Vec<Frame>,
-    /// Files with more names than were met yet.
+    /// Files of which some names were not found yet.
     first_names: HashMap<(u64, u64), FirstName>,
     first_bytes: usize,
     rules: Rules,
-    /// How many the rules left out, and how many can't be read.
+    /// Number of paths excluded by rules, and of unreadable ones.
     excluded: u64,
     unreadable: u64,
-    /// Directories that were left out, and whose content is still to be passed over.
+    /// Excluded directories of which the contents are still to be skipped.
     left_out: HashSet<Vec<u8>>,
 }
 
@@ -190,15 +190,15 @@ struct Frame {
 
 struct FirstName {
     path: Vec<u8>,
-    /// Names that were not met yet.
+    /// Names that were not found yet.
     left: u64,
 }
 
 impl<'a> Walk<'a> {
-    /// A walk that has not read anything but the root's names.
+    /// Starts a walk; reads only the root's names.
     ///
     /// # Errors
-    /// The root can't be read, or lies in a store.
+    /// The root cannot be read, or lies in a store.
     pub(crate) fn new(
         medium: &'a dyn Medium,
         root: &Path,
@@ -221,10 +221,10 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// The next entry; `None` after the last.
+    /// Returns the next entry; `None` after the last.
     ///
     /// # Errors
-    /// A directory or file that can't be read ends the walk: half a tree must not be published.
+    /// An unreadable directory or file ends the walk: an incomplete tree must not be published.
     pub(crate) fn next(
         &mut self,
         on_event: &mut dyn FnMut(LibraryEvent),
@@ -271,14 +271,14 @@ impl<'a> Walk<'a> {
         self.rules.in_step
     }
 
-    /// `None` for what can't be read and need not be.
+    /// Returns `None` for an unreadable path that may be left out.
     fn tolerate<T>(
         &mut self,
         outcome: Result<T, WalkError>,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Option<T>, WalkError> {
         match outcome {
-            // What has gone since its name was read needs no word.
+            // A path that vanished since its name was read is not reported.
             Err(WalkError::Store(StoreError::NotFound { .. })) if self.rules.in_step => Ok(None),
             Err(WalkError::Store(e)) if !self.rules.strict => {
                 self.unreadable += 1;
@@ -292,7 +292,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Where an entry lies.
+    /// Returns where an entry lies.
     pub(crate) fn place(&self, path: &[u8]) -> PathBuf {
         if path.is_empty() { self.root.clone() } else { self.root.join(os_path(path)) }
     }
@@ -304,7 +304,7 @@ impl<'a> Walk<'a> {
     ) -> Result<(), WalkError> {
         let directory = self.place(&path);
         let at = |e| StoreError::from_io("list", &directory, None, e);
-        // The root is the first.
+        // The root is the first frame.
         if self.frames.len() >= listing::MAX_DEPTH {
             let too_deep = WalkError::TooDeep(directory.clone());
             if self.rules.in_step {
@@ -361,7 +361,8 @@ impl<'a> Walk<'a> {
             }
             return Ok(None);
         }
-        // Whoever may not read it is told before it is hashed with others. Most files need no look.
+        // An unreadable file is reported before it is hashed with others. The mode shows that most files need no
+        // attempt.
         if !self.rules.strict && meta.kind == FileKind::File && meta.mode & 0o444 != 0o444 {
             self.medium
                 .open(&path, OpenHow::ReadNoFollow)
@@ -402,7 +403,7 @@ impl<'a> Walk<'a> {
         Ok(Some(Found { path: listed, kind, meta, listed: as_it_is }))
     }
 
-    /// The path under which a file with several names was met before.
+    /// Returns the path under which a file with several names was found before.
     fn first_name(&mut self, meta: &Meta, listed: &[u8]) -> Option<Vec<u8>> {
         if meta.links < 2 || meta.ino == 0 {
             return None;
@@ -428,7 +429,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a listing can have it.
+/// Checks that a listing can contain the entry.
 fn listable(path: &[u8], kind: &FoundKind) -> Result<(), PathError> {
     listing::check_path(path)?;
     match kind {
@@ -468,7 +469,7 @@ mod tests {
         assert_eq!(found[5].kind, FoundKind::Symlink { target: b"a".to_vec() });
     }
 
-    /// Names around the slash, which ends a folder's name among its neighbours' paths.
+    /// Names with bytes around the slash, which is part of the order of paths.
     #[test]
     fn paths_ascend_by_their_bytes() {
         let dir = tempfile::tempdir().unwrap();
@@ -487,14 +488,14 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn further_names_of_a_file_are_links_to_its_first() {
+    fn further_names_of_a_file_become_hard_links() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         fs::create_dir(at("a")).unwrap();
         fs::write(at("a/file"), b"1").unwrap();
         fs::hard_link(at("a/file"), at("a/again")).unwrap();
         fs::hard_link(at("a/file"), at("b")).unwrap();
-        // One whose other name lies elsewhere.
+        // A file with its other name outside.
         let outside = tempfile::tempdir_in(dir.path().parent().unwrap()).unwrap();
         fs::write(at("c"), b"2").unwrap();
         fs::hard_link(at("c"), outside.path().join("c")).unwrap();

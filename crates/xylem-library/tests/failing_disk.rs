@@ -1,5 +1,5 @@
-//! Publishing, fetching and repairing on a disk that fails at every step: an error in one line, nothing
-//! unproven under a final name, and the next run gets it done.
+//! Publishing, fetching and repairing on a disk that fails at every step. Each error is one line, nothing unproven gets
+//! a final name, and the next run completes the work.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn film() -> Vec<u8> {
     (0..FILM).map(|at| (at / 7 % 251) as u8).collect()
 }
 
-/// A disk with a file and a directory to share.
+/// Makes a disk with a file and a directory to share.
 fn disk() -> FaultMedium {
     let medium = FaultMedium::new();
     medium.write(Path::new("/film"), &film()).unwrap();
@@ -49,8 +49,8 @@ fn share(store: &Store, path: &str) -> Result<(Published, Name), PublishError> {
     publish(store, Path::new(path), &name, &Selection::default(), NOW, &Stop::new(), &mut |_| {})
 }
 
-/// Runs `act` on a new disk with each fault at the first step, at the second and so on until none
-/// strikes; `after` is given the disk that a killed process leaves.
+/// Runs `act` on a new disk with each fault at the first step, at the second and so on until none occurs. `after`
+/// receives the disk that a killed process leaves.
 fn every_step<E: Failure>(
     prepare: &dyn Fn() -> FaultMedium,
     act: &mut dyn FnMut(&Store) -> Result<(), E>,
@@ -94,7 +94,7 @@ fn publishing() {
     }
 }
 
-/// Somebody who serves what a healthy disk has.
+/// A peer that serves the content of a healthy disk.
 struct Publisher {
     publication: Publication,
     serving: Serving,
@@ -124,7 +124,7 @@ impl Publisher {
         transfer
     }
 
-    /// Answers what is asked at `now`.
+    /// Answers the Interests of `transfer` at `now`.
     fn answer(&mut self, transfer: &mut Transfer, now: Duration) {
         let mut asked = Vec::new();
         while transfer.poll_transmit(now, &mut asked).is_some() {
@@ -144,8 +144,8 @@ impl Publisher {
         self.fetch_as(store, to, Existing::Refuse)
     }
 
-    /// As [`Publisher::fetch`]; what is there is overwritten, and what was not published removed, where
-    /// that is asked for.
+    /// Like [`Publisher::fetch`]; with [`Existing::Overwrite`], existing files are overwritten and unpublished ones
+    /// removed.
     fn fetch_as(&mut self, store: &Store, to: &str, existing: Existing) -> Result<(), SaveError> {
         let (mut transfer, mut tally, mut now) =
             (self.transfer(), Tally::default(), Duration::ZERO);
@@ -188,7 +188,7 @@ impl Publisher {
             }
             now += Duration::from_millis(1);
             assert!(now < Duration::from_secs(60), "the fetch ends");
-            // Time is made up here; the threads that search and write are not.
+            // Time is simulated here, but not for the threads that search and write.
             std::thread::yield_now();
             let Some(sink) = &mut sink else { continue };
             let (transfer, tally, on_event) = (&mut transfer, &mut tally, &mut |_| {});
@@ -237,8 +237,7 @@ fn fetching_a_directory() {
     assert!(steps > 60, "{steps}");
 }
 
-/// An older version that somebody has added to: `a` is what it was, `b` and `c` are others, `mine` was
-/// not published.
+/// An older version with an added file: `a` is unchanged, `b` and `c` differ, `mine` was not published.
 fn older() -> FaultMedium {
     let medium = FaultMedium::new();
     medium.create_dir(Path::new("/copy"), 0o755).unwrap();
@@ -250,7 +249,7 @@ fn older() -> FaultMedium {
     medium
 }
 
-/// At every moment each name leads to the old file or to the new one, and doing it again ends it.
+/// At every moment each name leads to the old file or to the new one, and a second run completes the merge.
 #[test]
 fn merging_into_a_directory() {
     let mut publisher = Publisher::new("/photos");
@@ -275,7 +274,7 @@ fn merging_into_a_directory() {
     assert!(steps > 60, "{steps}");
 }
 
-/// The publisher as whoever has what is damaged here.
+/// The publisher as a source of the damaged pieces.
 struct Healthy<'a>(&'a mut Publisher);
 
 impl Remote for Healthy<'_> {
@@ -317,7 +316,7 @@ impl Remote for Healthy<'_> {
     }
 }
 
-/// A shared file of which some bytes have decayed: its time is what it was.
+/// Makes a shared file of which some bytes have decayed at an unchanged time.
 fn decayed() -> FaultMedium {
     let medium = disk();
     share(&open(&medium), "/film").unwrap();

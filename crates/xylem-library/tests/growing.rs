@@ -1,4 +1,4 @@
-//! A growing file under virtual time: when its publisher wants to be woken.
+//! A growing file under virtual time: when its publisher must be polled.
 
 use std::fs;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use xylem_library::{Stop, UnixTime, disk};
 use xylem_object::{PublisherKey, naming};
 use xylem_store::Store;
 
-/// What is over has no timer: one that is always due would keep the loop that runs it awake for good.
+/// A finished file has no timer: one that is always due would keep its loop awake forever.
 #[test]
 fn after_the_last_checkpoint_nothing_is_due() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Somebody else's publication served on: in its own shape, from manifests that the store has kept.
+//! Serves another publisher's publication, with its segment size, from manifests in the store.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn key() -> PublisherKey {
     PublisherKey::from_bytes(&[7; 32])
 }
 
-/// What publishing `path` says of it, and P.
+/// Returns the manifest and the versioned prefix of publishing `path`.
 fn published(store: &Store, path: &Path) -> (Manifest, Name) {
     let name = |file: &[u8]| naming::default_name(&key().public(), file);
     let now = UnixTime::new(Duration::from_secs(1));
@@ -26,7 +26,7 @@ fn published(store: &Store, path: &Path) -> (Manifest, Name) {
     (published.manifest, prefix)
 }
 
-/// Serves `path` on with segments of this size; every segment of these objects is proven and answered.
+/// Serves `path` with segments of this size, and checks that every segment of these objects is answered.
 fn serves_all(store: &Store, path: &Path, log2: u8, objects: &[(ObjectId, u64)]) {
     let (mut manifest, prefix) = published(store, path);
     manifest.segment = SegmentSize::from_log2_chunks(log2).unwrap();
@@ -45,7 +45,7 @@ fn serves_all(store: &Store, path: &Path, log2: u8, objects: &[(ObjectId, u64)])
             let interest = Interest::decode(&wire).unwrap();
             out.clear();
             let mut answer = answers.answer(Duration::ZERO, &interest, &mut out);
-            // The system has put it out of memory meanwhile.
+            // The system has evicted it from memory meanwhile.
             while answer == Answer::NotYet {
                 let _ = fs::read(path);
                 answer = answers.answer(Duration::ZERO, &interest, &mut out);
@@ -60,7 +60,7 @@ fn bytes(len: usize, seed: u8) -> Vec<u8> {
 }
 
 #[test]
-fn trees_are_of_the_publication_s_shape() {
+fn trees_have_the_publications_segment_size() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(disk(), &dir.path().join("store")).unwrap();
     let file = dir.path().join("file");
@@ -74,7 +74,7 @@ fn trees_are_of_the_publication_s_shape() {
     }
     let files = sizes.iter().enumerate().map(|(i, size)| (ObjectId::File(i as u64), *size as u64));
     let files: Vec<_> = files.collect();
-    // In turn, so that each finds the trees of the other.
+    // Alternating, so that each finds the trees of the other.
     for log2 in [3, 0, 3, 1] {
         serves_all(&store, &file, log2, &[]);
         serves_all(&store, &folder, log2, &files);
@@ -82,7 +82,7 @@ fn trees_are_of_the_publication_s_shape() {
 }
 
 #[test]
-fn several_publications_of_a_root_are_kept_and_none_is_believed() {
+fn several_manifests_of_a_root_are_stored_and_verified() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(disk(), &dir.path().join("store")).unwrap();
     let manifest = Manifest::file(xylem_hash::hash(b"hello"), 5, b"hello");
@@ -101,7 +101,7 @@ fn several_publications_of_a_root_are_kept_and_none_is_believed() {
     assert_eq!((find(9, &key()), find(9, &other)), (None, Some(name(9))));
     let latest = signed::find(&store, &root, &key().public(), None).unwrap();
     assert_eq!(latest.prefix, name(10));
-    // Kept again it is the latest, and once.
+    // Stored again, it becomes the latest, without a duplicate.
     signed::keep(&store, &root, &sign(3, &key())).unwrap();
     assert_eq!(signed::find(&store, &root, &key().public(), None).unwrap().prefix, name(3));
     let whole = store.object_bytes(&root, Part::Manifest, 1 << 20).unwrap().unwrap();

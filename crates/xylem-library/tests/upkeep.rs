@@ -22,7 +22,7 @@ struct Place {
     store: PathBuf,
 }
 
-/// A store that shares a file of some segments and a directory of two such files and a small one.
+/// Makes a store that shares a file of several segments and a directory of two such files and a small one.
 fn place() -> Place {
     let dir = tempfile::tempdir().unwrap();
     let store = dir.path().join("store");
@@ -84,7 +84,7 @@ impl Place {
 }
 
 #[test]
-fn what_is_known_is_listed_as_it_looks_now() {
+fn records_are_listed_with_their_present_state() {
     let place = place();
     let as_it_was = |name: &str| (name.to_owned(), Standing::Unchanged, false);
     assert_eq!(place.list(), [as_it_was("film"), as_it_was("photos")]);
@@ -103,13 +103,13 @@ fn what_is_known_is_listed_as_it_looks_now() {
 }
 
 #[test]
-fn what_did_not_change_is_not_hashed_again() {
+fn unchanged_files_are_not_hashed_again() {
     let place = place();
     let identity = |path: &PathBuf| {
         let meta = disk().metadata(path).unwrap();
         (meta.ino, meta.mtime)
     };
-    // What was written a moment before it was hashed is read once more: it may have been written again since.
+    // A file written shortly before it was hashed is read once more, as it may have been written again.
     std::thread::sleep(std::time::Duration::from_millis(300));
     place.share("film");
     place.share("photos");
@@ -121,7 +121,7 @@ fn what_did_not_change_is_not_hashed_again() {
 }
 
 #[test]
-fn every_damaged_part_is_found_and_made_again_from_the_file() {
+fn every_damaged_part_is_found_and_rebuilt_from_the_file() {
     let place = place();
     let (done, found) = place.check(false);
     assert_eq!((done.bad, done.records, done.trees, done.listings), (0, 2, 4, 1), "{found:?}");
@@ -144,7 +144,7 @@ fn every_damaged_part_is_found_and_made_again_from_the_file() {
         fs::remove_file(&object).unwrap();
         let (done, found) = place.check(false);
         if object.extension().is_some_and(|part| part == "sums") {
-            // One that was shared before there were lists has none.
+            // A share from before the lists has none.
             assert_eq!(done.bad, 0, "{found:?}");
             fs::write(&object, &whole).unwrap();
             continue;
@@ -158,7 +158,7 @@ fn every_damaged_part_is_found_and_made_again_from_the_file() {
 }
 
 #[test]
-fn a_tree_is_not_made_again_from_another_file() {
+fn a_tree_is_not_rebuilt_from_another_file() {
     let place = place();
     let object = place.objects().into_iter().find(|p| p.metadata().unwrap().len() == 800).unwrap();
     let mut bad = fs::read(&object).unwrap();
@@ -171,7 +171,7 @@ fn a_tree_is_not_made_again_from_another_file() {
 }
 
 #[test]
-fn damaged_records_and_strangers_are_named() {
+fn damaged_records_and_foreign_files_are_reported() {
     let place = place();
     let record = fs::read_dir(place.store.join("known")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&record).unwrap();
@@ -187,7 +187,7 @@ fn damaged_records_and_strangers_are_named() {
 }
 
 #[test]
-fn collecting_spares_what_is_known_and_pins_keep_the_rest() {
+fn collection_spares_recorded_and_pinned_content() {
     let place = place();
     let collect = || collect_store(&place.store, Some(Duration::ZERO), false, NOW, &mut |_, _| {});
     assert_eq!(collect().unwrap(), Collected::default());

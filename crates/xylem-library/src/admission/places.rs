@@ -1,4 +1,4 @@
-//! [`Places`]: those of one kind, and who gives way when one more comes.
+//! [`Places`]: the faces of one kind, and which of them gives way when one more comes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,25 +8,25 @@ use xylem_link::source;
 
 use super::{Verdict, part, site};
 
-/// Whoever has done most and has said nothing for this long may be pushed out as well.
+/// A proven face gives way only after it has been silent for this long.
 const RESTING: Duration = Duration::from_secs(60);
-/// Strangers have one place in so many: what they do not take is kept by who is of use.
+/// Strangers have one place in this many; useful faces have the others, and those that strangers leave free.
 const STRANGERS: usize = 4;
-/// One source may have one place in so many, and one site one in half as many.
+/// One source may have one place in this many, and one site twice as many.
 const OF_SOURCE: usize = 4;
-/// A site that has more than one place in so many gives way first.
+/// A site with more than one place in this many gives way first.
 const GREEDY: usize = 16;
 
-/// What somebody has done to be kept; the more, the later it gives way.
+/// Merit of a face. A higher standing gives way later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Nothing that can be read has come.
+    /// Nothing readable has arrived.
     Silent,
-    /// A packet has.
+    /// A packet has arrived.
     Heard,
-    /// It was sent Data, or has sent some that was asked for.
+    /// It was sent Data, or has sent requested Data.
     Useful,
-    /// That, and it is where it says that it is.
+    /// Useful, and its address is proven.
     Proven,
 }
 
@@ -36,7 +36,7 @@ impl Standing {
     }
 }
 
-/// Where somebody sits.
+/// Index of a face's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(usize);
 
@@ -49,7 +49,7 @@ struct Guest<K> {
     last_received: Duration,
 }
 
-/// See the module's documentation.
+/// The faces of one kind; see the module's documentation.
 #[derive(Debug)]
 pub(super) struct Places<K> {
     most: usize,
@@ -78,7 +78,7 @@ impl<K: Copy> Places<K> {
         }
     }
 
-    /// All come from one host, which may have all.
+    /// All faces are from one host, which may have all places.
     pub(super) fn of_one_host(most: usize) -> Self {
         let most = most.max(1);
         Self { of_source: most, of_site: most, ..Self::new(most) }
@@ -93,7 +93,8 @@ impl<K: Copy> Places<K> {
         self.len() >= part(self.most, 2)
     }
 
-    /// Whether there is a place for one more from there; `full`: not for want of places.
+    /// Decides whether there is a place for one more face from `from`. `full`: a limit other than that of places is
+    /// reached.
     pub(super) fn judge(&self, now: Duration, from: IpAddr, full: bool) -> Verdict<K> {
         let (source, site) = (source(from), site(from));
         let count = |of: &HashMap<IpAddr, usize>, who| of.get(&who).copied().unwrap_or(0);
@@ -109,7 +110,7 @@ impl<K: Copy> Places<K> {
         one.map_or(Verdict::Full, Verdict::Instead)
     }
 
-    /// Who gives way, of all: of a greedy site first.
+    /// Chooses the face that gives way among all, from a greedy site first.
     pub(super) fn anybody(&self, now: Duration) -> Option<K> {
         let greedy = self.sites.iter().max_by_key(|(site, count)| (**count, **site));
         let greedy = greedy.filter(|(_, count)| **count > part(self.most, GREEDY));
@@ -122,9 +123,9 @@ impl<K: Copy> Places<K> {
         of_greedy.or_else(|| self.one_of(now, self.most, |_| true))
     }
 
-    /// Who gives way among some, who may have so many places: a stranger if these have their part of
-    /// them, else one that is of use, so that what strangers do not have yet is theirs; of each the one
-    /// that has been silent for longest. Whoever is proven gives way only when it rests.
+    /// Chooses the face that gives way among those selected, which may have `most` places. If strangers hold their
+    /// share of these, a stranger gives way; otherwise a useful face, so that strangers can fill their share. In each
+    /// group the face that is silent longest goes. A proven face gives way only when it rests.
     fn one_of(&self, now: Duration, most: usize, among: impl Fn(&Guest<K>) -> bool) -> Option<K> {
         let among = || self.guests.iter().flatten().filter(|guest| among(guest));
         let oldest = |standing: fn(Standing) -> bool| {

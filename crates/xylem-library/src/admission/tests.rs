@@ -1,4 +1,4 @@
-//! Attackers and honest peers at the door, under virtual time.
+//! Attackers and honest peers ask for admission, under virtual time.
 
 use super::*;
 use xylem_packet::{InterestBuilder, Name, probe};
@@ -9,12 +9,12 @@ fn ip(n: u32) -> IpAddr {
     Ipv4Addr::from_bits(n).into()
 }
 
-/// An address of a site of its own.
+/// Returns an address in a site of its own.
 fn far(n: u32) -> IpAddr {
     ip(0x0a00_0000 | n << 8)
 }
 
-/// A door with those that are inside by number, as an engine keeps them.
+/// Admission with the admitted faces by number, as an engine keeps them.
 struct Door {
     admission: Admission<u32>,
     inside: std::collections::HashMap<u32, Seat>,
@@ -93,7 +93,7 @@ fn one_site_takes_half_and_the_rest_of_the_world_gets_in() {
 }
 
 #[test]
-fn addresses_without_number_that_ask_for_nothing_that_there_is_push_out_each_other_alone() {
+fn forged_addresses_without_answers_displace_only_each_other() {
     let mut door = Door::new(1_024, 8_192);
     let honest: Vec<u32> = (0..100)
         .map(|n| {
@@ -106,7 +106,7 @@ fn addresses_without_number_that_ask_for_nothing_that_there_is_push_out_each_oth
         door.comes(NOW + Duration::from_secs(1), Kind::Datagrams, far(1_000 + n));
     }
     assert!(honest.iter().all(|who| door.is_in(*who)), "who is of use has stayed");
-    // Whoever is new has time for a round trip: as many others have to come first.
+    // A newcomer has time for a round trip: as many others have to come before it gives way.
     let new = door.comes(NOW + Duration::from_secs(2), Kind::Datagrams, far(5)).expect("room");
     for n in 0..100 {
         door.comes(NOW + Duration::from_secs(3), Kind::Datagrams, far(200_000 + n));
@@ -114,10 +114,10 @@ fn addresses_without_number_that_ask_for_nothing_that_there_is_push_out_each_oth
     assert!(door.is_in(new));
 }
 
-/// Forged addresses that ask for what there is count as useful: those that go on talking, and those that
-/// have answered, outlast them.
+/// Forged addresses that ask for existing content count as useful. Peers that go on talking, and peers that have
+/// answered, outlast them.
 #[test]
-fn addresses_without_number_that_are_answered_leave_room_for_newcomers_and_for_who_talks() {
+fn answered_forged_addresses_leave_room_for_newcomers_and_active_peers() {
     let mut door = Door::new(1_024, 8_192);
     let talks = door.comes(NOW, Kind::Datagrams, far(1)).expect("room");
     let proven = door.comes(NOW, Kind::Datagrams, far(2)).expect("room");
@@ -135,7 +135,7 @@ fn addresses_without_number_that_are_answered_leave_room_for_newcomers_and_for_w
     }
     assert!(door.is_in(talks) && door.is_in(proven));
     assert_eq!(door.refused, 0);
-    // One that has answered and then says nothing for long does give way.
+    // A face that has answered and then is silent for long does give way.
     let resting = now + Duration::from_secs(61);
     for n in 0..2_000 {
         door.comes(resting, Kind::Datagrams, far(50_000 + n));
@@ -177,7 +177,7 @@ fn local_connections_that_do_nothing_give_way_to_one_another() {
         assert!(door.comes(NOW, Kind::Local, here).is_some());
     }
     assert!(door.is_in(works));
-    // Nobody pushes out what works: it is refused.
+    // No newcomer pushes out working connections: it is refused.
     while let Some(who) = door.comes(NOW, Kind::Local, here) {
         door.raise(who, Standing::Useful);
         if door.inside.len() >= door.admission.capacity().all_connections {
@@ -204,7 +204,7 @@ fn neither_kind_takes_all_faces_from_the_other() {
 }
 
 #[test]
-fn who_has_been_of_no_use_is_waited_for_less() {
+fn faces_without_use_time_out_sooner() {
     let mut admission = Admission::new(Capacity::new(1_024, 8_192));
     let idle = Duration::from_secs(600);
     let udp = admission.seat(NOW, Kind::Datagrams, far(1), 1);
@@ -243,7 +243,7 @@ fn limits_of_any_size_are_kept() {
 }
 
 #[test]
-fn three_bytes_for_one_until_the_address_answers() {
+fn at_most_three_bytes_leave_per_received_byte_before_an_answer() {
     let mut unproven = Unproven::default();
     let (mut came, mut sent) = (0, 0);
     let mut now = NOW;
@@ -263,7 +263,7 @@ fn three_bytes_for_one_until_the_address_answers() {
 }
 
 #[test]
-fn a_question_is_an_interest_that_only_who_hears_it_can_answer() {
+fn a_probe_is_an_interest_that_only_its_receiver_can_answer() {
     let mut unproven = Unproven::default();
     unproven.received(40);
     assert!(unproven.asks(NOW, [1; 8]).is_none(), "nothing waits");
@@ -290,7 +290,7 @@ fn a_question_is_an_interest_that_only_who_hears_it_can_answer() {
 }
 
 #[test]
-fn only_what_asks_opens_a_face() {
+fn only_interests_open_a_face() {
     let mut interest = Vec::new();
     let name = Name::from_uri("/a").expect("a name");
     InterestBuilder::new(name.as_ref()).encode(&mut interest).expect("an Interest");

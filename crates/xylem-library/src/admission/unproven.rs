@@ -1,9 +1,9 @@
-//! [`Unproven`]: what an address is sent before it has shown that it hears us.
+//! [`Unproven`]: how much is sent to an address before it has answered.
 //!
-//! Whoever forges a sender's address has the answers go there. So such an address is sent no more than
-//! three bytes for each that came from it, and is asked something that only who hears us can answer: an
-//! Interest with a name drawn at random, which comes back as a Nack from any NDN forwarder, or from
-//! whatever program of ours is there. What did not fit waits for that, in a small room.
+//! Answers to a forged sender address go to a victim. Such an address is therefore sent at most three bytes for each
+//! byte that came from it, and a probe that only its receiver can answer: an Interest with a random name. Any NDN
+//! forwarder returns it as a Nack, as do programs of xylem. Frames that exceed the limit wait for the answer, within a
+//! small buffer.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::net::IpAddr;
@@ -12,31 +12,31 @@ use std::time::Duration;
 use xylem_packet::probe::{self, PROBE_LEN, SECRET_LEN};
 use xylem_packet::{Data, Interest};
 
-/// As for QUIC (RFC 9000, 8.1).
+/// Bytes sent for each byte received; as for QUIC (RFC 9000, section 8.1).
 const FACTOR: usize = 3;
-/// What can be saved up.
+/// Most bytes of credit that accumulate.
 const MOST_CREDIT: usize = 1 << 20;
-/// Frames that wait for the answer, and their bytes: of a thousand addresses some megabytes.
+/// Frames that wait for the answer, and their bytes: some megabytes for a thousand addresses.
 const HELD: usize = 4;
 const HELD_BYTES: usize = 16 * 1024;
-/// Questions without an answer after which the user is told.
+/// Probes without an answer after which the user is warned.
 const MUTE: u32 = 3;
-/// Between two questions.
+/// Interval between two probes.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Which UDP peers have to show that they are there before they are sent more than three bytes for one.
+/// Which UDP peers must prove their address before they are sent more than three bytes for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Prove {
-    /// All but those on loopback, whose addresses nobody forges from outside.
+    /// All but those on loopback: such addresses cannot be forged from outside.
     #[default]
     Others,
-    /// Those as well.
+    /// All, loopback included.
     All,
-    /// None: on a network where nobody forges addresses.
+    /// None: for a network in which addresses are not forged.
     Nobody,
 }
 
 impl Prove {
-    /// Whether this address has to.
+    /// Returns whether this address must be proven.
     #[must_use]
     pub fn demanded_of(self, ip: IpAddr) -> bool {
         match self {
@@ -47,28 +47,28 @@ impl Prove {
     }
 }
 
-/// See the module's documentation.
+/// Credit, waiting frames and the probe of one address; see the module's documentation.
 #[derive(Debug, Default)]
 pub struct Unproven {
     credit: usize,
     held: Vec<Vec<u8>>,
-    /// The question, and when it was asked last.
+    /// The probe, and when it was sent last.
     asked: Option<([u8; PROBE_LEN], Duration)>,
     times: u32,
 }
 
 impl Unproven {
-    /// So many bytes came from there.
+    /// Adds credit for bytes received from the address.
     #[inline]
     pub fn received(&mut self, bytes: usize) {
         let more = bytes.saturating_mul(FACTOR);
         self.credit = self.credit.saturating_add(more).min(MOST_CREDIT);
     }
 
-    /// Whether this frame may leave now; what may not is kept until [`Unproven::answered`], as far as
+    /// Returns whether this frame may leave now. Otherwise the frame is kept until [`Unproven::answered`], as far as
     /// there is room.
     pub fn takes(&mut self, frame: &[u8]) -> bool {
-        // What the question costs is set aside, so that one can be asked at all.
+        // The cost of a probe is set aside, so that one can always be sent.
         match self.credit.checked_sub(frame.len()).filter(|left| *left >= PROBE_LEN) {
             Some(left) => {
                 self.credit = left;
@@ -84,33 +84,33 @@ impl Unproven {
         }
     }
 
-    /// Whether something waits for the answer.
+    /// Returns whether frames wait for the answer.
     #[must_use]
     pub fn waits(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// The question to send now, if one is due: something waits, and none was asked lately.
+    /// Returns the probe to send now, if one is due: frames wait, and none was sent lately.
     pub fn asks(&mut self, now: Duration, secret: [u8; SECRET_LEN]) -> Option<[u8; PROBE_LEN]> {
         let lately = self.asked.is_some_and(|(_, at)| now < at.saturating_add(AGAIN));
         if !self.waits() || lately {
             return None;
         }
         self.credit = self.credit.checked_sub(PROBE_LEN)?;
-        // The same again: the answer to the one before may be on its way.
+        // Repeats the same probe: the answer to the one before may be under way.
         let question = self.asked.map_or_else(|| probe::encode(secret), |(question, _)| question);
         self.asked = Some((question, now));
         self.times = self.times.saturating_add(1);
         Some(question)
     }
 
-    /// It was asked several times, and a program that answers would have done so.
+    /// Returns whether several probes were sent: a program that answers would have done so.
     #[must_use]
     pub fn is_mute(&self) -> bool {
         self.times >= MUTE
     }
 
-    /// Whether this packet answers the question: the Interest that comes back, or Data.
+    /// Returns whether this packet answers the probe: the Interest returned as a Nack, or Data.
     #[must_use]
     pub fn is_answer(&self, packet: &[u8], is_nack: bool) -> bool {
         let Some((question, _)) = &self.asked else { return false };
@@ -122,7 +122,7 @@ impl Unproven {
         name.is_ok_and(|name| name == question.name().value())
     }
 
-    /// It has answered: what has waited.
+    /// Returns the waiting frames, once the address has answered.
     #[must_use]
     pub fn answered(self) -> Vec<Vec<u8>> {
         self.held

@@ -1,33 +1,33 @@
 //! [`Pattern`]: one line of a `.gitignore`, as gitignore(5) describes it and git reads it, byte by byte.
 //!
-//! What git takes for a pattern that never matches (a class that is not closed, a backslash at the end) is an error here: whoever
-//! wrote it meant to leave something out.
+//! Git treats an unclosed class or a final backslash as a pattern that never matches. Here these are errors: the author
+//! meant to exclude something.
 
 /// A line of rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern {
     sense: Sense,
-    /// Whether it speaks of directories alone.
+    /// Whether it applies to directories alone.
     directories: bool,
     against: Against,
     parts: Vec<Part>,
 }
 
-/// What a match means.
+/// Meaning of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sense {
-    /// It is left out.
+    /// The path is excluded.
     LeaveOut,
-    /// It is not, whatever the lines before say.
+    /// The path is included, whatever the lines before state.
     TakeBack,
 }
 
-/// What of a path is compared.
+/// Which part of a path is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Against {
-    /// Its last component: there is no slash in the pattern.
+    /// The last component: the pattern has no slash.
     Name,
-    /// All of it.
+    /// The whole path.
     Path,
 }
 
@@ -35,7 +35,7 @@ enum Against {
 enum Part {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// One byte of a set; the slash is in none.
+    /// One byte of a set; no set contains the slash.
     OneOf(Set),
     /// `*`: any bytes but slashes.
     Run,
@@ -64,13 +64,13 @@ impl Set {
         self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
     }
 
-    /// All others; the slash is in neither.
+    /// Returns the set, or its complement, without the slash.
     fn but_the_slash(self, negated: bool) -> Self {
         Self::of((0..=u8::MAX).filter(|byte| *byte != b'/' && self.has(*byte) != negated))
     }
 }
 
-/// Why a line is no pattern.
+/// Why a line is not a valid pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// `foo\`
@@ -85,13 +85,13 @@ pub enum PatternError {
     /// `/`, `!`
     #[error("it names nothing")]
     Nothing,
-    /// A NUL is in no name.
+    /// The pattern contains a NUL, which no name does.
     #[error("it has a NUL")]
     Nul,
 }
 
 impl Pattern {
-    /// Reads a line; `None`: it is blank or a comment.
+    /// Reads a line; `None` if it is blank or a comment.
     pub(crate) fn read(line: &str) -> Result<Option<Self>, PatternError> {
         let line = trimmed(line.as_bytes());
         if line.is_empty() || line.starts_with(b"#") {
@@ -116,13 +116,13 @@ impl Pattern {
         Ok(Some(Self { sense, directories, against, parts: parts(rest, against)? }))
     }
 
-    /// Whether these bytes stand in it as they are.
+    /// Returns whether the pattern contains these bytes literally.
     pub(crate) fn has(&self, bytes: &[u8]) -> bool {
         let holds = |text: &[u8]| text.windows(bytes.len()).any(|window| window == bytes);
         self.parts.iter().any(|part| matches!(part, Part::Bytes(text) if holds(text)))
     }
 
-    /// What it says of a path; `None`: nothing.
+    /// Returns the pattern's verdict on a path; `None` if it does not match.
     pub(crate) fn says(&self, path: &[u8], is_directory: bool) -> Option<Sense> {
         if self.directories && !is_directory {
             return None;
@@ -135,7 +135,7 @@ impl Pattern {
     }
 }
 
-/// Without blanks at the end, unless a backslash stands before them.
+/// Removes blanks at the end, unless a backslash stands before them.
 fn trimmed(line: &[u8]) -> &[u8] {
     let (mut end, mut at) = (0, 0);
     while let Some(byte) = line.get(at) {
@@ -156,7 +156,7 @@ fn trimmed(line: &[u8]) -> &[u8] {
 
 fn parts(pattern: &[u8], against: Against) -> Result<Vec<Part>, PatternError> {
     let special = |byte: &u8| b"*?[\\".contains(byte);
-    // git compares what stands before the first special character by itself, and begins anew behind it.
+    // Git compares the part before the first special character by itself, and starts anew after it.
     let first = pattern.iter().position(special).unwrap_or(pattern.len());
     let mut parts = Vec::new();
     let mut at = 0;
@@ -205,13 +205,13 @@ fn push(parts: &mut Vec<Part>, byte: u8) {
     }
 }
 
-/// The set behind a `[`, and where the pattern goes on.
+/// Parses the set after a `[`; returns it and where the pattern continues.
 fn class(pattern: &[u8], mut at: usize) -> Result<(Set, usize), PatternError> {
     let byte_at = |at: usize| pattern.get(at).copied().ok_or(PatternError::NotClosed);
     let negated = matches!(byte_at(at)?, b'!' | b'^');
     at += usize::from(negated);
     let mut set = Set::default();
-    // What a range may begin with.
+    // The byte with which a range may begin.
     let mut before = None;
     let mut is_first = true;
     loop {
@@ -257,7 +257,7 @@ fn class(pattern: &[u8], mut at: usize) -> Result<(Set, usize), PatternError> {
     }
 }
 
-/// What is in a class of POSIX, of ASCII alone.
+/// Returns the test of a POSIX class, for ASCII alone.
 fn named(name: &[u8]) -> Result<fn(&u8) -> bool, PatternError> {
     Ok(match name {
         b"alnum" => u8::is_ascii_alphanumeric,
@@ -278,7 +278,7 @@ fn named(name: &[u8]) -> Result<fn(&u8) -> bool, PatternError> {
     })
 }
 
-/// Whether all of a text is these parts one after the other: it is passed over once for each of them.
+/// Returns whether the parts in order match the whole text. Makes one pass over the text for each part.
 fn matches(parts: &[Part], text: &[u8]) -> bool {
     let (text, parts) = match parts {
         [Part::Bytes(bytes), rest @ ..] => match text.strip_prefix(&bytes[..]) {
@@ -294,7 +294,7 @@ fn matches(parts: &[Part], text: &[u8]) -> bool {
         [.., Part::Bytes(end)] if !text.ends_with(end) => return false,
         _ => {}
     }
-    // Where the parts so far may have ended.
+    // Positions where the parts so far may end.
     let mut ends = vec![false; text.len() + 1];
     ends[0] = true;
     for part in parts {
@@ -320,14 +320,14 @@ fn matches(parts: &[Part], text: &[u8]) -> bool {
     ends[text.len()]
 }
 
-/// A part of a fixed length: it ends so much behind where the one before it ended, if it is there.
+/// Advances the positions by a part of fixed length, where the text has that part.
 fn moved(ends: &mut [bool], by: usize, is_there: impl Fn(usize, usize) -> bool) {
     for to in (0..ends.len()).rev() {
         ends[to] = to >= by && ends[to - by] && is_there(to - by, to);
     }
 }
 
-/// A part of any length: from where the one before it ended it goes on as long as the bytes are of it.
+/// Extends the positions by a part of any length, over all bytes that belong to it.
 fn spread(ends: &mut [bool], goes_on: impl Fn(usize) -> bool) {
     for to in 1..ends.len() {
         ends[to] |= ends[to - 1] && goes_on(to - 1);

@@ -5,7 +5,7 @@ use std::process::Command;
 use super::*;
 
 #[test]
-fn the_rules_are_gitignore_s() {
+fn rules_follow_gitignore() {
     let lines = ["# comment", "", "*.tmp", "!keep.tmp", "/only-here", "build/", "a/b", "x/**/y"];
     let exclusion = Exclusion::new(&lines.map(str::to_owned)).unwrap();
     let out = |path: &str, is_directory| exclusion.matches(path.as_bytes(), is_directory);
@@ -26,7 +26,7 @@ fn the_rules_are_gitignore_s() {
 }
 
 #[test]
-fn in_a_folder_in_step_a_conflict_copy_is_left_out_where_its_original_is() {
+fn in_a_folder_in_step_conflict_copies_share_their_originals_rules() {
     let rules = |lines: &[&str]| {
         let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
         Exclusion::new(&lines).unwrap().in_step()
@@ -37,7 +37,7 @@ fn in_a_folder_in_step_a_conflict_copy_is_left_out_where_its_original_is() {
     assert!(!out("d/keep.conflict-bob-1a2b3c4d1a2b3c4d1a2b3c4d.tmp/x"));
     assert!(out("x.tmp") && out("x.conflict-bob-1a2b3c4d.tmp"));
     assert!(out("secret.conflict-bob-1a2b3c4d") && out("secret.conflict-bob-1a2b3c4d/x"));
-    // Nor is it a copy in a directory that nobody keeps in step.
+    // In a directory that is not kept in step the name of a copy has no special meaning.
     let plain = Exclusion::new(&["*.tmp", "!keep.tmp"].map(str::to_owned)).unwrap();
     assert!(plain.matches(b"keep.conflict-bob-1a2b3c4d.tmp", false));
     let no_copies = rules(&["*.conflict-*", "!mine.conflict-*"]);
@@ -48,7 +48,7 @@ fn in_a_folder_in_step_a_conflict_copy_is_left_out_where_its_original_is() {
 }
 
 #[test]
-fn what_is_no_pattern_is_named_with_its_line() {
+fn an_invalid_pattern_is_reported_with_its_line() {
     use PatternError::{EndsInBackslash, NotClosed, Nothing, Nul};
     for (pattern, expected) in [
         ("a\\", EndsInBackslash),
@@ -78,7 +78,7 @@ fn what_is_no_pattern_is_named_with_its_line() {
     assert_eq!(read_rule("#a".replace('#', "\\#").as_str()).unwrap(), "\\#a");
 }
 
-/// Numbers from a seed (splitmix64).
+/// Random numbers from a seed (splitmix64).
 struct Chance(u64);
 
 impl Chance {
@@ -95,7 +95,7 @@ impl Chance {
     }
 }
 
-/// Names of the tree: short, so that patterns of the same letters meet them.
+/// Names of the tree: short, so that patterns of the same letters match some.
 #[cfg(unix)]
 const NAMES: [&str; 30] = [
     "a",
@@ -130,7 +130,7 @@ const NAMES: [&str; 30] = [
     "^",
 ];
 
-/// Pieces of patterns.
+/// Parts of random patterns.
 const PIECES: [&str; 54] = [
     "a",
     "b",
@@ -188,7 +188,7 @@ const PIECES: [&str; 54] = [
     "[a-c-e]",
 ];
 
-/// Lines as nobody writes them, and some as everybody does.
+/// Lines that are unusual, and some that are common.
 const LINES: [&str; 20] = [
     "*.b",
     "/a",
@@ -212,7 +212,7 @@ const LINES: [&str; 20] = [
     "",
 ];
 
-/// Directories and files two levels deep; some names stand for one here and for the other there.
+/// Makes directories and files up to three levels deep; a name may be a directory in one place and a file in another.
 #[cfg(unix)]
 fn plant(root: &Path) -> Vec<(Vec<u8>, bool)> {
     let mut all: Vec<(Vec<u8>, bool)> = Vec::new();
@@ -243,7 +243,7 @@ fn plant(root: &Path) -> Vec<(Vec<u8>, bool)> {
     all
 }
 
-/// What `git` keeps of the tree by these rules.
+/// Returns the files that git lists as untracked and not ignored by these rules.
 #[cfg(unix)]
 fn kept_by_git(tree: &Path, rules: &Path) -> Vec<Vec<u8>> {
     let excluded = format!("--exclude-from={}", rules.display());
@@ -261,11 +261,11 @@ fn kept_by_git(tree: &Path, rules: &Path) -> Vec<Vec<u8>> {
     kept
 }
 
-/// Lists of rules, some of lines that people write, most of pieces in any order, against a tree that git sees as well: what it
-/// keeps is what is shared. Of a list that is refused git makes nothing, line by line.
+/// Compares random lists of rules with git over the same tree: the files shared must be those that git does not ignore.
+/// Some lists are made of realistic lines, most of random parts. A pattern that is refused must have no effect in git.
 #[cfg(unix)]
 #[test]
-fn what_is_left_out_is_what_git_leaves_out() {
+fn exclusions_agree_with_git() {
     let dir = tempfile::tempdir().unwrap();
     let (tree, rules) = (dir.path().join("tree"), dir.path().join("rules"));
     fs::create_dir(&tree).unwrap();
@@ -284,7 +284,7 @@ fn what_is_left_out_is_what_git_leaves_out() {
         if number % 20 == 0 {
             text.push('\u{feff}');
         }
-        // A list of one line says most of what that line means.
+        // A list of one line tests the meaning of that line best.
         let lines = if number % 3 == 0 { 1 + chance.below(5) } else { 1 };
         for _ in 0..lines {
             match chance.below(4) {

@@ -1,6 +1,5 @@
-//! [`Checkpoints`]: every checkpoint that there ever was, served: the last few are kept open, any
-//! other is made again from the log, the outboard and its last segment, and signed again, to the same
-//! bytes.
+//! [`Checkpoints`]: serves all checkpoints of a growing file. The last few are kept open. Any other is recomputed from
+//! the log, the outboard and its last segment, and signed again, which gives the same bytes.
 
 use std::collections::VecDeque;
 
@@ -18,7 +17,7 @@ use xylem_tree::{
 
 use super::log::{Entry, Log};
 
-/// Checkpoints that are kept open for serving.
+/// Most checkpoints kept open for serving.
 const OPEN: usize = 16;
 
 /// A checkpoint that is open for serving.
@@ -38,12 +37,12 @@ pub(super) struct Checkpoints {
     pub(super) file_name: Vec<u8>,
     /// In the order in which they were opened; the newest checkpoint is always among them.
     pub(super) open: VecDeque<Opened>,
-    /// Somebody waits for the next checkpoint's pointer.
+    /// Whether an Interest waits for the next checkpoint's pointer.
     pub(super) awaited: bool,
 }
 
 impl Checkpoints {
-    /// Signs a checkpoint and keeps it open; P.
+    /// Signs a checkpoint, keeps it open and returns its versioned prefix.
     pub(super) fn keep_open(
         &mut self,
         number: u64,
@@ -53,7 +52,7 @@ impl Checkpoints {
         let prefix = naming::versioned(self.object.as_ref(), entry.version).ok()?;
         let manifest = Manifest {
             mode: u32::from(entry.mode),
-            // A checkpoint that is signed again has to be the same packet: its time is its version.
+            // A checkpoint that is signed again must be the same packet: its time is its version.
             mtime_s: (entry.version / 1_000_000) as i64,
             mtime_ns: (entry.version % 1_000_000) as u32 * 1_000,
             growing: Some(Growing { number, last: entry.last }),
@@ -63,7 +62,7 @@ impl Checkpoints {
         let publication = Publication::new(prefix.clone(), packet, &self.key.public()).ok()?;
         let publication = publication.with_metadata(&self.key);
         if self.open.len() >= OPEN {
-            // The newest one stays: it answers who asks for no version.
+            // The newest one stays: it answers Interests that name no version.
             let newest = self.log.newest().map(|newest| newest.version);
             let oldest = self.open.iter().position(|open| Some(open.version) != newest);
             oldest.and_then(|at| self.open.remove(at));
@@ -80,7 +79,7 @@ impl Checkpoints {
         Ok(tail)
     }
 
-    /// A checkpoint made again; `None` if what is on disk does not give its root.
+    /// Recomputes a checkpoint; `None` if the data on disk does not have its root.
     fn checkpoint_of(&self, entry: &Entry) -> Result<Option<Checkpoint>, StoreError> {
         let geometry = Geometry::new(entry.size, SegmentSize::DEFAULT);
         let tail = self.tail_of(&geometry)?;
@@ -89,8 +88,8 @@ impl Checkpoints {
         Ok(made.filter(|made| made.root() == entry.root))
     }
 
-    /// The tree as it was at this checkpoint, to go on with; `None` if the outboard is not whole, or the file's end is not
-    /// what it was. All nodes are looked at: what is served from them has to prove itself.
+    /// Returns the tree as it was at this checkpoint, ready to grow. `None` if the outboard is damaged or the file's
+    /// end has changed. All nodes are checked, because they are served as proofs.
     pub(super) fn tree_of(&self, entry: &Entry) -> Result<Option<GrowingTree>, StoreError> {
         let Some(checkpoint) = self.checkpoint_of(entry)? else { return Ok(None) };
         let geometry = *checkpoint.geometry();
@@ -108,7 +107,7 @@ impl Checkpoints {
         Ok(self.keep_open(number, entry, checkpoint).is_some())
     }
 
-    /// The newest checkpoint's publication.
+    /// Returns the newest checkpoint's publication.
     pub(super) fn newest(&self) -> &Publication {
         let newest = self.log.newest().map(|newest| newest.version);
         let found = self.open.iter().find(|open| Some(open.version) == newest);
@@ -117,7 +116,7 @@ impl Checkpoints {
             .publication
     }
 
-    /// Whether the newest one is the last one.
+    /// Returns whether the newest checkpoint is the last one.
     pub(super) fn ended(&self) -> bool {
         self.log.newest().is_some_and(|newest| newest.last)
     }
@@ -128,13 +127,13 @@ impl Checkpoints {
         Ok(prefix.and_then(|prefix| sign_pointer(prefix.as_ref(), number, &self.key)))
     }
 
-    /// The version that a name asks for.
+    /// Returns the version in a name.
     pub(super) fn version_in(&self, name: NameRef<'_>) -> Option<u64> {
         let under = name.strip_prefix(self.object.as_ref());
         under.and_then(|rest| naming::version(rest.prefix(1)))
     }
 
-    /// Answers one Interest for any checkpoint, appending the Data to `out`.
+    /// Answers one Interest for any checkpoint; appends the Data to `out`.
     pub(super) fn answer(
         &mut self,
         interest: &Interest<'_>,
@@ -142,7 +141,7 @@ impl Checkpoints {
     ) -> Result<Answer, StoreError> {
         let name = interest.name();
         if let Some(number) = parse_pointer_name(self.object.as_ref(), name) {
-            // The next one's Interest stays pending in the forwarder until there is an answer.
+            // The Interest for the next checkpoint stays pending in the forwarder until there is an answer.
             let next = number == self.log.count();
             self.awaited |= next;
             let Some(packet) = self.pointer_packet(number)? else {
@@ -172,7 +171,7 @@ impl Checkpoints {
     }
 }
 
-/// Slots of an outboard that grows: zeros where nothing is yet, a checkpoint's right edge over it.
+/// Nodes of a growing outboard: zeros where none are written yet, overlaid by a checkpoint's right edge.
 pub(super) struct Nodes<'a> {
     pub(super) outboard: &'a FileRef,
     pub(super) checkpoint: Option<&'a Checkpoint>,
@@ -192,7 +191,7 @@ impl NodeSource for Nodes<'_> {
     }
 }
 
-/// What one checkpoint is served from.
+/// The files from which one checkpoint is served.
 struct Reading<'a> {
     file: &'a FileRef,
     outboard: &'a FileRef,
@@ -200,7 +199,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Refuses a segment that is not what was hashed: nobody could take it, and its sharer is told.
+    /// Refuses a segment that changed after it was hashed: no getter could verify it, and the sharer gets the error.
     fn is_still(&mut self, offset: u64, content: &[u8]) -> Result<(), StoreError> {
         let geometry = *self.checkpoint.geometry();
         let segment = SegmentIndex(offset / geometry.segment_size().bytes() as u64);

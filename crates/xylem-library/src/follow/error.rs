@@ -1,4 +1,4 @@
-//! [`GrowError`]: why a growing file was not published any further.
+//! [`GrowError`]: why publication of a growing file stopped.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,30 +10,30 @@ use xylem_store::StoreError;
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::ours::OwnError;
 
-/// Why a growing file was not published any further. Earlier checkpoints stay good.
+/// Why publication of a growing file stopped. Earlier checkpoints stay valid.
 #[derive(Debug, thiserror::Error)]
 pub enum GrowError {
-    /// The file can't be read, or the store not written.
+    /// The file cannot be read, or the store not written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// It lies in a store.
+    /// The file lies in a store.
     #[error(transparent)]
     Own(#[from] OwnError),
-    /// A directory or a device.
+    /// It is a directory or a device.
     #[error("{}: only a file can be followed", .0.display())]
     NotAFile(PathBuf),
-    /// The object name is none under which something can be published.
+    /// Nothing can be published under the object name.
     #[error("{name}: {source}")]
     Name {
         /// The object name.
         name: Name,
-        /// What is wrong with it.
+        /// Why it is not valid.
         source: PrefixError,
     },
-    /// A checkpoint can't be signed under this name.
+    /// A checkpoint cannot be signed under this name.
     #[error("{0}: cannot be published under this name")]
     Unpublishable(Name),
-    /// The file is not what was published with something appended.
+    /// The file changed other than by appending.
     #[error(
         "{} {how}: it was changed, not only appended to; earlier checkpoints stay good, share it \
          anew under another name (--as)",
@@ -42,33 +42,33 @@ pub enum GrowError {
     Rewritten {
         /// The file.
         path: PathBuf,
-        /// How it was noticed.
+        /// How that was noticed.
         how: Rewritten,
     },
-    /// Standard input can't be read, or not be kept.
+    /// Standard input cannot be read or stored.
     #[error("standard input: {0}")]
     Input(io::Error),
-    /// Asked to stop before there was a checkpoint.
+    /// Asked to stop before the first checkpoint.
     #[error("interrupted while hashing; nothing was published")]
     Interrupted,
 }
 
-/// How it was noticed that a file was not only appended to.
+/// How a change other than appending was noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rewritten {
-    /// It has fewer bytes than the newest checkpoint.
+    /// The file has fewer bytes than the newest checkpoint.
     #[error("is shorter than what was published of it")]
     Shorter,
     /// Its beginning has another root.
     #[error("is not what was published of it")]
     Other,
-    /// The last bytes that were hashed are others now.
+    /// The last hashed bytes have changed.
     #[error("was rewritten at its end")]
     End,
     /// It became shorter while it was followed.
     #[error("has shrunk")]
     Shrunk,
-    /// There is no file of its name any more.
+    /// No file has its name any more.
     #[error("is gone")]
     Gone,
     /// Another file has its name.

@@ -1,5 +1,5 @@
-//! [`Followed`]: the reader's side of a growing file on this machine. What an earlier run left is
-//! hashed, and what comes is written behind it, so that the output is a verified prefix at any time.
+//! [`Followed`]: the reader's side of a growing file. It hashes what an earlier run left and writes new segments
+//! behind it, so that the output is a verified prefix at any time.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -21,24 +21,24 @@ use crate::save::{Existing, SaveOptions};
 use crate::sink::{Destination, SaveError};
 use crate::stop::Stop;
 
-/// Bytes of the output that are read back in one go.
+/// Bytes of the output read back at once.
 const READ: usize = 1 << 20;
 /// Bytes between two reports of progress.
 const REPORT: u64 = 32 << 20;
 
-/// Why a growing file was not kept any further. What was verified before stays.
+/// Why a growing file was not followed further. Verified content stays.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// The file can't be read back.
+    /// The file cannot be read back.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
     /// There is no place for it.
     #[error(transparent)]
     Save(#[from] SaveError),
-    /// What came can't be written.
+    /// New segments cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Asked to stop while what is there was read.
+    /// Asked to stop while the existing content was read.
     #[error("interrupted; what was verified is kept")]
     Interrupted,
 }
@@ -54,23 +54,23 @@ impl Failure for FollowError {
     }
 }
 
-/// The output of a stream that is followed, and the tree of all that is in it.
+/// The output of a followed stream, and the tree of all its content.
 pub struct Followed {
     output: Option<Output>,
-    /// Of all that was written, or is on its way to the output.
+    /// Tree of all bytes that are written or on the way to the output.
     tree: GrowingTree,
-    /// What an earlier run had verified last, if the file still begins with it: what comes after it in
-    /// the file may be what a loss of power left.
+    /// Tree of what an earlier run verified last, if the file still begins with it. A loss of power may have damaged
+    /// the bytes behind it.
     verified: Option<GrowingTree>,
     writer: OrderedWriter,
-    /// What is there may be replaced where it is no beginning of the stream.
+    /// Whether existing content may be replaced if the stream does not begin with it.
     replaces: bool,
 }
 
-/// Whether the first `size` bytes of a file have this root; false for a shorter one.
+/// Returns whether the first `size` bytes of a file have this root; false if the file is shorter.
 ///
 /// # Errors
-/// It can't be read.
+/// The file cannot be read.
 pub fn begins_with(file: &FileRef, size: u64, root: &Hash) -> Result<bool, StoreError> {
     let (mut hasher, mut buffer, mut at) = (Hasher::new(), vec![0; READ], 0);
     while at < size {
@@ -85,7 +85,7 @@ pub fn begins_with(file: &FileRef, size: u64, root: &Hash) -> Result<bool, Store
     Ok(hasher.finalize() == *root)
 }
 
-/// A file, and the record of what in it is whole.
+/// An output file and the record of its verified length.
 struct Output {
     path: PathBuf,
     file: FileRef,
@@ -93,13 +93,13 @@ struct Output {
 }
 
 impl Output {
-    /// Goes on after `begun`, with which the file begins.
+    /// Returns a writer that continues after `begun`, with which the file begins.
     fn writer(&self, begun: &GrowingTree) -> Result<OrderedWriter, WriteError> {
         let file = GrowingFile::new(self.file.clone(), &begun.checkpoint());
         OrderedWriter::new(Target::File { file, marks: self.record.clone() }, 0)
     }
 
-    /// The tree of what is there, and of what of it an earlier run had verified.
+    /// Returns the tree of the existing content, and the tree of the part that an earlier run verified.
     fn hash_what_is_there(
         &self,
         mut tree: GrowingTree,
@@ -111,7 +111,7 @@ impl Output {
         let mut verified = None;
         let (mut buffer, mut reported) = (vec![0; READ], 0);
         while tree.size() < size {
-            // A stop at what was known, so that its root is compared.
+            // Stops at the recorded size, so that its root can be compared.
             let next = known.map_or(size, |k| if tree.size() < k.size { k.size } else { size });
             let len = (next - tree.size()).min(READ as u64) as usize; // at most READ
             let got = self.file.read_full(&mut buffer[..len], tree.size())?;
@@ -135,8 +135,8 @@ impl Output {
 }
 
 impl Followed {
-    /// Opens the output that `options` name for `object`, of which `manifest` is a checkpoint, and
-    /// hashes what an earlier run left.
+    /// Opens the output that `options` name for `object`, of which `manifest` is a checkpoint, and hashes what an
+    /// earlier run left.
     ///
     /// # Errors
     /// See [`FollowError`].
@@ -169,36 +169,36 @@ impl Followed {
         Ok(Self { output: Some(output), tree, verified, writer, replaces })
     }
 
-    /// The file; `None`: standard output.
+    /// Returns the file's path; `None` for standard output.
     pub fn path(&self) -> Option<&Path> {
         self.output.as_ref().map(|output| output.path.as_path())
     }
 
-    /// Bytes that are here.
+    /// Returns the number of bytes here.
     pub fn size(&self) -> u64 {
         self.tree.size()
     }
 
-    /// Root of the bytes that are here.
+    /// Returns the root of the bytes here.
     pub fn root(&self) -> Hash {
         self.tree.checkpoint().root()
     }
 
-    /// Of the bytes that are here.
+    /// Returns the tree of the bytes here.
     pub fn tree(&self) -> &GrowingTree {
         &self.tree
     }
 
-    /// Whether an earlier run had verified that what is here came from there.
+    /// Returns whether an earlier run verified a part of the content here.
     pub fn was_verified(&self) -> bool {
         self.verified.is_some()
     }
 
-    /// Goes back to what an earlier run had verified, if there is more than that: a loss of power may
-    /// have left the rest. False if there is nothing to go back to.
+    /// Truncates the file to what an earlier run verified, if it has more: a loss of power may have damaged the rest.
+    /// Returns false if there is nothing to cut.
     ///
     /// # Errors
-    /// The file can't be cut.
+    /// The file cannot be cut.
     pub fn fall_back(&mut self) -> Result<bool, FollowError> {
         let (Some(verified), Some(output)) = (&self.verified, &self.output) else {
             return Ok(false);
@@ -213,20 +213,20 @@ impl Followed {
         Ok(true)
     }
 
-    /// Whether what is here begins with this checkpoint, or is it.
+    /// Returns whether the content here begins with this checkpoint.
     ///
     /// # Errors
-    /// It can't be read back.
+    /// The content cannot be read back.
     pub fn begins_with(&self, checkpoint: &Manifest) -> Result<bool, FollowError> {
         let Some(output) = &self.output else { return Ok(false) };
         Ok(self.size() >= checkpoint.size
             && begins_with(&output.file, checkpoint.size, &checkpoint.root)?)
     }
 
-    /// Throws away what is here, if it may be replaced; false if not.
+    /// Discards the content here, if it may be replaced; returns false if not.
     ///
     /// # Errors
-    /// The file can't be cut.
+    /// The file cannot be cut.
     pub fn start_over(&mut self) -> Result<bool, FollowError> {
         let Some(output) = self.output.as_ref().filter(|_| self.replaces) else { return Ok(false) };
         self.writer.finish()?;
@@ -237,7 +237,7 @@ impl Followed {
         Ok(true)
     }
 
-    /// What comes from here on is of a checkpoint that begins with what is here.
+    /// Continues with a checkpoint that is proven to begin with the content here.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -245,8 +245,8 @@ impl Followed {
         Ok(self.writer.advance(to)?)
     }
 
-    /// The first segment of a checkpoint that is not here as a whole. From now on segments are of that
-    /// checkpoint, the first one this, or `shown`.
+    /// Returns the first segment of a checkpoint that is not complete here. From now on segments are of that
+    /// checkpoint; the first is this one, or `shown`.
     pub fn begin(&mut self, geometry: &Geometry, shown: Option<u64>) -> u64 {
         let first = self.tree.size() / geometry.segment_size().bytes() as u64;
         let first = shown.unwrap_or(first);
@@ -254,7 +254,7 @@ impl Followed {
         first
     }
 
-    /// Adds a segment: in order, and but for the bytes that are here already, it is written.
+    /// Adds a segment, in order. Only the bytes that are not here yet are written.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -267,7 +267,7 @@ impl Followed {
         })?)
     }
 
-    /// What is here is this checkpoint, which is verified.
+    /// Records that the content here is this verified checkpoint.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -277,17 +277,17 @@ impl Followed {
         Ok(self.writer.mark(&entry.encode())?)
     }
 
-    /// Whether more should not come for now.
+    /// Returns whether the caller should not add more for now.
     pub fn is_full(&self) -> bool {
         self.writer.is_full()
     }
 
-    /// Whether [`Self::push`] should be called again soon.
+    /// Returns whether [`Self::push`] should be called again soon.
     pub fn is_waiting(&self) -> bool {
         self.writer.is_waiting()
     }
 
-    /// Hands over what the writing thread has room for.
+    /// Hands over as much as the writing thread has room for.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -295,7 +295,7 @@ impl Followed {
         Ok(self.writer.push()?)
     }
 
-    /// Waits until all that was given is written.
+    /// Waits until all added segments are written.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -303,10 +303,10 @@ impl Followed {
         Ok(self.writer.finish()?)
     }
 
-    /// Waits until all of it is on the device.
+    /// Waits until all is on the device.
     ///
     /// # Errors
-    /// The file can't be flushed.
+    /// The file cannot be flushed.
     pub fn sync(&self) -> Result<(), FollowError> {
         Ok(self.output.as_ref().map_or(Ok(()), |output| output.file.sync())?)
     }

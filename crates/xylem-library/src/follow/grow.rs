@@ -1,12 +1,12 @@
-//! [`Grower`]: the publisher's side, a file that somebody else appends to, read as it grows.
+//! [`Grower`]: the publisher's side of a growing file, which another program appends to.
 //!
-//! [`Grower::poll`] reads what is new, [`xylem_tree::GrowingTree`] hashes it once, what has become
-//! left-complete goes to the outboard, and now and then a checkpoint is recorded, signed and reported.
-//! [`Grower::answer`] serves every checkpoint there ever was.
+//! [`Grower::poll`] reads new bytes, and [`xylem_tree::GrowingTree`] hashes them once. Nodes that are left-complete go
+//! to the outboard. From time to time a checkpoint is recorded, signed and reported. [`Grower::answer`] serves all
+//! checkpoints.
 //!
-//! History is not read again: a change of what was hashed before is noticed by the size, by the last
-//! segment's bytes and by the file's identity; any other when it is asked for, and refused. A file whose name leads elsewhere is read
-//! to its end, which is its last checkpoint.
+//! Hashed content is not read again. A change of it is noticed by the size, by the last segment's bytes and by the
+//! file's identity; any other change is found when that content is requested, and the request is refused. If the file's
+//! name leads elsewhere, the file is read to its end, which is its last checkpoint.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,42 +33,42 @@ use crate::path::{canonical, os_bytes};
 use crate::stop::Stop;
 use crate::time::UnixTime;
 
-/// How often the file is read on.
+/// Interval between two reads of the file.
 const READ_EVERY: Duration = Duration::from_millis(25);
-/// Bytes that are read in one go.
+/// Bytes read at once.
 const READ: usize = 1 << 20;
 /// Bytes that one poll hashes before Interests are answered again.
 const POLL_BYTES: u64 = 4 << 20;
-/// A stopped share serves its last checkpoint for so long at most.
+/// Longest time for which a stopped share serves its last checkpoint.
 const LINGER: Duration = Duration::from_secs(10);
-/// It ends earlier if nobody asks for anything for so long.
+/// A stopped share ends earlier if no Interest arrives for this long.
 const QUIET: Duration = Duration::from_millis(2_500);
 
 /// When checkpoints are made.
 #[derive(Clone, Debug)]
 pub struct FollowOptions {
-    /// After so many new bytes.
+    /// After this many new bytes.
     pub every_bytes: u64,
-    /// After so long, if anything is new.
+    /// After this long, if there are new bytes.
     pub every: Duration,
-    /// Publish what comes over standard input; `None`: the file at the path that is shared grows.
+    /// Publish standard input; `None`: publish the file at the shared path.
     pub input: Option<Input>,
 }
 
-/// Who publishes, and under which name.
+/// The publisher's key and its choice of names.
 pub struct Author<'a> {
-    /// Gives the object name by the last component of the path.
+    /// Returns the object name for the last component of the path.
     pub name: &'a dyn Fn(&[u8]) -> Name,
-    /// Signs.
+    /// The signing key.
     pub key: &'a PublisherKey,
 }
 
-/// Where what comes over standard input is kept.
+/// Where standard input is stored.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// In the store, under a name of its own.
+    /// In the store, in a new file.
     Store,
-    /// At this path; what is there already is what the stream begins with.
+    /// At this path; existing content is the beginning of the stream.
     Keep(PathBuf),
 }
 
@@ -84,18 +84,17 @@ pub struct Grower {
     read_at: Duration,
     made_at: Duration,
     input: Option<Receiver<io::Result<()>>>,
-    /// Asked to end: since when, and when something was last asked for.
+    /// Set once asked to end: since when, and when the last Interest arrived.
     ending: Option<(Duration, Duration)>,
-    /// Its name leads to another file, or to none: since when something was last read or asked for. What is still written to
-    /// it is published as its end.
+    /// Set while the name leads to another file or to none: how that was noticed, and when bytes were last read or
+    /// requested. Bytes still written to the old file are published as its end.
     left: Option<(Rewritten, Duration)>,
     buffer: Vec<u8>,
 }
 
 impl Grower {
-    /// Opens the file and goes on with what an earlier run knew of it; what is there and was not hashed
-    /// yet is hashed. There is a checkpoint afterwards, also of an empty file; `now` gives its
-    /// version.
+    /// Opens the file, continues from the records of an earlier run, and hashes what is new. Afterwards there is a
+    /// checkpoint, even of an empty file; `now` gives its version.
     ///
     /// # Errors
     /// See [`GrowError`].
@@ -168,7 +167,7 @@ impl Grower {
         Ok(grower)
     }
 
-    /// The tree as far as it was hashed before, and all that is there by now.
+    /// Restores the tree of the last run, and hashes what was appended since.
     fn resume(
         &mut self,
         now: UnixTime,
@@ -179,7 +178,7 @@ impl Grower {
             match self.checkpoints.tree_of(&newest)? {
                 Some(tree) => self.tree = tree,
                 None => {
-                    // A lost or damaged outboard is made again; another file is not taken for this one.
+                    // A lost or damaged outboard is recomputed; the root shows if it is another file.
                     self.hash_up_to(newest.size, stop, on_event)?;
                     if self.tree.size() < newest.size {
                         return Err(self.rewritten(Rewritten::Shorter));
@@ -202,7 +201,7 @@ impl Grower {
         Ok(())
     }
 
-    /// Signs a checkpoint and keeps it open; P.
+    /// Signs a checkpoint, keeps it open and returns its versioned prefix.
     fn keep_open(
         &mut self,
         number: u64,
@@ -243,8 +242,8 @@ impl Grower {
         GrowError::Rewritten { path: self.path.clone(), how }
     }
 
-    /// Reads and hashes up to `most` new bytes, none past `end`; how many there were. The last
-    /// segment's bytes that were hashed before are read along, and have to be the same.
+    /// Reads and hashes at most `most` new bytes, none past `end`; returns how many. It also reads the hashed bytes of
+    /// the last segment, which must be unchanged.
     fn hash_new(&mut self, most: u64, end: u64) -> Result<u64, GrowError> {
         let (start, tail) = self.tree.tail();
         let known = tail.len();
@@ -296,20 +295,18 @@ impl Grower {
         Ok(())
     }
 
-    /// The newest checkpoint's publication.
+    /// Returns the newest checkpoint's publication.
     pub fn newest(&self) -> &Publication {
         self.checkpoints.newest()
     }
 
-    /// When [`Self::poll`] is due; never again once the last checkpoint is made, since it is answered
-    /// for and nothing more is read.
+    /// Returns when [`Self::poll`] is due; `None` once the last checkpoint is made, because nothing more is read.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let leaves = self.left.map(|(_, since)| since + QUIET);
         if self.ended() { leaves } else { Some(self.read_at) }
     }
 
-    /// Reads what is new and makes the checkpoints that are due. Returns the pointer that somebody was
-    /// waiting for.
+    /// Reads new bytes and makes the checkpoints that are due. Returns the pointer packet for which an Interest waits.
     ///
     /// # Errors
     /// See [`GrowError`].
@@ -335,13 +332,13 @@ impl Grower {
         self.read_at = if caught_up { now + READ_EVERY.min(self.options.every) } else { now };
         if caught_up && ends {
             self.make(now, wall, true, on_event)?;
-            // Those who are here have as long again to take it.
+            // Getters have the same time again to fetch the last checkpoint.
             self.left = self.left.map(|(how, _)| (how, now));
         }
         Ok((self.checkpoints.log.count() > before).then(|| self.pointer(before)).flatten())
     }
 
-    /// Hashes new bytes and makes a checkpoint whenever one is due. True when nothing is left.
+    /// Hashes new bytes and makes checkpoints as they are due. Returns whether all was read.
     fn read_new(
         &mut self,
         now: Duration,
@@ -380,7 +377,7 @@ impl Grower {
         Ok(true)
     }
 
-    /// Notices that the name leads elsewhere, as it does when a log is rotated, and that something still comes.
+    /// Notices that the name leads elsewhere, as when a log is rotated, and whether the old file still grows.
     fn notice_leaving(&mut self, now: Duration, end: u64) -> Result<(), GrowError> {
         let ino = self.checkpoints.file.metadata()?.ino;
         let how = match self.medium.metadata(&self.path) {
@@ -397,7 +394,7 @@ impl Grower {
         Ok(())
     }
 
-    /// Whether nothing comes over standard input any more.
+    /// Returns whether standard input has ended.
     fn input_ended(&mut self) -> Result<bool, GrowError> {
         let Some(input) = &self.input else { return Ok(false) };
         match input.try_recv() {
@@ -407,12 +404,12 @@ impl Grower {
         }
     }
 
-    /// Whether the newest checkpoint is the last one.
+    /// Returns whether the newest checkpoint is the last one.
     fn ended(&self) -> bool {
         self.checkpoints.ended()
     }
 
-    /// The pointer to checkpoint `number`, if somebody waits for it.
+    /// Returns the pointer to checkpoint `number`, if an Interest waits for it.
     fn pointer(&mut self, number: u64) -> Option<Vec<u8>> {
         if !std::mem::take(&mut self.checkpoints.awaited) {
             return None;
@@ -420,10 +417,10 @@ impl Grower {
         self.checkpoints.pointer_packet(number).ok().flatten()
     }
 
-    /// Answers one Interest for any checkpoint, appending the Data to `out`.
+    /// Answers one Interest for any checkpoint; appends the Data to `out`.
     ///
     /// # Errors
-    /// What it is made from can't be read.
+    /// The content or the outboard cannot be read.
     pub fn answer(
         &mut self,
         now: Duration,
@@ -441,8 +438,8 @@ impl Grower {
         self.checkpoints.answer(interest, out)
     }
 
-    /// Asked to end: the last checkpoint is made by the next [`Self::poll`], and served to those who are here.
-    /// True once that is over.
+    /// Asks the file to end: the next [`Self::poll`] makes the last checkpoint, which is then served to present peers.
+    /// Returns true once that is over.
     pub fn may_end(&mut self, now: Duration, peers: usize) -> bool {
         let (since, asked) = *self.ending.get_or_insert((now, now));
         if !self.ended() {

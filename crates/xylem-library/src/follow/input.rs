@@ -11,7 +11,7 @@ use super::grow::Input;
 use super::log;
 use crate::time::UnixTime;
 
-/// The file into which standard input goes.
+/// Creates the file that takes standard input.
 pub(super) fn kept(store: &Store, input: &Input, now: UnixTime) -> Result<PathBuf, StoreError> {
     let path = match input {
         Input::Keep(path) => path.clone(),
@@ -25,7 +25,7 @@ pub(super) fn kept(store: &Store, input: &Input, now: UnixTime) -> Result<PathBu
     Ok(path)
 }
 
-/// A thread that appends standard input to `file`; it sends how that ended.
+/// Starts a thread that appends standard input to `file` and then sends the outcome.
 pub(super) fn copy_input(file: FileRef) -> Result<Receiver<io::Result<()>>, StoreError> {
     let mut end = file.metadata()?.size;
     let (send, receive) = mpsc::sync_channel(1);
@@ -46,7 +46,7 @@ pub(super) fn copy_input(file: FileRef) -> Result<Receiver<io::Result<()>>, Stor
                 Err(e) => break Err(e),
             }
         };
-        let _ = send.send(outcome); // a share that has ended does not listen any more
+        let _ = send.send(outcome); // fails after the share has ended
     });
     copying.map_err(|e| StoreError::from_io("start a thread that writes it", &path, None, e))?;
     Ok(receive)

@@ -1,9 +1,8 @@
-//! [`Log`]: what is remembered of checkpoints on disk, 64 bytes each, appended and never changed.
+//! [`Log`]: records of checkpoints on disk, 64 bytes each, append-only.
 //!
-//! A record is written before anybody is given its checkpoint, so that a publisher that is killed
-//! goes on with higher versions and can serve again whatever it has signed. Each record carries a
-//! check of its own; what a crash left half-written at the end is cut off. Layout: docs/spec/store.md,
-//! "Growing objects".
+//! A record is written before its checkpoint is published. A publisher that is killed then continues with higher
+//! versions and can serve again whatever it has signed. Each record carries its own check; a record left incomplete by
+//! a crash is cut off. Layout: docs/spec/store.md, "Growing objects".
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +13,12 @@ use xylem_tree::{Geometry, SegmentSize};
 
 use crate::trees;
 
-/// Bytes of a record.
+/// Length of a record, bytes.
 const RECORD: usize = 64;
 /// Bytes that its check covers.
 const CHECKED: usize = 56;
 const MAGIC: &[u8; 8] = b"xygrow01";
-/// Where all this lies, in the store's directory.
+/// Folder of these files in the store's directory.
 const FOLDER: &str = "growing";
 
 /// One checkpoint.
@@ -27,13 +26,13 @@ const FOLDER: &str = "growing";
 pub(super) struct Entry {
     /// Version component of its name, microseconds.
     pub(super) version: u64,
-    /// Bytes of the file then.
+    /// Size of the file then, bytes.
     pub(super) size: u64,
     /// Root of its tree.
     pub(super) root: Hash,
-    /// Permission bits, which its manifest says.
+    /// Permission bits in its manifest.
     pub(super) mode: u16,
-    /// Whether nothing was to come after it.
+    /// Whether it was the last checkpoint.
     pub(super) last: bool,
 }
 
@@ -48,7 +47,7 @@ impl Entry {
         sealed(out)
     }
 
-    /// `None` for anything but what [`Self::encode`] gives.
+    /// Decodes a record; `None` if [`Self::encode`] cannot have made it.
     pub(super) fn decode(record: &[u8; RECORD]) -> Option<Self> {
         let number =
             |at: usize| u64::from_le_bytes(record[at..at + 8].try_into().unwrap_or([0; 8]));
@@ -71,7 +70,7 @@ fn sealed(mut record: [u8; RECORD]) -> [u8; RECORD] {
     record
 }
 
-/// The store's folder for growing objects, made where it is not there.
+/// Returns the store's folder for growing objects; creates it if needed.
 pub(super) fn folder(store: &Store) -> Result<PathBuf, StoreError> {
     let folder = store.dir().join(FOLDER);
     match store.medium().create_dir(&folder, 0o700) {
@@ -82,7 +81,7 @@ pub(super) fn folder(store: &Store) -> Result<PathBuf, StoreError> {
     }
 }
 
-/// Where the state of a growing object lies that is read from, or written to, the file at `path`.
+/// Returns where the state of a growing object lies that is read from, or written to, the file at `path`.
 pub(super) fn place(
     store: &Store,
     path: &[u8],
@@ -95,10 +94,10 @@ pub(super) fn place(
     Ok(folder(store)?.join(format!("{}.{extension}", xylem_hash::hash(&key).to_hex())))
 }
 
-/// What is damaged of the growing files that a store publishes: the log or the outboard of each, and what about it.
+/// Lists the damaged logs and outboards of the growing files that a store publishes, with a description of the damage.
 ///
 /// # Errors
-/// The store's folder can't be listed.
+/// The store's folder cannot be listed.
 pub(crate) fn damaged(store: &Store) -> Result<Vec<(PathBuf, String)>, StoreError> {
     let folder = store.dir().join(FOLDER);
     let at = |e| StoreError::from_io("list", &folder, None, e);
@@ -117,7 +116,7 @@ pub(crate) fn damaged(store: &Store) -> Result<Vec<(PathBuf, String)>, StoreErro
     Ok(found)
 }
 
-/// Looks at one log, and at the outboard beside it.
+/// Checks one log and the outboard beside it.
 fn look(medium: &dyn Medium, path: &Path, found: &mut Vec<(PathBuf, String)>) {
     let outboard = path.with_extension("outboard");
     let newest = match read_all(medium, path) {
@@ -145,7 +144,7 @@ fn look(medium: &dyn Medium, path: &Path, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// The newest checkpoint of a log, and how many records in it are none.
+/// Returns the newest checkpoint of a log, and the number of invalid records.
 fn read_all(medium: &dyn Medium, path: &Path) -> Result<(Option<Entry>, u64), StoreError> {
     let file = FileRef::open(medium, path, OpenHow::Read)?;
     let (mut newest, mut damaged, mut at) = (None, 0, RECORD as u64);
@@ -162,19 +161,19 @@ fn read_all(medium: &dyn Medium, path: &Path) -> Result<(Option<Entry>, u64), St
             }
         }
         at += got as u64;
-        // What is torn at the end was told to nobody.
+        // A record torn at the end does not count: its checkpoint was never published.
         if got < buffer.len() {
             return Ok((newest, damaged));
         }
     }
 }
 
-/// Opens a file of this folder, a new one if there is none.
+/// Opens a file of this folder; creates it if needed.
 pub(super) fn open(medium: &dyn Medium, path: &Path) -> Result<FileRef, StoreError> {
     FileRef::open(medium, path, OpenHow::Create { mode: 0o600 })
 }
 
-/// The one record of a small file; `None` if it holds none.
+/// Reads the one record of a small file; `None` if there is none.
 pub(super) fn read_one(file: &FileRef) -> Result<Option<Entry>, StoreError> {
     read_record(file, 0)
 }
@@ -185,19 +184,19 @@ fn read_record(file: &FileRef, at: u64) -> Result<Option<Entry>, StoreError> {
     Ok((got == RECORD).then(|| Entry::decode(&record)).flatten())
 }
 
-/// All checkpoints of one growing object, by number; one publisher at a time.
+/// All checkpoints of one growing object, by number. Only one publisher at a time can open it.
 #[derive(Debug)]
 pub(super) struct Log {
     file: FileRef,
     count: u64,
     newest: Option<Entry>,
-    /// It was there, and damaged: what it knew is gone, or a part of it.
+    /// Whether the log was damaged when it was opened: checkpoints are missing.
     lost: bool,
 }
 
 impl Log {
-    /// Opens and locks the log at `path`, which is to be that of `object`. One of something else is begun anew. Of a damaged
-    /// one that is kept which proves itself: each record has a check of its own.
+    /// Opens and locks the log at `path` for `object`. A log of another object is begun anew. In a damaged log the
+    /// records with a valid check are kept.
     pub(super) fn open(
         medium: &dyn Medium,
         path: &Path,
@@ -231,22 +230,22 @@ impl Log {
         Ok(Self { file, count, newest, lost })
     }
 
-    /// Whether it was damaged, so that checkpoints may be missing.
+    /// Returns whether the log was damaged, so that checkpoints may be missing.
     pub(super) fn lost(&self) -> bool {
         self.lost
     }
 
-    /// How many there are.
+    /// Returns the number of checkpoints.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The newest one.
+    /// Returns the newest checkpoint.
     pub(super) fn newest(&self) -> Option<Entry> {
         self.newest
     }
 
-    /// Adds one, of a higher version than all before it.
+    /// Appends a checkpoint; its version must be higher than all before it.
     pub(super) fn append(&mut self, entry: Entry) -> Result<(), StoreError> {
         self.file.write_all(&entry.encode(), (self.count + 1) * RECORD as u64)?;
         self.count += 1;
@@ -254,12 +253,13 @@ impl Log {
         Ok(())
     }
 
-    /// Checkpoint `number`, counted from 0.
+    /// Returns checkpoint `number`, counted from 0.
     pub(super) fn entry(&self, number: u64) -> Result<Option<Entry>, StoreError> {
         if number >= self.count { Ok(None) } else { read_record(&self.file, number + 1) }
     }
 
-    /// The checkpoint of this version, and its number: a search by halves in the file. Damaged records are passed over.
+    /// Returns the checkpoint of this version and its number, by a binary search in the file that skips damaged
+    /// records.
     pub(super) fn find(&self, version: u64) -> Result<Option<(u64, Entry)>, StoreError> {
         let (mut from, mut to) = (0, self.count);
         while from < to {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_is_found_again_and_a_torn_end_is_cut_off() {
+    fn appended_records_are_found_and_a_torn_end_is_cut_off() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut log = open(&path);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_told_and_the_rest_is_kept() {
+    fn damage_to_a_log_is_reported_and_the_rest_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut log = open(&path);
@@ -333,7 +333,7 @@ mod tests {
         assert!(!log.lost());
         drop(log);
         let whole = std::fs::read(&path).unwrap();
-        // Where, and how many are left.
+        // The bytes damaged, and the number of records left.
         for (zeros, left) in [(0..64, 10), (10..11, 10), (320..384, 10), (640..704, 9), (0..704, 0)]
         {
             let mut bytes = whole.clone();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_is_no_record() {
+    fn a_flipped_bit_invalidates_a_record() {
         let good = entry(3).encode();
         assert_eq!(Entry::decode(&good), Some(entry(3)));
         for bit in 0..8 * RECORD {
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn one_publisher_at_a_time_and_one_object() {
+    fn a_log_admits_one_publisher_and_one_object() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut log = open(&path);

@@ -1,4 +1,4 @@
-//! [`Shown`]: what was fetched to show that a checkpoint continues what is here.
+//! [`Shown`]: what was fetched to prove that a checkpoint continues the content here.
 
 use std::collections::HashMap;
 
@@ -6,19 +6,19 @@ use bytes::Bytes;
 use xylem_object::Manifest;
 use xylem_tree::{Geometry, Node, NodeValue, Segment, Verified, Verifier};
 
-/// See the module's documentation.
+/// Parts of a continuation proof; see the module's documentation.
 #[derive(Default)]
 pub struct Shown {
     /// Nodes of its tree that were proven on the way.
     pub nodes: HashMap<Node, NodeValue>,
-    /// The segment at which what is here ends.
+    /// The segment in which the content here ends.
     pub segment: Option<Verified<Segment<Bytes>>>,
-    /// What was made of both.
+    /// The proof made from both.
     pub proof: Vec<u8>,
 }
 
 impl Shown {
-    /// A verifier that knows what was proven on the way, so that no tile is asked for twice.
+    /// Returns a verifier that knows the nodes proven on the way, so that no tile is requested twice.
     pub fn verifier(&self, geometry: Geometry, manifest: &Manifest) -> Option<Verifier> {
         let mut parents: Vec<Node> =
             self.nodes.keys().filter_map(|n| geometry.parent(*n)).collect();
@@ -28,7 +28,7 @@ impl Shown {
         for parent in parents {
             let Some((left, right)) = geometry.children(parent) else { continue };
             if let (Some(l), Some(r)) = (self.nodes.get(&left), self.nodes.get(&right)) {
-                // What does not hold is asked for again.
+                // Nodes that do not verify are requested again.
                 let _ = verifier.adopt_children(parent, *l, *r);
             }
         }

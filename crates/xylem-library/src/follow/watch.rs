@@ -1,4 +1,4 @@
-//! [`Watch`]: packets about a growing object that nobody asked for by version.
+//! [`Watch`]: unsolicited packets about a growing object, without a version in their names.
 
 use std::collections::VecDeque;
 
@@ -7,25 +7,25 @@ use xylem_object::growing::parse_pointer_name;
 use xylem_object::{naming, witness};
 use xylem_packet::{Name, Packet};
 
-/// Packets under an object's name that are of none of its versions: pointers to them, for whoever
-/// follows a growing object.
+/// Queue of packets under an object's name that belong to none of its versions: pointers to them, for a reader that
+/// follows the object.
 pub struct Watch {
     object: Name,
     came: VecDeque<Bytes>,
 }
 
 impl Watch {
-    /// More than this many that nobody has looked at are thrown away.
+    /// Most packets in the queue; further ones are dropped.
     const MOST: usize = 64;
 
-    /// Of this object; nothing has come.
+    /// Starts an empty queue for this object.
     #[must_use]
     pub fn new(object: Name) -> Self {
         Self { object, came: VecDeque::new() }
     }
 
-    /// Keeps a packet if it is a pointer or metadata of exactly this object, or about its witnesses. Whether it is for nobody
-    /// else.
+    /// Queues a packet if it is a pointer or metadata of exactly this object, or about its witnesses. Returns whether
+    /// no fetch of a version can use it.
     pub fn keep(&mut self, packet: &Bytes) -> bool {
         let Ok(Packet::Data(data)) = Packet::decode(packet) else { return false };
         let (object, name) = (self.object.as_ref(), data.name());
@@ -39,7 +39,7 @@ impl Watch {
         under.is_some_and(|rest| naming::version(rest.prefix(1)).is_none())
     }
 
-    /// The oldest that nobody has looked at.
+    /// Takes the oldest packet.
     pub fn next_pointer(&mut self) -> Option<Bytes> {
         self.came.pop_front()
     }

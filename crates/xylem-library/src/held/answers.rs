@@ -1,4 +1,4 @@
-//! [`Answers`]: Interests of peers for a publication that is still being fetched, or was.
+//! [`Answers`]: answers peers' Interests for a publication during or after its fetch.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use super::proofs::Proofs;
 use super::source::{HeldError, HeldSource};
 use crate::reads::Reads;
 
-/// What is there is read again after this long, however often it is asked for.
+/// Lifetime of the list of what is here, however often it is requested.
 const HAVE_AGE: Duration = Duration::from_millis(100);
 
-/// What came of making a packet that proves what it brings.
+/// Outcome of making a packet that proves its content.
 enum Proven {
-    /// It is made, with so many bytes of content.
+    /// Made, with this many bytes of content.
     Sent(u64),
-    /// What it is made of is not at hand yet.
+    /// Its data must be read first.
     Waits,
-    /// It can't be read, or is not what it was.
+    /// Its data cannot be read, or is damaged.
     Wrong,
 }
 
-/// Answers with what was verified, each piece proven again on its way out.
+/// Answers Interests from verified content; each piece is verified again before it leaves.
 pub struct Answers {
     publication: Publication,
     publisher: PublisherId,
@@ -31,42 +31,42 @@ pub struct Answers {
     source: HeldSource,
     proofs: Proofs,
     have: Option<(Duration, Have)>,
-    /// What reads what is not at hand, where that is not waited for.
+    /// Threads that read content not in memory; `None`: reads block.
     reads: Option<Reads>,
-    /// Bytes of content that went out.
+    /// Bytes of content sent.
     pub served: u64,
 }
 
 impl Answers {
-    /// Answers for `publication`, which `publisher` has signed.
+    /// Makes answers for `publication`, which `publisher` has signed.
     pub fn new(publication: Publication, publisher: PublisherId, source: HeldSource) -> Self {
         let (manifest, proofs) = (publication.manifest().clone(), Proofs::default());
         let (have, reads) = (None, None);
         Self { publication, publisher, manifest, source, proofs, have, reads, served: 0 }
     }
 
-    /// The source reads through the medium of these.
+    /// Reads through these threads; the source must use their medium.
     #[must_use]
     pub(crate) fn with_reads(self, reads: Reads) -> Self {
         Self { reads: Some(reads), ..self }
     }
 
-    /// What reads for it what is not at hand.
+    /// Returns the threads that read content not in memory.
     pub fn reads(&self) -> Option<&Reads> {
         self.reads.as_ref()
     }
 
-    /// What is answered for.
+    /// Returns the publication.
     pub fn publication(&self) -> &Publication {
         &self.publication
     }
 
-    /// Who signed it.
+    /// Returns its publisher.
     pub fn publisher(&self) -> PublisherId {
         self.publisher
     }
 
-    /// Appends the answer to `out`; nothing is appended if there is none. [`Answer::NotYet`]: it has to be read first.
+    /// Appends the answer to `out`, if there is one. [`Answer::NotYet`]: content must be read first.
     pub fn answer(&mut self, now: Duration, interest: &Interest<'_>, out: &mut Vec<u8>) -> Answer {
         let name = interest.name();
         let sent = match naming::parse(self.publication.prefix(), name) {
@@ -82,7 +82,7 @@ impl Answers {
                 match sent {
                     Proven::Sent(bytes) => self.served += bytes,
                     Proven::Waits => return Answer::NotYet,
-                    // Somebody changed it: it is not offered any more, and read anew if it comes back.
+                    // The file changed on disk: the segment is no longer offered, and is read anew if it comes back.
                     Proven::Wrong => {
                         self.source.holdings().lost(object, index);
                         self.forget(object);
@@ -100,7 +100,7 @@ impl Answers {
                 }
                 matches!(sent, Proven::Sent(_))
             }
-            // Signed by the publisher; pointers to the newest version are its own to give.
+            // These are signed by the publisher. Only the publisher may point to the newest version.
             Some(Request::Manifest | Request::Metadata) | None => {
                 let answer = self.publication.answer(interest, &mut self.source, out);
                 matches!(answer, Ok(Answer::Data))
@@ -113,7 +113,7 @@ impl Answers {
         }
     }
 
-    /// Makes a segment's or tile's packet and appends it if `proves` says that it proves what it brings.
+    /// Makes the packet of a segment or tile, and appends it if `proves` returns true.
     fn proven(
         &mut self,
         interest: &Interest<'_>,
@@ -130,7 +130,7 @@ impl Answers {
                 Ok(false) | Err(_) => Proven::Wrong,
             },
             (Err(e), _) if waits(&e) => Proven::Waits,
-            // What can't be read is not there; the fetch itself will meet with it and say so.
+            // Unreadable content counts as missing; the fetch itself meets the error and reports it.
             _ => Proven::Wrong,
         };
         if !matches!(sent, Proven::Sent(_)) {
@@ -139,11 +139,11 @@ impl Answers {
         sent
     }
 
-    /// Nodes and bytes that were at hand of an object may be what is wrong.
+    /// Discards cached nodes and content of an object, which may be the damaged part.
     fn forget(&mut self, object: ObjectId) {
         self.source.forget(object);
         self.proofs.forget(object);
-        // The publication keeps nodes that it has read; a new one has none.
+        // The publication caches nodes; a new one has none.
         let prefix = self.publication.prefix().to_name();
         let packet = self.publication.manifest_packet().to_vec();
         if let Ok(fresh) = Publication::new(prefix, packet, &self.publisher) {

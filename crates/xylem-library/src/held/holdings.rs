@@ -1,4 +1,4 @@
-//! [`Holdings`]: what a fetch has verified and written so far. Sinks add to it, whoever serves reads.
+//! [`Holdings`]: what a fetch has verified and written so far. Sinks add to it; the serving side reads it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,24 +14,24 @@ use xylem_tree::{Geometry, SegmentIndex, SegmentSet};
 use crate::listed::ListedFiles;
 use crate::publish::sums::KeptSums;
 
-/// Files of a directory up to this size are written in one go when they are whole, and hashed anew
-/// when they are served: that costs less than looking for their nodes on disk. Larger ones are resumed.
+/// Largest small file, bytes. A small file of a directory is written at once when it is complete, and hashed anew when
+/// it is served, which costs less than reading its nodes from disk. Larger files are resumed.
 pub(crate) const SMALL_FILE: u64 = 64 * 1024;
-/// Runs of one object that a [`Have`] is made from; it holds no more.
+/// Most runs of one object in a [`Have`].
 const MAX_RUNS: usize = 4_096;
-/// Objects that a [`Have`] names as partly there, beside the whole ones.
+/// Most partial objects in a [`Have`], beside the complete ones.
 const MAX_PARTIAL: usize = 256;
 
-/// Shared by the thread that fetches, the one that writes, and the one that serves. Cheap to clone.
+/// Shared by the threads that fetch, write and serve. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Holdings(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// The object itself (file or listing), and large files of a directory while they are fetched.
+    /// The root object (file or listing), and large files of a directory while they are fetched.
     objects: HashMap<ObjectId, Object>,
     tree: Option<Tree>,
-    /// The list of sums for updates, where it is the publication's.
+    /// The list of sums for updates, if the publication has one.
     sums: Option<Arc<KeptSums>>,
 }
 
@@ -49,19 +49,19 @@ pub(crate) struct Open {
     pub(crate) base: u64,
 }
 
-/// A directory: its regular files by number, and which of them are whole.
+/// A directory: its regular files by number, and which of them are complete.
 struct Tree {
     place: PathBuf,
     files: ListedFiles,
     whole: SegmentSet,
-    /// Files that lie where the directory comes to lie, and can be served from there.
+    /// Files that already lie at the directory's final place, and can be served from there.
     there: SegmentSet,
     outboards: OutboardFile,
 }
 
-/// A regular file as the listing has it.
+/// A regular file as listed.
 pub(crate) struct ListedFile {
-    /// Below the directory.
+    /// Path below the directory.
     pub(crate) path: Vec<u8>,
     pub(crate) size: u64,
     pub(crate) root: Hash,
@@ -69,7 +69,7 @@ pub(crate) struct ListedFile {
     pub(crate) slot: u64,
 }
 
-/// A file of a directory that is whole.
+/// A complete file of a directory.
 #[derive(Clone)]
 pub(crate) struct Whole {
     pub(crate) path: PathBuf,
@@ -86,7 +86,7 @@ pub(crate) enum Place {
 }
 
 impl Tree {
-    /// A regular file, as the listing on disk has it; `None` also where that can't be read any more.
+    /// Returns a regular file from the listing on disk; also `None` if the listing cannot be read.
     fn file(&mut self, number: u64) -> Option<ListedFile> {
         let listed = self.files.file(number).ok().flatten()?;
         let EntryKind::File { size, root } = listed.entry.kind else { return None };
@@ -96,11 +96,11 @@ impl Tree {
 
 impl Holdings {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing here panics half-way through a change.
+        // A poisoned lock is safe to use: nothing panics half-way through a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A file or a listing is about to be written: what can be served of it is added from now on.
+    /// Registers a file or listing that is about to be written: its segments are added as they become servable.
     ///
     /// # Errors
     /// Those of [`Partial::on_servable`].
@@ -117,7 +117,7 @@ impl Holdings {
         }))
     }
 
-    /// The object itself is there as a whole, from an earlier run.
+    /// Registers the root object as complete, from an earlier run.
     pub(crate) fn kept(&self, geometry: &Geometry, file: FileRef, outboard: OutboardFile) {
         let mut have = SegmentSet::new(geometry.segments());
         have.insert_range(0..geometry.segments());
@@ -125,14 +125,14 @@ impl Holdings {
         self.state().objects.insert(ObjectId::Root, Object { open, have });
     }
 
-    /// A directory's listing is known: these are its regular files, which come to lie below `place`.
+    /// Registers the regular files of a directory's listing, which will lie below `place`.
     pub(crate) fn plan(&self, place: &Path, files: ListedFiles, outboards: OutboardFile) {
         let whole = SegmentSet::new(files.totals().files);
         let (place, there) = (place.to_path_buf(), whole.clone());
         self.state().tree = Some(Tree { place, files, whole, there, outboards });
     }
 
-    /// A file of the directory is whole and in its place.
+    /// Marks a file of the directory as complete and in place.
     pub(crate) fn whole(&self, number: u64) {
         let mut state = self.state();
         if let Some(tree) = &mut state.tree {
@@ -141,25 +141,24 @@ impl Holdings {
         state.objects.remove(&ObjectId::File(number));
     }
 
-    /// The publication's list of sums is there.
+    /// Registers the publication's list of sums.
     pub(crate) fn keep_sums(&self, sums: KeptSums) {
         self.state().sums = Some(Arc::new(sums));
     }
 
-    /// The list of sums.
+    /// Returns the list of sums.
     pub(crate) fn sums(&self) -> Option<Arc<KeptSums>> {
         self.state().sums.clone()
     }
 
-    /// A file of the directory lies unchanged where the directory comes to lie, and its nodes with
-    /// those of the others.
+    /// Marks a file of the directory that lies unchanged at its final place; its nodes are stored among the others.
     pub(crate) fn there(&self, number: u64) {
         if let Some(tree) = &mut self.state().tree {
             tree.there.insert(number);
         }
     }
 
-    /// The directory has its final name.
+    /// Records that the directory has its final name.
     pub fn moved(&self, place: &Path) {
         if let Some(tree) = &mut self.state().tree {
             tree.place = place.to_path_buf();
@@ -168,7 +167,7 @@ impl Holdings {
         }
     }
 
-    /// What lies on disk is not what was written.
+    /// Removes a segment that has changed on disk.
     pub(crate) fn lost(&self, id: ObjectId, index: SegmentIndex) {
         let mut state = self.state();
         if let Some(object) = state.objects.get_mut(&id) {
@@ -178,12 +177,12 @@ impl Holdings {
         }
     }
 
-    /// A directory's regular file.
+    /// Returns a directory's regular file.
     pub(crate) fn listed(&self, number: u64) -> Option<ListedFile> {
         self.state().tree.as_mut()?.file(number)
     }
 
-    /// Whether a segment is there, with its proof.
+    /// Returns whether a segment is here with its proof.
     pub(crate) fn has(&self, id: ObjectId, index: SegmentIndex) -> bool {
         let state = self.state();
         match (state.objects.get(&id), id, &state.tree) {
@@ -194,7 +193,7 @@ impl Holdings {
         }
     }
 
-    /// Where to read an object of which something is there.
+    /// Returns where to read an object of which some part is here.
     pub(crate) fn place(&self, id: ObjectId) -> Option<Place> {
         let mut state = self.state();
         if let Some(object) = state.objects.get(&id) {
@@ -212,7 +211,7 @@ impl Holdings {
         })
     }
 
-    /// What can be asked for now.
+    /// Returns what can be requested now.
     pub(crate) fn have(&self, directory: bool) -> Have {
         let state = self.state();
         let object = state.objects.get(&ObjectId::Root).is_some_and(|o| o.have.is_full());
@@ -232,7 +231,7 @@ impl Holdings {
     }
 }
 
-/// The first runs of a set.
+/// Returns the first runs of a set.
 fn runs(set: &SegmentSet) -> Vec<Range<u64>> {
     set.ranges().take(MAX_RUNS).collect()
 }

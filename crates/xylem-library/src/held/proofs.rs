@@ -1,4 +1,4 @@
-//! [`Proofs`]: what is read back from disk, proven again before it is sent.
+//! [`Proofs`]: verifies data read back from disk before it is sent.
 
 use std::collections::VecDeque;
 
@@ -9,17 +9,17 @@ use xylem_tree::{
 
 use super::source::{HeldError, HeldSource};
 
-/// Tiles kept as proven, each for 2,048 segments (30 KiB a tile).
+/// Most proven tiles kept, each for 2,048 segments (30 KiB a tile).
 const TILES: usize = 32;
-/// Segments whose proofs end at one node of a tile.
+/// Segments with proofs that end at the same node of a tile.
 const GROUP: u64 = 8;
 
-/// Proves packets as whoever receives them will: a segment's content against its leaf, the proof up to
-/// a node of a tile, and that up to the root. The nodes of a tile are remembered as proven, so that a
-/// segment costs the hash of its content and three parents.
+/// Verifies packets as their receivers do: a segment's content against its leaf, its proof up to a node of a tile, and
+/// that up to the root. Proven nodes of tiles are cached, so that a segment costs the hash of its content and three
+/// parents.
 #[derive(Default)]
 pub(super) struct Proofs {
-    /// The one used last is at the back.
+    /// Least recently used first.
     tiles: VecDeque<Proven>,
 }
 
@@ -44,7 +44,7 @@ impl NodeSource for Nodes<'_> {
 }
 
 impl Proofs {
-    /// Whether a segment's packet proves what it brings.
+    /// Returns whether a segment's packet proves its content.
     pub(super) fn segment(
         &mut self,
         source: &mut HeldSource,
@@ -64,7 +64,7 @@ impl Proofs {
         Ok(anchor.is_some_and(|a| a.segment(index, content, proof).is_ok()))
     }
 
-    /// Whether a tile's packet proves what it brings.
+    /// Returns whether a tile's packet proves its content.
     pub(super) fn tile(
         source: &mut HeldSource,
         object: ObjectId,
@@ -79,12 +79,12 @@ impl Proofs {
         Ok(above.is_some_and(|a| a.tile(tile, content, proof).is_ok()))
     }
 
-    /// Forgets an object's tiles.
+    /// Discards an object's tiles.
     pub(super) fn forget(&mut self, object: ObjectId) {
         self.tiles.retain(|t| t.object != object);
     }
 
-    /// The proven node of `tile` over a segment.
+    /// Returns the proven node of `tile` over a segment.
     fn over(
         &mut self,
         source: &mut HeldSource,
@@ -126,7 +126,7 @@ fn segments_under(geometry: &Geometry, tile: Tile) -> std::ops::Range<u64> {
     geometry.tile_top(tile).map_or(0..0, |top| geometry.node_segments(top))
 }
 
-/// The node that a tile's proof ends at, proven; at most two tiles are read for it.
+/// Returns the proven node at which a tile's proof ends; reads at most two tiles.
 fn above(
     source: &mut HeldSource,
     object: ObjectId,
@@ -139,7 +139,7 @@ fn above(
     Ok(found)
 }
 
-/// Reads a tile from the outboard and hands it to `with` if it is proven; whether it is.
+/// Reads a tile from the outboard and passes it to `with` if it verifies; returns whether it does.
 fn read_proven(
     source: &mut HeldSource,
     object: ObjectId,

@@ -1,5 +1,5 @@
-//! [`HeldSource`]: what a fetch has written, read for serving it. Nothing that is read here is
-//! believed: whoever calls proves each piece anew before it leaves.
+//! [`HeldSource`]: reads what a fetch has written, for serving. It does not verify: the caller verifies each piece
+//! before it leaves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use xylem_tree::{Geometry, NODE_LEN, Outboard, SegmentIndex};
 use super::holdings::SMALL_FILE;
 use super::holdings::{Holdings, Place, Whole};
 
-/// Files of a directory held open at once.
+/// Most files of a directory open at once.
 const OPEN_FILES: usize = 32;
-/// Small files held in memory with their trees.
+/// Most small files held in memory with their trees.
 const SMALL_FILES: usize = 16;
 
-/// Why something could not be read.
+/// Why an object could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum HeldError {
-    /// Nothing of the object is here.
+    /// No part of the object is here.
     #[error("nothing of it is here yet")]
     NotHeld,
-    /// It is here and can't be read.
+    /// It is here and cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -33,12 +33,12 @@ pub struct HeldSource {
     holdings: Holdings,
     manifest: Manifest,
     medium: Arc<dyn Medium>,
-    /// By file number; the one used last is at the back.
+    /// By file number; least recently used first.
     open: VecDeque<(u64, FileRef)>,
     small: VecDeque<Small>,
 }
 
-/// A small file of a directory: its nodes are not looked for on disk, as hashing it costs less.
+/// A small file of a directory with its nodes: hashing it costs less than reading them from disk.
 struct Small {
     number: u64,
     content: Vec<u8>,
@@ -46,18 +46,18 @@ struct Small {
 }
 
 impl HeldSource {
-    /// Reads what `holdings` say is there of the publication with this `manifest`.
+    /// Reads the content that `holdings` records of the publication with this `manifest`.
     pub fn new(holdings: Holdings, manifest: Manifest, medium: Arc<dyn Medium>) -> Self {
         let (open, small) = (VecDeque::new(), VecDeque::new());
         Self { holdings, manifest, medium, open, small }
     }
 
-    /// What is there.
+    /// Returns the record of what is here.
     pub(super) fn holdings(&self) -> &Holdings {
         &self.holdings
     }
 
-    /// Forgets what is at hand of an object, so that it is read anew.
+    /// Discards cached data of an object, so that it is read anew.
     pub(super) fn forget(&mut self, object: ObjectId) {
         if let ObjectId::File(number) = object {
             self.open.retain(|(n, _)| *n != number);
@@ -65,7 +65,7 @@ impl HeldSource {
         }
     }
 
-    /// Where an object lies of which something is there.
+    /// Returns where an object lies of which some part is here.
     fn place(&self, object: ObjectId) -> Result<Place, HeldError> {
         self.holdings.place(object).ok_or(HeldError::NotHeld)
     }
@@ -117,7 +117,7 @@ fn read_whole(file: &FileRef, out: &mut [u8], offset: u64) -> Result<(), StoreEr
     }
 }
 
-/// What has not been written yet, or lies past the end, reads as zeros: not known.
+/// Slots that are not written yet, or lie past the end, read as zeros, which mean unknown.
 fn read_slots(outboard: &OutboardFile, slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
     let at = slot.saturating_mul(NODE_LEN as u64);
     let got = outboard.file().read_full(out, at)?;

@@ -8,8 +8,8 @@ fn named(path: String, kind: EntryKind) -> Entry {
     Entry { path: path.into_bytes(), kind, mode: 0o644, mtime_s: 0, mtime_ns: 0 }
 }
 
-/// Folders of 300 files with names long enough to cross pieces, sizes that need no, few and more
-/// slots, a link here and there.
+/// Makes folders of 300 files, with some links. Names are long enough to cross pieces; sizes need no, few and more
+/// slots.
 fn tree() -> Vec<Entry> {
     let mut entries = Vec::new();
     for folder in 0..30 {
@@ -42,7 +42,7 @@ fn written(entries: &[Entry], at: &Path) -> (FileRef, u64, Hash) {
 }
 
 #[test]
-fn what_is_found_on_disk_is_what_a_list_in_memory_has() {
+fn entries_read_from_disk_equal_those_written() {
     let dir = tempfile::tempdir().unwrap();
     let entries = tree();
     let (file, size, root) = written(&entries, &dir.path().join("listing"));
@@ -82,7 +82,7 @@ fn an_empty_listing_has_nothing() {
 }
 
 #[test]
-fn another_root_and_a_change_on_disk_are_noticed() {
+fn a_wrong_root_and_a_change_on_disk_are_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("listing");
     let (file, size, root) = written(&tree(), &path);

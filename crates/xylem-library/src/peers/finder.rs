@@ -1,4 +1,4 @@
-//! [`Finder`]: asks linked peers who else is there, and chooses whom to dial.
+//! [`Finder`]: asks linked peers for further peers, and chooses which to dial.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,58 +11,58 @@ use xylem_packet::{Data, InterestBuilder, Name};
 use crate::keys;
 use crate::reachable::may_be_dialled;
 
-/// How often each linked peer is asked.
+/// Interval at which each linked peer is asked.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// How long an answer is waited for.
+/// How long an answer is awaited.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// No answer is longer, and almost every other packet is.
+/// Longest possible answer, bytes; almost all other packets are longer.
 const LONGEST: usize = 4_096;
-/// Handshakes with hinted peers under way at once.
+/// Most handshakes with hinted peers under way at once.
 const MAX_AT_ONCE: usize = 8;
-/// Handshakes with hinted peers that begin within [`WINDOW`].
+/// Most handshakes with hinted peers begun within [`WINDOW`].
 const MAX_DIALS: usize = 32;
 const WINDOW: Duration = Duration::from_secs(600);
-/// A hinted peer that could not be reached, or went away, is left alone for so long.
+/// How long a hinted peer is left alone after it was unreachable or went away.
 const REST: Duration = Duration::from_secs(60);
-/// Hinted peers that are remembered.
+/// Most hinted peers remembered.
 const MAX_KNOWN: usize = 256;
 
-/// Somebody to dial, and all the addresses that it may have.
+/// A peer to dial.
 pub struct Found {
-    /// The key that it has to prove.
+    /// The key that it must prove.
     pub key: [u8; 32],
-    /// All that it may have.
+    /// All addresses that it may have.
     pub addresses: Vec<SocketAddr>,
 }
 
 /// Finds peers through peers.
 pub struct Finder {
     prefix: Name,
-    /// Where we can be asked ourselves.
+    /// Where this program can be reached.
     announced: Option<Announcement>,
     /// Whether hints are followed.
     follows: bool,
     asks_at: Duration,
     asked: HashMap<FaceId, (Name, Duration)>,
     known: HashMap<[u8; 32], State>,
-    /// Somebody may be there to be dialled.
+    /// Whether there may be a peer to dial.
     fresh: bool,
-    /// When handshakes were begun lately.
+    /// When recent handshakes were begun.
     begun: Vec<Duration>,
 }
 
 enum State {
-    /// Ourselves, or dialled because somebody named it.
+    /// This program itself, or a peer that is dialled because it was named explicitly.
     Settled,
     Hinted(Vec<SocketAddr>),
-    /// Dialled: handshakes that have not come to an end.
+    /// Dialled, with this many handshakes under way.
     Dialled(usize),
     Rests(Duration),
 }
 
 impl Finder {
-    /// Asks about the publication at `prefix` from `from` on. Those with keys in `named` are dialled
-    /// without it. Unless it `follows` hints, it only tells where we are.
+    /// Asks about the publication at `prefix`, first at time `from`. Peers with keys in `named` are dialled by the
+    /// caller. If it does not follow hints, it only announces our addresses.
     pub fn new(
         prefix: Name,
         named: impl IntoIterator<Item = [u8; 32]>,
@@ -81,24 +81,24 @@ impl Finder {
         }
     }
 
-    /// From now on peers are told where we are.
+    /// Announces our addresses to peers from now on.
     pub fn announce(&mut self, announcement: Announcement) {
         self.known.insert(announcement.key, State::Settled);
         self.announced = Some(announcement);
     }
 
-    /// Nobody is dialled any more.
+    /// Stops following hints.
     pub fn follow_no_more(&mut self) {
         self.follows = false;
         self.known.retain(|_, state| !matches!(state, State::Hinted(_)));
     }
 
-    /// When [`Finder::ask`] has something to do.
+    /// Returns when [`Finder::ask`] is due.
     pub fn poll_timeout(&self) -> Option<Duration> {
         (self.follows || self.announced.is_some()).then_some(self.asks_at)
     }
 
-    /// Asks the peers at the other ends of `links`, if it is time: `send` is given each question.
+    /// Asks the peers at the other ends of `links`, if it is time; passes each question to `send`.
     pub fn ask(
         &mut self,
         now: Duration,
@@ -111,7 +111,7 @@ impl Finder {
         self.asks_at = now + ASK_EVERY;
         self.asked.retain(|_, (_, at)| *at + PATIENCE > now);
         for face in links {
-            // A system that has no randomness now may have some in five seconds.
+            // A system without randomness now may have some at the next attempt.
             let Ok(nonce) = keys::random() else { return };
             let name = peers::question(self.prefix.as_ref(), nonce, self.announced.as_ref());
             let mut interest = Vec::new();
@@ -125,8 +125,8 @@ impl Finder {
         }
     }
 
-    /// Takes a packet if it answers a question of ours; says whether it did. Costs nothing where no
-    /// question waits. `near`: the peer is on this machine.
+    /// Takes a packet if it answers one of our questions, and returns whether it does. It costs nothing while no
+    /// question is open. `near`: the peer is on this machine.
     pub fn handle_answer(
         &mut self,
         now: Duration,
@@ -162,7 +162,7 @@ impl Finder {
             return;
         }
         if self.known.len() >= MAX_KNOWN {
-            // Somebody makes peers up: those who are really there are told of again.
+            // Some peer invents keys. Replace an entry that is only hinted: real peers will be hinted again.
             let lightly =
                 |(_, state): &(&_, &State)| matches!(state, State::Hinted(_) | State::Rests(_));
             let Some(key) = self.known.iter().find(lightly).map(|(key, _)| *key) else { return };
@@ -172,8 +172,8 @@ impl Finder {
         self.fresh = true;
     }
 
-    /// The next peer to dial, within the limits; tell of each of its addresses by [`Finder::ended`]
-    /// that did not come up, or came down.
+    /// Returns the next peer to dial, within the limits. Report each of its addresses that does not come up, or goes
+    /// down, to [`Finder::ended`].
     pub fn next(&mut self, now: Duration) -> Option<Found> {
         if !self.fresh {
             return None;
@@ -183,7 +183,7 @@ impl Finder {
         let room = MAX_AT_ONCE.saturating_sub(under_way).min(MAX_DIALS - self.begun.len());
         let hinted = |(_, state): &(&_, &State)| matches!(state, State::Hinted(_));
         let found = self.known.iter().find(hinted).map(|(key, _)| *key);
-        // Those for whom there is no room now wait for it.
+        // Peers for which there is no room now wait for it.
         self.fresh = found.is_some();
         let key = found.filter(|_| room > 0);
         let Some(State::Hinted(mut addresses)) = key.and_then(|key| self.known.remove(&key)) else {
@@ -196,20 +196,21 @@ impl Finder {
         Some(Found { key, addresses })
     }
 
-    /// One address of a peer that was dialled answers; its other handshakes are given up.
+    /// Records that one address of a dialled peer answers; its other handshakes are abandoned.
     pub fn came_up(&mut self, key: [u8; 32]) {
         self.known.insert(key, State::Dialled(0));
         self.fresh = true;
     }
 
-    /// An address of a dialled peer does not answer, or its link is gone: `left` others are still tried.
+    /// Records that an address of a dialled peer does not answer, or that its link ended; `left` other handshakes
+    /// continue.
     pub fn ended(&mut self, now: Duration, key: [u8; 32], left: usize) {
         let state = if left > 0 { State::Dialled(left) } else { State::Rests(now + REST) };
         self.known.insert(key, state);
         self.fresh = true;
     }
 
-    /// A link is gone.
+    /// Removes a link that ended.
     pub fn went_down(&mut self, face: FaceId) {
         self.asked.remove(&face);
     }
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn few_handshakes_at_once_and_in_all() {
+    fn handshakes_are_limited_at_once_and_in_total() {
         let mut finder = finder();
         let mut begun = 0;
         for key in 10..60 {
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_rests() {
+    fn an_unreachable_peer_rests_before_the_next_dial() {
         let mut finder = finder();
         let again = |finder: &mut Finder, now| {
             finder.note_hint(now, hint(2, &["192.0.2.1:4000"]), false);
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_do_not_fill_memory() {
+    fn hints_use_bounded_memory() {
         let mut finder = finder();
         for i in 0..10_000_u32 {
             let mut one = hint(0, &["192.0.2.1:4000"]);

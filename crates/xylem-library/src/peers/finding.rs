@@ -1,6 +1,6 @@
-//! [`Finding`]: what a fresh link is asked first. Whoever answers at an address that a ticket names
-//! must show that the publisher vouches for its key before it is told anything that names the
-//! content; and where the ticket has no name, the answer brings it (docs/spec/object.md, "Finding").
+//! [`Finding`]: the first question on a fresh link. The peer at an address of the ticket must show that the publisher
+//! vouches for its key before it receives anything that names the content. If the ticket has no name, the answer
+//! brings it (docs/spec/object.md, "Finding").
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -13,74 +13,75 @@ use xylem_packet::{Data, Interest, InterestBuilder};
 
 use crate::time::UnixTime;
 
-/// Wait before the question is asked again, for a lost packet, where the round trip is not known; doubles twice.
+/// First wait before a lost question is repeated, if the round trip is unknown; doubles twice.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// The least where it is: a peer may have to read from a disk.
+/// Least wait if the round trip is known: a peer may have to read from a disk.
 const MIN_WAIT: Duration = Duration::from_millis(50);
 const MAX_WAIT: Duration = Duration::from_secs(2);
-/// A peer that has not answered by then does not know the question, or does not want to.
+/// A peer that has not answered by then does not understand the question, or does not want to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long others may take to come up once somebody has said that it does not have this.
+/// How long other peers have to come up after one peer has refused.
 const REFUSED: Duration = Duration::from_millis(500);
 
 const NOT_VOUCHED: &str =
     "somebody else answers there: the ticket's publisher does not vouch for its key";
-/// Why a peer is left that refuses.
+/// Why a peer that refuses is left.
 pub const NOT_THERE: &str = "it does not offer what the ticket names";
 const NO_ANSWER: &str = "it does not answer the first question";
 
-/// Links that have been asked, and faces that wait until there is a name to ask them by.
+/// Links that were asked, and faces that wait until the name is known.
 pub struct Finding {
     publisher: PublisherId,
     root: Hash,
     asked: HashMap<FaceId, Asked>,
     waiting: Vec<FaceId>,
-    /// When somebody first said that it does not have this.
+    /// When a peer first reported that it does not have the content.
     refused: Option<Duration>,
 }
 
 /// One link that was asked.
 pub struct Asked {
     key: [u8; 32],
-    /// Whether it had to show that the publisher vouches for its key.
+    /// Whether it must show that the publisher vouches for its key.
     pub must_vouch: bool,
     id: FindId,
     next: Duration,
     wait: Duration,
-    /// It is no bulk of data that makes way for others: whoever loses several in a row should not wait for seconds.
+    /// Upper limit of `wait`. Questions are few and small: they need no long backoff, and several losses in a row must
+    /// not cost seconds.
     longest: Duration,
-    /// None before it is asked: two addresses of one peer have one question, and are asked one after
-    /// the other, so that it is known whose the answer is.
+    /// When the answer is due; `None` before the question is sent. Two addresses of one peer have the same question and
+    /// are asked one after the other, so that each answer has a known face.
     until: Option<Duration>,
 }
 
-/// What came of a question.
+/// Outcome of a question.
 pub enum Answered {
-    /// The peer may be gone on with.
+    /// The peer has the content.
     Found {
-        /// Which.
+        /// Its face.
         face: FaceId,
         /// The key that it has proven.
         key: [u8; 32],
-        /// The manifest as it came; nothing of it is believed yet.
+        /// The manifest as received, not verified yet.
         manifest: Vec<u8>,
         /// Whether the publisher vouches for the key.
         vouched: bool,
     },
-    /// It does not have this, and has shown who it is where it had to: it may be asked what it has instead.
+    /// The peer does not have the content, and has proven its key where it must. It may be asked for its own version.
     Absent(FaceId),
-    /// It is to be left, and why.
+    /// The peer is to be left, for this reason.
     Left(FaceId, &'static str),
 }
 
 impl Finding {
-    /// Of what `ticket` names.
+    /// Prepares questions for the content that `ticket` names.
     pub fn new(ticket: &Ticket) -> Self {
         let Ticket { publisher, root, .. } = *ticket;
         Self { publisher, root, asked: HashMap::new(), waiting: Vec::new(), refused: None }
     }
 
-    /// A link came up, on which `key` was proven: to be asked. `rtt`: its round trip, if that is known.
+    /// Adds a link on which `key` was proven. `rtt`: its round trip, if known.
     pub fn ask(
         &mut self,
         now: Duration,
@@ -95,23 +96,23 @@ impl Finding {
         self.asked.insert(face, Asked { key, must_vouch, id, next, wait, longest, until: None });
     }
 
-    /// A face came up that cannot be asked by anything but the name.
+    /// Adds a face that can only be asked by name.
     pub fn wait(&mut self, face: FaceId) {
         self.waiting.push(face);
     }
 
-    /// Those that waited for the name.
+    /// Takes the faces that waited for the name.
     pub fn take_waiting(&mut self) -> Vec<FaceId> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Whether nobody has it: somebody said so some time ago, and nobody else is asked.
+    /// Returns whether no peer has the content: one refused some time ago, and no question is open.
     pub fn is_refused(&self, now: Duration, others_may_come: bool) -> bool {
         let waited = |at| !others_may_come || now >= at + REFUSED;
         self.asked.is_empty() && self.refused.is_some_and(waited)
     }
 
-    /// When [`Finding::handle_timeout`] has something to do, or [`Finding::is_refused`] may change.
+    /// Returns when [`Finding::handle_timeout`] is due, or [`Finding::is_refused`] may change.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let refused = self.refused.map(|at| at + REFUSED);
         let open = self.open_questions();
@@ -121,7 +122,7 @@ impl Finding {
         asks.chain(refused.filter(|_| self.asked.is_empty())).min()
     }
 
-    /// Asks those whose time it is: `send` is given each question. Those that do not answer are to be left.
+    /// Sends the questions that are due through `send`. Returns the peers that did not answer, which are to be left.
     pub fn handle_timeout(
         &mut self,
         now: Duration,
@@ -150,8 +151,8 @@ impl Finding {
         silent
     }
 
-    /// Takes a packet if it answers a question of ours; `None` if it does not. `clock`: the time of day, after which vouches
-    /// have to end.
+    /// Takes a packet if it answers one of our questions; `None` if it does not. `clock`: the time of day, for the
+    /// expiry of vouches.
     pub fn handle_answer(
         &mut self,
         now: Duration,
@@ -179,8 +180,8 @@ impl Finding {
         Some(Answered::Found { face, key: asked.key, manifest, vouched })
     }
 
-    /// A peer refuses a question: it has nothing with this root, or does not know such questions. `None`
-    /// if this is none of ours.
+    /// Takes a refusal: the peer has nothing with this root, or does not understand the question. `None` if the
+    /// question is not ours.
     pub fn handle_nack(
         &mut self,
         now: Duration,
@@ -192,13 +193,13 @@ impl Finding {
         Some((face, asked))
     }
 
-    /// A face is gone.
+    /// Removes a face that ended.
     pub fn went_down(&mut self, face: FaceId) {
         self.asked.remove(&face);
         self.waiting.retain(|waits| *waits != face);
     }
 
-    /// The face that has this question open.
+    /// Returns the face on which this question is open.
     fn face_of(&self, id: FindId) -> Option<FaceId> {
         let open = |asked: &Asked| asked.id == id && asked.until.is_some();
         self.asked.iter().find(|(_, asked)| open(asked)).map(|(face, _)| *face)
@@ -229,7 +230,7 @@ mod tests {
         }
     }
 
-    /// Of two addresses of one peer, the first has something else and the second has it.
+    /// One peer has two addresses: the first answers that it lacks the content, the second that it has it.
     #[test]
     fn addresses_of_one_peer_are_asked_in_turn() {
         let publisher = PublisherKey::from_bytes(&[7; 32]);
@@ -260,9 +261,9 @@ mod tests {
         assert!(matches!(answered, Some(Answered::Found { face, .. }) if face == second[0]));
     }
 
-    /// Whoever has stolen a link key and not the publisher's answers in its name until then.
+    /// A thief of a link key alone can answer in its name until the vouch ends.
     #[test]
-    fn a_vouch_ends() {
+    fn an_expired_vouch_is_refused() {
         let publisher = PublisherKey::from_bytes(&[7; 32]);
         let ticket = ticket(&publisher);
         let (key, end_s) = ([9; 32], 1_000);
@@ -282,7 +283,7 @@ mod tests {
 
     /// Questions and answers get lost; each loss should cost some round trips, not seconds.
     #[test]
-    fn what_is_lost_is_asked_again_within_a_few_round_trips() {
+    fn a_lost_question_is_repeated_within_a_few_round_trips() {
         let ticket = ticket(&PublisherKey::from_bytes(&[7; 32]));
         let rtt = Duration::from_millis(100);
         let mut finding = Finding::new(&ticket);

@@ -1,7 +1,7 @@
-//! [`Gone`]: peers that are there and refuse what the ticket names, and what they have instead.
+//! [`Gone`]: reachable peers that refuse what the ticket names, and which versions they have instead.
 //!
-//! A refusal is nobody's signature: it is a reason to ask the others and, once all have refused, a
-//! sentence for a person. That there is a newer version counts only where the publisher has signed it.
+//! A refusal is not signed. It is a reason to ask other peers and, once all have refused, the subject of a message. A
+//! newer version counts only with the publisher's signature.
 
 use xylem_forward::FaceId;
 use xylem_object::growing::pointed_to;
@@ -11,12 +11,12 @@ use xylem_packet::{Data, InterestBuilder, Name};
 
 use crate::keys;
 
-/// Peers that are remembered.
+/// Most peers remembered.
 const MOST: usize = 16;
 
-/// See the module's documentation.
+/// Peers that refused; see the module's documentation.
 pub struct Gone {
-    /// P; `None`: the ticket does not say.
+    /// Versioned prefix of the content; `None`: the ticket does not contain it.
     wanted: Option<Name>,
     publisher: PublisherId,
     peers: Vec<Refusing>,
@@ -24,21 +24,21 @@ pub struct Gone {
 
 struct Refusing {
     face: FaceId,
-    /// As people see it.
+    /// Its address, as shown to the user.
     peer: String,
-    /// It has shown a newer version.
+    /// Whether it has shown a newer version.
     newer: bool,
-    /// It had the manifest, and refuses what that describes.
+    /// It sent the manifest, and refuses pieces.
     pieces: bool,
 }
 
 impl Gone {
-    /// Nobody refuses what `ticket` names yet.
+    /// Starts without refusals of the content that `ticket` names.
     pub fn new(ticket: &Ticket) -> Self {
         Self { wanted: ticket.name.clone(), publisher: ticket.publisher, peers: Vec::new() }
     }
 
-    /// A peer refused something: the manifest, or `pieces` of what it has described. True the first time.
+    /// Records that a peer refused the manifest, or with `pieces` parts of the content. Returns true the first time.
     pub fn refused(&mut self, face: FaceId, peer: String, pieces: bool) -> bool {
         let known = |gone: &Refusing| gone.peer == peer && gone.pieces == pieces;
         if self.peers.iter().any(known) || self.peers.len() >= MOST {
@@ -48,7 +48,7 @@ impl Gone {
         true
     }
 
-    /// What to ask a peer that has refused the manifest: which version it has.
+    /// Returns the Interest that asks a refusing peer which version it has.
     pub fn question(&self) -> Option<Vec<u8>> {
         let name = naming::encode(self.wanted.as_ref()?.as_ref(), &Request::Metadata);
         let mut interest = Vec::new();
@@ -61,7 +61,7 @@ impl Gone {
         Some(interest)
     }
 
-    /// Takes what a peer has instead; whether the packet is that.
+    /// Takes a peer's answer to that; returns whether the packet is one.
     pub fn handle_data(&mut self, from: FaceId, packet: &[u8]) -> bool {
         let Some(prefix) = &self.wanted else { return false };
         let asked = |gone: &&mut Refusing| gone.face == from && !gone.pieces;
@@ -77,12 +77,12 @@ impl Gone {
         true
     }
 
-    /// Why nobody has it, if peers have said so.
+    /// Returns the message about refusals, if there are any.
     pub fn sentence(&self) -> Option<String> {
         let said = |gone: &Refusing| match (gone.pieces, gone.newer) {
             (true, _) => format!("{} {LOST}", gone.peer),
             (_, true) => format!("{} no longer offers this version, it has a newer one", gone.peer),
-            // Without a name nobody can be asked which version is the newest.
+            // Without a name there was no question about the newest version.
             _ if self.wanted.is_none() => {
                 format!(
                     "{} does not offer this, or no longer: it may have a newer version",
@@ -96,5 +96,5 @@ impl Gone {
     }
 }
 
-/// What is said of a peer that refuses pieces.
+/// Predicate of the message about a peer that refuses pieces.
 pub const LOST: &str = "refuses parts of it, which were changed there or are not there yet";

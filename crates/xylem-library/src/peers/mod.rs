@@ -1,8 +1,8 @@
-//! What peers of one publication ask each other, and what is made of the answers; the links are the
-//! caller's, known by the number of their face.
+//! Questions among the peers of one publication, and the use of their answers. The links belong to the caller, which
+//! identifies them by face.
 //!
-//! [`Finding`] is the first exchange over a fresh link, [`Finder`] asks who else is there. What is said here of other peers are hints: the tree proves pieces,
-//! and the link a dialled peer's key (docs/spec/peers.md, docs/threat-model.md).
+//! [`Finding`] is the first exchange over a fresh link. [`Finder`] asks for further peers. Addresses of other peers are
+//! hints: the tree proves pieces, and the link proves a dialled peer's key (docs/spec/peers.md, docs/threat-model.md).
 
 mod finder;
 mod finding;

@@ -1,13 +1,13 @@
-//! [`port_of`]: where a seed listens.
+//! [`port_of`]: the port at which a seed listens.
 
 use xylem_hash::{Hash, Hasher};
 
-/// Ports of seeds: above those that services are known by, below those that systems draw from.
+/// Range of seeds' ports: above well-known services, below the ports that systems assign at random.
 const FIRST_PORT: u16 = 20_000;
 const PORTS: u16 = 12_000;
 
-/// The port at which this identity serves what has this root: the same in each run without being
-/// written down, outside of the ranges that systems draw from, and saying nothing to who lacks the key.
+/// Returns the port at which this identity serves the content of this root. It is the same in each run without being
+/// stored, lies outside of the range that systems assign from, and reveals nothing without the key.
 #[must_use]
 pub fn port_of(secret: &[u8; 32], root: &Hash) -> u16 {
     let mut hasher = Hasher::new_keyed(secret);

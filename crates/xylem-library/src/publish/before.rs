@@ -1,5 +1,5 @@
-//! [`Before`]: what was published of a directory before. A file that is still the same is not read again; its tree and
-//! its list of sums are copied.
+//! [`Before`]: the last publication of a directory. An unchanged file is not read again; its tree and its list of sums
+//! are copied.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -20,22 +20,22 @@ use crate::walk::{Found, FoundKind};
 /// Bytes copied at once.
 const PIECE: usize = 64 * 1024;
 
-/// See the module's text. Asked for files in the order of their paths.
+/// The last publication; see the module's text. Queries must be in the order of paths.
 pub(super) struct Before {
     entries: Entries,
     next: Option<Listed>,
-    /// Where the lists of sums are of what comes.
+    /// Where the lists of sums of the next entries are.
     places: Places,
     segment: SegmentSize,
     outboards: Option<FileRef>,
     sums: Option<KeptSums>,
     untouched: Untouched,
-    /// All content is read; only how things are listed is taken from here.
+    /// All content is read; only listed modes and times are reused.
     only_lists: bool,
 }
 
 impl Before {
-    /// What was published under this root, with trees of this segment size; `None` if its listing is not there any more.
+    /// Opens the publication of this root, with trees of this segment size; `None` if its listing is gone.
     pub(super) fn open(
         store: &Store,
         path: &Path,
@@ -61,13 +61,13 @@ impl Before {
         Some(before)
     }
 
-    /// The same, by which no file is spared being read.
+    /// Makes all content be read.
     pub(super) fn only_lists(self) -> Self {
         Self { only_lists: true, ..self }
     }
 
-    /// The root of a file that is what it was; its tree and list are in their new places then. Mode and time of
-    /// anything that was not touched are listed as they were.
+    /// Returns the root of an unchanged file, and copies its tree and list to their new places. Sets mode and time of
+    /// an untouched entry to those listed.
     pub(super) fn keeps(
         &mut self,
         found: &mut Found,
@@ -110,7 +110,7 @@ impl Before {
         Ok(Some(*root))
     }
 
-    /// What was at this path, where its list of sums begins, and how it looked.
+    /// Returns the former entry at this path, the offset of its list of sums, and how it looked on disk.
     fn at(&mut self, path: &[u8]) -> Option<(Listed, Option<u64>, Option<Seen>)> {
         while let Some(listed) = self.next.take_if(|listed| listed.entry.path.as_slice() <= path) {
             self.next = self.entries.next().and_then(Result::ok);
@@ -128,17 +128,18 @@ impl Before {
     }
 }
 
-/// Tells files that nobody has touched since they were hashed.
+/// Detects files that are unchanged since they were hashed.
 pub(super) struct Untouched {
-    /// How what the listing has looked then, one after the other; `None`: an older program did not note it.
+    /// How the listed entries looked on disk then, in order; `None`: recorded by an older program without this.
     seen: Option<SeenFiles>,
-    /// How the thing itself did.
+    /// How the file or directory itself looked.
     itself: Option<Seen>,
-    /// When that was written down; without, when the listing was.
+    /// When that was recorded; without a record, when the listing was written.
     since: FileTime,
 }
 
-/// How files of a directory that was published under this root looked then, by their paths; those of which that is not known are left out.
+/// Returns how files of a directory published under this root looked on disk, by path; files without a record are left
+/// out.
 pub(crate) fn looks(
     store: &Store,
     directory: &Path,
@@ -158,42 +159,42 @@ pub(crate) fn looks(
     looks
 }
 
-/// What changes in less than this after another change may have the same time: ticks of the clock that file systems take
-/// it from, and of those that keep whole seconds (FAT: two).
+/// Changes closer together than this may have the same time: the tick of the clock that file systems use, and the
+/// resolution of file systems with whole seconds (FAT: two seconds).
 const TICK_NS: i128 = 20_000_000;
 const WHOLE_SECONDS_NS: i128 = 2_000_000_000;
 
 impl Untouched {
-    /// Of what was at `path` under this root; `listed`: when its listing, or the record of a file, was written.
+    /// Opens the record of `path` under this root. `listed`: when its listing, or the record of a file, was written.
     pub(super) fn open(store: &Store, path: &Path, root: &Hash, listed: FileTime) -> Self {
-        // What can't be read is as if it were not there: then more files are read.
+        // An unreadable record counts as missing: more files are read then.
         let mut seen = store.seen(&os_bytes(path.as_os_str()), root).ok().flatten();
         let since = seen.as_ref().map_or(listed, SeenFiles::written);
         let itself = seen.as_mut().and_then(Iterator::next);
         Self { seen, itself, since }
     }
 
-    /// How the file or directory itself looked.
+    /// Returns how the file or directory itself looked.
     pub(super) fn of_itself(&self) -> Option<Seen> {
         self.itself
     }
 
-    /// Whether it was noted how files looked.
+    /// Returns whether there is a record of how files looked.
     pub(super) fn is_noted(&self) -> bool {
         self.seen.is_some()
     }
 
-    /// How the next entry looked.
+    /// Returns how the next entry looked.
     pub(super) fn next(&mut self) -> Option<Seen> {
         self.seen.as_mut()?.next()
     }
 
-    /// Whether a file that looks like this is what was hashed, as surely as the file system tells.
+    /// Returns whether a file that now looks like this is the hashed one, as far as the file system can show.
     pub(super) fn is_sure(&self, now: &Meta, seen: Option<&Seen>) -> bool {
         let last = if now.ctime == FileTime::default() { now.mtime } else { now.ctime };
         let exact = last.nanos != 0 && self.is_noted();
         let unsure = if exact { TICK_NS } else { WHOLE_SECONDS_NS };
-        // Virtual files have no times, and numbers that say what is in them.
+        // Virtual files have no times; their inode numbers are hashes of their content.
         let is_old = last == FileTime::default() || nanos(last) + unsure < nanos(self.since);
         let as_it_was = match (&self.seen, seen) {
             (Some(_), Some(seen)) => seen.is_as_it_was(now),
@@ -208,10 +209,11 @@ fn nanos(time: FileTime) -> i128 {
     i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos)
 }
 
-/// What looks as it did is listed as it was, whatever its disk keeps of that.
+/// Keeps the listed mode and time of an entry that looks as it did, whatever its disk can store of them.
 pub(super) fn as_listed(found: &mut Found, then: &Entry, seen: Option<&Seen>) {
     let Some(seen) = seen else { return };
-    // What is listed of a link's permissions and time says nothing: another name of a file stands by itself once the first is gone.
+    // Listed modes and times of links are not reused: a hard link may have become a file of its own after the first
+    // name was removed.
     if matches!(then.kind, EntryKind::HardLink { .. } | EntryKind::Symlink { .. }) {
         return;
     }
@@ -224,7 +226,7 @@ pub(super) fn as_listed(found: &mut Found, then: &Entry, seen: Option<&Seen>) {
     }
 }
 
-/// Copies `len` bytes to `new`; what can't be read stays a hole.
+/// Copies `len` bytes to `new`; an unreadable part stays a hole.
 fn copy(
     len: u64,
     new: &FileRef,
@@ -272,9 +274,9 @@ mod tests {
         fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
     }
 
-    /// What is known and new is what it would be without anything known, trees and lists too, wherever these lie now.
+    /// Publishing with earlier knowledge gives the same listing, trees and lists as without, even after files moved.
     #[test]
-    fn what_has_changed_is_read_and_the_rest_copied() {
+    fn changed_files_are_read_and_the_rest_copied() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("folder");
         fs::create_dir_all(folder.join("d")).unwrap();
@@ -285,7 +287,7 @@ mod tests {
         write(&folder.join("just now"), b"1", 1);
         let (known, fresh) = (dir.path().join("known"), dir.path().join("fresh"));
         let first = published(&known, &folder, None);
-        // Now everything lies elsewhere, and something has gone.
+        // Now all files lie elsewhere, and one is gone.
         write(&folder.join("a"), &large[77..700_000], 50);
         write(&folder.join("d/small"), b"2", 50);
         fs::remove_file(folder.join("b")).unwrap();
@@ -299,7 +301,7 @@ mod tests {
         for part in [Part::FileOutboards, Part::Sums, Part::Outboard, Part::Listing] {
             assert!(bytes(&known, part) == bytes(&fresh, part), "{part:?}");
         }
-        // Size and time are the same, and other bytes: in place, and by another file that gets the name.
+        // The bytes differ at the same size and time: written in place, and in another file that takes the name.
         let keep = |path: &str, content: &[u8]| {
             let time = folder.join(path).metadata().unwrap().modified().unwrap();
             fs::write(folder.join(path), content).unwrap();
@@ -327,15 +329,15 @@ mod tests {
         }
     }
 
-    /// What is sure is not read: content that changed without a trace is published as it was.
+    /// Files that are certainly unchanged are not read.
     #[test]
-    fn what_nobody_has_touched_is_not_read() {
+    fn untouched_files_are_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, known) = (dir.path().join("folder"), dir.path().join("known"));
         fs::create_dir(&folder).unwrap();
         write(&folder.join("a"), b"1", 100);
         write(&folder.join("b"), b"1", 100);
-        // So that it is told from what is written as it is looked at.
+        // Keeps the times of the files apart from the time of the record.
         std::thread::sleep(Duration::from_millis(60));
         let first = published(&known, &folder, None);
         let store = Store::open(crate::disk(), &known).unwrap();
@@ -355,7 +357,7 @@ mod tests {
             read
         };
         assert_eq!(read(), 0);
-        // A mode that is set again, say: one look, and at none of the others.
+        // Setting the same mode again changes the time: that file is read, and no other.
         let file = fs::File::open(folder.join("a")).unwrap();
         file.set_permissions(file.metadata().unwrap().permissions()).unwrap();
         assert_eq!(read(), u32::from(cfg!(unix)));

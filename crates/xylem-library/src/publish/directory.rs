@@ -1,8 +1,8 @@
-//! A directory from its walk to its listing and outboards on disk, a few thousand entries at a time.
+//! Publishes a directory: from its walk to its listing and outboards on disk, a few thousand entries at a time.
 //!
-//! While one batch is hashed the next one is walked; what is done goes to the listing's file at once.
-//! Memory is two batches, the walk's own names, and 16 bytes a file: its inode number and when it was
-//! changed, by which a file that was replaced or written to is told from the one that was hashed.
+//! While one batch is hashed, the next is walked; finished entries go to the listing's file at once. Memory holds two
+//! batches, the walk's own names, and 16 bytes for each file: its inode number and its time of change, which
+//! distinguish a replaced or rewritten file from the hashed one.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -32,19 +32,19 @@ use crate::stop::Stop;
 use crate::trees;
 use crate::walk::{Found, FoundKind, Rules, Walk, WalkError};
 
-/// Entries that are walked and hashed together.
+/// Entries in a batch.
 const BATCH: usize = 4_096;
-/// Bytes of the listing that are gathered before they are written.
+/// Bytes of the listing gathered before a write.
 const LISTING_PIECE: usize = 256 * 1024;
-/// Events that wait until it is known whether anything has changed.
+/// Most events held back until it is known whether anything has changed.
 const MAX_WAITING: usize = 1_000;
 
-/// Files that were not what they looked like when they were found, or can't be read, and why.
+/// Files that changed since they were found or cannot be read, and why.
 type Failed = BTreeMap<Vec<u8>, StoreError>;
 
-/// Walks and hashes a directory; `each` gets every entry in order, and how it looks on disk.
-/// Returns the room that outboards and lists took. Of a folder in step a file that fails is in `failed`, and `each` gets it with a
-/// root that is none; of others it ends all.
+/// Walks and hashes a directory; `each` receives every entry in order, with its metadata. Returns the room that
+/// outboards and lists took. In a folder in step a failing file is returned among the failed ones, and `each` receives
+/// it with a placeholder root; elsewhere the first failure ends the walk.
 fn hash_entries(
     walk: &mut Walk<'_>,
     medium: &dyn Medium,
@@ -96,10 +96,10 @@ fn hash_entries(
     Ok((places, failed))
 }
 
-/// Stands for the root of what was not hashed, in a listing that nobody is told of.
+/// Placeholder root of a file that was not hashed, in a listing that is never published.
 const NO_ROOT: Hash = Hash::from_bytes([0; 32]);
 
-/// Whether nobody was at a file since it was found: its time may have been set back.
+/// Checks that a file was not changed since it was found, even if its time was set back.
 fn still(medium: &dyn Medium, job: &Job, then: &Meta) -> Result<(), StoreError> {
     let now = medium.metadata(&job.path);
     let now = now.map_err(|e| StoreError::from_io("look at", &job.path, None, e))?;
@@ -110,7 +110,7 @@ fn still(medium: &dyn Medium, job: &Job, then: &Meta) -> Result<(), StoreError> 
     Err(StoreError::Changed { path: job.path.clone(), what })
 }
 
-/// Where the next file's outboard and its list of sums go.
+/// Where the next file's outboard and list of sums go.
 #[derive(Clone, Copy)]
 pub(super) struct Places {
     segment: SegmentSize,
@@ -123,7 +123,7 @@ impl Places {
         Self { segment, slots: 0, sums: 0 }
     }
 
-    /// Those of a file of this size, if it has either.
+    /// Returns the places for a file of this size, as far as it needs them.
     pub(super) fn take(&mut self, size: u64) -> (Option<u64>, Option<u64>) {
         let slots = packed_slots(size, self.segment);
         let sums = list_len(size, self.segment);
@@ -134,7 +134,7 @@ impl Places {
     }
 }
 
-/// Entries in order, files that need not be read with their roots, and the other files as jobs.
+/// Entries in order: unchanged files with their roots, the other files as jobs.
 struct Batch {
     found: Vec<(Found, Option<Hash>)>,
     jobs: Vec<Job>,
@@ -169,7 +169,7 @@ impl Batch {
     }
 }
 
-/// The root of the listing that publishing the directory would give.
+/// Returns the root of the listing that publishing the directory would give.
 pub(super) fn root_of(
     medium: &dyn Medium,
     path: &Path,
@@ -195,14 +195,14 @@ pub(super) fn root_of(
     Ok(hasher.finalize())
 }
 
-/// Times that a folder in step is looked at once more without what was changed while it was read.
+/// Most rounds in which a folder in step is walked again without the files that failed.
 const ROUNDS: usize = 16;
 
-/// Hashes a directory, or takes what was published or fetched under `known` if nothing has changed
-/// since. Where the rules say that something has, only that is read. Trees are of this segment size.
+/// Hashes a directory, or takes the publication or fetch `known` if nothing has changed since. If the rules report a
+/// change, only changed files are read. Trees have this segment size.
 ///
-/// What of a folder in step changes while it is read, or can't be read, is told and left out: what has been hashed beside it is
-/// kept, and taken for what is known in a second round without it.
+/// In a folder in step, files that change while they are read, or cannot be read, are reported and left out. The other
+/// files' hashes are kept and reused in the next round.
 pub(super) fn publish(
     store: &Store,
     path: &Path,
@@ -296,7 +296,7 @@ fn publish_once(
     Ok((published(root, members, nodes, outboards, sums), failed))
 }
 
-/// How something looks on disk.
+/// Returns how a path looks on disk.
 fn look_at(medium: &dyn Medium, path: &Path) -> Result<Seen, StoreError> {
     let meta = medium.metadata(path).map_err(|e| StoreError::from_io("look at", path, None, e))?;
     Ok(Seen::of(&meta))
@@ -327,7 +327,7 @@ impl NewListing {
         Ok(Self { new: store.new_file()?, written: 0 })
     }
 
-    /// Writes what was gathered, if it is more than `limit`.
+    /// Writes the gathered bytes, if they are more than `limit`.
     fn write(&mut self, bytes: &mut Vec<u8>, limit: usize) -> Result<(), StoreError> {
         if bytes.len() > limit {
             self.new.file().write_all(bytes, self.written)?;
@@ -337,7 +337,7 @@ impl NewListing {
         Ok(())
     }
 
-    /// Hashes it and gives it and its outboard their names.
+    /// Hashes the listing, and stores it and its outboard under their names.
     fn keep(
         self,
         store: &Store,
@@ -356,9 +356,9 @@ impl NewListing {
     }
 }
 
-/// What an earlier run published or fetched under listing `root`, if the walk finds the same files,
-/// sizes, modes and times, nobody has touched them since and every tree is still there: a fetch leaves holes in some, and another
-/// publication of the same root may have trees of another segment size.
+/// Returns the earlier publication or fetch of listing `root`, if the walk finds the same files, sizes, modes and
+/// times, all unchanged since, and all trees are here. A fetch leaves holes in some trees, and another publication of
+/// the same root may have trees of another segment size.
 pub(super) fn unchanged(
     store: &Store,
     path: &Path,
@@ -385,7 +385,7 @@ pub(super) fn unchanged(
     };
     let medium = &**store.medium();
     let mut untouched = Untouched::open(store, path, &root, kept_at);
-    // An older program did not note how files look.
+    // An older program did not record how files look on disk.
     let mut looks = (!untouched.is_noted()).then(|| NewSeen::new(store)).transpose()?;
     if let Some(looks) = &mut looks {
         looks.push(&look_at(medium, path)?)?;

@@ -1,4 +1,4 @@
-//! [`PublishError`]: why something was not published.
+//! [`PublishError`]: why content was not published.
 
 use std::path::PathBuf;
 
@@ -16,16 +16,16 @@ use crate::listed::ListedError;
 use crate::ours::OwnError;
 use crate::walk::WalkError;
 
-/// Why something was not published. Nothing was changed but that outboards may have been kept.
+/// Why content was not published. Nothing has changed, except that outboards may have been stored.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// A file can't be read, or the store not written.
+    /// A file cannot be read, or the store not written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// A pattern of what is left out is none.
+    /// An exclusion pattern is not valid.
     #[error(transparent)]
     Exclude(#[from] ExcludeError),
-    /// It is a store, or lies in one.
+    /// The path is a store, or lies in one.
     #[error(transparent)]
     Own(#[from] OwnError),
     /// The directory could not be walked.
@@ -34,27 +34,27 @@ pub enum PublishError {
     /// Its files could not be hashed.
     #[error(transparent)]
     Hash(#[from] HashError),
-    /// Something in it that a listing can't have.
+    /// It has an entry that cannot be listed.
     #[error(transparent)]
     Listing(#[from] ListingError),
-    /// The listing that was just written can't be read back.
+    /// The listing just written cannot be read back.
     #[error(transparent)]
     Listed(#[from] ListedError),
-    /// A socket, a device or the like.
+    /// The path is a socket, a device or the like.
     #[error("{}: not a file or directory", .0.display())]
     Kind(PathBuf),
-    /// The object name is none under which something can be published.
+    /// Nothing can be published under the object name.
     #[error("{name}: {source}")]
     Name {
         /// The object name.
         name: Name,
-        /// What is wrong with it.
+        /// Why it is not valid.
         source: PrefixError,
     },
-    /// It can't be encrypted to those whom it is for.
+    /// It cannot be encrypted to its recipients.
     #[error(transparent)]
     Sealed(#[from] SealedError),
-    /// The manifest can't be signed.
+    /// The manifest cannot be signed.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }

@@ -12,7 +12,7 @@ use crate::path::os_path;
 
 const NANOS: i64 = 1_000_000_000;
 
-/// A file that is served.
+/// A served file.
 #[derive(Clone)]
 pub(super) struct Served {
     pub(super) file: SharedFile,
@@ -27,16 +27,16 @@ pub(super) struct Members {
     marks: Marks,
 }
 
-/// What is known of files beside their listing, by file number.
+/// Metadata of files beside their listing, by file number.
 #[derive(Default)]
 pub(super) struct Marks {
     files: Vec<Mark>,
-    /// Times that a disk has instead of those that are listed.
+    /// Times on disk that differ from the listed ones.
     times: HashMap<u64, FileTime>,
 }
 
 impl Marks {
-    /// Adds the next file, which looks like this and is listed as `entry`.
+    /// Adds the next file with this metadata, listed as `entry`.
     pub(super) fn push(&mut self, meta: &Meta, entry: &Entry) {
         if meta.mtime != (FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns }) {
             self.times.insert(self.files.len() as u64, meta.mtime);
@@ -45,8 +45,8 @@ impl Marks {
     }
 }
 
-/// What tells a file from another of its size and time: its inode number, and nanoseconds since 1970 when it was changed
-/// last (wrapping).
+/// Distinguishes a file from another of the same size and time: its inode number, and its time of change in nanoseconds
+/// since 1970 (wrapping).
 #[derive(Clone, Copy)]
 struct Mark {
     ino: u64,
@@ -71,12 +71,12 @@ impl Members {
         Self { root: root.to_path_buf(), listed, marks }
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// A file by its number.
+    /// Returns a file by its number.
     ///
     /// # Errors
     /// Those of reading the listing.

@@ -1,9 +1,8 @@
-//! [`Onward`]: what was fetched, served on as its publisher signed it.
+//! [`Onward`]: fetched content, served with its publisher's signature.
 //!
-//! The signed manifest comes from the store or from a peer, content from where it lies, proofs from
-//! trees in the store, which are made again in the publication's own shape where they are missing.
-//! Each piece is proven anew before it leaves ([`Answers`]). Who serves on cannot sign anything: which
-//! version is the newest is the publisher's to say.
+//! The signed manifest comes from the store or from a peer, content from its place on disk, and proofs from trees in
+//! the store. Missing trees are recomputed with the publication's segment size. Each piece is verified before it leaves
+//! ([`Answers`]). This node cannot sign for the publisher: only the publisher can announce its newest version.
 
 use std::path::Path;
 
@@ -21,27 +20,28 @@ use crate::record::Record;
 use crate::signed::{self, Signed};
 use crate::stop::Stop;
 
-/// Somebody's publication, all of which lies here.
+/// Another publisher's publication, complete on this machine.
 pub struct Onward {
     signed: Signed,
     holdings: Holdings,
 }
 
 impl Onward {
-    /// What was signed, and by whom.
+    /// Returns the signed manifest and its publisher.
     pub fn signed(&self) -> &Signed {
         &self.signed
     }
 
-    /// What of it can be served.
+    /// Returns the content that can be served.
     pub fn holdings(&self) -> &Holdings {
         &self.holdings
     }
 
-    /// Opens it for serving by a loop that does not wait: what `reads` shows is what it was found through.
+    /// Opens it for a serving loop that does not block. `reads` must use the medium through which the content was
+    /// found.
     ///
     /// # Errors
-    /// See [`PublicationError`]: `signed` is none that [`signed::find`] found.
+    /// See [`PublicationError`]: `signed` does not come from [`signed::find`].
     pub fn answers(self, reads: Reads) -> Result<Answers, PublicationError> {
         let Signed { prefix, packet, manifest, publisher } = self.signed;
         let publication = Publication::new(prefix, packet, &publisher)?;
@@ -50,16 +50,15 @@ impl Onward {
     }
 }
 
-/// The publication that `path`, which is canonical, was last fetched from or shared as, if its signed
-/// manifest was kept. Whether that still lies there is not looked at.
+/// Returns the publication that the canonical `path` was last fetched from or shared as, if its signed manifest is
+/// stored. Does not check whether the content is still there.
 pub fn signed_at(store: &Store, path: &Path) -> Option<Signed> {
     let record = Record::recall(store, &os_bytes(path.as_os_str()))?;
     let ticket = record.note.ticket?.parse::<xylem_object::Ticket>().ok()?;
     signed::find(store, &record.root, &ticket.publisher, ticket.name.as_ref())
 }
 
-/// What `signed` says, served from `path`, which is canonical, and read through `medium`; `None` if something else lies
-/// there.
+/// Serves `signed` from the canonical `path`, read through `medium`; `None` if the content there differs.
 ///
 /// # Errors
 /// See [`PublishError`].
@@ -79,8 +78,8 @@ pub fn onward(
     Ok(Some(Onward { signed, holdings }))
 }
 
-/// What lies at `path`, hashed into trees of the shape that `manifest` says; what is known and
-/// unchanged is not read again.
+/// Hashes the content at `path` into trees of the segment size of `manifest`; known, unchanged content is not read
+/// again.
 fn in_shape(
     store: &Store,
     path: &Path,
@@ -91,14 +90,14 @@ fn in_shape(
     let meta = store.medium().metadata(path);
     let meta = meta.map_err(|e| StoreError::from_io("serve", path, None, e))?;
     let known = Record::recall(store, &os_bytes(path.as_os_str()));
-    // What may be trouble elsewhere is the publisher's to hear.
+    // Warnings about names concern the publisher, not this sharer.
     let on_event = &mut |event| {
         if let LibraryEvent::Hashing { .. } = event {
             on_event(event);
         }
     };
     if meta.kind == FileKind::Directory {
-        // A directory is compared with the listing entry by entry: no record is needed for that.
+        // A directory is compared with the listing entry by entry, which needs no record.
         let rules = rules_before(known.as_ref())?;
         let (root, how) = (Some(manifest.root), (manifest.segment, &rules));
         return directory::publish(store, path, root, how, stop, on_event);
@@ -106,7 +105,7 @@ fn in_shape(
     publish_file(store, path, &meta, known.as_ref(), manifest.segment, stop, on_event)
 }
 
-/// All of it, to be read from where it lies.
+/// Registers all of the content where it lies.
 fn held(
     medium: &dyn Medium,
     path: &Path,
@@ -114,7 +113,7 @@ fn held(
     published: Published,
 ) -> Result<Holdings, StoreError> {
     let (holdings, geometry) = (Holdings::default(), manifest.geometry());
-    // The publisher's list is made from the same content in the same way, or is not to be had here.
+    // The same content gives the same list. If it differs from the publisher's, it cannot be served.
     if let Some(sums) = published.sums.filter(|kept| Some(kept.sums) == manifest.sums) {
         holdings.keep_sums(sums);
     }
@@ -122,7 +121,7 @@ fn held(
         (Files::Many(members), Some((listing, nodes))) => {
             holdings.kept(&geometry, listing, nodes.clone());
             let files = members.listed.totals().files;
-            // Without outboards no file has more than one segment, and nodes are not asked for.
+            // Without outboards no file has more than one segment, and nodes are not requested.
             holdings.plan(path, members.listed, published.outboards.unwrap_or(nodes));
             (0..files).for_each(|number| holdings.whole(number));
         }

@@ -1,4 +1,4 @@
-//! A private publication: a directory of ciphertext that lies nowhere, made of plaintext as it is read.
+//! A private publication: a virtual directory of ciphertext, encrypted from the plaintext as it is read.
 //! docs/spec/sealed.md.
 
 use std::collections::BTreeMap;
@@ -27,31 +27,31 @@ use crate::stop::Stop;
 use crate::time::UnixTime;
 use crate::walk::{Rules, Selection};
 
-/// For whom a private publication is, and what shows of it.
+/// Recipients of a private publication, and whether its sizes are hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipients {
-    /// The link keys of those who may read it beside its publisher.
+    /// The recipients' link keys, apart from the publisher's.
     pub keys: Vec<PeerKey>,
-    /// Its files are padded, so that sizes tell less of what it is.
+    /// Files are padded, so that sizes reveal less about the content.
     pub padded: bool,
 }
 
-/// Who may read a private publication, and who makes it.
+/// Keys of a private publication.
 #[derive(Clone, Copy)]
 pub struct Sealing<'a> {
-    /// A secret of the publisher's, which keeps the keys of what has not changed what they were.
+    /// A secret of the publisher. File keys are derived from it, so that unchanged files keep their keys.
     pub secret: &'a [u8; 32],
-    /// Who signs it.
+    /// The publisher that signs.
     pub publisher: PublisherId,
-    /// All who may read it.
+    /// All recipients.
     pub recipients: &'a Recipients,
 }
 
-/// What is served: the publication, its versioned prefix, and what its bytes are read through.
+/// The publication to serve, its versioned prefix, and the medium that encrypts.
 pub(crate) type Sealed = (Published, Name, Arc<dyn Medium>);
 
-/// Publishes what is at `path`, which is canonical, for the recipients alone. As [`publish`], which it does first;
-/// `name` is given what says nothing of the path.
+/// Publishes the content of the canonical `path` for the recipients alone. It runs [`publish`] first; `name` receives a
+/// pseudonym that reveals nothing about the path.
 ///
 /// # Errors
 /// Those of [`publish`]; too many recipients or files.
@@ -88,9 +88,9 @@ pub fn publish_sealed(
     let (known, how) = (before.map(|(root, _)| root), (SegmentSize::DEFAULT, &rules));
     let mut published = directory::publish(&store_of_it, &root, known, how, stop, on_event)?;
     published.manifest.sealed = true;
-    // Whoever keeps the ciphertext replaces one version by the next.
+    // A sharer that stores the ciphertext replaces each version by the next.
     published.manifest.file_name = master.name().into_bytes();
-    // Searching an old copy of ciphertext finds whole files or nothing.
+    // A search in an old copy of ciphertext finds whole files or nothing.
     (published.manifest.sums, published.sums) = (None, None);
 
     let root = published.manifest.root;
@@ -102,7 +102,7 @@ pub fn publish_sealed(
     }
 }
 
-/// What recipients are told of it, and its files as they are encrypted.
+/// Returns the list that recipients decrypt, and the files in their encrypted form.
 fn inside(
     plain: &Published,
     master: &Master,
@@ -147,7 +147,7 @@ fn inside(
     Ok((List { manifest, listing, keys, padded: is_padded }, files))
 }
 
-/// Where an encrypted file lies in the publication.
+/// Returns where an encrypted file lies in the publication.
 fn name_of(key: &FileKey) -> PathBuf {
     Path::new(FILES).join(key.name())
 }

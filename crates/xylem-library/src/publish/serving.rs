@@ -1,4 +1,4 @@
-//! [`Published`] and [`Serving`]: what was hashed, and its bytes read from where they lie.
+//! [`Published`] and [`Serving`]: hashed content, and its bytes read in place.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
@@ -19,20 +19,21 @@ use super::members::{Members, Served};
 use super::sums::KeptSums;
 use crate::reads::Reads;
 
-/// Files of a publication held open while it is served.
+/// Most files of a publication open while it is served.
 const OPEN_FILES: usize = 64;
-/// Content is read in aligned runs of this length: one call for eight segments.
+/// Content is read in aligned runs of this length, bytes: one call for eight segments.
 const READ_AHEAD: u64 = 64 * 1024;
-/// What another machine has wrong is read anew so often, however often it is asked for: each time all others wait.
+/// Interval at which a damaged segment from another machine may be read anew, however often it is requested: each such
+/// read delays all others.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Such segments that are remembered.
+/// Most damaged segments remembered.
 const MOST_DAMAGED: usize = 1024;
-/// Runs that are kept: one for each of a few peers that read at different places.
+/// Most runs kept: one for each of a few peers that read at different places.
 const RUNS: usize = 8;
 
 /// A hashed file or directory and where its parts lie.
 pub struct Published {
-    /// What is signed.
+    /// The manifest to be signed.
     pub manifest: Manifest,
     pub(super) files: Files,
     /// The listing's bytes and outboard, for a directory.
@@ -53,18 +54,18 @@ impl Published {
     /// Signs the manifest under `prefix`.
     ///
     /// # Errors
-    /// [`PublishError::Manifest`] for a prefix that is none.
+    /// [`PublishError::Manifest`] for an invalid prefix.
     pub fn sign(&self, prefix: &Name, key: &PublisherKey) -> Result<Vec<u8>, PublishError> {
         Ok(sign_manifest(&self.manifest, prefix.as_ref(), key)?)
     }
 
-    /// Opens it for serving, by whoever waits while it is read.
+    /// Opens it for serving with reads that block.
     pub fn serve(self, medium: Arc<dyn Medium>) -> Serving {
         self.serve_through(medium, None)
     }
 
-    /// Opens it for serving by a loop that does not wait: what is not at hand is an error that says so
-    /// ([`StoreError::is_waiting`]), and is read on threads ([`Serving::reads`]).
+    /// Opens it for a serving loop that does not block. A read of content not in memory returns an error
+    /// ([`StoreError::is_waiting`]), and threads then read it ([`Serving::reads`]).
     pub fn serve_without_waiting(self, medium: Arc<dyn Medium>) -> Serving {
         let reads = Reads::over(medium, self.path());
         self.serve_through(reads.medium(), Some(reads))
@@ -86,7 +87,7 @@ impl Published {
         }
     }
 
-    /// Where the file or directory lies.
+    /// Returns where the file or directory lies.
     fn path(&self) -> &Path {
         match &self.files {
             Files::One(served) => &served.file.path,
@@ -95,50 +96,50 @@ impl Published {
     }
 }
 
-/// A published thing opened for serving.
+/// A publication opened for serving.
 pub struct Serving {
     published: Published,
-    /// What is read comes from another machine, and is held against the tree before it goes out: who asks is not to
-    /// find out that it is wrong, and nobody here would read it anew.
+    /// Content comes from another machine, and is verified before it leaves. A getter would detect damage, but could
+    /// not make this side read the content anew.
     is_far: bool,
-    /// What is not at hand is read by these.
+    /// Threads that read content not in memory.
     reads: Option<Reads>,
-    /// Segments of it that were wrong, by file and offset, and until when they are not read anew.
+    /// Damaged segments, by file and offset, with the time from which they may be read anew.
     damaged: HashMap<(u64, u64), Duration>,
-    /// Segments that were wrong once, and are being read anew.
+    /// Segments that were wrong once and are being read anew.
     doubted: HashSet<(u64, u64)>,
     now: Duration,
     cache: FileCache,
     nodes: Option<OutboardReader>,
     listing_nodes: Option<OutboardReader>,
     ahead: VecDeque<Ahead>,
-    /// The file that was asked for last, with its number.
+    /// The file requested last, with its number.
     current: Option<(u64, Served)>,
 }
 
-/// Content that was read with what was asked for, because it is asked for next.
+/// Content read ahead, because it is likely to be requested next.
 struct Ahead {
     file: u64,
     start: u64,
     bytes: Vec<u8>,
-    /// A bit for each KiB that was handed out: what is asked for a second time is read again, in
-    /// case the first answer did not verify.
+    /// A bit for each KiB handed out. A KiB requested a second time is read again: the first answer may not have
+    /// verified.
     given: u64,
     read: SharedRead,
 }
 
 impl Serving {
-    /// What is asked from here on is asked at this time.
+    /// Sets the time of the following requests.
     pub fn set_now(&mut self, now: Duration) {
         self.now = now;
     }
 
-    /// What reads for it what is not at hand.
+    /// Returns the threads that read content not in memory.
     pub fn reads(&self) -> Option<&Reads> {
         self.reads.as_ref()
     }
 
-    /// The file behind an object, with its number.
+    /// Returns the file of an object, with its number.
     fn file(&mut self, object: ObjectId) -> Result<Option<(u64, &Served)>, StoreError> {
         let number = match (object, self.published.manifest.kind) {
             (ObjectId::Root, Kind::File) => 0,
@@ -155,7 +156,7 @@ impl Serving {
         Ok(self.current.as_ref().map(|(number, served)| (*number, served)))
     }
 
-    /// Fills `out` from the run that it lies in, which is read if it is not at hand.
+    /// Fills `out` from the run that contains it, and reads that if it is not cached.
     fn read_ahead(
         &mut self,
         object: ObjectId,
@@ -167,7 +168,7 @@ impl Serving {
         let (file, shared) = (*file, &served.file);
         let start = offset / READ_AHEAD * READ_AHEAD;
         let end = (start + READ_AHEAD).min(shared.state.size);
-        // What is read by threads they read as it is asked for: each byte may have a price.
+        // On a slow medium, threads read exactly what is requested: each byte may have a price.
         let is_slow = self.reads.as_ref().is_some_and(Reads::is_slow);
         if is_slow || offset + out.len() as u64 > end || end - start <= out.len() as u64 {
             return self.cache.read_at(file, shared, offset, out);
@@ -194,8 +195,8 @@ impl Serving {
         Ok(self.ahead[at].read)
     }
 
-    /// A segment from another machine, or of a file that somebody has touched: as it is at hand if that is what was
-    /// hashed, and else as it lies there.
+    /// Reads and verifies a segment from another machine, or of a file that was modified. If the cached bytes are
+    /// wrong, reads it anew once.
     fn read_proven(
         &mut self,
         object: ObjectId,
@@ -214,7 +215,7 @@ impl Serving {
             return Err(self.is_damaged(offset));
         }
         self.read_ahead(object, offset, out)?;
-        // It may be wrong once, and right when it is read anew, which a thread may do meanwhile.
+        // A segment may be wrong once and right when it is read anew, which a thread may do meanwhile.
         let mut is_anew = self.doubted.remove(&(file, offset));
         loop {
             if leaf_value(&geometry, index, out).0 == leaf {
@@ -250,7 +251,7 @@ impl Serving {
         StoreError::Corrupt { path, offset, what: "these bytes are not what was hashed" }
     }
 
-    /// What was asked for at `offset` is not in this publication.
+    /// Makes the error for an `offset` that is not in this publication.
     fn out_of_range(&self, offset: u64) -> StoreError {
         StoreError::OutOfRange { path: self.published.path().to_path_buf(), offset }
     }
@@ -263,13 +264,13 @@ impl Source for Serving {
         if object == ObjectId::Root {
             return Some(self.published.manifest.geometry());
         }
-        // A listing that can't be read has no files; that it can't is an error when it is asked for itself.
+        // An unreadable listing counts as empty here; its own segments report the error.
         let (_, served) = self.file(object).ok().flatten()?;
         Some(Geometry::new(served.file.state.size, SegmentSize::DEFAULT))
     }
 
     fn has_segment(&mut self, object: ObjectId, _: SegmentIndex) -> bool {
-        // A publication of somebody else may have a list, and this machine another or none.
+        // The manifest may be another publisher's, with a list that this machine lacks or has differently.
         let ours = self.published.sums.as_ref().map(|kept| kept.sums);
         object != ObjectId::Sums || (ours.is_some() && ours == self.published.manifest.sums)
     }

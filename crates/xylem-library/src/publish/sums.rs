@@ -1,5 +1,5 @@
-//! The list of sums for updates, kept beside outboards: `<root>.sums` is the list and, after it, its
-//! BLAKE3 hash. Its own tree is small (32 bytes for 4 KiB) and made anew when it is opened.
+//! The list of sums for updates, stored beside outboards: `<root>.sums` is the list followed by its BLAKE3 hash. Its
+//! own tree is small (32 bytes for 4 KiB) and is recomputed when it is opened.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use xylem_object::Sums;
 use xylem_store::{FileRef, NewFile, Part, Store, StoreError};
 use xylem_tree::{Geometry, NODE_LEN, OutboardBuilder, SegmentSize};
 
-/// The hash after the list.
+/// Length of the hash after the list, bytes.
 pub(crate) const TRAILER: u64 = 32;
 /// Bytes read at once.
 const PIECE: usize = 256 * 1024;
@@ -23,13 +23,13 @@ impl NewSums {
         Ok(Self { new: store.new_file()? })
     }
 
-    /// Where the parts go.
+    /// Returns the file that takes the parts.
     pub(super) fn file(&self) -> &FileRef {
         self.new.file()
     }
 
-    /// All `len` bytes are written: gives it its name; its tree is of segments of this size. Nothing is
-    /// kept of an empty one.
+    /// Stores the list under its name once all `len` bytes are written; its tree has this segment size. An empty list
+    /// is not stored.
     pub(super) fn keep(
         self,
         store: &Store,
@@ -46,7 +46,7 @@ impl NewSums {
     }
 }
 
-/// A list that is there.
+/// A stored list.
 pub(crate) struct KeptSums {
     file: FileRef,
     /// Root and size.
@@ -55,7 +55,7 @@ pub(crate) struct KeptSums {
 }
 
 impl KeptSums {
-    /// The list of an earlier run, if it is there, of this length and undamaged.
+    /// Opens the list of an earlier run, if it is here, undamaged and of this length.
     pub(super) fn open(
         store: &Store,
         root: &Hash,
@@ -91,12 +91,12 @@ impl KeptSums {
     }
 }
 
-/// Bytes of the list in this file, if it can be one.
+/// Returns the length of the list in this file, if it can be one.
 pub(super) fn len(file: &FileRef) -> Option<u64> {
     file.metadata().ok()?.size.checked_sub(TRAILER).filter(|len| *len > 0)
 }
 
-/// What is wrong with a kept list, if anything is.
+/// Returns what is wrong with a stored list; `None` if nothing is.
 pub(crate) fn check(file: &FileRef) -> Result<Option<&'static str>, StoreError> {
     let Some(len) = len(file) else {
         return Ok(Some("it is too short"));

@@ -1,16 +1,17 @@
-//! NAT64: how an IPv4 address is reached from a network that has IPv6 alone (RFC 6052). What the network puts before such
-//! addresses is learnt from a name that has IPv4 addresses only, and known ones (RFC 7050).
+//! NAT64: reaches IPv4 addresses from a network with IPv6 alone (RFC 6052). The network's prefix is learnt by resolving
+//! a name that has known IPv4 addresses only (RFC 7050).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The name that is looked up.
+/// The name to resolve.
 pub const NAME: &str = "ipv4only.arpa";
 const KNOWN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
-/// Where the four bytes stand, by the length of the prefix: the ninth byte is always 0.
+/// Positions of the four address bytes for each prefix length; the ninth byte is always 0.
 const PLACES: [[usize; 4]; 6] =
     [[12, 13, 14, 15], [9, 10, 11, 12], [7, 9, 10, 11], [6, 7, 9, 10], [5, 6, 7, 9], [4, 5, 6, 7]];
 
-/// The address by which `wanted` is reached, from an IPv6 address of [`NAME`]; `None` if that holds no known one.
+/// Returns the IPv6 address for `wanted`, from an IPv6 address of [`NAME`]; `None` if that contains no known IPv4
+/// address.
 #[must_use]
 pub fn through(found: Ipv6Addr, wanted: Ipv4Addr) -> Option<Ipv6Addr> {
     let mut octets = found.octets();
@@ -26,7 +27,7 @@ mod tests {
 
     /// The table of RFC 6052, section 2.4.
     #[test]
-    fn an_ipv4_address_stands_where_its_network_has_it() {
+    fn ipv4_addresses_are_embedded_as_in_rfc_6052() {
         let wanted: Ipv4Addr = "192.0.2.33".parse().unwrap();
         for (known, expected) in [
             ("2001:db8:c000:aa::", "2001:db8:c000:221::"),

@@ -1,4 +1,4 @@
-//! [`Peer`]: where a node can be reached or can listen. [`FaceAddress`]: the same as people see it.
+//! [`Peer`]: an address to dial or listen at. [`FaceAddress`]: an address as shown.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,8 +10,7 @@ use xylem_link::PeerKey;
 use xylem_mgmt::{Carrier, FaceUri};
 use xylem_reach::relay::Target;
 
-/// Where a node can be reached, or can listen: what a face URI ([`PeerUri`](super::PeerUri)) comes to once
-/// its host name has been looked up.
+/// An address to dial or listen at: a face URI ([`PeerUri`](super::PeerUri)) after its host name is resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     /// Encrypted link, `[KEY@]HOST:PORT` or `xylem://[KEY@]HOST:PORT`.
@@ -21,33 +20,33 @@ pub enum Peer {
         /// X25519 key that the peer must prove; `None`: any, unless the ticket names the address.
         key: Option<[u8; 32]>,
     },
-    /// Ordinary NDN over UDP, `udp://HOST:PORT`.
+    /// Plain NDN over UDP, `udp://HOST:PORT`.
     Udp(SocketAddr),
-    /// Ordinary NDN over TCP, `tcp://HOST:PORT`.
+    /// Plain NDN over TCP, `tcp://HOST:PORT`.
     Tcp(SocketAddr),
     /// NDN over WebSocket, `ws://HOST:PORT`.
     WebSocket(SocketAddr),
     /// NDN over a Unix socket, `unix:///PATH`.
     Unix(PathBuf),
-    /// Encrypted link whose datagrams travel in a TCP connection, such as
-    /// `xylem+tls://[KEY@]HOST:PORT` (docs/spec/carriers.md).
+    /// Encrypted link with its datagrams in a TCP connection, such as `xylem+tls://[KEY@]HOST:PORT`
+    /// (docs/spec/carriers.md).
     Carried {
-        /// What the connection looks like.
+        /// The carrier.
         carrier: Carrier,
         /// Where it listens.
         address: SocketAddr,
-        /// Host name that the server is told, in TLS and HTTP; `None`: its address.
+        /// Host name sent to the server in TLS and HTTP; `None`: its address.
         name: Option<String>,
         /// As for [`Peer::Link`].
         key: Option<[u8; 32]>,
     },
-    /// Encrypted link through a relay that the engine was told of (docs/spec/reach.md).
+    /// Encrypted link through a relay that the engine knows (docs/spec/reach.md).
     Relayed {
         /// The key of the relay.
         relay: [u8; 32],
-        /// Where it is tried first, for people.
+        /// The relay's first address, for display.
         at: SocketAddr,
-        /// Whom the relay is asked for.
+        /// The peer requested from the relay.
         target: Target,
         /// As for [`Peer::Link`].
         key: Option<[u8; 32]>,
@@ -59,7 +58,7 @@ pub const KEYLESS: &str = "nobody answers there without a key: give KEY@HOST:POR
      with --accept-open (and `get` with --ask-who-answers)";
 
 impl Peer {
-    /// Where an encrypted link is to be dialled, carried or not.
+    /// Returns the address at which an encrypted link is dialled, carried or not.
     pub fn link_address(&self) -> Option<SocketAddr> {
         match self {
             Self::Link { address, .. } | Self::Carried { address, .. } => Some(*address),
@@ -67,17 +66,17 @@ impl Peer {
         }
     }
 
-    /// Whether it is an encrypted link that is dialled without knowing the key.
+    /// Returns whether this is an encrypted link that is dialled without a known key.
     pub fn is_keyless(&self) -> bool {
         self.is_link() && self.link_key().is_none()
     }
 
-    /// Whether it is an encrypted link, carried, relayed or neither.
+    /// Returns whether this is an encrypted link: plain, carried or relayed.
     pub fn is_link(&self) -> bool {
         matches!(self, Self::Link { .. } | Self::Carried { .. } | Self::Relayed { .. })
     }
 
-    /// The key that the peer must prove, where this is an encrypted link and says one.
+    /// Returns the key that the peer must prove, if this is an encrypted link with a key.
     pub fn link_key(&self) -> Option<[u8; 32]> {
         match self {
             Self::Link { key, .. } | Self::Carried { key, .. } | Self::Relayed { key, .. } => *key,
@@ -85,7 +84,7 @@ impl Peer {
         }
     }
 
-    /// The key that the peer must prove, where this is an encrypted link, carried or not.
+    /// Returns the field of that key, if this is an encrypted link.
     pub fn link_key_mut(&mut self) -> Option<&mut Option<[u8; 32]>> {
         match self {
             Self::Link { key, .. } | Self::Carried { key, .. } | Self::Relayed { key, .. } => {
@@ -102,37 +101,37 @@ impl fmt::Display for Peer {
     }
 }
 
-/// One end of a face, or a place where something listens. `Display`, and the JSON of events, is
-/// `HOST:PORT` for an encrypted link and a face URI for all else.
+/// One end of a face, or a place to listen. `Display` and the JSON of events are `HOST:PORT` for an encrypted link, and
+/// a face URI otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FaceAddress {
     /// An encrypted link over UDP.
     Link(SocketAddr),
-    /// Ordinary NDN over UDP, that was dialled or has sent something.
+    /// Plain NDN over UDP, dialled or incoming.
     Udp(SocketAddr),
-    /// Ordinary NDN over TCP that was dialled.
+    /// Plain NDN over TCP, dialled.
     Tcp(SocketAddr),
-    /// NDN over WebSocket that was dialled.
+    /// NDN over WebSocket, dialled.
     WebSocket(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
-    /// An encrypted link in a carrier that was dialled.
+    /// An encrypted link in a carrier, dialled.
     Carried(Carrier, SocketAddr),
-    /// An encrypted link through the relay that is there.
+    /// An encrypted link through the relay at this address.
     Relayed(SocketAddr),
-    /// A connection that came in, or where something listens.
+    /// An incoming connection, or a place to listen.
     Uri(FaceUri),
-    /// Where encrypted links come in, and the key by which they are dialled.
+    /// A place to listen for encrypted links, and the key with which they are dialled.
     Keyed(FaceUri, PeerKey),
-    /// A multicast group on the interface that has this address.
+    /// A multicast group on the interface of this address.
     Group(FaceUri, Ipv4Addr),
-    /// A face that is gone, by its number.
+    /// A face that has ended, by its number.
     Gone(FaceId),
 }
 
 impl FaceAddress {
-    /// With the key, if encrypted links come in there.
+    /// Adds the key, if this is a place for encrypted links.
     pub fn with_key(self, key: PeerKey) -> Self {
         match self {
             Self::Uri(uri @ (FaceUri::Xylem(_) | FaceUri::Carried(..))) => Self::Keyed(uri, key),
@@ -140,7 +139,7 @@ impl FaceAddress {
         }
     }
 
-    /// In a sentence.
+    /// Returns the address as a part of a sentence.
     pub fn for_people(&self) -> String {
         match self {
             Self::Relayed(relay) => format!("relay {relay}"),
@@ -150,7 +149,7 @@ impl FaceAddress {
 }
 
 impl From<SocketAddr> for FaceAddress {
-    /// That of an encrypted link.
+    /// Makes the address of an encrypted link.
     fn from(address: SocketAddr) -> Self {
         Self::Link(address)
     }

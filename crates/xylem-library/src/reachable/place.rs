@@ -1,4 +1,4 @@
-//! [`HostPort`]: a place as people write it, before any name is looked up.
+//! [`HostPort`]: a host and port as written, before any name is resolved.
 
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -14,14 +14,14 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// This address.
+    /// Makes one of this address.
     #[must_use]
     pub fn at(address: SocketAddr) -> Self {
         Self { host: address.ip().to_string(), port: address.port() }
     }
 }
 
-/// `[IPV6%ZONE]:PORT`, an address that means something on one interface alone.
+/// Parses `[IPV6%ZONE]:PORT`, an address valid on one interface alone.
 fn zoned(text: &str) -> Option<HostPort> {
     let (inside, port) = text.strip_prefix('[')?.split_once("]:")?;
     let (ip, zone) = inside.split_once('%')?;
@@ -63,10 +63,10 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// A link's key as people write it.
+/// Parses a link's key.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why it is not valid.
 fn link_key(text: &str) -> Result<[u8; 32], String> {
     let shape = || "the key before @ has to be 64 hexadecimal digits".to_owned();
     let digits = text.as_bytes();
@@ -81,10 +81,10 @@ fn link_key(text: &str) -> Result<[u8; 32], String> {
     Ok(key)
 }
 
-/// `[KEY@]REST`.
+/// Splits `[KEY@]REST`.
 ///
 /// # Errors
-/// What is wrong with the key.
+/// Why the key is not valid.
 pub fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {
     match text.split_once('@') {
         Some((key, at)) => Ok((Some(link_key(key)?), at)),
@@ -92,10 +92,10 @@ pub fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {
     }
 }
 
-/// `HOST[:PORT][?sni=NAME]`.
+/// Splits `HOST[:PORT][?sni=NAME]`.
 ///
 /// # Errors
-/// What is wrong with the name.
+/// Why the name is not valid.
 pub fn split_sni(text: &str) -> Result<(&str, Option<String>), String> {
     let Some((at, query)) = text.split_once('?') else { return Ok((text, None)) };
     let name = query.strip_prefix("sni=").ok_or("only ?sni=NAME may follow the address")?;
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_one_interface_says_which() {
+    fn a_zoned_address_keeps_its_interface() {
         for (text, host) in
             [("[fe80::1%eth0]:7348", "fe80::1%eth0"), ("[fe80::1%3]:7348", "fe80::1%3")]
         {

@@ -1,42 +1,42 @@
-//! [`Redials`]: when those are dialled again who did not answer, while nobody does.
+//! [`Redials`]: when failed peers are dialled again, while no peer answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The pause before a peer is dialled again is this part of the time for which nobody has answered: whoever
-/// comes late is found soon, and who never comes costs ever less.
+/// The pause before a redial is this fraction of the time without any answer. A peer that appears late is found soon,
+/// and one that never appears costs ever less.
 const PART: u32 = 4;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15);
 
-/// See the module's documentation. Each peer has a time of its own, which nothing else that happens moves.
+/// Redial times; see the module's documentation. Each peer has its own, which no other event moves.
 #[derive(Debug, Default)]
 pub struct Redials {
-    /// Since when nobody has answered.
+    /// Since when no peer has answered.
     began: Duration,
     /// When each peer is due, by number.
     due: BTreeMap<usize, Duration>,
 }
 
 impl Redials {
-    /// Nobody answers from now on.
+    /// Starts a time without answers.
     pub fn begin(&mut self, now: Duration) {
         self.began = now;
         self.due.clear();
     }
 
-    /// A peer has failed: it is due after a pause. Does nothing where it is due already.
+    /// Records a failed dial: the peer is due after a pause. Does nothing if it is due already.
     pub fn failed(&mut self, now: Duration, peer: usize) {
         let pause = (now.saturating_sub(self.began) / PART).clamp(SHORTEST, LONGEST);
         self.due.entry(peer).or_insert(now + pause);
     }
 
-    /// Nobody is to be dialled again for now.
+    /// Cancels all redials.
     pub fn clear(&mut self) {
         self.due.clear();
     }
 
-    /// The next peer that is due; it is to be dialled.
+    /// Takes the next peer that is due.
     pub fn next(&mut self, now: Duration) -> Option<usize> {
         let (peer, _) = self.due.iter().find(|(_, at)| **at <= now)?;
         let peer = *peer;
@@ -44,7 +44,7 @@ impl Redials {
         Some(peer)
     }
 
-    /// When [`Redials::next`] has somebody.
+    /// Returns when [`Redials::next`] has a peer.
     pub fn poll_timeout(&self) -> Option<Duration> {
         self.due.values().min().copied()
     }
@@ -73,9 +73,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is told in between, and however often: a peer that has failed is due within the longest pause.
+        /// Whatever happens in between: a failed peer is due within the longest pause.
         #[test]
-        fn no_event_puts_a_redial_off(events in prop::collection::vec((0_u64..200, 0_usize..4), 1..600)) {
+        fn no_event_delays_a_redial(events in prop::collection::vec((0_u64..200, 0_usize..4), 1..600)) {
             let mut redials = Redials::default();
             let mut now = Duration::ZERO;
             let mut failed: BTreeMap<usize, Duration> = BTreeMap::new();

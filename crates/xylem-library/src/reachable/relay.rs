@@ -1,4 +1,4 @@
-//! [`Relay`]: a relay as people name it, `KEY@HOST:PORT`, and the ways to it in the order in which they are tried.
+//! [`Relay`]: a relay as written, `KEY@HOST:PORT`, and the ways to it in the order of attempts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,17 +9,17 @@ use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayAt};
 use super::peer::Peer;
 use super::uri::{LookUp, PeerUri};
 
-/// Where a relay is tried over TCP besides its own port: firewalls that drop UDP let the web's through.
+/// TCP port at which a relay is tried besides its own: firewalls that drop UDP let the web's port through.
 const WEB_PORT: u16 = 443;
-/// Relays that one run uses.
+/// Most relays that one run uses.
 pub const MAX_RELAYS: usize = 4;
 
-/// A relay, named by somebody or by a ticket.
+/// A relay from the user or a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
-    /// Its key and where it is, as tickets have it.
+    /// Its key and addresses, as in tickets.
     pub at: RelayAt,
-    /// Demanded by whoever named it: nothing but this carrier is tried, at the port that was given.
+    /// If set, only this carrier is tried, at the given port.
     carried: Option<(Carrier, Option<String>)>,
 }
 
@@ -28,12 +28,12 @@ pub struct Relay {
 pub struct RelayWays {
     /// Over UDP: tried first.
     pub udp: Vec<Peer>,
-    /// Over TCP: tried where UDP stays silent, or where there is none.
+    /// Over TCP: tried if UDP stays silent or is absent.
     pub tcp: Vec<Peer>,
 }
 
 impl Relay {
-    /// Puts relays with one key together, in the order in which they were named.
+    /// Merges relays with the same key, in the given order.
     ///
     /// # Errors
     /// More than [`MAX_RELAYS`], or too many addresses of one.
@@ -62,7 +62,7 @@ impl Relay {
         Ok(relays)
     }
 
-    /// The ways to it: over UDP; and over TCP, as a WebSocket within TLS at the web's port and at its own.
+    /// Returns the ways to it: over UDP, and over TCP as a WebSocket within TLS at the web's port and at its own.
     ///
     /// # Errors
     /// Why none of its names has an address.
@@ -113,8 +113,8 @@ impl From<RelayAt> for Relay {
 impl FromStr for Relay {
     type Err = String;
 
-    /// `KEY@HOST:PORT`, `xylem://KEY@HOST[:PORT]` or, where nothing but that carrier is to be tried,
-    /// `xylem+wss://KEY@HOST[:PORT]` and the like.
+    /// Parses `KEY@HOST:PORT` or `xylem://KEY@HOST[:PORT]`; or `xylem+wss://KEY@HOST[:PORT]` and the like, to try only
+    /// that carrier.
     fn from_str(text: &str) -> Result<Self, String> {
         let PeerUri { key, sni, face } = text.parse()?;
         let (at, carried) = match face {
@@ -140,7 +140,7 @@ fn address(at: &UriAuthority) -> Result<Address, String> {
     }
 }
 
-/// As tickets and people name it, with its first address.
+/// Writes it as in tickets and options, with its first address.
 impl fmt::Display for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((carrier, _)) = &self.carried {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_is_tried_over_udp_and_then_as_a_web_page() {
+    fn a_relay_is_tried_over_udp_then_over_secure_websocket() {
         let text = format!("{}@192.0.2.1:7000", key("a5"));
         let named = relay(&text);
         assert_eq!((named.at.key, named.to_string()), ([0xa5; 32], text.clone()));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_carrier_that_was_asked_for_is_the_only_way() {
+    fn an_explicit_carrier_is_the_only_way() {
         let text = format!("xylem+wss://{}@r.example:8443", key("a5"));
         assert_eq!(ways(&relay(&text)).unwrap(), ["xylem+wss://192.0.2.9:8443"]);
         assert_eq!(relay(&text).to_string(), text);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_relay_are_put_together() {
+    fn addresses_of_one_relay_are_merged() {
         let texts = ["a5", "b6", "a5"].iter().zip(["192.0.2.1:1", "h:2", "[::1]:3"]);
         let named = texts.map(|(byte, at)| relay(&format!("{}@{at}", key(byte))));
         let named: Vec<Relay> = named.collect();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_nowhere_says_so() {
+    fn an_unresolvable_relay_name_is_an_error() {
         let text = |host: &str| relay(&format!("{}@{host}:1", key("a5")));
         assert_eq!(ways(&text("gone.example")), Err("cannot look up gone.example".into()));
         let both = Relay::gathered([text("gone.example"), text("192.0.2.1")]).unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_relay_is_refused() {
+    fn invalid_relays_are_refused() {
         for text in [
             "192.0.2.1:7348",
             "xylem://192.0.2.1",

@@ -1,4 +1,4 @@
-//! [`Ways`]: which ways a fetch has taken to its peers.
+//! [`Ways`]: the ways by which a fetch reaches its peers.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,38 +10,38 @@ use xylem_reach::kind::is_global;
 use super::peer::FaceAddress;
 use crate::json;
 
-/// Most peers that are told of.
+/// Most peers reported.
 const MAX_WAYS: usize = 64;
 
 /// How a peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WayTaken {
-    /// Over UDP, with nobody in between but routers.
+    /// Over UDP, directly.
     Direct,
-    /// The same, within this machine or a private network.
+    /// Over UDP, within this machine or a private network.
     Lan,
     /// Within a TCP connection.
     Carried,
     /// Through a relay.
     Relayed,
-    /// Not over an encrypted link: whoever is behind an NDN forwarder.
+    /// Without an encrypted link: behind an NDN forwarder.
     Forwarder,
 }
 
 /// The way to one peer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PeerWay {
-    /// Where it is reached in the end.
+    /// Its present address.
     pub peer: FaceAddress,
-    /// How.
+    /// How it is reached.
     #[serde(serialize_with = "json::text")]
     pub way: WayTaken,
-    /// The relay through which it was reached first or is still.
+    /// The relay used now or at first.
     pub relay: Option<SocketAddr>,
-    /// From the beginning until the first way to it stood.
+    /// Time from the start until the first way stood.
     #[serde(rename = "seconds", serialize_with = "json::seconds")]
     pub after: Duration,
-    /// From the beginning until the way by the relay was left.
+    /// Time from the start until the relay was no longer used.
     #[serde(rename = "direct_seconds", serialize_with = "some_seconds")]
     pub direct_after: Option<Duration>,
 }
@@ -80,7 +80,7 @@ impl WayTaken {
 pub struct Ways(Vec<(FaceId, PeerWay)>);
 
 impl Ways {
-    /// A peer is asked from now on, at a face that comes instead of the one that is `given_up`.
+    /// Adds a peer's face, or replaces the face `given_up` of the same peer by it.
     pub fn came_up(
         &mut self,
         now: Duration,
@@ -103,7 +103,7 @@ impl Ways {
         }
     }
 
-    /// It is reached in another way.
+    /// Records that a peer is now reached in another way.
     pub fn moved(&mut self, now: Duration, face: FaceId, to: &FaceAddress) {
         let Some((_, way)) = self.0.iter_mut().rev().find(|(of, _)| *of == face) else { return };
         (way.peer, way.way) = (to.clone(), WayTaken::to(to));
@@ -114,7 +114,7 @@ impl Ways {
         }
     }
 
-    /// As they are.
+    /// Returns all ways.
     pub fn all(&self) -> Vec<PeerWay> {
         self.0.iter().map(|(_, way)| way.clone()).collect()
     }
@@ -171,14 +171,14 @@ mod tests {
         assert_eq!(way.to_string(), then);
         ways.moved(Duration::from_secs(2), face, &relay);
         assert_eq!(ways.all()[0].to_string(), through);
-        // A link of its own to the same node is the same way for a person.
+        // A second link to the same node counts as the same way.
         let (own, to) = (FaceId(301), FaceAddress::Link(at("198.51.100.7:7348")));
         ways.came_up(Duration::from_millis(310), own, &to, Some(face));
         assert_eq!(ways.all().iter().map(ToString::to_string).collect::<Vec<_>>(), [then]);
     }
 
     #[test]
-    fn each_address_is_a_way() {
+    fn every_address_maps_to_a_way() {
         let way = |text: &str| WayTaken::to(&FaceAddress::Link(at(text)));
         assert_eq!(way("198.51.100.7:1"), WayTaken::Direct);
         for near in ["127.0.0.1:1", "192.168.1.9:1", "[fe80::1]:1", "[fd00::1]:1"] {

@@ -1,7 +1,7 @@
-//! Face URIs as people write them: `--from`, `--via`, settings, and `ctl face create`.
+//! Face URIs as written: `--from`, `--via`, settings, and `ctl face create`.
 //!
-//! Parsing is pure; host names are looked up later, when [`PeerUri::resolve`] is handed the means,
-//! because a name that does not resolve is a network failure and not wrong usage.
+//! Parsing needs no network. Host names are resolved later by [`PeerUri::resolve`], because a name that does not
+//! resolve is a network failure and not wrong usage.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,21 +12,20 @@ use xylem_mgmt::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
 use super::peer::Peer;
 use super::place::{HostPort, split_key, split_sni};
 
-/// The port that the Internet Assigned Numbers Authority lists for NDN, UDP and TCP.
+/// The port that IANA lists for NDN over UDP and TCP.
 pub const NDN_PORT: u16 = 6363;
-/// Where NDN forwarders serve WebSockets.
+/// Port at which NDN forwarders serve WebSockets.
 pub const WEB_SOCKET_PORT: u16 = 9696;
-/// Where encrypted links are served, so that a ticket survives a restart of the publisher.
+/// Port of encrypted links; it is fixed so that a ticket survives a restart of the publisher.
 pub const LINK_PORT: u16 = xylem_object::ticket::LINK_PORT;
 
-/// Finds the addresses of a host name, with a port; or says why there is none.
+/// Resolves a host name and a port to addresses, or returns why there are none.
 pub type LookUp<'a> = &'a dyn Fn(&str, u16) -> Result<Vec<SocketAddr>, String>;
 
-/// Where somebody is to be reached or to listen: `[KEY@]HOST:PORT` (encrypted link), or a
-/// [`FaceUri`] of a kind that can be dialled: `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`,
-/// `udp6://`, `tcp://`, `tcp4://`, `tcp6://`, `ws://HOST[:PORT]` or `unix:///PATH`; or an encrypted
-/// link within a TCP connection: `xylem+tls://[KEY@]HOST[:PORT][?sni=NAME]`, `xylem+ws://`,
-/// `xylem+wss://`, `xylem+doh://`. `NAME` is the host that the server is told where it is not HOST.
+/// A place to dial or listen: `[KEY@]HOST:PORT` (encrypted link), or a [`FaceUri`] that can be dialled:
+/// `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`, `udp6://`, `tcp://`, `tcp4://`, `tcp6://`, `ws://HOST[:PORT]` or
+/// `unix:///PATH`; or an encrypted link within a TCP connection: `xylem+tls://[KEY@]HOST[:PORT][?sni=NAME]`,
+/// `xylem+ws://`, `xylem+wss://`, `xylem+doh://`. `NAME` is the host name sent to the server if it differs from HOST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerUri {
     pub(super) key: Option<[u8; 32]>,
@@ -35,12 +34,12 @@ pub struct PeerUri {
 }
 
 impl PeerUri {
-    /// The Unix socket at `path`; its path as text is what a face URI can say of it.
+    /// Makes the URI of the Unix socket at `path`; a path that is not text is approximated.
     pub fn unix(path: &Path) -> Self {
         Self { key: None, sni: None, face: FaceUri::Unix(path.to_string_lossy().into_owned()) }
     }
 
-    /// One [`Peer`] for each address of the host.
+    /// Returns one [`Peer`] for each address of the host.
     ///
     /// # Errors
     /// Why there is none.
@@ -79,7 +78,7 @@ impl PeerUri {
         match &endpoint.host {
             UriHost::Ip(ip) => Ok(vec![SocketAddr::new(*ip, endpoint.port)]),
             UriHost::Name(name) => look_up(name, endpoint.port),
-            // The system knows the number of the interface.
+            // The system resolves the zone to the interface's number.
             UriHost::Zoned(ip, zone) => look_up(&format!("{ip}%{zone}"), endpoint.port),
         }
     }
@@ -108,7 +107,7 @@ impl FromStr for PeerUri {
         let (key, sni, uri) = match text.split_once("://") {
             None => {
                 let (key, at) = split_key(text)?;
-                // Without a scheme the port has to be there: a name alone could be anything.
+                // Without a scheme the port is required: a bare name could be anything.
                 (key, None, format!("xylem://{}", at.parse::<HostPort>()?))
             }
             Some(("xylem", rest)) => {
@@ -136,7 +135,7 @@ impl FromStr for PeerUri {
 }
 
 impl Peer {
-    /// The face URI of the far end.
+    /// Returns the face URI of the far end.
     pub fn face_uri(&self) -> FaceUri {
         match self {
             Self::Link { address, .. } => FaceUri::Xylem(endpoint(*address)),
@@ -147,13 +146,13 @@ impl Peer {
             Self::Carried { carrier, address, .. } => {
                 FaceUri::Carried(*carrier, endpoint(*address))
             }
-            // Whoever is there has no address of its own.
+            // The peer behind a relay has no address of its own.
             Self::Relayed { .. } => FaceUri::Null,
         }
     }
 }
 
-/// An address as face URIs have it.
+/// Converts an address to the form of face URIs.
 pub fn endpoint(address: SocketAddr) -> UriAuthority {
     UriAuthority { host: UriHost::Ip(address.ip()), port: address.port() }
 }
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn carriers_have_a_key_and_a_name_to_tell() {
+    fn carrier_uris_contain_key_and_server_name() {
         let address = SocketAddr::from(([192, 0, 2, 1], 443));
         let plain = Peer::Carried { carrier: Carrier::Tls, address, name: None, key: None };
         assert_eq!(of("xylem+tls://192.0.2.1"), Ok(vec![plain]));
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_face_uri_is_refused() {
+    fn invalid_face_uris_are_refused() {
         for text in [
             "",
             "xylem+tls://h?sni=",

@@ -1,11 +1,11 @@
-//! [`Reads`]: what is served, read so that the loop which serves never waits for it.
+//! [`Reads`]: reads served content on threads, so that the serving loop never blocks.
 //!
-//! That loop reads through [`Reads::medium`]. What is at hand (in memory of the system, or read for this) it gets at
-//! once; for what is not, reading says `WouldBlock`, and `Reads::wait` keeps the Interest that wanted it. Threads
-//! read what is wanted, each asker in its turn (`queue`), and `Reads::ready` hands the Interests out again:
-//! what they want is at hand then. A store that hangs holds up these threads, and nothing else.
+//! The loop reads through [`Reads::medium`]. Content that is at hand (cached by the system, or read by a thread before)
+//! is returned at once. For other content the read returns `WouldBlock`, and `Reads::wait` keeps the Interest that
+//! needs it. Threads read it, with a fair turn for each asker (`queue`). `Reads::ready` then returns the Interests;
+//! their content is now at hand. A hanging store blocks these threads and nothing else.
 //!
-//! Nothing that is read here is believed; whoever serves holds it against the tree, or whoever fetches does.
+//! Nothing is verified here: the serving side or the getter verifies it against the tree.
 
 mod queue;
 mod view;
@@ -22,23 +22,23 @@ use queue::{FarRead, MOST_AT_ONCE, Question, ReadQueue, Wanted};
 use view::{OpenFile, View};
 use xylem_store::Medium;
 
-/// Threads that read for one publication.
+/// Most threads that read for one publication.
 const THREADS: usize = 8;
-/// Bytes that are held of what was read.
+/// Most bytes held of what was read.
 const MOST_HELD: usize = 64 << 20;
-/// Bytes that are read before what was read before is handed out.
+/// Most bytes read before earlier reads are handed out.
 const MOST_FRESH: u64 = 32 << 20;
-/// Interests that are handed out at once, so that their answers leave between them.
+/// Most Interests handed out at once, so that their answers are sent in between.
 const READY_AT_ONCE: usize = 16;
-/// Where nothing tells that a file has changed since, what was read is held so long.
+/// How long read content is held, if a change of the file would go unnoticed.
 const HELD_FOR: Duration = Duration::from_secs(2);
-/// Files that are held open where opening takes long, too.
+/// Most files held open, if opening is slow too.
 const OPEN_FILES: usize = 64;
 
-/// Wakes the loop that serves: something is ready for it. Called on other threads.
+/// Wakes the serving loop when something is ready. Called on other threads.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// See the module's documentation. Its threads end when it is dropped, each after the read that it is at.
+/// Reads of one publication; see the module's documentation. Dropping it ends its threads, each after its current read.
 pub struct Reads {
     shared: Arc<Shared>,
     is_slow: bool,
@@ -46,10 +46,10 @@ pub struct Reads {
 
 struct Shared {
     below: Arc<dyn Medium>,
-    /// Nothing is opened or read in the loop.
+    /// The loop itself opens and reads nothing.
     is_slow: bool,
-    /// What is read comes from another machine, in a version that does not change, and has its price: what was
-    /// not asked for is read only ahead of who reads in order, and all of it is kept.
+    /// Content comes from another machine, in a fixed version, and each byte has a price. Reading ahead is limited to
+    /// sequential readers, and all that was read is kept.
     is_far: bool,
     state: Mutex<State>,
     work: Condvar,
@@ -58,18 +58,18 @@ struct Shared {
 #[derive(Default)]
 struct State {
     now: Duration,
-    /// Who is answered.
+    /// The asker of the current read.
     asker: u64,
-    /// What the last read that said `WouldBlock` wanted; no bytes: that the file is opened.
+    /// The need of the last read that returned `WouldBlock`; zero bytes: that the file is opened.
     wanted: Option<Wanted<Arc<OpenFile>>>,
     queue: ReadQueue<Arc<OpenFile>>,
     held: VecDeque<Held>,
     held_bytes: usize,
-    /// Bytes read since something was handed out, and those that are being read.
+    /// Bytes read since Interests were last handed out, and bytes being read.
     fresh: u64,
     reading: u64,
     ready: VecDeque<(u64, Question)>,
-    /// Where opening takes long: the file used last is at the back.
+    /// Open files, if opening is slow; least recently used first.
     open: VecDeque<(PathBuf, Arc<OpenFile>)>,
     files: u64,
     threads: usize,
@@ -92,7 +92,7 @@ impl Held {
         self.bytes.get(usize::try_from(from).ok()?..).filter(|bytes| !bytes.is_empty())
     }
 
-    /// What is left of it without these bytes of a file: what stands before them, and behind.
+    /// Removes these bytes of a file; returns the parts before and after them.
     fn without(mut self, file: u64, bytes: &Range<u64>) -> impl Iterator<Item = Self> {
         let before = bytes.start.saturating_sub(self.start).min(self.bytes.len() as u64);
         let until = bytes.end.saturating_sub(self.start).min(self.bytes.len() as u64);
@@ -106,39 +106,39 @@ impl Held {
 }
 
 impl Reads {
-    /// Of what lies at `path` or below.
+    /// Prepares reads of what lies at `path` or below.
     pub fn over(below: Arc<dyn Medium>, path: &Path) -> Self {
         let (is_slow, is_far) = (below.is_slow(path), below.is_far(path));
         let (state, work) = (Mutex::default(), Condvar::new());
         Self { shared: Arc::new(Shared { below, is_slow, is_far, state, work }), is_slow }
     }
 
-    /// What the loop reads through.
+    /// Returns the medium through which the loop reads.
     pub fn medium(&self) -> Arc<dyn Medium> {
         Arc::new(View::new(self.shared.clone()))
     }
 
-    /// Whether all of it is read by threads.
+    /// Returns whether all content is read by threads.
     pub fn is_slow(&self) -> bool {
         self.is_slow
     }
 
-    /// From now on this is called when something is ready.
+    /// Sets the function to call when Interests are ready.
     pub fn wake_by(&self, wake: Wake) {
         self.shared.state().wake = Some(wake);
     }
 
-    /// What is read next answers this asker.
+    /// Sets the asker of the following reads.
     pub(crate) fn begin(&self, now: Duration, asker: u64) {
-        // Elsewhere nothing is counted.
+        // On a fast medium nothing is counted for each asker.
         if self.is_slow {
             let mut state = self.shared.state();
             (state.now, state.asker) = (now, asker);
         }
     }
 
-    /// Keeps an Interest, for which reading has said `WouldBlock`, until that can be read or the Interest's time is
-    /// over. False: nothing was wanted, or too much waits.
+    /// Keeps an Interest for which a read returned `WouldBlock`, until its content is read or its lifetime ends.
+    /// Returns false if no read did, or too many Interests wait.
     pub(crate) fn wait(
         &self,
         now: Duration,
@@ -165,8 +165,8 @@ impl Reads {
         state.threads > 0
     }
 
-    /// Interests that can be answered now, and who asked; those whose time is over are left out. Not all at once:
-    /// see [`Reads::has_ready`].
+    /// Returns Interests that can be answered now, each with its asker; expired ones are dropped. Returns a limited
+    /// number: see [`Reads::has_ready`].
     pub(crate) fn ready(&self, now: Duration) -> Vec<(u64, Vec<u8>)> {
         let mut state = self.shared.state();
         state.now = now;
@@ -182,7 +182,7 @@ impl Reads {
         ready
     }
 
-    /// Whether there are more.
+    /// Returns whether there are more.
     pub(crate) fn has_ready(&self) -> bool {
         !self.shared.state().ready.is_empty()
     }
@@ -191,7 +191,7 @@ impl Reads {
 impl Drop for Reads {
     fn drop(&mut self) {
         let mut state = self.shared.state();
-        // Files hold this, which holds them.
+        // Breaks a cycle: files hold this state, which holds them.
         state.is_over = true;
         let (queue, open) = (std::mem::take(&mut state.queue), std::mem::take(&mut state.open));
         let wanted = state.wanted.take();
@@ -205,11 +205,11 @@ impl Drop for Reads {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing here panics half-way through a change.
+        // A poisoned lock is safe to use: nothing panics half-way through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are at hand; `None`: they are wanted from here on.
+    /// Copies bytes that are at hand; `None` if they are not, and they are wanted from now on.
     fn at_hand(&self, file: &Arc<OpenFile>, buf: &mut [u8], offset: u64) -> Option<usize> {
         let mut state = self.state();
         let number = file.number();
@@ -228,7 +228,7 @@ impl Shared {
         None
     }
 
-    /// Forgets these bytes, which are wrong. What was read with them stays: read again, it would count as read in vain for its asker.
+    /// Discards these wrong bytes. Bytes read along with them stay: reading them again would count against their asker.
     fn forget(&self, file: u64, wrong: &Range<u64>) {
         let mut state = self.state();
         let held = std::mem::take(&mut state.held);
@@ -236,7 +236,7 @@ impl Shared {
         state.keep(|_| true);
     }
 
-    /// One thread.
+    /// Runs one thread.
     fn work(&self) {
         let mut state = self.state();
         while !state.is_over {
@@ -271,7 +271,7 @@ impl State {
         self.held_bytes = self.held.iter().map(|held| held.bytes.len()).sum();
     }
 
-    /// A read has ended; what wakes those who wait for it.
+    /// Records the outcome of a read; returns the function that wakes the loop.
     fn settle(&mut self, read: FarRead<Arc<OpenFile>>, bytes: io::Result<Vec<u8>>) -> Option<Wake> {
         let FarRead { asker, file, start, len, questions } = read;
         self.reading -= len;
@@ -292,7 +292,7 @@ impl State {
                     self.held_bytes -= oldest.bytes.len();
                 }
             }
-            // What the file has to say is said when it is read.
+            // The loop gets the error when it reads the file again.
             _ => {}
         }
         self.ready.extend(questions.into_iter().map(|question| (asker, question)));

@@ -1,25 +1,25 @@
-//! [`ReadQueue`]: whose read is made next. Of those who ask each has its turn, what one wants in a row is read at
-//! once, and what is read for one that it does not take is bounded. No threads, no clock.
+//! [`ReadQueue`]: chooses the next read. Each asker has its turn, adjacent requests of one asker become one read, and
+//! reading ahead for an asker is bounded by what it has taken. No threads, no clock.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-/// Bytes of one read at most.
+/// Largest read, bytes.
 pub(super) const MOST_AT_ONCE: u64 = 4 << 20;
-/// Reads for one asker at the same time.
+/// Most reads for one asker at the same time.
 const MOST_FOR_ONE: usize = 4;
-/// Questions of one asker that wait; more are not answered.
+/// Most questions of one asker that wait; further ones are not answered.
 const MOST_WAITING: usize = 4_096;
-/// Askers that are remembered, beside those that wait for something.
+/// Most askers remembered, beside those with waiting questions.
 const MOST_ASKERS: usize = 256;
-/// Questions for the same bytes, with another nonce each.
+/// Most questions for the same bytes, each with another nonce.
 const MOST_REPEATED: usize = 4;
-/// Reads in a row before more is read than was asked for.
+/// Reads in a row after which the queue reads ahead.
 const IN_A_ROW: u32 = 16;
-/// Of what one has taken, one in so many bytes may be read ahead of it. What is asked for while it is being read ahead is read
-/// twice, so that all that is read comes to a tenth more at most.
+/// Reading ahead may add one in this many of the bytes taken by an asker. Content requested during that read is read
+/// twice, so that all reads exceed the requested bytes by at most a tenth.
 const AHEAD_ONE_IN: u64 = 20;
-/// Bytes that were read for an asker and not taken, from which on it gets one small read at a time.
+/// An asker with more bytes read for it and not taken gets one small read at a time.
 const MOST_OWED: u64 = 4 << 20;
 
 /// One read, and the questions that it answers.
@@ -55,15 +55,15 @@ struct Ask<F> {
 }
 
 struct Waiting<F> {
-    /// By file and offset, so that what follows is found.
+    /// By file and offset, so that adjacent requests are found.
     asks: BTreeMap<(u64, u64), Ask<F>>,
-    /// In the order in which they came; some are answered already.
+    /// In order of arrival; some are answered already.
     order: VecDeque<(u64, u64)>,
     reading: usize,
-    /// Bytes that were read for it, and those of them that it was given.
+    /// Bytes read for this asker, and bytes of them that it has taken.
     read: u64,
     taken: u64,
-    /// Where the last bytes ended that it was given, and how many times in a row it has gone on there.
+    /// Where the bytes it took last end, and how many times in a row it has continued there.
     ended: (u64, u64),
     in_a_row: u32,
 }
@@ -75,10 +75,10 @@ impl<F> Default for Waiting<F> {
     }
 }
 
-/// See the module's documentation. `F` is a file.
+/// Waiting questions of all askers; see the module's documentation. `F` is a file.
 pub(super) struct ReadQueue<F> {
     askers: HashMap<u64, Waiting<F>>,
-    /// Those with something to ask, the next one first.
+    /// Askers with waiting questions, the next one first.
     turn: VecDeque<u64>,
 }
 
@@ -89,7 +89,7 @@ impl<F> Default for ReadQueue<F> {
 }
 
 impl<F: Clone> ReadQueue<F> {
-    /// An asker wants something, which answers its question. False: too much of it waits.
+    /// Adds a question that needs `wanted`. Returns false if too many of the asker's questions wait.
     pub(super) fn ask(&mut self, asker: u64, wanted: Wanted<F>, question: Question) -> bool {
         let Wanted { file, number, offset, len } = wanted;
         if self.askers.len() >= MOST_ASKERS && !self.askers.contains_key(&asker) {
@@ -115,8 +115,8 @@ impl<F: Clone> ReadQueue<F> {
         true
     }
 
-    /// The next read; `None`: nobody may have one now. What nobody waits for any more is passed over. `ahead`: what
-    /// is read may be more than was asked for.
+    /// Returns the next read; `None` if none is allowed now. Skips questions that have expired. `ahead`: the read may
+    /// exceed the request.
     pub(super) fn next(&mut self, now: Duration, ahead: bool) -> Option<FarRead<F>> {
         for _ in 0..self.turn.len() {
             let asker = self.turn.pop_front()?;
@@ -127,7 +127,7 @@ impl<F: Clone> ReadQueue<F> {
                 true => waiting.next(asker, now, ahead, owed),
                 false => None,
             };
-            // Whoever has all the reads that it may have keeps its place behind the others.
+            // An asker with all its reads under way goes to the end of the queue.
             if !waiting.asks.is_empty() {
                 self.turn.push_back(asker);
             }
@@ -138,7 +138,7 @@ impl<F: Clone> ReadQueue<F> {
         None
     }
 
-    /// A read for an asker has ended, and brought `got` of its `len` bytes.
+    /// Records that a read for an asker has ended and brought `got` of its `len` bytes.
     pub(super) fn ended(&mut self, asker: u64, len: u64, got: u64) {
         if let Some(waiting) = self.askers.get_mut(&asker) {
             waiting.reading = waiting.reading.saturating_sub(1);
@@ -146,7 +146,7 @@ impl<F: Clone> ReadQueue<F> {
         }
     }
 
-    /// An asker was given bytes of a file that were read for it, or for another one.
+    /// Records that an asker took bytes of a file, read for it or for another one.
     pub(super) fn gave(&mut self, asker: u64, number: u64, offset: u64, len: u64) {
         let Some(waiting) = self.askers.get_mut(&asker) else { return };
         waiting.taken = waiting.taken.saturating_add(len);
@@ -167,7 +167,7 @@ impl<F: Clone> Waiting<F> {
         };
         let (file, mut questions) = (first.file, first.questions);
         let mut end = start.saturating_add(first.len);
-        // What follows is read with it.
+        // Adds the adjacent requests.
         let follows = |next: &Ask<F>| next.len > 0 && next.questions.iter().any(|q| q.until > now);
         while owed <= MOST_OWED
             && end > start
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_wants_in_a_row_is_one_read() {
+    fn adjacent_requests_become_one_read() {
         let mut queue = ReadQueue::default();
         for segment in [3, 4, 5, 9, 10, 4] {
             assert!(ask(&mut queue, 1, segment));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_its_turn_and_none_all_reads() {
+    fn askers_take_turns_and_none_takes_all_reads() {
         let mut queue = ReadQueue::default();
         for segment in 0..500 {
             ask(&mut queue, 1, 2 * segment);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_and_has_an_end() {
+    fn waiting_questions_are_bounded_and_expire() {
         let mut queue = ReadQueue::default();
         let took = (0..5_000).filter(|segment| ask(&mut queue, 1, 2 * segment)).count();
         assert_eq!(took, MOST_WAITING);
@@ -259,7 +259,7 @@ mod tests {
         assert!(queue.askers.len() <= MOST_ASKERS + 2);
     }
 
-    /// Asks for segments one after the other, as `next` says, and takes them: bytes read a byte taken.
+    /// Requests and takes segments one after the other; returns the bytes read for each byte taken.
     fn ratio(segments: impl Iterator<Item = u64>) -> f64 {
         let mut queue = ReadQueue::default();
         let (mut held, mut read, mut taken) = (Vec::<(u64, u64)>::new(), 0, 0);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn little_more_is_read_than_is_taken() {
+    fn reads_exceed_taken_bytes_by_at_most_a_tenth() {
         let mut random = 1_u64;
         let mut place = move || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -289,7 +289,7 @@ mod tests {
         let pairs: Vec<u64> =
             (0..10_000).flat_map(|_| [place()].into_iter().flat_map(|p| [p, p + 1])).collect();
         assert!(ratio(pairs.into_iter()) <= 1.1);
-        // Just long enough in a row to be read ahead for, and then elsewhere.
+        // Each run is just long enough to cause reading ahead, and then the reader jumps elsewhere.
         let runs: Vec<u64> = (0..1_000)
             .flat_map(|_| {
                 let p = place();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_nothing_gets_little() {
+    fn an_asker_that_takes_nothing_gets_small_reads() {
         let mut queue = ReadQueue::default();
         let mut read = 0;
         for round in 0..10_000 {

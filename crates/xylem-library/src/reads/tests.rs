@@ -1,4 +1,4 @@
-//! A disk that gives nothing before it is told to, behind a loop that does not wait.
+//! A disk that blocks until a gate opens, behind a loop that must not block.
 
 use std::any::Any;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use crate::disk::disk;
 const NOW: Duration = Duration::from_secs(5);
 const LIFETIME: Duration = Duration::from_secs(4);
 
-/// The disk behind a gate; what is read through it is counted.
+/// The disk behind a gate, which counts the bytes read.
 #[derive(Clone)]
 struct Gate(Arc<(Mutex<(bool, u64)>, Condvar)>);
 
@@ -151,7 +151,7 @@ fn ready(reads: &Reads) -> Vec<(u64, Vec<u8>)> {
     }
 }
 
-/// Reads as the loop does: 8 KiB at that place, as often as something is ready.
+/// Reads 8 KiB at that place as the loop does, repeating after each wake.
 fn until_read(reads: &Reads, path: &Path, offset: u64) -> Result<Vec<u8>, StoreError> {
     let medium = reads.medium();
     let mut out = vec![0; 8192];
@@ -176,7 +176,7 @@ fn until_read(reads: &Reads, path: &Path, offset: u64) -> Result<Vec<u8>, StoreE
 }
 
 #[test]
-fn what_is_not_at_hand_is_read_by_threads() {
+fn content_not_at_hand_is_read_by_threads() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let content: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
@@ -184,7 +184,7 @@ fn what_is_not_at_hand_is_read_by_threads() {
     let gate = Gate::closed();
     let reads = Reads::over(Arc::new(gate.clone()), &path);
     assert!(reads.is_slow());
-    // Nothing waits here, however long the other side takes.
+    // The loop does not block, however long the disk takes.
     let medium = reads.medium();
     reads.begin(NOW, 7);
     let file = FileRef::open(&*medium, &path, OpenHow::Read).unwrap();
@@ -205,7 +205,7 @@ fn what_is_not_at_hand_is_read_by_threads() {
 }
 
 #[test]
-fn what_can_t_be_read_is_an_error_once_it_is_known() {
+fn a_failed_read_is_reported_and_then_retried() {
     let dir = tempfile::tempdir().unwrap();
     let gate = Gate::closed();
     gate.open();
@@ -213,13 +213,13 @@ fn what_can_t_be_read_is_an_error_once_it_is_known() {
     let missing = dir.path().join("missing");
     let error = until_read(&reads, &missing, 0).unwrap_err();
     assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
-    // It is looked for again.
+    // The file is looked up again.
     fs::write(&missing, [1; 20_000]).unwrap();
     assert_eq!(until_read(&reads, &missing, 0).unwrap(), [1; 8192]);
 }
 
 #[test]
-fn nobody_is_answered_late_and_hanging_reads_hold_up_no_end() {
+fn expired_interests_are_dropped_and_hanging_reads_do_not_block_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, vec![3; 1_000_000]).unwrap();
@@ -233,7 +233,7 @@ fn nobody_is_answered_late_and_hanging_reads_hold_up_no_end() {
         assert!(file.read_full(&mut [0; 8192], offset).unwrap_err().is_waiting());
         assert!(reads.wait(NOW, asker, b"question", LIFETIME));
     }
-    // Their time is over while all threads hang.
+    // The Interests expire while all threads hang.
     assert!(reads.ready(NOW + LIFETIME).is_empty());
     gate.open();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -242,7 +242,7 @@ fn nobody_is_answered_late_and_hanging_reads_hold_up_no_end() {
         assert!(Instant::now() < deadline, "threads never rest");
         thread::sleep(Duration::from_millis(1));
     }
-    // Dropped while threads hang: nothing waits for them.
+    // Dropping `Reads` does not wait for hanging threads.
     let gate = Gate::closed();
     let hangs = Reads::over(Arc::new(gate.clone()), &path);
     let medium = hangs.medium();
@@ -260,14 +260,14 @@ fn a_local_file_is_read_at_once_where_the_system_has_it() {
     fs::write(&path, vec![5; 100_000]).unwrap();
     let reads = Reads::over(disk(), &path);
     assert!(!reads.is_slow());
-    // At once, or after it was read: never an error, whatever the system has in memory.
+    // The read succeeds at once or after a thread has read: never an error, whatever the system has cached.
     assert_eq!(until_read(&reads, &path, 50_000).unwrap(), [5; 8192]);
     assert_eq!(until_read(&reads, &path, 99_000).unwrap(), [5; 1000]);
 }
 
-/// Bytes that were wrong are read once more; what was read together with them is not, as nobody is to pay for it twice.
+/// Wrong bytes are read once more. Bytes read along with them are not, because each read may have a price.
 #[test]
-fn what_is_wrong_is_read_anew_and_nothing_beside_it() {
+fn only_wrong_bytes_are_read_anew() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, vec![7; 4 << 20]).unwrap();
@@ -284,7 +284,7 @@ fn what_is_wrong_is_read_anew_and_nothing_beside_it() {
         reads.shared.forget(number, &(offset..offset + 8192));
         reads.shared.forget(number + 1, &(0..4 << 20));
     }
-    // From place to place, so that nothing is read ahead.
+    // Jumps from place to place, so that nothing is read ahead.
     read(3 << 20);
     for offset in wrong {
         read((offset + 8192) % (4 << 20));

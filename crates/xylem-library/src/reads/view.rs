@@ -1,4 +1,4 @@
-//! [`View`]: a medium whose files are read without waiting.
+//! [`View`]: a medium with files that are read without blocking.
 
 use std::any::Any;
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use xylem_store::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow
 
 use super::{OPEN_FILES, Shared};
 
-/// See the module's documentation. What is no reading goes to the medium below.
+/// The medium of the serving loop; see the module's documentation. Calls other than reads go to the medium below.
 pub(super) struct View {
     shared: Arc<Shared>,
 }
@@ -21,24 +21,24 @@ impl View {
     }
 }
 
-/// One file, which may have to be opened yet.
+/// One file, which may not be opened yet.
 pub(super) struct OpenFile {
     shared: Arc<Shared>,
     own: Weak<OpenFile>,
     number: u64,
     path: PathBuf,
     how: OpenHow,
-    /// Opened in the loop, where that does not take long.
+    /// Opened in the loop, if that is fast.
     near: Option<Arc<dyn MediumFile>>,
     there: Mutex<There>,
 }
 
-/// What threads know of it.
+/// Results of the threads for one file.
 #[derive(Default)]
 struct There {
     file: Option<Arc<dyn MediumFile>>,
     meta: Option<Meta>,
-    /// Why it could not be opened or read; told once.
+    /// Why it could not be opened or read; reported once.
     failed: Option<io::Error>,
 }
 
@@ -65,11 +65,11 @@ impl OpenFile {
     }
 
     fn there(&self) -> MutexGuard<'_, There> {
-        // Nothing here panics half-way through a change.
+        // A poisoned lock is safe to use: nothing panics half-way through a change.
         self.there.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads, and waits as long as that takes: on a thread of its own. Fewer bytes: it ends there.
+    /// Reads on a thread of its own, and blocks as long as that takes. Returns fewer bytes at the end of the file.
     pub(super) fn read_there(
         &self,
         below: &dyn Medium,
@@ -93,7 +93,7 @@ impl OpenFile {
                 }
             }
             bytes.truncate(filled);
-            // After the bytes, so that those of a file that has changed are not taken for what it was.
+            // Requested after the bytes, so that a change during the read shows in the metadata.
             let meta = file.metadata()?;
             Ok((bytes, file, meta))
         };
@@ -101,7 +101,7 @@ impl OpenFile {
             Ok((bytes, file, meta)) => {
                 let mut there = self.there();
                 (there.file, there.meta) = (Some(file), Some(meta));
-                // Nothing comes where something should be.
+                // No bytes arrived within the file's size.
                 if bytes.is_empty() && len > 0 && offset < meta.size {
                     there.failed = Some(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -109,9 +109,9 @@ impl OpenFile {
             }
             Err(e) => {
                 let mut there = self.there();
-                // It is opened anew when it is wanted again.
+                // The file is opened anew when it is wanted again.
                 *there = There::default();
-                // That it would have to wait is for the loop to be told alone.
+                // `WouldBlock` has a meaning for the loop, so it is not passed on from below.
                 there.failed = Some(match e.kind() {
                     io::ErrorKind::WouldBlock => io::Error::other(e),
                     _ => e,

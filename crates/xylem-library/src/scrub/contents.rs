@@ -1,4 +1,4 @@
-//! [`Contents`]: the files of a directory, out of its listing, in bounded memory.
+//! [`Contents`]: the files of a directory from its listing, in bounded memory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use crate::exclude::Exclusion;
 use crate::hashing::packed_slots;
 use crate::path::{os_bytes, os_path};
 
-/// Bytes of the listing that are read at once.
+/// Bytes of the listing read at once.
 const PIECE: usize = 64 * 1024;
 
-/// Reads a listing from disk, entry by entry. It was found right just before; should it change under
-/// our hands, what it says is checked against roots all the same.
+/// Reads a listing from disk, entry by entry. The listing was verified just before. If it changes meanwhile, files are
+/// still checked against roots.
 pub(super) struct Contents<'a> {
     store: &'a Store,
     target: &'a Target,
     excluded: Exclusion,
     segment: SegmentSize,
     file: FileRef,
-    /// How what the listing has looked on disk, and how many were passed.
+    /// Records of how the listed entries looked on disk, and the number of entries read.
     seen: Option<SeenFiles>,
     place: u64,
     reader: Reader,
@@ -38,12 +38,12 @@ pub(super) struct Contents<'a> {
     slot: u64,
 }
 
-/// The time that is listed.
+/// Returns the listed time.
 pub(super) fn time_of(entry: &Entry) -> FileTime {
     FileTime { secs: entry.mtime_s, nanos: entry.mtime_ns }
 }
 
-/// Things that are not as listed and are no file: path, what is wrong, in words.
+/// Entries that are not files and not as listed: path, flaw, description.
 type Apart = Vec<(PathBuf, Flaw, String)>;
 
 impl<'a> Contents<'a> {
@@ -55,7 +55,7 @@ impl<'a> Contents<'a> {
         let file = store.object(&target.root, Part::Listing)?;
         let file = file.ok_or(ScrubError::ListingVanished)?;
         let mut seen = store.seen(&os_bytes(target.path.as_os_str()), &target.root)?;
-        // The directory itself.
+        // Skips the record of the directory itself.
         seen.as_mut().and_then(Iterator::next);
         Ok(Self {
             seen,
@@ -73,16 +73,16 @@ impl<'a> Contents<'a> {
         })
     }
 
-    /// The next files, at most `count`; none at the end.
+    /// Returns the next files, at most `count`; none at the end.
     ///
     /// # Errors
-    /// The listing can't be read any more.
+    /// The listing can no longer be read.
     pub(super) fn next(&mut self, count: usize) -> Result<(Vec<Item>, Apart), ScrubError> {
         let (mut items, mut apart) = (Vec::new(), Vec::new());
         while items.len() < count {
             let Some(entry) = self.entry()? else { break };
             let seen = self.seen.as_mut().and_then(Iterator::next);
-            // What a fetch left out, and has come since, was not seen.
+            // An entry that a fetch left out has an empty record.
             let seen = seen.filter(|seen| *seen != Seen::default());
             let wanted = self.is_wanted(&entry);
             let path = self.target.path.join(os_path(&entry.path));
@@ -100,7 +100,7 @@ impl<'a> Contents<'a> {
         Ok((items, apart))
     }
 
-    /// The next entry of any kind.
+    /// Returns the next selected entry of any kind.
     ///
     /// # Errors
     /// As [`Contents::next`].
@@ -166,7 +166,7 @@ impl<'a> Contents<'a> {
             root,
             geometry: Geometry::new(size, self.segment),
             slot,
-            // What its disk took of that.
+            // The time as its disk stores it.
             mtime: Some(seen.map_or(time_of(entry), |seen| seen.mtime)),
             seen,
             since_s: self.target.used_s.filter(|_| self.seen.is_none()),
@@ -184,7 +184,7 @@ impl<'a> Contents<'a> {
         }
     }
 
-    /// What it is linked to is a file of the listing, whose content is checked there.
+    /// Checks a hard link. Its target is a listed file: the content is checked there.
     fn hard_link(&self, path: PathBuf, target: &Path) -> Option<(PathBuf, Flaw, String)> {
         let medium = self.store.medium();
         match (medium.metadata(&path), medium.metadata(target)) {

@@ -1,4 +1,4 @@
-//! [`ScrubError`]: why files were not all checked.
+//! [`ScrubError`]: why not all files were checked.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,36 +8,36 @@ use xylem_store::StoreError;
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::exclude::ExcludeError;
 
-/// Why files were not all checked. Damage is no error.
+/// Why not all files were checked. Damage is no error.
 #[derive(Debug, thiserror::Error)]
 pub enum ScrubError {
-    /// The store can't be read, or a disk takes no writes.
+    /// The store cannot be read, or a disk refuses writes.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// A pattern that the record of a fetch has is none.
+    /// A pattern in the record of a fetch is not valid.
     #[error(transparent)]
     Exclude(#[from] ExcludeError),
-    /// A path can't be found, or not made absolute.
+    /// A path cannot be found or made absolute.
     #[error("{}: {source}", path.display())]
     Path {
-        /// As it was given.
+        /// The path as given.
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
     },
-    /// Nothing says what a path should be.
+    /// There is no record or ticket that defines the path's content.
     #[error("{}: it was neither shared nor fetched here; --from TICKET says what it should be", .0.display())]
     Unknown(PathBuf),
-    /// More than one ticket could say what a path should be.
+    /// Several tickets could define the path's content.
     #[error("{}: nothing is known of it, and several tickets could mean it; give one --from", .0.display())]
     SeveralTickets(PathBuf),
-    /// It lies in a directory that was shared or fetched, and was not there then.
+    /// The path was added to a shared or fetched directory later.
     #[error("{}: is not in what was shared or fetched: it was added later", .0.display())]
     AddedLater(PathBuf),
     /// The listing that was checked just before is gone.
     #[error("the listing vanished from the store")]
     ListingVanished,
-    /// Asked to stop; how far it was.
+    /// Asked to stop; with the progress so far.
     #[error(
         "interrupted; {bytes} bytes were read, {files} files checked, {places} bad places found, \
          {mended} bytes mended"
@@ -52,7 +52,7 @@ pub enum ScrubError {
         /// Bytes mended.
         mended: u64,
     },
-    /// Asking peers ended the run.
+    /// An error of fetching ended the run.
     #[error("{0}")]
     Remote(Box<dyn Failure>),
 }

@@ -1,4 +1,4 @@
-//! [`judge`]: is one file as it was recorded, edited, gone, or damaged, and where?
+//! [`judge`]: determines whether one file is as recorded, edited, missing or damaged, and where.
 
 use std::io;
 use std::ops::Range;
@@ -15,71 +15,71 @@ use xylem_tree::{Geometry, NODE_LEN};
 use crate::event::Flaw;
 use crate::rescan::{Inspection, Readers, Subject, inspect};
 
-/// Seconds that a record may be older than what it is about: clocks of file systems differ, and keep whole seconds.
+/// Tolerance for the time of a record, seconds: clocks of file systems differ, and some keep whole seconds.
 const GRACE_S: u64 = 2;
 
-/// A file to check, and what it should be.
+/// A file to check, and its expected content.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
-    /// What it is within its publication.
+    /// Its object within its publication.
     pub(super) id: ObjectId,
-    /// Where it lies.
+    /// Its path.
     pub(super) path: PathBuf,
-    /// Its canonical path as bytes: what a repair is filed under.
+    /// Its canonical path as bytes, the key of a repair's record.
     pub(super) key: Vec<u8>,
-    /// What it should hash to.
+    /// Its expected root.
     pub(super) root: Hash,
     /// Its size and segments.
     pub(super) geometry: Geometry,
     /// First slot of its outboard; `None` for a file of one segment, which has none.
     pub(super) slot: Option<u64>,
-    /// Its modification time when it was hashed; `None` where that says nothing.
+    /// Its modification time when it was hashed; `None` if that is meaningless.
     pub(super) mtime: Option<FileTime>,
-    /// How it looked then, where that was noted,
+    /// How it looked then, if that was recorded.
     pub(super) seen: Option<Seen>,
-    /// or, where it was not, when it was recorded, in seconds since 1970: what was changed later was touched;
+    /// Without such a record: when it was recorded, seconds since 1970. A later change means that it was touched.
     pub(super) since_s: Option<u64>,
-    /// and its place among what was: 0 for the thing itself, then entries of the listing.
+    /// Its index in the record of looks: 0 for the path itself, then entries of the listing.
     pub(super) place: u64,
-    /// Its permission bits, where they are known.
+    /// Its permission bits, if known.
     pub(super) mode: Option<u32>,
-    /// It may have become longer since.
+    /// Whether it may have become longer since.
     pub(super) grows: bool,
 }
 
-/// A file that is not what it should be.
+/// A file that differs from its expected content.
 #[derive(Debug)]
 pub(super) struct Flawed {
     pub(super) item: Item,
-    /// The file and what it should be, for another check.
+    /// The file and its expected content, for another check.
     pub(super) subject: Subject,
     pub(super) found: Inspection,
     /// Its size now.
     pub(super) size: u64,
-    /// The state that it must have again.
+    /// The state that it must have after the repair.
     pub(super) state: FileState,
-    /// How it looked before it was read last.
+    /// How it looked before it was last read.
     pub(super) now: Meta,
-    /// An earlier repair was killed.
+    /// Whether an earlier repair was killed.
     pub(super) unfinished: bool,
 }
 
-/// What came of checking a file.
+/// Outcome of a check.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// All of it is right. How it looked before it was read.
+    /// The file is right. Contains how it looked before it was read.
     Right(Meta),
     /// There is no such file.
     Missing,
-    /// Somebody changed it since it was hashed.
+    /// The file was changed after it was hashed.
     Changed(String),
-    /// Its bytes, or its tree's, are not what they were.
+    /// Its bytes, or its tree's, are damaged.
     Flawed(Box<Flawed>),
-    /// It can't be opened.
+    /// It cannot be opened.
     Failed(StoreError),
 }
 
-/// Checks one file. `None` if `took` said to stop.
+/// Checks one file; `None` if `took` returned false.
 pub(super) fn judge(
     store: &Store,
     item: &Item,
@@ -115,7 +115,7 @@ fn try_judge(
     }
     let begun = store.repair_begun(&item.key)?;
     let begun = begun.filter(|r| r.root == item.root && r.state.ino == meta.ino);
-    // A repair that has ended could not set the time back, and noted the one that it left.
+    // A repair that could not set the time back recorded the time that it left.
     let is_end = |r: &RepairRecord| {
         r.segments.is_empty() && item.mtime.is_some_and(|mtime| mtime != r.state.mtime)
     };
@@ -124,9 +124,9 @@ fn try_judge(
         begun => (begun, None),
     };
     let mtime = begun.as_ref().map(|r| r.state.mtime).or(item.mtime).unwrap_or(meta.mtime);
-    // A time that is right says that nobody wrote, whatever an old record of a repair says.
+    // A right modification time proves that no program wrote, whatever an old record of a repair states.
     let of_other_time = ![Some(mtime), item.mtime, left].contains(&Some(meta.mtime));
-    // Decay changes neither; nobody can set the one or the other.
+    // Decay changes neither inode nor time of change, and no program can set the latter.
     let handled = left.is_none()
         && match (item.seen, item.since_s) {
             (Some(seen), _) => (seen.ino, seen.ctime) != (meta.ino, meta.ctime),
@@ -170,7 +170,8 @@ fn try_judge(
     }))))
 }
 
-/// Checks what was verified of a file that has grown since. It is not mended: whoever follows it may be writing to it.
+/// Checks the verified part of a file that has grown since. It is not mended: the program that follows it may be
+/// writing.
 fn judge_beginning(
     store: &Store,
     item: &Item,
@@ -213,7 +214,7 @@ fn changed(found: &Inspection, bad: &[Range<u64>], of_other_time: bool) -> Strin
     }
 }
 
-/// Whether nothing of the file's tree was ever written: a fetch may leave such holes.
+/// Returns whether no part of the file's tree was ever written: a fetch may leave such holes.
 fn never_written(subject: &Subject, found: &Inspection) -> bool {
     let Some((outboard, base)) = &subject.outboard else { return false };
     let slots = subject.geometry.slots();
@@ -235,7 +236,7 @@ fn never_written(subject: &Subject, found: &Inspection) -> bool {
 }
 
 impl Flawed {
-    /// The bad places in bytes with what is known of each, ascending.
+    /// Returns the bad places in bytes, ascending, each with its flaw.
     pub(super) fn places(&self) -> Vec<(Range<u64>, Flaw)> {
         let (unreadable, unproven) = (self.found.unreadable(), self.found.unproven());
         let mut places = Vec::new();
@@ -254,7 +255,7 @@ impl Flawed {
         places
     }
 
-    /// Nodes that its tree on disk has wrong.
+    /// Returns the number of wrong nodes in its tree on disk.
     pub(super) fn wrong_nodes(&self) -> u64 {
         if self.item.slot.is_none() {
             return 0;
@@ -263,7 +264,7 @@ impl Flawed {
     }
 }
 
-/// How far, from `at` on, all is of one kind.
+/// Returns how far from `at` on all segments have the same flaw, and that flaw.
 fn stretch(at: u64, end: u64, unreadable: &[Range<u64>], unproven: &[Range<u64>]) -> (u64, Flaw) {
     let (lost, lost_end) = reach(unreadable, at, end);
     if lost {
@@ -273,7 +274,7 @@ fn stretch(at: u64, end: u64, unreadable: &[Range<u64>], unproven: &[Range<u64>]
     (lost_end.min(unknown_end), if unknown { Flaw::Unproven } else { Flaw::Damaged })
 }
 
-/// Whether `at` is in one of the ranges, and where that ends.
+/// Returns whether `at` is in one of the ranges, and where that changes.
 fn reach(ranges: &[Range<u64>], at: u64, end: u64) -> (bool, u64) {
     let next = ranges.partition_point(|r| r.end <= at);
     match ranges.get(next) {

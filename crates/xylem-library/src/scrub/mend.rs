@@ -1,8 +1,8 @@
-//! [`Mender`]: damaged files put right, trees from the data that proves them, data from peers.
+//! [`Mender`]: repairs damaged files: trees from the data that proves them, data from peers.
 //!
-//! Nothing but bad segments is asked for, with proofs from what the file's own tree still proves;
-//! where that tree is lost as well, one segment of each tile brings the tile first. What comes is
-//! proven before it is written, and what was written is read back.
+//! Only bad segments are requested, with proofs up to what the file's own tree still proves. If that tree is lost too,
+//! one segment of each tile brings the tile first. Pieces are verified before they are written, and read back
+//! afterwards.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -23,11 +23,11 @@ use crate::remote::{Remote, Wanted};
 use crate::rescan::{Readers, inspect_again};
 use crate::stop::Stop;
 
-/// Files that are open for repair at once.
+/// Most files open for repair at once.
 const OPEN_REPAIRS: usize = 64;
 /// Segments under one tile of the lowest tier: 256 nodes, 8 segments each.
 const SEGMENTS_A_TILE: u64 = 8 * 256;
-/// A stretch without proof that is no longer than this is fetched whole.
+/// An unproven stretch of at most this many segments is fetched whole.
 const SHORT: u64 = 8;
 
 /// Mends the files of one target.
@@ -35,9 +35,9 @@ pub(super) struct Mender<'a> {
     store: &'a Store,
     stop: &'a Stop,
     remote: &'a mut dyn Remote,
-    /// Below it no link is followed to what is written.
+    /// Directory below which no symbolic link is followed when writing.
     top: PathBuf,
-    /// Why peers did not bring what was missing.
+    /// Why peers did not deliver missing pieces.
     failed: Option<Box<dyn Failure>>,
 }
 
@@ -54,10 +54,10 @@ impl<'a> Mender<'a> {
         Self { store, stop, remote, top, failed: None }
     }
 
-    /// Mends what can be mended of `flawed`; each says afterwards what is left.
+    /// Mends `flawed` as far as possible; each item afterwards describes what is left.
     ///
     /// # Errors
-    /// An interruption, or nothing can be written. What was mended stays.
+    /// An interruption, or a failure to write. Finished repairs stay.
     pub(super) fn mend(
         &mut self,
         flawed: &mut [Flawed],
@@ -90,7 +90,7 @@ impl<'a> Mender<'a> {
                 repair.finish()?;
             }
             outcome?;
-            // What was fetched may prove more of the tree than there was before.
+            // Fetched data may prove more of the tree than was there before.
             for one in some.iter().filter(|one| one.wrong_nodes() > 0) {
                 if let Some(base) = one.item.slot {
                     tree.mend(base, &one.found)?;
@@ -102,7 +102,7 @@ impl<'a> Mender<'a> {
         Ok(())
     }
 
-    /// A file that is known by itself is known with the time that it has for good.
+    /// Records a file's final time in the record of the file itself.
     fn note_time(&self, item: &Item, mtime: FileTime) -> Result<(), StoreError> {
         match self.store.known_at(&item.key)? {
             Some(mut known) if known.root == item.root && item.id == ObjectId::Root => {
@@ -113,7 +113,7 @@ impl<'a> Mender<'a> {
         }
     }
 
-    /// `None` for a file that can't be written: it stays as it is, with a warning.
+    /// Opens a file for repair; `None`, with a warning, if it cannot be written.
     fn begin(
         &self,
         one: &Flawed,
@@ -144,7 +144,7 @@ impl<'a> Mender<'a> {
         }
     }
 
-    /// Asks one source after the other until nothing is missing.
+    /// Tries one source after the other until nothing is missing.
     fn ask_all(
         &mut self,
         flawed: &mut [Flawed],
@@ -177,14 +177,14 @@ impl<'a> Mender<'a> {
             if failed.is_none() && !flawed.iter().zip(repairs.iter()).any(bad) {
                 return Ok(());
             }
-            // Nobody there has all of it, or what it brought does not stay on this disk.
+            // No peer of this source has all of it, or what it delivered does not stay on this disk.
             why = failed.or(why);
             self.remote.leave(true);
         }
     }
 
-    /// Asks for what is missing; in the first round, where the tree is lost too, for that first.
-    /// Returns why peers failed, if they did.
+    /// Requests missing segments; in the first round, those that bring lost trees. Returns why peers failed, if they
+    /// did.
     fn round(
         &mut self,
         segment: SegmentSize,
@@ -235,14 +235,14 @@ impl<'a> Mender<'a> {
         Ok(self.remote.fetch(wanted, &mut keep, self.stop)?)
     }
 
-    /// Reads back what was not right, with what the tree says by now.
+    /// Reads back what was not right, with the tree as it is by now.
     fn check_again(&self, flawed: &mut [Flawed], tree: &Tree) -> Result<(), ScrubError> {
         for one in flawed.iter_mut() {
             let sized = one.size == one.item.geometry.size();
             if sized && one.found.bad().is_empty() && one.wrong_nodes() == 0 {
                 continue;
             }
-            // There may be one by now.
+            // The tree may have been created meanwhile.
             one.subject.outboard = tree.outboard().cloned().zip(one.item.slot);
             one.now = one.subject.file.metadata()?;
             one.size = one.now.size;
@@ -257,18 +257,18 @@ impl<'a> Mender<'a> {
         Ok(())
     }
 
-    /// How long the object itself is, as its publisher says: for a ticket that does not. `None`: nobody
+    /// Returns the size of the root object from its signed manifest, for a ticket without a size. `None`: no peer
     /// answers.
     ///
     /// # Errors
     /// An interruption.
     pub(super) fn published_size(&mut self) -> Result<Option<u64>, ScrubError> {
-        // That nobody answers matters once there is something to mend.
+        // Missing answers matter only once there is something to mend.
         let found = self.remote.connect(&mut None, self.stop)?;
         Ok(found.map(|geometry| geometry.size()))
     }
 
-    /// Why something is left, if peers are to blame: they answered and lied, or did not answer.
+    /// Returns why pieces are missing, if peers are the cause: they sent wrong data, or did not answer.
     pub(super) fn not_brought(&mut self) -> Option<NotBrought> {
         let misbehaved = self.remote.misbehaved();
         let why = if misbehaved { NotBrought::Misbehaved } else { NotBrought::Unreachable };
@@ -276,7 +276,7 @@ impl<'a> Mender<'a> {
     }
 }
 
-/// Which segments to ask for.
+/// Returns the segments to request.
 fn plan(one: &Flawed, geometry: &Geometry, round: u32) -> Vec<Range<u64>> {
     let bad = one.found.bad();
     if *geometry != one.item.geometry {

@@ -1,4 +1,4 @@
-//! [`ScrubOptions`] and [`ScrubSummary`]: what callers of [`scrub`](super::scrub) say and get.
+//! [`ScrubOptions`] and [`ScrubSummary`]: input and result of [`scrub`](super::scrub).
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use xylem_object::Ticket;
 
 use crate::error::Failure;
 
-/// What to re-read, and what to do about damage.
+/// Selection of what to re-read, and whether to repair.
 #[derive(Clone, Debug)]
 pub struct ScrubOptions {
-    /// Files and directories that were shared or fetched, or lie in such a directory; none:
-    /// everything that the store knows of.
+    /// Files and directories that were shared or fetched, or lie in such a directory; if empty, all that the store
+    /// knows.
     pub paths: Vec<PathBuf>,
-    /// Put right what is damaged.
+    /// Repair damage.
     pub repair: bool,
     /// More tickets for the same content.
     pub tickets: Vec<Ticket>,
@@ -40,7 +40,7 @@ pub struct ScrubSummary {
     pub changed: u64,
     /// Files, directories and links that are gone.
     pub missing: u64,
-    /// Those of them that are there again.
+    /// Missing ones that were restored.
     pub restored: u64,
     /// Files that could not be opened.
     pub failed: u64,
@@ -49,15 +49,15 @@ pub struct ScrubSummary {
     pub unfinished: u64,
     /// Bytes of content that peers sent.
     pub fetched: u64,
-    /// Why peers did not bring what is still missing, and who has to act.
+    /// Why peers did not deliver what is still missing.
     #[serde(skip)]
     pub not_brought: Option<NotBrought>,
 }
 
-/// Why peers did not bring what is still missing.
+/// Why peers did not deliver what is still missing.
 #[derive(Debug, thiserror::Error)]
 pub enum NotBrought {
-    /// They answered with something else.
+    /// They answered with data that did not verify.
     #[error("{0}")]
     Misbehaved(Box<dyn Failure>),
     /// They did not answer, or do not have it.
@@ -66,7 +66,7 @@ pub enum NotBrought {
 }
 
 impl ScrubSummary {
-    /// Whether everything is as it was recorded, or is again.
+    /// Returns whether all is as recorded, or is again.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.damaged == self.mended

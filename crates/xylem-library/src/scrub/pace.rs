@@ -1,5 +1,4 @@
-//! How fast and how long: [`Throttle`] holds reading back, [`Stop`] ends it, and progress is reported
-//! meanwhile.
+//! Speed and progress of reading: [`Throttle`] slows it, [`Stop`] ends it, and progress is reported meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,15 +6,14 @@ use crate::event::LibraryEvent;
 use crate::stop::Stop;
 use crate::threads;
 
-/// Holds reading threads back, where a disk is not to be read as fast as it can be. Whoever has a
-/// clock implements it.
+/// Slows reading threads, for a disk that must not be read at full speed. The caller implements it, because it has a
+/// clock.
 pub trait Throttle: Sync {
-    /// Called by a thread when `bytes` were read in all: returns when more may be read, or when `stop`
-    /// is raised.
+    /// Called by a thread when `bytes` were read in all. Returns when more may be read, or when `stop` is raised.
     fn wait(&self, bytes: u64, stop: &Stop);
 }
 
-/// What reading threads ask before they go on.
+/// Counts reads, and makes reading threads wait or stop.
 pub(super) struct Pace<'a> {
     stop: &'a Stop,
     throttle: Option<&'a dyn Throttle>,
@@ -24,12 +22,12 @@ pub(super) struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    /// `total`: bytes that there are to read, 0 where not known.
+    /// `total`: bytes to be read, 0 if unknown.
     pub(super) fn new(stop: &'a Stop, throttle: Option<&'a dyn Throttle>, total: u64) -> Self {
         Self { stop, throttle, total, done: AtomicU64::new(0) }
     }
 
-    /// Counts bytes that were read, and waits where they were read too soon. Whether to go on.
+    /// Counts bytes read, and waits if reading is too fast. Returns whether to continue.
     pub(super) fn took(&self, bytes: u64) -> bool {
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if let Some(throttle) = self.throttle {
@@ -38,12 +36,12 @@ impl<'a> Pace<'a> {
         !self.stop.raised()
     }
 
-    /// Bytes that were read.
+    /// Returns the number of bytes read.
     pub(super) fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Does `work` on a thread of its own and reports progress from this one.
+    /// Runs `work` on a thread of its own and reports progress from this one.
     pub(super) fn beside<T: Send>(
         &self,
         work: impl FnOnce() -> T + Send,

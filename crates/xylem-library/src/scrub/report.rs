@@ -1,4 +1,4 @@
-//! Reporting what was found and what was mended, and counting it.
+//! Reports and counts what was found and mended.
 
 use std::ops::Range;
 use std::path::Path;
@@ -47,7 +47,7 @@ impl Scrub<'_> {
         }));
     }
 
-    /// What was missing is there again.
+    /// Reports that a missing path was restored.
     pub(super) fn report_restored(
         &mut self,
         path: &Path,
@@ -59,7 +59,7 @@ impl Scrub<'_> {
         on_event(LibraryEvent::Mended { path, flaw, start: 0, end: bytes });
     }
 
-    /// Reports what is wrong with a file; gives it back for later.
+    /// Reports the flaws of a file, and returns them for later.
     pub(super) fn report_flawed(
         &mut self,
         one: &Flawed,
@@ -92,7 +92,7 @@ impl Scrub<'_> {
         (places, nodes)
     }
 
-    /// From the first wrong node to the last, in the outboard's file.
+    /// Returns the bytes from the first wrong node to the last, in the outboard's file.
     fn tree_bytes(&self, one: &Flawed) -> Range<u64> {
         let base = one.item.slot.unwrap_or(0);
         let ends =
@@ -130,7 +130,7 @@ impl Scrub<'_> {
     }
 }
 
-/// What of `bytes` is not in any of `still`, which ascend.
+/// Returns the parts of `bytes` that are in none of `still`, which ascend.
 fn without(bytes: &Range<u64>, still: &[(Range<u64>, Flaw)]) -> Vec<Range<u64>> {
     let (mut left, mut at) = (Vec::new(), bytes.start);
     for (bad, _) in still.iter().filter(|(bad, _)| bad.end > bytes.start && bad.start < bytes.end) {

@@ -1,8 +1,8 @@
-//! [`Begun`]: a file that is missing, made again beside its name and named when all of it is right; and
-//! what else of a directory is gone.
+//! [`Begun`]: a missing file, built beside its name and renamed when all of it is right. Also restores missing
+//! directories and links.
 //!
-//! Content comes as it does for a damaged file, through the [`Mender`](super::mend): here is only what
-//! is around it. Nothing that is there is replaced, and no symbolic link is written through.
+//! Content is fetched as for a damaged file, by the [`Mender`](super::mend). Nothing existing is replaced, and no
+//! symbolic link is followed when writing.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -24,19 +24,19 @@ use crate::publish::signed_at;
 use crate::rescan::Readers;
 use crate::sink::part_name;
 
-/// Permission bits where nothing says which.
+/// Permission bits if none are recorded.
 const USUAL_MODE: u32 = 0o644;
 const USUAL_FOLDER_MODE: u32 = 0o755;
 
-/// A missing file that is being made.
+/// A missing file that is being built.
 pub(super) struct Begun {
-    /// What is missing.
+    /// The missing item.
     item: Item,
     part: PathBuf,
     was: Meta,
 }
 
-/// Directories below a target in which something was made, and those that were made themselves.
+/// Directories below a target that have changed contents, and directories that were created.
 #[derive(Default)]
 pub(super) struct Touched {
     all: HashSet<Vec<u8>>,
@@ -44,7 +44,7 @@ pub(super) struct Touched {
 }
 
 impl Touched {
-    /// Makes the directories above `path` that are missing.
+    /// Creates the missing directories above `path`.
     fn parents(
         &mut self,
         medium: &dyn Medium,
@@ -72,7 +72,7 @@ fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|b| *b == b'/').map_or(&[], |at| &path[..at])
 }
 
-/// Makes a directory unless it is there; whether it did. What is no directory is not entered.
+/// Creates a directory unless it exists; returns whether it did. A path that is something else is an error.
 fn make(medium: &dyn Medium, path: &Path) -> Result<bool, StoreError> {
     let failed = |e| StoreError::from_io("create the directory", path, None, e);
     match medium.metadata(path) {
@@ -87,8 +87,8 @@ fn make(medium: &dyn Medium, path: &Path) -> Result<bool, StoreError> {
 }
 
 impl Begun {
-    /// Makes, or takes up, the part of a missing file. Also returns what it lacks; `None`: nothing, an
-    /// earlier run has died before it could name it.
+    /// Begins, or resumes, the part file of a missing file. Also returns its flaws; `None` if it is complete: an
+    /// earlier run was killed before it could rename it.
     pub(super) fn new(
         store: &Store,
         target: &Target,
@@ -122,7 +122,7 @@ impl Begun {
         Ok((Self { item: item.clone(), part, was }, flawed))
     }
 
-    /// Gives the file, all of which is right, its name; returns its bytes.
+    /// Gives the complete file its name; returns its size, bytes.
     pub(super) fn install(&self, store: &Store, target: &Target) -> Result<u64, StoreError> {
         let (medium, path) = (&**store.medium(), &self.item.path);
         let of_target = || signed_at(store, &target.path).map(|signed| signed.manifest.mode);
@@ -132,7 +132,7 @@ impl Begun {
         file.set_mode(mode)?;
         let named = part.finish_as(medium, path, Clobber::Never, Durability::Device);
         if matches!(named, Err(StoreError::Exists { .. })) {
-            // It was not missing after all, or is there again: this one is of no use to anybody.
+            // The file was not missing after all, or has reappeared: the part is useless.
             let _ = medium.remove_file(part.path());
         }
         named?;
@@ -145,18 +145,18 @@ impl Begun {
         Ok(self.item.geometry.size())
     }
 
-    /// Its place among what was seen.
+    /// Returns its index in the record of looks.
     pub(super) fn place(&self) -> u64 {
         self.item.place
     }
 
-    /// What is missing.
+    /// Returns the path of the missing file.
     pub(super) fn path(&self) -> &Path {
         &self.item.path
     }
 }
 
-/// Sets back what is recorded of the directory itself.
+/// Restores the recorded time of the directory itself, and its mode if it was created.
 fn restore_top(store: &Store, target: &Target, touched: &Touched) -> Result<(), StoreError> {
     let (medium, path) = (&**store.medium(), &target.path);
     let key = os_bytes(path.as_os_str());
@@ -174,8 +174,7 @@ fn restore_top(store: &Store, target: &Target, touched: &Touched) -> Result<(), 
 }
 
 impl Scrub<'_> {
-    /// Makes directories and links again that are missing, and sets back the times of directories in
-    /// which something was made.
+    /// Restores missing directories and links, and sets back the times of directories with changed contents.
     pub(super) fn restore_rest<'c>(
         &mut self,
         target: &Target,
@@ -222,7 +221,7 @@ impl Scrub<'_> {
                 continue;
             }
             let path = target.path.join(os_path(&entry.path));
-            // What a file system does not take is no damage.
+            // A time that a file system refuses is no damage.
             let _ = medium.set_mtime(&path, time_of(&entry));
             if touched.made.contains(&entry.path) {
                 let _ = medium.set_mode(&path, entry.mode);

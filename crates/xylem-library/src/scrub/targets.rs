@@ -1,4 +1,4 @@
-//! What is to be scrubbed: paths that somebody names, or everything that the store knows of.
+//! Selects what is scrubbed: the named paths, or all that the store knows.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::options::ScrubOptions;
 use crate::path::{os_bytes, os_path};
 use crate::record::{self, Record};
 
-/// One file or directory and what it should be.
+/// One file or directory and its expected content.
 #[derive(Debug)]
 pub(super) struct Target {
     /// Canonical path.
@@ -20,37 +20,37 @@ pub(super) struct Target {
     pub(super) root: Hash,
     /// Whether it is a directory.
     pub(super) directory: bool,
-    /// Size of the object itself (the file, or the listing), where it is known.
+    /// Size of the root object (the file, or the listing), if known.
     pub(super) size: Option<u64>,
-    /// Bytes of content, for progress; 0 where not known.
+    /// Bytes of content, for progress; 0 if unknown.
     pub(super) content: u64,
-    /// State of a file when it was hashed; `None` where only a ticket says what it should be.
+    /// State of a file when it was hashed; `None` if only a ticket defines its content.
     pub(super) state: Option<FileState>,
-    /// When it was recorded, seconds since 1970; `None` where only a ticket says what it should be.
+    /// When it was recorded, seconds since 1970; `None` if only a ticket defines its content.
     pub(super) used_s: Option<u64>,
     /// Tickets for this root: the record's own first.
     pub(super) tickets: Vec<Ticket>,
-    /// How many of `tickets` somebody named for this run; they come last.
+    /// How many of `tickets` were named for this run; these come last.
     pub(super) named: usize,
-    /// Patterns of what a fetch left out.
+    /// Patterns that a fetch excluded.
     pub(super) excluded: Vec<String>,
-    /// Only this entry of the directory and what is below it.
+    /// If set, only this entry of the directory and what is below it.
     pub(super) inside: Option<Vec<u8>>,
-    /// It is a file that grows: what is behind its size is not known, and no flaw.
+    /// It is a growing file: bytes beyond its recorded size are unknown, and no flaw.
     pub(super) grows: bool,
 }
 
 impl Target {
-    /// The path that was asked for.
+    /// Returns the requested path.
     pub(super) fn shown(&self) -> PathBuf {
         self.inside.as_ref().map_or(self.path.clone(), |inside| self.path.join(os_path(inside)))
     }
 }
 
-/// What `options` ask for, in that order.
+/// Returns the targets that `options` select, in that order.
 ///
 /// # Errors
-/// A path that nothing is known of; the store's catalog can't be read.
+/// A path without record or ticket; an unreadable catalog of the store.
 pub(super) fn targets(options: &ScrubOptions, store: &Store) -> Result<Vec<Target>, ScrubError> {
     let tickets = &options.tickets;
     if options.paths.is_empty() {
@@ -65,9 +65,9 @@ pub(super) fn targets(options: &ScrubOptions, store: &Store) -> Result<Vec<Targe
     options.paths.iter().map(|path| named(path, store, tickets)).collect()
 }
 
-/// A path that somebody named.
+/// Returns the target of a named path.
 fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, ScrubError> {
-    // What is gone may still be known.
+    // A missing path may still have a record.
     let canonical = crate::path::canonical(path).or_else(|_| std::path::absolute(path));
     let canonical =
         canonical.map_err(|source| ScrubError::Path { path: path.to_path_buf(), source })?;
@@ -108,7 +108,7 @@ fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<Target, Scrub
     if let Err(source) = meta {
         return Err(ScrubError::Path { path: path(), source });
     }
-    // Nothing is known: a ticket may say what it should be.
+    // Without a record a ticket may define the content.
     let kind = if directory { Kind::Directory } else { Kind::File };
     let mut fitting = tickets.iter().filter(|t| t.kind.is_none_or(|of| of == kind));
     match (fitting.next(), fitting.next()) {

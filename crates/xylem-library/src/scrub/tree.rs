@@ -1,4 +1,4 @@
-//! [`Tree`]: the outboard of what is scrubbed: read for proofs, and put right where the data proves it.
+//! [`Tree`]: the outboard of scrubbed content: read for proofs, and mended where the data proves it.
 
 use xylem_hash::Hash;
 use xylem_store::{FileRef, NewFile, OutboardFile, Part, Store, StoreError};
@@ -6,8 +6,8 @@ use xylem_tree::{NODE_LEN, Node, NodeValue, Verified};
 
 use crate::rescan::Inspection;
 
-/// One outboard file of the store. Nothing is written but proven values, each at its own place, so
-/// that whoever reads beside it sees an old value or the right one.
+/// One outboard file of the store. Only proven values are written, each at its own place, so that concurrent readers
+/// see an old value or the right one.
 #[derive(Debug)]
 pub(super) struct Tree {
     store: Store,
@@ -15,18 +15,18 @@ pub(super) struct Tree {
     part: Part,
     read: Option<OutboardFile>,
     write: Option<FileRef>,
-    /// A new one, where there was none.
+    /// The new file, if there was none.
     new: Option<NewFile>,
 }
 
 impl Tree {
-    /// Opens what is there; nothing is no error.
+    /// Opens the outboard; a missing one is no error.
     pub(super) fn open(store: &Store, root: Hash, part: Part) -> Result<Self, StoreError> {
         let read = store.outboard(&root, part)?;
         Ok(Self { store: store.clone(), root, part, read, write: None, new: None })
     }
 
-    /// For reading; `None` where there is none.
+    /// Returns it for reading; `None` if there is none.
     pub(super) fn outboard(&self) -> Option<&OutboardFile> {
         self.read.as_ref()
     }
@@ -65,7 +65,7 @@ impl Tree {
         file.write_all(nodes, slot.saturating_mul(NODE_LEN as u64))
     }
 
-    /// Makes it durable, and gives a new one its name.
+    /// Makes it durable, and stores a new one under its name.
     pub(super) fn finish(mut self) -> Result<(), StoreError> {
         if let Some(file) = &self.write {
             file.sync()?;

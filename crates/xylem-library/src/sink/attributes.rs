@@ -1,20 +1,19 @@
-//! Modes and times of what is fetched, and what becomes of those that can't be set.
+//! Modes and times of fetched files, and warnings about those that cannot be set.
 
 use xylem_object::Manifest;
 use xylem_store::{Attributes, FileTime, Unset};
 
 use crate::event::LibraryEvent;
 
-/// Mode and mtime as the store sets them.
+/// Makes the store's attributes of mode and modification time.
 pub(super) fn attributes(mode: u32, mtime_s: i64, mtime_ns: u32) -> Attributes {
     Attributes { mode: Some(mode), mtime: Some(FileTime { secs: mtime_s, nanos: mtime_ns }) }
 }
 
-/// Attributes that could not be set and are warned of one by one in a run.
+/// Most attributes that are warned of one by one in a run.
 const MAX_WARNINGS: u64 = 10;
 
-/// Warns of attributes that the file system would not take. As with `cp` onto a memory stick, the
-/// content is there and right, so that this fails no fetch.
+/// Warns of attributes that the file system refused. They fail no fetch, as the content is right.
 pub(super) fn warn_of_unset(
     unset: Unset,
     warned: &mut u64,
@@ -31,12 +30,12 @@ pub(super) fn warn_of_unset(
     }
 }
 
-/// Mode and mtime that a manifest says, as they are part of what a directory's root stands for.
+/// Returns mode and modification time of a manifest. For a directory they are part of its meaning.
 pub(crate) fn attributes_of(manifest: &Manifest) -> Attributes {
     attributes(manifest.mode, manifest.mtime_s, manifest.mtime_ns)
 }
 
-/// A line for each attribute that could not be set at the very end.
+/// Returns a warning for each attribute that could not be set at the end.
 pub(super) fn warnings(unset: &Unset) -> Vec<String> {
     unset.told.iter().map(|e| format!("{e}; the content is right")).collect()
 }

@@ -1,12 +1,10 @@
-//! Reading a file back while it is still being fetched: when the last segment is there, so is the
-//! hash of what really lies on disk.
+//! Reads a file back while it is still being fetched: when the last segment arrives, the hash of the bytes on disk is
+//! ready.
 //!
-//! It is computed from the bytes of the file alone, apart from all that was verified on arrival, so
-//! that a write to a wrong place is noticed before the file gets its name. Somebody else may write after the
-//! reading: it counts only where the file is watched and nobody else opened it
-//! ([`Partial::is_undisturbed`]).
-//! Bytes are read soon after they were written, beside the fetch, so that little is left to do when
-//! the last segment comes.
+//! The hash is computed from the bytes of the file alone, independent of the verification on arrival, so that a write
+//! to a wrong place is noticed before the file gets its name. Another program may write after the reading. The hash
+//! therefore counts only if the file is watched and no other process opened it ([`Partial::is_undisturbed`]). Bytes are
+//! read soon after they were written, beside the fetch, so that little is left to do at the end.
 
 use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -16,24 +14,24 @@ use xylem_hash::{Hash, Hasher};
 use xylem_store::{FileRef, Partial, SparseReader, StoreError, is_zero};
 use xylem_tree::{Geometry, SegmentIndex};
 
-/// Segments that are handed to the thread together; whole ones only.
+/// Segments handed to the thread together; only complete stripes.
 const STRIPE_SEGMENTS: u64 = 256;
 /// Bytes read at once.
 const PIECE: u64 = 128 * 1024;
 
-/// How far the file is whole, and a thread that hashes up to there.
+/// How far the file is complete, and a thread that hashes up to there.
 pub(super) struct Audit {
     geometry: Geometry,
-    /// Segments that each stripe still lacks.
+    /// Number of segments that each stripe still lacks.
     missing: Vec<u32>,
-    /// Stripes before this one are whole and on their way to the thread.
+    /// Stripes before this one are complete and sent to the thread.
     whole: usize,
     queue: Sender<Range<u64>>,
     thread: JoinHandle<Result<Hash, StoreError>>,
 }
 
 impl Audit {
-    /// Begins with what is in the file already.
+    /// Starts with the segments that the file has already.
     ///
     /// # Errors
     /// The system starts no thread.
@@ -58,7 +56,7 @@ impl Audit {
         Ok(audit)
     }
 
-    /// Counts a segment: true if it completes a stripe, which is to be flushed to the file before
+    /// Counts a segment. Returns true if it completes a stripe; the caller must then flush the file before
     /// [`Audit::advance`].
     pub(super) fn completes(&mut self, segment: SegmentIndex) -> bool {
         let stripe = (segment.0 / STRIPE_SEGMENTS) as usize;
@@ -67,7 +65,7 @@ impl Audit {
         *missing == 0
     }
 
-    /// Has the thread read on as far as the file is whole without a gap.
+    /// Lets the thread read as far as the file is complete without a gap.
     pub(super) fn advance(&mut self) {
         let from = self.start(self.whole);
         while self.missing.get(self.whole) == Some(&0) {
@@ -85,7 +83,7 @@ impl Audit {
         (stripe as u64 * bytes).min(self.geometry.size())
     }
 
-    /// The hash of the whole file; `None` if some of it is not there.
+    /// Returns the hash of the whole file; `None` if a part is missing.
     ///
     /// # Errors
     /// Those of reading.
@@ -97,17 +95,17 @@ impl Audit {
     }
 }
 
-/// Hashes a file whose bytes become whole range by range, in order and without gaps. A file that is
-/// shorter than that has another hash, which is all that needs to be known.
+/// Hashes a file while its ranges become complete, in order and without gaps. A file that is shorter than expected gets
+/// another hash, which suffices to detect it.
 fn hash_ranges(file: &FileRef, ranges: &Receiver<Range<u64>>) -> Result<Hash, StoreError> {
     let (mut hasher, mut buffer, mut zeros) = (Hasher::new(), vec![0; PIECE as usize], false);
     for range in ranges {
-        // What is a hole in a range that is whole stays one.
+        // A hole in a complete range stays a hole.
         let (mut reader, mut at) = (SparseReader::new(file), range.start);
         while at < range.end {
             let piece = &mut buffer[..(range.end - at).min(PIECE) as usize];
-            // To look for holes the system walks over all pages that there are, and keeps the writer out meanwhile:
-            // that is for files that have some.
+            // Looking for holes makes the system walk over all pages and blocks the writer meanwhile. It is done only
+            // after zeros were read.
             let got = if zeros { reader.read_full(piece, at)? } else { file.read_full(piece, at)? };
             zeros = is_zero(&piece[..got]);
             hasher.update(&piece[..got]);

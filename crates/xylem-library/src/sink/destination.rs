@@ -17,14 +17,14 @@ use crate::save::{Existing, Output, Room, SaveOptions};
 pub struct Destination {
     /// The final name.
     pub path: PathBuf,
-    /// Where it lies until it is whole, beside it.
+    /// The name until it is complete, in the same directory.
     pub part: PathBuf,
-    /// What happens to what has the final name already.
+    /// Treatment of an existing file of the final name.
     pub policy: OverwritePolicy,
 }
 
 impl Destination {
-    /// Chooses the final name. `None`: standard output.
+    /// Chooses the final name; `None` for standard output.
     ///
     /// # Errors
     /// [`SaveError::NotAName`], [`SaveError::NoDirectory`].
@@ -41,8 +41,8 @@ impl Destination {
         Self::place(&options.output, options.existing, suggested)
     }
 
-    /// As [`Destination::choose`], of something that suggests its own name. A directory that it is to go
-    /// into is made, but none above that.
+    /// Like [`Destination::choose`], with a name suggested by the caller. Creates the directory that it goes into, but
+    /// none above that.
     ///
     /// # Errors
     /// As there.
@@ -75,7 +75,7 @@ impl Destination {
     }
 }
 
-/// Refuses to fetch so many bytes to a disk that has no room for them. What a quota allows is not seen here.
+/// Refuses a fetch to a disk without room for it. Quotas are not considered.
 pub(super) fn require_room(
     medium: &dyn Medium,
     part: &Path,
@@ -84,7 +84,7 @@ pub(super) fn require_room(
 ) -> Result<(), SaveError> {
     let above = part.parent().filter(|above| !above.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new("."));
-    // What can't be told is found out.
+    // If the free room is unknown, the fetch is attempted.
     match medium.room(above).ok().flatten().filter(|free| *free < needs) {
         Some(room_is) if room == Room::ForAll => {
             Err(SaveError::NoRoom { path: above.to_path_buf(), needs, room: room_is })
@@ -93,12 +93,12 @@ pub(super) fn require_room(
     }
 }
 
-/// The name of what `name` is until it is whole: one that a file system takes, however long `name` is.
+/// Returns the name of `name` until it is complete. It is valid however long `name` is.
 pub(crate) fn part_name(name: &OsStr) -> OsString {
     name_around(".", name, ".xylem-part")
 }
 
-/// The publisher's name for it, which the manifest's check has made a plain component.
+/// Returns the publisher's file name, which the manifest's check has made a plain component.
 fn suggested_name(manifest: &Manifest) -> PathBuf {
     if manifest.file_name.is_empty() {
         let kind = if manifest.kind == Kind::Directory { "directory" } else { "file" };
@@ -107,12 +107,12 @@ fn suggested_name(manifest: &Manifest) -> PathBuf {
     os_path(&manifest.file_name)
 }
 
-/// Part of a file never has the file's own name: `NAME.START-END.part`, END exclusive.
+/// Names a part of a file `NAME.START-END.part`, END exclusive; never the file's own name.
 fn fragment(name: PathBuf, start: u64, end: u64) -> PathBuf {
     name_around("", name.as_os_str(), &format!(".{start}-{end}.part")).into()
 }
 
-/// `path`, or `path.1`, `path.2`, … whichever is free first.
+/// Returns the first free one of `path`, `path.1`, `path.2`, …
 fn free_name(path: PathBuf) -> PathBuf {
     let taken = |p: &Path| p.symlink_metadata().is_ok();
     let Some(name) = path.file_name() else { return path };
@@ -121,7 +121,7 @@ fn free_name(path: PathBuf) -> PathBuf {
     candidates.find(|p| !taken(p)).unwrap_or_else(|| path.clone())
 }
 
-/// The last component of the name that says something to people, as a file name.
+/// Makes a file name of the last generic component of an NDN name.
 #[must_use]
 pub fn file_name_of(name: NameRef<'_>) -> PathBuf {
     let said = name.iter().filter(|c| c.typ() == types::GENERIC_COMPONENT).last();
@@ -131,7 +131,7 @@ pub fn file_name_of(name: NameRef<'_>) -> PathBuf {
     while kept.len() > naming::MAX_DEFAULT_FILE_NAME {
         kept.pop();
     }
-    // Neither hidden nor a way out of the directory.
+    // The name is neither hidden nor leads out of the directory.
     let kept = kept.trim_start_matches('.');
     os_path(if kept.is_empty() { "object" } else { kept }.as_bytes())
 }
@@ -142,7 +142,7 @@ mod tests {
     use xylem_packet::Name;
 
     #[test]
-    fn names_make_harmless_file_names() {
+    fn ndn_names_become_safe_file_names() {
         for (name, file) in [
             ("/a/report.pdf", "report.pdf"),
             ("/a/report.pdf/v=7", "report.pdf"),

@@ -1,8 +1,8 @@
-//! [`DirectorySink`]: a directory, its listing first, then its files in listing order, links and attributes last.
+//! [`DirectorySink`]: a directory: its listing first, then its files in listing order, links and attributes last.
 //!
-//! The listing stays on disk ([`ListedFiles`]) and is passed over several times: once to see what is
-//! wanted, once against what an earlier run left, once to fetch, then for the links, and backwards for
-//! the attributes of directories. Memory is what is under way.
+//! The listing stays on disk ([`ListedFiles`]) and is passed over several times: to select what is wanted, to compare
+//! with an earlier run, to fetch, for the links, and in reverse for the attributes of directories. Memory holds only
+//! what is under way.
 
 pub(super) mod copies;
 mod merge;
@@ -38,9 +38,9 @@ use merge::Merge;
 use tree::Tree;
 use updates::Updates;
 
-/// Files that are named to the caller before they are fetched.
+/// Most files named to the caller before the fetch.
 const MAX_NAMED: usize = 1_000;
-/// Fetches of one directory that may be at its listing at once.
+/// Most concurrent fetches of one directory that are at its listing.
 const MAX_LISTINGS: u32 = 16;
 
 /// A directory that is being fetched.
@@ -53,10 +53,10 @@ pub(super) struct DirectorySink {
     only: Option<Only>,
     room: Room,
     doing: Doing,
-    /// What would be done was told.
+    /// Whether a dry run has reported its plan.
     told: bool,
     store: Store,
-    /// The listing while it comes.
+    /// The listing while it arrives.
     listing: Option<Partial>,
     tree: Option<Tree>,
     flush_at: Duration,
@@ -105,7 +105,7 @@ impl DirectorySink {
         Ok(())
     }
 
-    /// The listing of an earlier fetch or share, if it is there and right.
+    /// Returns the listing of an earlier fetch or share, if it is here and valid.
     fn kept_listing(&self) -> Result<Option<ListedFiles>, SaveError> {
         let (root, size) = (&self.manifest.root, self.manifest.size);
         let Some(file) = self.store.object(root, Part::Listing).ok().flatten() else {
@@ -118,7 +118,7 @@ impl DirectorySink {
         }
     }
 
-    /// The listing of an earlier run is served if its tree is there too.
+    /// Serves the listing of an earlier run, if its tree is here too.
     fn offer_kept_listing(&self, holdings: &Holdings) {
         let object = |part| self.store.object(&self.manifest.root, part).ok().flatten();
         if let (Some(file), Some(outboard)) = (object(Part::Listing), object(Part::Outboard)) {
@@ -126,7 +126,7 @@ impl DirectorySink {
         }
     }
 
-    /// Takes the listing, which is proven, as what has to be made.
+    /// Prepares the files of the proven listing.
     fn plan(&mut self, listed: ListedFiles, cx: &mut Context<'_>) -> Result<(), SaveError> {
         self.manifest.check_totals(listed.totals())?;
         let mut contents = Vec::new();
@@ -167,7 +167,7 @@ impl DirectorySink {
         if let Some(holdings) = cx.holdings {
             holdings.plan(staging.path(), listed.clone(), staging.outboard().clone());
         }
-        // What an earlier run left has nodes there that must not be written over.
+        // The outboard of a resumed run has nodes that must not be overwritten.
         let nodes = (!staging.was_resumed()).then(|| staging.outboard());
         let merge = self.merge(nodes, &listed, cx)?;
         if let Err(e) = self.require_room(&staging, &listed, merge.as_ref()) {
@@ -190,7 +190,7 @@ impl DirectorySink {
         Ok(())
     }
 
-    /// Whether there is room for what is missing, but for what an earlier run left.
+    /// Checks that there is room for what is missing, without what an earlier run left.
     fn require_room(
         &self,
         staging: &Staging,
@@ -214,7 +214,7 @@ impl DirectorySink {
         require_room(&**self.store.medium(), staging.path(), missing, room)
     }
 
-    /// Tells what would be done, and does nothing.
+    /// Reports what would be done, and does nothing.
     fn tell(&self, listed: &ListedFiles, cx: &mut Context<'_>) -> Result<(), SaveError> {
         let mut plan = DryRun::default();
         let mut merge = self.merge(None, listed, cx)?;
@@ -239,7 +239,7 @@ impl DirectorySink {
                 {
                     continue;
                 }
-                // Whether two names are one file already is seen when they are made.
+                // Whether two names are one file already is found when they are made.
                 EntryKind::HardLink { .. } if there.is_some() => continue,
                 _ => 0,
             };
@@ -250,8 +250,8 @@ impl DirectorySink {
         Ok(())
     }
 
-    /// Whoever wants these paths believes somebody's word for what they hold, and does with it what was to be
-    /// done with that.
+    /// Checks that an entry has the root that the caller expects. The caller relies on roots announced by another
+    /// member.
     fn check_as_said(&self, entry: &Entry) -> Result<(), SaveError> {
         let Some(only) = &self.only else { return Ok(()) };
         let Some(said) = only.roots.get(&entry.path) else { return Ok(()) };
@@ -263,8 +263,7 @@ impl DirectorySink {
         if holds { Ok(()) } else { Err(SaveError::NotAsSaid(os_path(&entry.path))) }
     }
 
-    /// Files that are missing and lie elsewhere in the directory that is there, or in old copies of it,
-    /// under whatever name.
+    /// Finds missing files elsewhere in the existing directory, or in old copies of it, under any name.
     fn copies(
         &self,
         listed: &ListedFiles,
@@ -281,7 +280,7 @@ impl DirectorySink {
         Copies::find(self.store.medium(), &places, listed, &missing, cx.on_event)
     }
 
-    /// What is there already, where a directory is and may be changed.
+    /// Prepares a merge, if there is a directory that may be changed.
     fn merge(
         &self,
         nodes: Option<&OutboardFile>,
@@ -298,7 +297,7 @@ impl DirectorySink {
     }
 }
 
-/// A name that this system cannot have is refused before anything is fetched.
+/// Refuses a name that is invalid on this system before anything is fetched.
 fn check_name_here(path: &[u8]) -> Result<(), SaveError> {
     if cfg!(windows)
         && let Err(source) = listing::check_path_on_windows(path)
@@ -308,7 +307,7 @@ fn check_name_here(path: &[u8]) -> Result<(), SaveError> {
     Ok(())
 }
 
-/// What the listing wants under paths that are asked for in order.
+/// Returns the kinds that the listing wants at paths, which must be queried in order.
 struct WantedKinds<'a> {
     entries: std::iter::Peekable<Entries>,
     exclude: &'a Exclusion,
@@ -316,7 +315,7 @@ struct WantedKinds<'a> {
 }
 
 impl<'a> WantedKinds<'a> {
-    /// `merge` keeps some where they belong: these are not wanted elsewhere.
+    /// Files that `merge` keeps in place are not wanted elsewhere.
     fn new(listed: &ListedFiles, exclude: &'a Exclusion, merge: Option<&'a Merge>) -> Self {
         Self { entries: listed.entries().peekable(), exclude, merge }
     }
@@ -342,7 +341,7 @@ impl<'a> WantedKinds<'a> {
     }
 }
 
-/// What stays of an earlier run: links are made anew.
+/// Returns the kind of an entry that may stay from an earlier run; links are made anew.
 fn kind(entry: &Entry) -> Option<FileKind> {
     match entry.kind {
         EntryKind::File { .. } => Some(FileKind::File),

@@ -1,5 +1,5 @@
-//! A dry run: what a fetch would do is told, and nothing is fetched but a directory's listing. Here that of a single file
-//! ([`DryFile`]); a directory's is its sink's, which knows what stays.
+//! A dry run: reports what a fetch would do, and fetches nothing but a directory's listing. [`DryFile`] is that of a
+//! single file; the directory sink has its own, because it knows what stays.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use super::error::SaveError;
 use crate::event::LibraryEvent;
 use crate::hashing::{self, Job};
 
-/// What a dry run counts while it tells.
+/// Totals of a dry run.
 #[derive(Default)]
 pub(super) struct DryRun {
     files: u64,
@@ -24,7 +24,7 @@ pub(super) struct DryRun {
 }
 
 impl DryRun {
-    /// One file or link would come.
+    /// Reports one file or link that would be written.
     pub(super) fn brings(
         &mut self,
         path: PathBuf,
@@ -38,14 +38,14 @@ impl DryRun {
         on_event(LibraryEvent::Planned { path, bytes, replaces });
     }
 
-    /// That was all.
+    /// Reports the totals.
     pub(super) fn end(self, on_event: &mut dyn FnMut(LibraryEvent)) {
         let Self { files, bytes, replaced, removed } = self;
         on_event(LibraryEvent::DryRun { files, bytes, replaced, removed });
     }
 }
 
-/// See the module's text.
+/// Dry run of a single file; see the module's text.
 pub(super) struct DryFile {
     manifest: Manifest,
     to: Destination,
@@ -58,7 +58,7 @@ impl DryFile {
         Self { manifest, to, store: store.clone(), done: false }
     }
 
-    /// Whether what is there is what would come, by its hash.
+    /// Returns whether the existing file has the published root.
     fn is_there(&self, cx: &mut Context<'_>) -> Result<bool, SaveError> {
         let (path, segment) = (self.to.path.clone(), self.manifest.segment);
         let state = hashing::state_of(&**self.store.medium(), &path)?;

@@ -1,4 +1,4 @@
-//! [`SaveError`]: why what is fetched was not kept.
+//! [`SaveError`]: why fetched content was not saved.
 
 use std::path::PathBuf;
 
@@ -15,60 +15,60 @@ use crate::listed::ListedError;
 use crate::ordered::WriteError;
 use crate::ours::OwnError;
 
-/// Why what is fetched was not kept. What was verified before stays for the next run.
+/// Why fetched content was not saved. Verified content stays for the next run.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
-    /// A file can't be written or read back.
+    /// A file cannot be written or read back.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// What goes out in order was not written.
+    /// Output in order cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// More is wanted at once than the transfer can hold.
     #[error(transparent)]
     Add(#[from] AddError),
-    /// A pattern of what is left out is none.
+    /// An exclusion pattern is not valid.
     #[error(transparent)]
     Exclude(#[from] ExcludeError),
-    /// The listing can't be used, or read.
+    /// The listing cannot be used or read.
     #[error(transparent)]
     Listed(#[from] ListedError),
     /// The signed totals are not those of the signed listing.
     #[error("the publisher signed a listing that can't be used: {0}")]
     Totals(#[from] ManifestError),
-    /// An empty file has a root that is not that of nothing.
+    /// The listed root of an empty file is wrong.
     #[error("the publisher signed a listing that can't be used: {0}")]
     NotEmpty(#[from] VerifyError),
-    /// A name that this system cannot have.
+    /// A name is invalid on this system.
     #[error("{}: {source}; leave it out with --exclude", path.display())]
     NameHere {
         /// The path below the directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why it is invalid.
         source: PathError,
     },
-    /// The listing has something else at a path than what somebody said of it.
+    /// An entry of the listing does not have the expected root.
     #[error("{}: the listing has something else there than was said of it", .0.display())]
     NotAsSaid(PathBuf),
-    /// The result's path ends in no name.
+    /// The result's path does not end in a name.
     #[error("{}: not a name to write to; give -o PATH", .0.display())]
     NotAName(PathBuf),
-    /// The directory that the result goes to is not there.
+    /// The directory for the result does not exist.
     #[error("{}: no such directory to write into", .0.display())]
     NoDirectory(PathBuf),
-    /// What is there could not be hashed.
+    /// Existing files could not be hashed.
     #[error(transparent)]
     Hash(#[from] HashError),
-    /// A store of ours would be changed.
+    /// A store or other folder of xylem would be changed.
     #[error(transparent)]
     Own(#[from] OwnError),
-    /// Another program has changed what was to stay, or what was fetched.
+    /// Another program changed a file that was to stay, or a fetched one.
     #[error("{}: changed by another program meanwhile; run it again", .0.display())]
     ChangedMeanwhile(PathBuf),
-    /// Something is to be put where another file system begins.
+    /// An entry lies on another file system than the directory.
     #[error("{}: on another file system than the directory; leave it out with --exclude", .0.display())]
     Elsewhere(PathBuf),
-    /// The disk is too small, before anything was fetched.
+    /// The disk has too little room; nothing was fetched.
     #[error(
         "{}: {needs} bytes are to be written there, and {room} are free; make room, or give --no-space-check if much of it is zeros, which take none",
         path.display()
@@ -76,34 +76,34 @@ pub enum SaveError {
     NoRoom {
         /// Where the result was to be.
         path: PathBuf,
-        /// Bytes that are missing there.
+        /// Bytes needed there.
         needs: u64,
-        /// Bytes that are free.
+        /// Bytes free.
         room: u64,
     },
-    /// What a dry run does not tell of.
+    /// A dry run does not support this request.
     #[error("--dry-run is for files and directories, and not for {0}")]
     NoDryRun(&'static str),
-    /// A range of a directory.
+    /// A range of a directory was requested.
     #[error("--range is for files; this ticket is a directory")]
     RangeOfDirectory,
-    /// A directory to standard output.
+    /// A directory was requested on standard output.
     #[error("a directory can't go to standard output; leave `-o -` away")]
     DirectoryToStdout,
-    /// A range that has nothing in it.
+    /// The requested range is empty.
     #[error("--range {start}..{}: the file has {size} bytes", end.map_or_else(String::new, |e| e.to_string()))]
     EmptyRange {
-        /// First byte that was asked for.
+        /// First requested byte.
         start: u64,
-        /// The end that was asked for.
+        /// Requested end.
         end: Option<u64>,
-        /// Bytes of the file.
+        /// Size of the file, bytes.
         size: u64,
     },
 }
 
 impl SaveError {
-    /// What kept a result from its name.
+    /// Converts an error of the final rename.
     pub(super) fn at_the_end(e: StoreError) -> Self {
         match e {
             StoreError::Changed { path, .. } => Self::ChangedMeanwhile(path),

@@ -1,4 +1,4 @@
-//! [`FileSink`]: a whole file, resumed, written as segments come, read back once more, named.
+//! [`FileSink`]: a whole file: resumed, written as segments arrive, read back once more, and renamed.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -21,7 +21,7 @@ use crate::rescan::rescan;
 use crate::save::{Room, SaveOptions};
 use crate::update::{Keeper, List, Start, Update};
 
-/// How often a file is tried to be named that others write to as it gets its name.
+/// Most attempts to rename a file that other programs write to meanwhile.
 const MAX_TRIES: u32 = 3;
 
 /// One file that is being fetched.
@@ -32,21 +32,21 @@ pub(super) struct FileSink {
     store: Store,
     /// Writes while the file grows.
     writer: Option<Writer>,
-    /// The file once it is whole.
+    /// The file once it is complete.
     whole: Option<Partial>,
     flush_at: Duration,
-    /// Bytes fetched in this run before the writer of now began.
+    /// Bytes fetched in this run before the present writer began.
     fetched_before: u64,
     /// Old copies, until they are searched.
     copies: Vec<FileRef>,
-    /// The list of sums, while it comes, and what waits for it.
+    /// The list of sums while it arrives, and the start that waits for it.
     list: Option<(List, Start)>,
     update: Option<Update>,
-    /// Bytes of old copies that were handed to the writer of now.
+    /// Bytes of old copies handed to the present writer.
     reused: u64,
 }
 
-/// Takes what an update has proven.
+/// Saves what an update has proven.
 struct Reused<'a> {
     writer: &'a mut Writer,
     bytes: &'a mut u64,
@@ -68,7 +68,7 @@ impl Keeper for Reused<'_> {
     }
 }
 
-/// Re-hashes what an earlier run left.
+/// Hashes what an earlier run left.
 pub(super) fn take_up(
     resuming: Resuming,
     id: ObjectId,
@@ -88,8 +88,8 @@ pub(super) fn take_up(
     Ok((partial, resumed))
 }
 
-/// Re-hashes what an earlier run left and adds what is missing to the transfer. Returns the partial
-/// file and the bytes that were there.
+/// Hashes what an earlier run left and adds what is missing to the transfer. Returns the partial file and the number of
+/// bytes that it had.
 pub(super) fn resume(
     resuming: Resuming,
     id: ObjectId,
@@ -103,7 +103,7 @@ pub(super) fn resume(
     Ok((partial, bytes))
 }
 
-/// Whether everything on disk agrees with the tree, when nothing is left to be written.
+/// Returns whether all content on disk agrees with the tree, once nothing is left to be written.
 pub(super) fn read_back(partial: &mut Partial, attributes: &Attributes) -> Result<bool, SaveError> {
     partial.complete(attributes)?;
     let scan = partial.audit()?;
@@ -115,7 +115,7 @@ pub(super) fn read_back(partial: &mut Partial, attributes: &Attributes) -> Resul
 
 impl FileSink {
     /// # Errors
-    /// An old copy that was named and can't be opened.
+    /// A named old copy that cannot be opened.
     pub(super) fn new(
         manifest: Manifest,
         to: Destination,
@@ -157,7 +157,7 @@ impl FileSink {
         Ok(bytes)
     }
 
-    /// The list is here, or will not come.
+    /// Starts the update once the list is here or has failed.
     fn begin_update(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         let Some((list, start)) = self.list.take() else { return Ok(()) };
         match list.whole() {
@@ -170,28 +170,28 @@ impl FileSink {
         Ok(())
     }
 
-    /// What the file gets. Its mode is no part of its root: as with `cp`, no bit that the umask takes away.
+    /// Returns the attributes that the file gets. Its mode is not part of its root, so the umask applies, as with `cp`.
     fn attributes(&self) -> Attributes {
         let said = attributes_of(&self.manifest);
         let umask = self.store.medium().umask();
         Attributes { mode: said.mode.map(|mode| mode & !umask), ..said }
     }
 
-    /// Every segment was handed to the writer.
+    /// Finishes writing: every segment was handed to the writer.
     fn close(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         self.update = None;
         let Some(writer) = self.writer.take() else { return Ok(()) };
         let Some((mut partial, root)) = writer.finish()? else { return Ok(()) };
         cx.tally.reused = self.reused;
         cx.tally.fetched = self.manifest.size.saturating_sub(cx.tally.resumed + self.reused);
-        // What was read back while the file grew counts if nobody else can have written to it since.
+        // The hash read while the file grew counts only if no other program can have written since.
         if root == Some(self.manifest.root) && partial.is_undisturbed()
             || read_back(&mut partial, &self.attributes())?
         {
             self.whole = Some(partial);
             return Ok(());
         }
-        // Somebody changed the partial file while it grew: what is wrong is fetched again.
+        // Another program changed the partial file while it grew: the damaged parts are fetched again.
         drop(partial);
         let there = self.open(cx)?;
         self.fetched_before = there.saturating_sub(cx.tally.resumed + self.reused);
@@ -199,7 +199,7 @@ impl FileSink {
     }
 }
 
-/// What is missing is fetched, all of it.
+/// Requests all that is missing.
 pub(super) fn fetch_all(start: Start, cx: &mut Context<'_>) -> Result<(), SaveError> {
     let Start { id, root, geometry, verifier, have } = start;
     let wanted = std::iter::once(0..geometry.segments());
@@ -212,7 +212,7 @@ impl Sink for FileSink {
         let medium = self.store.medium().clone();
         let require =
             |sink: &Self, missing| require_room(&*medium, &sink.to.part, missing, sink.room);
-        // Before anything is left there.
+        // Checked before anything is written there.
         if medium.metadata(&self.to.part).is_err() {
             require(self, self.manifest.size)?;
         }

@@ -1,4 +1,4 @@
-//! Old copies of a file: what it replaces, and what the caller named.
+//! Old copies of a file: the one that it replaces, and those that the caller named.
 
 use std::path::PathBuf;
 
@@ -9,11 +9,10 @@ use super::destination::Destination;
 use super::error::SaveError;
 use crate::path::os_path;
 
-/// Opens the old copies of a single file. A folder that was named stands for the file of the
-/// publication's name in it.
+/// Opens the old copies of a single file. A named folder stands for the file of the publication's name in it.
 ///
 /// # Errors
-/// For one that was named: that it is not there, or can't be opened.
+/// A named copy does not exist or cannot be opened.
 pub(super) fn old_copies(
     manifest: &Manifest,
     to: &Destination,
@@ -31,7 +30,7 @@ pub(super) fn old_copies(
     };
     let mut copies = Vec::new();
     if to.policy == OverwritePolicy::Replace {
-        // What can't be read is replaced all the same.
+        // An unreadable file is still replaced.
         copies.extend(open(&to.path).ok().flatten());
     }
     for path in like {

@@ -40,7 +40,7 @@ impl Sink for RangeSink {
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         let (range, part) = (self.range.clone(), &self.to.part);
         self.file = Some(RangeFile::open(&self.store, root, geometry, range, part)?);
-        // A range is never empty, but an empty file is the whole of one: its manifest has said all.
+        // A requested range is never empty. An empty file is complete: its manifest suffices.
         self.done = self.range.is_empty();
         if self.done {
             return Ok(());

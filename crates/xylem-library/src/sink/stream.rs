@@ -12,9 +12,9 @@ use super::context::{Context, Sink, unrecorded};
 use super::error::SaveError;
 use crate::ordered::{OrderedWriter, Target, WriteError};
 
-/// How far past the first missing segment is asked: what has to be kept out of order.
+/// Most segments requested past the first missing one; they are held out of order.
 const WINDOW_SEGMENTS: u64 = 1_024;
-/// A full queue is tried again after this long.
+/// Interval at which a full queue is tried again.
 const RETRY: Duration = Duration::from_millis(2);
 
 /// Bytes `range` of a file to standard output.
@@ -40,7 +40,7 @@ impl Sink for StreamSink {
         cx.tally.pieces.begin_at(self.range.start);
         cx.transfer.in_order_window(Some(WINDOW_SEGMENTS));
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
-        // An empty file is one empty segment: proven like any other.
+        // An empty file is one empty segment, verified like any other.
         let wanted = geometry.segments_of(self.range.clone());
         let wanted = if self.manifest.size == 0 { 0..1 } else { wanted };
         let verifier = Some(unrecorded(&self.manifest));
@@ -74,7 +74,7 @@ impl Sink for StreamSink {
 
     fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
         match self.writer.finish() {
-            // Everything was verified; how much of it is read is the reader's to say.
+            // All was verified; a reader may close its end early.
             Ok(()) | Err(WriteError::StdoutClosed) => Ok(None),
             Err(e) => Err(e.into()),
         }

@@ -1,4 +1,4 @@
-//! A thread that writes one file, so that the disk and the network work side by side.
+//! A thread that writes one file, so that disk and network work side by side.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,39 +13,38 @@ use xylem_tree::{Segment, Verified};
 use super::audit::Audit;
 use super::context::Nodes;
 
-/// Pieces that travel together at most.
+/// Most pieces in a batch.
 const BATCH: usize = 32;
-/// Batches on their way. A disk that does not keep up stops the fetch here. With more, what is written has left the
-/// processor's cache.
+/// Batches under way. A slow disk stops the fetch here. With more, the data would leave the processor's cache before it
+/// is written.
 const QUEUE: usize = 8;
 
-/// What the thread is given.
+/// A piece for the thread.
 enum Piece {
     Segment(Verified<Segment<Bytes>>),
-    /// Of all segments that were given before.
+    /// Nodes that prove all segments handed over before.
     Nodes(Nodes),
-    /// Others.
+    /// Further nodes.
     MoreNodes(Nodes),
 }
 
-/// Writes to a [`Partial`] in the order in which pieces are given.
+/// Writes to a [`Partial`] in the order of the pieces.
 pub(super) struct Writer {
     batch: Vec<Piece>,
     queue: Option<SyncSender<Vec<Piece>>>,
     thread: Option<JoinHandle<Written>>,
-    /// Bytes of content that the file has taken, with their nodes: what is reported as verified is safe
-    /// from a kill.
+    /// Bytes of content in the file together with their nodes: what is reported as verified survives a kill.
     written: Arc<AtomicU64>,
 }
 
-/// What the thread leaves: the file, and the root of what lies on disk or what went wrong.
+/// The thread's result: the file, and the root of the bytes on disk or the error.
 type Written = (Partial, Result<Option<Hash>, StoreError>);
 
 impl Writer {
-    /// Begins.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// The system starts no thread; what is there stays.
+    /// The system starts no thread; the existing content stays.
     pub(super) fn new(mut partial: Partial) -> Result<Self, StoreError> {
         let path = partial.file().path().to_path_buf();
         let (queue, batches) = mpsc::sync_channel::<Vec<Piece>>(QUEUE);
@@ -59,7 +58,7 @@ impl Writer {
             };
             let mut unvouched = Unvouched::default();
             let outcome = batches.iter().try_for_each(|batch| {
-                // An empty batch asks for what is buffered to be written.
+                // An empty batch requests a flush.
                 let safe = match batch.is_empty() {
                     true => partial.flush().map(|()| unvouched.next_flush())?,
                     false => write(&mut partial, &mut audit, &mut unvouched, &batch)?,
@@ -67,7 +66,7 @@ impl Writer {
                 counter.fetch_add(safe, Ordering::Relaxed);
                 Ok(())
             });
-            // What is whole counts as safe, whether or not it gets its name.
+            // Content is flushed whether or not the file gets its name.
             let outcome = outcome.and_then(|()| partial.flush());
             let audited = audit.map_or(Ok(None), Audit::finish);
             (partial, outcome.and(audited))
@@ -77,7 +76,7 @@ impl Writer {
         Ok(Self { batch: Vec::new(), queue: Some(queue), thread: Some(thread), written })
     }
 
-    /// Bytes of content that have been written, and the nodes that the next run proves them by.
+    /// Returns the bytes of content written together with the nodes that prove them to the next run.
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
@@ -85,12 +84,12 @@ impl Writer {
     /// Hands over a segment.
     ///
     /// # Errors
-    /// What the thread met with; nothing is written any more.
+    /// The thread's error; nothing more is written then.
     pub(super) fn segment(&mut self, segment: Verified<Segment<Bytes>>) -> Result<(), StoreError> {
         self.push(Piece::Segment(segment))
     }
 
-    /// Hands over proven nodes, after the segments that they vouch for: all that were handed over before.
+    /// Hands over proven nodes. They follow the segments that they prove: all handed over before.
     ///
     /// # Errors
     /// As [`Writer::segment`].
@@ -98,7 +97,7 @@ impl Writer {
         self.push(Piece::Nodes(nodes))
     }
 
-    /// Hands over proven nodes that some segments need, and not all of those that they need.
+    /// Hands over proven nodes that some segments need, but not all that they need.
     ///
     /// # Errors
     /// As [`Writer::segment`].
@@ -111,7 +110,7 @@ impl Writer {
         if self.batch.len() < BATCH { Ok(()) } else { self.send() }
     }
 
-    /// Hands over what was gathered.
+    /// Hands over the gathered pieces.
     ///
     /// # Errors
     /// As [`Writer::segment`].
@@ -119,8 +118,7 @@ impl Writer {
         if self.batch.is_empty() { Ok(()) } else { self.send() }
     }
 
-    /// Asks for everything to be on disk soon. The transfer has been asked for all nodes when this was
-    /// called the last time, and they were handed over since.
+    /// Requests a flush. The transfer was asked for all nodes at the previous call, and these were handed over since.
     ///
     /// # Errors
     /// As [`Writer::segment`].
@@ -132,12 +130,11 @@ impl Writer {
     fn send(&mut self) -> Result<(), StoreError> {
         let batch = std::mem::take(&mut self.batch);
         let sent = self.queue.as_ref().is_some_and(|queue| queue.send(batch).is_ok());
-        // The thread hangs up only when it has failed.
+        // The thread hangs up only after a failure.
         if sent { Ok(()) } else { self.end().map_or(Ok(()), |(_, outcome)| outcome.map(drop)) }
     }
 
-    /// Waits until everything is written and read back; gives the file back, and its root if it is
-    /// whole.
+    /// Waits until all is written and read back; returns the file, and its root if it is complete.
     ///
     /// # Errors
     /// As [`Writer::segment`].
@@ -156,8 +153,8 @@ impl Writer {
     }
 }
 
-/// Bytes of content that are written, while their nodes may still come: the transfer reports nodes after
-/// a number of segments, or when it is asked to.
+/// Bytes of content that are written while their nodes may still follow: the transfer reports nodes after a number of
+/// segments, or when it is asked to.
 #[derive(Default)]
 struct Unvouched {
     since_flush: u64,
@@ -169,14 +166,15 @@ impl Unvouched {
         std::mem::take(&mut self.since_flush) + std::mem::take(&mut self.before_flush)
     }
 
-    /// What has waited for one flush has its nodes by the next, if it has new ones at all.
+    /// Returns the bytes that have waited since the flush before: their nodes have arrived by now, if there are new
+    /// ones at all.
     fn next_flush(&mut self) -> u64 {
         std::mem::replace(&mut self.before_flush, std::mem::take(&mut self.since_flush))
     }
 }
 
-/// Writes a batch: segments in order, so that those that follow each other go in one call, then nodes.
-/// Returns the bytes of content that have got their nodes.
+/// Writes a batch: segments in order, so that adjacent ones go in one call, then nodes. Returns the bytes of content
+/// that now have their nodes.
 fn write(
     partial: &mut Partial,
     audit: &mut Option<Audit>,
@@ -203,7 +201,7 @@ fn write(
             Piece::MoreNodes(nodes) => partial.put_nodes(nodes)?,
         }
     }
-    // What is counted from here on has to outlive a kill.
+    // Bytes counted from here on must survive a kill.
     if safe > 0 {
         partial.settle()?;
     }
@@ -221,8 +219,8 @@ fn write(
 }
 
 impl Drop for Writer {
-    /// A fetch that ends early keeps what was proven: the thread writes what it was given, and the
-    /// file's own drop flushes it.
+    /// A fetch that ends early keeps what was proven: the thread writes what it was given, and dropping the file
+    /// flushes it.
     fn drop(&mut self) {
         let _ = self.push_on();
         drop(self.end());

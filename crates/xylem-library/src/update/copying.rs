@@ -1,4 +1,4 @@
-//! [`Copier`]: a thread that reads proven blocks from old copies and proves what it has read.
+//! [`Copier`]: a thread that reads proven blocks from old copies and verifies what it has read.
 
 use std::io;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use xylem_tree::{Anchor, Segment, UpdateBlocks, Verified};
 use super::Nodes;
 use super::search::{Old, Place};
 
-/// Bytes of blocks that wait to be taken at most.
+/// Most bytes of copied blocks that wait to be taken.
 const WAITING: u64 = 16 << 20;
 
-/// What became of a block.
+/// Outcome of copying a block.
 pub(super) enum Copied {
     Block {
         block: u64,
         segments: Vec<Verified<Segment<Bytes>>>,
         nodes: Nodes,
     },
-    /// The old copy has something else there by now.
+    /// The old copy no longer has these bytes there.
     Gone(u64),
 }
 
@@ -32,7 +32,7 @@ struct Order {
     anchor: Anchor,
 }
 
-/// See the module's own text.
+/// The thread and its queues; see the module's own text.
 pub(super) struct Copier {
     orders: Option<Sender<Order>>,
     copied: Option<Receiver<Copied>>,
@@ -59,15 +59,15 @@ impl Copier {
         Ok(Self { orders: Some(orders), copied: Some(copied), thread: Some(thread) })
     }
 
-    /// Has a block copied.
+    /// Orders the copy of a block.
     pub(super) fn copy(&self, block: u64, place: Place, anchor: Anchor) {
         if let Some(orders) = &self.orders {
-            // The thread ends before its orders do only if it is told to stop.
+            // The thread ends before its orders do only if it is stopped.
             let _ = orders.send(Order { block, place, anchor });
         }
     }
 
-    /// What was copied next, if anything has been.
+    /// Takes the next copied block, if there is one.
     pub(super) fn next(&self) -> Option<Copied> {
         self.copied.as_ref()?.try_recv().ok()
     }

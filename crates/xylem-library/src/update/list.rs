@@ -1,4 +1,4 @@
-//! [`List`]: the list of sums while it comes.
+//! [`List`]: the list of sums while it arrives.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use xylem_object::{Kind, Manifest, ObjectId};
 use xylem_transfer::{AddError, Transfer};
 use xylem_tree::{Segment, SegmentSet, Verified};
 
-/// Without the list for this long after it was asked for, or after a piece of it came, the file is
-/// fetched without: who has all else need not have it.
+/// The file is fetched without the list after this long since the request or the last piece. A peer that has all else
+/// need not have the list.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often it is seen whether something is late.
+/// Interval at which lateness is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// When a list is not waited for any longer. Time in which nobody looked (the disk had to be waited for,
-/// say) is not held against whoever sends it: what has come may lie unread.
+/// Deadline of a list. Time in which it was not checked, because of a slow disk for example, does not count: pieces may
+/// have arrived unread.
 pub(crate) struct Late {
     at: Duration,
     looked: Duration,
@@ -27,12 +27,12 @@ impl Late {
         Self { at: now + PATIENCE, looked: now }
     }
 
-    /// A piece has come.
+    /// Extends the deadline after a piece arrived.
     pub(crate) fn put_off(&mut self, now: Duration) {
         self.at = now + PATIENCE;
     }
 
-    /// Whether it is too late; if not, when to look again.
+    /// Returns when to check again; `None` if the deadline has passed.
     pub(crate) fn look(&mut self, now: Duration) -> Option<Duration> {
         let away = now.saturating_sub(self.looked);
         self.looked = now;
@@ -51,7 +51,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// Asks for the list of the publication's one file; `None` if it has none.
+    /// Requests the list of the publication's one file; `None` if it has none.
     ///
     /// # Errors
     /// The transfer's.
@@ -63,7 +63,7 @@ impl List {
         let (Some(sums), Some(geometry)) = (manifest.sums, manifest.sums_geometry()) else {
             return Ok(None);
         };
-        // A list of another length is none, and of no length that would take much memory.
+        // A list of another length is invalid; the right length takes little memory.
         let len = list_len(manifest.size, manifest.segment);
         if manifest.kind != Kind::File || sums.size != len {
             return Ok(None);
@@ -75,7 +75,7 @@ impl List {
         Ok(Some(Self { bytes: vec![0; len as usize], missing, late: Late::new(now) }))
     }
 
-    /// Keeps a piece.
+    /// Saves a piece.
     pub(crate) fn segment(&mut self, segment: &Verified<Segment<Bytes>>, now: Duration) {
         let rest = self.bytes.get_mut(segment.offset as usize..);
         if let Some(place) = rest.and_then(|rest| rest.get_mut(..segment.content.len())) {
@@ -85,12 +85,12 @@ impl List {
         }
     }
 
-    /// When it is not waited for any longer.
+    /// Returns its deadline.
     pub(crate) fn late(&mut self) -> &mut Late {
         &mut self.late
     }
 
-    /// The list, if all of it has come.
+    /// Returns the list once all of it has arrived.
     pub(crate) fn whole(&self) -> Option<&[u8]> {
         self.missing.is_empty().then_some(&self.bytes)
     }

@@ -1,9 +1,9 @@
-//! Searches old copies for the blocks of a new file, with nothing but the publisher's list of sums.
+//! Searches old copies for the blocks of a new file, with only the publisher's list of sums.
 //!
-//! The list says where to look and is not believed: a block that is found here is a claim, which the
-//! tree has to prove. An old file is passed over once, in pieces that threads take turns at. Where a block
-//! was found the next one is tried right behind it, so that the weak sum is rolled on byte by byte only
-//! through what has changed. Work is linear in the sizes of both files, whatever the list says.
+//! The list is not trusted: a block that is found is a claim, which the tree must prove. An old file is passed over
+//! once, in pieces that threads share. After a found block the next one is tried directly behind it, so that the weak
+//! sum is rolled byte by byte only through changed parts. The work is linear in the sizes of both files, whatever the
+//! list contains.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,37 +12,37 @@ use std::thread;
 use xylem_object::sums::BlockSums;
 use xylem_tree::{NodeValue, UpdateBlocks, WeakSum, weak_sum};
 
-/// Threads that search at most: more read no faster.
+/// Most threads that search: more read no faster.
 const MAX_THREADS: usize = 4;
 /// Least bytes of an old file that a thread takes at once.
 const MIN_PIECE: u64 = 4 << 20;
-/// Blocks of one weak sum that are tried at one place.
+/// Most blocks of one weak sum tried at one place.
 const MAX_TRIES: usize = 4;
-/// Bytes of old copies that are searched for any file, and for each of its bytes.
+/// Bytes of old copies searched at most: a base for any file, and this many for each of its bytes.
 const SEARCHED: u64 = 1 << 30;
 const SEARCHED_TIMES: u64 = 64;
-/// A piece's bytes may be hashed in vain so many times over; then it is looked at only where blocks are
-/// expected. Without a list that lies, or bytes made for it, nothing comes near.
+/// A piece's bytes may be hashed in vain this many times over; then only expected places are tried. Only a forged list,
+/// or bytes made for it, come near this limit.
 const VAIN_TIMES: u64 = 2;
 
 /// An old copy: bytes that may change or end at any time.
 pub(crate) trait Old: Send + Sync {
-    /// Bytes, as far as is known.
+    /// Returns its size as far as known, bytes.
     fn len(&self) -> u64;
-    /// The first byte at or after `offset` that may be anything but zero; `None`: all are, to the end.
+    /// Returns the first byte at or after `offset` that may be non-zero; `None` if all are zero to the end.
     fn next_data(&self, offset: u64) -> Option<u64> {
         Some(offset)
     }
-    /// Reads from `offset` on; less than asked for where it ends, or can't be read.
+    /// Reads from `offset` on; returns less at the end or if it is unreadable.
     fn read(&self, buf: &mut [u8], offset: u64) -> usize;
 }
 
 /// Where a block's bytes seem to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// In which of the old copies.
+    /// Which of the old copies.
     pub(crate) copy: u32,
-    /// From which byte on.
+    /// The first byte there.
     pub(crate) offset: u64,
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct Place {
 pub(crate) struct Found {
     pub(crate) block: u64,
     pub(crate) place: Place,
-    /// What it hashes to at its place in the new file.
+    /// The value of its node in the new file's tree.
     pub(crate) value: NodeValue,
 }
 
-/// Searches `copies` for blocks that `sums` (one for each of `blocks`) tells of. Ascending, each at most
-/// once. Ends early, with what there is, when `stop` is set.
+/// Searches `copies` for the blocks of `sums` (one for each of `blocks`). The result is ascending, each block at most
+/// once. Ends early with a partial result when `stop` is set.
 pub(crate) fn search(
     blocks: &UpdateBlocks,
     sums: &[BlockSums],
@@ -90,13 +90,13 @@ pub(crate) fn search(
     found
 }
 
-/// Bytes of old copies that are searched for a file of this size: beyond, fetching it costs less than looking.
+/// Returns how many bytes of old copies are searched for a file of this size: beyond that, fetching costs less.
 fn most(size: u64) -> u64 {
     size.saturating_mul(SEARCHED_TIMES).saturating_add(SEARCHED)
 }
 
-/// What is searched, no more than `most` bytes: holes are passed over, but for the first of each copy, as zeros lie in one
-/// place as well as in another.
+/// Returns the pieces to search, `most` bytes at most. Holes are skipped, but for the first of each copy: one run of
+/// zeros suffices.
 fn pieces(copies: &[Box<dyn Old>], piece: u64, most: u64) -> Vec<Place> {
     let mut pieces = Vec::new();
     for (copy, old) in (0..).zip(copies) {
@@ -117,7 +117,7 @@ fn pieces(copies: &[Box<dyn Old>], piece: u64, most: u64) -> Vec<Place> {
     pieces
 }
 
-/// The list, to be looked into by weak sum.
+/// The list, indexed by weak sum.
 struct Table<'a> {
     blocks: &'a UpdateBlocks,
     sums: &'a [BlockSums],
@@ -126,7 +126,7 @@ struct Table<'a> {
     /// A bit for each weak sum's hash: few are set, so that most places need no search.
     filter: Vec<u64>,
     shift: u32,
-    /// Blocks that were found, a bit each.
+    /// A bit for each block that was found.
     found: Vec<AtomicU64>,
 }
 
@@ -136,7 +136,7 @@ impl<'a> Table<'a> {
         let whole = sums.iter().take(whole as usize);
         let mut sorted: Vec<_> = whole.zip(0..).map(|(sums, block)| (sums.weak, block)).collect();
         sorted.sort_unstable();
-        // 32 bits a block, from 8 KiB on: in the cache nearest but one for files of some GiB.
+        // 32 bits a block, from 8 KiB on: fits the second-level cache for files of some GiB.
         let bits = (sorted.len().max(1).ilog2() + 6).clamp(16, 28);
         let mut table = Self {
             blocks,
@@ -157,7 +157,7 @@ impl<'a> Table<'a> {
         (weak.wrapping_mul(0x85EB_CA6B) >> self.shift) as usize
     }
 
-    /// Whole blocks with this weak sum.
+    /// Returns the whole blocks with this weak sum.
     #[inline]
     fn with(&self, weak: u32) -> &[(u32, u32)] {
         let bit = self.bit(weak);
@@ -170,7 +170,7 @@ impl<'a> Table<'a> {
         &rest[..rest.partition_point(|entry| entry.0 == weak)]
     }
 
-    /// The value of a block's node if these seem to be its bytes.
+    /// Returns the value of a block's node if these seem to be its bytes.
     fn judge(&self, block: u64, bytes: &[u8]) -> Option<NodeValue> {
         let sums = self.sums.get(usize::try_from(block).ok()?)?;
         let value = self.blocks.value(block, bytes)?;
@@ -182,15 +182,15 @@ impl<'a> Table<'a> {
         word.is_some_and(|word| word.load(Ordering::Relaxed) >> (block % 64) & 1 == 1)
     }
 
-    /// Marks a block as found; false if it was already.
+    /// Marks a block as found; returns false if it was already.
     fn mark(&self, block: u64) -> bool {
         let bit = 1 << (block % 64);
         let word = self.found.get((block / 64) as usize);
         word.is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
     }
 
-    /// Blocks whose content is there several times (zeros, for one) and lay in the old copy fewer times
-    /// are copies of one that was found.
+    /// Adds blocks of repeated content (zeros, for example) that the old copy has fewer times: they are copies of one
+    /// that was found.
     fn add_copies(&self, found: &mut Vec<Found>, copies: &[Box<dyn Old>], stop: &AtomicBool) {
         let mut bytes = vec![0; self.blocks.block_len() as usize];
         let sources = found.len();
@@ -215,8 +215,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The last block, if it is a short one: behind the one before it, at the end of an old copy, or
-    /// where it stands in the new file.
+    /// Adds the last block, if it is a short one. It is tried behind the block before it, at the end of each old copy,
+    /// and at its offset in the new file.
     fn add_last(&self, found: &mut Vec<Found>, copies: &[Box<dyn Old>]) {
         let Some(last) = self.blocks.count().checked_sub(1) else { return };
         let range = self.blocks.range(last);
@@ -243,13 +243,13 @@ impl<'a> Table<'a> {
     }
 }
 
-/// One thread's way through pieces of old files.
+/// Search state of one thread.
 struct Scan<'a> {
     table: &'a Table<'a>,
     stop: &'a AtomicBool,
     buffer: Vec<u8>,
     found: Vec<Found>,
-    /// New offset less old offset of what was found last.
+    /// New offset minus old offset of the block found last.
     shift: i128,
     /// Bytes that may still be hashed in vain.
     vain: u64,
@@ -260,7 +260,7 @@ impl<'a> Scan<'a> {
         Self { table, stop, buffer: Vec::new(), found: Vec::new(), shift: 0, vain: 0 }
     }
 
-    /// Looks at blocks that begin within `len` bytes from `start` on.
+    /// Searches for blocks that begin within `len` bytes from `start` on.
     fn piece(&mut self, old: &dyn Old, start: Place, len: u64) {
         let block_len = self.table.blocks.block_len() as usize;
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -286,7 +286,8 @@ impl<'a> Scan<'a> {
                     at += block_len;
                     continue;
                 }
-                // Changed in place: the next one lies where it did. What lies here may be elsewhere now.
+                // Changed in place: the next block is in its expected place. The bytes here may be a block of another
+                // place.
                 let behind = at + block_len;
                 if behind < end && self.take(block + 1, bytes, behind, start) {
                     self.look(weak_sum(&bytes[at..behind]), bytes, at, start);
@@ -301,8 +302,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Where to begin: at the first block that would be whole with the shift of what was found last, or
-    /// with none, if it is there.
+    /// Returns where to begin: behind the first whole block at the last shift, or at none, if that block is there.
     fn first(&mut self, bytes: &[u8], start: Place, end: usize) -> Option<usize> {
         let len = i128::from(self.table.blocks.block_len());
         for shift in [self.shift, 0] {
@@ -319,15 +319,14 @@ impl<'a> Scan<'a> {
         None
     }
 
-    /// The block that bytes at `offset` of the old file are, if nothing was put in since what was found
-    /// last.
+    /// Returns the block expected at `offset` of the old file, if nothing was inserted since the block found last.
     fn expected(&self, offset: u64) -> Option<u64> {
         let new = u64::try_from(i128::from(offset) + self.shift).ok()?;
         let len = self.table.blocks.block_len();
         new.is_multiple_of(len).then_some(new / len)
     }
 
-    /// Whether block `block` lies at `at`; if so it is noted.
+    /// Returns whether block `block` lies at `at`, and records it if so.
     fn take(&mut self, block: u64, bytes: &[u8], at: usize, start: Place) -> bool {
         let len = self.table.blocks.block_len();
         let Some(value) = self.table.judge(block, &bytes[at..at + len as usize]) else {
@@ -341,7 +340,7 @@ impl<'a> Scan<'a> {
         true
     }
 
-    /// Tries blocks of this weak sum at `at`: the one that was found, if any was.
+    /// Tries blocks of this weak sum at `at`; returns the one that was found.
     fn look(&mut self, weak: u32, bytes: &[u8], at: usize, start: Place) -> Option<u64> {
         let table = self.table;
         let run = table.with(weak);
@@ -353,13 +352,13 @@ impl<'a> Scan<'a> {
                 return Some(block);
             }
         }
-        // What was found elsewhere is still a block's length to jump over.
+        // A block found elsewhere is still a block's length to skip.
         let (_, first) = run.first().filter(|_| tried == 0)?;
         let first = u64::from(*first);
         self.take(first, bytes, at, start).then_some(first)
     }
 
-    /// Rolls on from `at` until a block is found; returns where to go on.
+    /// Rolls on from `at` until a block is found; returns where to continue.
     fn roll(&mut self, bytes: &[u8], at: usize, end: usize, start: Place) -> usize {
         let len = self.table.blocks.block_len() as usize;
         let words = (len / 4) as u32;
@@ -387,7 +386,7 @@ impl<'a> Scan<'a> {
                         return here + len;
                     }
                 }
-                // The last places of a piece have no word behind them, nor any need of one.
+                // The last places of a piece have no word behind them and need none.
                 if here + len + 4 <= bytes.len() {
                     sum.roll(words, word(here), word(here + len));
                 }

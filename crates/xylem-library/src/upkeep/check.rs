@@ -1,4 +1,4 @@
-//! [`check_store`]: is what the store keeps right, and is all there that it needs?
+//! [`check_store`]: checks that the contents of a store are right and complete.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use crate::signed;
 use crate::stop::Stop;
 use crate::trees;
 
-/// Bytes of a listing that are hashed at once.
+/// Bytes of a listing hashed at once.
 const PIECE: usize = 1 << 20;
 
 /// How to check a store.
@@ -36,39 +36,39 @@ const PIECE: usize = 1 << 20;
 pub struct CheckOptions {
     /// The store's directory.
     pub store: PathBuf,
-    /// Make damaged and missing trees again from the files that they are about, where those still
-    /// have the same root, and remove damaged records.
+    /// Rebuild damaged and missing trees from their files, if these still have the same root, and remove damaged
+    /// records.
     pub repair_tree: bool,
 }
 
-/// What kind of thing was found.
+/// Kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// Bytes that contradict their root, their signature or their checksum.
+    /// Bytes contradict their root, their signature or their checksum.
     Damaged,
-    /// Something that is needed is not there.
+    /// A needed part is missing.
     Missing,
-    /// It was one of those and is right again.
+    /// It was damaged or missing and is right again.
     Repaired,
-    /// Left by an interrupted run; no harm.
+    /// Left by an interrupted run; harmless.
     Leftover,
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename = "finding")]
 pub struct Finding {
-    /// Which kind.
+    /// Its kind.
     pub kind: FindingKind,
     /// The store's file.
     #[serde(serialize_with = "json::path")]
     pub path: PathBuf,
-    /// What about it, in words.
+    /// Description in words.
     pub what: String,
 }
 
-/// What was checked.
+/// Counts of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename = "store_checked")]
 pub struct CheckSummary {
@@ -80,18 +80,18 @@ pub struct CheckSummary {
     pub listings: u64,
     /// Manifests.
     pub manifests: u64,
-    /// Bytes that were read.
+    /// Bytes read.
     pub bytes: u64,
-    /// Bytes that mounts have read and keep; they are proven anew whenever they are read, and not looked at here.
+    /// Bytes cached by mounts. They are not checked here: they are verified whenever they are read.
     pub cached: u64,
-    /// Damaged or missing things that are still so.
+    /// Parts still damaged or missing.
     pub bad: u64,
-    /// Things that were repaired.
+    /// Parts repaired.
     pub repaired: u64,
 }
 
-/// Checks every record, tree, listing and manifest of a store, and what they refer to. Files of
-/// users are read only to repair.
+/// Checks every record, tree, listing and manifest of a store, and their references. Users' files are read only for
+/// repairs.
 ///
 /// # Errors
 /// See [`UpkeepError`]. Damage is no error.
@@ -139,7 +139,7 @@ struct Check<'a> {
     on_finding: &'a mut dyn FnMut(Finding),
     /// Records by root.
     known: HashMap<Hash, Vec<Known>>,
-    /// What was found of roots, until it is settled whether it can be repaired.
+    /// Findings by root, held until it is known whether they can be repaired.
     found: Vec<(Hash, Finding)>,
     summary: CheckSummary,
 }
@@ -161,8 +161,8 @@ impl Check<'_> {
         }
     }
 
-    /// Names of interrupted fetches of which nothing is known here, in the folders where something was shared or
-    /// fetched. They may be another store's, so that nobody removes them by itself.
+    /// Reports data of interrupted fetches without a record here, in the folders of shared and fetched files. They may
+    /// belong to another store, so they are not removed.
     fn strays(&mut self) -> Result<(), UpkeepError> {
         let unfinished = self.store.unfinished()?;
         let ours: BTreeSet<&Path> = unfinished.iter().map(|one| one.path.as_path()).collect();
@@ -171,7 +171,7 @@ impl Check<'_> {
         let folders: BTreeSet<PathBuf> =
             folders.filter_map(|path| Some(path.parent()?.to_path_buf())).collect();
         for folder in folders {
-            // One that is not there now has nothing that could be named.
+            // A missing folder contains nothing to report.
             for item in self.store.medium().list_dir(&folder).unwrap_or_default() {
                 let path = folder.join(&item.name);
                 if is_reserved(&os_bytes(&item.name)) && !ours.contains(path.as_path()) {
@@ -240,14 +240,14 @@ impl Check<'_> {
             Part::Listing => self.listing(info),
             Part::Manifest => self.manifest(info),
             Part::Sums => self.sums(info),
-            // Nothing of the kind is ever finished.
+            // A part of this kind is never finished.
             Part::Content => Ok(None),
         };
         self.summary.bytes += info.size;
         match found {
             Ok(None) => {}
             Ok(Some(what)) => self.damaged(&info.root, info.part, what),
-            // The disk can't read it: that is damage, too, and the rest is still worth a look.
+            // Unreadable by the disk: this is damage, and the rest is still checked.
             Err(e @ (StoreError::Io { .. } | StoreError::Corrupt { .. })) => {
                 self.damaged(&info.root, info.part, e.to_string());
             }
@@ -285,7 +285,7 @@ impl Check<'_> {
         Ok(None)
     }
 
-    /// The outboards of a directory's files; their places follow from the listing.
+    /// Checks the outboards of a directory's files; their places follow from the listing.
     fn file_outboards(&mut self, info: &ObjectInfo) -> Result<Option<String>, StoreError> {
         let Some(file) = self.store.object(&info.root, Part::Listing)? else {
             return Ok(Some("the listing that says what is in it is missing".to_owned()));
@@ -295,13 +295,13 @@ impl Check<'_> {
         let from = self.known.get(&info.root);
         let shared = from.is_some_and(|all| all.iter().any(|k| k.origin == Origin::Shared));
         let mut first = None;
-        // The publisher's segment size is in the manifest; nearly always it is the usual one.
+        // The publisher's segment size is in the manifest; it is nearly always the default.
         for log2 in (0..=SegmentSize::MAX_LOG2_CHUNKS).rev() {
             let Some(size) = SegmentSize::from_log2_chunks(log2) else { continue };
             let listing = match ListedFiles::open(file.clone(), len, &info.root, size) {
                 Ok(listing) => listing,
                 Err(ListedError::Store(e)) => return Err(e),
-                // Said already, of the listing.
+                // Reported already, for the listing.
                 Err(ListedError::NotTheRoot(_)) => return Ok(None),
                 Err(ListedError::Bad(_)) => {
                     let what = "its listing is none, although it has the right root";
@@ -331,12 +331,12 @@ impl Check<'_> {
         Ok(sums::check(&file)?.map(str::to_owned))
     }
 
-    /// Whether a directory has files of more than one segment, whose outboards are packed.
+    /// Returns whether a directory has files of more than one segment, and hence packed outboards.
     fn has_packed(&self, root: &Hash) -> Result<bool, StoreError> {
         let size = SegmentSize::DEFAULT;
         let Some(file) = self.store.object(root, Part::Listing)? else { return Ok(false) };
         let len = file.metadata()?.size;
-        // One that is damaged was named already.
+        // A damaged listing was reported already.
         let Ok(listing) = ListedFiles::open(file, len, root, size) else { return Ok(false) };
         for found in listing.entries() {
             if let EntryKind::File { size: bytes, .. } = found?.entry.kind
@@ -348,12 +348,12 @@ impl Check<'_> {
         Ok(false)
     }
 
-    /// What records need and is not there.
+    /// Reports parts that records need and that are missing.
     fn references(&mut self) -> Result<(), UpkeepError> {
         let mut missing = Vec::new();
         for (root, all) in &self.known {
             let Some(known) = all.first() else { continue };
-            // What grew is kept without a tree.
+            // A growing file has no stored tree.
             if record::growing(self.store, known) {
                 continue;
             }
@@ -374,7 +374,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Makes the trees of damaged roots again from files that did not change, and looks again.
+    /// Rebuilds the trees of damaged roots from unchanged files, and checks again.
     fn repair(&mut self, on_event: &mut dyn FnMut(LibraryEvent)) -> Result<(), UpkeepError> {
         let bad: BTreeSet<[u8; 32]> = self.found.iter().map(|(root, _)| *root.as_bytes()).collect();
         for root in bad.into_iter().map(Hash::from_bytes) {
@@ -395,7 +395,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Hashes what has `root` and did not change since; says where it lies, if that gave the root.
+    /// Hashes the unchanged files recorded under `root`; returns the path of the first that has it.
     fn remade(
         &self,
         root: &Hash,
@@ -407,7 +407,7 @@ impl Check<'_> {
             match rebuild(self.store, &path, self.stop, on_event) {
                 Ok(made) if made == *root => return Ok(Some(path)),
                 Err(e) if e.blame() == Blame::Interrupted => return Err(UpkeepError::Interrupted),
-                // Another file of the same root may still do.
+                // Another file of the same root may be right.
                 _ => {}
             }
         }
@@ -415,7 +415,7 @@ impl Check<'_> {
     }
 }
 
-/// Parts without which something known can't be served from here.
+/// Returns the parts without which a recorded path cannot be served.
 fn needed(known: &Known) -> &'static [Part] {
     match known.directory {
         true => &[Part::Listing, Part::Outboard],

@@ -1,4 +1,4 @@
-//! [`UpkeepError`]: why a call about a store failed.
+//! [`UpkeepError`]: why a maintenance call failed.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,27 @@ use xylem_store::StoreError;
 
 use crate::error::{Blame, Failure, advised, blame_of};
 
-/// Why a call about a store failed. Damage is no error.
+/// Why a maintenance call failed. Damage is no error.
 #[derive(Debug, thiserror::Error)]
 pub enum UpkeepError {
-    /// The store can't be read or written.
+    /// The store cannot be read or written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
     /// There is no store.
     #[error("{}: no store is there yet; share or get something, or name another with --store", .0.display())]
     NoStore(PathBuf),
-    /// It was to be unpinned.
+    /// The path or root to be unpinned is not pinned.
     #[error("{} is not pinned", .0.display())]
     NotPinned(PathBuf),
-    /// A path was to be unpinned that is pinned by its root.
+    /// The path to be unpinned is pinned by its root.
     #[error("{} is pinned by its root; unpin {root}", path.display())]
     PinnedByRoot {
         /// The path.
         path: PathBuf,
-        /// The root that is pinned.
+        /// The pinned root.
         root: Hash,
     },
-    /// It was to be pinned or unpinned.
+    /// The path to be pinned or unpinned has no record.
     #[error("the store does not know {}; `xylem store list` shows what it knows", .0.display())]
     Unknown(PathBuf),
     /// Asked to stop.

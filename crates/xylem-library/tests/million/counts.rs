@@ -1,20 +1,20 @@
-//! What was done to the programs under test.
+//! Counts of faults and runs.
 
 use std::fmt;
 use std::ops::AddAssign;
 
 use xylem_faults::Fault;
 
-/// Faults that struck, by kind, and what came of the runs that they struck.
+/// Faults that occurred, by kind, and outcomes of the runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    /// Runs of the code under test, struck or not.
+    /// Runs of the code under test, with or without a fault.
     pub(crate) runs: u64,
-    /// Runs of them that reached their end.
+    /// Runs that completed.
     pub(crate) done: u64,
     /// The process was killed between two changes of the disk.
     pub(crate) kills: u64,
-    /// It was killed in the middle of a write.
+    /// The process was killed in the middle of a write.
     pub(crate) torn: u64,
     /// One change of the disk failed, and later ones worked.
     pub(crate) errors: u64,
@@ -22,30 +22,30 @@ pub(crate) struct Counts {
     pub(crate) full: u64,
     /// One read failed.
     pub(crate) reads: u64,
-    /// The power went.
+    /// The power was lost.
     pub(crate) power: u64,
-    /// A byte of what an earlier run left was changed before the next one.
+    /// A byte left by an earlier run was changed before the next one.
     pub(crate) flips: u64,
-    /// Packets that differ from what an honest peer says.
+    /// Packets that differ from those of an honest peer.
     pub(crate) lies: u64,
-    /// Questions that a peer left without an answer on purpose, or refused.
+    /// Interests that a peer deliberately refused or left without an answer.
     pub(crate) silences: u64,
-    /// Not counted as faults: packets that the network lost, doubled or let overtake each other.
+    /// Not counted as faults: packets that the network lost, duplicated or reordered.
     pub(crate) packets: u64,
-    /// Not counted either: pages and names that a loss of power took back or tore.
+    /// Not counted as faults: pages and names that a loss of power reverted or tore.
     pub(crate) taken_back: u64,
-    /// Results found spoiled after a loss of power without `--fsync`, as documented.
+    /// Results found damaged after a loss of power without `--fsync`, as documented.
     pub(crate) not_synced: u64,
 }
 
 impl Counts {
-    /// Faults of the disk and ends of the process.
+    /// Returns the faults of the disk and ends of the process.
     pub(crate) fn of_disk(&self) -> u64 {
         let Self { kills, torn, errors, full, reads, power, flips, .. } = self;
         kills + torn + errors + full + reads + power + flips
     }
 
-    /// All that counts as a fault.
+    /// Returns all faults.
     pub(crate) fn faults(&self) -> u64 {
         self.of_disk() + self.lies + self.silences
     }

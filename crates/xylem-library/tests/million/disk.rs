@@ -1,4 +1,4 @@
-//! Which fault strikes a run, and the disk that the next one finds.
+//! The fault of a run, and the disk that the next run finds.
 
 use xylem_faults::{Fault, FaultMedium};
 use xylem_sim::Rng;
@@ -7,7 +7,7 @@ use crate::counts::Counts;
 
 pub(crate) const FAULTS: [Fault; 4] = [Fault::Dead, Fault::Torn, Fault::Once, Fault::Full];
 
-/// How a harness is spoiled on purpose, to see that it notices.
+/// A defect planted in the harness, to check that it is noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Planted {
     Nothing,
@@ -17,7 +17,7 @@ pub(crate) enum Planted {
     KillsLikePower,
     /// Tree nodes of partial files vanish between two runs.
     NodesVanish,
-    /// A byte of what has a final name changes.
+    /// A byte changes under a final name.
     NamedByte,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Strike {
 }
 
 impl Strike {
-    /// Anywhere among so many changes.
+    /// Chooses a random place among `steps` changes, or a read.
     pub(crate) fn anywhere(steps: u64, rng: &mut Rng) -> Self {
         match rng.below(6) {
             0 => Self::Read(rng.below(30)),
@@ -46,12 +46,12 @@ impl Strike {
         }
     }
 
-    /// Whether nothing works any more after it.
+    /// Returns whether all later operations fail too.
     pub(crate) fn is_the_end(self) -> bool {
         matches!(self, Self::Change(_, Fault::Dead | Fault::Torn))
     }
 
-    /// Counts it if it has struck; the disk works again.
+    /// Counts the fault if it occurred, and heals the disk; returns whether it occurred.
     pub(crate) fn settle(self, medium: &FaultMedium, counts: &mut Counts) -> bool {
         let struck = medium.has_failed();
         if struck {
@@ -65,16 +65,16 @@ impl Strike {
     }
 }
 
-/// What happened between two runs.
+/// Event between two runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Between {
-    /// The process ended, however it did: every completed call counts.
+    /// The process ended in some way: every completed call has an effect.
     Process,
-    /// The power went.
+    /// The power was lost.
     Power,
 }
 
-/// The disk that the next run finds.
+/// Returns the disk that the next run finds.
 pub(crate) fn next_disk(
     medium: &FaultMedium,
     between: Between,

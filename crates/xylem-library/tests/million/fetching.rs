@@ -1,5 +1,5 @@
-//! Fetching files and directories: new, over an older version, with old copies, with and without
-//! `--fsync`; struck at every change of the disk, and again while it is taken up.
+//! Fetches files and directories: new, over an older version, with old copies, with and without `--fsync`. A fault
+//! occurs at every change of the disk, and again while the fetch is resumed.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,21 +22,21 @@ use crate::source::{Entry, Source, Tree, file, folder, older, open, plant, remov
 const COPY: &str = "/copy";
 const PART: &str = "/.copy.xylem-part";
 const OLD: &str = "/old";
-/// How often one fetch is struck before it is left alone.
+/// Most faults of one fetch.
 const MOST_STRIKES: u64 = 3;
-/// Strikes of a family at most, besides those at every change.
+/// Most faults of a family, besides those at every change.
 const SAMPLE: usize = 60;
-/// What a kill costs at most besides 1/256 of what was verified: the segment in hand
-/// (docs/spec/store.md, "Goals"); of an update, some more (docs/reliability.md, "One machine").
+/// Largest loss by a kill, bytes, besides 1/256 of what was verified: the segment in progress (docs/spec/store.md,
+/// "Goals"); for an update, some more (docs/reliability.md, "One machine").
 const IN_HAND: u64 = 8_192;
 const IN_HAND_OF_UPDATE: u64 = 64 * 1024;
 
-/// What is fetched, onto what.
+/// The content to fetch, and the content before.
 struct Case {
     source: Source,
-    /// What has the name before.
+    /// The existing content under the final name.
     before: Option<Tree>,
-    /// What lies elsewhere and is named as an old copy.
+    /// An old copy elsewhere.
     like: Option<Tree>,
     durable: bool,
     planted: Planted,
@@ -45,32 +45,32 @@ struct Case {
 /// How a run ended.
 enum Ended {
     Done,
-    /// The disk failed it.
+    /// The disk failed.
     Failed(SaveError),
-    /// There was nobody (left) to ask.
+    /// No peer was left.
     Nobody,
-    /// It was interrupted, and ended in order.
+    /// Interrupted, and ended in order.
     Interrupted,
 }
 
-/// What a run found and left behind.
+/// Outcome of a run.
 struct Ran {
     ended: Ended,
-    /// Bytes that it found verified from before, if it came to look.
+    /// Bytes of earlier runs that it verified, if it came that far.
     resumed: Option<u64>,
-    /// Bytes that it said it had, and that have to be there after a kill.
+    /// Bytes that it reported as verified and that must survive a kill.
     safe: u64,
 }
 
-/// What stands under the final name.
+/// State of the final name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Named {
-    /// What was there before, or nothing.
+    /// Unchanged.
     Before,
     /// Some files are old and some new.
     Between,
     New,
-    /// Spoiled by a loss of power, where nobody asked for `--fsync`.
+    /// Damaged by a loss of power without `--fsync`.
     NotSynced,
 }
 
@@ -98,7 +98,7 @@ impl Case {
         Self { source: Source::new(new), before, like, durable, planted }
     }
 
-    /// The disk before anything is fetched.
+    /// Returns the disk before the fetch.
     fn disk(&self) -> FaultMedium {
         let medium = FaultMedium::new();
         for (path, tree) in [(COPY, &self.before), (OLD, &self.like)] {
@@ -137,7 +137,7 @@ impl Case {
         make(&options, &self.source.original.manifest, Some(to), store)
     }
 
-    /// One run. `interrupt`: after so many segments.
+    /// Makes one run. `interrupt`: after this many segments.
     fn run(
         &self,
         medium: &FaultMedium,
@@ -163,7 +163,7 @@ impl Case {
         };
         net.count(counts);
         if let Ended::Interrupted = ended {
-            // As the program ends: what was proven goes to the disk.
+            // As the program ends: proven nodes go to the disk.
             net.transfer.flush_nodes();
             while let Some(event) = net.event()? {
                 if let (TransferEvent::Nodes { object, nodes }, Some(sink)) = (event, &mut ran.sink)
@@ -181,8 +181,7 @@ impl Case {
         Ok(Ran { ended, resumed, safe: ran.safe })
     }
 
-    /// What stands under the final name now, or why that must not be.
-    /// `before`: what stood there when the run began.
+    /// Returns the state of the final name, or why that state is not allowed. `before`: its content when the run began.
     fn named(
         &self,
         medium: &FaultMedium,
@@ -211,14 +210,14 @@ impl Case {
         Ok(named)
     }
 
-    /// Every name leads to what it led to, or to what was published.
+    /// Returns whether every name has its old or its published content.
     fn is_between(&self, old: &Tree, here: &Tree) -> bool {
         let new = &self.source.tree;
         let mut all = old.keys().chain(new.keys()).chain(here.keys());
         all.all(|path| here.get(path) == old.get(path) || here.get(path) == new.get(path))
     }
 
-    /// A run that nobody disturbs, among honest peers: it gets everything.
+    /// Makes a run without faults, among honest peers, which must get all.
     fn finish(
         &self,
         medium: &FaultMedium,
@@ -250,7 +249,7 @@ impl Case {
         }
     }
 
-    /// Strikes one fetch, then what takes it up, up to [`MOST_STRIKES`] times, and has it finished.
+    /// Makes one fetch with a fault, resumes it with further faults, up to [`MOST_STRIKES`] in all, and completes it.
     fn chain(
         &self,
         first: Strike,
@@ -280,7 +279,7 @@ impl Case {
             let done = matches!(ran.ended, Ended::Done);
             disk = next_disk(&disk, between, self.planted, rng.next_u64(), counts);
             let named = self.named(&disk, &before, done, between).map_err(told)?;
-            // Without `--fsync` a loss of power may spoil what has its name, until it is made again.
+            // Without `--fsync` a loss of power may damage named content until it is written again.
             synced &= self.durable || between == Between::Process;
             if synced {
                 outboards_are_whole(&disk).map_err(told)?;
@@ -288,7 +287,7 @@ impl Case {
             if named == Named::NotSynced {
                 counts.not_synced += 1;
                 if self.before.is_none() {
-                    // As `verify` has it: whoever finds it spoiled removes it and fetches again.
+                    // The user finds the damage (with `verify`), removes the content and fetches it again.
                     remove(&disk, Path::new(COPY));
                 }
             } else if done || (named == Named::New && self.before.is_none()) {
@@ -317,7 +316,7 @@ impl Case {
         if synced { outboards_are_whole(&disk).map_err(told) } else { Ok(()) }
     }
 
-    /// A run ends for the reason that there was.
+    /// Checks that a run ended for its actual reason.
     fn judge_end(
         &self,
         ran: &Ran,
@@ -340,14 +339,14 @@ impl Case {
             }
             Ended::Nobody if company.has_honest() => Err("gave up an honest peer".into()),
             Ended::Done if struck && strike.is_the_end() => {
-                // What follows the name may fail without a word: leftovers are swept later.
+                // Steps after the final rename may fail silently: leftovers are removed later.
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// Changes one byte of what was left to be taken up, data or tree.
+    /// Changes one byte of what was left to be resumed, data or tree.
     fn flip(&self, medium: &FaultMedium, rng: &mut Rng) -> bool {
         let mut files = Vec::new();
         for top in [PART, "/store/partial"] {
@@ -356,7 +355,7 @@ impl Case {
                     && !bytes.is_empty()
                 {
                     let path = Path::new(top).join(&inner);
-                    // An empty second part leaves a slash at the end.
+                    // Joining an empty path leaves a slash at the end.
                     files.push((path.components().collect::<PathBuf>(), bytes.len()));
                 }
             }
@@ -370,7 +369,7 @@ impl Case {
         let mut byte = [0];
         file.read_at(&mut byte, at).expect("a healthy disk");
         file.write_at(&[byte[0] ^ (1 << rng.below(8))], at).expect("a healthy disk");
-        // Changed for good, whatever happens to the power later.
+        // Synced, so that a later loss of power does not revert it.
         file.sync().is_ok()
     }
 }
@@ -378,11 +377,11 @@ impl Case {
 /// A run under way.
 struct Running {
     sink: Option<Box<dyn Sink>>,
-    /// The sink has looked at what is there.
+    /// Whether the sink has verified what is there.
     begun: bool,
     tally: Tally,
     safe: u64,
-    /// Bytes of content that the sink was given.
+    /// Bytes of content passed to the sink.
     segments: u64,
 }
 
@@ -463,7 +462,7 @@ impl Running {
     }
 }
 
-/// Every outboard that has a final name is whole.
+/// Checks that every outboard with a final name is complete.
 pub(crate) fn outboards_are_whole(medium: &FaultMedium) -> Result<(), String> {
     let store = open(medium, false);
     let mut all = Vec::new();
@@ -493,7 +492,7 @@ fn difference(here: &Tree, wanted: &Tree) -> String {
     lines.collect::<Vec<_>>().join(", ")
 }
 
-/// One thing to fetch: once in peace, then struck at every change of the disk.
+/// Fetches one thing without faults, and then with one at every change of the disk.
 pub(crate) fn family(seed: u64, planted: Planted, counts: &mut Counts) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let case = Case::new(&mut rng, planted);

@@ -1,4 +1,4 @@
-//! Two people who write to each other on disks that fail, while somebody forges and repeats envelopes.
+//! Two people write to each other on failing disks, while an attacker forges and replays envelopes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::counts::Counts;
 use crate::disk::{Between, Planted, Strike, next_disk};
 use crate::source::NOW;
 
-/// Messages of a family, and rounds of delivery in peace until all have to be there.
+/// Messages of a family, and rounds without faults after which all must have arrived.
 const MESSAGES: u64 = 24;
 const ROUNDS: u32 = 6;
 
@@ -43,8 +43,8 @@ impl Person {
         Ok(Self { keys, store: self::store(&keys, &medium)?, medium })
     }
 
-    /// Does something that may be struck. What has failed is followed by another process, and now and then
-    /// by a loss of power.
+    /// Runs `act`, possibly with a fault. After a fault the store is opened by another process, sometimes after a loss
+    /// of power.
     fn act<T, E: std::fmt::Display>(
         &mut self,
         strike: Option<Strike>,
@@ -87,7 +87,7 @@ fn strike(rng: &mut Rng) -> Option<Strike> {
     rng.chance(0.6).then(|| Strike::anywhere(16, rng))
 }
 
-/// Hands over what `from` has for `to`. Whether anything was.
+/// Delivers the envelopes of `from` for `to`; returns whether there were any.
 fn deliver(
     from: &mut Person,
     to: &mut Person,
@@ -127,11 +127,11 @@ fn deliver(
     Ok(any)
 }
 
-/// Whatever happens: what was written once is read once.
+/// Whatever happens: each message that was written once is read once.
 pub(crate) fn family(seed: u64, _: Planted, counts: &mut Counts) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let mut people = [Person::new(&mut rng)?, Person::new(&mut rng)?];
-    // To whom, and whether it was said to be written.
+    // Recipient, and whether writing it succeeded.
     let mut written: BTreeMap<String, (usize, bool)> = BTreeMap::new();
     for number in 0..MESSAGES {
         let who = rng.index(2);

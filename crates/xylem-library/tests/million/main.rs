@@ -1,17 +1,16 @@
-//! A million faults in virtual time: runs that are killed at each change of the disk, whose writes are
-//! torn, lost and brought into another order, whose disk fails or is full, and whose peers lie. What is
-//! held after each: nothing wrong has a final name, nothing unverified counts as verified, nothing
-//! that was said to be safe is lost, and the next undisturbed run gets everything.
+//! A million faults in virtual time. Runs are killed at each change of the disk, writes are torn, lost and reordered,
+//! the disk fails or is full, and peers lie. After each run: nothing wrong has a final name, nothing unverified counts
+//! as verified, nothing reported as safe is lost, and the next run without faults gets all.
 //!
-//! `XYLEM_FAULTS=1000000 cargo test --release -p xylem-library --test million -- --nocapture` makes all
-//! of them; without the variable, a fixed share. A failure names its seed: `SEED=…` begins with it.
+//! `XYLEM_FAULTS=1000000 cargo test --release -p xylem-library --test million -- --nocapture` makes all of them;
+//! without the variable, a fixed share. A failure prints its seed: `SEED=…` begins with it.
 
 mod counts;
 mod disk;
 mod fetching;
 mod mail;
 mod peers;
-#[allow(dead_code, missing_docs, unreachable_pub)] // a part of it is used here
+#[allow(dead_code, missing_docs, unreachable_pub)] // only a part of it is used here
 #[path = "../../../xylem-transfer/tests/sim/producer.rs"]
 mod producer;
 mod source;
@@ -28,7 +27,7 @@ use disk::Planted;
 /// Families of cases in a run without `XYLEM_FAULTS`.
 const SHARE: u64 = 24;
 const FIRST_SEED: u64 = 1;
-/// Faults of a family, about: as many seeds as this leaves are tried before they are counted.
+/// Faults of a family at most, about. It determines how many seeds run before the faults are first counted.
 const MOST_A_FAMILY: u64 = 1_000;
 
 type Family = fn(u64, Planted, &mut Counts) -> Result<(), String>;
@@ -59,7 +58,7 @@ fn family(seed: u64, counts: &mut Counts) -> Result<(), String> {
     unreachable!("the shares sum up")
 }
 
-/// Whether any of the first families notices what was spoiled on purpose.
+/// Returns whether any of the first families notices the planted defect.
 fn is_noticed(planted: Planted) -> bool {
     (1..=12).any(|seed| fetching::family(seed, planted, &mut Counts::default()).is_err())
 }
@@ -115,7 +114,7 @@ fn run(first: u64, count: u64) -> Counts {
 }
 
 #[test]
-fn nothing_is_lost_and_nothing_unverified_kept() {
+fn faults_lose_nothing_and_leave_nothing_unverified() {
     let (begun, first) = (Instant::now(), number("SEED").unwrap_or(FIRST_SEED));
     let mut families = SHARE;
     let mut counts = match number("XYLEM_FAULTS") {

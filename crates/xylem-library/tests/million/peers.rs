@@ -1,5 +1,5 @@
-//! Whom the program under test asks, under virtual time: peers that lie now and then, each behind a
-//! path of its own, and the loop that drives a transfer among them.
+//! Peers of the program under test, under virtual time: they lie at times, each has a path of its own, and a loop
+//! drives a transfer among them.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use xylem_transfer::{Config, PeerId, Spec, Transfer, TransferEvent};
 use crate::counts::Counts;
 use crate::producer::{Behaviour, Original, Producer, Reply};
 
-/// No run takes longer, whatever its peers do.
+/// Longest virtual time of a run, whatever its peers do.
 const LONGEST: Duration = Duration::from_secs(1_000);
-/// What one answer of a liar may be.
+/// Possible lies in one answer.
 const LIES: [Behaviour; 16] = [
     Behaviour::WrongByte,
     Behaviour::WrongProof,
@@ -33,10 +33,10 @@ const LIES: [Behaviour; 16] = [
     Behaviour::Silent,
 ];
 
-/// What a run's peers are like.
+/// Properties of a run's peers.
 #[derive(Clone, Debug)]
 pub(crate) struct Company {
-    /// Of each peer, the share of its answers that are lies.
+    /// For each peer, the share of its answers that are lies.
     liars: Vec<f64>,
     /// Lies after which a peer is dropped.
     patience: u32,
@@ -46,12 +46,12 @@ pub(crate) struct Company {
 }
 
 impl Company {
-    /// One honest peer that is near.
+    /// Makes one honest peer over a short path.
     pub(crate) fn honest(seed: u64) -> Self {
         Self { liars: vec![0.0], patience: 3, loss: 0.0, jitter: Duration::ZERO, seed }
     }
 
-    /// An honest peer, mostly, among up to three liars, over good or bad paths.
+    /// Makes up to three liars, usually with an honest peer among them, over good or bad paths.
     pub(crate) fn mixed(rng: &mut Rng) -> Self {
         let mut liars: Vec<f64> =
             (0..rng.below(4)).map(|_| [0.2, 0.6, 1.0][rng.index(3)]).collect();
@@ -83,7 +83,7 @@ enum Flying {
     Nack(usize, Vec<u8>),
 }
 
-/// A transfer and those whom it asks.
+/// A transfer and its peers.
 pub(crate) struct Net {
     pub(crate) transfer: Transfer,
     company: Company,
@@ -91,8 +91,8 @@ pub(crate) struct Net {
     paths: Vec<[Path; 2]>,
     queue: EventQueue<Flying>,
     rng: Rng,
-    /// In some runs the threads of sinks do all they can between two events, in others events come as
-    /// fast as may be.
+    /// In some runs the threads of sinks get time to work between two events; in others events come as fast as
+    /// possible.
     lets_threads_run: bool,
 }
 
@@ -133,7 +133,7 @@ impl Net {
         self.queue.now()
     }
 
-    /// What the transfer reports next; an error if it accuses who is honest.
+    /// Returns the transfer's next event; an error if it accuses an honest peer.
     pub(crate) fn event(&mut self) -> Result<Option<TransferEvent>, String> {
         let event = self.transfer.poll_event();
         match &event {
@@ -144,8 +144,7 @@ impl Net {
         }
     }
 
-    /// Lets everybody act and time pass; `again` is when a sink wants to be called, if it waits for a
-    /// thread of its own.
+    /// Lets all parties act and time pass. `again` is when a sink must be called, if it waits for a thread of its own.
     pub(crate) fn turn(
         &mut self,
         again: Option<Duration>,
@@ -179,7 +178,7 @@ impl Net {
         Ok(())
     }
 
-    /// Adds what the paths did to packets.
+    /// Adds the counts of the paths.
     pub(crate) fn count(&self, counts: &mut Counts) {
         for path in self.paths.iter().flatten() {
             let of = path.counts;
@@ -222,7 +221,7 @@ impl Net {
         self.producer.reply(packet)
     }
 
-    /// Something else than the truth, if there is a lie of the chosen kind for this question.
+    /// Answers with a lie, if the chosen kind has one for this Interest.
     fn lie(&mut self, packet: &[u8], counts: &mut Counts) -> Vec<Reply> {
         let how = match self.rng.below(12) {
             0 => Behaviour::RefusesAll,

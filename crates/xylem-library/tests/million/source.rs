@@ -1,4 +1,4 @@
-//! What is published: a file or a directory of seeded content, and older versions of it.
+//! Published content: a file or a directory made from a seed, and older versions of it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::producer::{Original, Truth};
 pub(crate) const NOW: UnixTime = UnixTime::new(std::time::Duration::from_secs(1_800_000_000));
 pub(crate) const HERE: &str = "/source";
 
-/// What stands under a name: of a file its bytes, of a link its target.
+/// An entry: a file with its bytes, a link with its target, or a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     File(Vec<u8>),
@@ -26,10 +26,10 @@ pub(crate) enum Entry {
     Folder,
 }
 
-/// Everything under a name, which itself is the empty path.
+/// All entries below a path; the path itself is the empty one.
 pub(crate) type Tree = BTreeMap<PathBuf, Entry>;
 
-/// What stands under `path`; nothing if there is no such name.
+/// Reads the entries at `path`; empty if there is no such name.
 pub(crate) fn tree(medium: &FaultMedium, path: &Path) -> Tree {
     let mut found = Tree::new();
     let mut todo = vec![PathBuf::new()];
@@ -50,7 +50,7 @@ pub(crate) fn tree(medium: &FaultMedium, path: &Path) -> Tree {
     found
 }
 
-/// Writes a tree past all faults.
+/// Writes a tree without faults.
 pub(crate) fn plant(medium: &FaultMedium, path: &Path, tree: &Tree) {
     for (inner, entry) in tree {
         let at = if inner.as_os_str().is_empty() { path.to_path_buf() } else { path.join(inner) };
@@ -62,7 +62,7 @@ pub(crate) fn plant(medium: &FaultMedium, path: &Path, tree: &Tree) {
     }
 }
 
-/// Removes what stands under a name, as a user would.
+/// Removes all entries at a path, as a user would.
 pub(crate) fn remove(medium: &FaultMedium, path: &Path) {
     for (inner, entry) in tree(medium, path).into_iter().rev() {
         let at = if inner.as_os_str().is_empty() { path.to_path_buf() } else { path.join(&inner) };
@@ -85,7 +85,7 @@ pub(crate) fn share(store: &Store) -> Result<(Published, Name), PublishError> {
     publish(store, Path::new(HERE), &name, &selection, NOW, &stop, &mut |_| {})
 }
 
-/// Something to publish, and what is to come of fetching it.
+/// Something to publish, and the expected result of fetching it.
 pub(crate) struct Source {
     pub(crate) original: Original,
     pub(crate) tree: Tree,
@@ -122,7 +122,7 @@ impl Source {
     }
 }
 
-/// A file of up to a dozen segments: at the edges of them more often than by chance.
+/// Makes a file of up to a dozen segments, or many more at times; sizes at the edges of segments are frequent.
 pub(crate) fn file(rng: &mut Rng) -> Tree {
     let size = match rng.below(8) {
         0 => [0, 1, 8_191, 8_192, 8_193, 16_384][rng.index(6)],
@@ -133,7 +133,7 @@ pub(crate) fn file(rng: &mut Rng) -> Tree {
     Tree::from([(PathBuf::new(), Entry::File(rng.bytes(size as usize)))])
 }
 
-/// A few files, mostly small ones, some in folders, and now and then a link.
+/// Makes a few files, mostly small ones, some in folders, and sometimes a link.
 pub(crate) fn folder(rng: &mut Rng) -> Tree {
     let mut tree = Tree::from([(PathBuf::new(), Entry::Folder)]);
     for name in ["a", "b", "deep", "deep/c", "deep/d", "e", "f"] {
@@ -146,7 +146,7 @@ pub(crate) fn folder(rng: &mut Rng) -> Tree {
                     0 => 0,
                     1..6 => rng.below(12_000),
                     6 => rng.below(60_000),
-                    // More than what is kept back until it is whole.
+                    // Larger than the files that are held in memory until they are complete.
                     _ => 65_000 + rng.below(60_000),
                 };
                 Entry::File(rng.bytes(size as usize))
@@ -157,8 +157,8 @@ pub(crate) fn folder(rng: &mut Rng) -> Tree {
     tree
 }
 
-/// What somebody may have had before `tree` was published: some files as they are, some changed in a
-/// few places, some missing, and one that was never published.
+/// Makes an older version of `tree`: some files unchanged, some changed in a few places, some missing, and one that was
+/// never published.
 pub(crate) fn older(tree: &Tree, rng: &mut Rng) -> Tree {
     let mut old = Tree::new();
     for (path, entry) in tree {

@@ -1,4 +1,4 @@
-//! Publishing and repairing, struck at every change of the disk.
+//! Publishing and repairing, with a fault at every change of the disk.
 
 use std::path::Path;
 
@@ -19,10 +19,10 @@ use crate::fetching::outboards_are_whole;
 use crate::peers::{Company, Net};
 use crate::source::{Entry, HERE, Source, Tree, file, folder, open, plant, share, tree};
 
-/// Strikes of a family at most.
+/// Most faults of a family.
 const SAMPLE: usize = 150;
 
-/// Every change with every fault, in an order by chance, and not more than [`SAMPLE`].
+/// Returns every change with every fault, shuffled, at most [`SAMPLE`].
 fn strikes(steps: u64, rng: &mut Rng) -> Vec<Strike> {
     let changes = (0..=steps).flat_map(|at| FAULTS.map(|fault| Strike::Change(at, fault)));
     let mut all: Vec<Strike> = changes.chain((0..20).map(Strike::Read)).collect();
@@ -31,7 +31,7 @@ fn strikes(steps: u64, rng: &mut Rng) -> Vec<Strike> {
     all
 }
 
-/// A failure is one line that names its reason.
+/// Checks that a failure is one line with the right reason.
 fn judge(line: &str, strike: Strike, struck: bool) -> Result<(), String> {
     let full = matches!(strike, Strike::Change(_, Fault::Full));
     match () {
@@ -55,7 +55,7 @@ fn published(medium: &FaultMedium, durable: bool, counts: &mut Counts) -> Result
     Ok(root)
 }
 
-/// What is published is never changed, and is published in the end as if nothing had been.
+/// Published files are never changed, and a later run publishes them under the same root.
 pub(crate) fn publishing(seed: u64, _: Planted, counts: &mut Counts) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let new = if rng.chance(0.5) { file(&mut rng) } else { folder(&mut rng) };
@@ -95,7 +95,7 @@ pub(crate) fn publishing(seed: u64, _: Planted, counts: &mut Counts) -> Result<(
     Ok(())
 }
 
-/// Why nobody brought what is missing.
+/// Why no peer delivered missing pieces.
 #[derive(Debug)]
 struct Gone(String);
 
@@ -113,13 +113,13 @@ impl Failure for Gone {
     }
 }
 
-/// Those who have what is damaged here, liars among them.
+/// Peers with the content that is damaged here, liars among them.
 struct Others<'a> {
     source: &'a Source,
     company: Company,
     counts: &'a mut Counts,
     wrong: Option<String>,
-    /// How often they were left as those who do not have it all.
+    /// How often the source was left because it does not have all.
     left: u32,
 }
 
@@ -131,7 +131,7 @@ impl Remote for Others<'_> {
         _: &mut Option<Box<dyn Failure>>,
         _: &Stop,
     ) -> Result<Option<Geometry>, Box<dyn Failure>> {
-        // Who was left is not found again without end.
+        // A source that was left is not offered endlessly.
         if self.left > 3 {
             return Ok(None);
         }
@@ -179,7 +179,7 @@ impl Remote for Others<'_> {
     }
 }
 
-/// Repairs once. `Err` of `Err`: what must not be.
+/// Repairs once. The outer `Err` is a violation, the inner one a permitted failure.
 fn repaired(
     medium: &FaultMedium,
     source: &Source,
@@ -201,7 +201,7 @@ fn repaired(
     Ok(outcome.map_err(|e| e.to_string()))
 }
 
-/// A repair changes nothing that was right, and is done in the end.
+/// A repair changes nothing that was right, and completes in the end.
 pub(crate) fn repairing(seed: u64, _: Planted, counts: &mut Counts) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let new: Tree = loop {

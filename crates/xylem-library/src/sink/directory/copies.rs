@@ -1,8 +1,8 @@
-//! [`Copies`]: whole files that lie elsewhere on this machine, found by their content: below old copies
-//! of the directory, whatever they are called there, and in the directory itself.
+//! [`Copies`]: whole files elsewhere on this machine, found by their content: below old copies of the directory under
+//! any name, and in the directory itself.
 //!
-//! Only files of a size that is wanted are hashed. What is taken is hashed again as it is copied, so
-//! that nothing is believed of what was found.
+//! Only files of a wanted size are hashed. A file is hashed again as it is copied, so that the first hash need not be
+//! trusted.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,29 +21,29 @@ use crate::save::Only;
 use crate::sink::error::SaveError;
 use crate::walk::{Found, FoundKind, Rules, Walk};
 
-/// Files that are hashed together.
+/// Files hashed together.
 const BATCH: usize = 4_096;
 
-/// See the module's text.
+/// Files found by root; see the module's text.
 #[derive(Default)]
 pub(crate) struct Copies {
     medium: Option<Arc<dyn Medium>>,
     found: HashMap<Hash, PathBuf>,
-    /// Files that have parts of these contents.
+    /// Files that have parts of the content with this root.
     parts: HashMap<Hash, PathBuf>,
 }
 
 impl Copies {
-    /// Those that lie where `only` says.
+    /// Returns the files that `only` locates.
     pub(super) fn known(medium: &Arc<dyn Medium>, only: &Only) -> Self {
         let (found, parts) = ((*only.copies).clone(), (*only.parts).clone());
         Self { medium: Some(medium.clone()), found, parts }
     }
 
-    /// Looks below `places`, which are directories, for the files of `listed` that are `missing`.
+    /// Searches the directories `places` for the files of `listed` that are `missing`.
     ///
     /// # Errors
-    /// Those of the listing. What can't be read is no copy.
+    /// Those of the listing. An unreadable file is no copy.
     pub(crate) fn find(
         medium: &Arc<dyn Medium>,
         places: &[PathBuf],
@@ -69,7 +69,7 @@ impl Copies {
         Ok(copies)
     }
 
-    /// A place where nothing can be found is as good as an empty one.
+    /// Searches one place; an unreadable place counts as empty.
     fn look(
         &mut self,
         medium: &dyn Medium,
@@ -115,17 +115,17 @@ impl Copies {
         }
     }
 
-    /// Where a file with this content was found.
+    /// Returns where a file with this root was found.
     pub(crate) fn path(&self, root: &Hash) -> Option<&Path> {
         self.found.get(root).map(PathBuf::as_path)
     }
 
-    /// A file with this content, to be copied.
+    /// Opens a file with this root, to be copied.
     pub(super) fn get(&self, root: &Hash) -> Option<FileRef> {
         self.open(self.found.get(root)?)
     }
 
-    /// A file that has a part of this content, as an earlier fetch left it.
+    /// Opens a file with a part of the content of this root, left by an earlier fetch.
     pub(super) fn part(&self, root: &Hash) -> Option<FileRef> {
         self.open(self.parts.get(root)?)
     }

@@ -1,9 +1,8 @@
-//! [`Merge`]: a verified listing brought into a directory that is there.
+//! [`Merge`]: brings a verified listing into an existing directory.
 //!
-//! First it is seen what stays: each listed file whose place holds a file of its size is hashed, and left
-//! where it is if it has the listed root. Nothing is changed until everything else is whole in the
-//! staging directory. Of what stays, eight bytes a file are kept: by them it is seen at the end that it is
-//! still what was hashed.
+//! The merge first determines what stays. If the place of a listed file holds a file of its size, that is hashed, and
+//! stays if it has the listed root. Nothing is changed until all other files are complete in the staging directory. For
+//! each file that stays, eight bytes are kept, which show at the end that it is still the hashed one.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -27,22 +26,22 @@ use crate::path::{canonical, os_path};
 use crate::sink::context::Context;
 use crate::sink::error::SaveError;
 
-/// Files that are hashed together.
+/// Files hashed together.
 const BATCH: usize = 4_096;
-/// Slots that are cleared in one go.
+/// Slots cleared at once.
 const CLEARED: u64 = 4_096;
-/// Paths to be removed that are told together.
+/// Most paths to be removed in one event.
 const TOLD_TOGETHER: usize = 1_000;
 
-/// See the module's text.
+/// A merge in progress; see the module's text.
 pub(super) struct Merge {
     store: Store,
     target: Target,
     exclude: Exclusion,
     segment: SegmentSize,
-    /// By file number: how a file that stays was when it was hashed; 0 for one that does not.
+    /// By file number: a fingerprint of a file that stays, from when it was hashed; 0 for one that does not.
     kept: Vec<u64>,
-    /// What goes, directories before what is in them.
+    /// Paths to be removed, directories before their contents.
     removed: Vec<(Vec<u8>, FileKind)>,
 }
 
@@ -54,7 +53,7 @@ struct Candidate {
     job: Job,
 }
 
-/// How a file looks in eight bytes, never 0.
+/// Returns a fingerprint of a file's metadata in eight bytes, never 0.
 fn mark(meta: &Meta) -> u64 {
     let Meta { size, mtime, ctime, ino, .. } = meta;
     let mut bytes = [0; 40];
@@ -70,11 +69,11 @@ fn mark(meta: &Meta) -> u64 {
 }
 
 impl Merge {
-    /// Sees what of `listed` is in the directory at `path`, and what else, and changes nothing. `nodes`
-    /// takes the trees of what stays, for serving it.
+    /// Determines which entries of `listed` are in the directory at `path`, and what else is, without changes. `nodes`
+    /// receives the trees of files that stay, for serving.
     ///
     /// # Errors
-    /// What can't be merged: a store, a directory in the way of a file, another file system.
+    /// Obstacles to the merge: a store, a directory in the place of a file, another file system.
     pub(super) fn plan(
         store: &Store,
         path: &Path,
@@ -84,7 +83,7 @@ impl Merge {
         nodes: Option<&OutboardFile>,
         cx: &mut Context<'_>,
     ) -> Result<Self, SaveError> {
-        // A medium of tests has no such path; then it has no links either.
+        // A test's medium has no such path; then it has no links either.
         let place = canonical(path).unwrap_or_else(|_| path.to_path_buf());
         ours::outside(&**store.medium(), &place)?;
         let mut merge = Self {
@@ -108,29 +107,29 @@ impl Merge {
         Ok(merge)
     }
 
-    /// Where something lies that has a listed path, if anything does.
+    /// Returns where a listed path lies, if anything is there.
     pub(super) fn there(&mut self, path: &[u8]) -> Result<Option<PathBuf>, SaveError> {
         Ok(self.target.look(path)?.map(|_| self.target.place(path)))
     }
 
-    /// How many files and links are to be removed.
+    /// Returns how many files and links are to be removed.
     pub(super) fn removes(&self) -> u64 {
         self.removed.iter().filter(|(_, kind)| *kind != FileKind::Directory).count() as u64
     }
 
-    /// Ends without these, which can't be had: what lies there stays, and so does what was to be removed, as it may be
-    /// one of them under another name.
+    /// Completes without these unavailable files. Existing files there stay. Nothing is removed, since a file to be
+    /// removed may be one of the unavailable ones under another name.
     pub(super) fn without(&mut self, lost: Arc<BTreeSet<Vec<u8>>>) {
         self.exclude.without(lost);
         self.removed.clear();
     }
 
-    /// Where a file of the listing lies, if it does.
+    /// Returns the place of a listed path.
     pub(super) fn place(&self, path: &[u8]) -> PathBuf {
         self.target.place(path)
     }
 
-    /// Whether the file of this number stays as it is.
+    /// Returns whether the file of this number stays as it is.
     pub(super) fn keeps(&self, number: u64) -> bool {
         let kept = usize::try_from(number).ok().and_then(|number| self.kept.get(number));
         kept.is_some_and(|mark| *mark != 0)
@@ -165,7 +164,7 @@ impl Merge {
                 }
                 (FileKind::Directory, _) if !delete => self.target.require_empty(&entry.path)?,
                 (FileKind::File, EntryKind::File { size, root }) if meta.size == *size => {
-                    // Two files that were published must not be one file here.
+                    // Two published files must not be one file here.
                     if meta.links > 1 && !names_of_one.insert((meta.dev, meta.ino)) {
                         continue;
                     }
@@ -188,7 +187,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Which candidates have their roots.
+    /// Determines which candidates have their roots.
     fn hash(
         &mut self,
         batch: Vec<Candidate>,
@@ -210,14 +209,14 @@ impl Merge {
                     holdings.there(number);
                 }
             } else if let (Some(nodes), Some(slot)) = (nodes, slot) {
-                // Nothing stays there but the tree of what was published.
+                // The slots must be empty for the tree of the published file.
                 clear(nodes, slot, packed_slots(size, self.segment))?;
             }
         }
         Ok(())
     }
 
-    /// What has to be put somewhere is on the directory's own file system.
+    /// Checks that whatever must be moved goes to the directory's own file system.
     fn require_here(&self, listed: &ListedFiles, elsewhere: &[Vec<u8>]) -> Result<(), SaveError> {
         for found in listed.entries() {
             let Listed { entry, number, .. } = found?;
@@ -263,11 +262,10 @@ impl Merge {
         Ok(())
     }
 
-    /// Brings everything to its place, when all that was missing is whole in `staging`.
+    /// Brings all entries to their places, once all that was missing is complete in `staging`.
     ///
     /// # Errors
-    /// Nothing has been changed where a file that stays is another by now; after any other one
-    /// running it again ends it.
+    /// If a file that stays has changed, nothing was changed yet. After any other error, running it again completes it.
     pub(super) fn finish(
         &mut self,
         staging: &mut Staging,
@@ -294,7 +292,7 @@ impl Merge {
             }
         }
         self.links(staging, listed, warnings)?;
-        // Children before parents, or making a child would change its parent's time again.
+        // Children before parents: making a child changes its parent's time.
         for found in listed.entries_reversed() {
             let Listed { entry, .. } = found?;
             if entry.kind == EntryKind::Directory && !self.exclude.leaves_out(&entry) {
@@ -321,7 +319,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Links, hard ones first.
+    /// Makes links, hard ones first.
     fn links(
         &mut self,
         staging: &mut Staging,
@@ -369,7 +367,7 @@ impl Merge {
     }
 }
 
-/// Writes slots as if they never had been.
+/// Overwrites slots with zeros, which mean unwritten.
 fn clear(nodes: &OutboardFile, slot: u64, slots: u64) -> Result<(), StoreError> {
     let (mut at, zeros) = (slot, vec![0; NODE_LEN * slots.min(CLEARED) as usize]);
     while at < slot + slots {
@@ -380,14 +378,14 @@ fn clear(nodes: &OutboardFile, slot: u64, slots: u64) -> Result<(), StoreError> 
     Ok(())
 }
 
-/// What is said of a hard link that became a copy.
+/// Returns the warning about a hard link that became a copy.
 pub(super) fn copied(path: &[u8], target: &[u8]) -> String {
     let (path, target) = (os_path(path), os_path(target));
     let what = "is a copy: the file system took no hard link to";
     format!("{} {what} {}", path.display(), target.display())
 }
 
-/// What the listing has under paths that are asked for in order: a directory, or anything else.
+/// Returns what the listing has at paths, which must be queried in order: a directory, or anything else.
 fn wanted(
     entries: &mut std::iter::Peekable<Entries>,
     path: &[u8],

@@ -1,4 +1,4 @@
-//! [`Tree`]: what a verified listing wants, made in a directory beside the final name.
+//! [`Tree`]: the wanted entries of a verified listing, built in a directory beside the final name.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -30,37 +30,37 @@ use crate::update::{Start, Update};
 
 mod review;
 
-/// Listing entries that are handed over in one go.
+/// Listing entries handed over at once.
 const BATCH: usize = 256;
 
-/// The tree once its listing is known.
+/// The directory under construction, once its listing is known.
 pub(super) struct Tree {
     staging: Staging,
     listed: ListedFiles,
     exclude: Exclusion,
-    /// A directory that is there, into which it goes.
+    /// The existing directory into which it goes.
     merge: Option<Merge>,
-    /// Whole files that lie elsewhere on this machine.
+    /// Whole files elsewhere on this machine.
     copies: Copies,
-    /// Entries that were not handed to the transfer yet; `None` after the last.
+    /// Entries not handed to the transfer yet; `None` after the last.
     next: Option<Entries>,
     segment_size: SegmentSize,
     under_way: HashMap<u64, UnderWay>,
-    /// Files that were refused, and are asked for when all others are here; `None`: that time has come.
+    /// Files that were refused, to be requested after all others; `None` once they have been.
     aside: Option<Vec<Listed>>,
-    /// They are not asked for once more.
+    /// Whether refused files are left out instead of requested again.
     leaves_refused: bool,
-    /// Files that it does without.
+    /// Files that were left out.
     left: Vec<PathBuf>,
     updates: Updates,
-    /// What an earlier run left was reported.
+    /// Whether content of an earlier run was reported.
     has_reported: bool,
-    /// Links are made and attributes set.
+    /// Whether links are made and attributes set.
     complete: bool,
-    /// How often it turned out at the end that somebody else had changed something.
+    /// How often a review at the end found a change by another program.
     reviews: u32,
     unset: u64,
-    /// What could not be done at the very end.
+    /// Warnings of the last steps.
     warnings: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ enum UnderWay {
         geometry: Geometry,
         segments: Vec<Verified<Segment<Bytes>>>,
     },
-    /// `update`: it is being made from old copies.
+    /// `update`: the file is being made from old copies.
     Large {
         listed: Box<Listed>,
         partial: Box<Partial>,
@@ -91,7 +91,7 @@ pub(super) fn entry_attributes(entry: &Entry) -> Attributes {
     attributes(entry.mode, entry.mtime_s, entry.mtime_ns)
 }
 
-/// A file of the directory is there and can be served.
+/// Marks a file of the directory as complete, so that it can be served.
 fn is_whole(number: u64, cx: &Context<'_>) {
     if let Some(holdings) = cx.holdings {
         holdings.whole(number);
@@ -128,33 +128,33 @@ impl Tree {
         }
     }
 
-    /// Takes files that lie elsewhere on this machine from there.
+    /// Sets the files found elsewhere on this machine.
     pub(super) fn use_copies(&mut self, copies: Copies) {
         self.copies = copies;
     }
 
-    /// What is refused is not asked for once more when all else is here: there is another time for it.
+    /// Leaves refused files out instead of requesting them again: the caller tries them later.
     pub(super) fn leave_refused(&mut self) {
         self.leaves_refused = true;
     }
 
-    /// Files that it did without.
+    /// Takes the files that were left out.
     pub(super) fn take_left(&mut self) -> Vec<PathBuf> {
         std::mem::take(&mut self.left)
     }
 
-    /// Whether every file is there, links are made and attributes set.
+    /// Returns whether all files are here, links made and attributes set.
     pub(super) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// What could not be done at the very end, a line each.
+    /// Takes the warnings of the last steps, one a line.
     pub(super) fn take_warnings(&mut self) -> Vec<String> {
         self.warnings.extend(warnings(&self.staging.take_unset()));
         std::mem::take(&mut self.warnings)
     }
 
-    /// Keeps a segment of a file.
+    /// Saves a segment of a file.
     pub(super) fn segment(
         &mut self,
         number: u64,
@@ -173,7 +173,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Keeps nodes of a file's tree.
+    /// Saves nodes of a file's tree.
     pub(super) fn nodes(&mut self, number: u64, nodes: &Nodes) -> Result<(), SaveError> {
         match self.under_way.get_mut(&number) {
             Some(UnderWay::Large { partial, update, .. }) => {
@@ -192,8 +192,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Hands more entries to the transfer, or makes the links when every file is there.
-    /// Returns when to be called again, if something goes on beside.
+    /// Hands more entries to the transfer, or makes the links once all files are here. Returns when to be called again,
+    /// if work continues beside.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, SaveError> {
         while self.next.is_some() && cx.transfer.wants_objects() && self.updates.has_room() {
             self.feed(cx)?;
@@ -211,12 +211,12 @@ impl Tree {
         Ok(again)
     }
 
-    /// Keeps a piece of the files' lists of sums.
+    /// Saves a piece of the files' lists of sums.
     pub(super) fn list(&mut self, segment: &Verified<Segment<Bytes>>, cx: &Context<'_>) {
         self.updates.segment(segment, cx.now);
     }
 
-    /// The lists that were asked for are here, or will not come.
+    /// Continues once the requested lists are here or have failed.
     pub(super) fn lists_are_here(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         for (file, list) in self.updates.take() {
             let Some(UnderWay::Large { update, .. }) = self.under_way.get_mut(&file.number) else {
@@ -233,7 +233,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Goes on with files that are made from old copies.
+    /// Continues with files that are made from old copies.
     fn update(&mut self, cx: &mut Context<'_>) -> Result<Option<Duration>, SaveError> {
         let (is_late, mut again) = self.updates.late(cx);
         if is_late {
@@ -300,7 +300,7 @@ impl Tree {
         for (listed, intact) in batch.into_iter().zip(intact) {
             match listed.entry.kind {
                 EntryKind::Symlink { .. } | EntryKind::HardLink { .. } => {}
-                // It is made where it belongs.
+                // A merge makes directories at their final place.
                 EntryKind::Directory if self.merge.is_some() => {}
                 EntryKind::File { size, .. } if self.keeps(listed.number) => {
                     cx.tally.resumed += size;
@@ -317,7 +317,7 @@ impl Tree {
             }
         }
         if self.reviews > 0 {
-            // It was counted before.
+            // Resumed bytes were counted in the first pass.
             cx.tally.resumed = resumed;
         }
         if self.next.is_none() && !self.has_reported {
@@ -329,12 +329,12 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether a file is in its place already.
+    /// Returns whether a file is already in its place.
     fn keeps(&self, number: u64) -> bool {
         self.merge.as_ref().is_some_and(|merge| merge.keeps(number))
     }
 
-    /// `list`: where its list of sums is, if old copies are to be searched for it.
+    /// `list`: the place of its list of sums, if old copies are to be searched.
     fn want(
         &mut self,
         listed: Box<Listed>,
@@ -346,7 +346,7 @@ impl Tree {
         let geometry = Geometry::new(size, self.segment_size);
         let (number, id) = (*number, ObjectId::File(*number));
         if size == 0 {
-            // Nothing to ask for: the root alone proves it, or the listing is nonsense.
+            // An empty file needs no request: its root alone proves it, or the listing is invalid.
             let mut verifier = Verifier::new(geometry, root);
             let empty = verifier.segment(SegmentIndex(0), Bytes::new(), root.as_bytes());
             let empty = empty?;
@@ -418,7 +418,7 @@ impl Tree {
                     return Ok(());
                 }
                 drop(partial);
-                // As what an earlier run left: what is right of it stays.
+                // Treated like the rest of an earlier run: right segments stay.
                 self.staging.take_up();
                 let before = cx.tally.resumed;
                 self.want(listed, None, cx)?;
@@ -429,10 +429,10 @@ impl Tree {
         }
     }
 
-    /// Links, hard ones first, then the attributes of directories.
+    /// Makes links, hard ones first, and then sets the attributes of directories.
     fn link_and_set(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         if self.merge.is_some() {
-            // Where it all belongs, when it is moved there.
+            // A merge makes them at their final place.
             self.complete = true;
             return Ok(());
         }
@@ -457,7 +457,7 @@ impl Tree {
                 }
             }
         }
-        // Children before parents, or making a child would change its parent's time again.
+        // Children before parents: making a child changes its parent's time.
         for found in self.listed.entries_reversed() {
             let Listed { entry, .. } = found?;
             if entry.kind == EntryKind::Directory && !self.exclude.leaves_out(&entry) {
@@ -487,7 +487,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Asks for these later, so that what is refused holds up nothing else.
+    /// Postpones these files, so that refusals hold up nothing else.
     pub(super) fn set_aside(&mut self, refused: &HashSet<ObjectId>, cx: &mut Context<'_>) {
         let Some(aside) = &mut self.aside else { return };
         for id in refused {
@@ -505,7 +505,7 @@ impl Tree {
         }
     }
 
-    /// All others are here: asks once more for what was set aside.
+    /// Requests the postponed files again once all others are here.
     fn take_aside(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         if self.next.is_some() || !self.under_way.is_empty() {
             return Ok(());
@@ -516,7 +516,7 @@ impl Tree {
             self.left = self.do_without(lost);
             return Ok(());
         }
-        // As what an earlier run left: what is right of it stays.
+        // Treated like the rest of an earlier run: right segments stay.
         self.staging.take_up();
         let before = cx.tally.resumed;
         for listed in aside {
@@ -550,7 +550,7 @@ impl Tree {
         Ok(lost)
     }
 
-    /// These files are not part of the result.
+    /// Excludes these files from the result.
     fn do_without(&mut self, lost: BTreeSet<Vec<u8>>) -> Vec<PathBuf> {
         let lost = Arc::new(lost);
         self.exclude.without(lost.clone());
@@ -560,7 +560,7 @@ impl Tree {
         lost.iter().map(|path| os_path(path)).collect()
     }
 
-    /// Puts what was verified of large files on disk.
+    /// Writes verified segments of large files to disk.
     pub(super) fn flush(&mut self) -> Result<(), SaveError> {
         for under_way in self.under_way.values_mut() {
             if let UnderWay::Large { partial, .. } = under_way {
@@ -570,7 +570,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether every file is there.
+    /// Returns whether all files are here.
     fn has_all(&self) -> bool {
         let none_is_aside = self.aside.as_ref().is_none_or(Vec::is_empty);
         self.next.is_none() && self.under_way.is_empty() && none_is_aside

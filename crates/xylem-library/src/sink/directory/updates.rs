@@ -1,7 +1,6 @@
-//! [`Updates`]: files of a directory that old copies may spare, and their lists of sums on the way.
+//! [`Updates`]: files of a directory that old copies may provide, and their lists of sums under way.
 //!
-//! The lists of all files are one object, of which only the segments over files that are looked for are
-//! fetched, for some files at a time.
+//! The lists of all files are one object. Only the segments over wanted files are fetched, for some files at a time.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,34 +20,34 @@ use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;
 use crate::update::{Keeper, Late, Start};
 
-/// Files that are searched for, or wait for it, at once: each has some threads.
+/// Most files that are searched for, or wait for that, at once: each has some threads.
 const MAX_FILES: usize = 8;
 
-/// See the module's own text.
+/// Files waiting for lists of sums; see the module's own text.
 pub(super) struct Updates {
     store: Store,
-    /// Folders that are like the one that is fetched.
+    /// Old copies of the directory.
     like: Vec<PathBuf>,
-    /// Root, size and tree of the lists; `None` if there are none.
+    /// Root and geometry of the lists; `None` if there are none.
     lists: Option<(xylem_hash::Hash, Geometry)>,
     /// Where the next file's list begins.
     next: u64,
     waiting: Vec<Waiting>,
     coming: Option<Coming>,
-    /// Files that are being searched for.
+    /// Number of files being searched for.
     pub(super) running: usize,
 }
 
-/// A file whose list is not here.
+/// A file that waits for its list.
 pub(super) struct Waiting {
     pub(super) number: u64,
     pub(super) start: Start,
     pub(super) copies: Vec<FileRef>,
-    /// Of the lists.
+    /// Its range in the lists.
     pub(super) range: Range<u64>,
 }
 
-/// Lists that were asked for.
+/// Lists under way.
 struct Coming {
     files: Vec<Waiting>,
     pieces: BTreeMap<u64, Bytes>,
@@ -69,7 +68,7 @@ impl Updates {
         }
     }
 
-    /// The place of a file's list, which is called for every file of the listing in order.
+    /// Returns the place of a file's list. Must be called for every file of the listing, in order.
     pub(super) fn place_of(&mut self, entry: &Entry, segment: SegmentSize) -> Option<Range<u64>> {
         let EntryKind::File { size, .. } = entry.kind else { return None };
         let start = self.next;
@@ -77,7 +76,7 @@ impl Updates {
         Some(start..self.next).filter(|range| !range.is_empty())
     }
 
-    /// Old copies of a file; `there` is the one that it replaces.
+    /// Returns old copies of a file; `there` is the one that it replaces.
     pub(super) fn copies(&self, entry: &Entry, there: Option<PathBuf>) -> Vec<FileRef> {
         let medium = &**self.store.medium();
         let like = self.like.iter().map(|folder| folder.join(os_path(&entry.path)));
@@ -88,12 +87,12 @@ impl Updates {
         paths.filter_map(open).collect()
     }
 
-    /// Whether a file with this place in the lists can wait for it.
+    /// Returns whether the lists contain this range.
     pub(super) fn can_wait(&self, range: &Range<u64>) -> bool {
         self.lists.as_ref().is_some_and(|(_, geometry)| range.end <= geometry.size())
     }
 
-    /// Whether there is room for more files.
+    /// Returns whether there is room for more files.
     pub(super) fn has_room(&self) -> bool {
         let coming = self.coming.as_ref().map_or(0, |coming| coming.files.len());
         self.waiting.len() + coming + self.running < MAX_FILES
@@ -103,7 +102,7 @@ impl Updates {
         self.waiting.push(file);
     }
 
-    /// Asks for lists that are waited for, if none are on their way.
+    /// Requests the lists of waiting files, unless some are under way.
     pub(super) fn ask(&mut self, cx: &mut Context<'_>) -> Result<(), AddError> {
         let Some((root, geometry)) = self.lists else { return Ok(()) };
         if self.waiting.is_empty() || self.coming.is_some() {
@@ -117,7 +116,7 @@ impl Updates {
         Ok(())
     }
 
-    /// Keeps a piece of the lists.
+    /// Saves a piece of the lists.
     pub(super) fn segment(&mut self, segment: &Verified<Segment<Bytes>>, now: Duration) {
         if let Some(coming) = &mut self.coming {
             coming.pieces.insert(segment.offset, segment.content.clone());
@@ -125,7 +124,7 @@ impl Updates {
         }
     }
 
-    /// Gives up lists that do not come; when to look again.
+    /// Abandons lists that do not arrive. Returns whether it did, and when to check again.
     pub(super) fn late(&mut self, cx: &mut Context<'_>) -> (bool, Option<Duration>) {
         let Some(coming) = &mut self.coming else { return (false, None) };
         let again = coming.late.look(cx.now);
@@ -135,7 +134,7 @@ impl Updates {
         (again.is_none(), again)
     }
 
-    /// What was asked for is here, or will not come: the files, each with its list.
+    /// Takes the files with requested lists, each with its list, once all lists have arrived or failed.
     pub(super) fn take(&mut self) -> Vec<(Waiting, Vec<u8>)> {
         let Some(Coming { files, pieces, .. }) = self.coming.take() else { return Vec::new() };
         let list = |range: &Range<u64>| {
@@ -161,7 +160,7 @@ impl Updates {
     }
 }
 
-/// A small file that one of `copies` is, proven by its root alone.
+/// Returns the segments of a small file if one of `copies` has its root.
 pub(super) fn same(
     copies: &[FileRef],
     geometry: Geometry,
@@ -185,7 +184,7 @@ pub(super) fn same(
     })
 }
 
-/// Takes what an update of a large file has proven.
+/// Saves what an update of a large file has proven.
 pub(super) struct Reused<'a> {
     pub(super) partial: &'a mut Partial,
     pub(super) bytes: &'a mut u64,

@@ -1,4 +1,4 @@
-//! The search held against edits whose outcome is known, against a slow search, and against lists that lie.
+//! Compares the search with edits of known outcome, with a slow search, and with forged lists.
 
 use std::sync::atomic::AtomicBool;
 
@@ -53,7 +53,7 @@ fn run(new: &[u8], list: &[BlockSums], copies: Vec<Vec<u8>>) -> Vec<Found> {
     search(&blocks_of(new), list, &copies, &AtomicBool::new(false))
 }
 
-/// What was found is what the new file has there, in order and once.
+/// Checks that the result is right, in order and without duplicates.
 fn check(new: &[u8], copies: &[Vec<u8>], found: &[Found]) {
     let blocks = blocks_of(new);
     assert!(found.windows(2).all(|two| two[0].block < two[1].block));
@@ -79,9 +79,9 @@ enum Edit {
     Delete(prop::sample::Index, usize),
     Overwrite(prop::sample::Index, usize),
     Zero(prop::sample::Index, usize),
-    /// Takes a piece out and puts it in elsewhere.
+    /// Takes a piece out and inserts it elsewhere.
     Move(prop::sample::Index, usize, prop::sample::Index),
-    /// The same, and leaves it where it was.
+    /// Inserts a copy of a piece elsewhere.
     Copy(prop::sample::Index, usize, prop::sample::Index),
 }
 
@@ -119,14 +119,14 @@ impl Edit {
         }
     }
 
-    /// Blocks of the new file that it costs at most: those that it touches or cuts.
+    /// Returns how many blocks of the new file it costs at most: those that it touches or cuts.
     fn cost(&self, block: u64) -> u64 {
         match self {
             Self::Insert(_, len) | Self::Overwrite(_, len) => *len as u64 / block + 2,
             Self::Delete(..) => 1,
             Self::Zero(_, len) => *len as u64 / block + 2,
             Self::Move(..) => 3,
-            // One pass finds what lies at one place of the old file for one place of the new.
+            // One pass finds one place in the new file for each place in the old one.
             Self::Copy(_, len, _) => *len as u64 / block + 3,
         }
     }
@@ -146,13 +146,13 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Whether each whole block lies anywhere in the old file, looked for at every byte.
+/// Returns the whole blocks that lie anywhere in the old file, by trying every byte.
 fn slow(new: &[u8], old: &[u8]) -> Vec<u64> {
     let blocks = blocks_of(new);
     let len = blocks.block_len() as usize;
     let whole = (0..new.len() / len).filter(|block| {
         let bytes = &new[block * len..(block + 1) * len];
-        // By its first bytes first, or this takes minutes.
+        // Compares the first bytes first; otherwise this takes minutes.
         old.windows(16)
             .enumerate()
             .any(|(at, start)| start == &bytes[..16] && old.get(at..at + len) == Some(bytes))
@@ -162,7 +162,7 @@ fn slow(new: &[u8], old: &[u8]) -> Vec<u64> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Edits cost the blocks that they touch and no others, whatever they are.
+    /// Edits cost the blocks that they touch and no others.
     #[test]
     fn edits_cost_what_they_touch(
         size in 200_000_usize..1_500_000,
@@ -196,7 +196,7 @@ proptest! {
         let whole = new.len() as u64 / blocks_of(&new).block_len();
         let fast: Vec<u64> = found.iter().map(|f| f.block).filter(|b| *b < whole).collect();
         let slow = slow(&new, &old);
-        // Two that overlap in the old copy are both there, and one pass jumps over one of them.
+        // Two blocks may overlap in the old copy, and one pass skips one of them.
         let missed = slow.iter().filter(|block| !fast.contains(block)).count();
         let copied: u64 = edits.iter().map(|edit| edit.cost(8192)).sum();
         prop_assert!(missed as u64 <= copied, "{fast:?} of {slow:?}");
@@ -215,7 +215,7 @@ fn in_place_inserted_appended_and_moved() {
     assert!(found_in(&inserted, old.clone()) + 1 >= blocks_of(&inserted).count());
     let appended = [&old[..], &noise(300_000, 2)].concat();
     assert!(found_in(&appended, old.clone()) >= 3_000_000 / 8192);
-    // Two aligned pieces change places in the middle of what stays.
+    // Two aligned pieces swap places within unchanged content.
     let mut swapped = old.clone();
     swapped[8192 * 10..8192 * 11].copy_from_slice(&old[8192 * 100..8192 * 101]);
     swapped[8192 * 100..8192 * 101].copy_from_slice(&old[8192 * 10..8192 * 11]);
@@ -225,9 +225,9 @@ fn in_place_inserted_appended_and_moved() {
     assert_eq!(found_in(&old, vec![0; 100]), 0);
 }
 
-/// Runs of zeros and of short periods: each block is found, and a pass takes no longer than others.
+/// Runs of zeros and of short periods: each block is found, and the search takes no longer.
 #[test]
-fn the_same_content_many_times() {
+fn repeated_content_is_found_in_bounded_time() {
     for period in [1, 2, 3, 4, 7, 16, 1000, 8192] {
         let unit = if period == 1 { vec![0] } else { noise(period, 9) };
         let old: Vec<u8> = unit.iter().copied().cycle().take(5_000_000).collect();
@@ -252,10 +252,9 @@ fn several_copies_each_give_their_part() {
     assert!(found.len() as u64 + 1 >= blocks_of(&new).count());
 }
 
-/// A list that says everything of everything: time stays linear, and what it claims is what the tree is
-/// for.
+/// With a list that matches everywhere the time stays linear. The tree refutes the false claims.
 #[test]
-fn lists_that_lie_take_bounded_time() {
+fn forged_lists_take_bounded_time() {
     let new = noise(8 << 20, 1);
     let blocks = blocks_of(&new);
     let zeros = vec![0; 8 << 20];
@@ -265,7 +264,7 @@ fn lists_that_lie_take_bounded_time() {
     assert!(found.len() < blocks.count() as usize);
 }
 
-/// Bytes behind a hole, as a sparse image has them: zeros but for the last, which begin at `data`.
+/// Bytes behind a hole, as in a sparse image: zeros, and content from `data` on.
 struct Sparse {
     data: u64,
     bytes: Vec<u8>,
@@ -290,10 +289,10 @@ impl Old for Sparse {
     }
 }
 
-/// What lies behind a hole of 4 TiB is found, and zeros of the new file too, and the hole is not read. Of what has no
-/// holes no more is read than is worth it.
+/// Content behind a hole of 4 TiB is found, and zeros of the new file too, without reading the hole. A copy without
+/// holes is read only as far as is worth it.
 #[test]
-fn holes_are_passed_over() {
+fn holes_are_not_read() {
     let part = noise(900_000, 3);
     let zeros = vec![0; 1 << 20];
     let new = [&part[..], &zeros].concat();

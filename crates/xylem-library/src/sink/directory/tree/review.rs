@@ -1,5 +1,5 @@
-//! Looks at what is on disk: at what an earlier run finished, and at all of it before it gets its name, as
-//! other programs may have been at it meanwhile.
+//! Reviews the files on disk: those that an earlier run finished, and all of them before the directory gets its name,
+//! since other programs may have changed them meanwhile.
 
 use xylem_object::listing::EntryKind;
 use xylem_store::{FileKind, FileTime, Meta, SmallFile};
@@ -9,11 +9,11 @@ use crate::listed::Listed;
 use crate::sink::directory::WantedKinds;
 use crate::sink::error::SaveError;
 
-/// How often files that others change meanwhile are looked at and mended.
+/// Most reviews of files that other programs change meanwhile.
 const MAX_REVIEWS: u32 = 3;
 
 impl Tree {
-    /// Which entries of a batch are small files that an earlier run finished.
+    /// Returns which entries of a batch are small files that an earlier run finished.
     pub(super) fn intact(&mut self, batch: &[Listed]) -> Result<Vec<bool>, SaveError> {
         let mut intact = vec![false; batch.len()];
         if self.staging.was_resumed() {
@@ -22,8 +22,8 @@ impl Tree {
                 .enumerate()
                 .filter_map(|(at, listed)| Some((at, small(&listed.entry)?)))
                 .unzip();
-            // That run may have died before it set them; and before they are read, so that a change that
-            // comes later shows in their times.
+            // Attributes are set first: an earlier run may have been killed before it set them, and a change during the
+            // read then shows in the times.
             let mut set = Vec::with_capacity(places.len());
             for at in &places {
                 let entry = &batch[*at].entry;
@@ -39,9 +39,8 @@ impl Tree {
         Ok(intact)
     }
 
-    /// Whether every file is there as it was written, looked up by name. If somebody else has changed one or
-    /// put something in its place, all are taken for what an earlier run left: hashed, and fetched where they
-    /// are wrong.
+    /// Returns whether all files are as written, looked up by name. If another program has changed or replaced one, all
+    /// files are treated like the rest of an earlier run: hashed, and fetched where they are wrong.
     pub(super) fn is_as_written(&mut self) -> Result<bool, SaveError> {
         let mut kinds = WantedKinds::new(&self.listed, &self.exclude, self.merge.as_ref());
         let mut wanted = self.listed.entries().filter(|found| match found {
@@ -52,7 +51,7 @@ impl Tree {
             }
             Err(_) => true,
         });
-        // Both are in the order of the listing: the first that is not what is wanted next tells.
+        // Both are in listing order: the first mismatch shows a change.
         let (mut odd, mut other_time) = (false, None);
         let mut stays = |path: &[u8], meta: &Meta| {
             if odd || meta.kind != FileKind::File {
@@ -73,7 +72,7 @@ impl Tree {
         odd |= wanted.next().transpose()?.is_some();
         drop(wanted);
         if !odd && let Some((path, time)) = other_time {
-            // Some file systems keep no such times, or not so exactly.
+            // Some file systems do not store such times, or not so exactly.
             odd = self.staging.keeps_time(&path, time)?;
         }
         if !odd {
