@@ -23,17 +23,17 @@ const FILLED: u64 = u64::from_ne_bytes(*b"xylem b3");
 /// The hasher has no pointers and the handle no destructor, so C may copy the bytes. Two copies are two hashers, as
 /// `Hasher: Clone` would make them, and one that is never destroyed leaks nothing, because it owns nothing.
 #[repr(C)]
-pub struct Handle {
+pub struct HasherHandle {
     /// [`FILLED`], or 0 in memory that is all zero: a plain hasher without input.
     state: u64,
     room: [MaybeUninit<u64>; WORDS - 1],
 }
 
-const _: () = assert!(size_of::<Handle>() == HASHER_SIZE, "as the header says");
+const _: () = assert!(size_of::<HasherHandle>() == HASHER_SIZE, "as the header says");
 const _: () = assert!(size_of::<Hasher>() <= size_of::<u64>() * (WORDS - 1), "it outgrew its room");
 const _: () = assert!(align_of::<Hasher>() <= align_of::<u64>(), "as uint64_t is aligned");
 
-impl Handle {
+impl HasherHandle {
     /// All zero.
     #[cfg(test)]
     pub(crate) const fn zeroed() -> Self {
@@ -91,9 +91,9 @@ fn not_begun() -> ! {
 /// # Safety
 /// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn xylem_blake3_hasher_init(this: *mut Handle) {
+pub unsafe extern "C" fn xylem_blake3_hasher_init(this: *mut HasherHandle) {
     // SAFETY: the caller vouches for the handle.
-    unsafe { Handle::fill(this, Hasher::new()) };
+    unsafe { HasherHandle::fill(this, Hasher::new()) };
 }
 
 /// Fills `this` with a keyed hasher.
@@ -101,9 +101,12 @@ pub unsafe extern "C" fn xylem_blake3_hasher_init(this: *mut Handle) {
 /// # Safety
 /// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn xylem_blake3_hasher_init_keyed(this: *mut Handle, key: &[u8; KEY_LEN]) {
+pub unsafe extern "C" fn xylem_blake3_hasher_init_keyed(
+    this: *mut HasherHandle,
+    key: &[u8; KEY_LEN],
+) {
     // SAFETY: the caller vouches for the handle.
-    unsafe { Handle::fill(this, Hasher::new_keyed(key)) };
+    unsafe { HasherHandle::fill(this, Hasher::new_keyed(key)) };
 }
 
 /// Fills `this` with a key-deriving hasher; `context` ends with its first NUL.
@@ -112,13 +115,13 @@ pub unsafe extern "C" fn xylem_blake3_hasher_init_keyed(this: *mut Handle, key: 
 /// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_init_derive_key(
-    this: *mut Handle,
+    this: *mut HasherHandle,
     context: *const c_char,
 ) {
     // SAFETY: the caller vouches for a string that ends with NUL.
     let context = unsafe { CStr::from_ptr(context) };
     // SAFETY: the caller vouches for the handle.
-    unsafe { Handle::fill(this, deriving(context.to_bytes())) };
+    unsafe { HasherHandle::fill(this, deriving(context.to_bytes())) };
 }
 
 /// Fills `this` with a key-deriving hasher; `context` may have any bytes.
@@ -127,14 +130,14 @@ pub unsafe extern "C" fn xylem_blake3_hasher_init_derive_key(
 /// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_init_derive_key_raw(
-    this: *mut Handle,
+    this: *mut HasherHandle,
     context: *const c_void,
     context_len: usize,
 ) {
     // SAFETY: the caller vouches for the bytes.
     let context = unsafe { raw::input(context.cast::<u8>(), context_len) };
     // SAFETY: the caller vouches for the handle.
-    unsafe { Handle::fill(this, deriving(context)) };
+    unsafe { HasherHandle::fill(this, deriving(context)) };
 }
 
 /// A key-deriving hasher for a context from C, which need not be UTF-8.
@@ -148,7 +151,7 @@ fn deriving(context: &[u8]) -> Hasher {
 /// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_update(
-    this: &mut Handle,
+    this: &mut HasherHandle,
     input: *const c_void,
     input_len: usize,
 ) {
@@ -161,7 +164,11 @@ pub unsafe extern "C" fn xylem_blake3_hasher_update(
 /// # Safety
 /// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn xylem_blake3_hasher_finalize(this: &Handle, out: *mut u8, out_len: usize) {
+pub unsafe extern "C" fn xylem_blake3_hasher_finalize(
+    this: &HasherHandle,
+    out: *mut u8,
+    out_len: usize,
+) {
     if out_len == OUT_LEN {
         let hash = this.with(Hasher::finalize);
         // SAFETY: the caller vouches for memory for a hash.
@@ -178,7 +185,7 @@ pub unsafe extern "C" fn xylem_blake3_hasher_finalize(this: &Handle, out: *mut u
 /// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xylem_blake3_hasher_finalize_seek(
-    this: &Handle,
+    this: &HasherHandle,
     seek: u64,
     out: *mut u8,
     out_len: usize,
@@ -196,7 +203,7 @@ pub unsafe extern "C" fn xylem_blake3_hasher_finalize_seek(
 /// # Safety
 /// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn xylem_blake3_hasher_reset(this: &mut Handle) {
+pub unsafe extern "C" fn xylem_blake3_hasher_reset(this: &mut HasherHandle) {
     this.begun().reset();
 }
 
@@ -207,7 +214,7 @@ pub unsafe extern "C" fn xylem_blake3_hasher_reset(this: &mut Handle) {
 /// # Safety
 /// The conditions are those of `include/xylem_blake3.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn xylem_blake3_hasher_wipe(this: *mut Handle) {
+pub unsafe extern "C" fn xylem_blake3_hasher_wipe(this: *mut HasherHandle) {
     for place in 0..WORDS {
         // SAFETY: a handle is that many aligned words; the caller vouches for the pointer.
         unsafe { this.cast::<u64>().add(place).write_volatile(0) };

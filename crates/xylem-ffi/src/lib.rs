@@ -20,7 +20,7 @@ mod messages;
 #[cfg(test)]
 mod tests;
 
-pub use hasher::Handle;
+pub use hasher::HasherHandle;
 
 use core::ffi::{CStr, c_char};
 

@@ -25,7 +25,7 @@ fn a_message_in_pieces() {
     let message: Vec<u8> = (0..5_000_u32).map(|i| (i % 251) as u8).collect();
     let mut want = [0; 200];
     Hasher::new_keyed(KEY).update(&message).finalize_xof().fill(&mut want);
-    let mut handle = Handle::zeroed();
+    let mut handle = HasherHandle::zeroed();
     let mut out = [0xFF; 200];
     // SAFETY: all pointers belong to the arrays beside them, and the handle is filled first.
     unsafe {
@@ -46,7 +46,7 @@ fn a_message_in_pieces() {
 
 #[test]
 fn output_ends_in_zeros() {
-    let mut handle = Handle::zeroed();
+    let mut handle = HasherHandle::zeroed();
     let mut out = [0xFF; 64];
     // SAFETY: the pointers belong to the array beside them, and the handle is filled first.
     unsafe {
@@ -65,7 +65,7 @@ fn output_ends_in_zeros() {
 
 #[test]
 fn a_bytewise_copy_goes_its_own_way() {
-    let mut first = Handle::zeroed();
+    let mut first = HasherHandle::zeroed();
     let mut out = [[0; OUT_LEN]; 2];
     // SAFETY: as above; in C this is `second = first`.
     unsafe {
@@ -85,7 +85,7 @@ fn a_bytewise_copy_goes_its_own_way() {
 #[test]
 fn wiping_leaves_zeros_which_are_a_plain_hasher() {
     let secret = b"a message that nobody else reads";
-    let mut handle = Handle::zeroed();
+    let mut handle = HasherHandle::zeroed();
     let mut out = [0; OUT_LEN];
     // SAFETY: as above; after wiping, all bytes of the handle are written.
     unsafe {

@@ -1,7 +1,7 @@
 //! `xylem inbox accept`: fetches what a message names.
 
 use crate::cli::Common;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::finding::LanArgs;
 use crate::get::fetch;
 use crate::output::{Out, not_with_json};
@@ -55,7 +55,7 @@ pub(crate) fn accept(
     stop: &Stop,
     common: &Common,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let existing = if args.overwrite { Existing::Overwrite } else { Existing::Refuse };
     let save = SaveOptions::to(output(args.output), existing);
     let options = GetOptions {

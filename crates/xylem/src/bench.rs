@@ -3,7 +3,7 @@
 //! `xylem-bench` is a program of its own, so that the libraries that it compares with are no part of what users
 //! install.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use std::process::Command;
 
 /// The subjects of which there are tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Subject {
+pub(crate) enum BenchSubject {
     /// The hash engine.
     Hash,
     /// Tree-signed segments.
@@ -87,7 +87,7 @@ Exit status:
 )]
 pub(crate) struct BenchArgs {
     /// The subject to measure
-    subject: Subject,
+    subject: BenchSubject,
 
     /// The tables to print
     #[arg(value_name = "TABLE")]
@@ -111,9 +111,9 @@ pub(crate) struct BenchArgs {
 }
 
 /// Runs `xylem bench`: runs the program `xylem-bench` and returns its exit status.
-pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, CommandFailure> {
     let Some(program) = program() else {
-        return Err(Failure::new(
+        return Err(CommandFailure::new(
             Exit::Usage,
             "no xylem-bench beside this program or on the PATH; `cargo install --path bench` in the \
              source tree makes it",
@@ -130,7 +130,7 @@ pub(crate) fn run(args: BenchArgs, out: &mut Out) -> Result<Exit, Failure> {
         );
     }
     let status = command.status().map_err(|error| {
-        Failure::new(Exit::Local, format!("cannot run {}: {error}", program.display()))
+        CommandFailure::new(Exit::Local, format!("cannot run {}: {error}", program.display()))
     })?;
     Ok(match status.code() {
         Some(0) => Exit::Done,

@@ -1,6 +1,6 @@
 //! The command line except its subcommands: the text of `xylem --help`, and the flags that every subcommand takes.
 
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, ValueEnum};
 use std::fs::File;
@@ -142,7 +142,7 @@ pub(crate) struct Common {
 
 impl Common {
     /// Where keys and trees are kept.
-    pub(crate) fn store(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn store(&self) -> Result<PathBuf, CommandFailure> {
         let dir = self.store_dir()?;
         if let Some(mode) = close_to_others(&dir)?
             && !self.quiet
@@ -155,13 +155,13 @@ impl Common {
         Ok(dir)
     }
 
-    fn store_dir(&self) -> Result<PathBuf, Failure> {
+    fn store_dir(&self) -> Result<PathBuf, CommandFailure> {
         if let Some(dir) = &self.store {
             return Ok(dir.clone());
         }
         xylem_reader::usual_store().ok_or_else(|| {
             let what = "no place to keep keys and trees: HOME is not set; give --store DIR";
-            Failure::new(Exit::Usage, what)
+            CommandFailure::new(Exit::Usage, what)
         })
     }
 
@@ -175,7 +175,7 @@ impl Common {
     }
 
     /// Checks that a settings file named by the flag can be read.
-    pub(crate) fn check_config(&self) -> Result<(), Failure> {
+    pub(crate) fn check_config(&self) -> Result<(), CommandFailure> {
         let Some(path) = &self.config else { return Ok(()) };
         let readable = File::open(path).and_then(|file| file.metadata());
         let why = match readable {
@@ -183,7 +183,7 @@ impl Common {
             Ok(_) => "not a file".to_owned(),
             Err(error) => error.to_string(),
         };
-        Err(Failure::new(
+        Err(CommandFailure::new(
             Exit::Usage,
             format!("cannot read settings {}: {why}; name another --config FILE", path.display()),
         ))

@@ -1,6 +1,6 @@
 //! Codes such as `7-alpha-cobra-violin` on the command line, in place of a ticket or a card.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::values::{read_text, ticket_of};
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) use xylem_node::code::looks_like_code;
 
 /// Where to look for the peer that shows a code.
 #[derive(Clone, Debug)]
-pub(crate) struct Whom {
+pub(crate) struct CodeSource {
     /// The peers that the user named. If there are none, the code's number leads to the peer.
     pub(crate) from: Vec<Peer>,
     /// Relays at which to look up the number.
@@ -26,17 +26,17 @@ pub(crate) struct Whom {
 /// Fetches the text that a code stands for from the peer that shows it.
 pub(crate) fn redeem(
     text: &str,
-    at: Whom,
+    at: CodeSource,
     give_up: Duration,
     stop: &Stop,
     out: &mut Out,
-) -> Result<Told, Failure> {
-    let Whom { from, relays, lan } = at;
-    let wrong = |e: CodeError| Failure::new(Exit::Usage, e.to_string());
+) -> Result<Told, CommandFailure> {
+    let CodeSource { from, relays, lan } = at;
+    let wrong = |e: CodeError| CommandFailure::new(Exit::Usage, e.to_string());
     let code: Code = text.parse().map_err(wrong)?;
     if let Some(other) = from.iter().find(|peer| !peer.is_link()) {
         let what = format!("{other}: codes go over the encrypted link only");
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     let options = TakeOptions { code, from, relays, lan, give_up };
     let taken = take(&options, stop, &mut |event| out.event(event));
@@ -47,11 +47,11 @@ pub(crate) fn redeem(
 /// Returns a ticket: the text itself, or what a code stands for. A peer that handed the ticket over gets its link key.
 pub(crate) fn or_ticket(
     text: &str,
-    at: Whom,
+    at: CodeSource,
     give_up: Duration,
     stop: &Stop,
     out: &mut Out,
-) -> Result<(Ticket, Vec<Peer>), Failure> {
+) -> Result<(Ticket, Vec<Peer>), CommandFailure> {
     let mut from = at.from.clone();
     let text = read_text(text)?;
     if !looks_like_code(&text) {
@@ -69,7 +69,7 @@ pub(crate) fn or_ticket(
 }
 
 /// Parses what a code stood for. `other` is the message if the code stands for something of the other kind.
-pub(crate) fn read<T: std::str::FromStr>(told: &Told, other: &str) -> Result<T, Failure> {
-    let wrong = |_| Failure::new(Exit::Usage, other.to_owned());
+pub(crate) fn read<T: std::str::FromStr>(told: &Told, other: &str) -> Result<T, CommandFailure> {
+    let wrong = |_| CommandFailure::new(Exit::Usage, other.to_owned());
     told.text.parse().map_err(wrong)
 }

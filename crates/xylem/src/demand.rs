@@ -1,6 +1,6 @@
 //! Flags that require witnesses, reports of co-signatures, and evidence of two histories of one publisher.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::output::text::bytes;
 use crate::output::witnesses::cosigned;
@@ -45,7 +45,7 @@ impl DemandArgs {
     }
 
     /// The demand that the flags express; `None` without such flags.
-    pub(crate) fn demand(&self, out: &mut Out) -> Result<Option<Demand>, Failure> {
+    pub(crate) fn demand(&self, out: &mut Out) -> Result<Option<Demand>, CommandFailure> {
         if !self.is_given() {
             return Ok(None);
         }
@@ -64,7 +64,7 @@ impl DemandArgs {
 }
 
 /// Reports the co-signatures; an error if they do not satisfy the demand.
-pub(crate) fn report(heard: &Witnessed, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn report(heard: &Witnessed, out: &mut Out) -> Result<(), CommandFailure> {
     for testimony in &heard.by {
         out.event(Event::Library(LibraryEvent::Cosigned(testimony.clone())));
     }
@@ -74,7 +74,7 @@ pub(crate) fn report(heard: &Witnessed, out: &mut Out) -> Result<(), Failure> {
 
 /// Shows the events of a fetch that asks witnesses at each checkpoint. In text output each witness is shown once, and
 /// later only with -v.
-pub(crate) fn told_once(out: &mut Out) -> impl FnMut(Event) {
+pub(crate) fn show_witnesses_once(out: &mut Out) -> impl FnMut(Event) {
     let mut heard = HashSet::new();
     move |event| match event {
         Event::Library(LibraryEvent::Cosigned(said))
@@ -87,9 +87,9 @@ pub(crate) fn told_once(out: &mut Out) -> impl FnMut(Event) {
 }
 
 /// Runs `xylem verify --evidence FILE`.
-pub(crate) fn show_evidence(path: &Path, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn show_evidence(path: &Path, out: &mut Out) -> Result<Exit, CommandFailure> {
     let refused = |why: &dyn std::fmt::Display| {
-        Failure::new(Exit::Usage, format!("{}: {why}", path.display()))
+        CommandFailure::new(Exit::Usage, format!("{}: {why}", path.display()))
     };
     let mut file = Vec::new();
     let opened = File::open(path).map_err(|e| refused(&e))?;
@@ -97,7 +97,9 @@ pub(crate) fn show_evidence(path: &Path, out: &mut Out) -> Result<Exit, Failure>
     let evidence = Evidence::decode(&file).map_err(|e| refused(&e))?;
     let split = match evidence.split() {
         Ok(split) => split.to_string(),
-        Err(e) => return Err(Failure::new(Exit::Damaged, format!("{}: {e}", path.display()))),
+        Err(e) => {
+            return Err(CommandFailure::new(Exit::Damaged, format!("{}: {e}", path.display())));
+        }
     };
     let Evidence { earlier, later, .. } = &evidence;
     let (publisher, name) = (earlier.publisher.to_string(), earlier.object.to_string());

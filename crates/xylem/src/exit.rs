@@ -51,14 +51,14 @@ pub(crate) use exit_help;
 
 /// Why a run ends early: its exit code and one line for a person.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct CommandFailure {
     /// The exit code.
     pub(crate) exit: Exit,
     /// What happened and how to mend it; empty if the reader is gone (a closed pipe).
     pub(crate) message: String,
 }
 
-impl Failure {
+impl CommandFailure {
     /// A failure with a line to print.
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self { exit, message: message.into() }
@@ -85,7 +85,7 @@ impl Failure {
 }
 
 /// Every error that ends a verb; each maps to an exit code.
-impl<E: Into<Error>> From<E> for Failure {
+impl<E: Into<Error>> From<E> for CommandFailure {
     fn from(error: E) -> Self {
         let Error { blame, message } = error.into();
         let exit = match blame {
@@ -139,7 +139,7 @@ pub(crate) fn report_bugs_in_one_line() {
 /// full disk, instead of ending the process by a signal. Where the standard library prints a message and aborts (no
 /// memory, or too small a stack), the process ends with 4 and without a core file, which could hold secrets.
 #[cfg(unix)]
-pub(crate) fn outlive_limits() -> Result<(), Failure> {
+pub(crate) fn handle_resource_limits() -> Result<(), CommandFailure> {
     use signal_hook::consts::{SIGABRT, SIGXFSZ};
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
@@ -149,14 +149,14 @@ pub(crate) fn outlive_limits() -> Result<(), Failure> {
             signal_hook::flag::register_conditional_shutdown(SIGABRT, Exit::Local as i32, always)
         })
         .map_err(|error| {
-            Failure::new(Exit::Local, format!("cannot listen for signals: {error}"))
+            CommandFailure::new(Exit::Local, format!("cannot listen for signals: {error}"))
         })?;
     Ok(())
 }
 
 /// This system has no such signals.
 #[cfg(not(unix))]
-pub(crate) fn outlive_limits() -> Result<(), Failure> {
+pub(crate) fn outlive_limits() -> Result<(), CommandFailure> {
     Ok(())
 }
 
@@ -168,7 +168,7 @@ const STACK: usize = 8 << 20;
 /// that is impossible, prints one line and ends with 4. A main thread's stack grows as it is used, and a signal ends
 /// the process if there is no room.
 #[cfg(unix)]
-pub(crate) fn on_a_whole_stack(run: fn() -> ExitCode) -> ExitCode {
+pub(crate) fn with_mapped_stack(run: fn() -> ExitCode) -> ExitCode {
     use rustix::process::{Resource, getrlimit};
     if getrlimit(Resource::As).current.is_none() {
         return run();

@@ -1,6 +1,6 @@
 //! `xylem completions SHELL` and `xylem man [COMMAND]`: generated from the same definition as the help.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::verbs;
 use clap::Args;
@@ -28,7 +28,7 @@ pub(crate) struct ManArgs {
 }
 
 /// Runs `xylem completions`.
-pub(crate) fn completions(args: CompletionsArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn completions(args: CompletionsArgs, out: &mut Out) -> Result<Exit, CommandFailure> {
     // Generate into memory: the generator panics if a write fails, such as to a closed pipe.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut verbs::command(), "xylem", &mut script);
@@ -37,15 +37,15 @@ pub(crate) fn completions(args: CompletionsArgs, out: &mut Out) -> Result<Exit, 
 }
 
 /// Runs `xylem man`.
-pub(crate) fn man(args: ManArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn man(args: ManArgs, out: &mut Out) -> Result<Exit, CommandFailure> {
     let name = args.command.unwrap_or_default();
     let page = manual_page(&name).ok_or_else(|| {
-        Failure::new(
+        CommandFailure::new(
             Exit::Usage,
             format!("no subcommand {name:?}; see `xylem --help` for the list"),
         )
     })?;
-    out.bytes(&page.map_err(|error| Failure::writing(&error))?)?;
+    out.bytes(&page.map_err(|error| CommandFailure::writing(&error))?)?;
     Ok(Exit::Done)
 }
 

@@ -2,8 +2,8 @@
 //! b3:HASH` and `get @PUBLISHER/NAME`.
 
 use crate::cli::Common;
-use crate::code::{self, Whom};
-use crate::exit::{Exit, Failure};
+use crate::code::{self, CodeSource};
+use crate::exit::{CommandFailure, Exit};
 use crate::get::ended;
 use crate::output::Out;
 use crate::settings;
@@ -52,8 +52,8 @@ pub(crate) struct LanArgs {
 
 impl LanArgs {
     /// Whether to look and announce on the LAN.
-    pub(crate) fn lan(&self, common: &Common) -> Result<bool, Failure> {
-        Ok(!self.no_lan && found(common)?.lan)
+    pub(crate) fn lan(&self, common: &Common) -> Result<bool, CommandFailure> {
+        Ok(!self.no_lan && discovery_settings(common)?.lan)
     }
 }
 
@@ -112,11 +112,11 @@ pub(crate) struct NearArgs {
 }
 
 /// The discovery part of the settings.
-fn found(common: &Common) -> Result<settings::Finding, Failure> {
-    let wrong = |why| Failure::new(Exit::Usage, why);
-    common
-        .settings()
-        .map_or(Ok(settings::Finding::default()), |path| settings::finding(&path).map_err(wrong))
+fn discovery_settings(common: &Common) -> Result<settings::DiscoverySettings, CommandFailure> {
+    let wrong = |why| CommandFailure::new(Exit::Usage, why);
+    common.settings().map_or(Ok(settings::DiscoverySettings::default()), |path| {
+        settings::finding(&path).map_err(wrong)
+    })
 }
 
 impl DhtArgs {
@@ -125,7 +125,7 @@ impl DhtArgs {
         &self.dht_bootstrap
     }
 
-    fn start(&self, settings: &settings::Finding) -> Result<DhtStart, Failure> {
+    fn start(&self, settings: &settings::DiscoverySettings) -> Result<DhtStart, CommandFailure> {
         let named = match &self.dht_bootstrap[..] {
             [] => settings.bootstrap.clone(),
             named => Some(named.to_vec()),
@@ -134,7 +134,7 @@ impl DhtArgs {
             let port = node.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
             if port.is_none_or(|port| port == 0) {
                 let what = format!("{node:?} is not where the DHT is entered: give HOST:PORT");
-                return Err(Failure::new(Exit::Usage, what));
+                return Err(CommandFailure::new(Exit::Usage, what));
             }
         }
         Ok(DhtStart { bootstrap: named })
@@ -143,8 +143,8 @@ impl DhtArgs {
 
 impl NearArgs {
     /// What to announce nearby; nothing goes to the DHT.
-    pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, Failure> {
-        let (settings, Self { no_lan, no_map }) = (found(common)?, self);
+    pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, CommandFailure> {
+        let (settings, Self { no_lan, no_map }) = (discovery_settings(common)?, self);
         let (lan, map) = (!no_lan && settings.lan, !no_map && settings.map);
         Ok(AnnounceOptions { lan, map, public: None })
     }
@@ -174,22 +174,26 @@ impl AnnounceArgs {
     }
 
     /// What to announce, and where.
-    pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, Failure> {
+    pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, CommandFailure> {
         let Self { public, near, dht } = self;
-        let public = public.then(|| dht.start(&found(common)?)).transpose()?;
+        let public = public.then(|| dht.start(&discovery_settings(common)?)).transpose()?;
         Ok(AnnounceOptions { public, ..near.options(common)? })
     }
 }
 
 impl FindArgs {
     /// Whether to look on the LAN.
-    pub(crate) fn lan(&self, common: &Common) -> Result<bool, Failure> {
-        Ok(!self.no_lan && found(common)?.lan)
+    pub(crate) fn lan(&self, common: &Common) -> Result<bool, CommandFailure> {
+        Ok(!self.no_lan && discovery_settings(common)?.lan)
     }
 
     /// How to announce a seed. It is announced in the DHT if it was looked up there.
-    pub(crate) fn of_seed(&self, text: &str, common: &Common) -> Result<AnnounceOptions, Failure> {
-        let settings = found(common)?;
+    pub(crate) fn of_seed(
+        &self,
+        text: &str,
+        common: &Common,
+    ) -> Result<AnnounceOptions, CommandFailure> {
+        let settings = discovery_settings(common)?;
         Ok(AnnounceOptions {
             lan: !self.no_lan && settings.lan,
             map: !self.no_map && settings.map,
@@ -203,15 +207,15 @@ impl FindArgs {
     pub(crate) fn each_found(
         &self,
         text: &str,
-        whom: Whom,
+        whom: CodeSource,
         how: (Duration, &ShapeArgs, &Stop),
         again: bool,
         common: &Common,
         out: &mut Out,
-        mut fetch: impl FnMut(Ticket, Vec<Peer>, &mut Out) -> Result<Exit, Failure>,
-    ) -> Result<Exit, Failure> {
+        mut fetch: impl FnMut(Ticket, Vec<Peer>, &mut Out) -> Result<Exit, CommandFailure>,
+    ) -> Result<Exit, CommandFailure> {
         let again = again && is_public(text);
-        let (mut avoid, mut last): (Vec<[u8; 32]>, Option<Failure>) = (Vec::new(), None);
+        let (mut avoid, mut last): (Vec<[u8; 32]>, Option<CommandFailure>) = (Vec::new(), None);
         loop {
             let found = self.ticket(text, whom.clone(), how, &avoid, common, out);
             let (ticket, from) = match (found, last.take()) {
@@ -241,16 +245,16 @@ impl FindArgs {
     fn ticket(
         &self,
         text: &str,
-        whom: Whom,
+        whom: CodeSource,
         (give_up, shape, stop): (Duration, &ShapeArgs, &Stop),
         avoid: &[[u8; 32]],
         common: &Common,
         out: &mut Out,
-    ) -> Result<(Ticket, Vec<Peer>), Failure> {
+    ) -> Result<(Ticket, Vec<Peer>), CommandFailure> {
         let Some(wanted) = wanted(text) else {
             return code::or_ticket(text, whom, give_up, stop, out);
         };
-        let usage = |why: &str| Failure::new(Exit::Usage, format!("{text}: {why}"));
+        let usage = |why: &str| CommandFailure::new(Exit::Usage, format!("{text}: {why}"));
         let wanted = wanted.map_err(|why| usage(&why))?;
         if !whom.from.is_empty() {
             return Err(usage(
@@ -259,7 +263,7 @@ impl FindArgs {
         }
         let options = PublicOptions {
             wanted,
-            dht: self.dht.start(&found(common)?)?,
+            dht: self.dht.start(&discovery_settings(common)?)?,
             links: shape.links(),
             give_up,
             store: common.store()?,

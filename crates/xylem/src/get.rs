@@ -2,9 +2,9 @@
 
 use crate::buckets::{IntoBucket, into_bucket};
 use crate::cli::Common;
-use crate::code::Whom;
+use crate::code::CodeSource;
 use crate::demand::{self, DemandArgs};
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::FindArgs;
 use crate::meant;
 use crate::output::text::bytes;
@@ -228,7 +228,7 @@ impl GetArgs {
 }
 
 /// Runs `xylem get`.
-pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let output = output(args.output.clone());
     if matches!(output, Output::Stdout) {
         not_with_json(out, "-o -")?;
@@ -239,22 +239,22 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     if ticket.starts_with('/') || ticket.starts_with("ndn:") {
         // A path of this machine looks like a name. A user who means a name also gives a key to trust.
         let mistaken =
-            meant::no_ticket(&ticket).filter(|_| !args.insecure && !args.trust.is_given());
+            meant::ticket_hint(&ticket).filter(|_| !args.insecure && !args.trust.is_given());
         if let Some(what) = mistaken {
-            return Err(Failure::new(Exit::Usage, what));
+            return Err(CommandFailure::new(Exit::Usage, what));
         }
         return by_name(ticket, args, output, &stop, common, out);
     }
     if args.insecure || args.trust.is_given() {
         let what =
             "a ticket says whose it is: --publisher, --key, --trust and --insecure are for names";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     // A missing store is reported first, whatever the ticket contains.
     out.runs_as("get", &common.store()?);
     let from = peers(&args.from)?;
     let (how, lan) = ((args.give_up(), &args.shape, &stop), args.find.lan(common)?);
-    let whom = Whom { from, relays: args.relay.relays(common)?, lan };
+    let whom = CodeSource { from, relays: args.relay.relays(common)?, lan };
     // Do not write the same bytes to standard output twice.
     let again = !matches!(output, Output::Stdout);
     let fetch = |ticket, from, out: &mut Out| {
@@ -271,7 +271,7 @@ fn by_ticket(
     stop: &Stop,
     common: &Common,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let whole = args.range.is_none() && args.exclude.is_empty();
     if let Some(output) = args.output.as_ref().filter(|output| is_in_bucket(output)) {
         return by_ticket_into(ticket, from, args, output, stop, common, out);
@@ -323,7 +323,7 @@ fn by_ticket(
         demand::report(&heard.map_err(|error| ended(error, stop))?, out)?;
     }
     if args.follow {
-        let mut tell = demand::told_once(out);
+        let mut tell = demand::show_witnesses_once(out);
         let followed = xylem_node::follow(&options, args.at, demand.as_ref(), stop, &mut tell);
         drop(tell);
         out.take_broken()?;
@@ -332,10 +332,10 @@ fn by_ticket(
     }
     if args.dry_run && matches!(options.save.output, Output::Stdout) {
         let what = "--dry-run tells what would happen to files; leave `-o -` away";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.seed && matches!(options.save.output, Output::Stdout) {
-        return Err(Failure::new(Exit::Usage, "--seed needs a file; leave `-o -` away"));
+        return Err(CommandFailure::new(Exit::Usage, "--seed needs a file; leave `-o -` away"));
     }
     fetch(&options, whole, stop, out)?;
     Ok(Exit::Done)
@@ -350,7 +350,7 @@ fn by_ticket_into(
     stop: &Stop,
     common: &Common,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let asked = [
         (args.range.is_some(), "--range"),
         (!args.exclude.is_empty(), "--exclude"),
@@ -367,7 +367,7 @@ fn by_ticket_into(
     if let Some((_, flag)) = asked.into_iter().find(|(given, _)| *given) {
         let what =
             format!("{flag} is not for buckets: -o s3://... takes what a ticket names, whole");
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     let options = xylem_reader::Options {
         from,
@@ -392,7 +392,7 @@ pub(crate) fn fetch(
     whole: bool,
     stop: &Stop,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let (mut reported, mut own_ticket) = (None, None);
     let fetched = xylem_node::get(options, stop, &mut |event| match event {
         // Seeding has no end of its own, so report the result now.
@@ -430,7 +430,7 @@ pub(crate) fn fetch(
 }
 
 /// How to serve other peers during the fetch.
-fn serve(args: &GetArgs, common: &Common) -> Result<Option<ServeOptions>, Failure> {
+fn serve(args: &GetArgs, common: &Common) -> Result<Option<ServeOptions>, CommandFailure> {
     // A node that serves is introduced to other peers once the fetch has lasted a while. That is visible, even though
     // the links are shaped.
     let is_covered = args.shape.links().shaping.level >= ShapeLevel::High;
@@ -451,24 +451,24 @@ fn by_name(
     stop: &Stop,
     common: &Common,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let believe = args.trust.believe_or_trusted(common, args.insecure)?;
     if believe == Believe::Nobody && !args.insecure {
         let what = "whom to believe? give --publisher, --key or --trust, or name somebody for good with \
                     `xylem key trust`; or --insecure, to take whatever comes";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.demand.is_given() {
         let what = "--witness is for tickets: who witnesses has to know whose a publication is";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.from.len() > 1 {
         let what = "a name is found through one forwarder; give --from once";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.dry_run {
         let what = "--dry-run is for tickets: a name says nothing of what is behind it before that is fetched";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     let options = ObjectOptions {
         at: args.from.first().cloned(),
@@ -500,8 +500,8 @@ fn existing(args: &GetArgs) -> Existing {
 }
 
 /// Turns an error into a failure. If the run was interrupted without a signal, the reader of standard output has gone.
-pub(crate) fn ended(error: impl Into<Error>, stop: &Stop) -> Failure {
+pub(crate) fn ended(error: impl Into<Error>, stop: &Stop) -> CommandFailure {
     let error = error.into();
     let by_reader = error.blame == Blame::Interrupted && !stop.raised();
-    if by_reader { Failure::closed_pipe() } else { Failure::from(error) }
+    if by_reader { CommandFailure::closed_pipe() } else { CommandFailure::from(error) }
 }

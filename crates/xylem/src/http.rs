@@ -27,7 +27,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// A request.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct PageRequest {
     /// The part before the `?` as it was sent; percent signs are not decoded.
     pub(crate) path: String,
     /// The part after the `?`; empty without one.
@@ -38,7 +38,7 @@ pub(crate) struct Request {
     pub(crate) origin: Option<String>,
 }
 
-impl Request {
+impl PageRequest {
     /// The value of a parameter of the query, as it was sent.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let mut pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
@@ -54,11 +54,11 @@ pub(crate) struct Response {
     pub(crate) kind: &'static str,
     /// Further fields of the head; each value is one line.
     pub(crate) fields: Vec<(&'static str, String)>,
-    pub(crate) body: Body,
+    pub(crate) body: HttpBody,
 }
 
 /// The body of a response.
-pub(crate) enum Body {
+pub(crate) enum HttpBody {
     Whole(Cow<'static, [u8]>),
     /// Written in pieces until the connection is closed, of this length if it is known. An error of the writer (the
     /// client is gone) ends it.
@@ -71,19 +71,19 @@ pub(crate) type Writer = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()>>;
 impl Response {
     /// `200 OK`
     pub(crate) fn ok(kind: &'static str, body: impl Into<Cow<'static, [u8]>>) -> Self {
-        Self { status: "200 OK", kind, fields: Vec::new(), body: Body::Whole(body.into()) }
+        Self { status: "200 OK", kind, fields: Vec::new(), body: HttpBody::Whole(body.into()) }
     }
 
     /// A response with another status, and one line with the reason.
     pub(crate) fn refused(status: &'static str, why: &'static str) -> Self {
-        let body = Body::Whole(format!("{why}\n").into_bytes().into());
+        let body = HttpBody::Whole(format!("{why}\n").into_bytes().into());
         Self { status, kind: "text/plain; charset=utf-8", fields: Vec::new(), body }
     }
 
     fn head(&self) -> String {
         let length = match &self.body {
-            Body::Whole(body) => Some(body.len() as u64),
-            Body::Written(length, _) => *length,
+            HttpBody::Whole(body) => Some(body.len() as u64),
+            HttpBody::Written(length, _) => *length,
         };
         let mut head = format!("HTTP/1.1 {}\r\nContent-Type: {}\r\n", self.status, self.kind);
         for (name, value) in &self.fields {
@@ -99,9 +99,9 @@ impl Response {
 /// Accepts and answers connections as long as the process runs.
 pub(crate) fn serve(
     listener: &TcpListener,
-    answer: impl Fn(&Request) -> Response + Send + Sync + 'static,
+    answer: impl Fn(&PageRequest) -> Response + Send + Sync + 'static,
 ) {
-    let (answer, open) = (Arc::new(answer), Arc::new(Open::default()));
+    let (answer, open) = (Arc::new(answer), Arc::new(OpenConnections::default()));
     for connection in listener.incoming() {
         let Ok(connection) = connection else {
             // Most likely there are no file descriptors left; other connections will free some.
@@ -110,7 +110,7 @@ pub(crate) fn serve(
         };
         let Ok(from) = connection.peer_addr() else { continue };
         let connection = Arc::new(connection);
-        let Some(counted) = Counted::new(&open, from, &connection) else { continue };
+        let Some(counted) = ConnectionSlot::new(&open, from, &connection) else { continue };
         let answer = answer.clone();
         // If no thread can start, this connection is closed, like one too many.
         let _ = thread::Builder::new().name("http".into()).spawn(move || {
@@ -123,13 +123,13 @@ pub(crate) fn serve(
 
 /// Open connections, the oldest first.
 #[derive(Default)]
-struct Open {
-    all: Mutex<Vec<Place>>,
+struct OpenConnections {
+    all: Mutex<Vec<OpenConnection>>,
     next: AtomicU64,
 }
 
 /// One open connection.
-struct Place {
+struct OpenConnection {
     number: u64,
     /// The client's address; for IPv6 its /64.
     from: IpAddr,
@@ -138,20 +138,24 @@ struct Place {
     connection: Arc<TcpStream>,
 }
 
-impl Open {
-    fn all(&self) -> MutexGuard<'_, Vec<Place>> {
+impl OpenConnections {
+    fn all(&self) -> MutexGuard<'_, Vec<OpenConnection>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A connection's entry among the open ones; removed on drop.
-struct Counted(Arc<Open>, u64);
+struct ConnectionSlot(Arc<OpenConnections>, u64);
 
-impl Counted {
+impl ConnectionSlot {
     /// Adds a connection. If a limit is reached, closes the connection that has been without a request for the longest
     /// time; `None` if all have sent one. If all come from one address, as over loopback, idle ones would otherwise
     /// keep out all others.
-    fn new(open: &Arc<Open>, from: SocketAddr, connection: &Arc<TcpStream>) -> Option<Self> {
+    fn new(
+        open: &Arc<OpenConnections>,
+        from: SocketAddr,
+        connection: &Arc<TcpStream>,
+    ) -> Option<Self> {
         let from = match from.ip().to_canonical() {
             IpAddr::V6(ip) if !ip.is_loopback() => {
                 IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64))
@@ -162,13 +166,13 @@ impl Counted {
         let many_of_one = all.iter().filter(|place| place.from == from).count() >= MAX_OF_ONE;
         if many_of_one || all.len() >= MAX_CONNECTIONS {
             let gives_way =
-                |place: &Place| !place.has_asked && (!many_of_one || place.from == from);
+                |place: &OpenConnection| !place.has_asked && (!many_of_one || place.from == from);
             let idle = all.iter().position(gives_way)?;
             // The thread of that connection notices, and ends.
             let _ = all.remove(idle).connection.shutdown(Shutdown::Both);
         }
         let number = open.next.fetch_add(1, Ordering::Relaxed);
-        all.push(Place { number, from, has_asked: false, connection: connection.clone() });
+        all.push(OpenConnection { number, from, has_asked: false, connection: connection.clone() });
         Some(Self(open.clone(), number))
     }
 
@@ -184,7 +188,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.all().retain(|place| place.number != self.1);
     }
@@ -192,8 +196,8 @@ impl Drop for Counted {
 
 fn answer_one(
     mut connection: &TcpStream,
-    counted: &Counted,
-    answer: &impl Fn(&Request) -> Response,
+    counted: &ConnectionSlot,
+    answer: &impl Fn(&PageRequest) -> Response,
 ) -> io::Result<()> {
     connection.set_write_timeout(Some(WRITE_TIME))?;
     connection.set_nodelay(true)?;
@@ -207,7 +211,7 @@ fn answer_one(
             "GET" | "HEAD" => {
                 let (path, query) = head.target.split_once('?').unwrap_or((&head.target, ""));
                 let (path, query) = (path.to_owned(), query.to_owned());
-                let request = Request { path, query, host: head.host, origin: head.origin };
+                let request = PageRequest { path, query, host: head.host, origin: head.origin };
                 (answer(&request), head.method == "HEAD")
             }
             _ => return refuse(connection, Refusal::NotAllowed),
@@ -218,8 +222,8 @@ fn answer_one(
     connection.write_all(response.head().as_bytes())?;
     match response.body {
         _ if head_only => Ok(()),
-        Body::Whole(body) => connection.write_all(&body),
-        Body::Written(_, write) => write(&mut connection),
+        HttpBody::Whole(body) => connection.write_all(&body),
+        HttpBody::Written(_, write) => write(&mut connection),
     }
 }
 
@@ -275,7 +279,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     /// Starts a server of `answer` on a free port; it lasts as long as the test.
-    fn served(answer: impl Fn(&Request) -> Response + Send + Sync + 'static) -> SocketAddr {
+    fn served(answer: impl Fn(&PageRequest) -> Response + Send + Sync + 'static) -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap();
         thread::spawn(move || serve(&listener, answer));
@@ -290,8 +294,8 @@ mod tests {
         said
     }
 
-    fn echo(request: &Request) -> Response {
-        let Request { path, query, host, origin } = request;
+    fn echo(request: &PageRequest) -> Response {
+        let PageRequest { path, query, host, origin } = request;
         let body = format!("{path} {query} {host} {origin:?}");
         let mut response = Response::ok("text/plain", body.into_bytes());
         response.fields.push(("Cache-Control", "no-store".to_owned()));
@@ -333,7 +337,7 @@ mod tests {
     fn parameters() {
         let query = "a=1&token=x=y&token=z&b".to_owned();
         let (path, host) = (String::new(), String::new());
-        let request = Request { path, query, host, origin: None };
+        let request = PageRequest { path, query, host, origin: None };
         assert_eq!(request.parameter("token"), Some("x=y"));
         assert_eq!((request.parameter("b"), request.parameter("c")), (None, None));
     }
@@ -341,7 +345,7 @@ mod tests {
     #[test]
     fn a_streamed_body_arrives_without_a_length() {
         let at = served(|_| {
-            let body = Body::Written(
+            let body = HttpBody::Written(
                 None,
                 Box::new(|out| {
                     (0..3).try_for_each(|_| out.write_all(b"bit\n").and_then(|()| out.flush()))
@@ -366,7 +370,7 @@ mod tests {
                     status: "200 OK",
                     kind: "text/plain",
                     fields: Vec::new(),
-                    body: Body::Written(None, Box::new(endless)),
+                    body: HttpBody::Written(None, Box::new(endless)),
                 },
                 _ => echo(request),
             }
@@ -396,12 +400,12 @@ mod tests {
 
     #[test]
     fn connections_are_counted_by_address() {
-        let open = Arc::new(Open::default());
+        let open = Arc::new(OpenConnections::default());
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let connection = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let connection = Arc::new(connection);
         let of = |text: &str| {
-            let counted = Counted::new(&open, text.parse().unwrap(), &connection);
+            let counted = ConnectionSlot::new(&open, text.parse().unwrap(), &connection);
             counted.filter(|counted| counted.has_asked())
         };
         let held: Vec<_> = (0..MAX_OF_ONE).map(|_| of("[2001:db8::1]:7").unwrap()).collect();

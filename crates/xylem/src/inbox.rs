@@ -2,8 +2,8 @@
 
 use crate::accept::{AcceptArgs, accept};
 use crate::cli::Common;
-use crate::code::{Whom, looks_like_code, read, redeem};
-use crate::exit::{Exit, Failure, exit_help};
+use crate::code::{CodeSource, looks_like_code, read, redeem};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::LanArgs;
 use crate::get::peers;
 use crate::output::Out;
@@ -136,7 +136,7 @@ enum InboxCommand {
 }
 
 /// Runs `xylem inbox`.
-pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let store = common.store()?;
     if !args.listen.is_empty() {
         let stop = stop::on_signals()?;
@@ -198,13 +198,13 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         Some(InboxCommand::Trust { name, card, from, relay, lan }) if looks_like_code(&card) => {
             let stop = stop::on_signals()?;
             let (from, relays, lan) = (peers(&from)?, relay.relays(common)?, lan.lan(common)?);
-            let whom = Whom { from, relays, lan };
+            let whom = CodeSource { from, relays, lan };
             let told = redeem(&card, whom, args.timeout, &stop, out)?;
             let card = read(&told, "that code stands for a ticket: give it to `xylem get CODE`")?;
             inbox.trust(&name, &Person::Card(Box::new(card)))?;
         }
         Some(InboxCommand::Trust { name, card, .. }) => {
-            let bad = |e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string());
+            let bad = |e: xylem_mail::CardError| CommandFailure::new(Exit::Usage, e.to_string());
             inbox.trust(&name, &read_text(&card)?.trim().parse().map_err(bad)?)?;
         }
         Some(InboxCommand::Forget { name }) => inbox.forget(&name)?,
@@ -227,7 +227,7 @@ fn card_by_code(
     at: &[SocketAddr],
     (relays, lan): (&[Relay], bool),
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let how = ShowCard { accept_open: false, stay: false, lan };
@@ -235,12 +235,14 @@ fn card_by_code(
     out.take_broken()?;
     match shown? {
         Some(Over::Used) => Ok(Exit::Done),
-        Some(over) => Err(Failure::new(Exit::Unreachable, format!("nobody has the card: {over}"))),
-        None => Err(Failure::new(Exit::Interrupted, "stopped before anybody had the card")),
+        Some(over) => {
+            Err(CommandFailure::new(Exit::Unreachable, format!("nobody has the card: {over}")))
+        }
+        None => Err(CommandFailure::new(Exit::Interrupted, "stopped before anybody had the card")),
     }
 }
 
-fn list(inbox: &Inbox, store: &Path, out: &mut Out) -> Result<Exit, Failure> {
+fn list(inbox: &Inbox, store: &Path, out: &mut Out) -> Result<Exit, CommandFailure> {
     let messages = inbox.list()?;
     for message in &messages {
         if out.is_json() {
@@ -249,7 +251,7 @@ fn list(inbox: &Inbox, store: &Path, out: &mut Out) -> Result<Exit, Failure> {
             out.line(&row(message))?;
         }
     }
-    let unlisted = |e| Failure::new(Exit::Local, format!("{}: {e}", store.display()));
+    let unlisted = |e| CommandFailure::new(Exit::Local, format!("{}: {e}", store.display()));
     let damaged = mail::damaged(store).map_err(unlisted)?;
     for it in &damaged {
         let what = format!("{}: {}", it.path.display(), it.what);
@@ -302,7 +304,7 @@ fn accept_one(
     args: AcceptArgs,
     common: &Common,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let message = inbox.message(args.number)?;
     let number = args.number;
     let stop = stop::on_signals()?;
@@ -332,7 +334,7 @@ pub(crate) struct CardRow<'a> {
 }
 
 /// The card as `inbox card` prints it; `None` if the store has none, or making it needs a passphrase.
-pub(crate) fn own_card(store: &Path) -> Result<Option<String>, Failure> {
+pub(crate) fn own_card(store: &Path) -> Result<Option<String>, CommandFailure> {
     let bare = |name| store.join("keys").join(name).metadata().is_ok_and(|meta| meta.len() == 32);
     if !store.join("mail").is_dir() || !bare("publisher") || !bare("link") {
         return Ok(None);

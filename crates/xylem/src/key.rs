@@ -1,7 +1,7 @@
 //! `xylem key`: named keys and their certificates.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::inbox::{self, CardRow};
 use crate::output::Out;
 use crate::passphrase;
@@ -172,7 +172,7 @@ enum KeyCommand {
 }
 
 /// Runs `xylem key`.
-pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let keyring = Keyring::at(&common.store()?);
     match args.command {
         KeyCommand::New { identity, kind, passphrase } => {
@@ -270,7 +270,7 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
 }
 
 /// The certificate in a file, or of a key of the keyring.
-fn certificate_of(keyring: &Keyring, what: &str) -> Result<Vec<u8>, Failure> {
+fn certificate_of(keyring: &Keyring, what: &str) -> Result<Vec<u8>, CommandFailure> {
     Ok(match Path::new(what).is_file() {
         true => certificate(Path::new(what))?,
         false => keyring.certificate(what)?,
@@ -278,7 +278,7 @@ fn certificate_of(keyring: &Keyring, what: &str) -> Result<Vec<u8>, Failure> {
 }
 
 /// The certificates that `what` names; without names, all in the keyring.
-fn certificates(keyring: &Keyring, what: &[String]) -> Result<Vec<Vec<u8>>, Failure> {
+fn certificates(keyring: &Keyring, what: &[String]) -> Result<Vec<Vec<u8>>, CommandFailure> {
     if !what.is_empty() {
         return what.iter().map(|what| certificate_of(keyring, what)).collect();
     }
@@ -287,7 +287,10 @@ fn certificates(keyring: &Keyring, what: &[String]) -> Result<Vec<Vec<u8>>, Fail
         .map(|entry| keyring.certificate(&entry.name.to_string()))
         .collect::<Result<_, _>>()?;
     if all.is_empty() {
-        return Err(Failure::new(Exit::Usage, "there are no keys here; `xylem key new` makes one"));
+        return Err(CommandFailure::new(
+            Exit::Usage,
+            "there are no keys here; `xylem key new` makes one",
+        ));
     }
     Ok(all)
 }
@@ -298,7 +301,7 @@ fn serve(
     at: &AtArgs,
     common: &Common,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let signer = signer(sign, &common.store()?, &Name::default())?;
@@ -317,16 +320,17 @@ fn serve(
 }
 
 /// The hash that `xylem sum` prints for a file.
-fn hash(path: &Path) -> Result<Hash, Failure> {
-    let cannot =
-        |e: io::Error| Failure::new(Exit::Usage, format!("cannot read {}: {e}", path.display()));
+fn hash(path: &Path) -> Result<Hash, CommandFailure> {
+    let cannot = |e: io::Error| {
+        CommandFailure::new(Exit::Usage, format!("cannot read {}: {e}", path.display()))
+    };
     let mut hasher = Hasher::new();
     io::copy(&mut File::open(path).map_err(cannot)?, &mut hasher).map_err(cannot)?;
     Ok(hasher.finalize())
 }
 
 /// Lists all values that options of other verbs need.
-fn list(keyring: &Keyring, store: &Path, out: &mut Out) -> Result<(), Failure> {
+fn list(keyring: &Keyring, store: &Path, out: &mut Out) -> Result<(), CommandFailure> {
     let entries = keyring.list()?;
     for entry in &entries {
         show(entry, out)?;
@@ -373,7 +377,7 @@ fn list(keyring: &Keyring, store: &Path, out: &mut Out) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), Failure> {
+fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), CommandFailure> {
     if out.is_json() {
         return out.json(entry);
     }
@@ -381,7 +385,7 @@ fn show(entry: &KeyEntry, out: &mut Out) -> Result<(), Failure> {
     out.line(&format!("{}  {}{encrypted}", entry.name, entry.algorithm))
 }
 
-fn show_trusted(entry: &TrustedEntry, out: &mut Out) -> Result<(), Failure> {
+fn show_trusted(entry: &TrustedEntry, out: &mut Out) -> Result<(), CommandFailure> {
     if out.is_json() {
         return out.json(entry);
     }

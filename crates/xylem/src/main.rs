@@ -70,12 +70,12 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     exit::report_bugs_in_one_line();
-    exit::on_a_whole_stack(run)
+    exit::with_mapped_stack(run)
 }
 
 fn run() -> ExitCode {
     // Comes first, as parsing the arguments allocates memory already.
-    let outlives = exit::outlive_limits();
+    let outlives = exit::handle_resource_limits();
     let (common, task) = match usage::parse() {
         Ok(asked) => asked,
         Err(code) => return code,

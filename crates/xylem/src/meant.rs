@@ -31,7 +31,7 @@ pub(crate) fn other_word(word: &str) -> Option<&'static str> {
 }
 
 /// A hint in one line for an argument of `xylem get` that is no ticket; `None` if the text is of no known kind.
-pub(crate) fn no_ticket(text: &str) -> Option<String> {
+pub(crate) fn ticket_hint(text: &str) -> Option<String> {
     let text = text.trim();
     let starts = |scheme: &str| is_prefix(scheme, text);
     let what = if text.to_ascii_lowercase().matches("xylem:").count() > 1 && !is_web_link(text) {
@@ -51,7 +51,7 @@ pub(crate) fn no_ticket(text: &str) -> Option<String> {
 }
 
 /// A hint for an argument that should be the ticket of a folder in step and is not.
-pub(crate) fn no_invitation(text: &str) -> Option<&'static str> {
+pub(crate) fn invitation_hint(text: &str) -> Option<&'static str> {
     let text = text.trim();
     if is_prefix("xylem:", text) {
         return Some("this is a ticket for `xylem get`, not of a folder in step");
@@ -90,12 +90,12 @@ mod tests {
             ("XYLEM-PEER:aaaasecret", "xylem send"),
             ("http://192.0.2.1:7380/#xylem:aaaasecret", "behind the #"),
         ] {
-            let what = no_ticket(text).expect("it is known");
+            let what = ticket_hint(text).expect("it is known");
             assert!(what.contains(part) && !what.contains("secret"), "{what}");
         }
-        assert_eq!(no_ticket("no-such-file"), None);
-        assert!(no_ticket("Cargo.toml").is_some_and(|what| what.contains("@Cargo.toml")));
-        assert!(no_invitation("xylem:aa").is_some_and(|what| what.contains("xylem get")));
+        assert_eq!(ticket_hint("no-such-file"), None);
+        assert!(ticket_hint("Cargo.toml").is_some_and(|what| what.contains("@Cargo.toml")));
+        assert!(invitation_hint("xylem:aa").is_some_and(|what| what.contains("xylem get")));
     }
 
     #[test]

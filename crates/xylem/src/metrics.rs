@@ -1,24 +1,24 @@
 //! Metrics of a node for Prometheus: a text page over HTTP, on loopback unless another address is given.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::http::{self, Response};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use xylem_library::reachable::HostPort;
 use xylem_node::look_up_place;
 
 /// Listens at the address that `--metrics` gives.
-pub(crate) fn listen(text: &str) -> Result<TcpListener, Failure> {
+pub(crate) fn listen(text: &str) -> Result<TcpListener, CommandFailure> {
     let at = place("--metrics", text)?;
     TcpListener::bind(at)
-        .map_err(|e| Failure::new(Exit::Local, format!("cannot show metrics at {at}: {e}")))
+        .map_err(|e| CommandFailure::new(Exit::Local, format!("cannot show metrics at {at}: {e}")))
 }
 
 /// The address of the page that `flag` asks for: PORT, on loopback, or HOST:PORT.
-pub(crate) fn place(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
+pub(crate) fn place(flag: &str, text: &str) -> Result<SocketAddr, CommandFailure> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    let wrong = |why: String| Failure::new(Exit::Usage, format!("{flag} {text}: {why}"));
+    let wrong = |why: String| CommandFailure::new(Exit::Usage, format!("{flag} {text}: {why}"));
     let place: HostPort = text.parse().map_err(wrong)?;
     Ok(look_up_place(&place).map_err(wrong)?[0])
 }

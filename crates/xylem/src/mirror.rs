@@ -1,9 +1,9 @@
 //! `xylem mirror TICKET s3://BUCKET/PREFIX`: a publication, kept in a bucket.
 
-use crate::buckets::{self, ToMirror};
+use crate::buckets::{self, MirrorOptions};
 use crate::cli::Common;
-use crate::code::Whom;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::code::CodeSource;
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::FindArgs;
 use crate::get::peers;
 use crate::output::{Out, report};
@@ -101,16 +101,20 @@ pub(crate) struct MirrorArgs {
 }
 
 /// Runs `xylem mirror`.
-pub(crate) fn run(args: MirrorArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: MirrorArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     let place: Place = args
         .place
         .parse()
-        .map_err(|e: xylem_bucket::BucketError| Failure::new(Exit::Usage, e.to_string()))?;
+        .map_err(|e: xylem_bucket::BucketError| CommandFailure::new(Exit::Usage, e.to_string()))?;
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     common.store()?;
     let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
-    let whom = Whom { from: peers(&args.from)?, relays: args.relay.relays(common)?, lan };
+    let whom = CodeSource { from: peers(&args.from)?, relays: args.relay.relays(common)?, lan };
     let mirror = |ticket, from, out: &mut Out| {
         let options = Options {
             from,
@@ -123,8 +127,12 @@ pub(crate) fn run(args: MirrorArgs, common: &Common, out: &mut Out) -> Result<Ex
             lan: args.find.lan(common)?,
             ..Options::new(ticket, common.store()?)
         };
-        let what =
-            ToMirror { options, place: place.clone(), keep: args.keep.into(), check: args.check };
+        let what = MirrorOptions {
+            options,
+            place: place.clone(),
+            keep: args.keep.into(),
+            check: args.check,
+        };
         let summary = buckets::mirror(what, &stop, out)?;
         report(&summary, true, out)?;
         Ok(Exit::Done)

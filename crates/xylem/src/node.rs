@@ -1,7 +1,7 @@
 //! `xylem node`: the daemon, a forwarder with faces of every kind.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::metrics;
 use crate::output::Out;
 use crate::settings;
@@ -64,11 +64,11 @@ pub(crate) struct NodeArgs {
 }
 
 /// Runs `xylem node`.
-pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let store = common.store()?;
     let mut config = match common.settings() {
         Some(path) => {
-            settings::read(&path, store).map_err(|what| Failure::new(Exit::Usage, what))?
+            settings::read(&path, store).map_err(|what| CommandFailure::new(Exit::Usage, what))?
         }
         None => NodeConfig::new(store),
     };
@@ -82,7 +82,7 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     config.accept_open |= args.answer.accept_open;
     if args.metrics.is_some() && config.relay.is_none() {
         let what = "--metrics shows what a relay does: give --relay, too";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     let counts = Counts::default();
     if let Some(at) = &args.metrics {
@@ -106,13 +106,13 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
 type Counts = Arc<Mutex<BTreeMap<&'static str, u64>>>;
 
 /// Serves them until the process ends.
-fn show(listener: TcpListener, counts: Counts, out: &mut Out) -> Result<(), Failure> {
+fn show(listener: TcpListener, counts: Counts, out: &mut Out) -> Result<(), CommandFailure> {
     let at = listener.local_addr().ok();
     let page = move || page(&counts.lock().unwrap_or_else(PoisonError::into_inner));
     let thread = thread::Builder::new().name("metrics".into());
     thread
         .spawn(move || metrics::answer_all(&listener, page))
-        .map_err(|e| Failure::no_thread(&e))?;
+        .map_err(|e| CommandFailure::no_thread(&e))?;
     if let Some(at) = at {
         out.note(&format!("Metrics at http://{at}/metrics"));
     }

@@ -4,7 +4,7 @@
 //! well (`/dev/fd/3`).
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -36,10 +36,10 @@ pub(crate) fn ask_when_needed(common: &Common) {
 }
 
 /// A new passphrase for a key: from this file, or typed twice.
-pub(crate) fn new(what: &str, file: Option<&PathBuf>) -> Result<Passphrase, Failure> {
-    let usage = |why: String| Failure::new(Exit::Usage, why);
+pub(crate) fn new(what: &str, file: Option<&PathBuf>) -> Result<Passphrase, CommandFailure> {
+    let usage = |why: String| CommandFailure::new(Exit::Usage, why);
     let failed = |why| match why {
-        NoPassphrase::Interrupted => Failure::new(Exit::Interrupted, "interrupted"),
+        NoPassphrase::Interrupted => CommandFailure::new(Exit::Interrupted, "interrupted"),
         NoPassphrase::Because(why) => usage(format!("a passphrase for {what}: {why}")),
     };
     let passphrase = match file {

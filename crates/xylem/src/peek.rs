@@ -1,7 +1,7 @@
 //! `xylem peek NAME`: sends one Interest and writes the packet that answers it.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::{Out, not_with_json};
 use crate::stop;
 use crate::trusting::TrustArgs;
@@ -82,13 +82,13 @@ pub(crate) struct AtArgs {
 }
 
 /// Runs `xylem peek`.
-pub(crate) fn run(args: PeekArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: PeekArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     if args.payload {
         not_with_json(out, "--payload")?;
     }
     let parameters = args.parameters.map(|path| {
         fs::read(&path).map_err(|error| {
-            Failure::new(Exit::Usage, format!("cannot read {}: {error}", path.display()))
+            CommandFailure::new(Exit::Usage, format!("cannot read {}: {error}", path.display()))
         })
     });
     let name = parse_name(&args.name)?;

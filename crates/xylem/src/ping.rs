@@ -1,7 +1,7 @@
 //! `xylem ping PREFIX`: whether a prefix answers, and its round trip time.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::peek::AtArgs;
 use crate::stop;
@@ -74,7 +74,7 @@ pub(crate) struct PingArgs {
 }
 
 /// Runs `xylem ping`.
-pub(crate) fn run(args: PingArgs, _common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: PingArgs, _common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let prefix = parse_name(&args.prefix)?;
@@ -116,12 +116,12 @@ pub(crate) fn run(args: PingArgs, _common: &Common, out: &mut Out) -> Result<Exi
     }
     summary(&args.prefix, &report, out)?;
     match report.times.count() {
-        0 => Err(Failure::new(Exit::Unreachable, format!("{}: no answer", args.prefix))),
+        0 => Err(CommandFailure::new(Exit::Unreachable, format!("{}: no answer", args.prefix))),
         _ => Ok(Exit::Done),
     }
 }
 
-fn tell(prefix: &str, number: u64, what: Pinged, out: &mut Out) -> Result<(), Failure> {
+fn tell(prefix: &str, number: u64, what: Pinged, out: &mut Out) -> Result<(), CommandFailure> {
     let (answer, nack, took) = match what {
         Pinged::Answer(took) => ("answer", None, Some(took)),
         Pinged::Nack(reason, took) => ("nack", Some(reason), Some(took)),
@@ -145,7 +145,7 @@ fn tell(prefix: &str, number: u64, what: Pinged, out: &mut Out) -> Result<(), Fa
     })
 }
 
-fn summary(prefix: &str, report: &PingReport, out: &mut Out) -> Result<(), Failure> {
+fn summary(prefix: &str, report: &PingReport, out: &mut Out) -> Result<(), CommandFailure> {
     let PingReport { sent, nacked, lost, times } = report;
     let answered = times.count();
     if out.is_json() {

@@ -1,6 +1,6 @@
 //! `--publisher WHO` and `--for WHO`: look up keys of publishers and recipients.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use serde::Serialize;
 use std::path::Path;
 use xylem_library::keys::{self, public_half};
@@ -19,7 +19,7 @@ const NOT_FOR_READING: &str = "that certificate's key can only sign; --for takes
 
 /// The publisher's key for a hexadecimal text, a ticket, a card, the name of a person from `xylem inbox trust`, or a
 /// file that begins with one of the first three.
-pub(crate) fn look_up(who: &str, store: &Path) -> Result<PublisherId, Failure> {
+pub(crate) fn look_up(who: &str, store: &Path) -> Result<PublisherId, CommandFailure> {
     let takes = "--publisher takes 64 hexadecimal digits (`xylem key list` and `share -v` print them), a ticket, a \
                  card, a name of `xylem inbox people`, or a file with one of these";
     somebody(who, store, read, |card| card.party.publisher, ("key", takes))
@@ -27,7 +27,7 @@ pub(crate) fn look_up(who: &str, store: &Path) -> Result<PublisherId, Failure> {
 
 /// The recipient's key for a card, the name of a person from `xylem inbox trust`, a file that begins with a card, or a
 /// file with a certificate.
-pub(crate) fn recipient(who: &str, store: &Path) -> Result<PeerKey, Failure> {
+pub(crate) fn recipient(who: &str, store: &Path) -> Result<PeerKey, CommandFailure> {
     let takes = "--for takes a name of `xylem inbox people`, a card (`xylem inbox card` prints one's own), or a \
                  file with a card or a certificate (`xylem key cert`)";
     let path = Path::new(who.strip_prefix('@').unwrap_or(who));
@@ -36,7 +36,7 @@ pub(crate) fn recipient(who: &str, store: &Path) -> Result<PeerKey, Failure> {
         && let Ok(certificate) = Certificate::decode(&wire)
     {
         return of_certificate(&certificate)
-            .map_err(|why| Failure::new(Exit::Usage, format!("{who}: {why}")));
+            .map_err(|why| CommandFailure::new(Exit::Usage, format!("{who}: {why}")));
     }
     let read = |text: &str| Some(text.parse::<Card>().ok()?.party.link);
     somebody(who, store, read, |card| card.party.link, ("card", takes))
@@ -61,7 +61,7 @@ fn somebody<T>(
     read: fn(&str) -> Option<T>,
     of_card: fn(Card) -> T,
     (what, takes): (&str, &str),
-) -> Result<T, Failure> {
+) -> Result<T, CommandFailure> {
     if let Some(said) = read(who) {
         return Ok(said);
     }
@@ -70,7 +70,7 @@ fn somebody<T>(
     {
         return Ok(of_card(card));
     }
-    let unknown = |why: &str| Failure::new(Exit::Usage, format!("{who}: {why}; {takes}"));
+    let unknown = |why: &str| CommandFailure::new(Exit::Usage, format!("{who}: {why}; {takes}"));
     let path = Path::new(who.strip_prefix('@').unwrap_or(who));
     match path.metadata() {
         Ok(meta) if meta.is_file() && meta.len() <= MOST => {
@@ -90,7 +90,7 @@ fn read(text: &str) -> Option<PublisherId> {
 }
 
 /// The publisher that `xylem share` signs as with this store; `None` if it never has.
-pub(crate) fn own(store: &Path) -> Result<Option<PublisherId>, Failure> {
+pub(crate) fn own(store: &Path) -> Result<Option<PublisherId>, CommandFailure> {
     let path = store.join("keys").join("publisher");
     if !path.exists() {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! `xylem put NAME [FILE]`: publishes a file for any NDN program.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::output::text::{bytes, count};
 use crate::peek::AtArgs;
@@ -81,7 +81,7 @@ pub(crate) struct PutArgs {
 }
 
 /// Runs `xylem put`.
-pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let (content, size) = open(args.file.as_deref())?;
     let store = common.store()?;
     let name = parse_name(&args.name)?;
@@ -109,7 +109,7 @@ pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit,
 }
 
 /// The name is the result; it stands alone on standard output.
-fn tell(producer: &Producer, size: u64, out: &mut Out) -> Result<(), Failure> {
+fn tell(producer: &Producer, size: u64, out: &mut Out) -> Result<(), CommandFailure> {
     let (name, segments) = (producer.published().to_string(), producer.segments());
     if out.is_json() {
         return out.json(&PublishedRow { name: &name, segments, bytes: size });
@@ -123,9 +123,9 @@ fn tell(producer: &Producer, size: u64, out: &mut Out) -> Result<(), Failure> {
 }
 
 /// Opens a file for reads at any position. Input from a pipe is copied to a temporary file.
-fn open(path: Option<&Path>) -> Result<(File, u64), Failure> {
+fn open(path: Option<&Path>) -> Result<(File, u64), CommandFailure> {
     let usage = |path: &Path, why: &dyn std::fmt::Display| {
-        Failure::new(Exit::Usage, format!("cannot publish {}: {why}", path.display()))
+        CommandFailure::new(Exit::Usage, format!("cannot publish {}: {why}", path.display()))
     };
     if let Some(path) = path {
         let file = File::open(path).map_err(|error| usage(path, &error))?;
@@ -142,9 +142,9 @@ fn open(path: Option<&Path>) -> Result<(File, u64), Failure> {
     spool(io::stdin().lock())
 }
 
-fn spool(mut from: impl io::Read) -> Result<(File, u64), Failure> {
+fn spool(mut from: impl io::Read) -> Result<(File, u64), CommandFailure> {
     let local = |error: io::Error| {
-        Failure::new(Exit::Local, format!("cannot keep what is to be published: {error}"))
+        CommandFailure::new(Exit::Local, format!("cannot keep what is to be published: {error}"))
     };
     let mut file = tempfile::tempfile().map_err(local)?;
     let size = io::copy(&mut from, &mut file).map_err(local)?;

@@ -1,6 +1,6 @@
 //! Opens a [`Reader`] and shows events meanwhile.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::get::ended;
 use crate::output::Out;
 use std::sync::mpsc::{self, Receiver};
@@ -10,7 +10,7 @@ use xylem_node::Event;
 use xylem_reader::{OpenError, Options, Reader};
 
 /// Messages of other threads to the one that prints.
-pub(crate) enum News {
+pub(crate) enum ReadingNews {
     /// An event to show.
     Event(Box<Event>),
     /// The reader is open, or the failure to open it.
@@ -22,23 +22,25 @@ pub(crate) fn open(
     options: Options,
     stop: &Stop,
     out: &mut Out,
-) -> Result<(Reader, Receiver<News>), Failure> {
+) -> Result<(Reader, Receiver<ReadingNews>), CommandFailure> {
     let (sender, news) = mpsc::channel();
     let (told, until) = (sender.clone(), stop.clone());
     let opening = thread::Builder::new().spawn(move || {
-        let on_event = Box::new(move |event| drop(told.send(News::Event(Box::new(event)))));
+        let on_event = Box::new(move |event| drop(told.send(ReadingNews::Event(Box::new(event)))));
         let opened = Reader::open(options, &until, on_event);
-        drop(sender.send(News::Opened(Box::new(opened))));
+        drop(sender.send(ReadingNews::Opened(Box::new(opened))));
     });
-    opening.map_err(|error| Failure::no_thread(&error))?;
+    opening.map_err(|error| CommandFailure::no_thread(&error))?;
     loop {
         match news.recv() {
-            Ok(News::Event(event)) => out.event(*event),
-            Ok(News::Opened(opened)) => {
+            Ok(ReadingNews::Event(event)) => out.event(*event),
+            Ok(ReadingNews::Opened(opened)) => {
                 out.take_broken()?;
                 return Ok((opened.map_err(|error| ended(error, stop))?, news));
             }
-            Err(_) => return Err(Failure::new(Exit::Local, "the thread that reads has ended")),
+            Err(_) => {
+                return Err(CommandFailure::new(Exit::Local, "the thread that reads has ended"));
+            }
         }
     }
 }

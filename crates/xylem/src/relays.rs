@@ -2,7 +2,7 @@
 //! contacted unless it is named: on the command line, in XYLEM_RELAY, in the settings, or by a ticket.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::settings;
 use clap::Args;
 use xylem_node::Relay;
@@ -34,8 +34,8 @@ impl RelayArgs {
     }
 
     /// The relays to use: those of the flag or the variable, else those of the settings.
-    pub(crate) fn relays(&self, common: &Common) -> Result<Vec<Relay>, Failure> {
-        let wrong = |why| Failure::new(Exit::Usage, why);
+    pub(crate) fn relays(&self, common: &Common) -> Result<Vec<Relay>, CommandFailure> {
+        let wrong = |why| CommandFailure::new(Exit::Usage, why);
         let named = match (self.named(), common.settings()) {
             ([], Some(settings)) => settings::relays(&settings).map_err(wrong)?,
             (given, _) => given.to_vec(),

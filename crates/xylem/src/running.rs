@@ -6,7 +6,7 @@
 
 mod note;
 
-pub(crate) use note::Note;
+pub(crate) use note::ProcessNote;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -27,21 +27,27 @@ const MAX_NOTES: usize = 256;
 const MAX_NOTE: u64 = 1 << 20;
 
 /// See the module's documentation. The note goes when this is dropped.
-pub(crate) struct Running {
-    note: Arc<Mutex<Note>>,
+pub(crate) struct NoteWriter {
+    note: Arc<Mutex<ProcessNote>>,
     changed: Option<SyncSender<()>>,
     writer: Option<JoinHandle<()>>,
 }
 
-impl Running {
+impl NoteWriter {
     /// Starts a note that this process does `verb`; `None` if it cannot be written in this store, or the system cannot
     /// start a thread.
     pub(crate) fn begin(verb: &str, store: &Path) -> Option<Self> {
         drop(Store::open(disk(), store).ok()?);
-        let files = Files::begin(store).ok()?;
+        let files = NoteFiles::begin(store).ok()?;
         let now = wall_clock().milliseconds();
         let pid = std::process::id();
-        let note = Note { verb: verb.into(), pid, since_ms: now, at_ms: now, ..Note::default() };
+        let note = ProcessNote {
+            verb: verb.into(),
+            pid,
+            since_ms: now,
+            at_ms: now,
+            ..ProcessNote::default()
+        };
         files.write(&note).ok()?;
         let note = Arc::new(Mutex::new(note));
         let (changed, changes) = sync_channel(1);
@@ -64,7 +70,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for NoteWriter {
     fn drop(&mut self) {
         self.changed = None;
         let _ = self.writer.take().map(JoinHandle::join);
@@ -72,7 +78,7 @@ impl Drop for Running {
 }
 
 /// Writes the note after each change until its last owner is gone, then removes it.
-fn write_all(files: &Files, note: &Mutex<Note>, changes: &Receiver<()>) {
+fn write_all(files: &NoteFiles, note: &Mutex<ProcessNote>, changes: &Receiver<()>) {
     at_changes(changes, || {
         let now = note.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // Ignore failures: a disk that is full now may have room in a second.
@@ -109,7 +115,7 @@ fn ends_within(changes: &Receiver<()>, wait: Duration) -> bool {
 }
 
 /// The files of one note.
-struct Files {
+struct NoteFiles {
     note: PathBuf,
     new: PathBuf,
     lock: PathBuf,
@@ -117,7 +123,7 @@ struct Files {
     _held: File,
 }
 
-impl Files {
+impl NoteFiles {
     fn begin(store: &Path) -> io::Result<Self> {
         let folder = store.join(FOLDER);
         private_dir(&folder)?;
@@ -134,7 +140,7 @@ impl Files {
     }
 
     /// Replaces the note atomically.
-    fn write(&self, note: &Note) -> io::Result<()> {
+    fn write(&self, note: &ProcessNote) -> io::Result<()> {
         let text = serde_json::to_vec(note)?;
         let _ = fs::remove_file(&self.new);
         private_file(&self.new)?.write_all(&text)?;
@@ -168,17 +174,17 @@ fn private_file(path: &Path) -> io::Result<File> {
 }
 
 /// The notes of all processes that run on a store, oldest first. Removes those of processes that were killed.
-pub(crate) fn notes(store: &Path) -> Vec<Note> {
+pub(crate) fn notes(store: &Path) -> Vec<ProcessNote> {
     let Ok(entries) = fs::read_dir(store.join(FOLDER)) else { return Vec::new() };
     let paths = entries.flatten().map(|entry| entry.path());
     let is_note = |path: &PathBuf| path.extension().is_some_and(|end| end == "json");
-    let mut notes: Vec<Note> =
+    let mut notes: Vec<ProcessNote> =
         paths.filter(is_note).take(MAX_NOTES).filter_map(|path| read(&path)).collect();
     notes.sort_by_key(|note| (note.since_ms, note.pid));
     notes
 }
 
-fn read(path: &Path) -> Option<Note> {
+fn read(path: &Path) -> Option<ProcessNote> {
     let lock = path.with_extension("lock");
     let runs = match File::open(&lock) {
         Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
@@ -203,8 +209,8 @@ mod tests {
     fn a_note_is_there_while_its_process_runs() {
         let store = tempfile::tempdir().unwrap();
         assert!(notes(store.path()).is_empty());
-        let running = Running::begin("get", store.path()).unwrap();
-        let second = Running::begin("share", store.path()).unwrap();
+        let running = NoteWriter::begin("get", store.path()).unwrap();
+        let second = NoteWriter::begin("share", store.path()).unwrap();
         let verbs: Vec<String> = notes(store.path()).into_iter().map(|note| note.verb).collect();
         assert_eq!(verbs.len(), 2, "{verbs:?}");
         running.see(&Event::Unanswered { peers: Vec::new(), seconds: 1.0 });
@@ -220,7 +226,7 @@ mod tests {
         let store = tempfile::tempdir().unwrap();
         let folder = store.path().join(FOLDER);
         fs::create_dir(&folder).unwrap();
-        let note = serde_json::to_vec(&Note::default()).unwrap();
+        let note = serde_json::to_vec(&ProcessNote::default()).unwrap();
         for file in ["7-a.json", "8-b.json"] {
             fs::write(folder.join(file), &note).unwrap();
         }
@@ -233,8 +239,8 @@ mod tests {
     fn a_store_without_notes_causes_no_failure() {
         let store = tempfile::tempdir().unwrap();
         fs::write(store.path().join(FOLDER), "a file").unwrap();
-        assert!(Running::begin("get", store.path()).is_none());
-        assert!(Running::begin("get", &store.path().join(FOLDER)).is_none());
+        assert!(NoteWriter::begin("get", store.path()).is_none());
+        assert!(NoteWriter::begin("get", &store.path().join(FOLDER)).is_none());
     }
 
     #[cfg(unix)]
@@ -242,7 +248,7 @@ mod tests {
     fn notes_are_private_to_the_user() {
         use std::os::unix::fs::PermissionsExt;
         let store = tempfile::tempdir().unwrap();
-        let _running = Running::begin("get", store.path()).unwrap();
+        let _running = NoteWriter::begin("get", store.path()).unwrap();
         let folder = store.path().join(FOLDER);
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o077;
         assert_eq!(mode(&folder), 0);

@@ -1,7 +1,7 @@
 //! `xylem schema`: compiles trust schemas (LightVerSec) and evaluates them.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::output::text::{clean, count};
 use crate::values::parse_name;
@@ -67,7 +67,7 @@ enum SchemaCommand {
 }
 
 /// Runs `xylem schema`.
-pub(crate) fn run(args: SchemaArgs, _: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: SchemaArgs, _: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     match args.command {
         SchemaCommand::Compile { file, output } => {
             let bytes = read(&file)?.encode();
@@ -89,23 +89,24 @@ pub(crate) fn run(args: SchemaArgs, _: &Common, out: &mut Out) -> Result<Exit, F
 }
 
 /// Reads a schema in either form.
-fn read(path: &Path) -> Result<Schema, Failure> {
+fn read(path: &Path) -> Result<Schema, CommandFailure> {
     if path != Path::new("-") {
         return Ok(schema(path)?);
     }
     let mut bytes = Vec::new();
     let read = io::stdin().take(MAX_SCHEMA as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|e| Failure::new(Exit::Local, format!("cannot read standard input: {e}")))?;
+    read.map_err(|e| CommandFailure::new(Exit::Local, format!("cannot read standard input: {e}")))?;
     Ok(schema_in(&bytes, path)?)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+fn write(path: &Path, bytes: &[u8]) -> Result<(), CommandFailure> {
     let path_text = path.display().to_string();
-    let failed = |e| Failure::new(Exit::Local, format!("cannot write {}: {e}", clean(&path_text)));
+    let failed =
+        |e| CommandFailure::new(Exit::Local, format!("cannot write {}: {e}", clean(&path_text)));
     fs::write(path, bytes).map_err(failed)
 }
 
-fn tell(schema: &Schema, out: &mut Out) -> Result<Exit, Failure> {
+fn tell(schema: &Schema, out: &mut Out) -> Result<Exit, CommandFailure> {
     let (rules, anchors) = (schema.rules(), schema.anchors());
     if out.is_json() {
         out.json(&SchemaRow { nodes: schema.nodes(), rules, anchors })?;
@@ -118,10 +119,11 @@ fn tell(schema: &Schema, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn about(schema: &Schema, packet: &str, out: &mut Out) -> Result<Exit, Failure> {
+fn about(schema: &Schema, packet: &str, out: &mut Out) -> Result<Exit, CommandFailure> {
     let name = parse_name(packet)?;
     let matches = schema.matches(name.as_ref());
-    let matches = matches.map_err(|e| Failure::new(Exit::Damaged, format!("{name}: {e}")))?;
+    let matches =
+        matches.map_err(|e| CommandFailure::new(Exit::Damaged, format!("{name}: {e}")))?;
     for found in &matches {
         let patterns: Vec<String> =
             found.bindings().map(|(pattern, value)| format!("{pattern}={value}")).collect();
@@ -134,7 +136,7 @@ fn about(schema: &Schema, packet: &str, out: &mut Out) -> Result<Exit, Failure> 
     }
     if matches.is_empty() {
         let none = format!("{name}: no rule of the schema is about this name");
-        return Err(Failure::new(Exit::Damaged, none));
+        return Err(CommandFailure::new(Exit::Damaged, none));
     }
     Ok(Exit::Done)
 }
@@ -151,7 +153,7 @@ fn may_sign(
     packet: &str,
     certificates: &[String],
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let packet = parse_name(packet)?;
     let mut exit = Exit::Damaged;
     for certificate in certificates {

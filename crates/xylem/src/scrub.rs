@@ -2,7 +2,7 @@
 
 use crate::buckets;
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::get::peers;
 use crate::output::Out;
 use crate::output::text::{bytes, count, rate};
@@ -63,14 +63,14 @@ pub(crate) struct ScrubArgs {
 }
 
 /// Runs `xylem scrub`.
-pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     // An address may begin with xylem:// or a carrier's xylem+tls://.
     let (tickets, addresses): (Vec<String>, Vec<String>) =
         args.from.into_iter().partition(|from| is_ticket(from) || from == "-");
     let tickets = tickets.iter().map(|text| parse_ticket(text)).collect::<Result<_, _>>()?;
     let parsed = addresses.iter().map(|from| from.parse::<PeerUri>());
     let parsed = parsed.collect::<Result<Vec<_>, _>>();
-    let parsed = parsed.map_err(|e| Failure::new(Exit::Usage, format!("--from: {e}")))?;
+    let parsed = parsed.map_err(|e| CommandFailure::new(Exit::Usage, format!("--from: {e}")))?;
     let mut paths = args.path;
     buckets::for_paths(&mut paths, None, common, out)?;
     let options = ScrubOptions { paths, repair: args.repair, tickets };
@@ -90,7 +90,7 @@ fn report(
     elapsed: Duration,
     options: &ScrubOptions,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     out.json(&ScrubbedRow { summary, seconds: elapsed.as_secs_f64() })?;
     let what = format!(
         "{} in {} ({})",

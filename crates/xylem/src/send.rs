@@ -1,8 +1,8 @@
 //! `xylem send PATH|TICKET PEER`: sends something to one peer, end-to-end encrypted.
 
 use crate::cli::Common;
-use crate::code::{Whom, looks_like_code, read, redeem};
-use crate::exit::{Exit, Failure, exit_help};
+use crate::code::{CodeSource, looks_like_code, read, redeem};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::LanArgs;
 use crate::get::peers;
 use crate::output::Out;
@@ -120,7 +120,7 @@ pub(crate) struct SendArgs {
 }
 
 /// Runs `xylem send`.
-pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let store = common.store()?;
     let relays = args.relay.relays(common)?;
     let text = args.what.to_string_lossy();
@@ -148,12 +148,12 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
     let lan = args.lan.lan(common)?;
     let whom = |at: &[SocketAddr]| {
         let link = |address: &SocketAddr| Peer::Link { address: *address, key: None };
-        Whom { from: at.iter().map(link).collect(), relays: relays.clone(), lan }
+        CodeSource { from: at.iter().map(link).collect(), relays: relays.clone(), lan }
     };
     let to = if looks_like_code(&args.peer) {
         Recipient::Card(Box::new(card(&args.peer, whom(&at), args.timeout, &stop, out)?))
     } else {
-        let bad = |e: xylem_mail::CardError| Failure::new(Exit::Usage, e.to_string());
+        let bad = |e: xylem_mail::CardError| CommandFailure::new(Exit::Usage, e.to_string());
         args.peer.parse().map_err(bad)?
     };
     let served = matches!(mail, Mail::Path(_));
@@ -172,7 +172,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
     if !sent.delivered && !sent.stored {
         let what = "the message is not delivered yet; it waits, and the next `xylem send`, `share`, \
                     `node` or `inbox` tries again";
-        return Err(Failure::new(Exit::Unreachable, what));
+        return Err(CommandFailure::new(Exit::Unreachable, what));
     }
     if served {
         out.note("Done: the peer has all of it.");
@@ -183,21 +183,22 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
 /// The card that a code stands for.
 fn card(
     text: &str,
-    whom: Whom,
+    whom: CodeSource,
     give_up: Duration,
     stop: &Stop,
     out: &mut Out,
-) -> Result<Card, Failure> {
+) -> Result<Card, CommandFailure> {
     let told = redeem(text, whom, give_up, stop, out)?;
     read(&told, "that code stands for a ticket: give it to `xylem get CODE`")
 }
 
-fn note(path: &std::path::Path) -> Result<String, Failure> {
+fn note(path: &std::path::Path) -> Result<String, CommandFailure> {
     let mut text = String::new();
     let read = match path.to_str() {
         Some("-") => std::io::stdin().take(MAX_NOTE).read_to_string(&mut text),
         _ => File::open(path).and_then(|file| file.take(MAX_NOTE).read_to_string(&mut text)),
     };
-    let wrong = |e| Failure::new(Exit::Usage, format!("cannot read {}: {e}", path.display()));
+    let wrong =
+        |e| CommandFailure::new(Exit::Usage, format!("cannot read {}: {e}", path.display()));
     read.map(|_| text).map_err(wrong)
 }

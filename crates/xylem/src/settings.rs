@@ -39,7 +39,7 @@ pub(crate) fn relays(path: &Path) -> Result<Vec<Relay>, String> {
 }
 
 /// Settings for the LAN, the router and the DHT, for all commands.
-pub(crate) struct Finding {
+pub(crate) struct DiscoverySettings {
     /// Whether to look and announce on the LAN.
     pub(crate) lan: bool,
     /// Whether to ask the router to forward ports.
@@ -48,7 +48,7 @@ pub(crate) struct Finding {
     pub(crate) bootstrap: Option<Vec<String>>,
 }
 
-impl Default for Finding {
+impl Default for DiscoverySettings {
     fn default() -> Self {
         Self { lan: true, map: true, bootstrap: None }
     }
@@ -58,10 +58,10 @@ impl Default for Finding {
 ///
 /// # Errors
 /// As of [`read`].
-pub(crate) fn finding(path: &Path) -> Result<Finding, String> {
+pub(crate) fn finding(path: &Path) -> Result<DiscoverySettings, String> {
     let FileTable { lan, map, dht, .. } = file(path)?;
     let bootstrap = dht.and_then(|dht| dht.bootstrap);
-    Ok(Finding { lan: lan.unwrap_or(true), map: map.unwrap_or(true), bootstrap })
+    Ok(DiscoverySettings { lan: lan.unwrap_or(true), map: map.unwrap_or(true), bootstrap })
 }
 
 /// Parses a whole settings file. So a mistake anywhere is reported by the first command that reads it, even if it needs

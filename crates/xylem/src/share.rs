@@ -2,14 +2,14 @@
 
 use crate::buckets;
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::AnnounceArgs;
 use crate::get::peers;
 use crate::output::text::{clean, count};
 use crate::output::{Out, witnesses};
 use crate::publisher;
 use crate::relays::RelayArgs;
-use crate::service::messages::{Reply, Request};
+use crate::service::messages::{ServiceReply, ServiceRequest};
 use crate::service::{self, control};
 use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
@@ -263,7 +263,11 @@ const MAX_PATTERNS: usize = 32 * 1024;
 const MAX_RULES_FILE: u64 = 1 << 20;
 
 /// Runs `xylem share`.
-pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    mut args: ShareArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     let mut plain = resolve(&args.plain_listen)?;
     if args.plain && plain.is_empty() {
         plain.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, NDN_PORT)));
@@ -275,16 +279,16 @@ pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result
     let follow = follow(&args)?;
     if follow.is_some() && !at_web.is_empty() {
         let what = "a page does not follow a file that grows: leave out --web, or share it once it is done";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.name.is_some() && args.paths.len() > 1 {
         let what = "--as names one PATH; share the others in a run of their own";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.code && args.paths.len() > 1 {
         let what =
             "a code stands for one PATH; share the directory, or the others in a run of their own";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     let selection = selection(&args)?;
     buckets::for_paths(&mut args.paths, None, common, out)?;
@@ -303,7 +307,7 @@ pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result
             }
         }
     }
-    tell_of_others(&args.paths, &[], common, out)?;
+    warn_of_other_shares(&args.paths, &[], common, out)?;
     let options = ShareOptions {
         follow,
         paths: args.paths,
@@ -354,12 +358,12 @@ pub(crate) fn run(mut args: ShareArgs, common: &Common, out: &mut Out) -> Result
 }
 
 /// What to leave out of directories. Lines of files come first, so that the command line overrides them.
-fn selection(args: &ShareArgs) -> Result<Selection, Failure> {
+fn selection(args: &ShareArgs) -> Result<Selection, CommandFailure> {
     let mut lines = Vec::new();
     for file in &args.ignore_file {
         let failed = |why: &dyn Display| {
             let what = format!("--ignore-file {}: {why}", file.display());
-            Failure::new(Exit::Usage, what)
+            CommandFailure::new(Exit::Usage, what)
         };
         let mut text = Vec::new();
         let opened = fs::File::open(file).map_err(|e| failed(&e))?;
@@ -372,7 +376,7 @@ fn selection(args: &ShareArgs) -> Result<Selection, Failure> {
     lines.extend(args.exclude.iter().cloned());
     if lines.iter().map(String::len).sum::<usize>() > MAX_PATTERNS {
         let what = format!("more than {MAX_PATTERNS} bytes of patterns to leave out");
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     let asked = args.no_exclude || !args.ignore_file.is_empty() || !args.exclude.is_empty();
     let (portable, strict) = (args.portable, args.strict);
@@ -385,20 +389,20 @@ fn recipients(
     who: &[String],
     padded: bool,
     common: &Common,
-) -> Result<Option<Recipients>, Failure> {
+) -> Result<Option<Recipients>, CommandFailure> {
     let store = common.store()?;
-    let keys: Result<Vec<PeerKey>, Failure> =
+    let keys: Result<Vec<PeerKey>, CommandFailure> =
         who.iter().map(|who| publisher::recipient(who, &store)).collect();
     Ok(Some(keys?).filter(|keys| !keys.is_empty()).map(|keys| Recipients { keys, padded }))
 }
 
 /// Refuses to publish the signing key together with what it signs.
-fn require_outside(key: &Path, paths: &[PathBuf]) -> Result<(), Failure> {
+fn require_outside(key: &Path, paths: &[PathBuf]) -> Result<(), CommandFailure> {
     let Ok(key) = key.canonicalize() else { return Ok(()) };
     for path in paths.iter().filter_map(|path| path.canonicalize().ok()) {
         if key.starts_with(&path) {
             let what = "the key would be shared with what it signs; keep it elsewhere";
-            return Err(Failure::new(Exit::Usage, format!("{}: {what}", key.display())));
+            return Err(CommandFailure::new(Exit::Usage, format!("{}: {what}", key.display())));
         }
     }
     Ok(())
@@ -419,7 +423,7 @@ fn for_node(
     selection: &Selection,
     readers: Option<&Recipients>,
     common: &Common,
-) -> Result<Result<ShareTerms, &'static str>, Failure> {
+) -> Result<Result<ShareTerms, &'static str>, CommandFailure> {
     let ShareArgs {
         paths,
         follow,
@@ -506,16 +510,17 @@ fn hand_over(
     terms: &ShareTerms,
     common: &Common,
     out: &mut Out,
-) -> Result<Option<Exit>, Failure> {
+) -> Result<Option<Exit>, CommandFailure> {
     let store = service::store(common)?;
     let before = Registry::load(&store)?;
     let mut taken = Vec::new();
     for path in &args.paths {
-        let request = Request::Share { path: service::absolute(path)?, terms: terms.clone() };
+        let request =
+            ServiceRequest::Share { path: service::absolute(path)?, terms: terms.clone() };
         let answer = control::ask(&store, &request, &mut |reply| {
             let event = match reply {
-                Reply::Hashing { done, total } => LibraryEvent::Hashing { done, total },
-                Reply::Warning { what } => LibraryEvent::Warning { what },
+                ServiceReply::Hashing { done, total } => LibraryEvent::Hashing { done, total },
+                ServiceReply::Warning { what } => LibraryEvent::Warning { what },
                 _ => return,
             };
             out.event(Event::Library(event));
@@ -523,12 +528,12 @@ fn hand_over(
         match answer {
             // The node may have ended between two paths.
             None if taken.is_empty() => return Ok(None),
-            Some(Reply::Declined { why }) if taken.is_empty() => {
+            Some(ServiceReply::Declined { why }) if taken.is_empty() => {
                 serves_itself(&why, out);
                 return Ok(None);
             }
-            Some(Reply::Shared(shared)) => out.event(shared.event()?),
-            _ => return Err(Failure::new(Exit::Local, "the background node has ended")),
+            Some(ServiceReply::Shared(shared)) => out.event(shared.event()?),
+            _ => return Err(CommandFailure::new(Exit::Local, "the background node has ended")),
         }
         out.take_broken()?;
         taken.push(path.canonicalize().unwrap_or_else(|_| path.clone()));
@@ -548,7 +553,7 @@ fn hand_over(
     let leaves_out = terms.exclude.as_ref().is_some_and(|exclude| !exclude.is_empty());
     if terms.recipients.is_some() || leaves_out {
         let own: Vec<String> = now.shares.iter().filter(taken_over).map(Registered::id).collect();
-        tell_of_others(&taken, &own, common, out)?;
+        warn_of_other_shares(&taken, &own, common, out)?;
     }
     out.note("Served in the background; `xylem shares` lists it, `xylem unshare PATH` ends it.");
     Ok(Some(Exit::Done))
@@ -564,12 +569,12 @@ fn readers(terms: &ShareTerms) -> String {
 
 /// Warns of each path that the background node also serves on other terms, and how to end that. Leaves out the shares
 /// with the ids in `but`.
-fn tell_of_others(
+fn warn_of_other_shares(
     paths: &[PathBuf],
     but: &[String],
     common: &Common,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let registry = Registry::load(&service::store(common)?)?;
     for path in paths.iter().filter_map(|path| path.canonicalize().ok()) {
         for share in registry.covering(&path).filter(|share| !but.contains(&share.id())) {
@@ -585,15 +590,15 @@ fn tell_of_others(
 }
 
 /// The options of `--follow`.
-fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, Failure> {
+fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, CommandFailure> {
     let from_input = args.paths.iter().any(|path| path == Path::new("-"));
     if from_input && args.follow && args.paths.len() > 1 {
         let what = "standard input is shared in a run of its own: share --follow -";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     if args.keep.is_some() && !from_input {
         let what = "--keep is for standard input: share --follow - --keep FILE";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     if !args.follow {
         return Ok(None);
@@ -613,7 +618,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[derive(Parser)]
-    struct Line {
+    struct ShareFlags {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
@@ -646,7 +651,7 @@ mod tests {
     fn flags_not_handed_over_match_the_documentation() {
         let store = tempfile::tempdir().unwrap();
         let own = |flag: &clap::Arg| flag.get_help_heading() != Some("Common options");
-        let command = Line::command();
+        let command = ShareFlags::command();
         let all =
             command.get_arguments().filter(|flag| own(flag)).filter_map(|flag| flag.get_long());
         let all: Vec<&str> = all.filter(|flag| !matches!(*flag, "help" | "version")).collect();
@@ -657,8 +662,8 @@ mod tests {
             let line = ["xylem", "--store", store, "path", &long]
                 .into_iter()
                 .chain(sample(flag).iter().copied());
-            let found = Line::command().try_get_matches_from(line).expect(flag);
-            let Line { common, share } = Line::from_arg_matches(&found).unwrap();
+            let found = ShareFlags::command().try_get_matches_from(line).expect(flag);
+            let ShareFlags { common, share } = ShareFlags::from_arg_matches(&found).unwrap();
             let selection = Selection::default();
             if for_node(&share, &selection, None, &common).unwrap().is_err() {
                 stay.insert(long);

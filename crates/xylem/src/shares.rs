@@ -1,10 +1,10 @@
 //! `xylem shares` and `xylem unshare`: what the background node of this user serves.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count, date};
-use crate::service::messages::{Reply, Request, Row};
+use crate::service::messages::{ServiceReply, ServiceRequest, ShareRow};
 use crate::service::{self, control};
 use clap::Args;
 use serde::Serialize;
@@ -57,18 +57,22 @@ pub(crate) struct UnshareArgs {
 }
 
 /// The argument as an absolute path, and the same text as an id.
-fn named(what: &Path) -> Result<(PathBuf, String), Failure> {
+fn named(what: &Path) -> Result<(PathBuf, String), CommandFailure> {
     let path = service::absolute(what)?;
     let path = path.canonicalize().unwrap_or(path);
     Ok((path, what.to_string_lossy().into_owned()))
 }
 
 /// Runs `xylem shares`.
-pub(crate) fn run(args: SharesArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: SharesArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     let store = service::store(common)?;
-    let running = control::ask(&store, &Request::Shares, &mut |_| {})?;
+    let running = control::ask(&store, &ServiceRequest::Shares, &mut |_| {})?;
     let (runs, mut rows) = match running {
-        Some(Reply::Shares { shares }) => (true, shares),
+        Some(ServiceReply::Shares { shares }) => (true, shares),
         _ => (false, registered(&store)?),
     };
     if !args.what.is_empty() {
@@ -116,7 +120,7 @@ pub(crate) fn run(args: SharesArgs, common: &Common, out: &mut Out) -> Result<Ex
 }
 
 /// The list of what the node would share if it ran.
-fn registered(store: &Path) -> Result<Vec<Row>, Failure> {
+fn registered(store: &Path) -> Result<Vec<ShareRow>, CommandFailure> {
     let row = |share: &Registered| {
         service::row(share, share.counts, Some("the background node does not run".to_owned()))
     };
@@ -134,15 +138,22 @@ struct UnsharedRow<'a> {
 }
 
 /// Runs `xylem unshare`.
-pub(crate) fn unshare(args: UnshareArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn unshare(
+    args: UnshareArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     let store = service::store(common)?;
     for what in &args.what {
         let (path, id) = named(what)?;
-        let request = Request::Unshare { path: path.clone(), id: id.clone() };
+        let request = ServiceRequest::Unshare { path: path.clone(), id: id.clone() };
         let ended = match control::ask(&store, &request, &mut |_| {})? {
-            Some(Reply::Unshared { shares }) => shares,
+            Some(ServiceReply::Unshared { shares }) => shares,
             Some(_) => {
-                return Err(Failure::new(Exit::Local, "the background node gives no answer"));
+                return Err(CommandFailure::new(
+                    Exit::Local,
+                    "the background node gives no answer",
+                ));
             }
             None => forget(&store, &path, &id)?,
         };
@@ -154,13 +165,17 @@ pub(crate) fn unshare(args: UnshareArgs, common: &Common, out: &mut Out) -> Resu
             out.json(&UnsharedRow { path: &share.path, id: &share.id(), name })?;
             out.note(&clean(&format!("{} is shared no more", service::called_of(share))));
         }
-        goes_on(&store, &ended, out)?;
+        warn_of_remaining_shares(&store, &ended, out)?;
     }
     Ok(Exit::Done)
 }
 
 /// Warns of other shares that still serve the same content.
-fn goes_on(store: &Path, ended: &[Registered], out: &mut Out) -> Result<(), Failure> {
+fn warn_of_remaining_shares(
+    store: &Path,
+    ended: &[Registered],
+    out: &mut Out,
+) -> Result<(), CommandFailure> {
     let registry = Registry::load(store)?;
     let Some(path) = ended.first().map(|share| &share.path) else { return Ok(()) };
     for share in registry.covering(path) {
@@ -174,7 +189,7 @@ fn goes_on(store: &Path, ended: &[Registered], out: &mut Out) -> Result<(), Fail
 }
 
 /// Removes shares from the list without the node.
-fn forget(store: &Path, path: &Path, id: &str) -> Result<Vec<Registered>, Failure> {
+fn forget(store: &Path, path: &Path, id: &str) -> Result<Vec<Registered>, CommandFailure> {
     let mut registry = Registry::load(store)?;
     let gone: Vec<Registered> = registry.meant(path, id).into_iter().cloned().collect();
     if !gone.is_empty() {

@@ -1,12 +1,12 @@
 //! `XYLEM_SIGNATURE_TYPES`: other numbers for the signature types that NDN has not registered (docs/spec/packet.md).
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use xylem_packet::SignatureType;
 
 const VARIABLE: &str = "XYLEM_SIGNATURE_TYPES";
 
 /// Assigns the numbers of the environment variable to packets' signature types, if it is set.
-pub(crate) fn assign() -> Result<(), Failure> {
+pub(crate) fn assign() -> Result<(), CommandFailure> {
     let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
         return Ok(());
     };
@@ -20,5 +20,5 @@ pub(crate) fn assign() -> Result<(), Failure> {
         "{VARIABLE}: {text}: it is four different numbers, for DigestBlake3, Blake3Keyed, Blake3Merkle and \
          Sha256Merkle, none of them NDN's (0 to 5, 200): such as 206,207,208,209"
     );
-    Err(Failure::new(Exit::Usage, what))
+    Err(CommandFailure::new(Exit::Usage, what))
 }

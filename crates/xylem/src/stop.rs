@@ -1,7 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP ask a run to end in order; a second one ends it at once. A SIGHUP that is ignored when
 //! the program starts stays ignored, as `nohup` requires.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use std::sync::OnceLock;
 use xylem_library::Stop;
 
@@ -16,7 +16,7 @@ pub(crate) fn was_raised() -> bool {
 /// A [`Stop`] that the usual signals raise.
 ///
 /// An error if the system does not let this process handle them.
-pub(crate) fn on_signals() -> Result<Stop, Failure> {
+pub(crate) fn on_signals() -> Result<Stop, CommandFailure> {
     let stop = Stop::new();
     let raised = stop.clone();
     let on_signal = move || {
@@ -25,8 +25,9 @@ pub(crate) fn on_signals() -> Result<Stop, Failure> {
         }
         raised.raise();
     };
-    listen(on_signal)
-        .map_err(|why| Failure::new(Exit::Local, format!("cannot listen for signals: {why}")))?;
+    listen(on_signal).map_err(|why| {
+        CommandFailure::new(Exit::Local, format!("cannot listen for signals: {why}"))
+    })?;
     // A second call has failed above.
     let _ = GIVEN.set(stop.clone());
     Ok(stop)

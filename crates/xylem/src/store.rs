@@ -1,7 +1,7 @@
 //! `xylem store`: lists and checks the store's content, and removes what is not needed.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
 use crate::stop;
@@ -83,7 +83,7 @@ enum StoreCommand {
 }
 
 /// Runs `xylem store`.
-pub(crate) fn run(args: StoreArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: StoreArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let dir = common.store()?;
     match args.command {
         StoreCommand::List => list(&dir, out),
@@ -94,7 +94,7 @@ pub(crate) fn run(args: StoreArgs, common: &Common, out: &mut Out) -> Result<Exi
     }
 }
 
-fn list(dir: &Path, out: &mut Out) -> Result<Exit, Failure> {
+fn list(dir: &Path, out: &mut Out) -> Result<Exit, CommandFailure> {
     let mut broken = Ok(());
     let damaged = list_store(dir, &mut |entry| {
         if broken.is_ok() {
@@ -126,7 +126,7 @@ fn list(dir: &Path, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn show_unfinished(entry: &UnfinishedEntry, out: &mut Out) -> Result<(), Failure> {
+fn show_unfinished(entry: &UnfinishedEntry, out: &mut Out) -> Result<(), CommandFailure> {
     if out.is_json() {
         return out.json(entry);
     }
@@ -142,7 +142,7 @@ fn show_unfinished(entry: &UnfinishedEntry, out: &mut Out) -> Result<(), Failure
     ))
 }
 
-fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), Failure> {
+fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), CommandFailure> {
     let state = match entry.standing {
         Standing::Unchanged => "ok",
         Standing::Changed => "changed",
@@ -162,7 +162,7 @@ fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), Failure> {
     ))
 }
 
-fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
+fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     let mut findings = Vec::new();
     let checked = {
@@ -211,7 +211,12 @@ fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, Failure> {
     Ok(Exit::Damaged)
 }
 
-fn gc(dir: &Path, dry_run: bool, older_than: Option<u64>, out: &mut Out) -> Result<Exit, Failure> {
+fn gc(
+    dir: &Path,
+    dry_run: bool,
+    older_than: Option<u64>,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     let older_than = older_than.map(|days| Duration::from_secs(days * 24 * 3600));
     let mut broken = Ok(());
     // Each removal outside the store is listed.
@@ -275,7 +280,7 @@ fn fetches(number: u64) -> String {
     format!("{number} unfinished fetch{many}")
 }
 
-fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, Failure> {
+fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, CommandFailure> {
     let pinned = xylem_library::upkeep::pin(dir, what, keep)?;
     let (path, root) = match &pinned {
         Pinned::Path(path) => (Some(path.to_string_lossy().into_owned()), None),

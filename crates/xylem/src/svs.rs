@@ -1,7 +1,7 @@
 //! `xylem svs GROUP`: a member of a sync group (State Vector Sync), for a user or a script.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::peek::AtArgs;
 use crate::stop;
@@ -65,7 +65,7 @@ pub(crate) struct SvsArgs {
 }
 
 /// Runs `xylem svs`.
-pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let group = parse_name(&args.group)?;
     let name = args.name.as_deref().map(parse_name).transpose()?;
     let signer = signer(&args.sign, &common.store()?, name.as_ref().unwrap_or(&group))?;
@@ -124,7 +124,7 @@ pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit,
 }
 
 /// Starts a thread that reads lines from standard input; it ends with the program.
-fn typed_lines() -> Result<Receiver<Vec<u8>>, Failure> {
+fn typed_lines() -> Result<Receiver<Vec<u8>>, CommandFailure> {
     let (send, lines) = sync_channel(64);
     let read = move || {
         for line in BufReader::new(stdin()).split(b'\n').map_while(Result::ok) {
@@ -134,8 +134,9 @@ fn typed_lines() -> Result<Receiver<Vec<u8>>, Failure> {
         }
     };
     let started = thread::Builder::new().spawn(read);
-    started
-        .map_err(|e| Failure::new(Exit::Local, format!("no thread to read what is typed: {e}")))?;
+    started.map_err(|e| {
+        CommandFailure::new(Exit::Local, format!("no thread to read what is typed: {e}"))
+    })?;
     Ok(lines)
 }
 
@@ -147,7 +148,7 @@ fn next_line(lines: &Receiver<Vec<u8>>) -> Line {
     }
 }
 
-fn told(event: SvsEvent<'_>, out: &mut Out) -> Result<(), Failure> {
+fn told(event: SvsEvent<'_>, out: &mut Out) -> Result<(), CommandFailure> {
     let json = out.is_json();
     match event {
         SvsEvent::Published(member, number) => {

@@ -1,7 +1,7 @@
 //! `xylem ticket TICKET`: shows what a ticket contains, and what its peers add, without a fetch of the content.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::get::peers;
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
@@ -56,7 +56,11 @@ pub(crate) struct TicketArgs {
 }
 
 /// Runs `xylem ticket`.
-pub(crate) fn run(args: TicketArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: TicketArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     let ticket = parse_ticket(&joined(&args.ticket)?)?;
     show(&ticket, out)?;
     if args.offline {
@@ -88,7 +92,7 @@ pub(crate) fn run(args: TicketArgs, common: &Common, out: &mut Out) -> Result<Ex
 }
 
 /// Prints the ticket's own content.
-fn show(ticket: &Ticket, out: &mut Out) -> Result<(), Failure> {
+fn show(ticket: &Ticket, out: &mut Out) -> Result<(), CommandFailure> {
     let addresses: Vec<String> = ticket.addresses.iter().map(ToString::to_string).collect();
     let link_key = ticket.link_key.map(|key| hex(&key));
     if out.is_json() {
@@ -140,7 +144,7 @@ fn relay_row(relay: &RelayAt) -> RelayRow {
 }
 
 /// Prints the signed answer of a peer.
-fn tell(told: &Ticket, manifest: &Manifest, out: &mut Out) -> Result<(), Failure> {
+fn tell(told: &Ticket, manifest: &Manifest, out: &mut Out) -> Result<(), CommandFailure> {
     let name = told.name.as_ref().map(ToString::to_string).unwrap_or_default();
     let file_name = String::from_utf8_lossy(&manifest.file_name).into_owned();
     if out.is_json() {
@@ -180,7 +184,7 @@ fn grows(manifest: &Manifest) -> bool {
 }
 
 /// Reports that no peer has given what the ticket lacks.
-fn unknown(ticket: &Ticket, why: &str, out: &mut Out) -> Result<(), Failure> {
+fn unknown(ticket: &Ticket, why: &str, out: &mut Out) -> Result<(), CommandFailure> {
     out.json(&UnknownRow { why })?;
     if out.is_json() {
         return Ok(());
@@ -199,7 +203,7 @@ fn list(
     stop: &Stop,
     common: &Common,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let (out, mut written) = (RefCell::new(out), Ok(()));
     let mut each = |entry: &Entry| {
         if written.is_ok() {
@@ -213,7 +217,7 @@ fn list(
     Ok(listed?)
 }
 
-fn print(entry: &EntryRow, out: &mut Out) -> Result<(), Failure> {
+fn print(entry: &EntryRow, out: &mut Out) -> Result<(), CommandFailure> {
     if out.is_json() {
         return out.json(entry);
     }

@@ -1,7 +1,7 @@
 //! `xylem traffic PREFIX`: generates load for a forwarder, and answers it.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::output::text::bytes;
 use crate::peek::AtArgs;
@@ -57,7 +57,7 @@ pub(crate) struct TrafficArgs {
 
     /// Interests per second, or max
     #[arg(long, value_name = "N", default_value = "max", conflicts_with = "serve")]
-    rate: Rate,
+    rate: TrafficRate,
 
     /// Interests that may be unanswered at once [default: 64; with a rate 65536]
     #[arg(long, value_name = "W", conflicts_with = "serve",
@@ -102,9 +102,9 @@ pub(crate) struct TrafficArgs {
 
 /// `max`, or Interests per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Rate(Option<f64>);
+struct TrafficRate(Option<f64>);
 
-impl FromStr for Rate {
+impl FromStr for TrafficRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -118,7 +118,11 @@ impl FromStr for Rate {
 }
 
 /// Runs `xylem traffic`.
-pub(crate) fn run(args: TrafficArgs, _common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: TrafficArgs,
+    _common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let prefix = parse_name(&args.prefix)?;
@@ -165,7 +169,7 @@ pub(crate) fn run(args: TrafficArgs, _common: &Common, out: &mut Out) -> Result<
     };
     tell(&report, used, out)?;
     match report.answered {
-        0 => Err(Failure::new(Exit::Unreachable, format!("{}: no answer", args.prefix))),
+        0 => Err(CommandFailure::new(Exit::Unreachable, format!("{}: no answer", args.prefix))),
         _ => Ok(Exit::Done),
     }
 }
@@ -180,7 +184,7 @@ struct Used {
     forwarder: Option<Usage>,
 }
 
-fn tell(report: &TrafficReport, used: Used, out: &mut Out) -> Result<(), Failure> {
+fn tell(report: &TrafficReport, used: Used, out: &mut Out) -> Result<(), CommandFailure> {
     let seconds = report.elapsed.as_secs_f64().max(1e-9);
     let (per_second, latency) = (report.answered as f64 / seconds, &report.latency);
     let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|share| us(latency.quantile(share)));

@@ -4,7 +4,7 @@
 //! demonstration shows the commands themselves and no shortcut.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::extras;
 use crate::output::Out;
 use crate::output::text::{bytes, count, duration, rate};
@@ -53,7 +53,7 @@ const DOCS: [(&str, &str); 3] = [
 ];
 
 /// Runs `xylem try`.
-pub(crate) fn run(args: TryArgs, _common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: TryArgs, _common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     let home = tempfile::Builder::new().prefix("xylem-try-").tempdir().map_err(local)?;
     let path = match args.path {
@@ -74,13 +74,13 @@ fn steps(
     shape: &ShapeArgs,
     stop: &Stop,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let shape: Vec<String> =
         shape.flags().iter().map(|(flag, value)| format!("{flag}={value}")).collect();
     let shape = shape.iter().map(OsStr::new);
     let mut args = vec![OsStr::new("share"), path.as_os_str(), OsStr::new("--listen=127.0.0.1:0")];
     args.extend(shape.clone());
-    let mut sharing = Running::start(&home.join("store-1"), &args)?;
+    let mut sharing = TrialChild::start(&home.join("store-1"), &args)?;
     let shared = sharing.event("shared", stop)?;
     let ticket = text(&shared, "ticket")?;
     let what =
@@ -93,7 +93,7 @@ fn steps(
     fs::create_dir(&into).map_err(local)?;
     let mut args = vec![OsStr::new("get"), OsStr::new(ticket), OsStr::new("-o"), into.as_os_str()];
     args.extend(shape);
-    let mut getting = Running::start(&home.join("store-2"), &args)?;
+    let mut getting = TrialChild::start(&home.join("store-2"), &args)?;
     let id = getting.child.id();
     step(out, &format!("Fetching it in process {id}, over the encrypted link ..."))?;
     let fetched = getting.event("done", stop)?;
@@ -112,13 +112,13 @@ fn steps(
     step(out, &format!("  fetched  {arrived}"))?;
     if published != arrived || published != text(&shared, "root")? {
         let message = "what was fetched is not what was shared; please report this as a bug";
-        return Err(Failure::new(Exit::Damaged, message));
+        return Err(CommandFailure::new(Exit::Damaged, message));
     }
     step(out, "  equal: every byte arrived as it was published.")
 }
 
 /// Prints one step.
-fn step(out: &mut Out, line: &str) -> Result<(), Failure> {
+fn step(out: &mut Out, line: &str) -> Result<(), CommandFailure> {
     if out.is_quiet() && !out.is_json() {
         return Ok(());
     }
@@ -129,14 +129,14 @@ fn step(out: &mut Out, line: &str) -> Result<(), Failure> {
 }
 
 /// The root of a file or directory, as a run of `sum` prints it.
-fn sum(path: &Path, home: &Path, stop: &Stop) -> Result<String, Failure> {
+fn sum(path: &Path, home: &Path, stop: &Stop) -> Result<String, CommandFailure> {
     let mut args = vec![OsStr::new("sum")];
     if path.is_dir() {
         args.push(OsStr::new("--tree"));
     }
     args.push(OsStr::new("--"));
     args.push(path.as_os_str());
-    let mut summing = Running::start(&home.join("store-3"), &args)?;
+    let mut summing = TrialChild::start(&home.join("store-3"), &args)?;
     let summed = summing.event("sum", stop)?;
     summing.end(stop)?;
     Ok(text(&summed, "hash")?.to_owned())
@@ -158,14 +158,14 @@ fn write_docs(dir: &Path) -> io::Result<PathBuf> {
 }
 
 /// A child that runs this program with `--json`; it is killed on drop.
-struct Running {
+struct TrialChild {
     child: Child,
     events: Receiver<Value>,
     complaints: Option<JoinHandle<String>>,
 }
 
-impl Running {
-    fn start(store: &Path, args: &[&OsStr]) -> Result<Self, Failure> {
+impl TrialChild {
+    fn start(store: &Path, args: &[&OsStr]) -> Result<Self, CommandFailure> {
         let program = std::env::current_exe().map_err(local)?;
         let mut command = Command::new(program);
         // Settings of the environment, such as XYLEM_LISTEN, must not affect the demonstration.
@@ -192,7 +192,7 @@ impl Running {
                     }
                 }
             });
-            read.map_err(|e| Failure::no_thread(&e))?;
+            read.map_err(|e| CommandFailure::no_thread(&e))?;
         }
         if let Some(stderr) = running.child.stderr.take() {
             let read = std::thread::Builder::new().spawn(move || {
@@ -201,16 +201,19 @@ impl Running {
                 let _ = stderr.take(64 << 10).read_to_end(&mut text);
                 String::from_utf8_lossy(&text).into_owned()
             });
-            running.complaints = Some(read.map_err(|e| Failure::no_thread(&e))?);
+            running.complaints = Some(read.map_err(|e| CommandFailure::no_thread(&e))?);
         }
         Ok(running)
     }
 
     /// Waits for the event `name`; an error with the child's message if it ends without it.
-    fn event(&mut self, name: &str, stop: &Stop) -> Result<Value, Failure> {
+    fn event(&mut self, name: &str, stop: &Stop) -> Result<Value, CommandFailure> {
         loop {
             if stop.raised() {
-                return Err(Failure::new(Exit::Interrupted, "interrupted; nothing is left behind"));
+                return Err(CommandFailure::new(
+                    Exit::Interrupted,
+                    "interrupted; nothing is left behind",
+                ));
             }
             match self.events.recv_timeout(Duration::from_millis(50)) {
                 Ok(event) if event.get("event").and_then(Value::as_str) == Some(name) => {
@@ -223,7 +226,7 @@ impl Running {
     }
 
     /// Waits until the child ends with success.
-    fn end(mut self, stop: &Stop) -> Result<(), Failure> {
+    fn end(mut self, stop: &Stop) -> Result<(), CommandFailure> {
         match self.event("", stop) {
             Err(failure) if failure.exit == Exit::Done => Ok(()),
             Err(failure) => Err(failure),
@@ -231,7 +234,7 @@ impl Running {
         }
     }
 
-    fn why_ended(&mut self) -> Failure {
+    fn why_ended(&mut self) -> CommandFailure {
         let status = match self.child.wait() {
             Ok(status) => status,
             Err(error) => return local(error),
@@ -247,11 +250,14 @@ impl Running {
         let said = self.complaints.take().and_then(|t| t.join().ok()).unwrap_or_default();
         let line = said.lines().rfind(|line| !line.is_empty());
         let line = line.map(|line| line.strip_prefix("xylem: ").unwrap_or(line));
-        Failure::new(exit, line.map_or_else(|| format!("a child ended: {status}"), str::to_owned))
+        CommandFailure::new(
+            exit,
+            line.map_or_else(|| format!("a child ended: {status}"), str::to_owned),
+        )
     }
 }
 
-impl Drop for Running {
+impl Drop for TrialChild {
     fn drop(&mut self) {
         // It is fine if the child is gone already.
         let _ = self.child.kill();
@@ -259,9 +265,12 @@ impl Drop for Running {
     }
 }
 
-fn text<'a>(event: &'a Value, field: &str) -> Result<&'a str, Failure> {
+fn text<'a>(event: &'a Value, field: &str) -> Result<&'a str, CommandFailure> {
     event.get(field).and_then(Value::as_str).ok_or_else(|| {
-        Failure::new(Exit::Local, format!("a child's event lacks {field}; please report this"))
+        CommandFailure::new(
+            Exit::Local,
+            format!("a child's event lacks {field}; please report this"),
+        )
     })
 }
 
@@ -269,8 +278,8 @@ fn number(event: &Value, field: &str) -> u64 {
     event.get(field).and_then(Value::as_u64).unwrap_or_default()
 }
 
-fn local(error: io::Error) -> Failure {
-    Failure::new(Exit::Local, format!("cannot run the trial: {error}"))
+fn local(error: io::Error) -> CommandFailure {
+    CommandFailure::new(Exit::Local, format!("cannot run the trial: {error}"))
 }
 
 /// Event: one step of `try`.

@@ -1,7 +1,7 @@
 //! The flags that name trusted keys.
 
 use crate::cli::Common;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::publisher::look_up;
 use clap::Args;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub(crate) struct TrustArgs {
 
 impl TrustArgs {
     /// The keys that the flags name.
-    pub(crate) fn believe(&self, common: &Common) -> Result<Believe, Failure> {
+    pub(crate) fn believe(&self, common: &Common) -> Result<Believe, CommandFailure> {
         if let Some(key) = &self.key {
             return Ok(Believe::Key(key.clone()));
         }
@@ -59,7 +59,7 @@ impl TrustArgs {
         &self,
         common: &Common,
         anybody: bool,
-    ) -> Result<Believe, Failure> {
+    ) -> Result<Believe, CommandFailure> {
         let believe = self.believe(common)?;
         if believe != Believe::Nobody || anybody {
             return Ok(believe);

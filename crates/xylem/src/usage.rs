@@ -1,7 +1,7 @@
 //! Parses the command line. Wrong usage is one line on standard error, with `--json` also an event, and exit code 2.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::meant;
 use crate::output;
 use crate::verbs::{self, Task};
@@ -22,7 +22,7 @@ pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
             Ok(()) => Exit::Done.into(),
             Err(error) => {
-                let failure = Failure::writing(&error);
+                let failure = CommandFailure::writing(&error);
                 output::error_line(&failure.message);
                 failure.exit.into()
             }

@@ -1,7 +1,7 @@
 //! Parses values of flags: addresses to listen at, byte counts, ranges, seconds. Peers are `xylem-node`'s
 //! [`xylem_node::PeerUri`].
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::meant;
 use std::borrow::Cow;
 use std::fs::File;
@@ -62,29 +62,29 @@ impl FromStr for LinkAt {
 }
 
 /// Resolves the addresses that flags name.
-pub(crate) fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, Failure> {
+pub(crate) fn resolve(places: &[ListenAt]) -> Result<Vec<SocketAddr>, CommandFailure> {
     places.iter().map(first).collect()
 }
 
-fn first(ListenAt(place): &ListenAt) -> Result<SocketAddr, Failure> {
+fn first(ListenAt(place): &ListenAt) -> Result<SocketAddr, CommandFailure> {
     look_up_place(place).map(|found| found[0]).map_err(cannot_listen)
 }
 
 /// Resolves the addresses at which the encrypted link is to listen.
-pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<Peer>, Failure> {
+pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<Peer>, CommandFailure> {
     places.iter().map(link).collect()
 }
 
 /// Like [`links`], for stored texts of `--listen` of a long-lived command.
-pub(crate) fn listen_at(texts: &[String]) -> Result<Vec<Peer>, Failure> {
+pub(crate) fn listen_at(texts: &[String]) -> Result<Vec<Peer>, CommandFailure> {
     let parse = |text: &String| {
-        let wrong = |why| Failure::new(Exit::Usage, format!("--listen {text}: {why}"));
+        let wrong = |why| CommandFailure::new(Exit::Usage, format!("--listen {text}: {why}"));
         text.parse::<LinkAt>().map_err(wrong)
     };
     links(&texts.iter().map(parse).collect::<Result<Vec<_>, _>>()?)
 }
 
-fn link(place: &LinkAt) -> Result<Peer, Failure> {
+fn link(place: &LinkAt) -> Result<Peer, CommandFailure> {
     match place {
         LinkAt::Udp(at) => Ok(Peer::Link { address: first(at)?, key: None }),
         LinkAt::Carried(uri) => {
@@ -93,12 +93,12 @@ fn link(place: &LinkAt) -> Result<Peer, Failure> {
     }
 }
 
-fn cannot_listen(why: String) -> Failure {
-    Failure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
+fn cannot_listen(why: String) -> CommandFailure {
+    CommandFailure::new(Exit::Usage, format!("cannot listen there: {why}; give an address"))
 }
 
 /// Resolves the peers of `--from`. One that is not found is left out if others are found.
-pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
+pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, CommandFailure> {
     let mut found = Vec::new();
     let mut last_error = None;
     for peer in from {
@@ -108,7 +108,7 @@ pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
         }
     }
     match last_error {
-        Some(why) if found.is_empty() => Err(Failure::new(
+        Some(why) if found.is_empty() => Err(CommandFailure::new(
             Exit::Unreachable,
             format!("{why}; check the name or give an address"),
         )),
@@ -117,21 +117,21 @@ pub(crate) fn peers(from: &[PeerUri]) -> Result<Vec<Peer>, Failure> {
 }
 
 /// Parses a ticket: the text itself, or the content of a file (`@FILE`) or of standard input (`-`).
-pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, Failure> {
+pub(crate) fn parse_ticket(text: &str) -> Result<Ticket, CommandFailure> {
     ticket_of(&read_text(text)?)
 }
 
 /// Parses a ticket. The error explains a text of another known kind.
-pub(crate) fn ticket_of(text: &str) -> Result<Ticket, Failure> {
+pub(crate) fn ticket_of(text: &str) -> Result<Ticket, CommandFailure> {
     text.parse().map_err(|wrong: TicketError| {
-        let what = meant::no_ticket(text).unwrap_or_else(|| wrong.to_string());
-        Failure::new(Exit::Usage, what)
+        let what = meant::ticket_hint(text).unwrap_or_else(|| wrong.to_string());
+        CommandFailure::new(Exit::Usage, what)
     })
 }
 
 /// Reads the text of a ticket, a code or a card: the argument itself, or the content of a file (`@FILE`) or of standard
 /// input (`-`).
-pub(crate) fn read_text(text: &str) -> Result<Cow<'_, str>, Failure> {
+pub(crate) fn read_text(text: &str) -> Result<Cow<'_, str>, CommandFailure> {
     let from = match text.trim().strip_prefix('@') {
         Some(path) => Some((File::open(path).map(|file| Box::new(file) as Box<dyn Read>), path)),
         None if text == "-" => Some((Ok(Box::new(stdin()) as Box<dyn Read>), "standard input")),
@@ -143,7 +143,7 @@ pub(crate) fn read_text(text: &str) -> Result<Cow<'_, str>, Failure> {
         let read = opened.and_then(|file| file.take(MAX_TEXT as u64 + 1).read_to_end(&mut text));
         let wrong = |e| format!("cannot read {what}: {e}");
         read.map(|_| String::from_utf8_lossy(&text).into_owned())
-            .map_err(|e| Failure::new(Exit::Usage, wrong(e)))
+            .map_err(|e| CommandFailure::new(Exit::Usage, wrong(e)))
     });
     Ok(read.transpose()?.map_or(Cow::Borrowed(text), Cow::Owned))
 }
@@ -166,23 +166,23 @@ pub(crate) fn output(path: Option<PathBuf>) -> Output {
 }
 
 /// Joins a ticket that was pasted without quotes and split at its blanks. One word is returned as it is.
-pub(crate) fn joined(words: &[String]) -> Result<String, Failure> {
+pub(crate) fn joined(words: &[String]) -> Result<String, CommandFailure> {
     match words {
         // A spoken code may have blanks for hyphens.
         words if looks_like_code(&words.join("-")) => Ok(words.join("-")),
         [first, _, ..] if !is_ticket(first) => {
-            Err(Failure::new(Exit::Usage, "give one ticket or name"))
+            Err(CommandFailure::new(Exit::Usage, "give one ticket or name"))
         }
         [_, more @ ..] if more.iter().any(|word| is_ticket(word)) => {
-            Err(Failure::new(Exit::Usage, "these are several tickets: give one at a time"))
+            Err(CommandFailure::new(Exit::Usage, "these are several tickets: give one at a time"))
         }
         words => Ok(words.concat()),
     }
 }
 
 /// Parses the name of `--as`.
-pub(crate) fn parse_name(uri: &str) -> Result<Name, Failure> {
-    Name::from_uri(uri).map_err(|e| Failure::new(Exit::Usage, format!("--as {uri}: {e}")))
+pub(crate) fn parse_name(uri: &str) -> Result<Name, CommandFailure> {
+    Name::from_uri(uri).map_err(|e| CommandFailure::new(Exit::Usage, format!("--as {uri}: {e}")))
 }
 
 /// Parses a count of bytes: `4096`, `64K` and `64KiB` (65,536), `64KB` (64,000), up to `T`.

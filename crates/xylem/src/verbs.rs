@@ -5,7 +5,7 @@
 //! ([`command_for`]).
 
 use crate::cli::{Cli, Common};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::{
     bench, ca, ctl, extras, get, inbox, key, mirror, mount, node, peek, ping, put, reach, schema,
@@ -16,7 +16,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
 
 /// The task of a command line, ready to run.
-pub(crate) type Task = Box<dyn FnOnce(&Common, &mut Out) -> Result<Exit, Failure>>;
+pub(crate) type Task = Box<dyn FnOnce(&Common, &mut Out) -> Result<Exit, CommandFailure>>;
 
 /// One subcommand.
 struct Verb {

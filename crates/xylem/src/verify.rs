@@ -3,7 +3,7 @@
 use crate::buckets;
 use crate::cli::Common;
 use crate::demand::{self, DemandArgs};
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::get::peers;
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
@@ -82,7 +82,11 @@ pub(crate) struct VerifyArgs {
 }
 
 /// Runs `xylem verify`.
-pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: VerifyArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     if let Some(file) = &args.evidence {
         return demand::show_evidence(file, out);
     }
@@ -93,7 +97,7 @@ pub(crate) fn run(args: VerifyArgs, common: &Common, out: &mut Out) -> Result<Ex
     }
     if args.demand.is_given() {
         let what = "--witness goes with --extends; `xylem get --witness` asks for what it fetches";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     // The parser requires one without --extends.
     let ticket = parse_ticket(&args.ticket.unwrap_or_default())?;
@@ -144,7 +148,7 @@ fn decrypted(
     options: &VerifyOptions,
     stop: &Stop,
     out: &mut Out,
-) -> Result<Option<VerifySummary>, Failure> {
+) -> Result<Option<VerifySummary>, CommandFailure> {
     let VerifyOptions { path, ticket, from, give_up, store, .. } = options;
     let manifest = match xylem_node::look(ticket, from, *give_up, stop, &mut |_| {}) {
         Ok((_, manifest)) if manifest.sealed => manifest,
@@ -177,7 +181,7 @@ fn extends(
     (old, new): (String, String),
     common: &Common,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let options = ExtendsOptions {
         old: parse_ticket(&old)?,
         new: parse_ticket(&new)?,
@@ -232,7 +236,7 @@ fn extends(
     Ok(Exit::Done)
 }
 
-fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, Failure> {
+fn report(summary: &VerifySummary, path: &Path, out: &mut Out) -> Result<Exit, CommandFailure> {
     let whole = |inner: &Path| match inner.as_os_str().is_empty() {
         true => path.to_owned(),
         false => path.join(inner),

@@ -1,7 +1,7 @@
 //! `xylem witness TICKET`: co-signs versions that continue the recorded history.
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::LanArgs;
 use crate::get::ended;
 use crate::output::Out;
@@ -81,7 +81,11 @@ pub(crate) struct WitnessArgs {
 }
 
 /// Runs `xylem witness`.
-pub(crate) fn run(args: WitnessArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: WitnessArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     let (store, once) = (common.store()?, args.once);
     let signer = Keyring::at(&store).signer(&args.sign)?;
     let (ticket, give_up) = (parse_ticket(&args.ticket)?, args.timeout);

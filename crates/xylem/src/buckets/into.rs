@@ -3,7 +3,7 @@
 //! None of the content is written to this machine's disk.
 
 use super::buckets;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::get::ended;
 use crate::output::Out;
 use crate::reading;
@@ -49,12 +49,12 @@ pub(crate) fn into_bucket(
     what: IntoBucket,
     stop: &Stop,
     out: &mut Out,
-) -> Result<GetSummary, Failure> {
+) -> Result<GetSummary, CommandFailure> {
     let place = Place::of(&what.output).map_err(|e| super::failed(&e))?;
     let started = Instant::now();
     let state = what.options.store.join("uploads");
     let buckets = Arc::new(buckets()?);
-    let mut asked = Asked { buckets, existing: what.existing, state, older: None };
+    let mut asked = BucketTarget { buckets, existing: what.existing, state, older: None };
     // Check access to the bucket before any peer is asked, so that a missing right is reported first.
     let looked =
         asked.buckets.stands_at(&Place { key: format!("{}.", place.key), ..place.clone() });
@@ -69,7 +69,7 @@ pub(crate) fn into_bucket(
     let mut summary = GetSummary::new(manifest.root);
     summary.path = Some(top.path());
     let mut transfer =
-        Transfer { reader: &reader, news, stop, out, summary, total: manifest.total_size };
+        BucketCopy { reader: &reader, news, stop, out, summary, total: manifest.total_size };
     let copied = transfer.all(&mut asked, &top);
     let mut summary = transfer.summary;
     out.take_broken()?;
@@ -80,17 +80,17 @@ pub(crate) fn into_bucket(
 }
 
 /// Where objects go, and what exists there.
-pub(super) struct Asked {
+pub(super) struct BucketTarget {
     pub(super) buckets: Arc<Buckets>,
     pub(super) existing: Existing,
     /// The folder for the state of unfinished uploads.
     pub(super) state: PathBuf,
     /// For a mirror: what need not be sent.
-    pub(super) older: Option<Older>,
+    pub(super) older: Option<MirrorContent>,
 }
 
 /// The present content of a mirror.
-pub(super) struct Older {
+pub(super) struct MirrorContent {
     /// Sizes in bytes of the objects below the content of this version. Other versions do not use them, as the root is
     /// part of the name.
     pub(super) there: HashMap<String, u64>,
@@ -100,7 +100,7 @@ pub(super) struct Older {
     pub(super) files: HashMap<Hash, Place>,
 }
 
-impl Asked {
+impl BucketTarget {
     /// Records that an object was removed. `name` is relative to the content; it is empty if the content is one file.
     pub(super) fn forget(&mut self, name: &str) {
         if let Some(older) = &mut self.older {
@@ -114,27 +114,27 @@ impl Asked {
 }
 
 /// The copying of objects from peers into a bucket.
-pub(super) struct Transfer<'a> {
+pub(super) struct BucketCopy<'a> {
     pub(super) reader: &'a Reader,
-    pub(super) news: Receiver<reading::News>,
+    pub(super) news: Receiver<reading::ReadingNews>,
     pub(super) stop: &'a Stop,
     pub(super) out: &'a mut Out,
     pub(super) summary: GetSummary,
     pub(super) total: u64,
 }
 
-impl Transfer<'_> {
+impl BucketCopy<'_> {
     /// Copies everything below `top`, or to `top` itself if the content is one file.
     ///
     /// # Errors
     /// Paths that cannot be keys are reported and left out; the error comes after all else is written. A mirror is complete or absent,
     /// so there the error comes before anything is sent.
-    pub(super) fn all(&mut self, to: &mut Asked, top: &Place) -> Result<(), Failure> {
-        let nameless = self.name_what_can_t_be(top)?;
+    pub(super) fn all(&mut self, to: &mut BucketTarget, top: &Place) -> Result<(), CommandFailure> {
+        let nameless = self.report_invalid_keys(top)?;
         if nameless > 0 && to.older.is_some() {
             let what =
                 format!("{nameless} names of it can be no keys of a bucket: nothing was sent");
-            return Err(Failure::new(Exit::Usage, what));
+            return Err(CommandFailure::new(Exit::Usage, what));
         }
         let mut number = 0;
         while let Some(item) = self.reader.item(number).map_err(|e| ended(e, self.stop))? {
@@ -161,7 +161,7 @@ impl Transfer<'_> {
             let what = format!(
                 "{nameless} names of it can be no keys of a bucket, and were left out; all else is there"
             );
-            return Err(Failure::new(Exit::Usage, what));
+            return Err(CommandFailure::new(Exit::Usage, what));
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Transfer<'_> {
     }
 
     /// Reports paths that cannot be keys; returns their number.
-    fn name_what_can_t_be(&mut self, top: &Place) -> Result<u64, Failure> {
+    fn report_invalid_keys(&mut self, top: &Place) -> Result<u64, CommandFailure> {
         let (mut number, mut nameless) = (0, 0);
         while self.reader.is_directory()
             && let Some(item) = self.reader.item(number).map_err(|e| ended(e, self.stop))?
@@ -190,7 +190,12 @@ impl Transfer<'_> {
     }
 
     /// Copies one file to one object.
-    fn file(&mut self, to: &mut Asked, item: &Item, place: &Place) -> Result<(), Failure> {
+    fn file(
+        &mut self,
+        to: &mut BucketTarget,
+        item: &Item,
+        place: &Place,
+    ) -> Result<(), CommandFailure> {
         let file = self.reader.open_item(item).map_err(|e| ended(e, self.stop))?;
         let (size, root) = (file.size(), self.root_of(item)?);
         let at = |e: BucketError| super::at(&place.path(), &e);
@@ -214,30 +219,30 @@ impl Transfer<'_> {
             if to.existing != Existing::Overwrite {
                 let what =
                     format!("{place}: there is something else already; --overwrite replaces it");
-                return Err(Failure::new(Exit::Usage, what));
+                return Err(CommandFailure::new(Exit::Usage, what));
             }
         }
-        let kept = to.state.join(name_of(place));
+        let kept = to.state.join(state_file_name(place));
         let earlier = fs::read_to_string(&kept).ok();
         let mut upload = to.buckets.upload(place, size, &root, earlier.as_deref()).map_err(at)?;
         let mut result = self.parts(&file, &mut upload, &kept);
-        if earlier.is_some() && matches!(&result, Err(Ended::Bucket(BucketError::NotThere))) {
+        if earlier.is_some() && matches!(&result, Err(CopyError::Bucket(BucketError::NotThere))) {
             // The store has dropped what an earlier run had uploaded.
             upload = to.buckets.upload(place, size, &root, None).map_err(at)?;
             result = self.parts(&file, &mut upload, &kept);
         }
-        match result.and_then(|()| upload.finish().map_err(Ended::Bucket)) {
+        match result.and_then(|()| upload.finish().map_err(CopyError::Bucket)) {
             Ok(()) => {
                 drop(fs::remove_file(&kept));
                 self.summary.files += 1;
                 Ok(())
             }
-            Err(Ended::Bucket(e)) => Err(at(e)),
-            Err(Ended::Failure(failure)) => Err(failure),
+            Err(CopyError::Bucket(e)) => Err(at(e)),
+            Err(CopyError::Failure(failure)) => Err(failure),
         }
     }
 
-    fn root_of(&self, item: &Item) -> Result<String, Failure> {
+    fn root_of(&self, item: &Item) -> Result<String, CommandFailure> {
         Ok(match &item.entry.kind {
             EntryKind::HardLink { target } => {
                 let of = self.reader.find(target).map_err(|e| ended(e, self.stop))?;
@@ -252,7 +257,7 @@ impl Transfer<'_> {
     }
 
     /// Uploads all missing parts in order. Each part is read while those before it are sent.
-    fn parts(&mut self, file: &File, upload: &mut Upload, kept: &Path) -> Result<(), Ended> {
+    fn parts(&mut self, file: &File, upload: &mut Upload, kept: &Path) -> Result<(), CopyError> {
         let missing: Vec<_> = upload.missing().collect();
         let there = upload.done();
         self.summary.resumed += there;
@@ -277,39 +282,39 @@ impl Transfer<'_> {
                 self.done(bytes.len() as u64);
                 content.extend_from_slice(&bytes);
             }
-            upload.put(part, Bytes::from(content)).map_err(Ended::Bucket)?;
+            upload.put(part, Bytes::from(content)).map_err(CopyError::Bucket)?;
             if kept_at.elapsed() > KEEP_EVERY {
                 keep(kept, upload);
                 kept_at = Instant::now();
             }
         }
-        let settled = upload.settle().map_err(Ended::Bucket);
+        let settled = upload.settle().map_err(CopyError::Bucket);
         keep(kept, upload);
         settled
     }
 
     /// Waits for a read and returns its bytes; shows events meanwhile.
-    fn wait(&mut self, read: &Receiver<io::Result<Vec<u8>>>) -> Result<Vec<u8>, Ended> {
+    fn wait(&mut self, read: &Receiver<io::Result<Vec<u8>>>) -> Result<Vec<u8>, CopyError> {
         loop {
             while let Ok(news) = self.news.try_recv() {
-                if let reading::News::Event(event) = news {
+                if let reading::ReadingNews::Event(event) = news {
                     self.out.event(*event);
                 }
             }
             if self.stop.raised() {
                 let what = "interrupted; the same command goes on with what was uploaded";
-                return Err(Ended::Failure(Failure::new(Exit::Interrupted, what)));
+                return Err(CopyError::Failure(CommandFailure::new(Exit::Interrupted, what)));
             }
             match read.recv_timeout(GLANCE) {
                 Ok(Ok(bytes)) => return Ok(bytes),
                 Ok(Err(e)) => {
                     let what = format!("{e}; the same command goes on with what was uploaded");
-                    return Err(Ended::Failure(Failure::new(Exit::Unreachable, what)));
+                    return Err(CopyError::Failure(CommandFailure::new(Exit::Unreachable, what)));
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
                     let what = "the reader has ended";
-                    return Err(Ended::Failure(Failure::new(Exit::Local, what)));
+                    return Err(CopyError::Failure(CommandFailure::new(Exit::Local, what)));
                 }
             }
         }
@@ -323,12 +328,12 @@ impl Transfer<'_> {
 }
 
 /// Why a file was not written.
-enum Ended {
+enum CopyError {
     Bucket(BucketError),
-    Failure(Failure),
+    Failure(CommandFailure),
 }
 
-fn below(place: &Place, name: &str) -> Result<Place, Failure> {
+fn below(place: &Place, name: &str) -> Result<Place, CommandFailure> {
     place.below(name).map_err(|e| super::failed(&e))
 }
 
@@ -355,7 +360,7 @@ fn begin(file: &File, bytes: &Range<u64>) -> Receiver<io::Result<Vec<u8>>> {
 }
 
 /// The name of the file that holds the state of the upload to a place.
-fn name_of(place: &Place) -> String {
+fn state_file_name(place: &Place) -> String {
     xylem_hash::hash(place.to_string().as_bytes()).to_hex().to_string()
 }
 

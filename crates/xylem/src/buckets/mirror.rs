@@ -4,10 +4,10 @@
 //! are made from the content as it was read back from the bucket and compared with what was signed. Then the manifest.
 //! Last the list of versions, where readers begin. So readers see the old version until the new one is complete.
 
-use super::into::{Asked, Older, Transfer};
-use super::mirrored::{self, Kept};
+use super::into::{BucketCopy, BucketTarget, MirrorContent};
+use super::mirrored::{self, MirroredVersion};
 use super::{buckets, failed};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::reading;
 use bytes::Bytes;
@@ -29,7 +29,7 @@ use xylem_reader::{Options, Reader};
 use xylem_store::{FileRef, Part, Store};
 
 /// The publication to keep, its place, and how many versions.
-pub(crate) struct ToMirror {
+pub(crate) struct MirrorOptions {
     /// The ticket, the peers and the limits. The reader keeps nothing on this machine.
     pub(crate) options: Options,
     /// Where the mirror is in the bucket.
@@ -41,7 +41,11 @@ pub(crate) struct ToMirror {
 }
 
 /// Updates the mirror. The summary is that of a fetch.
-pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSummary, Failure> {
+pub(crate) fn mirror(
+    what: MirrorOptions,
+    stop: &Stop,
+    out: &mut Out,
+) -> Result<GetSummary, CommandFailure> {
     let (place, started) = (what.place, Instant::now());
     let buckets = Arc::new(buckets()?);
     use_medium(buckets.clone());
@@ -80,16 +84,16 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
     let mut summary = GetSummary::new(manifest.root);
     summary.path = Some(mirror.content.path());
     let state = mirror.store.dir().join("uploads");
-    let mut asking = Asked {
+    let mut asking = BucketTarget {
         buckets: mirror.buckets.clone(),
         existing: Existing::Refuse,
         state,
         older: Some(older),
     };
     let total = manifest.total_size;
-    let mut transfer = Transfer { reader: &reader, news, stop, out, summary, total };
+    let mut transfer = BucketCopy { reader: &reader, news, stop, out, summary, total };
     let copied = transfer.all(&mut asking, &mirror.content);
-    let Transfer { mut summary, news, .. } = transfer;
+    let BucketCopy { mut summary, news, .. } = transfer;
     out.take_broken()?;
     copied?;
     if summary.files == 0 && is_newest && !what.check && mirror.has_all_parts(&asking)? {
@@ -103,13 +107,13 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
     if !mirror.is_right(&reader, stop, out)? {
         let damaged = mirror.remove_damaged(&ticket, asked, stop, out)?;
         damaged.iter().for_each(|name| asking.forget(name));
-        let mut transfer = Transfer { reader: &reader, news, stop, out, summary, total };
+        let mut transfer = BucketCopy { reader: &reader, news, stop, out, summary, total };
         let copied = transfer.all(&mut asking, &mirror.content);
         summary = transfer.summary;
         copied?;
         if !mirror.is_right(&reader, stop, out)? {
             let what = format!("{}: what is read back is not what was written", mirror.content);
-            return Err(Failure::new(Exit::Damaged, what));
+            return Err(CommandFailure::new(Exit::Damaged, what));
         }
     }
     mirror.write_parts()?;
@@ -119,7 +123,10 @@ pub(crate) fn mirror(what: ToMirror, stop: &Stop, out: &mut Out) -> Result<GetSu
 }
 
 /// Turns a damaged result into a missing one, which is then made anew, and prints a warning.
-fn unless_damaged<T>(found: Result<T, Failure>, out: &mut Out) -> Result<Option<T>, Failure> {
+fn unless_damaged<T>(
+    found: Result<T, CommandFailure>,
+    out: &mut Out,
+) -> Result<Option<T>, CommandFailure> {
     match found {
         Err(e) if e.exit == Exit::Damaged => {
             out.warn(&format!("{}; made anew", e.message));
@@ -130,19 +137,19 @@ fn unless_damaged<T>(found: Result<T, Failure>, out: &mut Out) -> Result<Option<
 }
 
 /// Refuses a version that is not newer than the one that is kept.
-fn goes_on(place: &Place, before: &Ticket, now: &Signed) -> Result<(), Failure> {
+fn goes_on(place: &Place, before: &Ticket, now: &Signed) -> Result<(), CommandFailure> {
     let Some(kept) = &before.name else { return Ok(()) };
     let (was, is) = (kept.as_ref().parent(), now.prefix.as_ref().parent());
     if (before.publisher, was) != (now.publisher, is) {
         let what = format!(
             "{place}: {was} of another publisher or name is kept there; a mirror is for one publication"
         );
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     let version = |prefix: &Name| naming::version(prefix.as_ref()).unwrap_or(0);
     if version(&now.prefix) < version(kept) {
         let what = format!("{place}: a newer version is kept there, {kept}");
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     Ok(())
 }
@@ -158,12 +165,16 @@ struct Mirror {
 
 impl Mirror {
     /// Collects what need not be sent: objects below the name of this root, and files of the version before.
-    fn older(&self, before: Option<&Kept>, below: &[Below]) -> Result<Older, Failure> {
+    fn older(
+        &self,
+        before: Option<&MirroredVersion>,
+        below: &[Below],
+    ) -> Result<MirrorContent, CommandFailure> {
         let root = self.signed.manifest.root.to_hex().to_string();
         let there = mirrored::sizes(below, &root);
         let parts = mirrored::sizes(below, PARTS);
         let mut files = HashMap::new();
-        let Some(before) = before else { return Ok(Older { there, parts, files }) };
+        let Some(before) = before else { return Ok(MirrorContent { there, parts, files }) };
         let top = mirrored::content_of(&self.place, &before.signed)?;
         match &before.listing {
             None => drop(files.insert(before.signed.manifest.root, top)),
@@ -179,11 +190,11 @@ impl Mirror {
                 }
             }
         }
-        Ok(Older { there, parts, files })
+        Ok(MirrorContent { there, parts, files })
     }
 
     /// Whether all parts of this version are in the bucket.
-    fn has_all_parts(&self, asked: &Asked) -> Result<bool, Failure> {
+    fn has_all_parts(&self, asked: &BucketTarget) -> Result<bool, CommandFailure> {
         let Some(older) = &asked.older else { return Ok(false) };
         let root = &self.signed.manifest.root;
         let all = parts(&self.store, root).map_err(Error::from)?;
@@ -197,7 +208,12 @@ impl Mirror {
     }
 
     /// Reads all content back and builds its trees; returns whether the root is the signed one.
-    fn is_right(&self, reader: &Reader, stop: &Stop, out: &mut Out) -> Result<bool, Failure> {
+    fn is_right(
+        &self,
+        reader: &Reader,
+        stop: &Stop,
+        out: &mut Out,
+    ) -> Result<bool, CommandFailure> {
         if reader.is_directory() {
             let mut entries = Vec::new();
             let mut number = 0;
@@ -226,7 +242,7 @@ impl Mirror {
         (from, give_up): (Vec<xylem_node::Peer>, std::time::Duration),
         stop: &Stop,
         out: &mut Out,
-    ) -> Result<Vec<String>, Failure> {
+    ) -> Result<Vec<String>, CommandFailure> {
         let (path, store) = (self.content.path(), self.store.dir().to_path_buf());
         // Ignore other objects beside the content.
         let (ticket, extras) = (ticket.clone(), Extras::Allow);
@@ -248,7 +264,7 @@ impl Mirror {
     }
 
     /// Writes trees, lists and listing, then the manifest.
-    fn write_parts(&self) -> Result<(), Failure> {
+    fn write_parts(&self) -> Result<(), CommandFailure> {
         let (root, folder) = (self.signed.manifest.root, mirrored::parts_of(&self.place)?);
         for (name, file) in parts(&self.store, &root).map_err(Error::from)? {
             let place = folder.below(&name.to_string_lossy()).map_err(|e| failed(&e))?;
@@ -260,7 +276,7 @@ impl Mirror {
         self.buckets.put(&place, packet).map_err(|e| super::at(&place.path(), &e))
     }
 
-    fn write_part(&self, place: &Place, file: &FileRef) -> Result<(), Failure> {
+    fn write_part(&self, place: &Place, file: &FileRef) -> Result<(), CommandFailure> {
         let size = file.metadata().map_err(Error::from)?.size;
         let root = self.signed.manifest.root.to_hex().to_string();
         let at = |e| super::at(&place.path(), &e);
@@ -276,7 +292,7 @@ impl Mirror {
 
     /// Writes the list of versions with this one first. Versions beyond `keep` are removed then; the list without them
     /// is written last.
-    fn write_list(&self, known: &Versions, keep: usize) -> Result<(), Failure> {
+    fn write_list(&self, known: &Versions, keep: usize) -> Result<(), CommandFailure> {
         let ticket = mirrored::ticket_of(&self.signed);
         let mut tickets = vec![ticket];
         let root = self.signed.manifest.root;
@@ -289,13 +305,13 @@ impl Mirror {
         if gone.is_empty() { Ok(()) } else { self.put_list(&Versions { tickets }) }
     }
 
-    fn put_list(&self, versions: &Versions) -> Result<(), Failure> {
+    fn put_list(&self, versions: &Versions) -> Result<(), CommandFailure> {
         let list = self.place.versions().map_err(|e| failed(&e))?;
         let put = self.buckets.put(&list, versions.write().into());
         put.map_err(|e| super::at(&list.path(), &e))
     }
 
-    fn remove_version(&self, ticket: &Ticket) -> Result<(), Failure> {
+    fn remove_version(&self, ticket: &Ticket) -> Result<(), CommandFailure> {
         let root = ticket.root.to_hex().to_string();
         let removed = || {
             let content = self.place.below(&root)?;

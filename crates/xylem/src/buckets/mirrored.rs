@@ -1,6 +1,6 @@
 //! Opens what `xylem mirror` keeps in a bucket: to serve it as its publisher signed it, to compare it, or to update it.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xylem_bucket::{Below, BucketError, Buckets, PARTS, Place};
@@ -17,18 +17,21 @@ use xylem_packet::MAX_PACKET;
 use xylem_store::{Part, Store};
 
 /// A version in a bucket.
-pub(super) struct Kept {
+pub(super) struct MirroredVersion {
     pub(super) signed: Signed,
     /// A directory's listing, verified.
     pub(super) listing: Option<ListedFiles>,
 }
 
 /// The versions that are kept at `place`; `None` if there is no mirror.
-pub(super) fn versions(buckets: &Buckets, place: &Place) -> Result<Option<Versions>, Failure> {
+pub(super) fn versions(
+    buckets: &Buckets,
+    place: &Place,
+) -> Result<Option<Versions>, CommandFailure> {
     let list = place.versions().map_err(|e| super::failed(&e))?;
     let read = buckets.whole(&list, MAX_LIST).map_err(|e| super::at(&list.path(), &e))?;
     let read = read.map(|bytes| Versions::read(&bytes)).transpose();
-    read.map_err(|e| Failure::new(Exit::Damaged, format!("{list}: {e}")))
+    read.map_err(|e| CommandFailure::new(Exit::Damaged, format!("{list}: {e}")))
 }
 
 /// Rebuilds a lost list of versions, the newest first: those with a manifest in the bucket that the publisher of `now`
@@ -38,7 +41,7 @@ pub(super) fn found_again(
     place: &Place,
     below: &[Below],
     now: &Signed,
-) -> Result<Versions, Failure> {
+) -> Result<Versions, CommandFailure> {
     let (parts, object) = (parts_of(place)?, now.prefix.as_ref().parent());
     let mut found = Vec::new();
     for (name, _) in sizes(below, PARTS) {
@@ -71,7 +74,7 @@ pub(super) fn ticket_of(signed: &Signed) -> Ticket {
 }
 
 /// Where a version's content lies. The root is part of the name, so that writes of one version touch no other.
-pub(super) fn content_of(place: &Place, signed: &Signed) -> Result<Place, Failure> {
+pub(super) fn content_of(place: &Place, signed: &Signed) -> Result<Place, CommandFailure> {
     let manifest = &signed.manifest;
     let root = manifest.root.to_hex().to_string();
     let named = || {
@@ -86,7 +89,7 @@ pub(super) fn content_of(place: &Place, signed: &Signed) -> Result<Place, Failur
 }
 
 /// The folder of parts.
-pub(super) fn parts_of(place: &Place) -> Result<Place, Failure> {
+pub(super) fn parts_of(place: &Place) -> Result<Place, CommandFailure> {
     place.parts().map_err(|e| super::failed(&e))
 }
 
@@ -97,7 +100,7 @@ pub(super) fn kept(
     place: &Place,
     ticket: &Ticket,
     on_event: &mut dyn FnMut(Event),
-) -> Result<Kept, Failure> {
+) -> Result<MirroredVersion, CommandFailure> {
     let parts = parts_of(place)?;
     let name = part_name(store, &ticket.root, Part::Manifest);
     let manifest = parts.below(&name.to_string_lossy()).map_err(|e| super::failed(&e))?;
@@ -107,19 +110,19 @@ pub(super) fn kept(
     let Some(signed) = found else {
         let by = ticket.publisher.key_id();
         let what = format!("{manifest}: it is not the manifest that {by} has signed");
-        return Err(Failure::new(Exit::Damaged, what));
+        return Err(CommandFailure::new(Exit::Damaged, what));
     };
     let adopted = adopt(store, &signed, &parts.path()).map_err(|e| {
-        let Failure { message, .. } = Failure::from(e);
+        let CommandFailure { message, .. } = CommandFailure::from(e);
         let listing = part_name(store, &ticket.root, Part::Listing);
         let place = parts.path().join(listing);
-        Failure::new(Exit::Damaged, format!("{}: {message}", place.display()))
+        CommandFailure::new(Exit::Damaged, format!("{}: {message}", place.display()))
     })?;
     for flawed in adopted.flawed {
         let what = format!("{}: missing, or not what was signed; made anew", flawed.display());
         on_event(Event::Library(LibraryEvent::Warning { what }));
     }
-    Ok(Kept { signed, listing: adopted.listing })
+    Ok(MirroredVersion { signed, listing: adopted.listing })
 }
 
 /// Makes a version's content readable under the names and sizes of its listing.
@@ -127,7 +130,7 @@ pub(super) fn show(
     buckets: &Buckets,
     content: &Place,
     listing: Option<&ListedFiles>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let shown = match listing {
         None => {
             let there = buckets.stands_at(content);
@@ -161,14 +164,14 @@ pub(super) fn open(
     path: &Path,
     wanted: Option<&Ticket>,
     on_event: &mut dyn FnMut(Event),
-) -> Result<Option<PathBuf>, Failure> {
+) -> Result<Option<PathBuf>, CommandFailure> {
     let place = Place::of(path).map_err(|e| super::failed(&e))?;
     let Some(versions) = versions(buckets, &place)? else { return Ok(None) };
     let is_wanted = |ticket: &&Ticket| wanted.is_some_and(|wanted| wanted.root == ticket.root);
     let found = versions.tickets.iter().find(is_wanted).or(versions.tickets.first());
     let Some(ticket) = found else {
         let what = format!("{place}: a mirror that keeps nothing yet");
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     };
     let store = Store::open(buckets.clone(), store).map_err(xylem_library::Error::from)?;
     let kept = kept(buckets, &store, &place, ticket, on_event)?;

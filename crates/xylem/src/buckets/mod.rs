@@ -5,7 +5,7 @@ mod mirror;
 mod mirrored;
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::stop;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use xylem_library::{disk, use_medium};
 use xylem_object::Ticket;
 
 pub(crate) use into::{IntoBucket, into_bucket};
-pub(crate) use mirror::{ToMirror, mirror};
+pub(crate) use mirror::{MirrorOptions, mirror};
 
 /// The exit code of an error: it tells a script whether the user, the network or this machine has to change.
 fn exit_of(error: &BucketError) -> Exit {
@@ -31,12 +31,12 @@ fn exit_of(error: &BucketError) -> Exit {
     }
 }
 
-fn failed(error: &BucketError) -> Failure {
-    Failure::new(exit_of(error), error.to_string())
+fn failed(error: &BucketError) -> CommandFailure {
+    CommandFailure::new(exit_of(error), error.to_string())
 }
 
 /// Opens a medium of buckets and of this machine's files, with credentials from the environment.
-pub(crate) fn buckets() -> Result<Buckets, Failure> {
+pub(crate) fn buckets() -> Result<Buckets, CommandFailure> {
     let environment = std::env::vars_os();
     let text =
         environment.filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
@@ -54,7 +54,7 @@ pub(crate) fn for_paths(
     wanted: Option<&Ticket>,
     common: &Common,
     out: &mut Out,
-) -> Result<Option<Arc<Buckets>>, Failure> {
+) -> Result<Option<Arc<Buckets>>, CommandFailure> {
     if !paths.iter().any(|path| is_in_bucket(path)) {
         return Ok(None);
     }
@@ -66,7 +66,7 @@ pub(crate) fn for_paths(
         if let Err(error) = medium.metadata(path) {
             let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<BucketError>());
             return Err(inner.map_or_else(
-                || Failure::new(Exit::Local, format!("{}: {error}", path.display())),
+                || CommandFailure::new(Exit::Local, format!("{}: {error}", path.display())),
                 |inner| at(path, inner),
             ));
         }
@@ -77,10 +77,10 @@ pub(crate) fn for_paths(
 }
 
 /// A failure whose message begins with the path.
-fn at(path: &Path, error: &BucketError) -> Failure {
+fn at(path: &Path, error: &BucketError) -> CommandFailure {
     match error {
         // The message names the place already, or the place does not matter.
         BucketError::NoPlace { .. } | BucketError::NoCredentials => failed(error),
-        _ => Failure::new(exit_of(error), format!("{}: {error}", path.display())),
+        _ => CommandFailure::new(exit_of(error), format!("{}: {error}", path.display())),
     }
 }

@@ -3,7 +3,7 @@
 //! The library supplies the addresses, checks that each is exactly one address, and limits the number of emails in an
 //! hour. The address is the only text of a stranger in an email.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use clap::{Args, ValueEnum};
 use lettre::address::{Address, Envelope};
 use lettre::transport::smtp::authentication::Credentials;
@@ -61,31 +61,35 @@ enum Security {
 }
 
 /// The outcome of an email.
-pub(super) struct Mailed {
+pub(super) struct MailOutcome {
     pub(super) address: String,
     pub(super) key: String,
     /// Why it was not sent.
     pub(super) why: Option<String>,
 }
 
-struct Job {
+struct MailJob {
     address: String,
     code: String,
     key: String,
 }
 
 pub(super) struct Mailer {
-    jobs: SyncSender<Job>,
-    sent: Receiver<Mailed>,
+    jobs: SyncSender<MailJob>,
+    sent: Receiver<MailOutcome>,
 }
 
-fn usage(why: impl ToString) -> Failure {
-    Failure::new(Exit::Usage, why.to_string())
+fn usage(why: impl ToString) -> CommandFailure {
+    CommandFailure::new(Exit::Usage, why.to_string())
 }
 
 impl Mailer {
     /// Makes a mailer from the flags; `None` if emails are not `wanted`.
-    pub(super) fn of(args: MailArgs, wanted: bool, prefix: &Name) -> Result<Option<Self>, Failure> {
+    pub(super) fn of(
+        args: MailArgs,
+        wanted: bool,
+        prefix: &Name,
+    ) -> Result<Option<Self>, CommandFailure> {
         let (relay, from) = match (&args.smtp, args.smtp_from.clone()) {
             (Some(_), _) if !wanted => {
                 return Err(usage("--smtp is of use with --challenge email"));
@@ -97,36 +101,37 @@ impl Mailer {
             _ => return Ok(None),
         };
         let transport = transport(&relay, &args)?;
-        let (jobs, waiting) = sync_channel::<Job>(QUEUE);
+        let (jobs, waiting) = sync_channel::<MailJob>(QUEUE);
         let (done, sent) = channel();
         let prefix: String = prefix.to_string().chars().take(SHOWN).collect();
         let work = move || {
-            for Job { address, code, key } in waiting {
+            for MailJob { address, code, key } in waiting {
                 let why = send(&transport, &from, &address, &code, &prefix).err();
-                if done.send(Mailed { address, key, why }).is_err() {
+                if done.send(MailOutcome { address, key, why }).is_err() {
                     return;
                 }
             }
         };
         let started = thread::Builder::new().name("mail".to_owned()).spawn(work);
-        started.map_err(|e| Failure::no_thread(&e))?;
+        started.map_err(|e| CommandFailure::no_thread(&e))?;
         Ok(Some(Mailer { jobs, sent }))
     }
 
     /// Queues an email with a code. Returns a failed outcome if the queue is full.
-    pub(super) fn send(&self, address: String, code: String, key: String) -> Option<Mailed> {
+    pub(super) fn send(&self, address: String, code: String, key: String) -> Option<MailOutcome> {
         let (to, of) = (address.clone(), key.clone());
-        let full = || Mailed { address: to, key: of, why: Some("too many emails wait".to_owned()) };
-        self.jobs.try_send(Job { address, code, key }).err().map(|_| full())
+        let full =
+            || MailOutcome { address: to, key: of, why: Some("too many emails wait".to_owned()) };
+        self.jobs.try_send(MailJob { address, code, key }).err().map(|_| full())
     }
 
     /// The outcome of the next email that is done, if there is one.
-    pub(super) fn sent(&self) -> Option<Mailed> {
+    pub(super) fn sent(&self) -> Option<MailOutcome> {
         self.sent.try_recv().ok()
     }
 }
 
-fn transport(relay: &str, args: &MailArgs) -> Result<SmtpTransport, Failure> {
+fn transport(relay: &str, args: &MailArgs) -> Result<SmtpTransport, CommandFailure> {
     let (host, port) = host_and_port(relay)
         .ok_or_else(|| usage(format!("--smtp {relay}: expected HOST or HOST:PORT")))?;
     let here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -169,7 +174,7 @@ fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
     (!host.is_empty()).then_some((host, port))
 }
 
-fn password(file: &Path) -> Result<String, Failure> {
+fn password(file: &Path) -> Result<String, CommandFailure> {
     let read = fs::read_to_string(file);
     let text = read.map_err(|e| usage(format!("cannot read {}: {e}", file.display())))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())

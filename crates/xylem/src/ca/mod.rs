@@ -4,14 +4,14 @@ mod mail;
 mod serving;
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::peek::AtArgs;
 use crate::stop;
 use clap::Args;
 use mail::{MailArgs, Mailer};
 use serde::Serialize;
-use serving::Serving;
+use serving::CaServing;
 use std::path::PathBuf;
 use std::sync::Arc;
 use xylem_app::{Client, parse_name};
@@ -94,12 +94,12 @@ fn listed(kinds: &[Kind]) -> String {
     kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
 }
 
-fn usage(why: impl ToString) -> Failure {
-    Failure::new(Exit::Usage, why.to_string())
+fn usage(why: impl ToString) -> CommandFailure {
+    CommandFailure::new(Exit::Usage, why.to_string())
 }
 
 /// Runs `xylem ca`.
-pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let prefix = parse_name(&args.prefix)?;
     let store = common.store()?;
     let keyring = Keyring::at(&store);
@@ -134,7 +134,7 @@ pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, 
     let mut believed = TrustStore::new();
     believed.add_anchor_under(&certificate, rules.clone()).map_err(usage)?;
     let policy = Box::new(Standard::new(rules, believed));
-    let signer = || -> Result<Signer, Failure> { Ok(keyring.signer(&key)?) };
+    let signer = || -> Result<Signer, CommandFailure> { Ok(keyring.signer(&key)?) };
     let authority = Authority::new(config, signer()?, &own, policy, now.milliseconds());
     let authority = authority.map_err(usage)?;
 
@@ -151,7 +151,7 @@ pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, 
         out.warn(&format!("{} holds no certificate", path.display()));
     }
     let at = client.at().to_owned();
-    let mut serving = Serving::new(authority, commander, &at, issued, mailer, out);
+    let mut serving = CaServing::new(authority, commander, &at, issued, mailer, out);
     // Serve no certificates that another key of this name has issued.
     let ours = Verifier::of(certificate.public_key()).map_err(usage)?;
     for wire in [own.clone()].into_iter().chain(kept) {
@@ -171,7 +171,7 @@ fn rules(
     file: Option<&PathBuf>,
     prefix: NameRef<'_>,
     own: &Certificate<'_>,
-) -> Result<Arc<dyn Rules>, Failure> {
+) -> Result<Arc<dyn Rules>, CommandFailure> {
     if let Some(file) = file {
         return Ok(Arc::new(schema(file)?));
     }
@@ -192,7 +192,7 @@ fn tell(
     challenges: &[Kind],
     days: u32,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let digest = Hash::from_bytes(certificate.data().implicit_digest()).to_string();
     let (prefix, certificate) = (prefix.to_string(), certificate.name().to_string());
     if out.is_json() {

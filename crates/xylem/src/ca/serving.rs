@@ -1,7 +1,7 @@
 //! [`Serving`]: connects the [`Authority`] to a forwarder: passes Interests to it and carries out its requests.
 
-use crate::ca::mail::{Mailed, Mailer};
-use crate::exit::Failure;
+use crate::ca::mail::{MailOutcome, Mailer};
+use crate::exit::CommandFailure;
 use crate::output::Out;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use xylem_trust::{Certificate, Moment, Signer, Stamp};
 /// Routes at most: keys for which the forwarder sends Interests for certificates to this program.
 const MOST_ROUTES: usize = 1024;
 
-pub(super) struct Serving<'a> {
+pub(super) struct CaServing<'a> {
     authority: Authority,
     /// Signs registrations.
     signer: Signer,
@@ -32,10 +32,10 @@ pub(super) struct Serving<'a> {
     waiting: Vec<Vec<u8>>,
     asked: VecDeque<Vec<u8>>,
     /// Why it cannot continue.
-    broken: Option<Failure>,
+    broken: Option<CommandFailure>,
 }
 
-impl<'a> Serving<'a> {
+impl<'a> CaServing<'a> {
     pub(super) fn new(
         authority: Authority,
         signer: Signer,
@@ -50,7 +50,7 @@ impl<'a> Serving<'a> {
     }
 
     /// Returns the failure that ended it, if there is one.
-    pub(super) fn end(self) -> Result<(), Failure> {
+    pub(super) fn end(self) -> Result<(), CommandFailure> {
         self.broken.map_or(Ok(()), Err)
     }
 
@@ -115,7 +115,7 @@ impl<'a> Serving<'a> {
         }
     }
 
-    fn act(&mut self, event: Event) -> Result<(), Failure> {
+    fn act(&mut self, event: Event) -> Result<(), CommandFailure> {
         match event {
             Event::Pin { key_name, code, .. } => {
                 let (identity, key) = (identity_of(&key_name).to_string(), key_name.to_string());
@@ -137,7 +137,7 @@ impl<'a> Serving<'a> {
         }
     }
 
-    fn keep(&mut self, by: Kind, wire: &[u8]) -> Result<(), Failure> {
+    fn keep(&mut self, by: Kind, wire: &[u8]) -> Result<(), CommandFailure> {
         let Ok(certificate) = Certificate::decode(wire) else { return Ok(()) };
         // Go on: it can be fetched while this process runs, and its owner can serve it.
         if let Err(e) = self.issued.keep(wire, wall_clock()) {
@@ -152,8 +152,8 @@ impl<'a> Serving<'a> {
         self.out.line(&format!("issued {name} by {}, valid until {}", by.name(), Moment(until)))
     }
 
-    fn mailed(&mut self, mailed: Mailed) -> Result<(), Failure> {
-        let Mailed { address, key, why } = &mailed;
+    fn mailed(&mut self, mailed: MailOutcome) -> Result<(), CommandFailure> {
+        let MailOutcome { address, key, why } = &mailed;
         if self.out.is_json() {
             return self.out.json(&MailedRow { address, key, why: why.as_deref() });
         }
@@ -166,7 +166,7 @@ impl<'a> Serving<'a> {
         Ok(())
     }
 
-    fn attempt(&mut self, done: Result<(), Failure>) {
+    fn attempt(&mut self, done: Result<(), CommandFailure>) {
         if let Err(failure) = done {
             self.broken.get_or_insert(failure);
         }
@@ -178,7 +178,7 @@ fn identity_of(key_name: &Name) -> NameRef<'_> {
     key_name.prefix(key_name.len().saturating_sub(2))
 }
 
-impl Application for Serving<'_> {
+impl Application for CaServing<'_> {
     fn transmit(&mut self, _now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
         while let Some(mailed) = self.mailer.as_ref().and_then(Mailer::sent) {
             let told = self.mailed(mailed);

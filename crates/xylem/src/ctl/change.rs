@@ -1,20 +1,20 @@
 //! Sends commands to a forwarder and reports their results.
 
-use super::{FaceCreate, Hop, Manager, Persistency, RouteAdd, Switch, show};
-use crate::exit::{Exit, Failure};
+use super::{FaceCreate, Manager, NextHopArg, PersistencyArg, RouteAdd, Switch, show};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use serde::Serialize;
 use xylem_mgmt::types::{CS_ADMIT, CS_SERVE, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
 use xylem_mgmt::{ControlParameters, FaceQueryFilter};
 use xylem_packet::Name;
 
-type Changed = Result<(), Failure>;
+type Changed = Result<(), CommandFailure>;
 
 pub(super) fn create_face(manager: &mut Manager<'_>, face: FaceCreate, out: &mut Out) -> Changed {
     let persistency = face.persistency.map(|persistency| match persistency {
-        Persistency::Persistent => 0,
-        Persistency::OnDemand => 1,
-        Persistency::Permanent => 2,
+        PersistencyArg::Persistent => 0,
+        PersistencyArg::OnDemand => 1,
+        PersistencyArg::Permanent => 2,
     });
     let made = manager.face_to(&ControlParameters {
         uri: Some(canonical(face.uri)),
@@ -27,10 +27,10 @@ pub(super) fn create_face(manager: &mut Manager<'_>, face: FaceCreate, out: &mut
     done("face-created", &made, what, out)
 }
 
-pub(super) fn destroy_face(manager: &mut Manager<'_>, face: &Hop, out: &mut Out) -> Changed {
+pub(super) fn destroy_face(manager: &mut Manager<'_>, face: &NextHopArg, out: &mut Out) -> Changed {
     let number = match face {
-        Hop::Face(number) => *number,
-        Hop::Uri(uri) => face_with(manager, uri)?,
+        NextHopArg::Face(number) => *number,
+        NextHopArg::Uri(uri) => face_with(manager, uri)?,
     };
     let parameters = ControlParameters { face_id: Some(number), ..ControlParameters::default() };
     let gone = manager.command("faces", "destroy", &parameters)?;
@@ -39,8 +39,8 @@ pub(super) fn destroy_face(manager: &mut Manager<'_>, face: &Hop, out: &mut Out)
 
 pub(super) fn add_route(manager: &mut Manager<'_>, route: RouteAdd, out: &mut Out) -> Changed {
     let face = match route.next_hop {
-        Hop::Face(number) => Some(number),
-        Hop::Uri(uri) => {
+        NextHopArg::Face(number) => Some(number),
+        NextHopArg::Uri(uri) => {
             let parameters =
                 ControlParameters { uri: Some(canonical(uri)), ..ControlParameters::default() };
             manager.face_to(&parameters)?.face_id
@@ -67,13 +67,13 @@ pub(super) fn add_route(manager: &mut Manager<'_>, route: RouteAdd, out: &mut Ou
 pub(super) fn remove_route(
     manager: &mut Manager<'_>,
     prefix: Name,
-    hop: &Hop,
+    hop: &NextHopArg,
     origin: u64,
     out: &mut Out,
 ) -> Changed {
     let face = match hop {
-        Hop::Face(number) => *number,
-        Hop::Uri(uri) => face_with(manager, uri)?,
+        NextHopArg::Face(number) => *number,
+        NextHopArg::Uri(uri) => face_with(manager, uri)?,
     };
     let gone = manager.command(
         "rib",
@@ -97,7 +97,7 @@ pub(super) fn configure_cs(
 ) -> Changed {
     if capacity.is_none() && admit.is_none() && serve.is_none() {
         let what = "nothing to set; give --capacity, --admit or --serve";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     let (mut flags, mut mask) = (0, 0);
     for (switch, bit) in [(admit, CS_ADMIT), (serve, CS_SERVE)] {
@@ -156,13 +156,13 @@ pub(super) fn unset_strategy(manager: &mut Manager<'_>, prefix: Name, out: &mut 
 }
 
 /// The one face whose remote end is `uri`.
-fn face_with(manager: &mut Manager<'_>, uri: &str) -> Result<u64, Failure> {
+fn face_with(manager: &mut Manager<'_>, uri: &str) -> Result<u64, CommandFailure> {
     let filter =
         FaceQueryFilter { uri: Some(canonical(uri.to_owned())), ..FaceQueryFilter::default() };
     match manager.faces(Some(&filter))?.as_slice() {
         [face] => Ok(face.face_id),
-        [] => Err(Failure::new(Exit::Usage, format!("there is no face to {uri}"))),
-        faces => Err(Failure::new(
+        [] => Err(CommandFailure::new(Exit::Usage, format!("there is no face to {uri}"))),
+        faces => Err(CommandFailure::new(
             Exit::Usage,
             format!("there are {} faces to {uri}; give a number", faces.len()),
         )),

@@ -4,7 +4,7 @@ mod change;
 mod show;
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::peek::AtArgs;
 use crate::stop;
@@ -38,7 +38,7 @@ type Manager<'a> = xylem_client::Manager<'a, Client>;
 ))]
 pub(crate) struct CtlArgs {
     #[command(subcommand)]
-    what: What,
+    what: CtlCommand,
 
     #[command(flatten)]
     at: AtArgs,
@@ -49,28 +49,28 @@ pub(crate) struct CtlArgs {
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum CtlCommand {
     /// Version, uptime, tables and counters
     Status,
     /// Faces: the connections of the forwarder
     #[command(subcommand, arg_required_else_help = false)]
-    Face(Face),
+    Face(FaceCommand),
     /// Routes: next hops for prefixes, and their origins
     #[command(subcommand, arg_required_else_help = false)]
-    Route(Route),
+    Route(RouteCommand),
     /// The forwarding table that follows from the routes
     #[command(subcommand, arg_required_else_help = false)]
-    Fib(Fib),
+    Fib(FibCommand),
     /// The content store
     #[command(subcommand, arg_required_else_help = false)]
-    Cs(Cs),
+    Cs(CsCommand),
     /// Forwarding strategies
     #[command(subcommand, arg_required_else_help = false)]
-    Strategy(Strategy),
+    Strategy(StrategyCommand),
 }
 
 #[derive(Debug, Subcommand)]
-enum Face {
+enum FaceCommand {
     /// Shows all faces, or those to one URI
     List {
         /// Only faces with this remote URI
@@ -81,7 +81,7 @@ enum Face {
     /// Ends a face
     Destroy {
         /// The face's number, or the URI of its remote end
-        face: Hop,
+        face: NextHopArg,
     },
 }
 
@@ -96,7 +96,7 @@ struct FaceCreate {
 
     /// How long it lives
     #[arg(long, value_name = "HOW")]
-    persistency: Option<Persistency>,
+    persistency: Option<PersistencyArg>,
 
     /// Longest frame in bytes
     #[arg(long, value_name = "BYTES")]
@@ -105,7 +105,7 @@ struct FaceCreate {
 
 /// How long a face lives.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Persistency {
+enum PersistencyArg {
     /// Until it fails or is destroyed
     Persistent,
     /// Until it has been idle for a while
@@ -115,7 +115,7 @@ enum Persistency {
 }
 
 #[derive(Debug, Subcommand)]
-enum Route {
+enum RouteCommand {
     /// Shows all routes, or those of one prefix
     List {
         /// This prefix only
@@ -128,7 +128,7 @@ enum Route {
         /// Its prefix
         prefix: Name,
         /// Its face: a number, or the URI of the remote end
-        next_hop: Hop,
+        next_hop: NextHopArg,
         /// The origin of the route
         #[arg(long, value_name = "N", default_value = "255")]
         origin: u64,
@@ -141,7 +141,7 @@ struct RouteAdd {
     prefix: Name,
 
     /// The next hop: a face's number, or a URI, for which a face is made if there is none
-    next_hop: Hop,
+    next_hop: NextHopArg,
 
     /// Cost of the route; lower is better
     #[arg(long, value_name = "N", default_value = "0")]
@@ -165,13 +165,13 @@ struct RouteAdd {
 }
 
 #[derive(Debug, Subcommand)]
-enum Fib {
+enum FibCommand {
     /// Shows all entries
     List,
 }
 
 #[derive(Debug, Subcommand)]
-enum Cs {
+enum CsCommand {
     /// Size, hits and misses
     Info,
     /// Sets the capacity, and whether Data are stored and Interests answered
@@ -206,7 +206,7 @@ enum Switch {
 }
 
 #[derive(Debug, Subcommand)]
-enum Strategy {
+enum StrategyCommand {
     /// Shows the strategy of each prefix
     List,
     /// Chooses a strategy for a prefix
@@ -226,12 +226,12 @@ enum Strategy {
 
 /// A face's number, or the URI of its remote end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Hop {
+enum NextHopArg {
     Face(u64),
     Uri(String),
 }
 
-impl FromStr for Hop {
+impl FromStr for NextHopArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -264,7 +264,7 @@ impl FromStr for StrategyName {
 }
 
 /// Runs `xylem ctl`.
-pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     let store = match args.sign {
         Sign::Publisher | Sign::Named(_) => common.store()?,
@@ -275,44 +275,52 @@ pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let mut manager = Manager::new(&mut client, &signer);
     let manager = &mut manager;
     match args.what {
-        What::Status => show::status(manager, out),
-        What::Face(Face::List { uri }) => show::faces(manager, uri, out),
-        What::Face(Face::Create(face)) => change::create_face(manager, face, out),
-        What::Face(Face::Destroy { face }) => change::destroy_face(manager, &face, out),
-        What::Route(Route::List { prefix }) => show::routes(manager, prefix.as_ref(), out),
-        What::Route(Route::Add(route)) => change::add_route(manager, route, out),
-        What::Route(Route::Remove { prefix, next_hop, origin }) => {
+        CtlCommand::Status => show::status(manager, out),
+        CtlCommand::Face(FaceCommand::List { uri }) => show::faces(manager, uri, out),
+        CtlCommand::Face(FaceCommand::Create(face)) => change::create_face(manager, face, out),
+        CtlCommand::Face(FaceCommand::Destroy { face }) => {
+            change::destroy_face(manager, &face, out)
+        }
+        CtlCommand::Route(RouteCommand::List { prefix }) => {
+            show::routes(manager, prefix.as_ref(), out)
+        }
+        CtlCommand::Route(RouteCommand::Add(route)) => change::add_route(manager, route, out),
+        CtlCommand::Route(RouteCommand::Remove { prefix, next_hop, origin }) => {
             change::remove_route(manager, prefix, &next_hop, origin, out)
         }
-        What::Fib(Fib::List) => show::fib(manager, out),
-        What::Cs(Cs::Info) => show::cs(manager, out),
-        What::Cs(Cs::Config { capacity, admit, serve }) => {
+        CtlCommand::Fib(FibCommand::List) => show::fib(manager, out),
+        CtlCommand::Cs(CsCommand::Info) => show::cs(manager, out),
+        CtlCommand::Cs(CsCommand::Config { capacity, admit, serve }) => {
             change::configure_cs(manager, capacity, admit, serve, out)
         }
-        What::Cs(Cs::Erase { prefix, count }) => change::erase_cs(manager, prefix, count, out),
-        What::Strategy(Strategy::List) => show::strategies(manager, out),
-        What::Strategy(Strategy::Set { prefix, strategy }) => {
+        CtlCommand::Cs(CsCommand::Erase { prefix, count }) => {
+            change::erase_cs(manager, prefix, count, out)
+        }
+        CtlCommand::Strategy(StrategyCommand::List) => show::strategies(manager, out),
+        CtlCommand::Strategy(StrategyCommand::Set { prefix, strategy }) => {
             change::set_strategy(manager, prefix, strategy.0, out)
         }
-        What::Strategy(Strategy::Unset { prefix }) => change::unset_strategy(manager, prefix, out),
+        CtlCommand::Strategy(StrategyCommand::Unset { prefix }) => {
+            change::unset_strategy(manager, prefix, out)
+        }
     }?;
     Ok(Exit::Done)
 }
 
 /// Fetches all management datasets of a forwarder, repeatedly over one connection.
-pub(crate) struct Watcher {
+pub(crate) struct DatasetPoller {
     at: Option<PeerUri>,
     stop: Stop,
     client: Option<Client>,
 }
 
-impl Watcher {
+impl DatasetPoller {
     pub(crate) fn new(at: Option<PeerUri>, stop: &Stop) -> Self {
         Self { at, stop: stop.clone(), client: None }
     }
 
     /// Fetches the datasets once. An error if no forwarder is there; the next call connects again.
-    pub(crate) fn look(&mut self) -> Result<Value, Failure> {
+    pub(crate) fn look(&mut self) -> Result<Value, CommandFailure> {
         // Datasets are fetched by plain Interests, so nothing is signed.
         let signer = Sign::DigestSha256.signer(std::path::Path::new(""))?;
         let mut client = match self.client.take() {

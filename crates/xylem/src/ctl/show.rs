@@ -1,7 +1,7 @@
 //! Prints the state of a forwarder: one text row per line, or one JSON object.
 
 use super::Manager;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::output::Out;
 use crate::output::text::{bytes, duration};
 use serde::Serialize;
@@ -14,7 +14,7 @@ use xylem_mgmt::{
 };
 use xylem_packet::Name;
 
-type Shown = Result<(), Failure>;
+type Shown = Result<(), CommandFailure>;
 
 /// Rows of a table that a page shows at most.
 const MAX_ROWS: usize = 256;
@@ -22,7 +22,7 @@ const MAX_ROWS: usize = 256;
 pub(super) fn status(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
     let found = manager.status()?;
     if out.is_json() {
-        return out.json(&StatusRow::of(&found));
+        return out.json(&ForwarderStatusRow::of(&found));
     }
     let uptime = uptime(&found);
     out.line(&format!("version     {}", found.version))?;
@@ -160,7 +160,7 @@ pub(super) fn strategies(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
 /// `ctl status`.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "status")]
-struct StatusRow<'a> {
+struct ForwarderStatusRow<'a> {
     version: &'a str,
     uptime_seconds: f64,
     fib_entries: u64,
@@ -176,7 +176,7 @@ struct StatusRow<'a> {
     unsatisfied: u64,
 }
 
-impl<'a> StatusRow<'a> {
+impl<'a> ForwarderStatusRow<'a> {
     fn of(found: &'a GeneralStatus) -> Self {
         Self {
             version: &found.version,
@@ -322,7 +322,7 @@ struct StrategyRow<'a> {
 }
 
 /// All of these datasets, as `xylem ui` shows them.
-pub(super) fn everything(manager: &mut Manager<'_>) -> Result<Value, Failure> {
+pub(super) fn everything(manager: &mut Manager<'_>) -> Result<Value, CommandFailure> {
     let (status, faces, cs) = (manager.status()?, manager.faces(None)?, manager.cs()?);
     let faces: Vec<FaceRow<'_>> = faces.iter().take(MAX_ROWS).map(FaceRow::of).collect();
     let rib = manager.rib()?;
@@ -342,7 +342,7 @@ pub(super) fn everything(manager: &mut Manager<'_>) -> Result<Value, Failure> {
     let strategy = |choice: &StrategyChoice| json!({ "prefix": choice.name.to_string(), "strategy": choice.strategy.to_string() });
     let strategies: Vec<Value> = strategies.iter().take(MAX_ROWS).map(strategy).collect();
     Ok(json!({
-        "status": StatusRow::of(&status), "faces": faces, "cs": CsRow::of(&cs),
+        "status": ForwarderStatusRow::of(&status), "faces": faces, "cs": CsRow::of(&cs),
         "routes": routes, "fib": fib, "strategies": strategies,
     }))
 }
@@ -354,7 +354,7 @@ mod row_tests {
 
     #[test]
     fn rows_are_documented() {
-        assert_documented(&StatusRow {
+        assert_documented(&ForwarderStatusRow {
             version: "v",
             uptime_seconds: 0.5,
             fib_entries: 0,

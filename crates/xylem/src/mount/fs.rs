@@ -53,7 +53,7 @@ pub(super) fn options(root: &str, allow_other: bool) -> Config {
 }
 
 /// See the module's documentation.
-pub(super) struct Tree {
+pub(super) struct MountedTree {
     reader: Reader,
     open: Mutex<HashMap<u64, Arc<File>>>,
     next: AtomicU64,
@@ -61,7 +61,7 @@ pub(super) struct Tree {
     gid: u32,
 }
 
-impl Tree {
+impl MountedTree {
     pub(super) fn new(reader: Reader) -> Self {
         let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
         let (uid, gid) = (uid.as_raw(), gid.as_raw());
@@ -220,7 +220,7 @@ fn time(seconds: i64, nanos: u32) -> SystemTime {
     at.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-impl Filesystem for Tree {
+impl Filesystem for MountedTree {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // The kernel may refuse this; it works without.
         let _ = config.set_max_background(MAX_BACKGROUND);

@@ -8,7 +8,7 @@ mod point;
 mod run;
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::FindArgs;
 use crate::output::Out;
 use crate::relays::RelayArgs;
@@ -94,15 +94,15 @@ pub(crate) struct MountArgs {
 
 /// Runs `xylem mount`.
 #[cfg(target_os = "linux")]
-pub(crate) fn run(args: MountArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: MountArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     run::run(&args, common, out)
 }
 
 /// Other systems have FUSE, too, but mounts are not tested there.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn run(_: MountArgs, _: &Common, _: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(_: MountArgs, _: &Common, _: &mut Out) -> Result<Exit, CommandFailure> {
     let what = "mount is not built into this program: it needs Linux; `xylem get` fetches the same";
-    Err(Failure::new(Exit::Usage, what))
+    Err(CommandFailure::new(Exit::Usage, what))
 }
 
 /// Event: the mount can be read.

@@ -1,6 +1,6 @@
 //! [`MountPoint`]: checks the directory before a mount, and removes the mount of a killed run.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use rustix::mount::UnmountFlags;
 use std::ffi::OsString;
@@ -31,13 +31,13 @@ struct Mounted {
     options: String,
 }
 
-fn usage(dir: &Path, why: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("{}: {why}", dir.display()))
+fn usage(dir: &Path, why: &str) -> CommandFailure {
+    CommandFailure::new(Exit::Usage, format!("{}: {why}", dir.display()))
 }
 
 impl MountPoint {
     /// Checks `dir`, and removes the mount that an earlier run of this program has left there.
-    pub(super) fn prepare(dir: &Path, out: &mut Out) -> Result<Self, Failure> {
+    pub(super) fn prepare(dir: &Path, out: &mut Out) -> Result<Self, CommandFailure> {
         let absolute = std::path::absolute(dir).map_err(|why| usage(dir, &why.to_string()))?;
         // A mount without a living process cannot be resolved itself, so resolve its parent.
         let path = match (absolute.parent().map(fs::canonicalize), absolute.file_name()) {
@@ -57,7 +57,9 @@ impl MountPoint {
             Err(why) if why.kind() == io::ErrorKind::NotFound => {
                 return Err(usage(dir, "there is no such directory; make it first, with mkdir"));
             }
-            Err(why) => return Err(Failure::new(Exit::Local, format!("{}: {why}", dir.display()))),
+            Err(why) => {
+                return Err(CommandFailure::new(Exit::Local, format!("{}: {why}", dir.display())));
+            }
         }
         let path = path.canonicalize().unwrap_or(path);
         if mounted_at(&path).is_some_and(|there| there.is_ours()) {
@@ -65,14 +67,14 @@ impl MountPoint {
             return Err(usage(dir, what));
         }
         let mut inside = fs::read_dir(&path)
-            .map_err(|why| Failure::new(Exit::Local, format!("{}: {why}", dir.display())))?;
+            .map_err(|why| CommandFailure::new(Exit::Local, format!("{}: {why}", dir.display())))?;
         if inside.next().is_some() {
             return Err(usage(dir, "is not empty; mount needs an empty directory"));
         }
         if !Path::new(DEVICE).exists() {
             let what = "there is no FUSE here (/dev/fuse): modprobe fuse, or in a container --device /dev/fuse; \
                         `xylem get` needs none";
-            return Err(Failure::new(Exit::Local, what));
+            return Err(CommandFailure::new(Exit::Local, what));
         }
         Ok(Self { path })
     }
@@ -83,7 +85,7 @@ impl MountPoint {
     }
 
     /// Removes a mount whose process was killed.
-    fn clear(path: &Path, out: &mut Out) -> Result<(), Failure> {
+    fn clear(path: &Path, out: &mut Out) -> Result<(), CommandFailure> {
         let left = mounted_at(path);
         if !left.is_some_and(|left| left.is_ours() && left.is_by_us()) {
             let what = "something is mounted there that nobody answers for, and it is not this program's, or not \
@@ -93,7 +95,7 @@ impl MountPoint {
         unmount(path).map_err(|why| {
             let what =
                 format!("{}: cannot take away what an earlier run left: {why}", path.display());
-            Failure::new(Exit::Local, what)
+            CommandFailure::new(Exit::Local, what)
         })?;
         let what = "a mount that an earlier run had left there, which was killed, is taken away";
         out.event(Event::warning(what));
@@ -101,11 +103,11 @@ impl MountPoint {
     }
 
     /// The failure if mounting was refused.
-    pub(super) fn refused(&self, why: &io::Error) -> Failure {
+    pub(super) fn refused(&self, why: &io::Error) -> CommandFailure {
         let why = why.to_string();
         let mend = "; root can, and others where fusermount3 is installed (package fuse3)";
         let what = format!("cannot mount at {}: {}{mend}", self.path.display(), why.trim_end());
-        Failure::new(Exit::Local, what)
+        CommandFailure::new(Exit::Local, what)
     }
 }
 

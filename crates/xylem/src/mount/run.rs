@@ -1,16 +1,16 @@
 //! Runs a mount from its flags, until a signal or another program ends it.
 
-use super::fs::{Tree, options};
+use super::fs::{MountedTree, options};
 use super::point::{MountPoint, unmount};
 use super::{MountArgs, MountedRow};
 use crate::cli::Common;
-use crate::code::Whom;
-use crate::exit::{Exit, Failure};
+use crate::code::CodeSource;
+use crate::exit::{CommandFailure, Exit};
 use crate::get::peers;
 use crate::meant;
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
-use crate::reading::{self, News};
+use crate::reading::{self, ReadingNews};
 use crate::stop;
 use fuser::{BackgroundSession, Session};
 use std::io;
@@ -27,18 +27,22 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// How long the kernel may take to end a mount.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-pub(super) fn run(args: &MountArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(
+    args: &MountArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     if meant::is_any_ticket(&args.dir.to_string_lossy()) {
         let what = "the ticket comes first: `xylem mount TICKET DIR`";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     // An unusable directory is reported before any peer is asked.
     let point = MountPoint::prepare(&args.dir, out)?;
     common.store()?;
     let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
-    let whom = Whom { from: peers(&args.from)?, relays: args.relay.relays(common)?, lan };
+    let whom = CodeSource { from: peers(&args.from)?, relays: args.relay.relays(common)?, lan };
     let mount =
         |ticket, from, out: &mut Out| by_ticket(ticket, from, args, &point, &stop, common, out);
     args.find.each_found(&args.ticket, whom, how, true, common, out, mount)
@@ -52,7 +56,7 @@ fn by_ticket(
     stop: &Stop,
     common: &Common,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let options = Options {
         from,
         relays: args.relay.relays(common)?,
@@ -65,10 +69,13 @@ fn by_ticket(
     };
     let (reader, news) = reading::open(options, stop, out)?;
     let (manifest, root) = (reader.manifest().clone(), reader.manifest().root.to_hex().to_string());
-    let session =
-        Session::new(Tree::new(reader), point.path(), &self::options(&root, args.allow_other))
-            .and_then(Session::spawn)
-            .map_err(|why| point.refused(&why))?;
+    let session = Session::new(
+        MountedTree::new(reader),
+        point.path(),
+        &self::options(&root, args.allow_other),
+    )
+    .and_then(Session::spawn)
+    .map_err(|why| point.refused(&why))?;
     let shown = clean(&point.path().to_string_lossy()).into_owned();
     let name = String::from_utf8_lossy(&manifest.file_name).into_owned();
     if out.is_json() {
@@ -81,8 +88,8 @@ fn by_ticket(
     out.note(&clean(&format!("Mounted {name}, {what}, at {shown}, read-only, until Ctrl-C.")));
     while !stop.raised() && !session.guard.is_finished() {
         match news.recv_timeout(GLANCE) {
-            Ok(News::Event(event)) => out.event(*event),
-            Ok(News::Opened(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(ReadingNews::Event(event)) => out.event(*event),
+            Ok(ReadingNews::Opened(_)) | Err(RecvTimeoutError::Timeout) => {}
             // The reader's thread has ended. Programs can still read what is kept.
             Err(RecvTimeoutError::Disconnected) => thread::sleep(GLANCE),
         }
@@ -102,14 +109,14 @@ fn end(
     is_gone: bool,
     point: &MountPoint,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let nothing_there = |why: &io::Error| {
         matches!(why.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound)
     };
     let (done, ended) = mpsc::channel();
     let ends = move || drop(done.send(session.umount_and_join()));
     let started = thread::Builder::new().name("unmount".into()).spawn(ends);
-    started.map_err(|why| Failure::new(Exit::Local, format!("cannot unmount: {why}")))?;
+    started.map_err(|why| CommandFailure::new(Exit::Local, format!("cannot unmount: {why}")))?;
     let Ok(ended) = ended.recv_timeout(PATIENCE) else {
         let what = "another mount namespace, as of a container, still has the mount: it can't be read there any more";
         out.event(Event::warning(what));
@@ -123,7 +130,7 @@ fn end(
         Err(why) if why.kind() == io::ErrorKind::ResourceBusy => {
             unmount(point.path()).map_err(|why| {
                 let what = format!("cannot unmount {}: {why}", point.path().display());
-                Failure::new(Exit::Local, what)
+                CommandFailure::new(Exit::Local, what)
             })?;
             let what =
                 "programs still read from it: the mount is gone, and what they have open ends";
@@ -131,7 +138,7 @@ fn end(
         }
         Err(why) => {
             let what = format!("unmounting {}: {why}", point.path().display());
-            return Err(Failure::new(Exit::Local, what));
+            return Err(CommandFailure::new(Exit::Local, what));
         }
     }
     Ok(Exit::Done)

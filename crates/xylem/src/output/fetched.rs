@@ -2,13 +2,13 @@
 
 use super::Out;
 use super::text::{bytes, count, duration, rate};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use serde::Serialize;
 use xylem_app::object::ObjectSummary;
 use xylem_node::GetSummary;
 
 /// Reports a fetch by name.
-pub(crate) fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<(), CommandFailure> {
     if !summary.proven {
         out.warn("not verified: nobody vouches for these bytes (--insecure)");
     }
@@ -38,7 +38,11 @@ pub(crate) fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<()
 }
 
 /// Reports a fetch by ticket. `whole`: all that the ticket names was fetched.
-pub(crate) fn report(summary: &GetSummary, whole: bool, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn report(
+    summary: &GetSummary,
+    whole: bool,
+    out: &mut Out,
+) -> Result<(), CommandFailure> {
     if out.is_json() {
         return out.json(summary);
     }

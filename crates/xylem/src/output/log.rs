@@ -5,7 +5,7 @@
 //! fetch) and the content of mail.
 
 use crate::cli::{Common, LogFormat};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::text::clean;
 use serde::Serialize;
 use std::fmt::{Debug, Write as _};
@@ -21,7 +21,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 const VARIABLE: &str = "XYLEM_LOG";
 
 /// Starts the log if a flag or the variable asks for it.
-pub(crate) fn start(common: &Common) -> Result<(), Failure> {
+pub(crate) fn start(common: &Common) -> Result<(), CommandFailure> {
     let asked = std::env::var(VARIABLE).unwrap_or_default();
     let level = match (asked.as_str(), common.verbose) {
         ("", 0 | 1) => return Ok(()),
@@ -29,11 +29,11 @@ pub(crate) fn start(common: &Common) -> Result<(), Failure> {
         ("", _) => LevelFilter::TRACE,
         (asked, _) => asked.parse().map_err(|_| {
             let levels = "off, error, warn, info, debug or trace";
-            Failure::new(Exit::Usage, format!("{VARIABLE}: {asked:?} is none of {levels}"))
+            CommandFailure::new(Exit::Usage, format!("{VARIABLE}: {asked:?} is none of {levels}"))
         })?,
     };
     if level != LevelFilter::OFF {
-        let log = Log { level, format: common.log_format, started: Instant::now() };
+        let log = LogSubscriber { level, format: common.log_format, started: Instant::now() };
         // Cannot fail: this is the only call, and it runs once.
         let _ = tracing::subscriber::set_global_default(log);
     }
@@ -44,12 +44,12 @@ pub(crate) fn start(common: &Common) -> Result<(), Failure> {
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// Sets the form of later messages on standard error: JSON objects if the log is JSON.
-pub(crate) fn shape_lines(format: LogFormat) {
+pub(crate) fn set_line_format(format: LogFormat) {
     AS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
 /// Writes a message to standard error: after `prefix`, or as an object of the log.
-pub(super) fn say(level: Level, prefix: &str, text: &str) {
+pub(super) fn write_message(level: Level, prefix: &str, text: &str) {
     let line = if AS_JSON.load(Ordering::Relaxed) {
         let fields = [("message".to_owned(), text.into())].into_iter().collect();
         row(level, "xylem", fields)
@@ -62,17 +62,17 @@ pub(super) fn say(level: Level, prefix: &str, text: &str) {
 
 fn row(level: Level, target: &str, fields: serde_json::Map<String, serde_json::Value>) -> String {
     let time_ms = xylem_node::wall_clock().microseconds() / 1_000;
-    super::json_line(&Row { time_ms, level: level.as_str(), target, fields })
+    super::json_line(&LogRow { time_ms, level: level.as_str(), target, fields })
 }
 
 /// Writes each event at once. Spans are not kept: an event contains its whole context.
-struct Log {
+struct LogSubscriber {
     level: LevelFilter,
     format: LogFormat,
     started: Instant,
 }
 
-impl Subscriber for Log {
+impl Subscriber for LogSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= self.level && metadata.target().starts_with("xylem")
     }
@@ -95,12 +95,12 @@ impl Subscriber for Log {
             LogFormat::Text => {
                 let time = self.started.elapsed().as_secs_f64();
                 let start = format!("{time:9.3} {:5} {}", metadata.level(), metadata.target());
-                let mut line = Line(start);
+                let mut line = LogLine(start);
                 event.record(&mut line);
                 line.0
             }
             LogFormat::Json => {
-                let mut fields = Fields::default();
+                let mut fields = LogFields::default();
                 event.record(&mut fields);
                 row(*metadata.level(), metadata.target(), fields.0)
             }
@@ -117,7 +117,7 @@ impl Subscriber for Log {
 
 /// A line as JSON; the event's fields, `message` among them, are fields of the object.
 #[derive(Serialize)]
-struct Row<'a> {
+struct LogRow<'a> {
     /// Milliseconds since 1970.
     time_ms: u64,
     level: &'a str,
@@ -127,9 +127,9 @@ struct Row<'a> {
 }
 
 #[derive(Default)]
-struct Fields(serde_json::Map<String, serde_json::Value>);
+struct LogFields(serde_json::Map<String, serde_json::Value>);
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.0.insert(field.name().to_owned(), format!("{value:?}").into());
     }
@@ -151,9 +151,9 @@ impl Visit for Fields {
     }
 }
 
-struct Line(String);
+struct LogLine(String);
 
-impl Visit for Line {
+impl Visit for LogLine {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let start = self.0.len();
         // Writing to a string cannot fail.

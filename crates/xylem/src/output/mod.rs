@@ -18,12 +18,12 @@ pub(crate) mod witnesses;
 #[cfg(test)]
 pub(crate) use documented::assert_documented;
 pub(crate) use fetched::{report, report_object};
-pub(crate) use progress::{Phase, Progress};
+pub(crate) use progress::{ProgressDisplay, ProgressPhase};
 
 use crate::cli::{Color, Common, LogFormat};
-use crate::exit::{Exit, Failure};
-use crate::running::Running;
-use reaching::Said;
+use crate::exit::{CommandFailure, Exit};
+use crate::running::NoteWriter;
+use reaching::LineKind;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -44,13 +44,13 @@ const SHOWN_FILES: usize = 20;
 /// Writes one line `xylem: …` to standard error; an empty one writes nothing.
 pub(crate) fn error_line(message: &str) {
     if !message.is_empty() {
-        log::say(Level::ERROR, "xylem: ", &clean(message));
+        log::write_message(Level::ERROR, "xylem: ", &clean(message));
     }
 }
 
 /// Writes one line `warning: …` to standard error.
 pub(crate) fn warning_line(message: &str) {
-    log::say(Level::WARN, "warning: ", &clean(message));
+    log::write_message(Level::WARN, "warning: ", &clean(message));
 }
 
 /// Reports a wrong command line before flags are known: [`Out::failed`] without colour.
@@ -81,15 +81,15 @@ pub(crate) struct Out {
     color: bool,
     /// Whether a ticket's QR code was asked for.
     qr: bool,
-    progress: Progress,
+    progress: ProgressDisplay,
     /// How this machine can be reached from elsewhere, as reported so far.
     way: Option<Way>,
     /// Receives the events for `xylem ui`.
-    running: Option<Running>,
+    running: Option<NoteWriter>,
     /// Raised when standard output is gone, so that a long run ends.
     stop: Option<Stop>,
     /// The first failed write to standard output, kept until the run can return it.
-    broken: Option<Failure>,
+    broken: Option<CommandFailure>,
 }
 
 impl Out {
@@ -98,7 +98,7 @@ impl Out {
         // A dumb terminal has no colours and no cursor to move: it gets the output that a file gets.
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         let json_lines = common.log_format == LogFormat::Json;
-        log::shape_lines(common.log_format);
+        log::set_line_format(common.log_format);
         let terminal = io::stderr().is_terminal() && !dumb && !json_lines;
         let color = match common.color {
             Color::Always => true,
@@ -113,7 +113,7 @@ impl Out {
             verbose: common.verbose > 0,
             color,
             qr: false,
-            progress: Progress::new(shown, terminal),
+            progress: ProgressDisplay::new(shown, terminal),
             way: None,
             running: None,
             stop: None,
@@ -138,9 +138,9 @@ impl Out {
 
     /// Hands over the progress bar, for a thread of its own; `None` if no bar is wanted or standard error is no
     /// terminal. Notes and events show no progress from then on.
-    pub(crate) fn take_bar(&mut self) -> Option<Progress> {
+    pub(crate) fn take_bar(&mut self) -> Option<ProgressDisplay> {
         let bar = self.progress.draws_bars();
-        bar.then(|| std::mem::replace(&mut self.progress, Progress::new(false, false)))
+        bar.then(|| std::mem::replace(&mut self.progress, ProgressDisplay::new(false, false)))
     }
 
     /// Clears the progress of work that is done.
@@ -155,7 +155,7 @@ impl Out {
 
     /// Lets `xylem ui` see, from now on, that this process does `verb`.
     pub(crate) fn runs_as(&mut self, verb: &str, store: &Path) {
-        self.running = Running::begin(verb, store);
+        self.running = NoteWriter::begin(verb, store);
     }
 
     /// Passes `xylem ui` an event that is reported in another way.
@@ -166,24 +166,27 @@ impl Out {
     }
 
     /// Writes bytes to standard output and flushes.
-    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), CommandFailure> {
         let mut stdout = io::stdout().lock();
-        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| Failure::writing(&e))
+        stdout
+            .write_all(bytes)
+            .and_then(|()| stdout.flush())
+            .map_err(|e| CommandFailure::writing(&e))
     }
 
     /// Writes one line to standard output and flushes. Control characters in it are escaped.
-    pub(crate) fn line(&mut self, line: &str) -> Result<(), Failure> {
+    pub(crate) fn line(&mut self, line: &str) -> Result<(), CommandFailure> {
         self.exact_line(&clean(line))
     }
 
     /// Writes a line that is safe already, without escapes.
-    fn exact_line(&mut self, line: &str) -> Result<(), Failure> {
+    fn exact_line(&mut self, line: &str) -> Result<(), CommandFailure> {
         self.progress.clear();
         self.bytes(format!("{line}\n").as_bytes())
     }
 
     /// Writes one JSON event to standard output, if JSON is asked for.
-    pub(crate) fn json(&mut self, event: &impl Serialize) -> Result<(), Failure> {
+    pub(crate) fn json(&mut self, event: &impl Serialize) -> Result<(), CommandFailure> {
         if !self.json {
             return Ok(());
         }
@@ -191,7 +194,7 @@ impl Out {
     }
 
     /// Writes `ROOT  PATH`, as `xylem sum` prints it.
-    pub(crate) fn sum_line(&mut self, root: &str, path: &Path) -> Result<(), Failure> {
+    pub(crate) fn sum_line(&mut self, root: &str, path: &Path) -> Result<(), CommandFailure> {
         let (mark, name) = path_for_sums(path, io::stdout().is_terminal());
         self.line(&format!("{mark}{root}  {name}"))
     }
@@ -219,7 +222,7 @@ impl Out {
     }
 
     /// Reports why the run ends, as text and, with `--json`, as an event.
-    pub(crate) fn failed(&mut self, failure: &Failure) {
+    pub(crate) fn failed(&mut self, failure: &CommandFailure) {
         self.progress.clear();
         if failure.message.is_empty() {
             return;
@@ -228,7 +231,7 @@ impl Out {
         // Standard output may be what failed; the line on standard error reports it in any case.
         let _ = self.json(&event);
         let prefix = format!("{}: ", self.paint("1;31", "xylem"));
-        log::say(Level::ERROR, &prefix, &clean(&failure.message));
+        log::write_message(Level::ERROR, &prefix, &clean(&failure.message));
     }
 
     /// `text` in an ANSI colour, where colour is wanted on standard error.
@@ -237,11 +240,11 @@ impl Out {
     }
 
     fn stderr(&mut self, level: Level, prefix: &str, line: &str) {
-        self.progress.aside(|| log::say(level, prefix, line));
+        self.progress.aside(|| log::write_message(level, prefix, line));
     }
 
     /// The first write to standard output that failed during [`Self::event`]s, if one did.
-    pub(crate) fn take_broken(&mut self) -> Result<(), Failure> {
+    pub(crate) fn take_broken(&mut self) -> Result<(), CommandFailure> {
         self.progress.clear();
         self.broken.take().map_or(Ok(()), Err)
     }
@@ -261,7 +264,7 @@ impl Out {
         }
     }
 
-    fn try_event(&mut self, event: Event) -> Result<(), Failure> {
+    fn try_event(&mut self, event: Event) -> Result<(), CommandFailure> {
         if self.json {
             let is_step = matches!(
                 event,
@@ -274,7 +277,7 @@ impl Out {
         }
         match event {
             Event::Library(LibraryEvent::Hashing { done, total }) => {
-                self.progress.update(Phase::Hashing, done, total, 0);
+                self.progress.update(ProgressPhase::Hashing, done, total, 0);
             }
             Event::Progress { verified, total, peers, relayed, .. } => {
                 self.progress.update_from(verified, total, peers, relayed);
@@ -397,10 +400,10 @@ impl Out {
             }
             Event::Code(event) => codes::show(self, &event),
             Event::Mail(event) => self.mail(&event),
-            other => match reaching::said(&other, self.way) {
-                Some((Said::Note, line)) => self.note(&line),
-                Some((Said::Detail, line)) => self.detail(&line),
-                Some((Said::Warning, line)) => self.warn(&line),
+            other => match reaching::line_for(&other, self.way) {
+                Some((LineKind::Note, line)) => self.note(&line),
+                Some((LineKind::Detail, line)) => self.detail(&line),
+                Some((LineKind::Warning, line)) => self.warn(&line),
                 None => {}
             },
         }
@@ -447,7 +450,7 @@ impl Out {
     }
 
     /// Writes one line to standard output for a damaged place.
-    fn flaw(&mut self, flaw: &FlawFound) -> Result<(), Failure> {
+    fn flaw(&mut self, flaw: &FlawFound) -> Result<(), CommandFailure> {
         let FlawFound { path, start, end, first_block, blocks, what, .. } = flaw;
         let place = match blocks {
             0 if start == end => String::new(),
@@ -488,10 +491,10 @@ fn last_of(name: &xylem_packet::Name) -> String {
 }
 
 /// `--json` and results as raw bytes cannot share standard output.
-pub(crate) fn not_with_json(out: &Out, what: &str) -> Result<(), Failure> {
+pub(crate) fn not_with_json(out: &Out, what: &str) -> Result<(), CommandFailure> {
     if out.is_json() {
         let message = format!("--json and {what} both want standard output; leave one out");
-        return Err(Failure::new(Exit::Usage, message));
+        return Err(CommandFailure::new(Exit::Usage, message));
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// The kind of work whose progress is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ProgressPhase {
     /// Reading and hashing on this machine.
     Hashing,
     /// Fetching from peers.
@@ -26,24 +26,24 @@ pub(crate) enum Phase {
 }
 
 /// Shows the progress of a run, or nothing.
-pub(crate) struct Progress {
+pub(crate) struct ProgressDisplay {
     shown: bool,
     terminal: bool,
     /// Makes the target that a bar is drawn on.
     screen: Box<dyn Fn() -> ProgressDrawTarget + Send>,
-    work: Option<Work>,
+    work: Option<PhaseProgress>,
 }
 
 /// The phase in progress.
-struct Work {
-    meter: Meter,
+struct PhaseProgress {
+    meter: RateMeter,
     /// The bar, on a terminal.
     bar: Option<ProgressBar>,
     /// Without a bar: when the last line was written, or the phase began.
     last_line: Instant,
 }
 
-impl Progress {
+impl ProgressDisplay {
     /// Nothing is drawn before the first [`Self::update`].
     pub(crate) fn new(shown: bool, terminal: bool) -> Self {
         Self { shown, terminal, screen: Box::new(ProgressDrawTarget::stderr), work: None }
@@ -60,11 +60,11 @@ impl Progress {
         if let Some(work) = &mut self.work {
             work.meter.relayed = relayed;
         }
-        self.update(Phase::Fetching, done, total, peers);
+        self.update(ProgressPhase::Fetching, done, total, peers);
     }
 
     /// Shows that `done` of `total` bytes (0 if unknown) are done.
-    pub(crate) fn update(&mut self, phase: Phase, done: u64, total: u64, peers: usize) {
+    pub(crate) fn update(&mut self, phase: ProgressPhase, done: u64, total: u64, peers: usize) {
         if !self.shown {
             return;
         }
@@ -74,7 +74,7 @@ impl Progress {
             let bar = self.terminal.then(|| {
                 ProgressBar::with_draw_target(Some(total), (self.screen)()).with_style(style())
             });
-            self.work = Some(Work { meter: Meter::new(phase), bar, last_line: now });
+            self.work = Some(PhaseProgress { meter: RateMeter::new(phase), bar, last_line: now });
         }
         let Some(work) = &mut self.work else { return };
         work.meter.add(now, done);
@@ -86,7 +86,7 @@ impl Progress {
         } else if now.duration_since(work.last_line) >= LINE_EVERY {
             work.last_line = now;
             let line = format!("{}, {}", work.meter.so_far(total), work.meter.speed(total, peers));
-            log::say(Level::INFO, "", &line);
+            log::write_message(Level::INFO, "", &line);
         }
     }
 
@@ -113,16 +113,16 @@ fn style() -> ProgressStyle {
 
 /// Computes progress, rate and remaining time. Bytes of the first sample count as done but not in the rate, so that a
 /// resumed fetch shows the network's rate.
-struct Meter {
-    phase: Phase,
+struct RateMeter {
+    phase: ProgressPhase,
     /// Samples within [`WINDOW`], oldest first; the last one is the present.
     samples: VecDeque<(Instant, u64)>,
     /// Peers that are reached through a relay.
     relayed: usize,
 }
 
-impl Meter {
-    fn new(phase: Phase) -> Self {
+impl RateMeter {
+    fn new(phase: ProgressPhase) -> Self {
         Self { phase, samples: VecDeque::new(), relayed: 0 }
     }
 
@@ -142,8 +142,8 @@ impl Meter {
     fn so_far(&self, total: u64) -> String {
         let done = self.samples.back().map_or(0, |sample| sample.1);
         let word = match self.phase {
-            Phase::Hashing => "read",
-            Phase::Fetching => "verified",
+            ProgressPhase::Hashing => "read",
+            ProgressPhase::Fetching => "verified",
         };
         match (u128::from(done.min(total)) * 100).checked_div(total.into()) {
             Some(percent) => format!("{} of {} {word} ({percent} %)", bytes(done), bytes(total)),
@@ -163,7 +163,7 @@ impl Meter {
             _ => "unknown".to_owned(),
         };
         let mut speed = format!("{}, ETA {eta}", rate(size, time));
-        if self.phase == Phase::Fetching {
+        if self.phase == ProgressPhase::Fetching {
             speed.push_str(&format!(", {}", count(peers as u64, "peer")));
             match self.relayed {
                 0 => {}
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn a_resumed_fetch_shows_the_present_rate() {
         let start = Instant::now();
-        let mut meter = Meter::new(Phase::Fetching);
+        let mut meter = RateMeter::new(ProgressPhase::Fetching);
         for second in 0..=4 {
             meter.add(start + Duration::from_secs(second), (10 + second) * MIB);
         }
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn few_samples_are_kept() {
         let start = Instant::now();
-        let mut meter = Meter::new(Phase::Hashing);
+        let mut meter = RateMeter::new(ProgressPhase::Hashing);
         for step in 0..100_000 {
             meter.add(start + Duration::from_millis(step), step * 1024);
         }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn odd_progress_figures_cause_no_panic() {
         let start = Instant::now();
-        let mut meter = Meter::new(Phase::Hashing);
+        let mut meter = RateMeter::new(ProgressPhase::Hashing);
         assert_eq!(meter.speed(0, 0), "");
         meter.add(start, 9);
         assert_eq!(
@@ -286,16 +286,17 @@ mod tests {
         let screen = Screen::default();
         let drawn_on = screen.clone();
         let target = move || ProgressDrawTarget::term_like(Box::new(drawn_on.clone()));
-        let mut progress = Progress { screen: Box::new(target), ..Progress::new(true, true) };
+        let mut progress =
+            ProgressDisplay { screen: Box::new(target), ..ProgressDisplay::new(true, true) };
         assert_eq!(screen.shows(), "");
-        progress.update(Phase::Hashing, 1, 2, 0);
+        progress.update(ProgressPhase::Hashing, 1, 2, 0);
         let hashing = screen.shows();
         assert!(hashing.starts_with("1 B of 2 B read (50 %) █"), "{hashing:?}");
         assert!(hashing.trim_end().ends_with("░ 0 B/s, ETA unknown"), "{hashing:?}");
         let halves = ["█", "░"].map(|part| hashing.matches(part).count());
         assert!(halves[0] > 5 && halves[0].abs_diff(halves[1]) <= 1, "{halves:?}");
         // The next phase has a bar of its own.
-        progress.update(Phase::Fetching, 1, 0, 3);
+        progress.update(ProgressPhase::Fetching, 1, 0, 3);
         let fetching = screen.shows();
         assert!(fetching.starts_with("1 B verified █"), "{fetching:?}");
         assert!(fetching.trim_end().ends_with("ETA unknown, 3 peers"), "{fetching:?}");

@@ -19,7 +19,7 @@ pub(super) fn is_here_alone(addresses: &[Address]) -> bool {
 const HINTS_AFTER: f64 = 2.0;
 
 /// One line about the peers that a fetch tries to reach; `None` if it is too early for one.
-pub(super) fn unanswered(peers: &[Tried], seconds: f64) -> Option<String> {
+pub(super) fn unanswered_line(peers: &[Tried], seconds: f64) -> Option<String> {
     let names = |connected: bool| {
         let of_these = peers.iter().filter(|tried| tried.connected == connected);
         of_these.map(ToString::to_string).collect::<Vec<_>>().join(", ")
@@ -50,7 +50,7 @@ fn advice(peers: &[Tried]) -> String {
 
 /// How a line is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum LineKind {
     Note,
     /// Only with -v.
     Detail,
@@ -63,17 +63,17 @@ pub(super) fn lets_strangers_in(way: Way) -> bool {
 }
 
 /// The line for an event about reaching peers. `way` is how this machine can be reached, as reported so far.
-pub(super) fn said(event: &Event, way: Option<Way>) -> Option<(Said, String)> {
+pub(super) fn line_for(event: &Event, way: Option<Way>) -> Option<(LineKind, String)> {
     let (how, line) = match event {
         Event::Reach(Standpoint { way, says, .. }) => {
             let how = match way {
-                Way::Here => Said::Detail,
-                _ => Said::Note,
+                Way::Here => LineKind::Detail,
+                _ => LineKind::Note,
             };
             (how, format!("Reach: {says}"))
         }
         Event::Mapped { address, by } => {
-            (Said::Note, format!("The router forwards {address} to this machine ({by})"))
+            (LineKind::Note, format!("The router forwards {address} to this machine ({by})"))
         }
         Event::Announced { root, publisher, name } => {
             let named = |name: &String| format!(", or: xylem get '@{publisher}/{name}'");
@@ -86,45 +86,45 @@ pub(super) fn said(event: &Event, way: Option<Way>) -> Option<(Said, String)> {
                 }
                 None => "Listed in the DHT; whoever reaches this machine can run",
             };
-            (Said::Note, format!("{whose}: xylem get b3:{root}{named}"))
+            (LineKind::Note, format!("{whose}: xylem get b3:{root}{named}"))
         }
         Event::Moved { peer, to } => {
             let (peer, to) = (peer.for_people(), to.for_people());
-            (Said::Detail, format!("peer {peer} is reached at {to} from now on"))
+            (LineKind::Detail, format!("peer {peer} is reached at {to} from now on"))
         }
         Event::Relay { relay, registered: true, over_tcp, .. } => {
             let way = if *over_tcp { ", over TCP as UDP is silent" } else { "" };
-            (Said::Detail, format!("relay {relay} has us{way}"))
+            (LineKind::Detail, format!("relay {relay} has us{way}"))
         }
         Event::Relay { relay, why, .. } => {
             let why = why.as_deref().unwrap_or("it does not answer");
-            (Said::Warning, format!("relay {relay} is of no use for now: {why}"))
+            (LineKind::Warning, format!("relay {relay} is of no use for now: {why}"))
         }
-        Event::Unanswered { peers, seconds } => (Said::Note, unanswered(peers, *seconds)?),
+        Event::Unanswered { peers, seconds } => (LineKind::Note, unanswered_line(peers, *seconds)?),
         Event::OtherKey { peer, key } => {
             let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-            (Said::Detail, format!("peer {peer} has a key that is not the publisher's: {key}"))
+            (LineKind::Detail, format!("peer {peer} has a key that is not the publisher's: {key}"))
         }
         Event::PeerConnected { peer } => {
-            (Said::Detail, format!("peer {} is here", peer.for_people()))
+            (LineKind::Detail, format!("peer {} is here", peer.for_people()))
         }
         Event::PeerGone { peer, why } => {
-            (Said::Detail, format!("peer {} is gone: {why}", peer.for_people()))
+            (LineKind::Detail, format!("peer {} is gone: {why}", peer.for_people()))
         }
         Event::Shaped { peer, level, wanted } if level < wanted => {
-            (Said::Warning, format!("peer {peer} agrees to shaping {level}, not {wanted}"))
+            (LineKind::Warning, format!("peer {peer} agrees to shaping {level}, not {wanted}"))
         }
         Event::Holding { seconds } => (
-            Said::Note,
+            LineKind::Note,
             format!(
                 "all of it is here; the link goes on for {:.0} s, as how long it lasts tells how much it was (Ctrl-C ends it)",
                 seconds.ceil()
             ),
         ),
         Event::Shaped { peer, level, .. } => {
-            (Said::Detail, format!("shaping towards peer {peer}: {level}"))
+            (LineKind::Detail, format!("shaping towards peer {peer}: {level}"))
         }
-        other => (Said::Detail, format!("{other:?}")),
+        other => (LineKind::Detail, format!("{other:?}")),
     };
     Some((how, clean(&line).into_owned()))
 }
@@ -142,10 +142,10 @@ mod tests {
             why: why.map(str::to_owned),
         };
         let silent = [tried(1, false, Some("nothing listens at that port")), tried(2, false, None)];
-        let line = unanswered(&silent, 0.5).unwrap();
+        let line = unanswered_line(&silent, 0.5).unwrap();
         let both = "192.0.2.7:1 (nothing listens at that port), 192.0.2.7:2;";
         assert!(line.contains(both), "{line}");
-        let hint = unanswered(&silent, 4.0).unwrap();
+        let hint = unanswered_line(&silent, 4.0).unwrap();
         assert!(hint.contains("UDP port") && hint.contains("--announce"), "{hint}");
         assert!(hint.contains("shared with --relay"), "{hint}");
         let relay = Tried {
@@ -153,12 +153,12 @@ mod tests {
             connected: false,
             why: Some("nobody is there".to_owned()),
         };
-        let hint = unanswered(&[tried(2, false, None), relay], 4.0).unwrap();
+        let hint = unanswered_line(&[tried(2, false, None), relay], 4.0).unwrap();
         assert!(hint.contains("through relay 192.0.2.9:7348 (nobody is there)"), "{hint}");
         assert!(!hint.contains("--announce") && !hint.contains("xylem+relay"), "{hint}");
         let connected = [tried(1, true, None), tried(2, false, None)];
-        assert_eq!(unanswered(&connected, 0.5), None);
-        let line = unanswered(&connected, 4.0).unwrap();
+        assert_eq!(unanswered_line(&connected, 0.5), None);
+        let line = unanswered_line(&connected, 4.0).unwrap();
         assert!(line.starts_with("192.0.2.7:1 has not"), "{line}");
     }
 
@@ -177,7 +177,7 @@ mod tests {
             (Some(Way::Lan), false),
             (None, false),
         ] {
-            let (_, line) = said(&listed, way).unwrap();
+            let (_, line) = line_for(&listed, way).unwrap();
             assert_eq!(line.contains("everybody can run"), everybody, "{way:?}: {line}");
             assert!(line.contains("xylem get b3:"), "{line}");
         }

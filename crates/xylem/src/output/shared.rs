@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 
 use super::text::{bytes, clean, count};
 use super::{Out, reaching};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::web::link;
 use xylem_node::Event;
 
 impl Out {
-    pub(super) fn shared(&mut self, event: Event) -> Result<(), Failure> {
+    pub(super) fn shared(&mut self, event: Event) -> Result<(), CommandFailure> {
         let Event::Shared {
             ticket,
             name,

@@ -4,14 +4,14 @@ mod router;
 mod trying;
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::relays::RelayArgs;
 use crate::share::links;
 use crate::stop;
 use crate::values::LinkAt;
 use clap::Args;
-use trying::{Probe, Told, Tries, reach};
+use trying::{ReachProbe, ReachReport, Tries, reach};
 use xylem_node::{Event, Way};
 
 /// Reports how others can reach this machine, and what was tried
@@ -47,7 +47,7 @@ pub(crate) struct ReachArgs {
 }
 
 /// Runs `xylem reach`.
-pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let relays = args.relay.relays(common)?;
     let tries = Tries { listen: links(&args.listen)?, relays, map_port: !args.no_map };
     let stop = stop::on_signals()?;
@@ -67,10 +67,10 @@ pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exi
     }
 }
 
-fn show(told: &Told, out: &mut Out) -> Result<(), Failure> {
+fn show(told: &ReachReport, out: &mut Out) -> Result<(), CommandFailure> {
     match told {
-        Told::Probe(probe) if out.is_json() => out.json(probe),
-        Told::Probe(Probe { what, good, says }) => {
+        ReachReport::Probe(probe) if out.is_json() => out.json(probe),
+        ReachReport::Probe(ReachProbe { what, good, says }) => {
             let mark = match good {
                 Some(true) => "+",
                 Some(false) => "-",
@@ -78,8 +78,8 @@ fn show(told: &Told, out: &mut Out) -> Result<(), Failure> {
             };
             out.line(&format!("{mark} {:<12} {says}", what.replace('_', " ")))
         }
-        Told::Reach(reach) if out.is_json() => out.json(&Event::from(*reach)),
-        Told::Reach(reach) => out.line(&format!("Reach: {reach}")),
+        ReachReport::Reach(reach) if out.is_json() => out.json(&Event::from(*reach)),
+        ReachReport::Reach(reach) => out.line(&format!("Reach: {reach}")),
     }
 }
 
@@ -90,6 +90,6 @@ mod row_tests {
 
     #[test]
     fn rows_are_documented() {
-        assert_documented(&Probe { what: "nat", good: Some(true), says: "w".into() });
+        assert_documented(&ReachProbe { what: "nat", good: Some(true), says: "w".into() });
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::router::Router;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use serde::Serialize;
 use xylem_engine::{Engine, EngineError, EngineEvent, Program, RelayNews, RelayUse};
 use xylem_forward::{Config, Forwarder, Seed};
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// The result of one try.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "probe")]
-pub(super) struct Probe {
+pub(super) struct ReachProbe {
     /// The kind of try: `interface`, `ipv4`, `ipv6`, `port_mapping`, `relay_udp`, `relay_tcp` or `nat`.
     pub(super) what: &'static str,
     /// Whether it helps others to reach this machine; null if it makes no difference or is not known.
@@ -30,8 +30,8 @@ pub(super) struct Probe {
 }
 
 /// Results, in the order in which they are reported.
-pub(super) enum Told {
-    Probe(Probe),
+pub(super) enum ReachReport {
+    Probe(ReachProbe),
     /// The last one: how this machine can be reached.
     Reach(Reach),
 }
@@ -49,8 +49,8 @@ pub(super) struct Tries {
 pub(super) fn reach(
     options: &Tries,
     stop: &Stop,
-    tell: &mut dyn FnMut(Told),
-) -> Result<Option<Way>, Failure> {
+    tell: &mut dyn FnMut(ReachReport),
+) -> Result<Option<Way>, CommandFailure> {
     let mut engine = engine()?;
     let bound = bind_links(&mut engine, &options.listen, None).map_err(failed)?;
     let (own, choice) = offered(&bound);
@@ -93,11 +93,11 @@ pub(super) fn reach(
     Ok(trying.settle(now))
 }
 
-fn failed(error: EngineError) -> Failure {
+fn failed(error: EngineError) -> CommandFailure {
     xylem_library::Error::from(error).into()
 }
 
-fn engine() -> Result<Engine, Failure> {
+fn engine() -> Result<Engine, CommandFailure> {
     let key = StaticKey::from_bytes(keys::random()?);
     let endpoint = Endpoint::new(xylem_link::Config::default(), key, keys::random()?);
     let forwarder = Forwarder::new(Config::end_host(), Seed::from_random(keys::random()?));
@@ -105,8 +105,8 @@ fn engine() -> Result<Engine, Failure> {
 }
 
 /// Reports what the system knows without asking others.
-fn interfaces(choice: &Choice, own: &[SocketAddr], tell: &mut dyn FnMut(Told)) {
-    let mut check = |what, good, says| tell(Told::Probe(Probe { what, good, says }));
+fn interfaces(choice: &Choice, own: &[SocketAddr], tell: &mut dyn FnMut(ReachReport)) {
+    let mut check = |what, good, says| tell(ReachReport::Probe(ReachProbe { what, good, says }));
     for named in &choice.named {
         let kind = match named.ip {
             ip if ip.is_loopback() => "this machine alone",
@@ -129,7 +129,7 @@ fn interfaces(choice: &Choice, own: &[SocketAddr], tell: &mut dyn FnMut(Told)) {
 }
 
 /// The try of one relay.
-struct TryOf {
+struct RelayTry {
     uses: RelayUse,
     name: String,
     over_udp: bool,
@@ -140,14 +140,14 @@ struct Trying<'a> {
     standing: Standing,
     asks_router: bool,
     router: Option<Router>,
-    relays: Vec<TryOf>,
+    relays: Vec<RelayTry>,
     until: Duration,
-    tell: &'a mut dyn FnMut(Told),
+    tell: &'a mut dyn FnMut(ReachReport),
 }
 
 impl Trying<'_> {
     fn check(&mut self, what: &'static str, good: Option<bool>, says: String) {
-        (self.tell)(Told::Probe(Probe { what, good, says }));
+        (self.tell)(ReachReport::Probe(ReachProbe { what, good, says }));
     }
 
     fn begin(&mut self, engine: &mut Engine, relay: &Relay) {
@@ -158,7 +158,7 @@ impl Trying<'_> {
             Ok(uses)
         });
         match used {
-            Ok(uses) => self.relays.push(TryOf { uses, name, over_udp: false, told: false }),
+            Ok(uses) => self.relays.push(RelayTry { uses, name, over_udp: false, told: false }),
             Err(why) => {
                 self.check("relay_udp", Some(false), format!("{name}: {why}"));
                 self.standing.failed(relay.at.key);
@@ -242,7 +242,7 @@ impl Trying<'_> {
             Nat::Symmetric => (Some(false), "one with another port for each peer: hard to punch"),
         };
         self.check("nat", good, says.into());
-        (self.tell)(Told::Reach(said));
+        (self.tell)(ReachReport::Reach(said));
         Some(said.way)
     }
 }
@@ -272,7 +272,11 @@ impl Program for Trying<'_> {
 }
 
 /// Tries over TCP a relay that answers over UDP. This way matters in a network that drops UDP.
-fn over_tcp(uses: RelayUse, stop: &Stop, tell: &mut dyn FnMut(Told)) -> Result<(), Failure> {
+fn over_tcp(
+    uses: RelayUse,
+    stop: &Stop,
+    tell: &mut dyn FnMut(ReachReport),
+) -> Result<(), CommandFailure> {
     let (Some(first), udp) = (uses.tcp.first().and_then(Peer::link_address), Vec::new()) else {
         return Ok(());
     };
@@ -289,7 +293,7 @@ fn over_tcp(uses: RelayUse, stop: &Stop, tell: &mut dyn FnMut(Told)) -> Result<(
         Some(Err(why)) => (Some(false), format!("{name}: {why}")),
         None => (Some(false), format!("{name}: no answer")),
     };
-    tell(Told::Probe(Probe { what: "relay_tcp", good, says }));
+    tell(ReachReport::Probe(ReachProbe { what: "relay_tcp", good, says }));
     Ok(())
 }
 

@@ -8,10 +8,10 @@ use xylem_node::wall_clock;
 use xylem_packet::{Interest, NackReason};
 
 /// Runs until the CA's profile is there, or the search has failed.
-pub(super) struct Looking(pub(super) Lookup);
+pub(super) struct LookupClient(pub(super) Lookup);
 
 /// Runs a certificate request until the user has to act or it ends.
-pub(super) struct Asking {
+pub(super) struct RequestClient {
     pub(super) request: Request,
     /// Nacks in a row: the forwarder had no route, and no answer has come since.
     refused: u32,
@@ -21,9 +21,9 @@ pub(super) struct Asking {
 /// on its way.
 const PATIENCE: u32 = 3;
 
-impl Asking {
+impl RequestClient {
     pub(super) fn new(request: Request) -> Self {
-        Asking { request, refused: 0 }
+        RequestClient { request, refused: 0 }
     }
 }
 
@@ -54,7 +54,7 @@ fn until(timer_ms: Option<u64>, now: Duration) -> Option<Duration> {
     timer_ms.map(|at| now + Duration::from_millis(at.saturating_sub(now_ms())))
 }
 
-impl Application for Looking {
+impl Application for LookupClient {
     fn transmit(&mut self, _now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
         if let Some(interest) = self.0.poll_transmit(now_ms(), random()?) {
             outbox.packet(&interest, None);
@@ -83,7 +83,7 @@ impl Application for Looking {
     }
 }
 
-impl Application for Asking {
+impl Application for RequestClient {
     fn transmit(&mut self, _now: Duration, outbox: &mut Outbox<'_>) -> Result<(), ClientError> {
         if let Some(interest) = self.request.poll_transmit(now_ms(), random()?) {
             outbox.packet(&interest, None);

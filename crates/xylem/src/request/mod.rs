@@ -5,11 +5,11 @@ mod typed;
 
 use crate::ca::parse_kind;
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::peek::AtArgs;
 use crate::stop;
-use asking::{Asking, Looking};
+use asking::{LookupClient, RequestClient};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -94,8 +94,8 @@ fn parse_digest(text: &str) -> Result<[u8; 32], String> {
     hash.map(|hash| *hash.as_bytes()).map_err(|_| "expected 64 hexadecimal digits".to_owned())
 }
 
-fn usage(why: impl ToString) -> Failure {
-    Failure::new(Exit::Usage, why.to_string())
+fn usage(why: impl ToString) -> CommandFailure {
+    CommandFailure::new(Exit::Usage, why.to_string())
 }
 
 fn now_ms() -> u64 {
@@ -103,7 +103,7 @@ fn now_ms() -> u64 {
 }
 
 /// Runs `xylem key request`.
-pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(), Failure> {
+pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(), CommandFailure> {
     let prefix = parse_name(&args.prefix)?;
     let which = args.name.strip_prefix("key:").unwrap_or(&args.name);
     let (store, wanted) = (common.store()?, parse_name(which)?);
@@ -112,12 +112,12 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
     }
     let keyring = Keyring::at(&store);
     let kind = challenge(&args)?;
-    let mut trust = Trust::of(&args, &store)?;
+    let mut trust = CaTrust::of(&args, &store)?;
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
     out.note(&format!("asking for the CA of {prefix} at {}", client.at()));
-    let mut looking = Looking(Lookup::new(prefix.clone()));
+    let mut looking = LookupClient(Lookup::new(prefix.clone()));
     client.finish(&mut looking)?;
     let profile = looking.0.take().unwrap_or(Err(RequestError::Silent("INFO"))).map_err(failed)?;
     trust.judge(&mut client, &profile)?;
@@ -131,7 +131,7 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
     let until = args.days.map_or(u64::MAX, |days| now_ms() + u64::from(days) * DAY_MS);
     let (signer, seed) = (keyring.signer(&key)?, keys::random()?);
     let request = Request::new(profile, trust.believe(), signer, until, now_ms(), seed);
-    let mut asking = Asking::new(request.map_err(failed)?);
+    let mut asking = RequestClient::new(request.map_err(failed)?);
     let mut typed = Typed::new(stop);
     loop {
         client.finish(&mut asking)?;
@@ -155,7 +155,7 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
                 request.choose(choice, now_ms(), keys::random()?).map_err(failed)?;
             }
             State::Code { wrong, tries, until_ms } => {
-                let code = typed.code(&Wanted { kind, wrong, tries, until_ms }, out)?;
+                let code = typed.code(&WantedCode { kind, wrong, tries, until_ms }, out)?;
                 request.code(&code, now_ms(), keys::random()?).map_err(failed)?;
             }
             State::Done(wire) => {
@@ -168,7 +168,7 @@ pub(crate) fn run(args: RequestArgs, common: &Common, out: &mut Out) -> Result<(
 }
 
 /// The challenge that the flags select.
-fn challenge(args: &RequestArgs) -> Result<Kind, Failure> {
+fn challenge(args: &RequestArgs) -> Result<Kind, CommandFailure> {
     let meant = match (&args.email, &args.with) {
         (Some(_), _) => Some(Kind::Email),
         (_, Some(_)) => Some(Kind::Possession),
@@ -184,7 +184,12 @@ fn challenge(args: &RequestArgs) -> Result<Kind, Failure> {
     }
 }
 
-fn choice(args: &RequestArgs, kind: Kind, keyring: &Keyring, key: &str) -> Result<Choice, Failure> {
+fn choice(
+    args: &RequestArgs,
+    kind: Kind,
+    keyring: &Keyring,
+    key: &str,
+) -> Result<Choice, CommandFailure> {
     Ok(match kind {
         Kind::Pin => Choice::Pin,
         Kind::Email => Choice::Email(args.email.clone().unwrap_or_default()),
@@ -198,13 +203,13 @@ fn choice(args: &RequestArgs, kind: Kind, keyring: &Keyring, key: &str) -> Resul
 }
 
 /// Which CA to trust. A CA is never trusted merely because it is the only one that answers.
-enum Trust {
+enum CaTrust {
     Digest([u8; 32]),
     Store(Box<TrustStore>),
 }
 
-impl Trust {
-    fn of(args: &RequestArgs, store: &Path) -> Result<Self, Failure> {
+impl CaTrust {
+    fn of(args: &RequestArgs, store: &Path) -> Result<Self, CommandFailure> {
         if let Some(digest) = args.ca_digest {
             return Ok(Self::Digest(digest));
         }
@@ -226,7 +231,7 @@ impl Trust {
     }
 
     /// Checks that this is the CA to trust; fetches the certificates that this needs.
-    fn judge(&mut self, client: &mut Client, profile: &Profile) -> Result<(), Failure> {
+    fn judge(&mut self, client: &mut Client, profile: &Profile) -> Result<(), CommandFailure> {
         let digest = Hash::from_bytes(profile.digest());
         let why = match self {
             Self::Digest(wanted) if *wanted == profile.digest() => None,
@@ -241,7 +246,7 @@ impl Trust {
             let message = format!(
                 "the CA of {prefix} that answers, with digest {digest}, is not believed: {why}"
             );
-            Err(Failure::new(Exit::Damaged, message))
+            Err(CommandFailure::new(Exit::Damaged, message))
         })
     }
 
@@ -254,7 +259,7 @@ impl Trust {
 }
 
 /// Turns an error of a request into a failure with its exit code.
-fn failed(why: RequestError) -> Failure {
+fn failed(why: RequestError) -> CommandFailure {
     let exit = match &why {
         RequestError::Silent(_) => Exit::Unreachable,
         RequestError::Refused { code, .. } => match *code {
@@ -265,11 +270,11 @@ fn failed(why: RequestError) -> Failure {
         RequestError::NoKey | RequestError::Name(..) | RequestError::TooLong => Exit::Usage,
         _ => Exit::Damaged,
     };
-    Failure::new(exit, why.to_string())
+    CommandFailure::new(exit, why.to_string())
 }
 
 /// A code that the user has to type.
-struct Wanted {
+struct WantedCode {
     kind: Kind,
     wrong: bool,
     tries: u64,
@@ -282,7 +287,7 @@ fn install(
     derivation: Derivation,
     ca: &Name,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let certificate = Certificate::decode(wire).map_err(usage)?;
     keyring.install(&certificate, Path::new("the certificate"))?;
     let derivation = match derivation {
@@ -299,7 +304,7 @@ fn tell(
     derivation: &str,
     ca: &Name,
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let (certificate, ca) = (&*name.to_string(), &*ca.to_string());
     if out.is_json() {
         let valid_until_ms = until;

@@ -1,7 +1,7 @@
 //! [`Typed`]: reads codes, one per line, from a terminal or a pipe.
 
-use super::{CodeWantedRow, Wanted, now_ms};
-use crate::exit::{Exit, Failure};
+use super::{CodeWantedRow, WantedCode, now_ms};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -25,7 +25,11 @@ impl Typed {
     }
 
     /// The next line that is not empty.
-    pub(super) fn code(&mut self, wanted: &Wanted, out: &mut Out) -> Result<String, Failure> {
+    pub(super) fn code(
+        &mut self,
+        wanted: &WantedCode,
+        out: &mut Out,
+    ) -> Result<String, CommandFailure> {
         self.ask(wanted, out)?;
         let lines = match &mut self.lines {
             Some(lines) => lines,
@@ -33,11 +37,11 @@ impl Typed {
         };
         loop {
             if self.stop.raised() {
-                return Err(Failure::new(Exit::Interrupted, "interrupted"));
+                return Err(CommandFailure::new(Exit::Interrupted, "interrupted"));
             }
             if now_ms() >= wanted.until_ms {
                 let late = "the CA's time for the code is over; begin again";
-                return Err(Failure::new(Exit::Unreachable, late));
+                return Err(CommandFailure::new(Exit::Unreachable, late));
             }
             match lines.recv_timeout(GLANCE) {
                 Ok(line) if line.trim().is_empty() => {}
@@ -46,14 +50,14 @@ impl Typed {
                 Err(RecvTimeoutError::Disconnected) => {
                     let none = "the CA wants a code, and standard input has none: type it at a terminal, or pipe \
                                 it in, a line for each try";
-                    return Err(Failure::new(Exit::Usage, none));
+                    return Err(CommandFailure::new(Exit::Usage, none));
                 }
             }
         }
     }
 
-    fn ask(&self, wanted: &Wanted, out: &mut Out) -> Result<(), Failure> {
-        let &Wanted { kind, wrong, tries, until_ms } = wanted;
+    fn ask(&self, wanted: &WantedCode, out: &mut Out) -> Result<(), CommandFailure> {
+        let &WantedCode { kind, wrong, tries, until_ms } = wanted;
         if out.is_json() {
             let challenge = kind.name();
             return out.json(&CodeWantedRow { challenge, wrong, tries, until_ms });
@@ -77,7 +81,7 @@ impl Typed {
 }
 
 /// Starts a thread that reads lines. It ends with the program, as it blocks in reads alone.
-fn lines() -> Result<Receiver<String>, Failure> {
+fn lines() -> Result<Receiver<String>, CommandFailure> {
     let (send, lines) = sync_channel(4);
     let read = move || {
         let mut from = BufReader::new(io::stdin());
@@ -91,6 +95,6 @@ fn lines() -> Result<Receiver<String>, Failure> {
         }
     };
     let started = thread::Builder::new().name("typed".to_owned()).spawn(read);
-    started.map_err(|e| Failure::no_thread(&e))?;
+    started.map_err(|e| CommandFailure::no_thread(&e))?;
     Ok(lines)
 }

@@ -11,7 +11,7 @@ const MAX_ROWS: usize = 256;
 
 /// See the module's documentation. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Note {
+pub(crate) struct ProcessNote {
     pub(crate) pid: u32,
     /// The verb: `get`, `share`, …
     pub(crate) verb: String,
@@ -94,7 +94,7 @@ pub(crate) struct ShareNote {
     pub(crate) sent: u64,
 }
 
-impl Note {
+impl ProcessNote {
     /// Updates the note by an event; false if the event changes nothing.
     pub(crate) fn see(&mut self, event: &Event) -> bool {
         match event {
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn events_become_a_note() {
-        let mut note = Note::default();
+        let mut note = ProcessNote::default();
         let peer = || FaceAddress::Link(SocketAddr::from(([192, 0, 2, 7], 7348)));
         let root = xylem_hash::hash(b"");
         let found =

@@ -1,7 +1,7 @@
 //! The background node's socket, both ends: a Unix socket in a folder of the store that only its user can enter.
 
-use super::messages::{MAX_REQUEST, Reply, Request, line};
-use crate::exit::{Exit, Failure};
+use super::messages::{MAX_REQUEST, ServiceReply, ServiceRequest, line};
+use crate::exit::{CommandFailure, Exit};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -22,12 +22,12 @@ fn socket(store: &Path) -> PathBuf {
 }
 
 /// Listens in a store. The caller holds the service's lock, so an existing socket belongs to a process that has ended.
-pub(super) fn listen(store: &Path) -> Result<UnixListener, Failure> {
+pub(super) fn listen(store: &Path) -> Result<UnixListener, CommandFailure> {
     let path = socket(store);
     let wrong = |e: io::Error| {
         let long = if path.as_os_str().len() > 100 { "; the store's path is too long" } else { "" };
         let what = format!("cannot listen at {}: {e}{long}", path.display());
-        Failure::new(Exit::Local, what)
+        CommandFailure::new(Exit::Local, what)
     };
     match fs::remove_file(&path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(wrong(e)),
@@ -47,7 +47,10 @@ pub(super) fn close(store: &Path) {
 /// Accepts and answers connections as long as the process runs, each on a thread of its own.
 pub(super) fn answer_all(
     listener: &UnixListener,
-    answer: impl Fn(Request, &mut dyn FnMut(Reply)) -> Reply + Send + Sync + 'static,
+    answer: impl Fn(ServiceRequest, &mut dyn FnMut(ServiceReply)) -> ServiceReply
+    + Send
+    + Sync
+    + 'static,
 ) {
     let (answer, open) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
     for connection in listener.incoming() {
@@ -75,19 +78,19 @@ pub(super) fn answer_all(
 
 fn answer_one(
     mut connection: UnixStream,
-    answer: &impl Fn(Request, &mut dyn FnMut(Reply)) -> Reply,
+    answer: &impl Fn(ServiceRequest, &mut dyn FnMut(ServiceReply)) -> ServiceReply,
 ) -> io::Result<()> {
     connection.set_read_timeout(Some(REQUEST_TIME))?;
     connection.set_write_timeout(Some(REQUEST_TIME))?;
     let mut text = Vec::new();
     BufReader::new((&connection).take(MAX_REQUEST)).read_until(b'\n', &mut text)?;
-    let last = match serde_json::from_slice::<Request>(&text) {
+    let last = match serde_json::from_slice::<ServiceRequest>(&text) {
         Ok(request) => answer(request, &mut |reply| {
             let _ = connection.write_all(&line(&reply));
         }),
         Err(e) => {
             let message = format!("the background node does not know this request: {e}");
-            Reply::Failed { exit: Exit::Usage as u8, message }
+            ServiceReply::Failed { exit: Exit::Usage as u8, message }
         }
     };
     connection.write_all(&line(&last))
@@ -97,9 +100,9 @@ fn answer_one(
 /// returned. `None` if no node runs.
 pub(crate) fn ask(
     store: &Path,
-    request: &Request,
-    tell: &mut dyn FnMut(Reply),
-) -> Result<Option<Reply>, Failure> {
+    request: &ServiceRequest,
+    tell: &mut dyn FnMut(ServiceReply),
+) -> Result<Option<ServiceReply>, CommandFailure> {
     let mut connection = match UnixStream::connect(socket(store)) {
         Ok(connection) => connection,
         // No node has ever run, or it was killed.
@@ -110,20 +113,20 @@ pub(crate) fn ask(
         }
         Err(e) => {
             let what = format!("cannot reach the background node: {e}; see `xylem service status`");
-            return Err(Failure::new(Exit::Local, what));
+            return Err(CommandFailure::new(Exit::Local, what));
         }
     };
     let lost = |e: io::Error| {
-        Failure::new(Exit::Local, format!("the background node did not answer: {e}"))
+        CommandFailure::new(Exit::Local, format!("the background node did not answer: {e}"))
     };
     connection.write_all(&line(request)).map_err(lost)?;
     for text in BufReader::new(connection).lines() {
         let reply = serde_json::from_str(&text.map_err(lost)?).map_err(|e| lost(e.into()))?;
         match reply {
-            Reply::Hashing { .. } | Reply::Warning { .. } => tell(reply),
-            Reply::Failed { exit, message } => {
+            ServiceReply::Hashing { .. } | ServiceReply::Warning { .. } => tell(reply),
+            ServiceReply::Failed { exit, message } => {
                 let exit = Exit::from_code(exit);
-                return Err(Failure::new(exit, message));
+                return Err(CommandFailure::new(exit, message));
             }
             answer => return Ok(Some(answer)),
         }

@@ -5,8 +5,8 @@
 //! shares. A child ends when its standard input closes, so it also ends if this process is killed.
 
 use super::listed::{self, BackgroundFolder};
-use super::messages::{FolderRow, Reply, Request};
-use crate::exit::{Exit, Failure};
+use super::messages::{FolderRow, ServiceReply, ServiceRequest};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::{error_line, text::clean};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -28,7 +28,7 @@ const READY: Duration = Duration::from_secs(20);
 const ENDS: Duration = Duration::from_secs(10);
 
 /// See the module's documentation.
-pub(super) struct Folders {
+pub(super) struct FolderProcesses {
     store: PathBuf,
     program: PathBuf,
     flags: Vec<OsString>,
@@ -53,12 +53,12 @@ struct KeptFolder {
 struct FolderRun {
     child: Child,
     began: Instant,
-    said: Arc<Mutex<FolderSaid>>,
+    said: Arc<Mutex<FolderOutput>>,
 }
 
 /// The last messages of a child.
 #[derive(Default)]
-struct FolderSaid {
+struct FolderOutput {
     ticket: Option<String>,
     trouble: Option<String>,
 }
@@ -68,11 +68,11 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Folders {
+impl FolderProcesses {
     /// Loads the store's list of folders; none runs yet. `flags` are passed to all of them.
-    pub(super) fn load(store: &Path, flags: Vec<OsString>) -> Result<Self, Failure> {
+    pub(super) fn load(store: &Path, flags: Vec<OsString>) -> Result<Self, CommandFailure> {
         let program = std::env::current_exe().map_err(|e| {
-            Failure::new(Exit::Local, format!("cannot tell where this program is: {e}"))
+            CommandFailure::new(Exit::Local, format!("cannot tell where this program is: {e}"))
         })?;
         let kept = listed::load(store)?.into_iter().map(KeptFolder::new).collect();
         let state = Mutex::new(FoldersState { kept, is_over: false });
@@ -105,20 +105,22 @@ impl Folders {
     }
 
     /// Answers a request about folders; `None` if the request is of another kind.
-    pub(super) fn answer(&self, request: &Request) -> Option<Reply> {
+    pub(super) fn answer(&self, request: &ServiceRequest) -> Option<ServiceReply> {
         let done = match request {
-            Request::Sync(folder) => self.begin(folder),
-            Request::Unsync { path } => self.forget(path),
-            Request::Folders => Ok(Reply::Folders { folders: self.rows() }),
-            Request::Share { .. } | Request::Unshare { .. } | Request::Shares => return None,
+            ServiceRequest::Sync(folder) => self.begin(folder),
+            ServiceRequest::Unsync { path } => self.forget(path),
+            ServiceRequest::Folders => Ok(ServiceReply::Folders { folders: self.rows() }),
+            ServiceRequest::Share { .. }
+            | ServiceRequest::Unshare { .. }
+            | ServiceRequest::Shares => return None,
         };
-        Some(done.unwrap_or_else(|Failure { exit, message }| Reply::Failed {
+        Some(done.unwrap_or_else(|CommandFailure { exit, message }| ServiceReply::Failed {
             exit: exit as u8,
             message,
         }))
     }
 
-    fn begin(&self, folder: &BackgroundFolder) -> Result<Reply, Failure> {
+    fn begin(&self, folder: &BackgroundFolder) -> Result<ServiceReply, CommandFailure> {
         let mut state = held(&self.state);
         let mut folders: Vec<BackgroundFolder> =
             state.kept.iter().map(|kept| kept.folder.clone()).collect();
@@ -140,31 +142,31 @@ impl Folders {
     }
 
     /// Waits until the folder has a ticket for others to join, or has failed.
-    fn ticket(&self, folder: &BackgroundFolder) -> Result<Reply, Failure> {
+    fn ticket(&self, folder: &BackgroundFolder) -> Result<ServiceReply, CommandFailure> {
         let until = Instant::now() + READY;
         while Instant::now() < until {
             let state = held(&self.state);
             let Some(kept) = state.kept.iter().find(|kept| kept.folder == *folder) else { break };
             if let Some(ticket) = kept.ticket() {
-                return Ok(Reply::Synced { ticket: Some(ticket) });
+                return Ok(ServiceReply::Synced { ticket: Some(ticket) });
             }
             if let Some(why) = &kept.why {
                 let path = folder.path.display();
                 let what =
                     format!("{path}: {why}; it is tried again, until `xylem sync {path} --stop`");
-                return Err(Failure::new(Exit::Local, what));
+                return Err(CommandFailure::new(Exit::Local, what));
             }
             drop(state);
             thread::sleep(LOOK);
         }
-        Ok(Reply::Synced { ticket: None })
+        Ok(ServiceReply::Synced { ticket: None })
     }
 
-    fn forget(&self, path: &Path) -> Result<Reply, Failure> {
+    fn forget(&self, path: &Path) -> Result<ServiceReply, CommandFailure> {
         let mut state = held(&self.state);
         let Some(at) = state.kept.iter().position(|kept| kept.folder.path == path) else {
             let what = format!("{}: the background node does not keep it in step", path.display());
-            return Err(Failure::new(Exit::Usage, what));
+            return Err(CommandFailure::new(Exit::Usage, what));
         };
         let rest = state.kept.iter().filter(|kept| kept.folder.path != path);
         let rest: Vec<BackgroundFolder> = rest.map(|kept| kept.folder.clone()).collect();
@@ -175,7 +177,7 @@ impl Folders {
             drop(run.child.stdin.take());
             run.end(Instant::now() + ENDS);
         }
-        Ok(Reply::Unsynced)
+        Ok(ServiceReply::Unsynced)
     }
 
     fn rows(&self) -> Vec<FolderRow> {
@@ -214,7 +216,7 @@ impl Folders {
         command.arg("sync").arg(&folder.path).arg("--with-service").args(folder.terms.flags());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        let said: Arc<Mutex<FolderSaid>> = Arc::default();
+        let said: Arc<Mutex<FolderOutput>> = Arc::default();
         let (ticket, trouble, path) = (said.clone(), said.clone(), folder.path.clone());
         if let Some(lines) = child.stdout.take() {
             thread::Builder::new().spawn(move || {

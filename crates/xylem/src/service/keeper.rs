@@ -3,8 +3,8 @@
 //! Requests run on threads of their own, which also hash. The serving thread only adds and removes shares, so getters
 //! do not wait.
 
-use super::messages::{Reply, Request, Row, Shared};
-use crate::exit::{Exit, Failure};
+use super::messages::{ServiceReply, ServiceRequest, ShareRow, SharedReply};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::{error_line, text::clean};
 use crate::values::parse_name;
 use std::path::{Path, PathBuf};
@@ -28,25 +28,25 @@ const ROUND: Duration = Duration::from_secs(60);
 const MANY: u64 = 4_096;
 
 /// See the module's documentation.
-pub(super) struct Keeper {
+pub(super) struct ShareKeeper {
     store: PathBuf,
     handle: ServiceHandle,
     stop: Stop,
-    state: Mutex<State>,
+    state: Mutex<KeeperState>,
     /// Held while a path is hashed, so that one path at a time uses all cores.
     hashing: Mutex<()>,
 }
 
-struct State {
+struct KeeperState {
     port: Option<u16>,
     /// The addresses given on the command line.
     listen: Vec<String>,
-    shares: Vec<Kept>,
+    shares: Vec<KeptShare>,
     /// The content of the file.
     saved: Registry,
 }
 
-struct Kept {
+struct KeptShare {
     registered: Registered,
     /// Set while it is served.
     publication: Option<PublicationId>,
@@ -57,13 +57,13 @@ struct Kept {
 }
 
 /// A share that the serving thread has accepted.
-struct Begun {
+struct StartedShare {
     publication: PublicationId,
-    shared: Shared,
+    shared: SharedReply,
     as_shared: Option<Arc<AsShared>>,
 }
 
-impl Keeper {
+impl ShareKeeper {
     /// Takes over `registry` as it is on disk, and serves none of it yet. `listen` replaces its addresses.
     pub(super) fn new(
         store: &Path,
@@ -73,48 +73,55 @@ impl Keeper {
         handle: ServiceHandle,
         stop: &Stop,
     ) -> Self {
-        let kept = |registered: &Registered| Kept {
+        let kept = |registered: &Registered| KeptShare {
             registered: registered.clone(),
             publication: None,
             as_shared: None,
             why: Some("it is being looked at".to_owned()),
         };
         let shares = registry.shares.iter().map(kept).collect();
-        let state = Mutex::new(State { port, listen, shares, saved: registry });
+        let state = Mutex::new(KeeperState { port, listen, shares, saved: registry });
         let hashing = Mutex::new(());
         Self { store: store.to_path_buf(), handle, stop: stop.clone(), state, hashing }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KeeperState> {
         // A poisoned lock needs no handling: a bug elsewhere ends the process (exit.rs).
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Executes a request; replies before the last one go to `tell`.
-    pub(super) fn answer(&self, request: Request, tell: &mut dyn FnMut(Reply)) -> Reply {
+    pub(super) fn answer(
+        &self,
+        request: ServiceRequest,
+        tell: &mut dyn FnMut(ServiceReply),
+    ) -> ServiceReply {
         let done = match request {
-            Request::Share { path, terms } => self.share(&path, terms, tell),
-            Request::Unshare { path, id } => self.unshare(&path, &id),
-            Request::Shares => {
-                self.look(MANY);
-                Ok(Reply::Shares { shares: self.rows() })
+            ServiceRequest::Share { path, terms } => self.share(&path, terms, tell),
+            ServiceRequest::Unshare { path, id } => self.unshare(&path, &id),
+            ServiceRequest::Shares => {
+                self.compare_with_disk(MANY);
+                Ok(ServiceReply::Shares { shares: self.rows() })
             }
             // `Folders` answers these.
-            Request::Sync(_) | Request::Unsync { .. } | Request::Folders => {
-                Err(Failure::new(Exit::Local, "no folders are kept in step here"))
+            ServiceRequest::Sync(_) | ServiceRequest::Unsync { .. } | ServiceRequest::Folders => {
+                Err(CommandFailure::new(Exit::Local, "no folders are kept in step here"))
             }
         };
-        done.unwrap_or_else(|Failure { exit, message }| Reply::Failed { exit: exit as u8, message })
+        done.unwrap_or_else(|CommandFailure { exit, message }| ServiceReply::Failed {
+            exit: exit as u8,
+            message,
+        })
     }
 
     fn share(
         &self,
         path: &Path,
         terms: ShareTerms,
-        tell: &mut dyn FnMut(Reply),
-    ) -> Result<Reply, Failure> {
-        if let Err(why) = self.can(&terms) {
-            return Ok(Reply::Declined { why });
+        tell: &mut dyn FnMut(ServiceReply),
+    ) -> Result<ServiceReply, CommandFailure> {
+        if let Err(why) = self.check_terms(&terms) {
+            return Ok(ServiceReply::Declined { why });
         }
         let path = xylem_library::canonical(path)?;
         let registered = Registered {
@@ -135,14 +142,14 @@ impl Keeper {
             None => {
                 let registered = registered.clone();
                 let (publication, as_shared, why) = (None, None, None);
-                state.shares.push(Kept { registered, publication, as_shared, why });
+                state.shares.push(KeptShare { registered, publication, as_shared, why });
                 state.shares.len() - 1
             }
         };
         let kept = &mut state.shares[at];
         self.retire(kept, &snapshot);
         kept.registered.terms = registered.terms;
-        kept.begins(begun);
+        kept.mark_served(begun);
         state.save(&self.store, &snapshot).map_err(|mut e| {
             e.message = format!(
                 "it is served until the background node ends, and then forgotten: {}",
@@ -150,12 +157,12 @@ impl Keeper {
             );
             e
         })?;
-        Ok(Reply::Shared(Box::new(shared)))
+        Ok(ServiceReply::Shared(Box::new(shared)))
     }
 
     /// Checks whether this node supports the terms; an error gives the reason. The pattern is exhaustive, so that each
     /// new term is considered.
-    fn can(&self, terms: &ShareTerms) -> Result<(), String> {
+    fn check_terms(&self, terms: &ShareTerms) -> Result<(), String> {
         let ShareTerms {
             name: _,
             portable: _,
@@ -175,7 +182,7 @@ impl Keeper {
     }
 
     /// Stops serving a share and adds its counters to those of earlier runs.
-    fn retire(&self, kept: &mut Kept, snapshot: &ServiceSnapshot) {
+    fn retire(&self, kept: &mut KeptShare, snapshot: &ServiceSnapshot) {
         if let Some(before) = kept.publication.take() {
             let counts = snapshot.counts.get(&before).copied().unwrap_or_default();
             kept.registered.counts = kept.registered.counts.plus(counts);
@@ -187,34 +194,35 @@ impl Keeper {
     fn publish(
         &self,
         registered: &Registered,
-        tell: &mut dyn FnMut(Reply),
-    ) -> Result<Begun, Failure> {
+        tell: &mut dyn FnMut(ServiceReply),
+    ) -> Result<StartedShare, CommandFailure> {
         let how = one_share(&registered.terms)?;
         let _one = self.hashing.lock().unwrap_or_else(PoisonError::into_inner);
         let on_event = &mut |event: Event| match event {
             Event::Library(LibraryEvent::Hashing { done, total }) => {
-                tell(Reply::Hashing { done, total });
+                tell(ServiceReply::Hashing { done, total });
             }
-            Event::Library(LibraryEvent::Warning { what }) => tell(Reply::Warning { what }),
+            Event::Library(LibraryEvent::Warning { what }) => tell(ServiceReply::Warning { what }),
             Event::Library(LibraryEvent::Skipped { path, why }) => {
-                tell(Reply::Warning { what: format!("left out {}: {why}", path.display()) });
+                tell(ServiceReply::Warning { what: format!("left out {}: {why}", path.display()) });
             }
             _ => {}
         };
         let path = &registered.path;
         let (publication, event) = self.handle.share(path, how, &self.stop, on_event)?;
-        let shared = Shared::of(&event).ok_or_else(|| Failure::new(Exit::Local, "not shared"))?;
+        let shared = SharedReply::of(&event)
+            .ok_or_else(|| CommandFailure::new(Exit::Local, "not shared"))?;
         // Without a record the files cannot be compared later; they are served all the same.
         let as_shared = AsShared::recall(&self.store, path).ok().flatten().map(Arc::new);
-        Ok(Begun { publication, shared, as_shared })
+        Ok(StartedShare { publication, shared, as_shared })
     }
 
     /// The counters of the serving thread; an error if the service has ended.
-    fn snapshot(&self) -> Result<ServiceSnapshot, Failure> {
+    fn snapshot(&self) -> Result<ServiceSnapshot, CommandFailure> {
         Ok(self.handle.snapshot()?)
     }
 
-    fn unshare(&self, path: &Path, id: &str) -> Result<Reply, Failure> {
+    fn unshare(&self, path: &Path, id: &str) -> Result<ServiceReply, CommandFailure> {
         let snapshot = self.snapshot()?;
         let mut state = self.state();
         let all = state.shares.iter().map(|kept| &kept.registered);
@@ -222,18 +230,18 @@ impl Keeper {
         if shares.is_empty() {
             return Err(super::not_shared(path, id));
         }
-        let ends = |kept: &Kept| shares.iter().any(|ended| ended.id() == kept.registered.id());
-        let gone: Vec<Kept> = state.shares.extract_if(.., |kept| ends(kept)).collect();
+        let ends = |kept: &KeptShare| shares.iter().any(|ended| ended.id() == kept.registered.id());
+        let gone: Vec<KeptShare> = state.shares.extract_if(.., |kept| ends(kept)).collect();
         state.save(&self.store, &snapshot)?;
         for publication in gone.iter().filter_map(|kept| kept.publication) {
             self.handle.unshare(publication);
         }
-        Ok(Reply::Unshared { shares })
+        Ok(ServiceReply::Unshared { shares })
     }
 
     /// Compares each share of up to `names` names with the files that are there now.
-    fn look(&self, names: u64) {
-        let served = |kept: &Kept| Some((kept.publication?, kept.as_shared.clone()?));
+    fn compare_with_disk(&self, names: u64) {
+        let served = |kept: &KeptShare| Some((kept.publication?, kept.as_shared.clone()?));
         let todo: Vec<_> = self.state().shares.iter().filter_map(served).collect();
         for (publication, as_shared) in todo {
             if self.stop.raised() || as_shared.names() > names {
@@ -243,7 +251,7 @@ impl Keeper {
             let gone = now == NowThere::Nothing;
             let snapshot = gone.then(|| self.handle.snapshot()).and_then(Result::ok);
             let mut state = self.state();
-            let is_it = |kept: &&mut Kept| kept.publication == Some(publication);
+            let is_it = |kept: &&mut KeptShare| kept.publication == Some(publication);
             // The share may have been renewed or ended meanwhile.
             let Some(kept) = state.shares.iter_mut().find(is_it) else { continue };
             kept.why = match now {
@@ -261,9 +269,9 @@ impl Keeper {
     }
 
     /// All shares, as they are listed.
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub(super) fn rows(&self) -> Vec<ShareRow> {
         let snapshot = self.handle.snapshot().unwrap_or_default();
-        let row = |kept: &Kept| {
+        let row = |kept: &KeptShare| {
             let counts = kept.counts(&snapshot);
             super::row(&kept.registered, counts, kept.why.clone())
         };
@@ -272,7 +280,7 @@ impl Keeper {
 
     /// Number of shares that are served completely, of all shares, and of links that are up.
     pub(super) fn gauges(&self) -> (usize, usize, usize) {
-        self.look(MANY);
+        self.compare_with_disk(MANY);
         let peers = self.handle.snapshot().map_or(0, |snapshot| snapshot.peers);
         let state = self.state();
         let served = state.shares.iter().filter(|kept| kept.why.is_none()).count();
@@ -283,7 +291,7 @@ impl Keeper {
     /// until `ended` is closed.
     pub(super) fn keep(&self, ended: &Receiver<()>) {
         loop {
-            self.look(u64::MAX);
+            self.compare_with_disk(u64::MAX);
             self.resume();
             match ended.recv_timeout(ROUND) {
                 Err(RecvTimeoutError::Timeout) => {}
@@ -294,18 +302,20 @@ impl Keeper {
     }
 
     fn resume(&self) {
-        let away = |kept: &&Kept| kept.publication.is_none();
+        let away = |kept: &&KeptShare| kept.publication.is_none();
         let todo: Vec<Registered> =
             self.state().shares.iter().filter(away).map(|kept| kept.registered.clone()).collect();
         for registered in todo {
             if self.stop.raised() {
                 return;
             }
-            let done = self.can(&registered.terms).map_err(|why| Failure::new(Exit::Local, why));
+            let done = self
+                .check_terms(&registered.terms)
+                .map_err(|why| CommandFailure::new(Exit::Local, why));
             let done = done.and_then(|()| self.publish(&registered, &mut |_| {}));
             let snapshot = self.handle.snapshot().unwrap_or_default();
             let mut state = self.state();
-            let is_it = |kept: &&mut Kept| {
+            let is_it = |kept: &&mut KeptShare| {
                 kept.registered.id() == registered.id() && kept.registered.terms == registered.terms
             };
             let Some(kept) = state.shares.iter_mut().find(is_it) else {
@@ -318,7 +328,7 @@ impl Keeper {
                 Ok(begun) => {
                     // It may have been shared again meanwhile.
                     self.retire(kept, &snapshot);
-                    kept.begins(begun);
+                    kept.mark_served(begun);
                 }
                 Err(failure) => {
                     if kept.why.as_ref() != Some(&failure.message) && !self.stop.raised() {
@@ -347,11 +357,11 @@ impl Keeper {
 }
 
 /// Turns a share's terms into a request for the serving thread.
-fn one_share(terms: &ShareTerms) -> Result<OneShare, Failure> {
+fn one_share(terms: &ShareTerms) -> Result<OneShare, CommandFailure> {
     let ShareTerms { name, portable, strict, exclude, recipients, padded, lan, map: _ } =
         terms.clone();
     let name = name.as_deref().map(parse_name).transpose()?;
-    let no_key = || Failure::new(Exit::Local, "a reader of the share is no key");
+    let no_key = || CommandFailure::new(Exit::Local, "a reader of the share is no key");
     let key = |text: &String| Hash::from_hex(text).map(|key| PeerKey(*key.as_bytes()));
     let keys = recipients.map(|all| all.iter().map(key).collect::<Result<Vec<_>, _>>());
     let keys = keys.transpose().map_err(|_| no_key())?;
@@ -360,10 +370,10 @@ fn one_share(terms: &ShareTerms) -> Result<OneShare, Failure> {
     Ok(OneShare { name, selection, recipients, lan })
 }
 
-impl Kept {
+impl KeptShare {
     /// Marks the share as served.
-    fn begins(&mut self, begun: Begun) {
-        let Begun { publication, shared, as_shared } = begun;
+    fn mark_served(&mut self, begun: StartedShare) {
+        let StartedShare { publication, shared, as_shared } = begun;
         self.registered.ticket = shared.ticket().to_owned();
         (self.registered.bytes, self.registered.files) = (shared.bytes, shared.files);
         // Keep the exclusions of now, even if another share of this path records others before the next run.
@@ -378,10 +388,12 @@ impl Kept {
     }
 }
 
-impl State {
-    fn save(&mut self, store: &Path, snapshot: &ServiceSnapshot) -> Result<(), Failure> {
-        let registered =
-            |kept: &Kept| Registered { counts: kept.counts(snapshot), ..kept.registered.clone() };
+impl KeeperState {
+    fn save(&mut self, store: &Path, snapshot: &ServiceSnapshot) -> Result<(), CommandFailure> {
+        let registered = |kept: &KeptShare| Registered {
+            counts: kept.counts(snapshot),
+            ..kept.registered.clone()
+        };
         let shares = self.shares.iter().map(registered).collect();
         let registry = Registry { port: self.port, listen: self.listen.clone(), shares };
         if registry != self.saved {

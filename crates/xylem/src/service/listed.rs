@@ -1,6 +1,6 @@
 //! [`BackgroundFolder`]: the folders that the background node keeps in step, in one file of the store.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -58,10 +58,10 @@ pub(crate) struct BackgroundFolder {
 /// Reads the list; it is empty if there never was one.
 ///
 /// An error if the file cannot be read, or is no list.
-pub(crate) fn load(store: &Path) -> Result<Vec<BackgroundFolder>, Failure> {
+pub(crate) fn load(store: &Path) -> Result<Vec<BackgroundFolder>, CommandFailure> {
     let path = Registry::folder_of(store).join(FILE);
     let wrong = |why: String| {
-        Failure::new(Exit::Local, format!("the list of folders {}: {why}", path.display()))
+        CommandFailure::new(Exit::Local, format!("the list of folders {}: {why}", path.display()))
     };
     match fs::read(&path) {
         Ok(text) => serde_json::from_slice(&text).map_err(|e| wrong(e.to_string())),
@@ -71,7 +71,7 @@ pub(crate) fn load(store: &Path) -> Result<Vec<BackgroundFolder>, Failure> {
 }
 
 /// Replaces the list atomically.
-pub(crate) fn save(store: &Path, folders: &[BackgroundFolder]) -> Result<(), Failure> {
+pub(crate) fn save(store: &Path, folders: &[BackgroundFolder]) -> Result<(), CommandFailure> {
     let path = Registry::folder(store)?.join(FILE);
     let mut text = serde_json::to_vec_pretty(folders).expect("plain fields");
     text.push(b'\n');

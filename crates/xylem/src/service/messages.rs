@@ -2,7 +2,7 @@
 //! of which the last one is the answer. Each connection carries one request.
 
 use super::listed::BackgroundFolder;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub(crate) const MAX_REQUEST: u64 = 512 * 1024;
 /// A request of the command. Paths are absolute.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
-pub(crate) enum Request {
+pub(crate) enum ServiceRequest {
     /// Share this path from now on. The tag differs from that of old versions without terms, which would ignore the
     /// terms and share it publicly.
     #[serde(rename = "share_on_terms")]
@@ -52,20 +52,20 @@ pub(crate) enum Request {
 /// A reply of the background node.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "snake_case")]
-pub(crate) enum Reply {
+pub(crate) enum ServiceReply {
     /// Progress: bytes read, and bytes in total.
     Hashing { done: u64, total: u64 },
     /// A warning for the user; the request continues.
     Warning { what: String },
     /// The answer to [`Request::Share`].
-    Shared(Box<Shared>),
+    Shared(Box<SharedReply>),
     /// An answer to [`Request::Share`]: the node does not share it, for this reason. The client may serve it from its
     /// own process.
     Declined { why: String },
     /// The answer to [`Request::Unshare`]: the shares that were ended.
     Unshared { shares: Vec<Registered> },
     /// The answer to [`Request::Shares`].
-    Shares { shares: Vec<Row> },
+    Shares { shares: Vec<ShareRow> },
     /// The answer to [`Request::Sync`]: the ticket to join, as soon as it is known.
     Synced { ticket: Option<String> },
     /// The answer to [`Request::Unsync`].
@@ -78,7 +78,7 @@ pub(crate) enum Reply {
 
 /// The content of [`Event::Shared`] as text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Shared {
+pub(crate) struct SharedReply {
     ticket: String,
     name: String,
     root: String,
@@ -90,7 +90,7 @@ pub(crate) struct Shared {
     listen: Vec<SocketAddr>,
 }
 
-impl Shared {
+impl SharedReply {
     /// Converts an event; `None` if it is another one.
     pub(crate) fn of(event: &Event) -> Option<Self> {
         let Event::Shared { ticket, name, root, bytes, files, signed_by, listen, .. } = event
@@ -114,8 +114,9 @@ impl Shared {
     }
 
     /// Converts back into the event.
-    pub(crate) fn event(self) -> Result<Event, Failure> {
-        let strange = || Failure::new(Exit::Local, "the background node says what is no share");
+    pub(crate) fn event(self) -> Result<Event, CommandFailure> {
+        let strange =
+            || CommandFailure::new(Exit::Local, "the background node says what is no share");
         let ticket: Ticket = self.ticket.parse().map_err(|_| strange())?;
         Ok(Event::Shared {
             signed_by: self.onward.then_some(ticket.publisher),
@@ -135,7 +136,7 @@ impl Shared {
 /// One share, as `xylem shares` shows it; as JSON an event of `docs/spec/json-events.md`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename = "share")]
-pub(crate) struct Row {
+pub(crate) struct ShareRow {
     pub(crate) id: String,
     #[serde(with = "path_text")]
     pub(crate) path: PathBuf,
@@ -169,7 +170,7 @@ pub(crate) struct FolderRow {
     pub(crate) why: Option<String>,
 }
 
-impl Row {
+impl ShareRow {
     /// The name of a share in messages: its path, and what distinguishes it from others of the same path.
     pub(crate) fn called(&self) -> String {
         let Self { path, name, recipients, exclude, .. } = self;
@@ -201,15 +202,18 @@ mod tests {
             lan: false,
             map: false,
         };
-        let request = Request::Share { path: xylem_library::os_path(b"/a/\xff"), terms };
+        let request = ServiceRequest::Share { path: xylem_library::os_path(b"/a/\xff"), terms };
         let line = line(&request);
         assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
-        assert_eq!(serde_json::from_slice::<Request>(&line).unwrap(), request);
+        assert_eq!(serde_json::from_slice::<ServiceRequest>(&line).unwrap(), request);
         // A term that this version does not know is an error and not ignored.
         let text = String::from_utf8(line).unwrap();
         let newer = text.replace(r#""map":false"#, r#""map":false,"by_day":true"#);
-        assert!(newer != text && serde_json::from_str::<Request>(&newer).is_err(), "{newer}");
-        assert_documented(&Row {
+        assert!(
+            newer != text && serde_json::from_str::<ServiceRequest>(&newer).is_err(),
+            "{newer}"
+        );
+        assert_documented(&ShareRow {
             id: "0".into(),
             path: "/a".into(),
             name: None,

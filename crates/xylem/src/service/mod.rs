@@ -13,7 +13,7 @@ mod page;
 pub(crate) mod unit;
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::{DhtArgs, NearArgs};
 use crate::output::Out;
 use crate::output::text::count;
@@ -29,16 +29,16 @@ use xylem_object::ticket::Address;
 /// Systems without a background node.
 #[cfg(not(unix))]
 pub(crate) mod control {
-    use super::messages::{Reply, Request};
-    use crate::exit::Failure;
+    use super::messages::{ServiceReply, ServiceRequest};
+    use crate::exit::CommandFailure;
     use std::path::Path;
 
     /// There is no background node on this system.
     pub(crate) fn ask(
         _store: &Path,
-        _request: &Request,
-        _tell: &mut dyn FnMut(Reply),
-    ) -> Result<Option<Reply>, Failure> {
+        _request: &ServiceRequest,
+        _tell: &mut dyn FnMut(ServiceReply),
+    ) -> Result<Option<ServiceReply>, CommandFailure> {
         Ok(None)
     }
 }
@@ -156,11 +156,15 @@ impl RunArgs {
 }
 
 /// Runs `xylem service`.
-pub(crate) fn run(args: ServiceArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(
+    args: ServiceArgs,
+    common: &Common,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
     if !cfg!(unix) {
         let what = "there is no background node on this system: it needs Unix sockets; `xylem share` \
                     serves as long as it runs";
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     match args.command {
         #[cfg(unix)]
@@ -174,28 +178,31 @@ pub(crate) fn run(args: ServiceArgs, common: &Common, out: &mut Out) -> Result<E
 }
 
 /// The store's absolute path; an error if it cannot be accessed.
-pub(crate) fn store(common: &Common) -> Result<PathBuf, Failure> {
+pub(crate) fn store(common: &Common) -> Result<PathBuf, CommandFailure> {
     let store = absolute(&common.store()?)?;
     match std::fs::metadata(store.join("service")) {
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
             let what = "name a store of your own with --store DIR";
-            Err(Failure::new(Exit::Local, format!("the store {}: {e}; {what}", store.display())))
+            Err(CommandFailure::new(
+                Exit::Local,
+                format!("the store {}: {e}; {what}", store.display()),
+            ))
         }
         _ => Ok(store),
     }
 }
 
 /// Makes a path absolute, and leaves the rest as it was given.
-pub(crate) fn absolute(path: &std::path::Path) -> Result<PathBuf, Failure> {
+pub(crate) fn absolute(path: &std::path::Path) -> Result<PathBuf, CommandFailure> {
     std::path::absolute(path)
-        .map_err(|e| Failure::new(Exit::Usage, format!("{}: {e}", path.display())))
+        .map_err(|e| CommandFailure::new(Exit::Usage, format!("{}: {e}", path.display())))
 }
 
 /// The failure for a path or id that is not shared.
-pub(crate) fn not_shared(path: &std::path::Path, id: &str) -> Failure {
+pub(crate) fn not_shared(path: &std::path::Path, id: &str) -> CommandFailure {
     let shown = if path.exists() { path.to_string_lossy() } else { id.into() };
     let what = format!("{shown} is not shared in the background; `xylem shares` lists what is");
-    Failure::new(Exit::Usage, what)
+    CommandFailure::new(Exit::Usage, what)
 }
 
 /// The name of a share in messages: its path, and what distinguishes it from others of the same path.
@@ -224,8 +231,8 @@ pub(crate) fn called_of(share: &Registered) -> String {
 }
 
 /// A share's row in the list. `why` is the reason if it is not served.
-pub(crate) fn row(share: &Registered, counts: Counts, why: Option<String>) -> messages::Row {
-    messages::Row {
+pub(crate) fn row(share: &Registered, counts: Counts, why: Option<String>) -> messages::ShareRow {
+    messages::ShareRow {
         id: share.id(),
         path: share.path.clone(),
         name: share.terms.name.clone(),
@@ -246,11 +253,11 @@ pub(crate) fn row(share: &Registered, counts: Counts, why: Option<String>) -> me
 
 #[cfg(unix)]
 mod running {
-    use super::folders::Folders;
-    use super::keeper::Keeper;
+    use super::folders::FolderProcesses;
+    use super::keeper::ShareKeeper;
     use super::{RunArgs, control, page::page, unit};
     use crate::cli::Common;
-    use crate::exit::{Exit, Failure};
+    use crate::exit::{CommandFailure, Exit};
     use crate::finding::AnnounceArgs;
     use crate::metrics;
     use crate::output::Out;
@@ -265,12 +272,16 @@ mod running {
     use xylem_node::ShareOptions;
 
     /// Runs `xylem service run`.
-    pub(super) fn run(args: &RunArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+    pub(super) fn run(
+        args: &RunArgs,
+        common: &Common,
+        out: &mut Out,
+    ) -> Result<Exit, CommandFailure> {
         let store = super::store(common)?;
         let folder = Registry::folder(&store)?;
         let _lock = lock(&folder)?;
         let registry = Registry::load(&store)?;
-        let folders = Arc::new(Folders::load(&store, unit::settings_flags(common)?)?);
+        let folders = Arc::new(FolderProcesses::load(&store, unit::settings_flags(common)?)?);
         let again = args.listen.is_empty();
         let listen = if again { registry.listen.clone() } else { args.listen.clone() };
         if again && !listen.is_empty() {
@@ -288,7 +299,7 @@ mod running {
         let (mut kept, mut no_thread) = (None, None);
         let port = registry.port;
         let ready = |handle, port| {
-            let keeper = Arc::new(Keeper::new(&store, registry, port, listen, handle, &stop));
+            let keeper = Arc::new(ShareKeeper::new(&store, registry, port, listen, handle, &stop));
             kept = Some(keeper.clone());
             // These threads end with the process; what they write is consistent at every moment.
             let (answers, of_folders, keeps) = (keeper.clone(), folders.clone(), folders.clone());
@@ -309,7 +320,7 @@ mod running {
             match started.and_then(|()| start(Box::new(move || keeper.keep(&ended)))) {
                 Ok(()) => notify(b"READY=1"),
                 Err(e) => {
-                    no_thread = Some(Failure::no_thread(&e));
+                    no_thread = Some(CommandFailure::no_thread(&e));
                     stop.raise();
                 }
             }
@@ -334,7 +345,7 @@ mod running {
         common: &Common,
         listen: &[String],
         store: &Path,
-    ) -> Result<ShareOptions, Failure> {
+    ) -> Result<ShareOptions, CommandFailure> {
         Ok(ShareOptions {
             listen: listen_at(listen)?,
             announce: args.announce.clone(),
@@ -348,15 +359,17 @@ mod running {
     }
 
     /// Takes the lock that allows one background node per store.
-    fn lock(folder: &Path) -> Result<File, Failure> {
+    fn lock(folder: &Path) -> Result<File, CommandFailure> {
         let path = folder.join("lock");
-        let wrong = |e| Failure::new(Exit::Local, format!("cannot lock {}: {e}", path.display()));
+        let wrong =
+            |e| CommandFailure::new(Exit::Local, format!("cannot lock {}: {e}", path.display()));
         let file = File::create(&path).map_err(wrong)?;
         match file.try_lock() {
             Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => {
-                Err(Failure::new(Exit::Local, "a background node of this store runs already"))
-            }
+            Err(TryLockError::WouldBlock) => Err(CommandFailure::new(
+                Exit::Local,
+                "a background node of this store runs already",
+            )),
             Err(TryLockError::Error(e)) => Err(wrong(e)),
         }
     }

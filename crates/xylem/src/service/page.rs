@@ -1,11 +1,11 @@
 //! Metrics of the background node, as a page for Prometheus.
 
-use super::keeper::Keeper;
-use super::messages::Row;
+use super::keeper::ShareKeeper;
+use super::messages::ShareRow;
 use crate::output::text::clean;
 use std::fmt::Write as _;
 
-pub(super) fn page(keeper: &Keeper) -> String {
+pub(super) fn page(keeper: &ShareKeeper) -> String {
     let (served, shares, peers) = keeper.gauges();
     let mut page = String::new();
     let mut gauge = |name: &str, help: &str, value: usize| {
@@ -19,8 +19,8 @@ pub(super) fn page(keeper: &Keeper) -> String {
     page
 }
 
-fn of_each(page: &mut String, rows: &[Row]) {
-    type Value = fn(&Row) -> u64;
+fn of_each(page: &mut String, rows: &[ShareRow]) {
+    type Value = fn(&ShareRow) -> u64;
     let counters: [(&str, &str, Value); 3] = [
         ("xylem_share_sent_bytes_total", "Bytes of packets that were sent.", |row| row.sent),
         ("xylem_share_peers_total", "Links over which it was asked for.", |row| row.peers),

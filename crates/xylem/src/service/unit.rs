@@ -1,9 +1,9 @@
 //! The systemd unit by which a user's background node starts with the machine.
 
-use super::messages::{Reply, Request};
+use super::messages::{ServiceReply, ServiceRequest};
 use super::{RunArgs, control};
 use crate::cli::{Common, LogFormat};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::output::text::count;
 use serde::Serialize;
@@ -17,15 +17,20 @@ const TEMPLATE: &str = include_str!("../../carried/xylem-user.service");
 const NAME: &str = "xylem.service";
 
 /// The path of the unit.
-fn place() -> Result<PathBuf, Failure> {
+fn place() -> Result<PathBuf, CommandFailure> {
     let base = crate::cli::absolute("XDG_CONFIG_HOME")
         .or_else(|| crate::cli::absolute("HOME").map(|home| home.join(".config")));
     base.map(|base| base.join("systemd/user").join(NAME))
-        .ok_or_else(|| Failure::new(Exit::Usage, "no place for a unit: HOME is not set"))
+        .ok_or_else(|| CommandFailure::new(Exit::Usage, "no place for a unit: HOME is not set"))
 }
 
 /// The unit's text. A path with a line break is refused, as it would make a line of its own.
-fn text(program: &Path, store: &Path, run: &RunArgs, common: &Common) -> Result<String, Failure> {
+fn text(
+    program: &Path,
+    store: &Path,
+    run: &RunArgs,
+    common: &Common,
+) -> Result<String, CommandFailure> {
     let mut words = vec![quoted(program.as_os_str())?, "--store".to_owned()];
     words.push(quoted(store.as_os_str())?);
     for (flag, value) in common_flags(common)? {
@@ -43,7 +48,7 @@ fn text(program: &Path, store: &Path, run: &RunArgs, common: &Common) -> Result<
 
 /// The common flags that the unit needs, too: settings and log. Paths are made absolute, as a unit starts in another
 /// folder.
-fn common_flags(common: &Common) -> Result<Vec<(&'static str, Option<OsString>)>, Failure> {
+fn common_flags(common: &Common) -> Result<Vec<(&'static str, Option<OsString>)>, CommandFailure> {
     let Common {
         config,
         passphrase_file,
@@ -71,7 +76,7 @@ fn common_flags(common: &Common) -> Result<Vec<(&'static str, Option<OsString>)>
 
 /// The common flags that also hold for the folders that the background node keeps in step.
 #[cfg(unix)]
-pub(super) fn settings_flags(common: &Common) -> Result<Vec<OsString>, Failure> {
+pub(super) fn settings_flags(common: &Common) -> Result<Vec<OsString>, CommandFailure> {
     let of_settings =
         |(flag, _): &(&str, Option<OsString>)| matches!(*flag, "--config" | "--passphrase-file");
     let flags = common_flags(common)?.into_iter().filter(of_settings);
@@ -79,10 +84,10 @@ pub(super) fn settings_flags(common: &Common) -> Result<Vec<OsString>, Failure> 
 }
 
 /// Quotes a word of a unit file (systemd.syntax(7)); `%` begins a specifier there.
-fn quoted(word: &OsStr) -> Result<String, Failure> {
+fn quoted(word: &OsStr) -> Result<String, CommandFailure> {
     let text = word.to_str().filter(|text| !text.contains(char::is_control)).ok_or_else(|| {
         let what = format!("{} cannot stand in a unit file", word.to_string_lossy());
-        Failure::new(Exit::Usage, what)
+        CommandFailure::new(Exit::Usage, what)
     })?;
     let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     Ok(format!("\"{text}\""))
@@ -94,7 +99,7 @@ fn folders_place(unit: &Path) -> PathBuf {
 }
 
 /// The text of that file. Each path has a prefix by which systemd ignores a missing folder.
-fn folders_text(folders: &[PathBuf]) -> Result<String, Failure> {
+fn folders_text(folders: &[PathBuf]) -> Result<String, CommandFailure> {
     let mut text = "# Written by `xylem sync DIR --background`.\n[Service]\n".to_owned();
     for folder in folders {
         let mut word = OsString::from("-");
@@ -106,7 +111,7 @@ fn folders_text(folders: &[PathBuf]) -> Result<String, Failure> {
 
 /// Lets an installed unit write to these folders and the store only. A node that runs by the unit is restarted if there
 /// are new ones.
-pub(crate) fn let_write(folders: &[PathBuf]) -> Result<(), Failure> {
+pub(crate) fn allow_writes(folders: &[PathBuf]) -> Result<(), CommandFailure> {
     // A user without a home has no unit.
     let Ok(unit) = place() else { return Ok(()) };
     let place = folders_place(&unit);
@@ -118,12 +123,14 @@ pub(crate) fn let_write(folders: &[PathBuf]) -> Result<(), Failure> {
     fs::create_dir_all(place.parent().unwrap_or(Path::new(".")))
         .and_then(|()| fs::write(&new, &text))
         .and_then(|()| fs::rename(&new, &place))
-        .map_err(|e| Failure::new(Exit::Local, format!("cannot write {}: {e}", place.display())))?;
+        .map_err(|e| {
+            CommandFailure::new(Exit::Local, format!("cannot write {}: {e}", place.display()))
+        })?;
     let is_new = text.lines().any(|line| !before.lines().any(|known| known == line));
     let runs = has_systemd() && command("systemctl", &["--user", "is-active", NAME]).is_ok();
     if runs && is_new {
         for arguments in [&["--user", "daemon-reload"][..], &["--user", "restart", NAME]] {
-            command("systemctl", arguments).map_err(|why| Failure::new(Exit::Local, why))?;
+            command("systemctl", arguments).map_err(|why| CommandFailure::new(Exit::Local, why))?;
         }
     }
     Ok(())
@@ -152,15 +159,15 @@ pub(super) fn install(
     start: bool,
     common: &Common,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let store = super::store(common)?;
     if start && !has_systemd() {
         let what = "this system does not run systemd; start `xylem service run` by what starts programs \
                     here (--no-start writes the unit all the same)";
-        return Err(Failure::new(Exit::Local, what));
+        return Err(CommandFailure::new(Exit::Local, what));
     }
     let program = std::env::current_exe().map_err(|e| {
-        Failure::new(Exit::Local, format!("cannot tell where this program is: {e}"))
+        CommandFailure::new(Exit::Local, format!("cannot tell where this program is: {e}"))
     })?;
     crate::values::listen_at(&run.listen)?;
     let (place, text) = (place()?, text(&program, &store, run, common)?);
@@ -171,12 +178,15 @@ pub(super) fn install(
     fs::create_dir_all(folder)
         .and_then(|()| fs::write(&new, text))
         .and_then(|()| fs::rename(&new, &place))
-        .map_err(|e| Failure::new(Exit::Local, format!("cannot write {}: {e}", place.display())))?;
+        .map_err(|e| {
+            CommandFailure::new(Exit::Local, format!("cannot write {}: {e}", place.display()))
+        })?;
     out.note(&format!("Wrote {}", place.display()));
     if start {
         for arguments in [&["daemon-reload"][..], &["enable", NAME], &["restart", NAME]] {
             let arguments: Vec<&str> = ["--user"].iter().chain(arguments).copied().collect();
-            command("systemctl", &arguments).map_err(|why| Failure::new(Exit::Local, why))?;
+            command("systemctl", &arguments)
+                .map_err(|why| CommandFailure::new(Exit::Local, why))?;
         }
         out.note("The background node runs; `xylem share PATH` hands over to it.");
         if command("loginctl", &["--no-ask-password", "enable-linger"]).is_err() {
@@ -191,7 +201,7 @@ pub(super) fn install(
 }
 
 /// Runs `xylem service remove`.
-pub(super) fn remove(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn remove(common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let (place, store) = (place()?, super::store(common)?);
     if has_systemd()
         && let Err(why) = command("systemctl", &["--user", "disable", "--now", NAME])
@@ -203,7 +213,7 @@ pub(super) fn remove(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => out.note("There is no unit."),
         Err(e) => {
             let what = format!("cannot remove {}: {e}", place.display());
-            return Err(Failure::new(Exit::Local, what));
+            return Err(CommandFailure::new(Exit::Local, what));
         }
     }
     if has_systemd()
@@ -216,7 +226,7 @@ pub(super) fn remove(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
 }
 
 /// Runs `xylem service status`.
-pub(super) fn status(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn status(common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let (place, store) = (place()?, super::store(common)?);
     let unit = Some(place).filter(|place| place.exists());
     let running = status_line(unit, &store, out)?;
@@ -226,7 +236,7 @@ pub(super) fn status(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
 /// Event: the result of a `xylem service` command.
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "service")]
-struct StatusRow<'a> {
+struct ServiceStatusRow<'a> {
     running: bool,
     shares: usize,
     folders: usize,
@@ -234,17 +244,17 @@ struct StatusRow<'a> {
     store: &'a str,
 }
 
-fn status_line(unit: Option<PathBuf>, store: &Path, out: &mut Out) -> Result<bool, Failure> {
-    let answer = control::ask(store, &Request::Shares, &mut |_| {})?;
+fn status_line(unit: Option<PathBuf>, store: &Path, out: &mut Out) -> Result<bool, CommandFailure> {
+    let answer = control::ask(store, &ServiceRequest::Shares, &mut |_| {})?;
     let (running, shares) = match answer {
-        Some(Reply::Shares { shares }) => (true, shares.len()),
+        Some(ServiceReply::Shares { shares }) => (true, shares.len()),
         _ => (false, Registry::load(store)?.shares.len()),
     };
     let folders = super::listed::load(store)?.len();
     let unit = unit.map(|path| path.to_string_lossy().into_owned());
     if out.is_json() {
         let store = &*store.to_string_lossy();
-        out.json(&StatusRow { running, shares, folders, unit: unit.as_deref(), store })?;
+        out.json(&ServiceStatusRow { running, shares, folders, unit: unit.as_deref(), store })?;
     } else {
         let runs = if running { "runs" } else { "does not run" };
         let unit = unit.map_or("no unit is installed".to_owned(), |unit| format!("unit {unit}"));
@@ -276,7 +286,7 @@ mod tests {
     }
 
     #[derive(clap::Parser)]
-    struct Line {
+    struct UnitFlags {
         #[command(flatten)]
         common: Common,
         #[command(flatten)]
@@ -289,7 +299,7 @@ mod tests {
         let of_run = ["--metrics", "127.0.0.1:9700", "--accept-open", "--no-lan", "--no-map"];
         let more = ["--listen", "127.0.0.1:7", "--shape", "low", "--post-quantum", "never"];
         let all = given.into_iter().chain(of_run).chain(more);
-        let Line { common, run } = <Line as clap::Parser>::try_parse_from(all).unwrap();
+        let UnitFlags { common, run } = <UnitFlags as clap::Parser>::try_parse_from(all).unwrap();
         let (program, store) = (Path::new("/opt/a b/xylem"), Path::new("/data/50%\"x"));
         let unit = text(program, store, &run, &common).unwrap();
         let line = unit.lines().find(|l| l.starts_with("ExecStart=")).unwrap();
@@ -301,7 +311,7 @@ mod tests {
         );
         assert!(unit.contains("ReadWritePaths=\"/data/50%%\\\"x\"\n"), "{unit}");
         assert!(text(Path::new("/a\nb"), Path::new("/c"), &run, &common).is_err());
-        assert_documented(&StatusRow {
+        assert_documented(&ServiceStatusRow {
             running: true,
             shares: 1,
             folders: 1,

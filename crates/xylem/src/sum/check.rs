@@ -3,10 +3,10 @@
 //! The wording and the strictness are b3sum's. A check may fail for a right file, but never succeeds for a wrong one:
 //! names that could stand for several files are refused.
 
-use super::engine::{Digest, Item, Sink, SumSettings};
-use super::meter::{Meter, metered};
+use super::engine::{Digest, SumItem, SumSettings, SumSink};
+use super::meter::{ByteMeter, metered};
 use super::{AHEAD, exit_for};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::text::clean;
 use crate::output::{Out, error_line, json_line};
 use serde::Serialize;
@@ -19,7 +19,7 @@ use xylem_hash::{Hash, OUT_LEN};
 const MAX_LINE: u64 = 1 << 20;
 
 /// The arguments of a check.
-pub(super) struct Wanted {
+pub(super) struct SumCheckOptions {
     /// The lists.
     pub(super) lists: Vec<PathBuf>,
     /// Whether missing files are skipped.
@@ -27,8 +27,12 @@ pub(super) struct Wanted {
 }
 
 /// Runs the check. The exit code is 0 if all is good, 1 if anything is not.
-pub(super) fn run(engine: &SumSettings, wanted: Wanted, out: &mut Out) -> Result<Exit, Failure> {
-    let Wanted { lists, ignore_missing } = wanted;
+pub(super) fn run(
+    engine: &SumSettings,
+    wanted: SumCheckOptions,
+    out: &mut Out,
+) -> Result<Exit, CommandFailure> {
+    let SumCheckOptions { lists, ignore_missing } = wanted;
     let (json, quiet) = (out.is_json(), out.is_quiet());
     // Lines that come one by one, as from a pipe, are checked and shown one by one.
     let ahead = if lists.iter().all(|list| list.is_file()) { AHEAD } else { 1 };
@@ -38,7 +42,7 @@ pub(super) fn run(engine: &SumSettings, wanted: Wanted, out: &mut Out) -> Result
         &inputs,
         || 0,
         |meter| {
-            let entries = lists.into_iter().flat_map(List::new);
+            let entries = lists.into_iter().flat_map(ChecksumList::new);
             let out = BufWriter::with_capacity(64 << 10, io::stdout());
             let mut results =
                 Results { json, quiet, ignore_missing, failed: 0, verified: 0, out, meter };
@@ -61,21 +65,21 @@ pub(super) fn run(engine: &SumSettings, wanted: Wanted, out: &mut Out) -> Result
 
 /// A line that can be checked.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct CheckLine {
     /// The name with its escapes, as the list contains it.
     shown: String,
     path: PathBuf,
     expected: Hash,
 }
 
-pub(super) enum Entry {
+pub(super) enum ListedEntry {
     /// A line to check, or the reason why it is invalid.
-    Line(Result<Line, &'static str>),
+    Line(Result<CheckLine, &'static str>),
     /// The list itself cannot be read further.
-    Broken(Failure),
+    Broken(CommandFailure),
 }
 
-impl Item for Entry {
+impl SumItem for ListedEntry {
     fn path(&self) -> Option<&Path> {
         match self {
             Self::Line(Ok(line)) => Some(&line.path),
@@ -85,12 +89,12 @@ impl Item for Entry {
 }
 
 /// The entries of one list, read as they are needed.
-pub(super) struct List {
+pub(super) struct ChecksumList {
     path: PathBuf,
     reader: Option<io::Result<Box<dyn BufRead + Send>>>,
 }
 
-impl List {
+impl ChecksumList {
     pub(super) fn new(path: PathBuf) -> Self {
         Self { path, reader: None }
     }
@@ -103,10 +107,10 @@ impl List {
     }
 
     /// The next line, with its line end; `None` at the end.
-    pub(super) fn next_line(&mut self) -> Result<Option<String>, Failure> {
+    pub(super) fn next_line(&mut self) -> Result<Option<String>, CommandFailure> {
         self.read_line().map_err(|error| {
             let name = self.path.to_string_lossy();
-            Failure::new(exit_for(&error), format!("cannot read the list {name}: {error}"))
+            CommandFailure::new(exit_for(&error), format!("cannot read the list {name}: {error}"))
         })
     }
 
@@ -129,19 +133,19 @@ impl List {
     }
 }
 
-impl Iterator for List {
-    type Item = Entry;
+impl Iterator for ChecksumList {
+    type Item = ListedEntry;
 
-    fn next(&mut self) -> Option<Entry> {
+    fn next(&mut self) -> Option<ListedEntry> {
         match self.next_line() {
-            Ok(line) => line.map(|line| Entry::Line(parse(&line))),
-            Err(failure) => Some(Entry::Broken(failure)),
+            Ok(line) => line.map(|line| ListedEntry::Line(parse(&line))),
+            Err(failure) => Some(ListedEntry::Broken(failure)),
         }
     }
 }
 
 /// Parses `HASH  NAME` or `BLAKE3 (NAME) = HASH`, either with a backslash before it if the name has escapes.
-fn parse(line: &str) -> Result<Line, &'static str> {
+fn parse(line: &str) -> Result<CheckLine, &'static str> {
     let line = line.trim_end_matches(['\r', '\n']);
     if line.is_empty() {
         return Err("Empty line");
@@ -177,7 +181,7 @@ fn parse(line: &str) -> Result<Line, &'static str> {
         return Err("Backslash in path");
     }
     let shown = if escaped { format!("\\{name}") } else { name };
-    Ok(Line { shown, path: path.into(), expected })
+    Ok(CheckLine { shown, path: path.into(), expected })
 }
 
 /// Parses lowercase hexadecimal only, as b3sum does.
@@ -222,11 +226,11 @@ struct Results<'a> {
     failed: u64,
     verified: u64,
     out: BufWriter<Stdout>,
-    meter: &'a Meter,
+    meter: &'a ByteMeter,
 }
 
 impl Results<'_> {
-    fn print(&mut self, line: &Line, ok: bool, why: Option<&str>) -> io::Result<()> {
+    fn print(&mut self, line: &CheckLine, ok: bool, why: Option<&str>) -> io::Result<()> {
         if self.json {
             let path = line.path.to_string_lossy().into_owned();
             return writeln!(self.out, "{}", json_line(&CheckRow { path, ok, why }));
@@ -243,17 +247,21 @@ impl Results<'_> {
     }
 }
 
-impl Sink<Entry> for Results<'_> {
-    fn result(&mut self, entry: Entry, found: Option<io::Result<Digest>>) -> Result<(), Failure> {
+impl SumSink<ListedEntry> for Results<'_> {
+    fn result(
+        &mut self,
+        entry: ListedEntry,
+        found: Option<io::Result<Digest>>,
+    ) -> Result<(), CommandFailure> {
         let line = match entry {
-            Entry::Line(Ok(line)) => line,
-            Entry::Line(Err(why)) => {
+            ListedEntry::Line(Ok(line)) => line,
+            ListedEntry::Line(Err(why)) => {
                 self.failed = self.failed.saturating_add(1);
                 self.idle()?;
                 self.meter.aside(|| error_line(why));
                 return Ok(());
             }
-            Entry::Broken(failure) => return Err(failure),
+            ListedEntry::Broken(failure) => return Err(failure),
         };
         let (ok, why) = match found {
             Some(Ok(digest)) => (digest.into_hash() == line.expected, None),
@@ -265,14 +273,14 @@ impl Sink<Entry> for Results<'_> {
         };
         let count = if ok { &mut self.verified } else { &mut self.failed };
         *count = count.saturating_add(1);
-        self.print(&line, ok, why.as_deref()).map_err(|e| Failure::writing(&e))
+        self.print(&line, ok, why.as_deref()).map_err(|e| CommandFailure::writing(&e))
     }
 
-    fn idle(&mut self) -> Result<(), Failure> {
+    fn idle(&mut self) -> Result<(), CommandFailure> {
         if self.out.buffer().is_empty() {
             return Ok(());
         }
-        self.meter.aside(|| self.out.flush()).map_err(|e| Failure::writing(&e))
+        self.meter.aside(|| self.out.flush()).map_err(|e| CommandFailure::writing(&e))
     }
 }
 

@@ -7,9 +7,9 @@
 //!
 //! [`Pool`] distributes the work and puts the results into order.
 
-use super::meter::Meter;
+use super::meter::ByteMeter;
 use super::pool::Pool;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
@@ -33,17 +33,17 @@ pub(super) enum Digest {
 }
 
 /// An input, with the caller's data about it.
-pub(super) trait Item: Send {
+pub(super) trait SumItem: Send {
     /// The path to hash, if there is one; `-` is standard input.
     fn path(&self) -> Option<&Path>;
 }
 
 /// Receives results in the order of the items.
-pub(super) trait Sink<T>: Send {
+pub(super) trait SumSink<T>: Send {
     /// Takes the result of one item; `None` if it had no path. An error ends the run.
-    fn result(&mut self, item: T, found: Option<io::Result<Digest>>) -> Result<(), Failure>;
+    fn result(&mut self, item: T, found: Option<io::Result<Digest>>) -> Result<(), CommandFailure>;
     /// No result is ready: a good moment to flush.
-    fn idle(&mut self) -> Result<(), Failure>;
+    fn idle(&mut self) -> Result<(), CommandFailure>;
 }
 
 /// How to hash.
@@ -57,18 +57,18 @@ pub(super) struct SumSettings {
     /// Operations on trees of the same kind.
     pub(super) tree: Box<dyn AnyTree>,
     /// Threads that hash at the same time.
-    pub(super) threads: Threads,
+    pub(super) threads: ThreadCount,
     /// Set if standard input has another use; `-` is then an error with this text.
     pub(super) stdin_is_taken: Option<&'static str>,
 }
 
 /// The number of threads at most.
-pub(super) struct Threads {
+pub(super) struct ThreadCount {
     asked: Option<NonZeroUsize>,
     cores: OnceLock<usize>,
 }
 
-impl Threads {
+impl ThreadCount {
     /// `asked` threads, or one per core for `None` and 0.
     pub(super) fn new(asked: Option<usize>) -> Self {
         Self { asked: asked.and_then(NonZeroUsize::new), cores: OnceLock::new() }
@@ -83,7 +83,7 @@ impl Threads {
 }
 
 /// How a path is hashed.
-pub(super) enum Found {
+pub(super) enum PathHashing {
     /// Hashed already; `size` is the file's size before.
     Done { digest: io::Result<Digest>, size: u64 },
     /// A file that is large enough to be split.
@@ -94,12 +94,12 @@ pub(super) enum Found {
 }
 
 /// A worker's buffer and hasher, reused between files.
-pub(super) struct Desk {
+pub(super) struct WorkerBuffers {
     buffer: Vec<u8>,
     hasher: Hasher,
 }
 
-impl Desk {
+impl WorkerBuffers {
     /// Makes an empty buffer and a hasher like `base`.
     pub(super) fn new(base: &Hasher) -> Self {
         Self { buffer: Vec::new(), hasher: base.clone() }
@@ -117,46 +117,51 @@ impl Desk {
 
 impl SumSettings {
     /// Hashes `items`, of which a worker takes up to `ahead` at a time, and passes the results to `sink`.
-    pub(super) fn run<T: Item>(
+    pub(super) fn run<T: SumItem>(
         &self,
         items: impl Iterator<Item = T> + Send,
         ahead: usize,
-        meter: &Meter,
-        sink: &mut impl Sink<T>,
-    ) -> Result<(), Failure> {
+        meter: &ByteMeter,
+        sink: &mut impl SumSink<T>,
+    ) -> Result<(), CommandFailure> {
         Pool::new(self, meter, items, ahead, sink).run()
     }
 
     /// Makes the state of one worker.
-    pub(super) fn desk(&self) -> Desk {
-        Desk::new(&self.base)
+    pub(super) fn worker_buffers(&self) -> WorkerBuffers {
+        WorkerBuffers::new(&self.base)
     }
 
     /// Examines a path, and hashes the file if it is small.
-    pub(super) fn hash_path(&self, path: &Path, desk: &mut Desk, meter: &Meter) -> Found {
+    pub(super) fn hash_path(
+        &self,
+        path: &Path,
+        desk: &mut WorkerBuffers,
+        meter: &ByteMeter,
+    ) -> PathHashing {
         if path == Path::new("-") {
-            return Found::InTurn;
+            return PathHashing::InTurn;
         }
         // Examine it before opening: to open a pipe would wait for its writer, or wake it.
         let kind = match fs::metadata(path) {
             Ok(kind) if kind.is_file() || kind.is_dir() => kind,
-            Ok(_) => return Found::InTurn,
-            Err(error) => return Found::Done { digest: Err(error), size: 0 },
+            Ok(_) => return PathHashing::InTurn,
+            Err(error) => return PathHashing::Done { digest: Err(error), size: 0 },
         };
         let size = if kind.is_file() { kind.len() } else { 0 };
         let digest = match File::open(path) {
             Ok(file) if size >= SPLIT_FROM && self.threads.get() > 1 => {
-                return Found::Big { file, size };
+                return PathHashing::Big { file, size };
             }
             Ok(file) => self.hash_stream(file, size, desk, meter),
             Err(error) => Err(error),
         };
-        Found::Done { digest, size }
+        PathHashing::Done { digest, size }
     }
 
     /// Hashes a path that is not a regular file, or standard input for `-`.
-    pub(super) fn hash_in_turn(&self, path: &Path, meter: &Meter) -> io::Result<Digest> {
-        let mut desk = self.desk();
+    pub(super) fn hash_in_turn(&self, path: &Path, meter: &ByteMeter) -> io::Result<Digest> {
+        let mut desk = self.worker_buffers();
         if path != Path::new("-") {
             return self.hash_stream(File::open(path)?, 0, &mut desk, meter);
         }
@@ -172,8 +177,8 @@ impl SumSettings {
         &self,
         mut from: impl Read,
         size: u64,
-        desk: &mut Desk,
-        meter: &Meter,
+        desk: &mut WorkerBuffers,
+        meter: &ByteMeter,
     ) -> io::Result<Digest> {
         // The buffer has room for one byte more: a read that stops at the size then proves that the file ends there.
         let room = match usize::try_from(size) {
@@ -181,7 +186,7 @@ impl SumSettings {
             _ => READ,
         };
         desk.bytes(room);
-        let Desk { buffer, hasher } = desk;
+        let WorkerBuffers { buffer, hasher } = desk;
         hasher.reset();
         loop {
             match from.read(&mut buffer[..room]) {

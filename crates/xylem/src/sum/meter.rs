@@ -1,7 +1,7 @@
 //! Counts the bytes that were read, and draws a progress bar on a terminal.
 
-use crate::exit::Failure;
-use crate::output::{Out, Phase, Progress};
+use crate::exit::CommandFailure;
+use crate::output::{Out, ProgressDisplay, ProgressPhase};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +15,12 @@ const LONG: Duration = Duration::from_millis(700);
 const TICK: Duration = Duration::from_millis(100);
 
 /// Counts the bytes read by all threads.
-pub(super) struct Meter {
+pub(super) struct ByteMeter {
     done: AtomicU64,
-    bar: Option<Mutex<Progress>>,
+    bar: Option<Mutex<ProgressDisplay>>,
 }
 
-impl Meter {
+impl ByteMeter {
     /// A meter without a bar.
     pub(super) fn silent() -> Self {
         Self { done: AtomicU64::new(0), bar: None }
@@ -39,7 +39,7 @@ impl Meter {
         }
     }
 
-    fn bar(&self) -> Option<MutexGuard<'_, Progress>> {
+    fn bar(&self) -> Option<MutexGuard<'_, ProgressDisplay>> {
         // A thread that panicked has ended the process already.
         Some(self.bar.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -53,7 +53,7 @@ impl Meter {
         let total = total();
         while ended.recv_timeout(TICK) == timeout {
             if let Some(mut bar) = self.bar() {
-                bar.update(Phase::Hashing, self.done.load(Ordering::Relaxed), total, 0);
+                bar.update(ProgressPhase::Hashing, self.done.load(Ordering::Relaxed), total, 0);
             }
         }
     }
@@ -67,12 +67,12 @@ pub(super) fn metered<R>(
     out: &mut Out,
     inputs: &[PathBuf],
     total: impl FnOnce() -> u64 + Send,
-    work: impl FnOnce(&Meter) -> Result<R, Failure>,
-) -> Result<R, Failure> {
+    work: impl FnOnce(&ByteMeter) -> Result<R, CommandFailure>,
+) -> Result<R, CommandFailure> {
     // While a user types the input, a bar would disturb.
     let typed = io::stdin().is_terminal() && inputs.iter().any(|path| path == Path::new("-"));
     let bar = if typed { None } else { out.take_bar() };
-    let meter = Meter { done: AtomicU64::new(0), bar: bar.map(Mutex::new) };
+    let meter = ByteMeter { done: AtomicU64::new(0), bar: bar.map(Mutex::new) };
     if meter.bar.is_none() {
         return work(&meter);
     }

@@ -26,14 +26,14 @@ use xylem_library::{canonical, disk};
 use xylem_node::Event;
 
 use self::print::SumRow;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::{Out, error_line, not_with_json};
 use crate::values::{ByteRange, parse_bytes};
 use clap::Args;
-use engine::{SumSettings, Threads};
-use meter::{Meter, metered, total_size};
-use paths::{Input, Walk};
-use print::Form;
+use engine::{SumSettings, ThreadCount};
+use meter::{ByteMeter, metered, total_size};
+use paths::{SumInput, SumWalk};
+use print::SumFormat;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use xylem_hash::tree::Tree;
@@ -143,7 +143,7 @@ pub(crate) struct SumArgs {
 }
 
 /// Runs `xylem sum`.
-pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, CommandFailure> {
     if args.tree {
         return tree(&args, out);
     }
@@ -167,14 +167,14 @@ pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, Failure> {
         files.push(PathBuf::from("-"));
     }
     if args.part {
-        let wanted = parts::Wanted { file: one(files)?, range: args.range, size: args.size };
+        let wanted = parts::PartOptions { file: one(files)?, range: args.range, size: args.size };
         return parts::part(&engine, mode, wanted, out);
     }
     if args.check {
-        let wanted = check::Wanted { lists: files, ignore_missing: args.ignore_missing };
+        let wanted = check::SumCheckOptions { lists: files, ignore_missing: args.ignore_missing };
         return check::run(&engine, wanted, out);
     }
-    let form = Form {
+    let form = SumFormat {
         json: out.is_json(),
         raw: args.raw,
         names: !args.no_names,
@@ -187,33 +187,33 @@ pub(crate) fn run(args: SumArgs, out: &mut Out) -> Result<Exit, Failure> {
     let total = || total_size(&files);
     metered(out, &files, total, |meter| {
         if args.recursive {
-            sums(&engine, Walk::new(files.iter()), form, meter)
+            sums(&engine, SumWalk::new(files.iter()), form, meter)
         } else {
-            sums(&engine, files.iter().map(Input::from), form, meter)
+            sums(&engine, files.iter().map(SumInput::from), form, meter)
         }
     })
 }
 
 fn sums<'a>(
     engine: &SumSettings,
-    inputs: impl Iterator<Item = Input<'a>> + Send,
-    form: Form,
-    meter: &Meter,
-) -> Result<Exit, Failure> {
-    let mut sums = print::Sums::new(form, meter);
+    inputs: impl Iterator<Item = SumInput<'a>> + Send,
+    form: SumFormat,
+    meter: &ByteMeter,
+) -> Result<Exit, CommandFailure> {
+    let mut sums = print::SumPrinter::new(form, meter);
     engine.run(inputs, AHEAD, meter, &mut sums)?;
     sums.end()
 }
 
 /// The only file of a verb that takes one.
-fn one(files: Vec<PathBuf>) -> Result<PathBuf, Failure> {
+fn one(files: Vec<PathBuf>) -> Result<PathBuf, CommandFailure> {
     <[PathBuf; 1]>::try_from(files)
         .map(|[file]| file)
         .map_err(|_| unusable("--part takes one file; the lines of several would be mixed up"))
 }
 
 /// The hasher and its settings; `--keyed` reads the key from standard input.
-fn engine(args: &SumArgs) -> Result<SumSettings, Failure> {
+fn engine(args: &SumArgs) -> Result<SumSettings, CommandFailure> {
     if args.seek.checked_add(args.length.max(OUT_LEN as u64)).is_none() {
         return Err(unusable("--seek and --length reach past the end of the output, 2^64 bytes"));
     }
@@ -236,12 +236,12 @@ fn engine(args: &SumArgs) -> Result<SumSettings, Failure> {
         seek: args.seek,
         length: args.length,
         tree,
-        threads: Threads::new(args.num_threads),
+        threads: ThreadCount::new(args.num_threads),
         stdin_is_taken,
     })
 }
 
-fn tree(args: &SumArgs, out: &mut Out) -> Result<Exit, Failure> {
+fn tree(args: &SumArgs, out: &mut Out) -> Result<Exit, CommandFailure> {
     for path in &args.file {
         let place = canonical(path).map_err(xylem_library::Error::from)?;
         let root = root_of(&*disk(), &place, &mut |event| out.event(Event::Library(event)));
@@ -259,8 +259,8 @@ fn tree(args: &SumArgs, out: &mut Out) -> Result<Exit, Failure> {
 }
 
 /// The failure for an unusable input.
-fn unusable(message: impl Into<String>) -> Failure {
-    Failure::new(Exit::Usage, message)
+fn unusable(message: impl Into<String>) -> CommandFailure {
+    CommandFailure::new(Exit::Usage, message)
 }
 
 /// The exit code for a file that could not be read: wrong input, or a failure of this machine.
@@ -277,7 +277,7 @@ fn exit_for(error: &io::Error) -> Exit {
 }
 
 /// Reads the key of `--keyed`: exactly 32 bytes.
-fn read_key(input: impl Read) -> Result<[u8; KEY_LEN], Failure> {
+fn read_key(input: impl Read) -> Result<[u8; KEY_LEN], CommandFailure> {
     let mut bytes = Vec::with_capacity(KEY_LEN + 1);
     input
         .take(KEY_LEN as u64 + 1)

@@ -1,12 +1,12 @@
 //! `xylem sum --part` and `--merge`: several machines compute one hash.
 
-use super::check::List;
+use super::check::ChecksumList;
 use super::engine::{Digest, SumSettings};
-use super::meter::{Meter, metered};
-use super::print::{Form, Sums};
-use super::region::{Cut, REGION};
+use super::meter::{ByteMeter, metered};
+use super::print::{SumFormat, SumPrinter};
+use super::region::{REGION, SplitFile};
 use super::{exit_for, sync, unusable};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::{Out, json_line};
 use crate::values::ByteRange;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use xylem_hash::{CHUNK_LEN, Hash, OUT_LEN};
 use xylem_tree::parts::{Line, LineValue, Merged, Mode, Part, Whole, lines, subtrees};
 
 /// The arguments of a part.
-pub(super) struct Wanted {
+pub(super) struct PartOptions {
     pub(super) file: PathBuf,
     /// The range; without one, the whole file.
     pub(super) range: Option<ByteRange>,
@@ -31,9 +31,9 @@ pub(super) struct Wanted {
 pub(super) fn part(
     engine: &SumSettings,
     mode: Mode,
-    wanted: Wanted,
+    wanted: PartOptions,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let json = out.is_json();
     let range = wanted.range.unwrap_or(ByteRange { start: 0, end: None });
     if !range.start.is_multiple_of(CHUNK_LEN as u64) {
@@ -43,12 +43,12 @@ pub(super) fn part(
         if let Some(why) = engine.stdin_is_taken {
             return Err(unusable(why));
         }
-        Source::Stream(wanted.size)
+        PartSource::Stream(wanted.size)
     } else {
         if wanted.size.is_some() {
             return Err(unusable("--size is for standard input; a file's size is known"));
         }
-        Source::of(&wanted.file)?
+        PartSource::of(&wanted.file)?
     };
     let total = source.total();
     let end = match (range.end, total) {
@@ -74,7 +74,7 @@ pub(super) fn part(
         |meter| {
             source.hash(engine, range.start, end, meter).map_err(|error| {
                 let name = wanted.file.to_string_lossy();
-                Failure::new(exit_for(&error), format!("{name}: {error}"))
+                CommandFailure::new(exit_for(&error), format!("{name}: {error}"))
             })
         },
     )?;
@@ -86,9 +86,9 @@ pub(super) fn part(
         } else {
             writeln!(out, "{line}")
         };
-        written.map_err(|e| Failure::writing(&e))?;
+        written.map_err(|e| CommandFailure::writing(&e))?;
     }
-    out.flush().map_err(|e| Failure::writing(&e))?;
+    out.flush().map_err(|e| CommandFailure::writing(&e))?;
     Ok(Exit::Done)
 }
 
@@ -97,14 +97,14 @@ pub(super) fn merge(
     engine: &SumSettings,
     mode: Mode,
     files: Vec<PathBuf>,
-    form: Form,
-) -> Result<Exit, Failure> {
+    form: SumFormat,
+) -> Result<Exit, CommandFailure> {
     let mut whole = Whole::default();
     for file in files {
         if let (Some(why), "-") = (engine.stdin_is_taken, &*file.to_string_lossy()) {
             return Err(unusable(why));
         }
-        let mut list = List::new(file.clone());
+        let mut list = ChecksumList::new(file.clone());
         let mut number = 0_u64;
         while let Some(line) = list.next_line()? {
             number += 1;
@@ -127,14 +127,14 @@ pub(super) fn merge(
             ));
         }
     };
-    let meter = Meter::silent();
-    let mut sums = Sums::new(Form { names: false, ..form }, &meter);
-    sums.write(Path::new("-"), digest).map_err(|e| Failure::writing(&e))?;
+    let meter = ByteMeter::silent();
+    let mut sums = SumPrinter::new(SumFormat { names: false, ..form }, &meter);
+    sums.write(Path::new("-"), digest).map_err(|e| CommandFailure::writing(&e))?;
     sums.end()
 }
 
 /// The source of a part's bytes.
-enum Source {
+enum PartSource {
     /// Standard input holds the part alone. The size of the whole message, if it is known.
     Stream(Option<u64>),
     /// A file and its size in bytes.
@@ -142,13 +142,13 @@ enum Source {
 }
 
 /// A part. If it is a single chunk at the beginning, also the hash of its own bytes.
-struct Hashed {
+struct HashedPart {
     part: Part,
     own: Option<Hash>,
 }
 
-impl Source {
-    fn of(path: &Path) -> Result<Self, Failure> {
+impl PartSource {
+    fn of(path: &Path) -> Result<Self, CommandFailure> {
         let opened = File::open(path).and_then(|file| {
             let kind = file.metadata()?;
             if kind.is_file() {
@@ -158,7 +158,7 @@ impl Source {
             Err(io::Error::new(io::ErrorKind::InvalidInput, why))
         });
         opened.map_err(|error| {
-            Failure::new(exit_for(&error), format!("{}: {error}", path.to_string_lossy()))
+            CommandFailure::new(exit_for(&error), format!("{}: {error}", path.to_string_lossy()))
         })
     }
 
@@ -174,14 +174,14 @@ impl Source {
         engine: &SumSettings,
         start: u64,
         end: Option<u64>,
-        meter: &Meter,
-    ) -> io::Result<Hashed> {
+        meter: &ByteMeter,
+    ) -> io::Result<HashedPart> {
         match (self, end) {
             (Self::File(file, _), Some(end))
                 if end - start > REGION as u64 && engine.threads.get() > 1 =>
             {
                 let part = on_all_cores(engine, file, start..end, meter)?;
-                Ok(Hashed { part, own: None })
+                Ok(HashedPart { part, own: None })
             }
             (Self::File(mut file, _), end) => {
                 file.seek(SeekFrom::Start(start))?;
@@ -197,14 +197,14 @@ fn on_all_cores(
     engine: &SumSettings,
     file: File,
     bytes: Range<u64>,
-    meter: &Meter,
+    meter: &ByteMeter,
 ) -> io::Result<Part> {
     let tree = engine.tree.as_ref();
     let threads = engine.threads.get();
-    let cut = Cut::new(0, (), file, bytes, threads);
+    let cut = SplitFile::new(0, (), file, bytes, threads);
     let outcome = Mutex::new(None);
     let work = || {
-        let mut desk = engine.desk();
+        let mut desk = engine.worker_buffers();
         while let Some(regions) = cut.take() {
             let nodes = cut.hash(regions.clone(), tree, &mut desk, meter);
             if let Some(((), part)) = cut.finish(regions, nodes, tree) {
@@ -217,7 +217,7 @@ fn on_all_cores(
             // If the system cannot start another thread, the others do the work.
             sync::start(scope, work);
         }
-        sync::let_leave();
+        sync::yield_to_new_thread();
         work();
     });
     let outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -230,8 +230,8 @@ fn stream(
     mut from: impl Read,
     start: u64,
     end: Option<u64>,
-    meter: &Meter,
-) -> io::Result<Hashed> {
+    meter: &ByteMeter,
+) -> io::Result<HashedPart> {
     let tree = engine.tree.as_ref();
     let (mut part, mut own, mut at) = (Part::default(), None, start);
     let mut buffer = vec![0; REGION];
@@ -265,7 +265,7 @@ fn stream(
             io::ErrorKind::InvalidData,
             format!("it goes on after byte {end}, where the part ends"),
         )),
-        _ => Ok(Hashed { part, own }),
+        _ => Ok(HashedPart { part, own }),
     }
 }
 

@@ -1,24 +1,24 @@
 //! The inputs of a run: the paths as they were given, or the files of directories.
 
-use super::engine::Item;
+use super::engine::SumItem;
 use std::borrow::Cow;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// A path to hash, or the error of a directory that could not be listed.
-pub(super) struct Input<'a> {
+pub(super) struct SumInput<'a> {
     pub(super) path: Cow<'a, Path>,
     pub(super) error: Option<io::Error>,
 }
 
-impl Item for Input<'_> {
+impl SumItem for SumInput<'_> {
     fn path(&self) -> Option<&Path> {
         self.error.is_none().then_some(&self.path)
     }
 }
 
-impl<'a, P: Into<Cow<'a, Path>>> From<P> for Input<'a> {
+impl<'a, P: Into<Cow<'a, Path>>> From<P> for SumInput<'a> {
     fn from(path: P) -> Self {
         Self { path: path.into(), error: None }
     }
@@ -30,38 +30,38 @@ impl<'a, P: Into<Cow<'a, Path>>> From<P> for Input<'a> {
 /// As with `grep -r`, symbolic links are followed if they are arguments and skipped below directories, so that no file
 /// comes twice and no loop is endless. Pipes, sockets and devices are skipped, too. Memory holds the names in one chain
 /// of directories.
-pub(super) struct Walk<I> {
+pub(super) struct SumWalk<I> {
     given: I,
     /// Entries that are left, of the directories from the outermost to the present one.
-    open: Vec<std::vec::IntoIter<Entry>>,
+    open: Vec<std::vec::IntoIter<SumWalkEntry>>,
 }
 
-struct Entry {
+struct SumWalkEntry {
     path: PathBuf,
     is_directory: bool,
 }
 
-impl<'a, I: Iterator<Item = &'a PathBuf>> Walk<I> {
+impl<'a, I: Iterator<Item = &'a PathBuf>> SumWalk<I> {
     pub(super) fn new(given: I) -> Self {
         Self { given, open: Vec::new() }
     }
 
     /// Opens a directory; returns the error as an input if it cannot be read.
-    fn enter(&mut self, directory: Cow<'a, Path>) -> Option<Input<'a>> {
+    fn enter(&mut self, directory: Cow<'a, Path>) -> Option<SumInput<'a>> {
         match list(&directory) {
             Ok(entries) => {
                 self.open.push(entries.into_iter());
                 None
             }
-            Err(error) => Some(Input { path: directory, error: Some(error) }),
+            Err(error) => Some(SumInput { path: directory, error: Some(error) }),
         }
     }
 }
 
-impl<'a, I: Iterator<Item = &'a PathBuf>> Iterator for Walk<I> {
-    type Item = Input<'a>;
+impl<'a, I: Iterator<Item = &'a PathBuf>> Iterator for SumWalk<I> {
+    type Item = SumInput<'a>;
 
-    fn next(&mut self) -> Option<Input<'a>> {
+    fn next(&mut self) -> Option<SumInput<'a>> {
         loop {
             let Some(directory) = self.open.last_mut() else {
                 let path = self.given.next()?;
@@ -75,8 +75,8 @@ impl<'a, I: Iterator<Item = &'a PathBuf>> Iterator for Walk<I> {
             };
             match directory.next() {
                 None => drop(self.open.pop()),
-                Some(Entry { path, is_directory: false }) => return Some(path.into()),
-                Some(Entry { path, is_directory: true }) => {
+                Some(SumWalkEntry { path, is_directory: false }) => return Some(path.into()),
+                Some(SumWalkEntry { path, is_directory: true }) => {
                     if let Some(failed) = self.enter(path.into()) {
                         return Some(failed);
                     }
@@ -87,13 +87,13 @@ impl<'a, I: Iterator<Item = &'a PathBuf>> Iterator for Walk<I> {
 }
 
 /// Lists the regular files and directories in a directory, sorted by name.
-fn list(directory: &Path) -> io::Result<Vec<Entry>> {
+fn list(directory: &Path) -> io::Result<Vec<SumWalkEntry>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_file() || kind.is_dir() {
-            entries.push(Entry { path: entry.path(), is_directory: kind.is_dir() });
+            entries.push(SumWalkEntry { path: entry.path(), is_directory: kind.is_dir() });
         }
     }
     entries.sort_unstable_by(|a, b| a.path.file_name().cmp(&b.path.file_name()));
@@ -118,7 +118,8 @@ mod tests {
             std::os::unix::fs::symlink(target, at(link)).expect("a link can be made");
         }
         let given = [at("z"), dir.path().to_owned(), at("missing")];
-        let found: Vec<_> = Walk::new(given.iter()).map(|input| input.path.into_owned()).collect();
+        let found: Vec<_> =
+            SumWalk::new(given.iter()).map(|input| input.path.into_owned()).collect();
         let names = ["z", "a/1", "a/2", "a/deep/er/x", "a-file", "z", "missing"];
         assert_eq!(found, names.map(at));
     }

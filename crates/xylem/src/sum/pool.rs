@@ -9,11 +9,11 @@
 //! helps with one more. No worker waits for an item that is not being processed: runs are taken in order, so a worker
 //! holds the oldest unfinished one.
 
-use super::engine::{Desk, Digest, Found, Item, Sink, SumSettings};
-use super::meter::Meter;
-use super::region::Cut;
+use super::engine::{Digest, PathHashing, SumItem, SumSettings, SumSink, WorkerBuffers};
+use super::meter::ByteMeter;
+use super::region::SplitFile;
 use super::sync::{self, AtomicBool, Condvar, Instant, Mutex, MutexGuard, Scope};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -27,10 +27,10 @@ const WINDOW: u64 = 512;
 const ALONE: Duration = Duration::from_micros(100);
 
 /// Results are passed on after at most this many bytes, so that they show while more is hashed.
-const HAND_ON: u64 = 4 << 20;
+const MAX_HELD_BYTES: u64 = 4 << 20;
 
 /// The result of one item.
-enum Outcome<T> {
+enum ItemOutcome<T> {
     /// Hashed, failed, or without anything to hash.
     Done(T, Option<io::Result<Digest>>),
     /// To be read by the worker that passes it to the sink.
@@ -38,20 +38,20 @@ enum Outcome<T> {
 }
 
 /// The threads, and the state that they share.
-pub(super) struct Pool<'a, T, I, S> {
+pub(super) struct SumPool<'a, T, I, S> {
     engine: &'a SumSettings,
-    meter: &'a Meter,
+    meter: &'a ByteMeter,
     /// Items that a worker may take at a time.
     ahead: usize,
     started: Instant,
     /// The run is over because of an error of the sink.
     stopped: AtomicBool,
-    state: Mutex<State<'a, T, I, S>>,
+    state: Mutex<PoolState<'a, T, I, S>>,
     /// Signalled when the state changes in a way that a worker may wait for.
     changed: Condvar,
 }
 
-struct State<'a, T, I, S> {
+struct PoolState<'a, T, I, S> {
     /// `None` while a worker takes items, which may block (a list that a user types).
     items: Option<I>,
     /// There are no more items.
@@ -61,7 +61,7 @@ struct State<'a, T, I, S> {
     /// Workers that hold items, and may still lay out a big file.
     busy: usize,
     /// Big files with regions that are not taken yet, oldest first.
-    cuts: Vec<Arc<Cut<T>>>,
+    cuts: Vec<Arc<SplitFile<T>>>,
     /// Threads beside the calling one.
     helpers: usize,
     /// Workers that wait for a change.
@@ -69,26 +69,26 @@ struct State<'a, T, I, S> {
     /// The number of the item that the sink gets next.
     next: u64,
     /// Runs of outcomes by the number of their first item.
-    ready: BTreeMap<u64, Vec<Outcome<T>>>,
+    ready: BTreeMap<u64, Vec<ItemOutcome<T>>>,
     /// `None` while a worker passes outcomes to it, and for good once it has failed.
     sink: Option<&'a mut S>,
-    failure: Option<Failure>,
+    failure: Option<CommandFailure>,
 }
 
-impl<'a, T, I, S> Pool<'a, T, I, S>
+impl<'a, T, I, S> SumPool<'a, T, I, S>
 where
-    T: Item,
+    T: SumItem,
     I: Iterator<Item = T> + Send,
-    S: Sink<T>,
+    S: SumSink<T>,
 {
     pub(super) fn new(
         engine: &'a SumSettings,
-        meter: &'a Meter,
+        meter: &'a ByteMeter,
         items: I,
         ahead: usize,
         sink: &'a mut S,
     ) -> Self {
-        let state = State {
+        let state = PoolState {
             items: Some(items),
             ended: false,
             taken: 0,
@@ -113,14 +113,14 @@ where
     }
 
     /// Processes all items.
-    pub(super) fn run(self) -> Result<(), Failure> {
+    pub(super) fn run(self) -> Result<(), CommandFailure> {
         sync::scope(|scope| self.work(scope));
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         state.failure.map_or(Ok(()), Err)
     }
 
     /// A worker that panicked has ended the process already, so a poisoned lock holds good data.
-    fn lock(&self) -> MutexGuard<'_, State<'a, T, I, S>> {
+    fn lock(&self) -> MutexGuard<'_, PoolState<'a, T, I, S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,21 +129,21 @@ where
     }
 
     /// Wakes waiting workers. The count avoids a system call if none waits.
-    fn wake(&self, state: &State<'a, T, I, S>) {
+    fn wake(&self, state: &PoolState<'a, T, I, S>) {
         if state.waiting > 0 {
             self.changed.notify_all();
         }
     }
 
     /// Whether no more items may be taken until the sink has received some.
-    fn is_full(&self, state: &State<'a, T, I, S>) -> bool {
+    fn is_full(&self, state: &PoolState<'a, T, I, S>) -> bool {
         let flying = state.taken - state.next;
         flying > 0 && flying >= WINDOW.saturating_mul(self.engine.threads.get() as u64)
     }
 
     /// The loop of each thread, until all is done.
     fn work<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
-        let mut desk = self.engine.desk();
+        let mut desk = self.engine.worker_buffers();
         let mut state = self.lock();
         while !self.is_stopped() {
             if let Some(cut) = state.cuts.first().map(Arc::clone) {
@@ -175,8 +175,8 @@ where
         &'scope self,
         mut items: I,
         scope: &'scope Scope<'scope, '_>,
-        desk: &mut Desk,
-    ) -> MutexGuard<'scope, State<'a, T, I, S>> {
+        desk: &mut WorkerBuffers,
+    ) -> MutexGuard<'scope, PoolState<'a, T, I, S>> {
         let wanted = self.run_len(&items);
         let run: Vec<T> = items.by_ref().take(wanted).collect();
         let ended = run.len() < wanted || items.size_hint() == (0, Some(0));
@@ -215,7 +215,7 @@ where
     /// Wakes waiting workers, and starts new ones if fewer than `wanted` wait.
     fn call_help<'scope>(
         &'scope self,
-        mut state: MutexGuard<'_, State<'a, T, I, S>>,
+        mut state: MutexGuard<'_, PoolState<'a, T, I, S>>,
         wanted: usize,
         scope: &'scope Scope<'scope, '_>,
     ) {
@@ -241,7 +241,7 @@ where
         mut first: u64,
         run: Vec<T>,
         scope: &'scope Scope<'scope, '_>,
-        desk: &mut Desk,
+        desk: &mut WorkerBuffers,
     ) {
         let mut done = Vec::with_capacity(run.len());
         let mut hashed = 0;
@@ -250,38 +250,42 @@ where
                 return;
             }
             let Some(path) = item.path() else {
-                done.push(Outcome::Done(item, None));
+                done.push(ItemOutcome::Done(item, None));
                 continue;
             };
             match self.engine.hash_path(path, desk, self.meter) {
-                Found::Done { digest, size } => {
+                PathHashing::Done { digest, size } => {
                     hashed += size;
-                    done.push(Outcome::Done(item, Some(digest)));
+                    done.push(ItemOutcome::Done(item, Some(digest)));
                 }
-                Found::InTurn => done.push(Outcome::InTurn(item)),
-                Found::Big { file, size } => {
+                PathHashing::InTurn => done.push(ItemOutcome::InTurn(item)),
+                PathHashing::Big { file, size } => {
                     let number = first + done.len() as u64;
-                    self.hand_on(first, std::mem::take(&mut done));
+                    self.pass_on(first, std::mem::take(&mut done));
                     first = number + 1;
                     let threads = self.engine.threads.get();
-                    self.cut_up(Cut::new(number, item, file, 0..size, threads), scope, desk);
+                    self.split_file(
+                        SplitFile::new(number, item, file, 0..size, threads),
+                        scope,
+                        desk,
+                    );
                 }
             }
-            if hashed >= HAND_ON {
+            if hashed >= MAX_HELD_BYTES {
                 let number = first + done.len() as u64;
-                self.hand_on(first, std::mem::take(&mut done));
+                self.pass_on(first, std::mem::take(&mut done));
                 (first, hashed) = (number, 0);
             }
         }
-        self.hand_on(first, done);
+        self.pass_on(first, done);
     }
 
     /// Splits a big file for all workers, and works at it.
-    fn cut_up<'scope>(
+    fn split_file<'scope>(
         &'scope self,
-        cut: Cut<T>,
+        cut: SplitFile<T>,
         scope: &'scope Scope<'scope, '_>,
-        desk: &mut Desk,
+        desk: &mut WorkerBuffers,
     ) {
         let cut = Arc::new(cut);
         let mut state = self.lock();
@@ -291,7 +295,7 @@ where
     }
 
     /// Hashes regions of a big file until all are taken.
-    fn work_at(&self, cut: &Arc<Cut<T>>, desk: &mut Desk) {
+    fn work_at(&self, cut: &Arc<SplitFile<T>>, desk: &mut WorkerBuffers) {
         let tree = self.engine.tree.as_ref();
         while !self.is_stopped() {
             let Some(regions) = cut.take() else { break };
@@ -299,14 +303,14 @@ where
             if let Some((item, part)) = cut.finish(regions, nodes, tree) {
                 let output = part.and_then(|part| part.output(tree).map_err(io::Error::other));
                 let digest = output.map(|output| self.engine.digest(output));
-                self.hand_on(cut.number, vec![Outcome::Done(item, Some(digest))]);
+                self.pass_on(cut.number, vec![ItemOutcome::Done(item, Some(digest))]);
             }
         }
         self.lock().cuts.retain(|other| !Arc::ptr_eq(other, cut));
     }
 
     /// Stores a run of outcomes, and passes all that is now in order to the sink, unless another worker is doing so.
-    fn hand_on(&self, first: u64, run: Vec<Outcome<T>>) {
+    fn pass_on(&self, first: u64, run: Vec<ItemOutcome<T>>) {
         if run.is_empty() {
             return;
         }
@@ -341,11 +345,11 @@ where
         state.sink = Some(sink);
     }
 
-    fn give(&self, run: Vec<Outcome<T>>, sink: &mut S) -> Result<(), Failure> {
+    fn give(&self, run: Vec<ItemOutcome<T>>, sink: &mut S) -> Result<(), CommandFailure> {
         for outcome in run {
             match outcome {
-                Outcome::Done(item, found) => sink.result(item, found)?,
-                Outcome::InTurn(item) => {
+                ItemOutcome::Done(item, found) => sink.result(item, found)?,
+                ItemOutcome::InTurn(item) => {
                     // It may take as long as a user types.
                     sink.idle()?;
                     let found = item.path().map(|p| self.engine.hash_in_turn(p, self.meter));

@@ -1,10 +1,10 @@
 //! Writes digests as text: the lines of `b3sum`.
 
-use super::engine::{Digest, Sink};
-use super::meter::Meter;
-use super::paths::Input;
+use super::engine::{Digest, SumSink};
+use super::meter::ByteMeter;
+use super::paths::SumInput;
 use super::{complain, exit_for};
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::json_line;
 use crate::output::text::path_for_sums;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use xylem_hash::{Hash, OUT_LEN};
 const PIECE: usize = 8 << 10;
 
 /// The form of each digest.
-pub(super) struct Form {
+pub(super) struct SumFormat {
     pub(super) json: bool,
     pub(super) raw: bool,
     pub(super) names: bool,
@@ -24,31 +24,31 @@ pub(super) struct Form {
 }
 
 /// Prints one line per file, in order, and keeps the worst exit code.
-pub(super) struct Sums<'a> {
-    form: Form,
-    meter: &'a Meter,
+pub(super) struct SumPrinter<'a> {
+    form: SumFormat,
+    meter: &'a ByteMeter,
     out: BufWriter<Stdout>,
     /// Whether standard output is a terminal.
     terminal: bool,
     exit: Exit,
 }
 
-impl<'a> Sums<'a> {
-    pub(super) fn new(form: Form, meter: &'a Meter) -> Self {
+impl<'a> SumPrinter<'a> {
+    pub(super) fn new(form: SumFormat, meter: &'a ByteMeter) -> Self {
         let out = BufWriter::with_capacity(64 << 10, io::stdout());
         let terminal = io::stdout().is_terminal();
         Self { form, meter, out, terminal, exit: Exit::Done }
     }
 
     /// Flushes; returns the exit code of the whole run.
-    pub(super) fn end(mut self) -> Result<Exit, Failure> {
+    pub(super) fn end(mut self) -> Result<Exit, CommandFailure> {
         self.idle()?;
         Ok(self.exit)
     }
 
     /// Writes the line of one file.
     pub(super) fn write(&mut self, path: &std::path::Path, mut digest: Digest) -> io::Result<()> {
-        let Form { json, raw, names, tag, length } = self.form;
+        let SumFormat { json, raw, names, tag, length } = self.form;
         let out = &mut self.out;
         if json {
             let mut hash = Vec::new();
@@ -75,19 +75,19 @@ impl<'a> Sums<'a> {
     }
 }
 
-impl<'a> Sink<Input<'a>> for Sums<'_> {
+impl<'a> SumSink<SumInput<'a>> for SumPrinter<'_> {
     fn result(
         &mut self,
-        input: Input<'a>,
+        input: SumInput<'a>,
         found: Option<io::Result<Digest>>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let found = match (found, input.error) {
             (_, Some(error)) => Err(error),
             (Some(found), None) => found,
             (None, None) => return Ok(()),
         };
         match found {
-            Ok(digest) => self.write(&input.path, digest).map_err(|e| Failure::writing(&e)),
+            Ok(digest) => self.write(&input.path, digest).map_err(|e| CommandFailure::writing(&e)),
             Err(error) => {
                 self.exit = self.exit.max(exit_for(&error));
                 // Flush first, so that a terminal shows lines and errors in order.
@@ -98,11 +98,11 @@ impl<'a> Sink<Input<'a>> for Sums<'_> {
         }
     }
 
-    fn idle(&mut self) -> Result<(), Failure> {
+    fn idle(&mut self) -> Result<(), CommandFailure> {
         if self.out.buffer().is_empty() {
             return Ok(());
         }
-        self.meter.aside(|| self.out.flush()).map_err(|e| Failure::writing(&e))
+        self.meter.aside(|| self.out.flush()).map_err(|e| CommandFailure::writing(&e))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Splits one big file into aligned regions that any worker may take, and joins their nodes to the root.
 
-use super::engine::Desk;
-use super::meter::Meter;
+use super::engine::WorkerBuffers;
+use super::meter::ByteMeter;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -17,24 +17,24 @@ pub(super) const REGION: usize = 64 << 10;
 /// Regions that a worker takes at a time at most. Sequential reads let the system read ahead.
 const TAKE: u64 = 1024;
 /// Regions in a row from which on a worker opens a file handle of its own.
-const WORTH_A_HANDLE: u64 = 64;
+const MIN_REGIONS_PER_HANDLE: u64 = 64;
 /// Regions that make it worth to wake a thread.
-const WORTH_A_THREAD: u64 = 8;
+const MIN_REGIONS_PER_THREAD: u64 = 8;
 
 /// A range of a file that is longer than one region.
 ///
 /// Order of calls, by any number of threads: [`Cut::take`], [`Cut::hash`], [`Cut::finish`], until `take` returns
 /// nothing. One call of `finish` returns the nodes over all the bytes.
-pub(super) struct Cut<T> {
+pub(super) struct SplitFile<T> {
     /// The item's number.
     pub(super) number: u64,
     file: File,
     bytes: Range<u64>,
     threads: u64,
-    progress: Mutex<Progress<T>>,
+    progress: Mutex<SplitProgress<T>>,
 }
 
-struct Progress<T> {
+struct SplitProgress<T> {
     /// The item; `None` once the file is done.
     item: Option<T>,
     /// Number of regions that were taken.
@@ -49,10 +49,10 @@ struct Progress<T> {
     failed: Option<io::Error>,
 }
 
-impl<T> Cut<T> {
+impl<T> SplitFile<T> {
     /// Splits the `bytes` of a file, which begin at a chunk's start, for up to `threads` workers.
     pub(super) fn new(number: u64, item: T, file: File, bytes: Range<u64>, threads: usize) -> Self {
-        let progress = Progress {
+        let progress = SplitProgress {
             item: Some(item),
             taken: 0,
             finished: 0,
@@ -79,11 +79,11 @@ impl<T> Cut<T> {
 
     /// How many threads to wake: each should get several regions.
     pub(super) fn worth_helpers(&self) -> usize {
-        usize::try_from(self.regions() / WORTH_A_THREAD).unwrap_or(usize::MAX)
+        usize::try_from(self.regions() / MIN_REGIONS_PER_THREAD).unwrap_or(usize::MAX)
     }
 
     /// A worker that panicked has ended the process already, so a poisoned lock holds good data.
-    fn lock(&self) -> MutexGuard<'_, Progress<T>> {
+    fn lock(&self) -> MutexGuard<'_, SplitProgress<T>> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,12 +106,15 @@ impl<T> Cut<T> {
         &self,
         regions: Range<u64>,
         tree: &dyn AnyTree,
-        desk: &mut Desk,
-        meter: &Meter,
+        desk: &mut WorkerBuffers,
+        meter: &ByteMeter,
     ) -> io::Result<Vec<Subtree>> {
         let mut nodes = Vec::with_capacity((regions.end - regions.start) as usize + 1);
-        let own =
-            if regions.end - regions.start < WORTH_A_HANDLE { None } else { in_order(&self.file) };
+        let own = if regions.end - regions.start < MIN_REGIONS_PER_HANDLE {
+            None
+        } else {
+            in_order(&self.file)
+        };
         let file = own.as_ref().unwrap_or(&self.file);
         for region in regions {
             let place = self.region(region);
@@ -157,7 +160,7 @@ impl<T> Cut<T> {
     }
 }
 
-impl<T> Progress<T> {
+impl<T> SplitProgress<T> {
     /// Joins the nodes that are next in order.
     fn join(&mut self, regions: Range<u64>, nodes: Vec<Subtree>, tree: &dyn AnyTree) {
         self.early.insert(regions.start, (regions, nodes));
@@ -208,13 +211,13 @@ mod tests {
     }
 
     /// Hashes a cut completely, finishing the taken regions in `order`.
-    fn work_off(cut: &Cut<()>, order: impl Fn(&mut Vec<Range<u64>>)) -> io::Result<Part> {
+    fn work_off(cut: &SplitFile<()>, order: impl Fn(&mut Vec<Range<u64>>)) -> io::Result<Part> {
         let (tree, hasher) = (Tree::plain(), Hasher::new());
-        let mut desk = Desk::new(&hasher);
+        let mut desk = WorkerBuffers::new(&hasher);
         let mut taken: Vec<Range<u64>> = std::iter::from_fn(|| cut.take()).collect();
         assert_eq!(taken.iter().map(|r| r.end - r.start).sum::<u64>(), cut.regions());
         order(&mut taken);
-        let meter = Meter::silent();
+        let meter = ByteMeter::silent();
         let mut parts = taken.into_iter().filter_map(|regions| {
             let nodes = cut.hash(regions.clone(), &tree, &mut desk, &meter);
             cut.finish(regions, nodes, &tree)
@@ -237,7 +240,7 @@ mod tests {
                     taken.rotate_left(half);
                 }),
             ] {
-                let cut = Cut::new(0, (), file_of(&bytes), 0..size as u64, threads);
+                let cut = SplitFile::new(0, (), file_of(&bytes), 0..size as u64, threads);
                 let part = work_off(&cut, order).expect("the file is whole");
                 let output = part.output(&Tree::plain()).expect("all of it");
                 let expected = Hasher::new().update(&bytes).finalize_xof();
@@ -248,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_file_that_shrank_is_an_error() {
-        let cut = Cut::new(0, (), file_of(&vec![1; 5 * REGION]), 0..30 * REGION as u64, 2);
+        let cut = SplitFile::new(0, (), file_of(&vec![1; 5 * REGION]), 0..30 * REGION as u64, 2);
         let error = work_off(&cut, |_| ()).expect_err("its bytes are gone");
         assert!(error.to_string().contains("shorter"), "{error}");
         assert!(cut.take().is_none(), "nothing more is read");

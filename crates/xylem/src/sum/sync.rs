@@ -23,7 +23,7 @@ pub(super) fn start<'scope>(
 }
 
 /// If a new thread waits on this processor, lets it run, so that it can move to another one.
-pub(super) fn let_leave() {
+pub(super) fn yield_to_new_thread() {
     #[cfg(target_os = "linux")]
     std::thread::yield_now();
 }

@@ -1,13 +1,13 @@
 //! `xylem sync DIR --accept-rules`: puts in force what other members have changed in files that our rules include.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::{Out, text::clean};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use xylem_library::folder::{Home, RulesChange};
 
 /// Prints what the rules change, and puts them in force.
-pub(super) fn accept(folder: &Path, home: &Home, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn accept(folder: &Path, home: &Home, out: &mut Out) -> Result<Exit, CommandFailure> {
     let change = RulesChange::waiting(folder, home.dir())?;
     if out.is_json() {
         let texts = |paths: &[PathBuf]| -> Vec<String> {

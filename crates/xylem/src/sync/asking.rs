@@ -15,17 +15,17 @@ const SILENT: Duration = Duration::from_secs(3);
 /// large version.
 pub(super) const SERVED: usize = 16;
 /// Interval of [`Asking::look_at_the_clock`] during a turn.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// The same interval at rest.
-const LOOK_AT_REST: Duration = Duration::from_secs(1);
+const CHECK_EVERY_AT_REST: Duration = Duration::from_secs(1);
 
 /// The present fetch, shared with the thread that receives the members' statements. A member serves the versions of its
 /// last [`SERVED`] statements, so the fetch of an older one is stopped.
 #[derive(Clone, Default)]
-pub(super) struct Asking(Arc<Mutex<Heard>>);
+pub(super) struct FetchTurns(Arc<Mutex<TurnState>>);
 
 #[derive(Default)]
-struct Heard {
+struct TurnState {
     /// The numbers of the last statements of each member, the newest first.
     last: BTreeMap<PublisherId, VecDeque<u64>>,
     now: Option<Turn>,
@@ -56,7 +56,7 @@ impl Turn {
     }
 }
 
-impl Heard {
+impl TurnState {
     fn stop_what_is_gone(&self) {
         let newer = |last: &VecDeque<u64>, than| last.iter().filter(|said| **said > than).count();
         if let Some(now) = &self.now
@@ -71,14 +71,14 @@ impl Heard {
     }
 }
 
-impl Asking {
-    fn held(&self) -> MutexGuard<'_, Heard> {
+impl FetchTurns {
+    fn held(&self) -> MutexGuard<'_, TurnState> {
         // A poisoned lock holds good data: no thread panics within a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records a member's statement with this number.
-    pub(super) fn heard(&self, member: PublisherId, number: u64) {
+    pub(super) fn record_statement(&self, member: PublisherId, number: u64) {
         let mut held = self.held();
         let last = held.last.entry(member).or_default();
         if last.front().is_none_or(|newest| number > *newest) {
@@ -94,7 +94,7 @@ impl Asking {
 
     /// Ends the turn of a member whose link is down. Its newest statement is fetched when it is back; it may make
     /// another one then.
-    pub(super) fn away(&self, member: &PublisherId) {
+    pub(super) fn member_left(&self, member: &PublisherId) {
         let held = self.held();
         held.now.iter().filter(|now| now.who == *member).for_each(|now| now.stop.raise());
     }
@@ -114,7 +114,7 @@ impl Asking {
         (waits, readers): (impl Fn(&PublisherId, u64) -> bool, BTreeSet<PublisherId>),
         stop: &Stop,
     ) {
-        let cut = self.cut(&who);
+        let cut = self.early_ends(&who);
         let mut held = self.held();
         let others_wait = held.newest(&who) > number
             || held.last.keys().any(|other| *other != who && waits(other, held.newest(other)));
@@ -134,24 +134,24 @@ impl Asking {
     }
 
     /// Records a sign of the member of this turn.
-    pub(super) fn answers(&self) {
+    pub(super) fn record_sign(&self) {
         self.held().now.iter_mut().for_each(|now| now.moved = Instant::now());
     }
 
     /// Records the bytes that have come in this turn.
-    pub(super) fn came(&self, bytes: u64) {
+    pub(super) fn record_bytes(&self, bytes: u64) {
         if let Some(now) = self.held().now.as_mut().filter(|now| now.came != bytes) {
             (now.came, now.moved) = (bytes, Instant::now());
         }
     }
 
     /// Time until [`Asking::look_at_the_clock`] is due.
-    pub(super) fn looks_after(&self) -> Duration {
-        if self.held().now.is_some() { LOOK } else { LOOK_AT_REST }
+    pub(super) fn check_interval(&self) -> Duration {
+        if self.held().now.is_some() { CHECK_EVERY } else { CHECK_EVERY_AT_REST }
     }
 
     /// Ends a turn that has taken too long, so that others do not wait for ever.
-    pub(super) fn look_at_the_clock(&self) {
+    pub(super) fn end_overdue_turn(&self) {
         let mut held = self.held();
         if let Some(now) = held.now.as_ref().filter(|now| now.is_over() && !now.stop.raised()) {
             now.stop.raise();
@@ -162,7 +162,7 @@ impl Asking {
     }
 
     /// How many turns of a member ended early since it was last done.
-    pub(super) fn cut(&self, who: &PublisherId) -> u32 {
+    pub(super) fn early_ends(&self, who: &PublisherId) -> u32 {
         self.held().cut.get(who).copied().unwrap_or(0)
     }
 
@@ -182,16 +182,16 @@ mod tests {
     /// A member serves its last versions only.
     #[test]
     fn a_fetch_of_a_version_no_longer_served_stops() {
-        let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
-        asking.heard(member, 5);
+        let (asking, member, stop) = (FetchTurns::default(), PublisherId([1; 32]), Stop::new());
+        asking.record_statement(member, 5);
         asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
         let newer = 6..6 + SERVED as u64;
         for number in newer.clone().take(SERVED - 1) {
-            asking.heard(member, number);
-            asking.heard(PublisherId([2; 32]), 100 + number);
+            asking.record_statement(member, number);
+            asking.record_statement(PublisherId([2; 32]), 100 + number);
         }
         assert!(!stop.raised(), "it is served still");
-        asking.heard(member, newer.end - 1);
+        asking.record_statement(member, newer.end - 1);
         assert!(stop.raised());
         let late = Stop::new();
         asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &late);
@@ -201,17 +201,17 @@ mod tests {
     /// A member that changes its folder during a large fetch keeps its turn; the newer version is fetched afterwards.
     #[test]
     fn a_newer_version_waits_for_the_end_of_the_turn() {
-        let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
-        asking.heard(member, 5);
+        let (asking, member, stop) = (FetchTurns::default(), PublisherId([1; 32]), Stop::new());
+        asking.record_statement(member, 5);
         asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
         let over = || {
             asking.held().now.as_mut().unwrap().until = Instant::now();
-            asking.look_at_the_clock();
+            asking.end_overdue_turn();
             stop.raised()
         };
-        asking.heard(member, 5);
+        asking.record_statement(member, 5);
         assert!(!over(), "it says nothing else");
-        asking.heard(member, 6);
+        asking.record_statement(member, 6);
         assert!(over());
         asking.end(false);
         let next = Stop::new();
@@ -222,18 +222,18 @@ mod tests {
     /// A member that comes back serves what it announces then.
     #[test]
     fn a_fetch_from_a_member_that_left_stops() {
-        let (asking, member, stop) = (Asking::default(), PublisherId([1; 32]), Stop::new());
+        let (asking, member, stop) = (FetchTurns::default(), PublisherId([1; 32]), Stop::new());
         asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
-        asking.away(&PublisherId([3; 32]));
+        asking.member_left(&PublisherId([3; 32]));
         assert!(!stop.raised(), "that was somebody else");
-        asking.away(&member);
+        asking.member_left(&member);
         assert!(stop.raised());
     }
 
     #[test]
     fn a_silent_member_loses_its_turn_early() {
-        let (asking, gone) = (Asking::default(), PublisherId([1; 32]));
-        asking.heard(PublisherId([2; 32]), 1);
+        let (asking, gone) = (FetchTurns::default(), PublisherId([1; 32]));
+        asking.record_statement(PublisherId([2; 32]), 1);
         let turn = |others_wait, answers: bool| {
             let stop = Stop::new();
             asking.begin(gone, 1, (|_, _| others_wait, BTreeSet::new()), &stop);
@@ -241,27 +241,27 @@ mod tests {
             let patience = asking.held().now.as_ref().unwrap().patience;
             asking.held().now.as_mut().unwrap().moved -= patience;
             if answers {
-                asking.answers();
+                asking.record_sign();
             }
-            asking.look_at_the_clock();
+            asking.end_overdue_turn();
             (patience.as_secs(), stop.raised())
         };
         assert_eq!([turn(false, false), turn(true, true)], [(3, false), (3, false)]);
         assert_eq!([turn(true, false), turn(true, false)], [(3, true), (6, true)]);
         assert_eq!(
-            [asking.cut(&gone), asking.cut(&PublisherId([2; 32]))],
+            [asking.early_ends(&gone), asking.early_ends(&PublisherId([2; 32]))],
             [2, 0],
             "others are first"
         );
         asking.end(false);
-        assert_eq!(asking.cut(&gone), 2);
+        assert_eq!(asking.early_ends(&gone), 2);
         asking.end(true);
     }
 
     #[test]
     fn waiting_is_judged_by_the_newest_statement() {
         let (asking, first, second) =
-            (Asking::default(), PublisherId([1; 32]), PublisherId([2; 32]));
+            (FetchTurns::default(), PublisherId([1; 32]), PublisherId([2; 32]));
         let waits = |known: u64| {
             let stop = Stop::new();
             asking.begin(
@@ -272,36 +272,36 @@ mod tests {
             );
             asking.held().now.as_ref().unwrap().others_wait
         };
-        asking.heard(first, 9);
+        asking.record_statement(first, 9);
         assert!(!waits(7), "nobody else has said anything");
-        asking.heard(second, 8);
+        asking.record_statement(second, 8);
         assert!(waits(7) && !waits(8));
     }
 
     #[test]
     fn a_reader_never_ends_the_turn_of_another() {
         let (asking, first, reader) =
-            (Asking::default(), PublisherId([1; 32]), PublisherId([2; 32]));
+            (FetchTurns::default(), PublisherId([1; 32]), PublisherId([2; 32]));
         asking.begin(first, 2, (|_, _| false, [reader].into()), &Stop::new());
-        asking.heard(first, 2);
-        asking.heard(reader, 3);
+        asking.record_statement(first, 2);
+        asking.record_statement(reader, 3);
         let others_wait = || asking.held().now.as_ref().unwrap().others_wait;
         assert!(!others_wait());
-        asking.heard(PublisherId([3; 32]), 1);
+        asking.record_statement(PublisherId([3; 32]), 1);
         assert!(others_wait());
     }
 
     #[test]
     fn a_slow_member_has_growing_turns_while_others_wait() {
-        let (asking, slow) = (Asking::default(), PublisherId([1; 32]));
-        asking.heard(PublisherId([2; 32]), 1);
+        let (asking, slow) = (FetchTurns::default(), PublisherId([1; 32]));
+        asking.record_statement(PublisherId([2; 32]), 1);
         let turn = |others_wait| {
             let stop = Stop::new();
             asking.begin(slow, 1, (|_, _| others_wait, BTreeSet::new()), &stop);
             let given = asking.held().now.as_ref().unwrap().until - Instant::now();
             // Its time is over now.
             asking.held().now.as_mut().unwrap().until = Instant::now();
-            asking.look_at_the_clock();
+            asking.end_overdue_turn();
             (given.as_secs_f64().round() as u64, stop.raised())
         };
         assert_eq!(turn(false), (10, false), "nobody waits");

@@ -8,16 +8,16 @@ use xylem_node::AnnounceOptions;
 
 use super::{SyncArgs, status, telling};
 use crate::cli::Common;
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::output::text::clean;
 use crate::service::listed::{self, BackgroundFolder, FolderTerms};
-use crate::service::messages::{Reply, Request};
+use crate::service::messages::{ServiceReply, ServiceRequest};
 use crate::service::{self, control, unit};
 
 /// Turns the flags into terms for the background node; an error if it does not support one. The pattern is exhaustive,
 /// so that each new flag is considered.
-fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, Failure> {
+fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, CommandFailure> {
     let SyncArgs {
         // Used before the folder is handed over.
         folder: _,
@@ -57,7 +57,7 @@ fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, Failure> {
         let what = format!(
             "the background node has no {flag}: run `xylem sync DIR {flag} …` once, which is remembered, and then --background"
         );
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     let AnnounceOptions { lan, map, public: _ } = near.options(common)?;
     let shape = shape.flags();
@@ -79,11 +79,11 @@ pub(super) fn hand_over(
     (folder, joins, last): (&Path, Option<&Invitation>, &LastRun),
     common: &Common,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let (terms, store) = (terms(args, common)?, service::store(common)?);
-    if control::ask(&store, &Request::Folders, &mut |_| {})?.is_none() {
+    if control::ask(&store, &ServiceRequest::Folders, &mut |_| {})?.is_none() {
         let what = "no background node runs: `xylem service install` starts one; or leave out --background";
-        return Err(Failure::new(Exit::Local, what));
+        return Err(CommandFailure::new(Exit::Local, what));
     }
     let path = canonical(folder)?;
     let home = Home::open(&store, &path, joins)?;
@@ -91,10 +91,10 @@ pub(super) fn hand_over(
     let mut writes: Vec<PathBuf> =
         listed::load(&store)?.into_iter().map(|folder| folder.path).collect();
     writes.extend((!writes.contains(&path)).then(|| path.clone()));
-    unit::let_write(&writes)?;
-    let request = Request::Sync(BackgroundFolder { path, terms });
+    unit::allow_writes(&writes)?;
+    let request = ServiceRequest::Sync(BackgroundFolder { path, terms });
     match control::ask(&store, &request, &mut |_| {})? {
-        Some(Reply::Synced { ticket }) => {
+        Some(ServiceReply::Synced { ticket }) => {
             if let Some(ticket) = ticket {
                 let name = last.name.as_deref().unwrap_or_default();
                 telling::ready(&ticket, name, &home.key()?.public().to_string(), out)?;
@@ -102,27 +102,28 @@ pub(super) fn hand_over(
             out.note("Kept in step in the background, also after a restart; `xylem sync DIR --status` shows how it is, --stop ends it");
             Ok(Exit::Done)
         }
-        _ => Err(Failure::new(Exit::Local, "the background node has ended")),
+        _ => Err(CommandFailure::new(Exit::Local, "the background node has ended")),
     }
 }
 
 /// Tells the background node to stop keeping a folder in step.
-pub(super) fn stop(folder: &Path, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn stop(folder: &Path, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let (path, store) = (service::absolute(folder)?, service::store(common)?);
     // A folder that is gone can still be in the list.
     let path = path.canonicalize().unwrap_or(path);
-    if control::ask(&store, &Request::Unsync { path: path.clone() }, &mut |_| {})?.is_none() {
+    if control::ask(&store, &ServiceRequest::Unsync { path: path.clone() }, &mut |_| {})?.is_none()
+    {
         let mut listed = listed::load(&store)?;
         let before = listed.len();
         listed.retain(|folder| folder.path != path);
         if listed.len() == before {
             let what = format!("{}: the background node does not keep it in step", path.display());
-            return Err(Failure::new(Exit::Usage, what));
+            return Err(CommandFailure::new(Exit::Usage, what));
         }
         listed::save(&store, &listed)?;
     }
     let left: Vec<PathBuf> = listed::load(&store)?.into_iter().map(|folder| folder.path).collect();
-    unit::let_write(&left)?;
+    unit::allow_writes(&left)?;
     out.note(&clean(&format!(
         "{} is kept in step by the background node no more; it stays a member",
         path.display()
@@ -131,11 +132,11 @@ pub(super) fn stop(folder: &Path, common: &Common, out: &mut Out) -> Result<Exit
 }
 
 /// Lists the folders of the store with their status.
-pub(super) fn list(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn list(common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let store = service::store(common)?;
     let rows: Vec<(PathBuf, Option<String>)> =
-        match control::ask(&store, &Request::Folders, &mut |_| {})? {
-            Some(Reply::Folders { folders }) => {
+        match control::ask(&store, &ServiceRequest::Folders, &mut |_| {})? {
+            Some(ServiceReply::Folders { folders }) => {
                 folders.into_iter().map(|row| (row.path, row.why)).collect()
             }
             _ => {
@@ -147,7 +148,7 @@ pub(super) fn list(common: &Common, out: &mut Out) -> Result<Exit, Failure> {
 }
 
 /// Whether the background node's list has a folder.
-pub(super) fn has(folder: &Path, store: &Path) -> Result<bool, Failure> {
+pub(super) fn has(folder: &Path, store: &Path) -> Result<bool, CommandFailure> {
     let folder = canonical(folder)?;
     Ok(listed::load(store)?.iter().any(|listed| listed.path == folder))
 }

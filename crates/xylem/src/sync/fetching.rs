@@ -8,7 +8,7 @@ use xylem_library::{Blame, Error, Existing, Only, Output, SaveOptions, Stop, os_
 use xylem_node::{Event, GetError, GetOptions, get};
 use xylem_object::Ticket;
 
-use super::asking::Asking;
+use super::asking::FetchTurns;
 use super::keeping::{SyncEvent, SyncOptions};
 
 /// A fetch without progress for this long ends, and is tried again later.
@@ -23,7 +23,7 @@ pub(super) fn odd(said: &Statement, why: &str) -> Error {
 /// Fetches a member's index to the file `at`, where an older one may lie. Returns the index, and the ticket of the
 /// content.
 pub(super) fn index(
-    (options, asking): (&SyncOptions, &Asking),
+    (options, asking): (&SyncOptions, &FetchTurns),
     said: &Statement,
     at: &Path,
     stop: &Stop,
@@ -62,7 +62,7 @@ pub(super) fn index(
 /// Fetches these paths of a member's folder to `at`; our files serve as older versions. Returns the paths that the
 /// member no longer has as announced, because they have changed there.
 pub(super) fn content(
-    (options, asking): (&SyncOptions, &Asking),
+    (options, asking): (&SyncOptions, &FetchTurns),
     ticket: Ticket,
     only: Only,
     (ours, at): (&Path, &Path),
@@ -90,7 +90,7 @@ pub(super) fn content(
 }
 
 fn fetch(
-    (options, asking): (&SyncOptions, &Asking),
+    (options, asking): (&SyncOptions, &FetchTurns),
     ticket: Ticket,
     save: SaveOptions,
     stop: &Stop,
@@ -116,8 +116,8 @@ fn fetch(
     };
     let look = &mut |event| {
         match event {
-            Event::PeerConnected { .. } | Event::Found { .. } => asking.answers(),
-            Event::Progress { verified, .. } => asking.came(verified),
+            Event::PeerConnected { .. } | Event::Found { .. } => asking.record_sign(),
+            Event::Progress { verified, .. } => asking.record_bytes(verified),
             _ => {}
         }
         look(&event);

@@ -1,7 +1,7 @@
 //! `xylem sync DIR --history`: prints the versions that members have announced, and checks that each member has one
 //! history.
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::{Out, text::clean};
 use serde::Serialize;
 use xylem_library::folder::{Entry, Home, Log, Past, Statement, entries};
@@ -9,7 +9,7 @@ use xylem_object::PublisherId;
 use xylem_trust::utc;
 
 /// Prints our whole history, and the newest versions of the others. If a member has two histories, the exit code is 1.
-pub(super) fn print(home: &Home, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn print(home: &Home, out: &mut Out) -> Result<Exit, CommandFailure> {
     let mut whole = true;
     let path = home.history_file();
     if let Some(past) = Log::open(&path)?.past() {
@@ -37,7 +37,7 @@ fn told(
     member: &PublisherId,
     (versions, past, whole): (&[Entry], &Past, bool),
     out: &mut Out,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let (key, root, length) = (member.to_string(), past.root().to_string(), past.length());
     let first = length.saturating_sub(versions.len() as u64) + 1;
     for (at, entry) in (first..).zip(versions) {

@@ -22,8 +22,8 @@ use xylem_node::{
 use xylem_object::PublisherKey;
 use xylem_object::ticket::Address;
 
-use super::member::{Member, warning};
-use super::status::{Board, SyncStatus, paused};
+use super::member::{SyncMember, warning};
+use super::status::{StatusBoard, SyncStatus, paused};
 
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -68,7 +68,7 @@ pub(super) struct SyncOptions {
     /// Bytes per second to fetch at most; `None`: no limit.
     pub(super) limit: Option<u64>,
     /// Publishes the status of the folder.
-    pub(super) board: Board,
+    pub(super) board: StatusBoard,
     /// Directory of keys, trees and the state of the group.
     pub(super) store: PathBuf,
 }
@@ -177,7 +177,7 @@ pub(super) enum SyncEvent {
 }
 
 /// Messages to the thread that keeps the folder in step.
-pub(super) enum News {
+pub(super) enum SyncNews {
     Ready(Box<ServiceHandle>, Option<u16>),
     Mesh(MeshNews),
     /// Something has changed in the folder. Later changes are added to this value until the thread takes it, so that a
@@ -283,7 +283,7 @@ pub(super) fn sync(
     let _posting = options.board.begin(&home, first)?;
     let paused = paused(&home);
     let port = home.port();
-    let mut member = Member::new(options, path, home, folder, key, link_key, stop)?;
+    let mut member = SyncMember::new(options, path, home, folder, key, link_key, stop)?;
     let ends = Stop::new();
     thread::scope(|scope| {
         let (mesh_tell, mesh_news) = mpsc::channel();
@@ -295,32 +295,32 @@ pub(super) fn sync(
                 if paused.symlink_metadata().is_ok() {
                     asking.halt();
                 }
-                let said = match mesh_news.recv_timeout(asking.looks_after()) {
+                let said = match mesh_news.recv_timeout(asking.check_interval()) {
                     Ok(said) => said,
                     Err(mpsc::RecvTimeoutError::Timeout) => {
-                        asking.look_at_the_clock();
+                        asking.end_overdue_turn();
                         continue;
                     }
                     Err(mpsc::RecvTimeoutError::Disconnected) => return,
                 };
-                asking.look_at_the_clock();
+                asking.end_overdue_turn();
                 match &said {
-                    MeshNews::Said(said, _) => asking.heard(said.member, said.number),
-                    MeshNews::Up(member, false) => asking.away(member),
+                    MeshNews::Said(said, _) => asking.record_statement(said.member, said.number),
+                    MeshNews::Up(member, false) => asking.member_left(member),
                     _ => {}
                 }
-                if passed.send(News::Mesh(said)).is_err() {
+                if passed.send(SyncNews::Mesh(said)).is_err() {
                     return;
                 }
             }
         };
         let serve = move || {
-            let ready = |handle, port| drop(tell.send(News::Ready(Box::new(handle), port)));
+            let ready = |handle, port| drop(tell.send(SyncNews::Ready(Box::new(handle), port)));
             let group = Some((start, mesh_tell));
             let served = serve_group(share, port, group, ends, ready, &mut |event| {
-                drop(tell.send(News::Serving(event)));
+                drop(tell.send(SyncNews::Serving(event)));
             });
-            drop(tell.send(News::Ended(served.map(drop))));
+            drop(tell.send(SyncNews::Ended(served.map(drop))));
         };
         let started = thread::Builder::new()
             .spawn_scoped(scope, pass)
@@ -330,7 +330,7 @@ pub(super) fn sync(
             Err(e) => Err(Error { blame: Blame::Local, message: format!("no thread: {e}") }),
         };
         ends.raise();
-        done.and(member.keep_members().map_err(Error::from))
+        done.and(member.save_members().map_err(Error::from))
     })
 }
 
@@ -361,7 +361,7 @@ fn next_rescan() -> Duration {
 }
 
 /// Starts a thread that reports changes as long as the process lives.
-fn watch(path: &Path, home: &Home, tell: mpsc::Sender<News>) -> Result<(), Error> {
+fn watch(path: &Path, home: &Home, tell: mpsc::Sender<SyncNews>) -> Result<(), Error> {
     let failed = |e| unwatched(path, &e);
     let mut watcher = Watcher::new(path, OWN, &home.roles_dir()).map_err(failed)?;
     let unheard = Arc::new(Mutex::new(None::<Watched>));
@@ -382,11 +382,11 @@ fn watch(path: &Path, home: &Home, tell: mpsc::Sender<News>) -> Result<(), Error
                         continue;
                     }
                     *unheard_of = Some(changed);
-                    News::Changed(unheard.clone())
+                    SyncNews::Changed(unheard.clone())
                 }
-                Err(e) => News::Watch(e),
+                Err(e) => SyncNews::Watch(e),
             };
-            let over = matches!(said, News::Watch(_));
+            let over = matches!(said, SyncNews::Watch(_));
             if tell.send(said).is_err() || over {
                 return;
             }

@@ -16,17 +16,17 @@ use xylem_node::{Event, OneShare, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
 
-use super::asking::{Asking, SERVED};
+use super::asking::{FetchTurns, SERVED};
 use super::fetching;
-use super::keeping::{News, SyncEvent, SyncOptions, unwatched};
+use super::keeping::{SyncEvent, SyncNews, SyncOptions, unwatched};
 use super::staged::Staged;
 
 mod hearing;
 mod showing;
 mod taking;
 
-use hearing::Unkept;
-use taking::Taking;
+use hearing::UnsavedState;
+use taking::ApplyState;
 
 /// Scan the folder after this long without a further change,
 const QUIET: Duration = Duration::from_millis(50);
@@ -34,7 +34,7 @@ const QUIET: Duration = Duration::from_millis(50);
 const BUSY: Duration = Duration::from_secs(1);
 
 /// When to scan a folder that has changed now. Each change delays the scan, up to [`BUSY`] after the first one.
-fn looks_at(first: &mut Option<Instant>, now: Instant) -> Instant {
+fn scan_time(first: &mut Option<Instant>, now: Instant) -> Instant {
     (now + QUIET).min(*first.get_or_insert(now) + BUSY)
 }
 /// First pause before a failed operation is tried again; it doubles each time.
@@ -53,7 +53,7 @@ const MAX_SKIPPED: usize = 10;
 const MAX_HEARD: usize = 1000;
 
 /// See the module's documentation.
-pub(super) struct Member<'a> {
+pub(super) struct SyncMember<'a> {
     options: &'a SyncOptions,
     path: PathBuf,
     home: Home,
@@ -64,11 +64,11 @@ pub(super) struct Member<'a> {
     log: Log,
     stop: &'a Stop,
     serving: Option<ServiceHandle>,
-    asking: Asking,
+    asking: FetchTurns,
     /// Content that has arrived and is not in its place yet.
     staged: Staged,
-    taking: Taking,
-    others: BTreeMap<PublisherId, Other>,
+    taking: ApplyState,
+    others: BTreeMap<PublisherId, OtherMember>,
     up: HashSet<PublisherId>,
     roles: Membership,
     /// Our certificates, for groups with a schema.
@@ -80,27 +80,27 @@ pub(super) struct Member<'a> {
     keep: Option<Instant>,
     /// Members to which there has been a link, the first one first.
     met: Vec<PublisherId>,
-    unkept: Unkept,
+    unkept: UnsavedState,
     /// Why other members refuse our links.
     refused: Option<String>,
     /// When to scan the folder; `failures` counts failed scans.
-    look: Option<Instant>,
+    scan_at: Option<Instant>,
     /// Time of the first change since the last scan.
     changed: Option<Instant>,
     /// Whether something is known to have changed; otherwise a scan only checks for changes.
-    surely: bool,
+    known_changed: bool,
     failures: u32,
     /// How long the last scan took.
-    look_took: Duration,
+    last_scan_took: Duration,
     /// Whether anything has happened since the last check whether all members have the same state.
     moved: bool,
-    last: Last,
-    showing: showing::Shown,
+    last: LastReported,
+    showing: showing::PublishedStatus,
 }
 
 /// What was announced or reported last.
 #[derive(Default)]
-struct Last {
+struct LastReported {
     /// Root of the content, state of the index, number of the audience.
     of: Option<(xylem_hash::Hash, xylem_hash::Hash, u64)>,
     /// State of the index without the changes of files that were held; `held` lists these.
@@ -121,7 +121,7 @@ struct Last {
     read_only: bool,
 }
 
-struct Other {
+struct OtherMember {
     said: Statement,
     bytes: Vec<u8>,
     /// Whether its last statement was applied completely.
@@ -136,7 +136,7 @@ fn pause(failures: u32) -> Duration {
     (AGAIN * 2_u32.saturating_pow(failures.min(16))).min(LONGEST_PAUSE)
 }
 
-impl<'a> Member<'a> {
+impl<'a> SyncMember<'a> {
     pub(super) fn new(
         options: &'a SyncOptions,
         path: PathBuf,
@@ -161,9 +161,9 @@ impl<'a> Member<'a> {
             log,
             stop,
             serving: None,
-            asking: Asking::default(),
+            asking: FetchTurns::default(),
             staged,
-            taking: Taking::default(),
+            taking: ApplyState::default(),
             others: BTreeMap::new(),
             up: HashSet::new(),
             roles,
@@ -172,28 +172,28 @@ impl<'a> Member<'a> {
             due: None,
             keep: None,
             met,
-            unkept: Unkept::default(),
+            unkept: UnsavedState::default(),
             refused: None,
-            look: None,
+            scan_at: None,
             changed: None,
-            surely: false,
+            known_changed: false,
             failures: 0,
-            look_took: Duration::ZERO,
+            last_scan_took: Duration::ZERO,
             moved: false,
-            last: Last::default(),
-            showing: showing::Shown::default(),
+            last: LastReported::default(),
+            showing: showing::PublishedStatus::default(),
         })
     }
 
     /// The state of the present fetch, for the thread that receives the members' statements.
-    pub(super) fn asking(&self) -> Asking {
+    pub(super) fn asking(&self) -> FetchTurns {
         self.asking.clone()
     }
 
     /// Runs until serving ends.
     pub(super) fn run(
         &mut self,
-        news: &Receiver<News>,
+        news: &Receiver<SyncNews>,
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<(), Error> {
         loop {
@@ -236,40 +236,40 @@ impl<'a> Member<'a> {
         }
         let soon = Instant::now() + Duration::from_millis(100);
         let again = others.map(|other| other.again.unwrap_or(soon));
-        Some(again.chain(self.look).chain(self.due).fold(shown, Instant::min))
+        Some(again.chain(self.scan_at).chain(self.due).fold(shown, Instant::min))
     }
 
     fn hear(
         &mut self,
-        said: News,
+        said: SyncNews,
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<Option<Result<(), Error>>, Error> {
         self.moved = true;
         match said {
-            News::Ready(handle, port) => {
+            SyncNews::Ready(handle, port) => {
                 self.unkept.port = port;
-                self.keep_or_later(tell);
+                self.save_members_or_retry(tell);
                 self.serving = Some(*handle);
-                self.look = Some(Instant::now());
+                self.scan_at = Some(Instant::now());
             }
-            News::Changed(unheard) => {
+            SyncNews::Changed(unheard) => {
                 let changed = unheard.lock().unwrap_or_else(PoisonError::into_inner).take();
-                self.hear_home(tell);
+                self.reload_roles(tell);
                 if self.home.takes_accepted_removals()? {
                     self.removals_accepted();
                 }
                 if let Some(changed) = changed.filter(|changed| self.needs_look(changed)) {
-                    self.surely |= matches!(changed, Watched::Paths(_));
-                    self.look = Some(looks_at(&mut self.changed, Instant::now()));
+                    self.known_changed |= matches!(changed, Watched::Paths(_));
+                    self.scan_at = Some(scan_time(&mut self.changed, Instant::now()));
                 }
             }
-            News::Watch(source) => {
+            SyncNews::Watch(source) => {
                 return Err(unwatched(&self.path, &source));
             }
-            News::Mesh(said) => self.hear_mesh(said, tell)?,
-            News::Serving(event) if is_seen(&event) => {}
-            News::Serving(event) => tell(SyncEvent::Other(event)),
-            News::Ended(done) => return Ok(Some(done.map_err(Error::from))),
+            SyncNews::Mesh(said) => self.hear_mesh(said, tell)?,
+            SyncNews::Serving(event) if needs_no_report(&event) => {}
+            SyncNews::Serving(event) => tell(SyncEvent::Other(event)),
+            SyncNews::Ended(done) => return Ok(Some(done.map_err(Error::from))),
         }
         Ok(None)
     }
@@ -285,11 +285,11 @@ impl<'a> Member<'a> {
     }
 
     /// Whether a member can be asked and may have something that we lack.
-    fn wants(&self, other: &Other) -> bool {
+    fn wants(&self, other: &OtherMember) -> bool {
         !other.done && self.can_ask(other)
     }
 
-    fn can_ask(&self, other: &Other) -> bool {
+    fn can_ask(&self, other: &OtherMember) -> bool {
         self.up.contains(&other.said.member) && self.roles.may_write(&other.said.member)
     }
 
@@ -304,10 +304,10 @@ impl<'a> Member<'a> {
         let Some(serving) = self.serving.clone() else { return Ok(()) };
         let now = Instant::now();
         if self.roles.expire(wall_clock().milliseconds()) {
-            self.drop_others(tell);
+            self.drop_former_members(tell);
         }
         if self.keep.is_some_and(|at| at <= now) {
-            self.keep_or_later(tell);
+            self.save_members_or_retry(tell);
         }
         if self.showing.paused {
             return Ok(());
@@ -316,13 +316,13 @@ impl<'a> Member<'a> {
             let before = self.held.clone();
             self.hold();
             if !before.is_subset(&self.held) {
-                (self.look, self.surely) = (Some(now), true);
+                (self.scan_at, self.known_changed) = (Some(now), true);
             }
         }
-        if self.look.is_some_and(|at| at <= now) {
-            (self.look, self.changed, self.moved) = (None, None, true);
-            self.look_again(&serving, tell)?;
-            self.look_took = now.elapsed();
+        if self.scan_at.is_some_and(|at| at <= now) {
+            (self.scan_at, self.changed, self.moved) = (None, None, true);
+            self.scan(&serving, tell)?;
+            self.last_scan_took = now.elapsed();
         }
         // Apply nothing before the first scan. Later changes are noticed where they matter.
         if self.last.of.is_none() {
@@ -334,28 +334,28 @@ impl<'a> Member<'a> {
         };
         let mut due: Vec<PublisherId> = self.others.keys().filter(due).copied().collect();
         // Ask slow members last.
-        due.sort_by_key(|member| self.asking.cut(member));
+        due.sort_by_key(|member| self.asking.early_ends(member));
         for member in due {
             if self.stop.raised() {
                 return Ok(());
             }
             self.take_over(&member, tell)?;
-            self.surely = true;
+            self.known_changed = true;
             // Scans alternate with applying, so that neither waits until the other has nothing to do.
-            if self.look.is_some_and(|at| at <= Instant::now()) {
+            if self.scan_at.is_some_and(|at| at <= Instant::now()) {
                 break;
             }
         }
         // This check passes over all paths, so skip it at rest.
         if std::mem::take(&mut self.moved) {
-            self.tell_in_step(tell);
+            self.report_in_step(tell);
             self.show(tell);
         }
         Ok(())
     }
 
     /// Scans the folder and announces changes. Files that cannot be read now are scanned again.
-    fn look_again(
+    fn scan(
         &mut self,
         serving: &ServiceHandle,
         tell: &mut dyn FnMut(SyncEvent),
@@ -367,7 +367,7 @@ impl<'a> Member<'a> {
             // For example, a file that is being written. Such errors never end the run.
             Err(e) => {
                 tracing::debug!(%e, "the folder is looked at again");
-                self.look = Some(Instant::now() + pause(self.failures));
+                self.scan_at = Some(Instant::now() + pause(self.failures));
                 self.failures += 1;
                 // A usage error needs the user, so report it at once.
                 let told_at = if e.blame == Blame::Usage { 1 } else { 4 };
@@ -398,7 +398,7 @@ impl<'a> Member<'a> {
             }
         };
         let exclude = self.folder.rules().map(<[String]>::to_vec);
-        let changed = std::mem::take(&mut self.surely) && self.last.of.is_some();
+        let changed = std::mem::take(&mut self.known_changed) && self.last.of.is_some();
         let held = self.held.clone();
         let selection = Selection { exclude, changed, in_step: true, held, ..Selection::default() };
         let how = self.one_share("folder", selection);
@@ -423,7 +423,7 @@ impl<'a> Member<'a> {
             old.into_iter().for_each(|old| serving.unshare(old));
             return Ok(());
         }
-        self.say(serving, content, of, tell)
+        self.announce(serving, content, of, tell)
     }
 
     /// Terms of a share under a name that former members cannot guess.
@@ -439,7 +439,7 @@ impl<'a> Member<'a> {
     }
 
     /// Announces that the folder has this content and this state now.
-    fn say(
+    fn announce(
         &mut self,
         serving: &ServiceHandle,
         content: PublicationId,
@@ -580,11 +580,11 @@ impl<'a> Member<'a> {
     }
 
     /// Report "in step" when all connected members have the same state.
-    fn tell_in_step(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
-        let there = |other: &&Other| self.can_ask(other);
+    fn report_in_step(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
+        let there = |other: &&OtherMember| self.can_ask(other);
         let state = self.folder.state_as_held();
-        let there: Vec<&Other> = self.others.values().filter(there).collect();
-        let all = self.look.is_none() && there.iter().all(|other| other.said.state == state);
+        let there: Vec<&OtherMember> = self.others.values().filter(there).collect();
+        let all = self.scan_at.is_none() && there.iter().all(|other| other.said.state == state);
         let (members, but) = (there.len() as u64, self.folder.obstacles.count());
         let now = Some((state, members, but));
         if there.is_empty() {
@@ -597,7 +597,7 @@ impl<'a> Member<'a> {
 }
 
 /// Whether an event needs no report: serving has noticed that a file changed, and a scan will find the change.
-fn is_seen(event: &Event) -> bool {
+fn needs_no_report(event: &Event) -> bool {
     let Event::Library(LibraryEvent::Skipped { why, .. }) = event else { return false };
     matches!(why, SkipReason::Changed(_))
 }
@@ -614,14 +614,14 @@ mod tests {
     fn a_folder_that_changes_constantly_is_still_scanned() {
         let began = Instant::now();
         let mut first = None;
-        let mut looks = looks_at(&mut first, began);
+        let mut looks = scan_time(&mut first, began);
         assert_eq!(looks, began + QUIET);
         for i in 1..1_000 {
             let now = began + i * QUIET / 2;
             if looks <= now {
                 break;
             }
-            looks = looks_at(&mut first, now);
+            looks = scan_time(&mut first, now);
         }
         assert_eq!(looks, began + BUSY);
     }
@@ -630,7 +630,7 @@ mod tests {
     #[test]
     fn only_errors_of_served_files_are_reported() {
         let skipped = |why| Event::Library(LibraryEvent::Skipped { path: PathBuf::from("a"), why });
-        assert!(is_seen(&skipped(SkipReason::Changed("changed".into()))));
-        assert!(!is_seen(&skipped(SkipReason::Unreadable("a bad disk".into()))));
+        assert!(needs_no_report(&skipped(SkipReason::Changed("changed".into()))));
+        assert!(!needs_no_report(&skipped(SkipReason::Unreadable("a bad disk".into()))));
     }
 }

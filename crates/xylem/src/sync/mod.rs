@@ -14,7 +14,7 @@ pub(crate) mod status;
 mod telling;
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
+use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::NearArgs;
 use crate::meant;
 use crate::output::Out;
@@ -25,11 +25,11 @@ use crate::stop;
 use crate::values::{listen_at, parse_rate, read_text};
 use clap::Args;
 use keeping::SyncOptions;
-use status::Board;
+use status::StatusBoard;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
-use telling::Teller;
+use telling::EventPrinter;
 use xylem_library::folder::{
     Home, HomeError, Invitation, InvitationError, LastRun, Role, RoleSchema, VersionPolicy,
 };
@@ -248,7 +248,7 @@ fn host() -> Option<String> {
 }
 
 /// Runs `xylem sync`.
-pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let folder = args.folder.clone().filter(|_| !args.list);
     let Some(folder) = folder else { return background::list(common, out) };
     if let Some(done) = at_once(&args, &folder, common, out)? {
@@ -279,7 +279,7 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
         links: args.shape.links(),
         beside: args.near.options(common)?,
         limit: args.limit,
-        board: Board::default(),
+        board: StatusBoard::default(),
         store,
     };
     let stop = stop::on_signals()?;
@@ -287,14 +287,14 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
     if args.with_service {
         ends_with_input(&stop)?;
     }
-    let (mut broken, mut teller) = (None, Teller::new());
+    let (mut broken, mut teller) = (None, EventPrinter::new());
     let done = keeping::sync(&options, &stop, &mut |event| {
-        if let Err(failure) = teller.told(event, out) {
+        if let Err(failure) = teller.print_event(event, out) {
             stop.raise();
             broken.get_or_insert(failure);
         }
     });
-    teller.ends(out);
+    teller.print_rest(out);
     out.take_broken()?;
     match broken {
         Some(failure) => Err(failure),
@@ -303,13 +303,16 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
 }
 
 /// Raises `stop` when standard input ends.
-fn ends_with_input(stop: &Stop) -> Result<(), Failure> {
+fn ends_with_input(stop: &Stop) -> Result<(), CommandFailure> {
     let stop = stop.clone();
     let read = move || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         stop.raise();
     };
-    thread::Builder::new().name("input".into()).spawn(read).map_err(|e| Failure::no_thread(&e))?;
+    thread::Builder::new()
+        .name("input".into())
+        .spawn(read)
+        .map_err(|e| CommandFailure::no_thread(&e))?;
     Ok(())
 }
 
@@ -319,7 +322,7 @@ fn at_once(
     folder: &Path,
     common: &Common,
     out: &mut Out,
-) -> Result<Option<Exit>, Failure> {
+) -> Result<Option<Exit>, CommandFailure> {
     if args.stop {
         return background::stop(folder, common, out).map(Some);
     }
@@ -330,9 +333,10 @@ fn at_once(
         } else {
             format!("{}: no such folder; make it first", folder.display())
         };
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
-    let home = || -> Result<Home, Failure> { Ok(Home::existing(&store, &canonical(folder)?)?) };
+    let home =
+        || -> Result<Home, CommandFailure> { Ok(Home::existing(&store, &canonical(folder)?)?) };
     if args.history {
         return history::print(&home()?, out).map(Some);
     }
@@ -385,18 +389,18 @@ fn at_once(
 }
 
 /// The group to join.
-fn invitation(args: &SyncArgs) -> Result<Option<Invitation>, Failure> {
+fn invitation(args: &SyncArgs) -> Result<Option<Invitation>, CommandFailure> {
     let Some(text) = &args.ticket else { return Ok(None) };
     let text = read_text(text)?;
     let invitation = text.parse().map_err(|wrong: InvitationError| {
-        let what = meant::no_invitation(&text).map_or_else(|| wrong.to_string(), str::to_owned);
-        Failure::new(Exit::Usage, what)
+        let what = meant::invitation_hint(&text).map_or_else(|| wrong.to_string(), str::to_owned);
+        CommandFailure::new(Exit::Usage, what)
     });
     Ok(Some(invitation?))
 }
 
 /// The settings of this run's flags, or else those of the last run.
-fn last_run(args: &SyncArgs, folder: &Path, store: &Path) -> Result<LastRun, Failure> {
+fn last_run(args: &SyncArgs, folder: &Path, store: &Path) -> Result<LastRun, CommandFailure> {
     let before = match Home::existing(store, &canonical(folder)?) {
         Ok(home) => home.last_run()?,
         Err(HomeError::NotYet(_)) => LastRun::default(),
@@ -411,13 +415,13 @@ fn last_run(args: &SyncArgs, folder: &Path, store: &Path) -> Result<LastRun, Fai
     Ok(LastRun { name, listen, versions })
 }
 
-fn role_schema(schema: &Path, trust: &[PathBuf]) -> Result<RoleSchema, Failure> {
+fn role_schema(schema: &Path, trust: &[PathBuf]) -> Result<RoleSchema, CommandFailure> {
     // Check that a rule covers what each anchor certifies: otherwise it would be refused without a visible reason.
     keys::anchors(trust, Some(schema))?;
     let anchors: Result<Vec<Vec<u8>>, _> =
         trust.iter().map(|path| keys::certificate(path)).collect();
     RoleSchema::new(&keys::schema(schema)?, &anchors?)
-        .map_err(|e| Failure::new(Exit::Usage, e.to_string()))
+        .map_err(|e| CommandFailure::new(Exit::Usage, e.to_string()))
 }
 
 #[cfg(test)]

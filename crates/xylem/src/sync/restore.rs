@@ -8,20 +8,20 @@ use xylem_library::{canonical, os_bytes, os_path};
 use xylem_node::wall_clock;
 use xylem_trust::{parse_utc, utc};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::output::text::{bytes, clean};
 
 /// Lists the versions of `PATH`. For `PATH@TIME` puts the version of then, or the newest before it, back; for a
 /// directory all below it.
-pub(super) fn run(folder: &Path, what: &str, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(folder: &Path, what: &str, out: &mut Out) -> Result<Exit, CommandFailure> {
     let folder = canonical(folder)?;
     let (path, at_ms) = match what.rsplit_once('@').map(|(path, time)| (path, time_of(time))) {
         Some((path, Some(at_ms))) => (path, Some(at_ms)),
         _ => (what, None),
     };
     let below = below(&folder, Path::new(path))?;
-    let kept = Kept { folder: &folder };
+    let kept = FolderVersions { folder: &folder };
     let of_file = kept.versions(&below)?;
     let paths = match of_file.is_empty() {
         true => kept_paths(&folder, &below).map_err(failed(&below))?.into_iter().collect(),
@@ -29,7 +29,7 @@ pub(super) fn run(folder: &Path, what: &str, out: &mut Out) -> Result<Exit, Fail
     };
     if paths.is_empty() {
         let what = format!("{path}: no version of it is kept here");
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     let Some(at_ms) = at_ms else { return kept.list(&paths, path, out) };
     if of_file.is_empty() {
@@ -39,9 +39,9 @@ pub(super) fn run(folder: &Path, what: &str, out: &mut Out) -> Result<Exit, Fail
     }
 }
 
-fn failed(path: &[u8]) -> impl Fn(std::io::Error) -> Failure {
+fn failed(path: &[u8]) -> impl Fn(std::io::Error) -> CommandFailure {
     let path = shown(path);
-    move |e| Failure::new(Exit::Local, format!("{path}: {e}"))
+    move |e| CommandFailure::new(Exit::Local, format!("{path}: {e}"))
 }
 
 fn shown(path: &[u8]) -> String {
@@ -49,16 +49,16 @@ fn shown(path: &[u8]) -> String {
 }
 
 /// The kept versions of a folder.
-struct Kept<'a> {
+struct FolderVersions<'a> {
     folder: &'a Path,
 }
 
-impl Kept<'_> {
-    fn versions(&self, path: &[u8]) -> Result<Vec<KeptVersion>, Failure> {
+impl FolderVersions<'_> {
+    fn versions(&self, path: &[u8]) -> Result<Vec<KeptVersion>, CommandFailure> {
         kept_versions(self.folder, path).map_err(failed(path))
     }
 
-    fn list(&self, paths: &[Vec<u8>], what: &str, out: &mut Out) -> Result<Exit, Failure> {
+    fn list(&self, paths: &[Vec<u8>], what: &str, out: &mut Out) -> Result<Exit, CommandFailure> {
         let mut newest = 0;
         for path in paths {
             for version in self.versions(path)? {
@@ -82,7 +82,7 @@ impl Kept<'_> {
     }
 
     /// Puts a version of a file back, whatever is there.
-    fn put(&self, paths: &[Vec<u8>], at_ms: u64, out: &mut Out) -> Result<Exit, Failure> {
+    fn put(&self, paths: &[Vec<u8>], at_ms: u64, out: &mut Out) -> Result<Exit, CommandFailure> {
         for path in paths {
             let versions = self.versions(path)?;
             let Some(version) = as_of(&versions, at_ms) else {
@@ -92,11 +92,11 @@ impl Kept<'_> {
                     shown(path),
                     oldest.unwrap_or_default()
                 );
-                return Err(Failure::new(Exit::Usage, what));
+                return Err(CommandFailure::new(Exit::Usage, what));
             };
             if self.put_one(path, version, out)? == Restored::Occupied {
                 let what = "there is something else than a file of that name; move it away first";
-                return Err(Failure::new(Exit::Usage, format!("{}: {what}", shown(path))));
+                return Err(CommandFailure::new(Exit::Usage, format!("{}: {what}", shown(path))));
             }
         }
         Ok(Exit::Done)
@@ -109,7 +109,7 @@ impl Kept<'_> {
         what: &str,
         at_ms: u64,
         out: &mut Out,
-    ) -> Result<Exit, Failure> {
+    ) -> Result<Exit, CommandFailure> {
         let mut put = 0;
         for path in paths {
             let versions = self.versions(path)?;
@@ -122,7 +122,7 @@ impl Kept<'_> {
         }
         if put == 0 {
             let what = format!("{what}: of what was kept then or before nothing is missing");
-            return Err(Failure::new(Exit::Usage, what));
+            return Err(CommandFailure::new(Exit::Usage, what));
         }
         Ok(Exit::Done)
     }
@@ -132,7 +132,7 @@ impl Kept<'_> {
         path: &[u8],
         version: &KeptVersion,
         out: &mut Out,
-    ) -> Result<Restored, Failure> {
+    ) -> Result<Restored, CommandFailure> {
         let now_ms = wall_clock().milliseconds();
         let restored = restore(self.folder, path, version, now_ms).map_err(failed(path))?;
         if restored == Restored::Occupied {
@@ -159,7 +159,7 @@ fn time_of(text: &str) -> Option<u64> {
 }
 
 /// A path below the folder, with `/` between its components; `path` is relative to the folder or absolute.
-fn below(folder: &Path, path: &Path) -> Result<Vec<u8>, Failure> {
+fn below(folder: &Path, path: &Path) -> Result<Vec<u8>, CommandFailure> {
     let path = path.strip_prefix(folder).unwrap_or(path);
     let mut whole = Vec::new();
     for component in path.components() {
@@ -168,7 +168,7 @@ fn below(folder: &Path, path: &Path) -> Result<Vec<u8>, Failure> {
                 continue;
             }
             let what = format!("{}: name it by its path below the folder", path.display());
-            return Err(Failure::new(Exit::Usage, what));
+            return Err(CommandFailure::new(Exit::Usage, what));
         };
         if !whole.is_empty() {
             whole.push(b'/');
@@ -178,7 +178,7 @@ fn below(folder: &Path, path: &Path) -> Result<Vec<u8>, Failure> {
     let first = whole.split(|byte| *byte == b'/').next().unwrap_or_default();
     if first.eq_ignore_ascii_case(OWN.as_bytes()) {
         let what = format!("{}: no versions of that are kept", path.display());
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     Ok(whole)
 }

@@ -18,7 +18,7 @@ use xylem_library::{Blame, Error, Only, canonical, disk, os_path};
 use xylem_node::wall_clock;
 use xylem_store::{Clobber, write_atomically};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
 use crate::running;
@@ -177,7 +177,7 @@ impl SyncStatus {
     }
 
     /// The status of a folder for which no process has written one yet.
-    fn unsaid(home: &Home, folder: &Path) -> Result<Self, Failure> {
+    fn never_started(home: &Home, folder: &Path) -> Result<Self, CommandFailure> {
         let founder = home.invitation.group.founder;
         let member = |(said, _): (xylem_library::folder::Statement, Vec<u8>)| MemberStatus {
             name: said.name,
@@ -201,7 +201,7 @@ impl SyncStatus {
     }
 
     /// The status in one line.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn summary_line(&self) -> String {
         let here = self.members.iter().filter(|member| member.here).count() as u64;
         let missing = self.more.saturating_add(self.missing.len() as u64);
         let step = match self.step {
@@ -232,16 +232,16 @@ impl SyncStatus {
 /// The status of a folder, shared by all threads that contribute to it. The thread of a [`Poster`] writes it to the
 /// disk.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Board(Arc<Mutex<Posted>>);
+pub(super) struct StatusBoard(Arc<Mutex<BoardState>>);
 
 #[derive(Debug, Default)]
-struct Posted {
+struct BoardState {
     status: SyncStatus,
     changed: Option<SyncSender<()>>,
 }
 
-impl Board {
-    fn held(&self) -> MutexGuard<'_, Posted> {
+impl StatusBoard {
+    fn held(&self) -> MutexGuard<'_, BoardState> {
         // A poisoned lock holds good data: no thread panics within a change.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -286,7 +286,7 @@ impl Board {
     ///
     /// # Errors
     /// No file can be created there, or the system cannot start a thread.
-    pub(super) fn begin(&self, home: &Home, first: SyncStatus) -> Result<Poster, Error> {
+    pub(super) fn begin(&self, home: &Home, first: SyncStatus) -> Result<StatusWriter, Error> {
         let lock = home.dir().join(LOCK);
         let failed = |e: io::Error| {
             let message = format!("{}: {e}", lock.display());
@@ -305,7 +305,7 @@ impl Board {
         let writer = thread::Builder::new().name("status".into()).stack_size(256 * 1024);
         let writer = writer.spawn(move || board.write_all(&path, &changes));
         let writer = Some(writer.map_err(failed)?);
-        Ok(Poster { board: self.clone(), writer, _held: held })
+        Ok(StatusWriter { board: self.clone(), writer, _held: held })
     }
 
     fn write_all(&self, path: &Path, changes: &Receiver<()>) {
@@ -320,7 +320,7 @@ impl Board {
     }
 }
 
-impl Posted {
+impl BoardState {
     fn is_new(&mut self) {
         self.status.at_ms = wall_clock().milliseconds();
         // If the channel is full, the writer is notified already. If it is closed, there is no place to write to.
@@ -329,13 +329,13 @@ impl Posted {
 }
 
 /// Keeps the status file up to date. On drop, the last one states that no process runs.
-pub(super) struct Poster {
-    board: Board,
+pub(super) struct StatusWriter {
+    board: StatusBoard,
     writer: Option<JoinHandle<()>>,
     _held: File,
 }
 
-impl Drop for Poster {
+impl Drop for StatusWriter {
     fn drop(&mut self) {
         let mut held = self.board.held();
         held.status.at_ms = wall_clock().milliseconds();
@@ -357,7 +357,7 @@ pub(super) fn paused(home: &Home) -> PathBuf {
 }
 
 /// `--pause` and `--resume`: sets or removes the mark, for the running process and later ones.
-pub(super) fn pause(home: &Home, pause: bool) -> Result<(), Failure> {
+pub(super) fn pause(home: &Home, pause: bool) -> Result<(), CommandFailure> {
     let path = paused(home);
     let done = match pause {
         true => File::create(&path).map(drop),
@@ -365,7 +365,7 @@ pub(super) fn pause(home: &Home, pause: bool) -> Result<(), Failure> {
     };
     match done {
         Err(e) if pause || e.kind() != io::ErrorKind::NotFound => {
-            Err(Failure::new(Exit::Local, format!("{}: {e}", path.display())))
+            Err(CommandFailure::new(Exit::Local, format!("{}: {e}", path.display())))
         }
         _ => Ok(()),
     }
@@ -399,12 +399,12 @@ pub(super) fn print(
     folder: &Path,
     background: bool,
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let folder = canonical(folder)?;
     let home = Home::existing(store, &folder)?;
     let mut status = match read(home.dir()) {
         Some(status) => status,
-        None => SyncStatus::unsaid(&home, &folder)?,
+        None => SyncStatus::never_started(&home, &folder)?,
     };
     (status.background, status.paused) = (background, is_paused(&home));
     let exit = if status.step == FolderStep::InStep { Exit::Done } else { Exit::Damaged };
@@ -433,7 +433,7 @@ impl SyncStatus {
     fn lines(&self, now_ms: u64) -> Vec<String> {
         let ago = |ms: u64| span(now_ms.saturating_sub(ms));
         let short = |key: &str| key.get(..16).unwrap_or(key).to_owned();
-        let mut lines = vec![self.said()];
+        let mut lines = vec![self.summary_line()];
         if self.paused && self.step != FolderStep::Paused {
             lines.push("  paused: nothing is published or taken over until --resume".to_owned());
         }
@@ -512,7 +512,7 @@ pub(super) fn list(
     store: &Path,
     in_background: &[(PathBuf, Option<String>)],
     out: &mut Out,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandFailure> {
     let mut all = all(store);
     for (path, why) in in_background {
         let folder = path.to_string_lossy().into_owned();
@@ -530,7 +530,7 @@ pub(super) fn list(
             out.json(status)?;
         } else {
             let by = if status.background { " (background)" } else { "" };
-            out.line(&clean(&format!("{}{by}", status.said())))?;
+            out.line(&clean(&format!("{}{by}", status.summary_line())))?;
         }
     }
     if all.is_empty() {
@@ -566,7 +566,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let home = home(base.path());
         assert_eq!(read(home.dir()), None);
-        let board = Board::default();
+        let board = StatusBoard::default();
         let poster = board.begin(&home, status()).unwrap();
         board.change(|status| status.name = "alice".to_owned());
         let seen = loop {
@@ -628,7 +628,7 @@ mod tests {
             ..MemberStatus::default()
         };
         let large = SyncStatus { members: (0..17).map(far).collect(), ..status.clone() };
-        assert!(large.said().contains("; 0 other members linked"));
+        assert!(large.summary_line().contains("; 0 other members linked"));
         let large = large.lines(65_000).join("\n");
         assert!(large.contains("far-16 (): no link to it for 1 min, had the same when"), "{large}");
         has("d/a: there is no room for it on this disk: disk full (for 1 min, tried again now)");

@@ -5,7 +5,7 @@
 
 use super::keeping::SyncEvent;
 use super::status::named;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::output::Out;
 use crate::output::text::{clean, count};
 use serde::Serialize;
@@ -24,18 +24,18 @@ const SHOWN_AFTER: Duration = Duration::from_secs(1);
 const MAX_NAMES: usize = 5;
 
 /// When the next line of a kind may be printed.
-struct Pace {
+struct LinePace {
     pause: Duration,
     next: Option<Instant>,
 }
 
-impl Pace {
+impl LinePace {
     fn new() -> Self {
         Self { pause: PAUSE, next: None }
     }
 
     /// Whether a line may be printed now; if so, counts it as printed.
-    fn may(&mut self, now: Instant) -> bool {
+    fn try_print(&mut self, now: Instant) -> bool {
         let Some(next) = self.next.replace(now + self.pause) else { return true };
         if now < next {
             self.next = Some(next);
@@ -51,7 +51,7 @@ impl Pace {
 
 /// Changes by one member that were not printed yet.
 #[derive(Default)]
-struct Gathered {
+struct GatheredChanges {
     put: u64,
     gone: u64,
     kept: u64,
@@ -59,23 +59,23 @@ struct Gathered {
 }
 
 /// See the module's documentation.
-pub(super) struct Teller {
-    took: BTreeMap<String, Gathered>,
-    took_pace: Pace,
+pub(super) struct EventPrinter {
+    took: BTreeMap<String, GatheredChanges>,
+    took_pace: LinePace,
     /// Numbers of members in step, and of paths that are not, to be printed.
     step: Option<(u64, u64)>,
-    step_pace: Pace,
+    step_pace: LinePace,
     /// When the present fetch began.
     fetching: Option<Instant>,
 }
 
-impl Teller {
+impl EventPrinter {
     pub(super) fn new() -> Self {
         Self {
             took: BTreeMap::new(),
-            took_pace: Pace::new(),
+            took_pace: LinePace::new(),
             step: None,
-            step_pace: Pace::new(),
+            step_pace: LinePace::new(),
             fetching: None,
         }
     }
@@ -84,7 +84,11 @@ impl Teller {
     ///
     /// # Errors
     /// Standard output is gone.
-    pub(super) fn told(&mut self, event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
+    pub(super) fn print_event(
+        &mut self,
+        event: SyncEvent,
+        out: &mut Out,
+    ) -> Result<(), CommandFailure> {
         if out.is_json() {
             return in_json(event, out);
         }
@@ -149,7 +153,7 @@ impl Teller {
     }
 
     /// Prints what is gathered and not printed yet.
-    pub(super) fn ends(&mut self, out: &mut Out) {
+    pub(super) fn print_rest(&mut self, out: &mut Out) {
         out.ends_progress();
         for (name, gathered) in std::mem::take(&mut self.took) {
             out.note(&clean(&gathered.said(&name)));
@@ -171,7 +175,7 @@ impl Teller {
     }
 
     fn say_took(&mut self, now: Instant, out: &mut Out) {
-        if self.took.is_empty() || !self.took_pace.may(now) {
+        if self.took.is_empty() || !self.took_pace.try_print(now) {
             return;
         }
         for (name, gathered) in std::mem::take(&mut self.took) {
@@ -186,7 +190,7 @@ impl Teller {
         self.say_took(now, out);
         // Print the changes before the line that the folder is in step.
         if let Some((members, but)) = self.step.filter(|_| in_step && self.took.is_empty())
-            && self.step_pace.may(now)
+            && self.step_pace.try_print(now)
         {
             self.step = None;
             let others = count(members, "other");
@@ -201,7 +205,7 @@ impl Teller {
     }
 }
 
-impl Gathered {
+impl GatheredChanges {
     fn said(&self, name: &str) -> String {
         let mut parts = Vec::new();
         if self.put > 0 {
@@ -236,7 +240,12 @@ fn say_conflicts(conflicts: &[PathBuf], copies: &[(PathBuf, String)], out: &mut 
 }
 
 /// Prints the ticket to join on standard output.
-pub(super) fn ready(ticket: &str, name: &str, key: &str, out: &mut Out) -> Result<(), Failure> {
+pub(super) fn ready(
+    ticket: &str,
+    name: &str,
+    key: &str,
+    out: &mut Out,
+) -> Result<(), CommandFailure> {
     if out.is_json() { out.json(&ReadyRow { ticket, name, key }) } else { out.line(ticket) }
 }
 
@@ -248,7 +257,7 @@ fn texts(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
-fn in_json(event: SyncEvent, out: &mut Out) -> Result<(), Failure> {
+fn in_json(event: SyncEvent, out: &mut Out) -> Result<(), CommandFailure> {
     match event {
         SyncEvent::Ready { invitation, name, key } => {
             ready(&invitation.to_string(), &name, &key, out)
@@ -408,22 +417,22 @@ mod tests {
 
     #[test]
     fn repeated_lines_have_growing_pauses_until_a_rest() {
-        let (mut pace, begin) = (Pace::new(), Instant::now());
+        let (mut pace, begin) = (LinePace::new(), Instant::now());
         let mut told = Vec::new();
         for tenths in 0..3_000 {
-            if pace.may(begin + tenths * Duration::from_millis(100)) {
+            if pace.try_print(begin + tenths * Duration::from_millis(100)) {
                 told.push(tenths / 10);
             }
         }
         assert_eq!(told, [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]);
-        assert!(pace.may(begin + Duration::from_secs(600)));
-        assert!(!pace.may(begin + Duration::from_millis(600_900)));
-        assert!(pace.may(begin + Duration::from_secs(601)));
+        assert!(pace.try_print(begin + Duration::from_secs(600)));
+        assert!(!pace.try_print(begin + Duration::from_millis(600_900)));
+        assert!(pace.try_print(begin + Duration::from_secs(601)));
     }
 
     #[test]
     fn each_name_is_reported_once() {
-        let mut teller = Teller::new();
+        let mut teller = EventPrinter::new();
         let paths = ["a", "b/c", "a"].map(PathBuf::from);
         teller.gather("bob".into(), (2, 0, 1), &paths);
         teller.gather("bob".into(), (1, 2, 0), &paths[..1]);

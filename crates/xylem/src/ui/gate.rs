@@ -4,23 +4,23 @@
 //! the address. `Host` keeps out pages under a foreign name that resolves to loopback (DNS rebinding), and `Origin`
 //! pages of other sites.
 
-use crate::exit::Failure;
-use crate::http::Request;
+use crate::exit::CommandFailure;
+use crate::http::PageRequest;
 use std::net::SocketAddr;
 use xylem_hash::{Hash, hash};
 use xylem_library::keys;
 
 /// See the module's documentation.
-pub(super) struct Gate {
+pub(super) struct PageAccess {
     at: SocketAddr,
     token: String,
     /// Hash of the token: a comparison of two hashes takes constant time.
     hashed: Hash,
 }
 
-impl Gate {
+impl PageAccess {
     /// Makes a token for this run.
-    pub(super) fn new(at: SocketAddr) -> Result<Self, Failure> {
+    pub(super) fn new(at: SocketAddr) -> Result<Self, CommandFailure> {
         let random = keys::random::<16>()?;
         Ok(Self::of(at, random.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
@@ -39,7 +39,7 @@ impl Gate {
     }
 
     /// Whether a request has the token, and host and origin of this page.
-    pub(super) fn lets_in(&self, request: &Request) -> bool {
+    pub(super) fn lets_in(&self, request: &PageRequest) -> bool {
         let named = |host: &str| {
             let local = format!("localhost:{}", self.at.port());
             // A browser leaves out the default port.
@@ -61,12 +61,12 @@ mod tests {
 
     #[test]
     fn requests_without_token_host_or_origin_are_refused() {
-        let gate = Gate::of(SocketAddr::from(([127, 0, 0, 1], 7350)), "7f00".to_owned());
+        let gate = PageAccess::of(SocketAddr::from(([127, 0, 0, 1], 7350)), "7f00".to_owned());
         assert_eq!(gate.url(), "http://127.0.0.1:7350/?token=7f00");
         let asks = |host: &str, origin: Option<&str>, query: &str| {
             let (path, query) = ("/events".to_owned(), query.to_owned());
             let (host, origin) = (host.to_owned(), origin.map(str::to_owned));
-            gate.lets_in(&Request { path, query, host, origin })
+            gate.lets_in(&PageRequest { path, query, host, origin })
         };
         let here = "127.0.0.1:7350";
         for (host, origin) in [
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn each_run_has_its_own_token() {
         let at = SocketAddr::from(([127, 0, 0, 1], 1));
-        let [one, other] = [0, 1].map(|_| Gate::new(at).unwrap().token);
+        let [one, other] = [0, 1].map(|_| PageAccess::new(at).unwrap().token);
         assert!(one != other && one.len() == 32);
     }
 }

@@ -7,16 +7,16 @@ mod gate;
 mod sight;
 
 use crate::cli::Common;
-use crate::exit::{Exit, Failure, exit_help};
-use crate::http::{self, Body, Request, Response};
+use crate::exit::{CommandFailure, Exit, exit_help};
+use crate::http::{self, HttpBody, PageRequest, Response};
 use crate::metrics;
 use crate::output::Out;
 use crate::peek::AtArgs;
 use crate::stop;
 use clap::Args;
-use gate::Gate;
+use gate::PageAccess;
 use serde::Serialize;
-use sight::Sight;
+use sight::PageData;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -64,23 +64,24 @@ struct UiRow<'a> {
 }
 
 /// Runs `xylem ui`.
-pub(crate) fn run(args: UiArgs, common: &Common, out: &mut Out) -> Result<Exit, Failure> {
+pub(crate) fn run(args: UiArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let listener = listen(args.listen.as_deref().unwrap_or("0"))?;
-    let wrong = |e: io::Error| Failure::new(Exit::Local, format!("cannot show the page: {e}"));
-    let gate = Gate::new(listener.local_addr().map_err(wrong)?)?;
+    let wrong =
+        |e: io::Error| CommandFailure::new(Exit::Local, format!("cannot show the page: {e}"));
+    let gate = PageAccess::new(listener.local_addr().map_err(wrong)?)?;
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let sight = Arc::new(Sight::new(common.store()?, args.at.at, &stop)?);
+    let sight = Arc::new(PageData::new(common.store()?, args.at.at, &stop)?);
     let url = gate.url();
     let page = PAGE.replace("TOKEN", gate.token());
-    let answer = move |request: &Request| match gate.lets_in(request) {
+    let answer = move |request: &PageRequest| match gate.lets_in(request) {
         false => Response::refused("403 Forbidden", "open the address that `xylem ui` printed"),
         true => answer(request, &page, &sight),
     };
     thread::Builder::new()
         .name("ui".into())
         .spawn(move || http::serve(&listener, move |request| guarded(answer(request))))
-        .map_err(|e| Failure::no_thread(&e))?;
+        .map_err(|e| CommandFailure::no_thread(&e))?;
     match out.is_json() {
         true => out.json(&UiRow { url: &url })?,
         false => out.line(&url)?,
@@ -94,26 +95,26 @@ pub(crate) fn run(args: UiArgs, common: &Common, out: &mut Out) -> Result<Exit, 
     Ok(Exit::Done)
 }
 
-fn listen(text: &str) -> Result<TcpListener, Failure> {
+fn listen(text: &str) -> Result<TcpListener, CommandFailure> {
     let at: SocketAddr = metrics::place("--listen", text)?;
     if !at.ip().is_loopback() {
         let what =
             format!("--listen {text}: the page is for this machine alone; give 127.0.0.1:PORT");
-        return Err(Failure::new(Exit::Usage, what));
+        return Err(CommandFailure::new(Exit::Usage, what));
     }
     TcpListener::bind(at)
-        .map_err(|e| Failure::new(Exit::Local, format!("cannot show the page at {at}: {e}")))
+        .map_err(|e| CommandFailure::new(Exit::Local, format!("cannot show the page at {at}: {e}")))
 }
 
 /// Answers a permitted request with one of the page's files or the events.
-fn answer(request: &Request, page: &str, sight: &Arc<Sight>) -> Response {
+fn answer(request: &PageRequest, page: &str, sight: &Arc<PageData>) -> Response {
     match request.path.as_str() {
         "/" => Response::ok("text/html; charset=utf-8", page.as_bytes().to_vec()),
         "/page.css" => Response::ok("text/css; charset=utf-8", STYLE.as_bytes()),
         "/page.js" => Response::ok("text/javascript; charset=utf-8", SCRIPT.as_bytes()),
         "/events" => {
             let sight = sight.clone();
-            let body = Body::Written(None, Box::new(move |out| tell(&sight, out)));
+            let body = HttpBody::Written(None, Box::new(move |out| tell(&sight, out)));
             let (status, kind) = ("200 OK", "text/event-stream");
             Response { status, kind, fields: Vec::new(), body }
         }
@@ -142,7 +143,7 @@ fn guarded(mut response: Response) -> Response {
 }
 
 /// Writes the parts that have changed, as long as the client reads.
-fn tell(sight: &Sight, out: &mut dyn Write) -> io::Result<()> {
+fn tell(sight: &PageData, out: &mut dyn Write) -> io::Result<()> {
     let mut told = [const { String::new() }; 4];
     let mut quiet = 0;
     loop {

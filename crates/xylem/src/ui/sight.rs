@@ -4,12 +4,12 @@
 //! Nothing is collected while no page is open. Threads of their own query the background node and the forwarder, so
 //! that one that hangs delays no page.
 
-use crate::ctl::Watcher;
-use crate::exit::Failure;
+use crate::ctl::DatasetPoller;
+use crate::exit::CommandFailure;
 use crate::output::json_line;
 use crate::running;
 use crate::service::control;
-use crate::service::messages::{Reply, Request};
+use crate::service::messages::{ServiceReply, ServiceRequest};
 use crate::sync::status;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -26,25 +26,29 @@ const FRESH: Duration = Duration::from_millis(500);
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
 /// See the module's documentation.
-pub(super) struct Sight {
+pub(super) struct PageData {
     store: PathBuf,
     runs: Mutex<Option<(Instant, String)>>,
-    folders: Asked,
-    service: Asked,
-    node: Asked,
+    folders: PolledAnswer,
+    service: PolledAnswer,
+    node: PolledAnswer,
 }
 
-impl Sight {
+impl PageData {
     /// Collects from the processes on `store`, and from the forwarder at `at` (`None`: the default one).
-    pub(super) fn new(store: PathBuf, at: Option<PeerUri>, stop: &Stop) -> Result<Self, Failure> {
-        let (of, mut node) = (store.clone(), Watcher::new(at, stop));
+    pub(super) fn new(
+        store: PathBuf,
+        at: Option<PeerUri>,
+        stop: &Stop,
+    ) -> Result<Self, CommandFailure> {
+        let (of, mut node) = (store.clone(), DatasetPoller::new(at, stop));
         let of_folders = store.clone();
         Ok(Self {
             store,
             runs: Mutex::default(),
-            folders: Asked::begin("folders", move || json!(status::all(&of_folders)))?,
-            service: Asked::begin("service", move || service(&of))?,
-            node: Asked::begin("node", move || node.look().unwrap_or(Value::Null))?,
+            folders: PolledAnswer::begin("folders", move || json!(status::all(&of_folders)))?,
+            service: PolledAnswer::begin("service", move || service(&of))?,
+            node: PolledAnswer::begin("node", move || node.look().unwrap_or(Value::Null))?,
         })
     }
 
@@ -72,13 +76,16 @@ impl Sight {
 }
 
 /// The last answer of a service that is queried repeatedly, as long as the answers are read.
-struct Asked {
+struct PolledAnswer {
     last: Arc<Mutex<String>>,
     wanted: Arc<AtomicBool>,
 }
 
-impl Asked {
-    fn begin(name: &str, mut ask: impl FnMut() -> Value + Send + 'static) -> Result<Self, Failure> {
+impl PolledAnswer {
+    fn begin(
+        name: &str,
+        mut ask: impl FnMut() -> Value + Send + 'static,
+    ) -> Result<Self, CommandFailure> {
         let (last, wanted) =
             (Arc::new(Mutex::new("null".to_owned())), Arc::new(AtomicBool::new(true)));
         let (into, is_wanted) = (last.clone(), wanted.clone());
@@ -92,7 +99,7 @@ impl Asked {
                 thread::sleep(ASK_EVERY);
             }
         });
-        asking.map_err(|e| Failure::no_thread(&e))?;
+        asking.map_err(|e| CommandFailure::no_thread(&e))?;
         Ok(Self { last, wanted })
     }
 
@@ -104,8 +111,8 @@ impl Asked {
 
 /// The shares of the background node, without tickets; `null` if none runs.
 fn service(store: &Path) -> Value {
-    match control::ask(store, &Request::Shares, &mut |_| {}) {
-        Ok(Some(Reply::Shares { shares })) => shares
+    match control::ask(store, &ServiceRequest::Shares, &mut |_| {}) {
+        Ok(Some(ServiceReply::Shares { shares })) => shares
             .iter()
             .map(|row| {
                 json!({

@@ -8,12 +8,12 @@
 //!
 //! Files are read and hashed for real. The clock, and the system that may refuse a thread, are simulated.
 
-use super::engine::{Digest, Item, Sink, SumSettings, Threads};
-use super::meter::Meter;
+use super::engine::{Digest, SumItem, SumSettings, SumSink, ThreadCount};
+use super::meter::ByteMeter;
 // The modules that pool.rs expects beside it.
 use super::{engine, meter, region};
-use crate::exit::{Exit, Failure};
-use pool::Pool;
+use crate::exit::{CommandFailure, Exit};
+use pool::SumPool;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner};
@@ -117,7 +117,7 @@ fn settings(threads: usize) -> SumSettings {
         seek: 0,
         length: OUT_LEN as u64,
         tree: Box::new(Interrupted(Tree::plain())),
-        threads: Threads::new(Some(threads)),
+        threads: ThreadCount::new(Some(threads)),
         stdin_is_taken: Some("it is the test's"),
     }
 }
@@ -135,7 +135,7 @@ enum Kind {
 
 struct Numbered(usize, Kind);
 
-impl Item for Numbered {
+impl SumItem for Numbered {
     fn path(&self) -> Option<&Path> {
         match &self.1 {
             Kind::Nothing => None,
@@ -154,8 +154,12 @@ struct Checked {
     rests_after: usize,
 }
 
-impl Sink<Numbered> for Checked {
-    fn result(&mut self, item: Numbered, found: Option<io::Result<Digest>>) -> Result<(), Failure> {
+impl SumSink<Numbered> for Checked {
+    fn result(
+        &mut self,
+        item: Numbered,
+        found: Option<io::Result<Digest>>,
+    ) -> Result<(), CommandFailure> {
         assert!(self.fails_at.is_none_or(|at| self.got <= at), "it has failed already");
         assert_eq!(item.0, self.got, "in order, each once");
         match (&item.1, found) {
@@ -168,12 +172,12 @@ impl Sink<Numbered> for Checked {
             shuttle::thread::yield_now();
         }
         match self.fails_at {
-            Some(at) if at == item.0 => Err(Failure::new(Exit::Local, "the disk is full")),
+            Some(at) if at == item.0 => Err(CommandFailure::new(Exit::Local, "the disk is full")),
             _ => Ok(()),
         }
     }
 
-    fn idle(&mut self) -> Result<(), Failure> {
+    fn idle(&mut self) -> Result<(), CommandFailure> {
         shuttle::thread::yield_now();
         Ok(())
     }
@@ -224,7 +228,7 @@ fn every_item_comes_to_the_sink_once_and_in_order() {
         let ahead = thread_rng().gen_range(1..4);
         let mut sink = Checked { rests_after: 1, ..Checked::default() };
         let items = items(some_of(&kinds, count));
-        let run = Pool::new(&settings, &Meter::silent(), items, ahead, &mut sink).run();
+        let run = SumPool::new(&settings, &ByteMeter::silent(), items, ahead, &mut sink).run();
         assert!(run.is_ok() && sink.got == count, "{} of {count} came", sink.got);
     });
 }
@@ -238,7 +242,7 @@ fn a_sink_that_fails_ends_every_thread() {
         let at = thread_rng().gen_range(0..10);
         let mut sink = Checked { rests_after: 1, fails_at: Some(at), ..Checked::default() };
         let items = items(some_of(&kinds, 10));
-        let run = Pool::new(&settings, &Meter::silent(), items, ahead, &mut sink).run();
+        let run = SumPool::new(&settings, &ByteMeter::silent(), items, ahead, &mut sink).run();
         assert!(run.is_err() && sink.got == at + 1, "{} came, {at} fails", sink.got);
     });
 }
@@ -251,7 +255,7 @@ fn workers_wake_after_a_full_window() {
         let settings = settings(2);
         let mut sink = Checked { rests_after: 100, ..Checked::default() };
         let items = (0..COUNT).map(|number| Numbered(number, Kind::Nothing));
-        let run = Pool::new(&settings, &Meter::silent(), items, 400, &mut sink).run();
+        let run = SumPool::new(&settings, &ByteMeter::silent(), items, 400, &mut sink).run();
         assert!(run.is_ok() && sink.got == COUNT, "{} came", sink.got);
     });
 }

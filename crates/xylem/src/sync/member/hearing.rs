@@ -7,11 +7,11 @@ use xylem_library::{Blame, Error};
 use xylem_node::{MeshNews, wall_clock};
 use xylem_object::PublisherId;
 
-use super::{KEEP, Member, Other, SyncEvent, warning};
+use super::{KEEP, OtherMember, SyncEvent, SyncMember, warning};
 
 /// State that could not be written to the disk yet. A full disk does not end the run.
 #[derive(Default)]
-pub(super) struct Unkept {
+pub(super) struct UnsavedState {
     /// The port at which peers reach us.
     pub(super) port: Option<u16>,
     /// The founder's list of roles, as a member has passed it on.
@@ -46,7 +46,7 @@ fn refused(by_founder: bool, why: TurnedAway, key: &PublisherId) -> String {
     }
 }
 
-impl Member<'_> {
+impl SyncMember<'_> {
     pub(super) fn hear_mesh(
         &mut self,
         said: MeshNews,
@@ -78,7 +78,7 @@ impl Member<'_> {
                 let evidence = self.home.evidence_file(&said.member);
                 self.unkept.evidence.push((said.member, both));
                 self.others.remove(&said.member);
-                self.keep_or_later(tell);
+                self.save_members_or_retry(tell);
                 let (name, key) = (said.name, said.member.to_string());
                 tell(SyncEvent::Rewrote { name, key, evidence });
             }
@@ -106,10 +106,10 @@ impl Member<'_> {
     /// Reports that a member came or went. Writes the members' state first if that is due, since a user who reads this
     /// may give the member a role at once.
     fn tell_member(&mut self, member: &PublisherId, up: bool, tell: &mut dyn FnMut(SyncEvent)) {
-        let Some(Other { said, .. }) = self.others.get(member) else { return };
+        let Some(OtherMember { said, .. }) = self.others.get(member) else { return };
         let (name, key) = (said.name.clone(), said.member.to_string());
         if self.keep.is_some_and(|at| at <= Instant::now()) {
-            self.keep_or_later(tell);
+            self.save_members_or_retry(tell);
         }
         tell(SyncEvent::Member { name, key, up });
     }
@@ -120,7 +120,7 @@ impl Member<'_> {
         let has_roles = news.is_some();
         if let Some(roles) = news {
             self.unkept.roles = Some(roles.clone());
-            self.keep_or_later(tell);
+            self.save_members_or_retry(tell);
             self.take_roles(roles, tell);
         }
         let member = said.member;
@@ -139,7 +139,7 @@ impl Member<'_> {
         });
         // New statements do not shorten the pause of a member that has failed repeatedly.
         let again = if failures > 3 { again } else { None };
-        self.others.insert(member, Other { said, bytes, done: false, again, failures, told });
+        self.others.insert(member, OtherMember { said, bytes, done: false, again, failures, told });
         if same_place && !has_roles {
             self.keep.get_or_insert_with(|| Instant::now() + KEEP);
         } else {
@@ -152,7 +152,7 @@ impl Member<'_> {
     }
 
     /// Takes over the founder's list after it has changed on the disk, most likely by a command of our user.
-    pub(super) fn hear_home(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
+    pub(super) fn reload_roles(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         match self.home.roles() {
             Ok(Some(roles)) if roles.number > self.roles.roles().number => {
                 self.take_roles(roles, tell)
@@ -164,9 +164,9 @@ impl Member<'_> {
     }
 
     /// Writes the state that the next run needs: later statements of members have to continue their histories.
-    pub(in crate::sync) fn keep_members(&mut self) -> Result<(), HomeError> {
+    pub(in crate::sync) fn save_members(&mut self) -> Result<(), HomeError> {
         self.keep = None;
-        let Unkept { port, roles, evidence, .. } = &mut self.unkept;
+        let UnsavedState { port, roles, evidence, .. } = &mut self.unkept;
         // Write what would be worst to lose first.
         if let Some(founder_says) = roles {
             self.home.keep_roles(founder_says)?;
@@ -187,8 +187,8 @@ impl Member<'_> {
     }
 
     /// Like [`Self::keep_members`], but a failed write is tried again later, and reported once.
-    pub(super) fn keep_or_later(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
-        match self.keep_members() {
+    pub(super) fn save_members_or_retry(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
+        match self.save_members() {
             Ok(()) => self.unkept.is_told = false,
             Err(e) => {
                 self.keep = Some(Instant::now() + KEEP);
@@ -206,12 +206,12 @@ impl Member<'_> {
         // Send nothing to former members from now on, however long a scan of the folder takes.
         self.serving.iter().for_each(|serving| serving.say(Vec::new(), Some(roles.clone())));
         if self.roles.take(roles) {
-            self.drop_others(tell);
+            self.drop_former_members(tell);
         }
     }
 
     /// Stops following former members. They cannot fetch what is published from now on.
-    pub(super) fn drop_others(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
+    pub(super) fn drop_former_members(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         let (now_ms, is_told) = (wall_clock().milliseconds(), !self.is_large());
         for other in self.others.values() {
             let judged = self.roles.hear(&other.said.member, &other.said.shown, now_ms);
@@ -221,7 +221,7 @@ impl Member<'_> {
             }
         }
         self.others.retain(|member, _| self.roles.admits(member));
-        self.look = Some(Instant::now());
+        self.scan_at = Some(Instant::now());
         let own = self.key.public();
         if let Err(why) = self.roles.hear(&own, &self.shown, now_ms) {
             tell(warning(format!("this member is none any more: {why}")));

@@ -6,7 +6,7 @@ use xylem_library::folder::Role;
 use xylem_node::wall_clock;
 use xylem_object::PublisherId;
 
-use super::{Member, SyncEvent};
+use super::{SyncEvent, SyncMember};
 use crate::sync::status::{FolderStep, MemberStatus, SyncStatus, is_paused};
 
 /// How often the status is put together.
@@ -14,7 +14,7 @@ pub(super) const EVERY: Duration = Duration::from_secs(1);
 
 /// The status as it was last published.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct PublishedStatus {
     at: Option<Instant>,
     in_step: bool,
     pub(super) paused: bool,
@@ -22,13 +22,13 @@ pub(super) struct Shown {
     is_none: bool,
 }
 
-impl Member<'_> {
+impl SyncMember<'_> {
     /// Publishes the status once a second and when it has changed.
     pub(super) fn show(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         let paused = is_paused(&self.home);
         if paused != std::mem::replace(&mut self.showing.paused, paused) {
             tell(if paused { SyncEvent::Paused } else { SyncEvent::Resumed });
-            self.look = self.look.or_else(|| Some(Instant::now()));
+            self.scan_at = self.scan_at.or_else(|| Some(Instant::now()));
         }
         tell(SyncEvent::Tick { in_step: self.is_same() });
         let is_new = self.showing.in_step != (self.step() == FolderStep::InStep);
@@ -71,7 +71,7 @@ impl Member<'_> {
         let there = self.others.values().filter(|other| self.can_ask(other));
         self.last.of.is_some()
             && !self.showing.is_none
-            && self.look.is_none()
+            && self.scan_at.is_none()
             && !there.into_iter().any(|o| o.said.state != state)
     }
 

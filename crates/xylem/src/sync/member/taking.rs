@@ -16,7 +16,9 @@ use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
 
 use super::super::staged::remove_tree;
-use super::{MAX_AHEAD_MS, MAX_NAMED, Member, Other, SyncEvent, fetching, pause, warning};
+use super::{
+    MAX_AHEAD_MS, MAX_NAMED, OtherMember, SyncEvent, SyncMember, fetching, pause, warning,
+};
 
 /// Prefix of the name, in our own directory of the folder, under which content of a member arrives.
 const FETCHED: &str = "incoming";
@@ -39,7 +41,7 @@ const SMALL_FOLDER: usize = 20;
 /// Names of new files that an event lists.
 const MAX_TOLD: usize = 5;
 /// Kinds of obstacles that concern another member's version of a path.
-const OF_A_MEMBER: [ObstacleKind; 5] = [
+const MEMBER_OBSTACLES: [ObstacleKind; 5] = [
     ObstacleKind::NotFetched,
     ObstacleKind::NoRoom,
     ObstacleKind::NotPlaced,
@@ -48,7 +50,7 @@ const OF_A_MEMBER: [ObstacleKind; 5] = [
 ];
 
 /// State that lasts from one turn to the next.
-pub(super) struct Taking {
+pub(super) struct ApplyState {
     /// Bytes of the next portion.
     budget: u64,
     /// Paths with an obstacle, by the member whose version is not applied, with the number of that member's statement.
@@ -57,13 +59,13 @@ pub(super) struct Taking {
     accepted: HashSet<Vec<u8>>,
 }
 
-impl Default for Taking {
+impl Default for ApplyState {
     fn default() -> Self {
         Self { budget: FIRST_PORTION, noted: BTreeMap::new(), accepted: HashSet::new() }
     }
 }
 
-impl Taking {
+impl ApplyState {
     /// Adapts the size of the next portion to the time that this one took.
     fn adapt(&mut self, took: Duration) {
         if took < PORTION_TIME / 2 {
@@ -84,7 +86,7 @@ struct Portion {
     failed: Option<Error>,
 }
 
-impl Member<'_> {
+impl SyncMember<'_> {
     /// Applies what a member has and we have not.
     pub(super) fn take_over(
         &mut self,
@@ -110,21 +112,21 @@ impl Member<'_> {
         let readers = readers.copied().collect();
         self.asking.begin(*member, said.number, (waits, readers), &stop);
         let merged = self.merge(&said, &stop, tell);
-        self.asking.end(matches!(merged, Ok(Took::All)));
+        self.asking.end(matches!(merged, Ok(ApplyOutcome::All)));
         match merged {
-            Ok(Took::Portion) => self.look = Some(Instant::now()),
+            Ok(ApplyOutcome::Portion) => self.scan_at = Some(Instant::now()),
             Ok(took) => {
-                self.settled(member, took == Took::All);
+                self.settled(member, took == ApplyOutcome::All);
                 // Scan, so that other members learn of it from us and obstacles are checked again.
-                self.look = Some(Instant::now());
+                self.scan_at = Some(Instant::now());
             }
             Err(e) if e.blame == Blame::Interrupted => {}
-            Err(e) => self.took_nothing(member, &said, &e, tell),
+            Err(e) => self.report_failed_turn(member, &said, &e, tell),
         }
         Ok(())
     }
 
-    fn took_nothing(
+    fn report_failed_turn(
         &mut self,
         member: &PublisherId,
         said: &Statement,
@@ -158,7 +160,7 @@ impl Member<'_> {
     /// Removes staged content once nothing is wanted from any member. Nothing is ever wanted from a reader.
     fn drop_staged(&mut self) {
         // In a large group nothing is wanted from members without a link.
-        let is_wanted = |(member, other): (&PublisherId, &Other)| {
+        let is_wanted = |(member, other): (&PublisherId, &OtherMember)| {
             !other.done && self.roles.may_write(member) && (!self.is_large() || self.can_ask(other))
         };
         if self.others.iter().any(is_wanted) {
@@ -198,7 +200,7 @@ impl Member<'_> {
         said: &Statement,
         stop: &Stop,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<Took, Error> {
+    ) -> Result<ApplyOutcome, Error> {
         let at = self.folder.own(&format!("{INDEX_OF}{}", said.member.key_id()));
         let (theirs, content) = fetching::index((self.options, &self.asking), said, &at, stop)?;
         let began = Instant::now();
@@ -207,7 +209,7 @@ impl Member<'_> {
             let mut plan = self.folder.plan(&theirs)?;
             let left_out = self.hold_back(said, &mut plan, tell)?;
             if plan.is_empty() {
-                return Ok(if left_out { Took::Some } else { Took::All });
+                return Ok(if left_out { ApplyOutcome::Some } else { ApplyOutcome::All });
             }
             let began_portion = Instant::now();
             let portion = self.merge_portion(said, plan, (&theirs, &content), stop, tell)?;
@@ -215,17 +217,21 @@ impl Member<'_> {
             match portion.failed {
                 Some(e) if stop.raised() && moved => {
                     tracing::debug!(%e, "the turn is over");
-                    return Ok(Took::Portion);
+                    return Ok(ApplyOutcome::Portion);
                 }
                 Some(e) => return Err(e),
                 None => self.taking.adapt(began_portion.elapsed()),
             }
             if !portion.moved {
-                return Ok(if portion.whole && !left_out { Took::All } else { Took::Some });
+                return Ok(if portion.whole && !left_out {
+                    ApplyOutcome::All
+                } else {
+                    ApplyOutcome::Some
+                });
             }
             // Local changes made meanwhile are settled after a scan.
-            if !portion.whole || stop.raised() || began.elapsed() > TURN.max(self.look_took) {
-                return Ok(Took::Portion);
+            if !portion.whole || stop.raised() || began.elapsed() > TURN.max(self.last_scan_took) {
+                return Ok(ApplyOutcome::Portion);
             }
         }
     }
@@ -259,7 +265,7 @@ impl Member<'_> {
         }
         left += plan.leave_out(|path, _| self.folder.obstacles.waits(path, now));
         left += self.hold_removals(said, plan, now, tell)?;
-        left += self.hold_what_has_no_room(said, plan, now)?;
+        left += self.leave_out_what_does_not_fit(said, plan, now)?;
         let (staged, copies) = (&mut self.staged, self.folder.copies(&contents(plan))?);
         let here: HashSet<Hash> =
             contents(plan).into_keys().filter(|root| staged.has(root)).collect();
@@ -281,7 +287,7 @@ impl Member<'_> {
         let obstacles = &mut self.folder.obstacles;
         noted.retain(|path| {
             let kind = obstacles.get(path).map(|obstacle| obstacle.kind);
-            let is_of_it = kind.is_some_and(|kind| OF_A_MEMBER.contains(&kind));
+            let is_of_it = kind.is_some_and(|kind| MEMBER_OBSTACLES.contains(&kind));
             let again = more && kind == Some(ObstacleKind::NotFetched);
             let stays = is_of_it && planned.contains(path.as_slice()) && !again;
             if is_of_it && !stays {
@@ -294,7 +300,7 @@ impl Member<'_> {
     /// Drops the obstacles of a member that has nothing that we lack.
     fn forget_obstacles(&mut self, member: &PublisherId) {
         for path in self.taking.noted.remove(member).into_iter().flat_map(|(_, noted)| noted) {
-            let is_of_it = |obstacle: &Obstacle| OF_A_MEMBER.contains(&obstacle.kind);
+            let is_of_it = |obstacle: &Obstacle| MEMBER_OBSTACLES.contains(&obstacle.kind);
             if self.folder.obstacles.get(&path).is_some_and(is_of_it) {
                 self.folder.obstacles.clear(&path);
             }
@@ -351,7 +357,7 @@ impl Member<'_> {
     }
 
     /// Leaves out contents that do not fit on the disk, the largest first.
-    fn hold_what_has_no_room(
+    fn leave_out_what_does_not_fit(
         &mut self,
         said: &Statement,
         plan: &mut Plan,
@@ -400,7 +406,7 @@ impl Member<'_> {
     ) -> Result<Portion, Error> {
         let now = wall_clock().milliseconds();
         let wanted = plan.wanted(theirs)?;
-        let failed = self.bring(said, &wanted, (content, now), stop, tell)?;
+        let failed = self.stage_contents(said, &wanted, (content, now), stop, tell)?;
         let mut missing = HashSet::new();
         for root in contents(&plan).into_keys() {
             if !self.staged.has(&root) {
@@ -430,7 +436,7 @@ impl Member<'_> {
 
     /// Brings these contents into [staged](Self::staged), as far as possible; returns the error that ended the fetch,
     /// if there was one.
-    fn bring(
+    fn stage_contents(
         &mut self,
         said: &Statement,
         wanted: &HashMap<Hash, Vec<u8>>,
@@ -489,7 +495,7 @@ impl Member<'_> {
 
 /// How far a turn got.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Took {
+enum ApplyOutcome {
     /// Nothing is missing.
     All,
     /// All that is available now was applied; the rest is tried again after a pause.
