@@ -1,8 +1,8 @@
-//! Folders that several members keep in step (docs/spec/sync.md, "Folders"): what each has of every file, in what
-//! version ([`Index`]); what of another's is to be taken over, and what conflicts ([`merge`]); how it is put in its
-//! place without losing anything of the user's ([`Folder`]); and what members say of themselves ([`Statement`]).
+//! Folders that several members keep in step (docs/spec/sync.md, "Folders"). [`Index`] holds the version of each path
+//! of a member. [`merge`] decides what to take over from another member's index, and what conflicts. [`Folder`] puts
+//! files in place without losing anything of the user's. [`Statement`] is what a member announces about itself.
 //!
-//! It fetches nothing: that is for whoever has sockets.
+//! This module fetches nothing and opens no socket: that is the caller's part.
 
 mod apply;
 mod certified;

@@ -1,12 +1,12 @@
-//! [`RoleSchema`]: a trust schema (docs/spec/trust.md) that says what the owners of certified names may do in a group, and what
-//! members show for it: *vouchers*, Data packets of these names, without content, signed by keys that are certified,
+//! [`RoleSchema`]: a trust schema (docs/spec/trust.md) that decides what the owners of certified names may do in a group. A member presents *vouchers*, Data packets without content, signed by certified keys, with these names:
 //!
 //! ```text
 //! /32=sync/FOUNDER/32=write/MEMBER     this key may write        FOUNDER, MEMBER: keys, as 64 hexadecimal digits
 //! /32=sync/FOUNDER/32=read/MEMBER      this key may read
 //! ```
 //!
-//! and the certificates between those keys and an anchor. A role is a member's if the schema lets a key sign the voucher.
+//! It also presents the certificates between those keys and an anchor. A member has a role if the schema allows a key
+//! to sign the voucher.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use xylem_trust::{
 
 use super::statement::{array, field, put};
 
-/// Bytes of a schema and its anchors at most: they stand in the founder's statement.
+/// Most bytes of a schema with its anchors: the founder's statement holds them.
 const MAX_SCHEMA: usize = 8 * 1024;
-/// Bytes that a member shows at most.
+/// Most bytes that a member presents.
 pub(super) const MAX_SHOWN: usize = 8 * 1024;
 const MAX_ANCHORS: usize = 8;
 const WRITE: &[u8] = b"write";
 const READ: &[u8] = b"read";
 
-/// A schema and the certificates at which its chains end, as the founder's statement has them.
+/// A schema and the anchor certificates at which its chains end, as the founder's statement holds them.
 #[derive(Clone, Debug)]
 pub struct RoleSchema {
     bytes: Vec<u8>,
@@ -47,30 +47,30 @@ impl Eq for RoleSchema {}
 /// What a member may do by its certificates, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether what it changes is taken over.
+    /// Whether its changes are taken over.
     pub writes: bool,
-    /// When it has to be looked at again, ms since 1970: one of the certificates ends.
+    /// When it has to be judged again, in milliseconds since 1970: one of the certificates ends.
     pub until_ms: u64,
 }
 
-/// Why certificates make somebody no member.
+/// Why certificates make a key no member.
 #[derive(Debug, thiserror::Error)]
 pub enum NotCertified {
-    /// It has shown none.
+    /// It has presented none.
     #[error("it shows no certificate (`xylem sync --sign key:NAME`)")]
     Nothing,
-    /// What it has shown does not follow the layout, or is about somebody else.
+    /// What it presents does not follow the layout, or concerns another key or group.
     #[error("what it shows does not vouch for its key in this group")]
     Malformed,
-    /// A certificate, and what is wrong with it.
+    /// A certificate that fails, and why.
     #[error(transparent)]
     Chain(#[from] ChainError),
-    /// The certified key has not signed it.
+    /// The certified key has not signed the voucher.
     #[error("{0} is not believed: {1}")]
     Voucher(Name, TrustError),
 }
 
-/// What cannot be told others.
+/// What is too long for a statement.
 #[derive(Debug, thiserror::Error)]
 pub enum TooLong {
     /// A schema with its anchors.
@@ -84,20 +84,20 @@ pub enum TooLong {
 }
 
 impl RoleSchema {
-    /// A schema whose chains end at these certificates.
+    /// Makes a schema whose chains end at these certificates.
     ///
     /// # Errors
-    /// It is too long to be told others.
+    /// It is too long for a statement.
     pub fn new(schema: &Schema, anchors: &[Vec<u8>]) -> Result<Self, TooLong> {
         let mut bytes = Vec::new();
         put(&mut bytes, &schema.encode());
         all(&mut bytes, anchors);
-        // What is cut, or no certificate, does not come back.
+        // What was cut off, or is no certificate, is missing after parsing.
         let read = Self::read(&bytes).ok_or(TooLong::Schema)?;
         Some(read).filter(|read| read.anchors == anchors).ok_or(TooLong::Schema)
     }
 
-    /// Reads one.
+    /// Parses a schema with its anchors.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut input = Some(bytes).filter(|bytes| bytes.len() <= MAX_SCHEMA)?;
         let schema = Arc::new(Schema::decode(field(&mut input)?).ok()?);
@@ -109,15 +109,15 @@ impl RoleSchema {
         sound.then(|| Self { bytes: bytes.to_vec(), schema, anchors })
     }
 
-    /// As it is told others.
+    /// Returns the encoding that statements hold.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What the owner of `member` may do in this founder's group, by what it has shown.
+    /// Judges what the owner of `member` may do in this founder's group, by what it presents.
     ///
     /// # Errors
-    /// Nothing, and why.
+    /// It may do nothing; the error gives the reason.
     pub fn judge(
         &self,
         founder: &PublisherId,
@@ -156,7 +156,7 @@ impl RoleSchema {
         let mut store = TrustStore::new();
         for anchor in self.anchors.iter().filter_map(|anchor| Certificate::decode(anchor).ok()) {
             let rules: Arc<dyn Rules> = self.schema.clone();
-            // One whose key verifies nothing vouches for nobody.
+            // An anchor whose key cannot verify vouches for no key.
             let _ = store.add_anchor_under(&anchor, rules);
         }
         let mut chain = Chain::of(voucher)?;
@@ -172,7 +172,7 @@ impl RoleSchema {
         store.data(voucher, now_ms).map_err(wrong)
     }
 
-    /// The first moment at which one of the certificates that are valid now is not any more.
+    /// Returns when the first of the certificates that are valid now ends, in milliseconds since 1970.
     fn until(&self, certificates: &[&[u8]], now_ms: u64) -> u64 {
         let anchors = self.anchors.iter().map(Vec::as_slice);
         let all = anchors.chain(certificates.iter().copied());
@@ -192,11 +192,11 @@ fn voucher(founder: &PublisherId, member: &PublisherId, role: &[u8]) -> Name {
         .child(Component::generic(member))
 }
 
-/// What the owner of `signer`'s key shows of `member`, its key in this founder's group: vouchers, and these certificates. It
-/// can't know which role is its own, so it vouches for both.
+/// Makes what the owner of `signer`'s key presents for `member`, its key in this founder's group: vouchers, and these
+/// certificates. The owner cannot know which role it has, so it vouches for both.
 ///
 /// # Errors
-/// It is too long to be told others.
+/// It is too long for a statement.
 pub fn shown(
     founder: &PublisherId,
     member: &PublisherId,
@@ -231,7 +231,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// A count, and so many packets behind their lengths.
+/// Appends a count, and that many packets, each with its length in front.
 fn all(out: &mut Vec<u8>, packets: &[Vec<u8>]) {
     out.push(u8::try_from(packets.len()).unwrap_or(u8::MAX));
     packets.iter().for_each(|packet| put(out, packet));
@@ -252,7 +252,7 @@ pub(super) mod tests {
     pub(crate) const NOW: u64 = 1_800_000_000_000;
     const MEMBER: PublisherId = PublisherId([2; 32]);
     pub(crate) const FOUNDER: PublisherId = PublisherId([1; 32]);
-    /// Staff writes, guests read; a team may be vouched for by the next one.
+    /// Staff may write, guests may read; each team may be vouched for by the next one.
     fn rules() -> Schema {
         let mut text = r##"
 #key: "KEY"/_/_/_
@@ -301,7 +301,7 @@ pub(super) mod tests {
         RoleSchema::new(&rules(), &[anchor]).unwrap()
     }
 
-    /// What somebody of this name shows, certified by the organisation until then.
+    /// What an owner of this name presents, certified by the organisation until then.
     pub(crate) fn shown_by(name: &str, member: &PublisherId, not_after_ms: u64) -> Vec<u8> {
         let own = signer(name, 5);
         let certificate = issued(&own, &root(), not_after_ms);
@@ -317,7 +317,7 @@ pub(super) mod tests {
         let far = NOW + 20_000_000;
         let standing = |name| judged(&shown_by(name, &MEMBER, far)).unwrap();
         assert!(standing("/org/staff/bob").writes && !standing("/org/guest/carol").writes);
-        // Of all certificates, the anchor's too, the one that ends first.
+        // The earliest end among all certificates counts, the anchor's included.
         assert_eq!(standing("/org/staff/bob").until_ms, NOW + 9_001_000);
         let soon = judged(&shown_by("/org/staff/bob", &MEMBER, NOW + 5_000)).unwrap();
         assert_eq!(soon, Standing { writes: true, until_ms: NOW + 6_000 });
@@ -326,7 +326,7 @@ pub(super) mod tests {
             why.contains("/org/other/x/KEY/5/org/v=1 may not be signed by /org/KEY/1"),
             "{why}"
         );
-        // In this founder's group, and this key.
+        // The voucher is good only in this founder's group, and for this key.
         let shown = shown_by("/org/staff/bob", &MEMBER, far);
         let other = PublisherId([3; 32]);
         for (founder, member) in [(&other, &MEMBER), (&FOUNDER, &other)] {
@@ -353,7 +353,7 @@ pub(super) mod tests {
         assert!(matches!(flaw(&[self_signed(&bob, 1, early).unwrap()]).1, Flaw::NotYet(_)));
         assert_eq!(flaw(&[self_signed(&bob, 1, until(far)).unwrap()]).1, Flaw::Untrusted);
         assert_eq!(flaw(&[]).1, Flaw::Missing);
-        // Somebody else has the root's name, or nothing but bob's own.
+        // Another key has the root's name, or the certificate is the owner's own.
         let wrong = flaw(&[issued(&bob, &signer("/org", 9), far)]).1;
         assert!(matches!(wrong, Flaw::NoKeyName(_) | Flaw::Trust(_) | Flaw::Missing), "{wrong:?}");
         let teams: Vec<Signer> =
@@ -370,14 +370,14 @@ pub(super) mod tests {
         assert!(judged(&shown(&FOUNDER, &MEMBER, &bob, &chain(&teams[..7])).unwrap()).is_ok());
         let long = shown(&FOUNDER, &MEMBER, &bob, &chain(&teams));
         assert!(matches!(long, Err(TooLong::Certificates)), "nine are more than eight");
-        // Another's certificate, without its key.
+        // A certificate of another owner, without its key.
         let eve = Signer::ed25519(&[66; 32], "/org/staff/bob/KEY/5".parse().unwrap());
         let stolen = shown(&FOUNDER, &MEMBER, &eve, &[issued(&bob, &root(), far)]).unwrap();
         assert!(matches!(judged(&stolen), Err(NotCertified::Voucher(_, TrustError::BadSignature))));
     }
 
     #[test]
-    fn no_changed_bit_makes_more_of_a_member() {
+    fn flipped_bits_give_a_member_no_further_rights() {
         let shown = shown_by("/org/guest/carol", &MEMBER, NOW + 5_000);
         let expected = judged(&shown).unwrap();
         for bit in 0..shown.len() * 8 {

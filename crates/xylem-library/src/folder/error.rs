@@ -1,4 +1,4 @@
-//! [`FolderError`]: why a folder can't be kept in step.
+//! [`FolderError`]: why a folder cannot be kept in step.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,50 +12,50 @@ use crate::exclude::ExcludeError;
 use crate::listed::ListedError;
 use crate::ours::OWN;
 
-/// Why a folder can't be kept in step.
+/// Why a folder cannot be kept in step.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// The system's.
+    /// An error of the system.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Where.
+        /// The path concerned.
         path: PathBuf,
-        /// What it says.
+        /// The system's error.
         source: io::Error,
     },
-    /// Its mark is gone: most likely another file system is, or is not, mounted there.
+    /// The folder's own directory is missing: most likely another file system is, or is not, mounted there.
     #[error("{}: it has no {OWN} any more, and is not believed to be the same folder; mount it, or make {OWN} if it is", .0.display())]
     NotThere(PathBuf),
-    /// What is known of it can't be read.
+    /// The stored index cannot be read.
     #[error("{}: {why}", path.display())]
     Index {
-        /// Which file.
+        /// The file of the index.
         path: PathBuf,
-        /// Why.
+        /// What is wrong with it.
         why: IndexError,
     },
-    /// The log of what this member has said is not what was written.
+    /// The log of this member's statements is not as it was written.
     #[error("{}: the log of what this member has said is damaged, or an older one; nothing is said, since others would take it for \
              another history. Bring the file back, or remove its folder and join again", .0.display())]
     BadLog(PathBuf),
-    /// It would be too long, or else other than others read.
+    /// The statement would be too long, or other members would parse it differently.
     #[error("what this member has to say of itself is more than others read ({0} bytes)")]
     Unsayable(usize),
-    /// The rules are not right, and none were in force before.
+    /// The rules are invalid, and none were in force before.
     #[error("{}: {why}; nothing is shared or taken over until that is mended", path.display())]
     Rules {
-        /// Which file.
+        /// The file of the rules.
         path: PathBuf,
         /// What is wrong with it.
         why: NoRules,
     },
-    /// Of the rules all together.
+    /// An error of the rules as a whole.
     #[error(transparent)]
     Exclude(#[from] ExcludeError),
-    /// Of the store.
+    /// An error of the store.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// Of the listing of what was shared.
+    /// An error of the published listing.
     #[error(transparent)]
     Listed(#[from] ListedError),
 }
@@ -75,7 +75,7 @@ impl Failure for FolderError {
     }
 }
 
-/// The error of a path.
+/// Makes the error of a path.
 pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
     move |source| FolderError::Io { path: path.to_path_buf(), source }
 }

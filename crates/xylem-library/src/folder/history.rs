@@ -1,5 +1,4 @@
-//! [`Log`]: every version that a member has ever told, in the order in which it told them; and [`Past`], the end of it as it
-//! stands in each of its statements, by which all others see that nothing before was changed (docs/spec/sync.md, "History").
+//! [`Log`]: every version that a member has ever announced, in order. [`Past`]: the end of the log, as each of the member's statements holds it. By it, other members verify that the earlier entries are unchanged (docs/spec/sync.md, "History").
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::io;
@@ -13,24 +12,24 @@ use xylem_tree::{Geometry, NodeValue, Outboard, SegmentSize, consistency};
 use super::error::{FolderError, at};
 use super::own_files::OwnFiles;
 
-/// Bytes of an entry: a number, and the hash of what was said.
+/// Bytes of an entry: a number, and the hash of a statement.
 const ENTRY_LEN: u64 = 40;
-/// Entries that stand in a statement at most: who has missed no more sees at once that the log goes on.
+/// Most entries in a statement: a member that has missed no more verifies at once that the log continues.
 const MAX_RECENT: usize = 32;
-/// Entries of a log at most, 320 MiB: one a second for three months.
+/// Most entries of a log, 320 MiB: one a second for three months.
 const MAX_ENTRIES: u64 = 8 << 20;
-/// What asks for a proof, and what answers, begins with.
+/// First bytes of a request for a proof, and of the answer.
 const QUESTION: &[u8; 4] = b"xsq2";
 const ANSWER: &[u8; 4] = b"xsa2";
-/// What the file begins with that says how long the log is, and its root.
+/// First bytes of the file that holds the length and root of the log.
 const END_MAGIC: &[u8; 17] = b"xylem sync end 1\n";
 
-/// One version, as the log has it.
+/// One version, as the log records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The statement's number: when it was made, in ms since 1970.
+    /// The statement's number: when it was made, in milliseconds since 1970.
     pub number: u64,
-    /// The hash of all that the statement says, but of its past.
+    /// Hash of the whole statement before its past.
     pub said: Hash,
 }
 
@@ -50,8 +49,8 @@ impl Entry {
     }
 }
 
-/// The end of a member's log: its newest entries, and the state of a hasher that has seen all before them. So it tells
-/// the root of the log for each of its last lengths.
+/// The end of a member's log: its newest entries, and the state of a hasher that has taken all entries before them. It
+/// gives the root of the log for each of its last lengths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Past {
     /// Entries before the recent ones.
@@ -61,28 +60,28 @@ pub struct Past {
     root: Hash,
 }
 
-/// How what a member says of its past fits what it has said before.
+/// Relation of one past of a member to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fits {
-    /// It is the same.
+    /// Both are the same.
     Same,
-    /// It goes on where the other ended.
+    /// This log continues the other.
     Continues,
-    /// The other goes on where it ended.
+    /// The other log continues this one.
     IsContinued,
-    /// Neither is the beginning of the other: the log was rewritten.
+    /// Neither is a prefix of the other: the log was rewritten.
     Contradicts,
-    /// They are too far apart to be seen here: whose log it is has to show it ([`prove`]).
+    /// They are too far apart to compare here. The member that owns the log has to prove it ([`prove`]).
     TooFar,
 }
 
 impl Past {
-    /// Of who has said nothing yet.
+    /// The past of a member that has announced nothing yet.
     pub fn none() -> Self {
         Self { base: 0, snapshot: Vec::new(), recent: Vec::new(), root: Hasher::new().finalize() }
     }
 
-    /// Reads one; all of `bytes` is it.
+    /// Parses a past that takes up all of `bytes`.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (len, rest) = bytes.split_first_chunk()?;
         let (snapshot, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
@@ -108,7 +107,7 @@ impl Past {
         Self { base, snapshot, recent, root: hasher.finalize() }
     }
 
-    /// As statements have it, behind what is in `out`.
+    /// Appends the encoding that statements use to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let len = u16::try_from(self.snapshot.len()).unwrap_or(0);
         out.extend_from_slice(&len.to_be_bytes());
@@ -116,22 +115,22 @@ impl Past {
         self.recent.iter().for_each(|entry| out.extend_from_slice(&entry.to_bytes()));
     }
 
-    /// Entries of the log.
+    /// Returns the number of entries of the log.
     pub fn length(&self) -> u64 {
         self.base.saturating_add(self.recent.len() as u64)
     }
 
-    /// Its root: the BLAKE3 hash of all its entries.
+    /// Returns the root of the log: the BLAKE3 hash of all its entries.
     pub fn root(&self) -> Hash {
         self.root
     }
 
-    /// The newest entries, the last one last.
+    /// Returns the newest entries, oldest first.
     pub fn recent(&self) -> &[Entry] {
         &self.recent
     }
 
-    /// The root that the log had when it had so many entries; `None`: that is too long ago.
+    /// Returns the root that the log had at this length; `None` if that is too long ago.
     fn root_at(&self, length: u64) -> Option<Hash> {
         let since = usize::try_from(length.checked_sub(self.base)?).ok()?;
         let mut hasher = Hasher::from_snapshot(&self.snapshot).ok()?;
@@ -145,7 +144,7 @@ impl Past {
         self.recent.last().map_or(0, |entry| entry.number)
     }
 
-    /// How this fits another that the same member has signed.
+    /// Compares this past with another one that the same member has signed.
     pub fn fits(&self, other: &Self) -> Fits {
         let (longer, shorter, done) = match self.length().cmp(&other.length()) {
             std::cmp::Ordering::Equal if self.root == other.root => return Fits::Same,
@@ -169,9 +168,10 @@ fn shape(entries: u64) -> Option<Geometry> {
     Some(Geometry::new(entries.checked_mul(ENTRY_LEN)?, SegmentSize::DEFAULT))
 }
 
-/// The proof that the first `old` entries of the log at `path` were all that it had once, and its first `new` ones are
-/// what it had later; `None` if it never had so many. `whole` is what the log is now: a proof out of a damaged one would not
-/// hold, and look as if the member had rewritten it.
+/// Makes a consistency proof for the log at `path`: its first `old` entries were once the whole log, and its first
+/// `new` entries were the log later. `None` if the log never had that many. `whole` is the log as it is now, against
+/// which the file is checked. A proof made from a damaged log would fail, and look as if the member had rewritten its
+/// history.
 ///
 /// # Errors
 /// The system's; [`FolderError::BadLog`].
@@ -212,7 +212,7 @@ fn proof(log: &[u8], old: &Geometry, new: &Geometry) -> Option<Vec<u8>> {
     consistency::prove(old, new, content, value, &mut proof).then_some(proof)
 }
 
-/// Whether `proof` shows that one log goes on where the other ended: see [`prove`].
+/// Verifies a proof that one log continues the other; see [`prove`].
 pub fn is_proven(older: &Past, newer: &Past, proof: &[u8]) -> bool {
     let shapes = shape(older.length()).zip(shape(newer.length()));
     shapes.is_some_and(|(old, new)| {
@@ -220,24 +220,24 @@ pub fn is_proven(older: &Past, newer: &Past, proof: &[u8]) -> bool {
     })
 }
 
-/// Asks a member to show that its log, when it had so many entries, was the beginning of what it was later.
+/// Request to a member: prove that its log of an earlier length is a prefix of its log of a later length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Whose log.
+    /// The member that owns the log.
     pub member: PublisherId,
-    /// Entries that it had once.
+    /// Entries that the log had earlier.
     pub older: u64,
-    /// Entries that it had later.
+    /// Entries that the log had later.
     pub newer: u64,
 }
 
 impl Question {
-    /// As it is asked.
+    /// Encodes the request.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.after(QUESTION)
     }
 
-    /// As it is answered.
+    /// Encodes the answer.
     pub fn answer(&self, proof: &[u8]) -> Vec<u8> {
         [&self.after(ANSWER)[..], proof].concat()
     }
@@ -255,26 +255,26 @@ impl Question {
         Some((Self { member: PublisherId(*member), older, newer }, rest))
     }
 
-    /// Reads one.
+    /// Parses a request.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (question, rest) = Self::parse(bytes.strip_prefix(QUESTION)?)?;
         rest.is_empty().then_some(question)
     }
 
-    /// Reads an answer: what was asked, and the proof.
+    /// Parses an answer: the request, and the proof.
     pub fn read_answer(bytes: &[u8]) -> Option<(Self, &[u8])> {
         Self::parse(bytes.strip_prefix(ANSWER)?)
     }
 }
 
-/// Where it stands how long the log at `path` was, and its root.
+/// Returns the path of the file that holds the length and root of the log at `path`.
 fn end_of(path: &Path) -> PathBuf {
     path.with_extension("end")
 }
 
-/// The length and root of a log, as something was told last; `None`: nothing stands there.
+/// Reads the length and root of the log at the last announcement; `None` if there is no such file.
 fn read_end(files: &OwnFiles, path: &Path) -> Result<Option<(u64, Hash)>, FolderError> {
-    // More than there is to be, so that a longer file is none.
+    // Longer than a valid file, so that a longer file is refused.
     let Some(bytes) = files.bytes(path, 64)? else { return Ok(None) };
     let end = bytes.strip_prefix(END_MAGIC).and_then(|end| end.split_first_chunk());
     let end = end.and_then(|(length, root)| {
@@ -283,8 +283,9 @@ fn read_end(files: &OwnFiles, path: &Path) -> Result<Option<(u64, Hash)>, Folder
     end.map(Some).ok_or_else(|| FolderError::BadLog(path.to_path_buf()))
 }
 
-/// Our own log, in a file. What was told of it is decided by the file beside it, which is written when an entry is on the
-/// disk, and before anything is signed: what the log has behind that was told nobody, and the next entry is written over it.
+/// This member's own log, in a file. A second file beside it decides which entries were announced. It is written once
+/// an entry is on the disk, and before anything is signed. Entries in the log beyond it were never announced, and the
+/// next entry overwrites them.
 #[derive(Debug)]
 pub struct Log {
     files: OwnFiles,
@@ -294,8 +295,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// The log at `path`; none there is an empty one. Nothing is written: another process may be at it. Of a log that is not what
-    /// it was when something was told last nothing is told, since others would take that for another history.
+    /// Opens the log at `path`; a missing file is an empty log. Nothing is written, since another process may be using
+    /// it. A log that differs from the last announcement is refused: others would take it for another history.
     ///
     /// # Errors
     /// The system's; [`FolderError::BadLog`].
@@ -307,7 +308,7 @@ impl Log {
         let mut log =
             Self { files, path: path.to_path_buf(), base: Hasher::new(), recent: Vec::new() };
         let bad = || FolderError::BadLog(path.to_path_buf());
-        // Looked at first: who appends writes the log first.
+        // The end is read first, because an append writes the log first.
         let end = read_end(&log.files, &end_of(path))?;
         let Some(file) = log.files.open(path)? else {
             return if end.is_none_or(|(told, _)| told == 0) { Ok(log) } else { Err(bad()) };
@@ -324,7 +325,7 @@ impl Log {
         if log.root() == root { Ok(log) } else { Err(bad()) }
     }
 
-    /// Takes the first entries of a file.
+    /// Reads the first entries of a file.
     fn read(&mut self, file: &FileRef, entries: u64) -> Result<(), FolderError> {
         let (mut offset, end) = (0, entries.saturating_mul(ENTRY_LEN));
         let mut piece = vec![0; 1024 * 40];
@@ -366,12 +367,12 @@ impl Log {
         hasher.finalize()
     }
 
-    /// The number of the last entry.
+    /// Returns the number of the last entry.
     pub fn newest(&self) -> u64 {
         self.recent.last().map_or(0, |entry| entry.number)
     }
 
-    /// Its end, as statements have it; `None` of an empty log.
+    /// Returns the end of the log, as statements hold it; `None` for an empty log.
     pub fn past(&self) -> Option<Past> {
         let snapshot = self.base.snapshot().filter(|_| !self.recent.is_empty())?;
         let base = self.base.count().checked_div(ENTRY_LEN)?;
@@ -379,7 +380,7 @@ impl Log {
         Some(Past::of(base, self.base.clone(), self.recent.clone(), snapshot))
     }
 
-    /// What [`Self::past`] is once this is appended.
+    /// Returns what [`Self::past`] will be once `entry` is appended.
     pub(super) fn past_with(&self, entry: Entry) -> Option<Past> {
         let (files, path) = (self.files.clone(), self.path.clone());
         let mut next = Self { files, path, base: self.base.clone(), recent: self.recent.clone() };
@@ -387,20 +388,21 @@ impl Log {
         next.past()
     }
 
-    /// Notes what is about to be told; it is on the disk when this returns. After an error nothing of it is to be told: the next
-    /// entry takes its place, or stands behind it if it is on the disk already.
+    /// Appends the entry of a statement that is about to be announced; it is on the disk when this returns. After an
+    /// error the statement must not be announced. The next entry takes its place, or follows it if it is on the disk
+    /// already.
     ///
     /// # Errors
-    /// The system's; [`FolderError::BadLog`] if somebody else has made the file shorter.
+    /// The system's; [`FolderError::BadLog`] if another program has truncated the file.
     pub fn append(&mut self, entry: Entry) -> Result<(), FolderError> {
         if self.base.count() >= MAX_ENTRIES.saturating_mul(ENTRY_LEN) {
-            // Nobody would read what stands behind it.
+            // Other members do not accept a longer log.
             return Err(at(&self.path)(io::ErrorKind::FileTooLarge.into()));
         }
         let create = OpenHow::Create { mode: 0o600 };
         let file = FileRef::open(self.files.medium(), &self.path, create)?;
         if self.length() == 0 {
-            // Its directory is on the disk as well then.
+            // This also puts the directory on the disk.
             self.write_end()?;
         }
         let (size, length) = (file.metadata()?.size, self.length().saturating_mul(ENTRY_LEN));
@@ -408,7 +410,7 @@ impl Log {
             return Err(FolderError::BadLog(self.path.clone()));
         }
         if size > length {
-            // Part of what could not be written before: it was never told.
+            // The rest of a failed write: it was never announced.
             file.set_len(length)?;
         }
         file.write_all(&entry.to_bytes(), length)?;
@@ -423,7 +425,7 @@ impl Log {
         self.files.replace(&end_of(&self.path), &end)
     }
 
-    /// A log that is kept nowhere, for tests.
+    /// A log without a file, for tests.
     #[cfg(test)]
     pub(super) fn in_memory(entries: &[Entry]) -> Self {
         let (files, path) = (OwnFiles::on_disk(), PathBuf::new());
@@ -433,7 +435,7 @@ impl Log {
     }
 }
 
-/// All entries of the log at `path`, the oldest first.
+/// Reads all entries of the log at `path`, the oldest first.
 ///
 /// # Errors
 /// The system's.
@@ -463,18 +465,18 @@ mod tests {
         Log::in_memory(entries).past().unwrap()
     }
 
-    /// A log that has `same` entries in common with the one that never forked, and `more` after them.
+    /// A log that has its first `same` entries in common with the one that never forked, and `more` after them.
     fn forked(same: u64, more: u64) -> Past {
         past(&[entries_of(0, 0..same), entries_of(1, same..same + more)].concat())
     }
 
     #[test]
-    fn a_log_goes_on_or_was_rewritten() {
+    fn a_log_continues_another_or_contradicts_it() {
         let of = |len| past(&entries_of(0, 0..len));
         for (older, newer) in [(1, 2), (5, 37), (100, 101), (100, 132), (4000, 4031)] {
             assert_eq!(of(newer).fits(&of(older)), Fits::Continues, "{older} {newer}");
             assert_eq!(of(older).fits(&of(newer)), Fits::IsContinued);
-            // One entry of those that were known is another now, the first or the last.
+            // One known entry is different now: the last or the first.
             let last = forked(older - 1, newer - older + 1);
             assert_eq!(last.fits(&of(older)), Fits::Contradicts, "{older} {newer}");
             assert_eq!(forked(0, newer).fits(&of(older)), Fits::Contradicts);
@@ -489,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_apart_is_proven() {
+    fn distant_log_lengths_are_proven_consistent() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("history");
         let mut log = Log::open(&path).unwrap();
@@ -511,16 +513,16 @@ mod tests {
         }
         assert_eq!(prove(&path, &whole, 5, 1001).unwrap(), None);
         assert_eq!(prove(&path, &whole, 6, 5).unwrap(), None);
-        // What was written by half was never told.
+        // A partly written entry was never announced.
         let mut file = File::options().append(true).open(&path).unwrap();
         file.write_all(&[7; 39]).unwrap();
         assert_eq!(Log::open(&path).unwrap().past(), Some(of(1000)));
         assert_eq!(entries(&path).unwrap(), entries_of(0, 0..1000));
     }
 
-    /// Others would take what it says then for another history.
+    /// Others would take its statements for another history.
     #[test]
-    fn of_a_damaged_log_nothing_is_said() {
+    fn a_damaged_log_makes_no_statement() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("history");
         let mut log = Log::open(&path).unwrap();
@@ -541,16 +543,16 @@ mod tests {
         assert!(is_bad(&path), "its last entry is gone");
         fs::remove_file(&path).unwrap();
         assert!(is_bad(&path), "all are");
-        // An end between the two writes: that was never told.
+        // The process ended between the two writes: the entry was never announced.
         fs::write(&path, [&good[..], &good[..40]].concat()).unwrap();
         assert_eq!(Log::open(&path).unwrap().past(), Some(whole));
-        // Nobody knows what was told of a log without an end.
+        // Without the end file, it is unknown what was announced.
         fs::remove_file(end_of(&path)).unwrap();
         fs::write(&path, &good).unwrap();
         assert!(is_bad(&path), "its end is gone");
     }
 
-    /// A log on a disk of a test's, and what was told of it.
+    /// A log on a simulated disk, and what was announced from it.
     struct Telling {
         medium: FaultMedium,
         log: Log,
@@ -573,7 +575,7 @@ mod tests {
             Self { medium, log, told }
         }
 
-        /// Says something, if the disk lets it; each time another thing.
+        /// Announces a statement if the disk allows it; `what` makes each one different.
         fn tell(&mut self, number: u64, what: u64) -> bool {
             let entry = Entry { number, said: xylem_hash::hash(&what.to_be_bytes()) };
             let done = self.log.append(entry).is_ok();
@@ -590,7 +592,7 @@ mod tests {
 
     use xylem_store::Medium;
 
-    /// As a network's file system, or btrfs, says it: the entry was taken, and is not on the disk.
+    /// The write fails although the entry was accepted: a network file system or btrfs reports errors this way.
     #[test]
     fn after_a_failed_write_a_member_goes_on_where_it_was() {
         for (short, fault) in [(false, Fault::Once), (true, Fault::Once), (false, Fault::Full)] {
@@ -604,7 +606,7 @@ mod tests {
                 }
                 telling.medium.heal();
                 assert!(telling.tell(7, 7), "{fault:?} at {at}");
-                // Another start, whenever: nobody has heard anything that this does not go on from.
+                // After any restart, the log continues everything that was announced.
                 let Telling { medium, told, .. } = telling;
                 let mut again = Telling::on(medium.image(), told);
                 assert!(again.tell(8, 8), "{fault:?} at {at}");
@@ -614,7 +616,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// Whatever the disk does, and when: what is told next is of one history with all that was told before.
+        /// For any disk faults at any time: the next announcement continues all earlier ones.
         #[test]
         fn a_member_never_signs_two_histories_because_of_its_disk(
             faults in proptest::collection::vec((0_u64..14, 0_u8..6, any::<u64>()), 1..8),
@@ -658,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_comes_back_as_it_was() {
+    fn a_past_survives_encoding() {
         for len in [1, 31, 32, 33, 5000] {
             let past = past(&entries_of(0, 0..len));
             let mut bytes = Vec::new();

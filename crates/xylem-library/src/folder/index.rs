@@ -1,4 +1,4 @@
-//! [`Index`]: every path of a member's folder with the version that it has, and those that are gone.
+//! [`Index`]: every path of a member's folder with its version; removed paths are listed as well.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::BTreeMap;
@@ -8,66 +8,66 @@ use xylem_object::listing;
 
 use super::vector::{Dot, MemberId, Vector};
 
-/// What an index begins with.
+/// First bytes of an index.
 const MAGIC: &[u8] = b"xylem sync index 3\n";
-/// As earlier builds wrote it.
+/// First bytes of indexes that earlier builds wrote.
 const OLD_MAGICS: [&[u8]; 2] = [b"xylem sync index 1\n", b"xylem sync index 2\n"];
-/// Bytes of an index at most; a larger one is not looked at.
+/// Most bytes of an index; a larger one is not read.
 pub const MAX_INDEX: u64 = 256 << 20;
-/// Paths of an index at most.
+/// Most paths of an index.
 pub(super) const MAX_ITEMS: usize = 4_000_000;
-/// Members that have names in an index, and changes in a version of one path, at most.
+/// Most members that an index names, and most changes in the version of one path.
 pub(super) const MAX_MEMBERS: usize = 4096;
-/// Bytes of a member's name.
+/// Most bytes of a member's name.
 pub(super) const MAX_NAME: usize = 64;
 /// Bytes of the hash at the end.
 const HASH_LEN: usize = 32;
-/// Permissions that travel.
+/// Permission bits that are exchanged.
 const MODES: u32 = 0o777;
 
 const GONE: u8 = 0;
 const FILE: u8 = 1;
 const DIRECTORY: u8 = 2;
 const SYMLINK: u8 = 3;
-/// Beside the kind: it is known of and not here.
+/// Flag beside the kind: the path is known, but not part of the folder here.
 const ABSENT: u8 = 0x80;
-/// Beside the kind: another change than that of the content brought permissions and time.
+/// Flag beside the kind: permissions and time come from another change than the content.
 const DESCRIBED: u8 = 0x40;
 /// Nanoseconds of a second.
 const SECOND_NS: u32 = 1_000_000_000;
-/// What of a time of so many nanoseconds some file systems do not keep.
+/// Resolutions of file times in nanoseconds, on file systems coarser than one nanosecond.
 const COARSE_NS: [u32; 5] = [100, 1_000, 1_000_000, 10_000_000, SECOND_NS];
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemKind {
-    /// Nothing any more.
+    /// Nothing: the path was removed (a tombstone).
     Gone,
     /// A file.
     File {
-        /// Its content.
+        /// Root hash of its content.
         root: Hash,
-        /// Its bytes.
+        /// Its size in bytes.
         size: u64,
         /// Permissions.
         mode: u32,
-        /// When it was written: seconds and nanoseconds.
+        /// Modification time: seconds and nanoseconds since 1970.
         mtime: (i64, u32),
     },
     /// A directory.
     Directory {
-        /// Permissions, for whoever makes it.
+        /// Permissions, for a member that creates it.
         mode: u32,
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points, as it is written.
+        /// Its target, as it is written.
         target: Vec<u8>,
     },
 }
 
 impl ItemKind {
-    /// Whether the content is the same: permissions and times do not count.
+    /// Returns whether the content is the same; permissions and times do not count.
     pub fn has_content_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File { root, .. }, Self::File { root: other, .. }) => root == other,
@@ -76,7 +76,7 @@ impl ItemKind {
         }
     }
 
-    /// Whether a disk that was given this shows `found`: some keep times less exactly.
+    /// Returns whether a disk that was given this may show it as `found`: some disks keep times less exactly.
     pub(super) fn shows_as(&self, found: &Self) -> bool {
         match (self, found) {
             (
@@ -87,7 +87,7 @@ impl ItemKind {
         }
     }
 
-    /// With the permissions and the time of another one, as far as it has such.
+    /// Takes the permissions and the time of another item, as far as that has them.
     #[must_use]
     pub(super) fn described_as(mut self, other: &Self) -> Self {
         match (&mut self, other) {
@@ -100,7 +100,7 @@ impl ItemKind {
         self
     }
 
-    /// With the permissions of another one of its kind.
+    /// Takes the permissions of another item of the same kind.
     #[must_use]
     pub(super) fn with_mode_of(mut self, other: &Self) -> Self {
         match (&mut self, other) {
@@ -111,7 +111,7 @@ impl ItemKind {
         self
     }
 
-    /// Permissions and time, of what has such.
+    /// Returns permissions and time, of a kind that has them.
     pub(super) fn description(&self) -> Option<(u32, (i64, u32))> {
         match self {
             Self::File { mode, mtime, .. } => Some((*mode, *mtime)),
@@ -120,7 +120,7 @@ impl ItemKind {
         }
     }
 
-    /// Whether there is nothing.
+    /// Returns whether the path was removed.
     pub fn is_gone(&self) -> bool {
         *self == Self::Gone
     }
@@ -129,7 +129,7 @@ impl ItemKind {
         matches!(self, Self::Directory { .. })
     }
 
-    /// The content of a file.
+    /// Returns the root hash, of a file.
     pub(super) fn root(&self) -> Option<Hash> {
         match self {
             Self::File { root, .. } => Some(*root),
@@ -138,7 +138,8 @@ impl ItemKind {
     }
 }
 
-/// Whether a disk that was given `time` may show it as `shown`: to the nanosecond, or less exactly, as FAT does to two seconds.
+/// Returns whether a disk that was given `time` may show it as `shown`: to the nanosecond, or rounded down; FAT rounds
+/// to two seconds.
 pub(super) fn is_time(time: (i64, u32), shown: (i64, u32)) -> bool {
     let (secs, nanos) = time;
     let even = shown.1 == 0 && shown.0.checked_add(secs & 1) == Some(secs);
@@ -149,21 +150,21 @@ pub(super) fn is_time(time: (i64, u32), shown: (i64, u32)) -> bool {
     time == shown || even || coarse
 }
 
-/// One path's version.
+/// Version of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// What it is.
+    /// What is at the path.
     pub kind: ItemKind,
-    /// Which changes it has seen.
+    /// The changes that this version has seen.
     pub version: Vector,
-    /// The change that brought the content, or took it away.
+    /// The change that brought the content, or removed it.
     pub content: Dot,
-    /// When that was made, in milliseconds since 1970, as far as its member can tell: it says which of two is the later
-    /// one. Joining versions does not change it.
+    /// When that change was made, in milliseconds since 1970, as far as its member can know. It decides which of two
+    /// versions is the later one. Joining versions does not change it.
     pub edited_ms: u64,
     /// The change that brought the permissions and the time.
     pub described: Dot,
-    /// Known of and not here: it is left out by our rules, or can't be read.
+    /// The path is known but not part of the folder here: the rules leave it out, or it cannot be read.
     pub absent: bool,
 }
 
@@ -174,7 +175,8 @@ impl Item {
         Self { kind: ItemKind::Gone, version, content, edited_ms: 0, described, absent: false }
     }
 
-    /// `me` has made it this, and told so at `now_ms`; the content is of `edited_ms`, where it is new.
+    /// Records that `me` changed the path to `kind`, noticed at `now_ms`. `edited_ms` is the time of the content, if
+    /// that is new.
     pub(super) fn changed(&mut self, kind: ItemKind, me: MemberId, edited_ms: u64, now_ms: u64) {
         let dot = self.version.changed(me, now_ms);
         let is_alike = std::mem::discriminant(&self.kind) == std::mem::discriminant(&kind);
@@ -190,43 +192,43 @@ impl Item {
         (self.kind, self.absent) = (kind, false);
     }
 
-    /// `me` says at `now_ms` that it is as if it had been made anew.
+    /// Records at `now_ms` that `me` treats the item as made anew.
     pub(super) fn made_anew(&mut self, me: MemberId, now_ms: u64) {
         let dot = self.version.changed(me, now_ms);
         (self.content, self.described, self.edited_ms) = (dot, dot, now_ms);
     }
 
-    /// The last of its times, in milliseconds since 1970.
+    /// Returns the latest of its times, in milliseconds since 1970.
     pub fn newest(&self) -> u64 {
         self.version.newest().max(self.edited_ms)
     }
 }
 
-/// See the module's text.
+/// The paths of a folder with their versions, and the names of members.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
-    /// By path, `/` between components.
+    /// Items by path, `/` between components.
     pub items: BTreeMap<Vec<u8>, Item>,
-    /// What members are called.
+    /// Display names of members.
     pub names: Names,
 }
 
-/// What members are called.
+/// Display names of members.
 pub type Names = BTreeMap<MemberId, String>;
 
-/// Bytes that are no index.
+/// Why bytes are not an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
-    /// They end, or go on, where they should not.
+    /// They are cut off, or do not follow the layout.
     #[error("it is not an index, or a part of one, or was damaged")]
     Malformed,
     /// An earlier build wrote it.
     #[error("an earlier build of xylem wrote it; all members of a group need this one")]
     Old,
-    /// A path that a folder may not have, or not there.
+    /// A path that a folder may not have, or not at this place.
     #[error("it has a path that is not allowed: {0}")]
     Path(listing::PathError),
-    /// A name that is none, or too many of them.
+    /// A name that is not allowed, or too many names.
     #[error("it has a member's name that is not allowed")]
     Name,
     /// More of something than an index may have.
@@ -240,13 +242,13 @@ impl IndexError {
     }
 }
 
-/// What a member is called; its identifier where that is not known.
+/// Returns the display name of a member; its identifier, if no name is known.
 pub(super) fn name(names: &Names, member: &MemberId) -> String {
     let hex = || member.iter().map(|byte| format!("{byte:02x}")).collect();
     names.get(member).cloned().unwrap_or_else(hex)
 }
 
-/// A hash of what a folder holds in which versions.
+/// Incremental hash of a folder's paths and versions.
 #[derive(Default)]
 pub(super) struct State {
     hasher: Hasher,
@@ -254,7 +256,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The next path in order.
+    /// Adds the next path in order.
     pub(super) fn add(&mut self, path: &[u8], item: &Item) {
         if item.absent {
             return;
@@ -270,17 +272,17 @@ impl State {
 }
 
 impl Index {
-    /// A hash of what the folder holds in which versions: members that are in step have the same.
+    /// Returns a hash of the folder's paths and versions: members that are in step have the same.
     pub fn state(&self) -> Hash {
         let mut state = State::default();
         self.items.iter().for_each(|(path, item)| state.add(path, item));
         state.finish()
     }
 
-    /// As bytes, with `about` (a ticket) in front.
+    /// Encodes the index, with `about` (a ticket) in front.
     ///
     /// # Errors
-    /// It is none that [`Index::decode`] would take.
+    /// [`Index::decode`] would refuse it.
     pub fn encode(&self, about: &[u8]) -> Result<Vec<u8>, IndexError> {
         let mut out = Vec::new();
         put_head(&mut out, about, &self.names)?;
@@ -297,7 +299,7 @@ impl Index {
         Ok(out)
     }
 
-    /// Reads one, and what stands in front of it.
+    /// Decodes an index, and what stands in front of it.
     ///
     /// # Errors
     /// See [`IndexError`].
@@ -332,23 +334,25 @@ impl Index {
     }
 }
 
-/// What comes next in an index.
+/// Next element of an index.
 pub(super) enum Entry {
     Path(Vec<u8>, Item),
-    /// Nothing more but the hash of all that came before it.
+    /// The end: the hash of all bytes before it.
     End([u8; HASH_LEN]),
 }
 
-/// What stands before the hash at the end.
+/// Bytes before the hash at the end.
 pub(super) const END: [u8; 2] = [0, 0];
 
-/// Bytes of a whole index of which so many stand before the end.
+/// Returns the bytes of a whole index that has `before_end` bytes before its end.
 pub(super) fn size_of_all(before_end: u64) -> u64 {
     before_end.saturating_add(END.len().saturating_add(HASH_LEN) as u64)
 }
 
+/// Writes the head of an index.
+///
 /// # Errors
-/// It would not be read again.
+/// A reader would refuse it.
 pub(super) fn put_head(out: &mut Vec<u8>, about: &[u8], names: &Names) -> Result<(), IndexError> {
     check_names(names)?;
     if about.len() > usize::from(u16::MAX) {
@@ -358,8 +362,10 @@ pub(super) fn put_head(out: &mut Vec<u8>, about: &[u8], names: &Names) -> Result
     Ok(())
 }
 
+/// Writes the entry of one path.
+///
 /// # Errors
-/// It would not be read again.
+/// A reader would refuse it.
 pub(super) fn put_entry(out: &mut Vec<u8>, path: &[u8], item: &Item) -> Result<(), IndexError> {
     check(path, item)?;
     write_entry(out, path, item);
@@ -392,13 +398,13 @@ fn write_entry(out: &mut Vec<u8>, path: &[u8], item: &Item) {
     }
 }
 
-/// Whether names are such as an index may have.
+/// Checks that an index may have these names.
 fn check_names(names: &Names) -> Result<(), IndexError> {
     let all = names.len() <= MAX_MEMBERS && names.values().all(|name| is_name(name));
     if all { Ok(()) } else { Err(IndexError::Name) }
 }
 
-/// Whether an index may say this of a path.
+/// Checks that an index may have this item at this path.
 pub(super) fn check(path: &[u8], item: &Item) -> Result<(), IndexError> {
     listing::check_path(path).map_err(IndexError::Path)?;
     match &item.kind {
@@ -415,12 +421,12 @@ pub(super) fn check(path: &[u8], item: &Item) -> Result<(), IndexError> {
     if item.version.entries().len() > MAX_MEMBERS {
         return Err(IndexError::TooLarge);
     }
-    // Nobody has a change that its version has not seen.
+    // No version has a change that its vector has not seen.
     let seen = [item.content, item.described].into_iter().all(|dot| item.version.has_seen(dot));
     if seen { Ok(()) } else { Err(IndexError::Malformed) }
 }
 
-/// Bytes of a path's entry.
+/// Returns the bytes of a path's entry.
 pub(super) fn entry_size(path: &[u8], item: &Item) -> u64 {
     let mut out = Vec::new();
     write_entry(&mut out, path, item);
@@ -433,11 +439,11 @@ fn put_dot(out: &mut Vec<u8>, dot: Dot) {
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) {
-    // What was checked is far less.
+    // The check before allows far fewer.
     out.extend_from_slice(&u16::try_from(count).unwrap_or(u16::MAX).to_be_bytes());
 }
 
-/// Whether a member may be called so: file names are made of it.
+/// Returns whether a member may have this name: file names are made of it.
 pub(super) fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '@');
     !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(plain)
@@ -472,11 +478,11 @@ fn put_kind(out: &mut Vec<u8>, kind: &ItemKind, mark: u8) {
     }
 }
 
-/// What of an index is still to be read.
+/// The part of an index that is still to be read.
 pub(super) struct Input<'a>(pub(super) &'a [u8]);
 
 impl<'a> Input<'a> {
-    /// What stands before the first path.
+    /// Reads what stands before the first path.
     pub(super) fn head(&mut self) -> Result<(Vec<u8>, Names), IndexError> {
         if OLD_MAGICS.iter().any(|old| self.0.starts_with(old)) {
             return Err(IndexError::Old);
@@ -493,7 +499,7 @@ impl<'a> Input<'a> {
         for _ in 0..count {
             let member = self.array()?;
             let name = std::str::from_utf8(self.bytes()?).map_err(|_| IndexError::Name)?;
-            // There is one way to write them.
+            // Members ascend: each set of names has one encoding.
             if names.last_key_value().is_some_and(|(last, _)| *last >= member) {
                 return Err(IndexError::Name);
             }
@@ -503,7 +509,7 @@ impl<'a> Input<'a> {
         Ok((about, names))
     }
 
-    /// The next path, or the end.
+    /// Reads the next path, or the end.
     pub(super) fn entry(&mut self) -> Result<Entry, IndexError> {
         let path = self.bytes()?;
         if path.is_empty() {
@@ -564,7 +570,7 @@ impl<'a> Input<'a> {
         };
         let (content, edited_ms) = (self.dot()?, self.u64()?);
         let described = if mark & DESCRIBED == 0 { content } else { self.dot()? };
-        // There is one way to write each.
+        // Each item has one encoding.
         if mark & DESCRIBED != 0 && described == content {
             return Err(IndexError::Malformed);
         }
@@ -607,7 +613,7 @@ pub(super) mod tests {
         index
     }
 
-    /// As it is, whatever it is.
+    /// Encodes an index without checks.
     fn raw(index: &Index) -> Vec<u8> {
         let mut out = Vec::new();
         write_head(&mut out, b"", &index.names);
@@ -618,7 +624,7 @@ pub(super) mod tests {
         out
     }
 
-    /// It is refused for this reason, by who writes it as by who reads it.
+    /// Returns why the index is refused. Writer and reader refuse it for the same reason.
     fn refused(index: &Index) -> IndexError {
         let why = Index::decode(&raw(index)).unwrap_err();
         assert_eq!(index.encode(b""), Err(why));
@@ -633,7 +639,7 @@ pub(super) mod tests {
         for len in 0..bytes.len() {
             assert_eq!(Index::decode(&bytes[..len]), Err(IndexError::Malformed), "{len}");
         }
-        // What is not here is not what the folder holds.
+        // An absent path is not part of the folder's state.
         let mut here = index.clone();
         here.items.remove(b"b".as_slice());
         assert_eq!(here.state(), index.state());
@@ -692,7 +698,7 @@ pub(super) mod tests {
         assert_eq!(an_index().encode(&[0; 70_000]), Err(IndexError::TooLarge));
     }
 
-    /// A file system that keeps whole seconds, or two of them, or hundreds of nanoseconds, has changed nothing.
+    /// A file system that keeps times to the second, to two seconds, or to 100 nanoseconds has changed nothing.
     #[test]
     fn a_time_that_a_disk_keeps_less_exactly_is_no_other_time() {
         for shown in [(1_001, 123_456_789), (1_001, 123_456_700), (1_001, 0), (1_000, 0)] {

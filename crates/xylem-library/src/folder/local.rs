@@ -1,4 +1,4 @@
-//! [`Folder`]: one member's folder on disk, and what is known of it.
+//! [`Folder`]: one member's folder on disk, and its stored index.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -30,62 +30,63 @@ use crate::listed::ListedFiles;
 use crate::ours::OWN;
 use crate::path::os_path;
 
-/// What is known of the folder, among what is kept of the group.
+/// File of the member's own index, in the state directory.
 const INDEX: &str = "index";
-/// Indexes that others may be at.
+/// Published copies of the index that other members may still be fetching.
 const TOLD: u64 = 3;
-/// Which folder it is: the same bytes among what is ours in it and among what is kept of the group. Of a folder without them what is
-/// missing was not removed.
+/// Marker file: the same random bytes in the folder's own directory and in the state directory. Without matching
+/// markers, a missing file does not count as removed.
 const MARKER: &str = "id";
-/// Paths that are remembered as changed for others at most: what changes more is looked at first.
+/// Most paths that are remembered as changed for other members; beyond that, all files are treated as changed.
 const MAX_TOUCHED: usize = 10_000;
-/// Members whose names are known at most: twice as many as a group has, of those who have ever changed something.
+/// Most members whose names are known: twice as many as a group has, because members that left may still have changes.
 const MAX_NAMES: usize = 2 * MAX_MEMBERS;
-/// What is being put in its place.
+/// File that records what is being put in place.
 const PENDING: &str = "pending";
 
-/// See the module's text.
+/// One member's folder, its index, rules and obstacles.
 pub struct Folder {
     pub(super) root: PathBuf,
     kept: PathBuf,
     pub(super) me: MemberId,
     pub(super) names: Names,
-    /// What is known of it, in order on disk,
+    /// The index on disk, in order.
     pub(super) stored: Stored,
-    /// and what is not written there yet.
+    /// Changes to the index that are not written yet.
     pub(super) changes: BTreeMap<Vec<u8>, Item>,
-    /// What an earlier run was about to put in its place when it ended: found there, it is not a change of ours.
+    /// What an earlier run was about to put in place when it ended. Where it is found, it does not count as a change of
+    /// this member.
     pending: Index,
     rules: FolderRules,
     pacing: Pacing,
-    /// What is missing is fetched again: it is not known that somebody removed it.
+    /// Missing files are fetched again: it is not known that the user removed them.
     again: bool,
-    /// Something that others have was passed over until now.
+    /// Something that others have, and that was skipped until now, is to be taken over.
     uncovered: bool,
-    /// As [`Folder::state`], where what is held is as it was.
+    /// [`Folder::state`], but with held files in their version before.
     state_as_held: Hash,
-    /// What others replaced or removed.
+    /// What other members replaced or removed.
     pub(super) trash: Trash,
-    /// How often the index was written for others.
+    /// How often the index was published.
     told: u64,
-    /// Single files that can't be brought in step now; all else goes on.
+    /// Paths that cannot be brought in step now; everything else goes on.
     pub obstacles: Obstacles,
-    /// What its disk does with names and permissions.
+    /// What the folder's disk does with names and permissions.
     pub(super) habits: Habits,
-    /// Paths at which something else was found than what was to be there, when they were last tried.
+    /// Paths where the last attempt found something unexpected.
     pub(super) unsettled: HashSet<Vec<u8>>,
-    /// What the last look found.
+    /// Result of the last scan.
     pub(super) looked: Looked,
 }
 
-/// The last look at a folder: how its files looked then, their change times too, is noted beside what was shared of it.
+/// Result of the last scan of a folder. How files looked then, change times included, is stored with the publication.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
-    /// The store, and the root of the folder; `None`: nothing is known of how files looked.
+    /// The store, and the root hash of the folder; `None` if nothing is known about how files looked.
     of: Option<(PathBuf, Hash)>,
-    /// Paths that were changed since for other members.
+    /// Paths that were changed for other members since the scan.
     touched: HashSet<Vec<u8>>,
-    /// How the files of a plan looked, while that is done.
+    /// How the files of the plan in progress looked.
     plan: HashMap<Vec<u8>, Seen>,
 }
 
@@ -95,7 +96,7 @@ impl Looked {
         self.touched.clear();
     }
 
-    /// This path was changed for another member.
+    /// Records that a path was changed for another member.
     pub(super) fn touch(&mut self, path: &[u8]) {
         if self.of.is_none() {
             return;
@@ -108,7 +109,7 @@ impl Looked {
         self.touched.insert(path.to_vec());
     }
 
-    /// Finds out how the files at these paths looked.
+    /// Looks up how the files at these paths looked.
     pub(super) fn plan<'a>(&mut self, folder: &Path, files: impl Iterator<Item = &'a Vec<u8>>) {
         self.plan.clear();
         let Some((store, root)) = &self.of else { return };
@@ -119,8 +120,8 @@ impl Looked {
         }
     }
 
-    /// Whether a file has the change time that the look noted. Size and modification time may be the same after a write; no program can set
-    /// the change time.
+    /// Returns whether a file still has the change time that the scan noted. Size and modification time may be the same
+    /// after a write; no program can set the change time.
     pub(super) fn is_untouched(&self, path: &[u8], at: &Path) -> bool {
         let seen = self.plan.get(path).filter(|_| !self.touched.contains(path));
         seen.is_none_or(|seen| {
@@ -130,8 +131,8 @@ impl Looked {
 }
 
 impl Folder {
-    /// The folder at `root`; what is known of it is kept in the directory `kept`. `me` is the member whose it is, and
-    /// `name` what that is called.
+    /// Opens the folder at `root`, whose state is in the directory `kept`. `me` is the member that owns it, and `name`
+    /// that member's display name.
     ///
     /// # Errors
     /// See [`FolderError`].
@@ -173,7 +174,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// What was there when the index was made is not removed because something else is there now.
+    /// Checks that this is still the folder of the index. What the index lists must not count as removed because
+    /// another file system is, or is not, mounted there.
     ///
     /// # Errors
     /// [`FolderError::NotThere`].
@@ -185,21 +187,21 @@ impl Folder {
         }
     }
 
-    /// A hash of what it holds in which versions; see [`Index::state`].
+    /// Returns a hash of the folder's paths and versions; see [`Index::state`].
     pub fn state(&self) -> Hash {
         self.stored.state()
     }
 
-    /// A name of our own in it.
+    /// Returns the path of a file in the folder's own directory.
     pub fn own(&self, name: &str) -> PathBuf {
         self.root.join(OWN).join(name)
     }
 
-    /// Reads the rules anew: what of the folder is not shared. What is [ours](OWN) in it, or in one below, never is, and needs no
-    /// line; nor are the rules.
+    /// Reads the rules anew: which paths of the folder are not shared. The [own directory](OWN) of this folder, or of
+    /// one below, is never shared and needs no rule; nor are the rules themselves.
     ///
     /// # Errors
-    /// The folder is not there; or they are not right, and none were ever in force.
+    /// The folder is not there; or the rules are invalid, and none were ever in force.
     pub fn read_rules(&mut self) -> Result<RulesNews, FolderError> {
         self.check_there()?;
         let (pending, changes, stored) = (&self.pending.items, &self.changes, &self.stored);
@@ -220,20 +222,21 @@ impl Folder {
         Ok(news)
     }
 
-    /// The lines of the rules in force; `None`: none were read.
+    /// Returns the lines of the rules in force; `None` if none were read.
     pub fn rules(&self) -> Option<&[String]> {
         self.rules.lines()
     }
 
-    /// Whether what stands at a path below the folder is none of it, or is not to be sent before [`Folder::held_until`]: a change
-    /// there needs no look.
+    /// Returns whether a change at this path needs no scan: the path is left out by the rules, or held until
+    /// [`Folder::held_until`].
     pub fn passes_over(&self, path: &[u8]) -> bool {
         let is_directory = || self.root.join(os_path(path)).is_dir();
         !self.rules.are_in(path)
             && (self.pacing.is_held(path) || self.rules.leaves_out(path, is_directory()))
     }
 
-    /// Files that keep changing and are not to be sent now; each is noted as an obstacle. It stays noted until the next look is over.
+    /// Returns the files that keep changing and are not to be sent now, and notes each as an obstacle. The notes stay
+    /// until the next scan is over.
     pub fn hold(&mut self, now_ms: u64) -> Arc<BTreeSet<Vec<u8>>> {
         let root = &self.root;
         let before = self.pacing.held().clone();
@@ -245,12 +248,12 @@ impl Folder {
         held
     }
 
-    /// When the first file that is held is to be looked at again, in milliseconds since 1970.
+    /// Returns when the first held file has to be checked again, in milliseconds since 1970.
     pub fn held_until(&self) -> Option<u64> {
         self.pacing.due_ms()
     }
 
-    /// A file was changed while it was read: it is held as one that was sent again and again.
+    /// Records that a file changed while it was read: it is held like one that was sent repeatedly.
     pub fn is_unstable(&mut self, path: &[u8], why: String, now_ms: u64) {
         if let Some(looks) = look(&self.root.join(os_path(path))) {
             self.pacing.unstable(path, looks, now_ms);
@@ -258,19 +261,20 @@ impl Folder {
         }
     }
 
-    /// Whether something that others have, and that was passed over until now, is to be taken over; asked once it is not any more.
+    /// Returns whether something that others have, and that was skipped until now, is to be taken over. The answer
+    /// clears the flag.
     pub fn takes_uncovered(&mut self) -> bool {
         std::mem::take(&mut self.uncovered)
     }
 
-    /// As [`Folder::state`] after the last look, where files that are [held](Folder::hold) are as they were: what others have to hear of has
-    /// another one.
+    /// Returns [`Folder::state`] after the last scan, but with [held](Folder::hold) files in their version before. It
+    /// differs from the last one only if there is something to announce.
     pub fn state_as_held(&self) -> Hash {
         self.state_as_held
     }
 
-    /// Takes what was shared just now from `store`, under this root, as what the folder holds; `about` is what others are told
-    /// of where it is.
+    /// Takes the publication `root` in `store`, which was just made, as the content of the folder. `about` is the
+    /// ticket by which others fetch it.
     ///
     /// # Errors
     /// See [`FolderError`].
@@ -285,7 +289,7 @@ impl Folder {
         self.looked.begin(store, root);
         self.habits.forget();
         if !self.changes.is_empty() {
-            // The disk was full, say, when they were to be written.
+            // They could not be written before, for example because the disk was full.
             self.write_changes()?;
         }
         self.again = !is_marked(&self.root.join(OWN), &self.kept);
@@ -300,7 +304,7 @@ impl Folder {
                 let mut entry = found?.entry;
                 let path = std::mem::take(&mut entry.path);
                 if let EntryKind::HardLink { target } = &entry.kind {
-                    // The file stands before its other names.
+                    // In a listing, a file precedes its other names.
                     let Some(first) = files.find(target)? else { continue };
                     entry.clone_from(&first.entry);
                 }
@@ -332,7 +336,7 @@ impl Folder {
         self.nothing_under_way()
     }
 
-    /// Passes over what is known and not there up to a path.
+    /// Handles the known paths before `path` that the scan did not find.
     fn pass_to(
         &self,
         known: &mut Peekable<Entries<'_>>,
@@ -352,14 +356,14 @@ impl Folder {
             } else if let Some(item) = self.missing(&path, item, now_ms) {
                 stock.push(&path, &item)?;
             } else {
-                // It is as if it had never been known, so that others bring it.
+                // The path is forgotten, so that other members send it again.
                 stock.uncovered = true;
             }
         }
         Ok(())
     }
 
-    /// What is known of a path at which there is this now, and whether this member has changed it.
+    /// Returns the item of a path at which the scan found `kind`, and whether this member changed it.
     fn now(&self, path: &[u8], then: Option<Item>, kind: ItemKind, now_ms: u64) -> (Item, bool) {
         let mut item = then.unwrap_or_else(Item::none);
         let keeps_modes = self.habits.keeps_modes(&self.own(""));
@@ -380,7 +384,7 @@ impl Folder {
         (item, true)
     }
 
-    /// When what is at a path was written, in milliseconds since 1970, where that can be told.
+    /// Returns when the content of a path was written, in milliseconds since 1970, if that is known.
     fn edited(&self, path: &[u8], kind: &ItemKind) -> Option<u64> {
         let (secs, nanos) = match kind {
             ItemKind::File { mtime, .. } => *mtime,
@@ -395,13 +399,13 @@ impl Folder {
         Some(ms.saturating_add(u64::from(nanos / 1_000_000)))
     }
 
-    /// What was there and is no more has been removed; unless it is left out, or can't be read. `None`: it is missing, and nobody
-    /// has removed it as far as is known.
+    /// Returns the item of a path that the scan did not find. It counts as removed, unless the rules leave it out or it
+    /// cannot be read. `None`: it is missing, but the user is not known to have removed it.
     fn missing(&self, path: &[u8], mut item: Item, now_ms: u64) -> Option<Item> {
-        // Each step on the way is looked at: what a link leads to is not what was there.
+        // Each component is checked: what a symbolic link leads to is not the file that was there.
         let on_disk = within(&self.root, path, false).and_then(|at| at.symlink_metadata());
         let removed = match on_disk {
-            // Where a disk does not keep names apart it may be another one.
+            // A disk that folds names may show another file.
             Ok(_) => self.habits.keeps_apart(&self.own(""), &self.root, path).is_err(),
             Err(e) => matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
         };
@@ -411,7 +415,7 @@ impl Folder {
         if let Some(then) = self.pending.items.get(path).filter(|then| then.kind.is_gone()) {
             return Some(then.clone());
         }
-        // What was left out may have gone then; that was no removal for others.
+        // A file that was left out may have disappeared meanwhile; that is no removal for others.
         if self.again || (item.absent && !self.was_in_the_way(path)) {
             return None;
         }
@@ -419,8 +423,8 @@ impl Folder {
         Some(item)
     }
 
-    /// Whether a path was not there at the last look as it, or a directory above it, kept changing or could not be read: then it has
-    /// been part of the folder all the time.
+    /// Returns whether the path, or a directory above it, was absent at the last scan only because it kept changing or
+    /// could not be read. It was then part of the folder all the time.
     fn was_in_the_way(&self, path: &[u8]) -> bool {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         ends.chain([path.len()]).any(|end| {
@@ -431,20 +435,20 @@ impl Folder {
         })
     }
 
-    /// What is to be done for another member's index.
+    /// Plans what to take over from another member's index.
     ///
     /// # Errors
-    /// It, or what is known here, can't be read.
+    /// Either index cannot be read.
     pub fn plan(&mut self, theirs: &dyn Paths) -> Result<Plan, FolderError> {
         learn_names(&mut self.names, self.me, theirs.names());
         let rules = &self.rules;
         merge(&self.stored, theirs, &|path, is_directory| rules.leaves_out(path, is_directory))
     }
 
-    /// Where files with contents that are `wanted` lie in it already, as far as known.
+    /// Finds local files with the `wanted` contents, as far as the index knows.
     ///
     /// # Errors
-    /// What is known can't be read.
+    /// The index cannot be read.
     pub fn copies(
         &self,
         wanted: &HashMap<Hash, Vec<u8>>,
@@ -462,7 +466,7 @@ impl Folder {
         Ok(copies)
     }
 
-    /// Notes what is about to be put in its place.
+    /// Records on disk what is about to be put in place.
     pub(super) fn begin<'a>(
         &self,
         all: impl Iterator<Item = (&'a Vec<u8>, &'a Item)>,
@@ -478,7 +482,7 @@ impl Folder {
         writer.finish().map(drop)
     }
 
-    /// Writes down what is known; nothing is under way any more.
+    /// Writes the index, and clears the record of work in progress.
     ///
     /// # Errors
     /// The system's.
@@ -502,7 +506,7 @@ impl Folder {
             writer.push(path, item)?;
         }
         self.stored = writer.finish_after(Some(&self.stored))?;
-        // What another member has sent is not what keeps changing here.
+        // A change that came from another member is not a file that keeps changing here.
         self.changes.keys().for_each(|path| self.pacing.forget(path));
         self.changes.clear();
         Ok(())
@@ -516,8 +520,8 @@ impl Folder {
         }
     }
 
-    /// Copies the index to where others fetch it; gives its path. The two that were told before stay, since others may be
-    /// at them.
+    /// Copies the index to where other members fetch it, and returns the path. The last two copies stay, since members
+    /// may still be fetching them.
     ///
     /// # Errors
     /// The system's.
@@ -529,14 +533,14 @@ impl Folder {
     }
 }
 
-/// What a folder holds, while that is written down.
+/// The index of a folder while it is being written.
 struct Stock {
     writer: Writer,
-    /// A hash of it, where what is held is as it was.
+    /// Hash of the folder's state, with held files in their version before.
     state: State,
-    /// What this member has changed.
+    /// Paths that this member changed.
     sent: Vec<Vec<u8>>,
-    /// Something is part of it again.
+    /// A path is part of the folder again.
     uncovered: bool,
 }
 
@@ -551,22 +555,22 @@ impl Stock {
         self.writer.push(path, item)
     }
 
-    /// What is not to be sent now is as if it were not here, so that others keep what they have.
+    /// Adds a held path as absent, so that others keep the version that they have.
     fn hold(&mut self, path: &[u8], item: Item) -> Result<(), FolderError> {
         self.state.add(path, &Item { absent: false, ..item.clone() });
         self.writer.push(path, &Item { absent: true, ..item })
     }
 }
 
-/// How the file at a path looks; `None`: there is none.
+/// Returns how the file at a path looks; `None` if there is no file.
 fn look(path: &Path) -> Option<Looks> {
     looks(&crate::disk().metadata(path).ok()?)
 }
 
-/// Marks the folder as the one that is known.
+/// Marks the folder as the one that belongs to the state directory.
 fn mark(own: &Path, kept: &Path) -> Result<(), FolderError> {
     let id = keys::random::<32>().map_err(|e| at(own)(io::Error::other(e.to_string())))?;
-    // Where only one of the two is there, what is missing is fetched again.
+    // If only one of the two markers is written, missing files are fetched again.
     [kept, own].iter().try_for_each(|dir| replace(&dir.join(MARKER), crate::hex(&id).as_bytes()))
 }
 
@@ -575,13 +579,13 @@ fn is_marked(own: &Path, kept: &Path) -> bool {
     id(own).is_some_and(|is| id(kept) == Some(is))
 }
 
-/// The name of an index that others fetch.
+/// Returns the name of a published index.
 fn told(number: u64) -> String {
     format!("{INDEX}-{}", number % TOLD)
 }
 
-/// What is known of the folder `root`. Where that was damaged it is taken from the newest copy that others were told: it has the
-/// same versions, and without them whatever anybody changes next would be a conflict.
+/// Opens the stored index of the folder `root`. A damaged one is restored from the newest published copy, which has the
+/// same versions. Without versions, every later change of any member would be a conflict.
 fn known(root: &Path, kept: &Path) -> Result<Stored, FolderError> {
     let path = kept.join(INDEX);
     match Stored::open(&path) {
@@ -598,8 +602,8 @@ fn known(root: &Path, kept: &Path) -> Result<Stored, FolderError> {
     }
 }
 
-/// What an earlier run was about to put in its place. What was damaged since is as if that run had put nothing there: then what it
-/// has put is a change of ours, with the content that others have.
+/// Reads what an earlier run was about to put in place. If that record is damaged, files that the run did put in place
+/// count as changes of this member; their content is the same as that of other members.
 fn pending(path: &Path) -> Result<Index, FolderError> {
     let items = Stored::open(path).and_then(|stored| stored.entries()?.collect());
     match items {
@@ -612,7 +616,7 @@ fn pending(path: &Path) -> Result<Index, FolderError> {
     }
 }
 
-/// What an entry of a listing that is no hard link is.
+/// Returns the kind of a listing's entry; `None` for a hard link.
 fn kind(entry: Entry) -> Option<ItemKind> {
     let mode = entry.mode;
     Some(match entry.kind {
@@ -625,8 +629,8 @@ fn kind(entry: Entry) -> Option<ItemKind> {
     })
 }
 
-/// Takes what another member calls others. Made-up ones do not fill memory: where there is no room for more, those stay that it
-/// names as well, and whoever has none is called by its key.
+/// Takes over the names that another member gives to members. Made-up names do not fill memory: when there is no room
+/// for more, only names of members that the other one lists too are kept. A member without a name is shown by its key.
 fn learn_names(names: &mut Names, me: MemberId, theirs: &Names) {
     let is_new = |id: &MemberId| *id != me && !names.contains_key(id);
     let more = theirs.keys().filter(|id| is_new(id)).count();
@@ -655,7 +659,7 @@ mod names_tests {
             learn_names(&mut names, id(0), &named(n * 1_000..n * 1_000 + 700));
             assert!(names.len() <= MAX_NAMES && names.contains_key(&id(0)));
         }
-        // Whoever is a member is called by its name as soon as anybody says it.
+        // A real member gets its name as soon as any member reports it.
         learn_names(&mut names, id(0), &named(0..3));
         assert!(names.contains_key(&id(1)) && names.contains_key(&id(2)));
         assert!(names.len() <= MAX_NAMES);

@@ -1,5 +1,6 @@
-//! Where a store keeps what it knows of a folder. The folder has a mark that names it, so that a folder that was moved goes on as
-//! the member that it is, and one that was copied, or is of another store, does not silently begin another group.
+//! Finds the directory in which a store keeps its state of a folder. A mark in the folder names that directory. A
+//! folder that was moved therefore remains the same member. A copied folder, or a folder of another store, does not
+//! silently begin another group.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -12,26 +13,27 @@ use crate::keys;
 use crate::ours::OWN;
 use crate::path::{os_bytes, os_path};
 
-/// Names what is kept of a folder, in what is [ours](OWN) in it.
+/// File in the folder's [own directory](OWN) that names the state directory.
 pub(super) const MARK: &str = "home";
-/// Which folder it is, in what is kept of it.
+/// File in the state directory that holds the folder's path.
 const FOLDER: &str = "folder";
-/// Held by the process that keeps a folder in step, in what is ours in it: whichever store that has.
+/// Lock file in the folder's own directory. The process that keeps the folder in step holds it, whichever store it
+/// uses.
 const LOCK: &str = "lock";
-/// What a mark begins with.
+/// First line of a mark.
 const MAGIC: &str = "xylem sync home 1\n";
-/// Bytes of a path at most.
+/// Most bytes of a path.
 const MAX_PATH: u64 = 64 * 1024;
-/// Digits that name what is kept of a folder.
+/// Digits in the name of a state directory.
 const ID_LEN: usize = 16;
 
-/// What a folder says of where it is known.
+/// A folder's mark, as read.
 #[derive(Debug, PartialEq, Eq)]
 enum Mark {
     None,
-    /// Of this name.
+    /// The mark names this state directory.
     Of(String),
-    /// It says something, and nobody understands it.
+    /// A mark exists, but cannot be parsed.
     Damaged,
 }
 
@@ -48,24 +50,24 @@ fn read_mark(files: &OwnFiles, folder: &Path) -> Result<Mark, HomeError> {
     Ok(id.map_or(Mark::Damaged, |id| Mark::Of(id.to_owned())))
 }
 
-/// The folder that is kept in step from here.
+/// Returns the path of the folder that is kept in step from the state directory `dir`.
 fn folder_of(files: &OwnFiles, dir: &Path) -> Result<Option<PathBuf>, HomeError> {
     Ok(files.bytes(&dir.join(FOLDER), MAX_PATH)?.map(|path| os_path(&path)))
 }
 
-/// Whether it is known here of which group a folder is that is kept in `dir`.
+/// Returns whether the state directory `dir` knows its group.
 fn is_home(files: &OwnFiles, dir: &Path) -> Result<bool, HomeError> {
     Ok(files.is_there(&dir.join(GROUP))?)
 }
 
-/// All that a store keeps of the folder at this path, in a fixed order.
+/// Returns all state directories that a store has for the folder at this path, in a fixed order.
 fn at_path(files: &OwnFiles, store: &Path, folder: &Path) -> Result<Vec<PathBuf>, HomeError> {
     let homes = store.join("sync");
     let names = match files.medium().list_dir(&homes) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         names => names.map_err(at(&homes))?,
     };
-    // As earlier builds named it, which noted no folder.
+    // Earlier builds named the directory by the hash of the path, and noted no folder in it.
     let old = xylem_hash::hash(&os_bytes(folder.as_os_str())).to_string();
     let old = homes.join(old.get(..ID_LEN).unwrap_or_default());
     let mut found = Vec::new();
@@ -79,7 +81,7 @@ fn at_path(files: &OwnFiles, store: &Path, folder: &Path) -> Result<Vec<PathBuf>
     Ok(found)
 }
 
-/// What is kept of a folder; `None`: nothing is.
+/// Finds the state directory of a folder; `None` if the store has none.
 ///
 /// # Errors
 /// [`HomeError::Unknown`], [`HomeError::Copied`]; the system's.
@@ -94,7 +96,8 @@ pub(super) fn find(
         if !is_home(files, &dir)? {
             return Err(HomeError::Unknown(folder.to_path_buf()));
         }
-        // Both are there: one is a copy of the other. A disk that is mounted elsewhere now is not there any more.
+        // Both folders exist, so one is a copy of the other. A disk that is now mounted elsewhere no longer exists at
+        // its old path.
         if let Some(of) = folder_of(files, &dir)?.filter(|of| of != folder)
             && read_mark(files, &of)? == mark
         {
@@ -110,13 +113,13 @@ pub(super) fn find(
     if mark == Mark::Damaged { Err(HomeError::Unknown(folder.to_path_buf())) } else { Ok(None) }
 }
 
-/// Where what is known of a folder is to be kept, of which nothing is: under a name that no other store has.
+/// Chooses a state directory for a folder that has none, under a name that no other store has.
 ///
 /// # Errors
 /// The system's.
 pub(super) fn place(files: &OwnFiles, store: &Path, folder: &Path) -> Result<PathBuf, HomeError> {
     for dir in at_path(files, store, folder)? {
-        // Begun once, and never finished; or what was in it is lost.
+        // The directory was begun and never finished, or its content is lost.
         if !is_home(files, &dir)? {
             return Ok(dir);
         }
@@ -124,7 +127,7 @@ pub(super) fn place(files: &OwnFiles, store: &Path, folder: &Path) -> Result<Pat
     Ok(store.join("sync").join(crate::hex(&keys::random::<{ ID_LEN / 2 }>()?)))
 }
 
-/// Notes which folder is kept in step from `dir`, if that is news.
+/// Records the path of the folder that is kept in step from `dir`, if it has changed.
 pub(super) fn note_folder(files: &OwnFiles, dir: &Path, folder: &Path) -> Result<(), HomeError> {
     if folder_of(files, dir)?.as_deref() == Some(folder) {
         return Ok(());
@@ -132,7 +135,7 @@ pub(super) fn note_folder(files: &OwnFiles, dir: &Path, folder: &Path) -> Result
     Ok(files.replace(&dir.join(FOLDER), &os_bytes(folder.as_os_str()))?)
 }
 
-/// Takes a folder for this process alone, as long as the file is open; `None`: it has nothing of ours yet.
+/// Locks a folder for this process while the returned file is open; `None` if the folder has no own directory yet.
 ///
 /// # Errors
 /// [`HomeError::Busy`]; the system's.
@@ -144,12 +147,12 @@ pub(super) fn lock(folder: &Path) -> Result<Option<File>, HomeError> {
     };
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(HomeError::Busy(folder.to_path_buf())),
-        // Where a file system has no locks nobody is kept out.
+        // A file system without locks excludes no other process.
         Err(TryLockError::Error(_)) | Ok(()) => Ok(Some(file)),
     }
 }
 
-/// Marks a folder as what is kept in `dir`.
+/// Marks a folder as the one that is kept in step from `dir`.
 pub(super) fn write(files: &OwnFiles, dir: &Path, folder: &Path) -> Result<(), HomeError> {
     note_folder(files, dir, folder)?;
     let id = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -159,7 +162,7 @@ pub(super) fn write(files: &OwnFiles, dir: &Path, folder: &Path) -> Result<(), H
     Ok(())
 }
 
-/// As [`lock`] and [`write()`] of a folder that is there.
+/// Does [`lock`] and [`write()`] for a folder that must exist.
 ///
 /// # Errors
 /// [`HomeError::Busy`]; the system's.
@@ -184,7 +187,7 @@ mod tests {
     }
 
     impl Place {
-        /// With a member's folder `photos`.
+        /// Makes a place with one member's folder, `photos`.
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let top = dir.path().canonicalize().unwrap();
@@ -200,7 +203,7 @@ mod tests {
             place
         }
 
-        /// What keeping a folder in step begins with.
+        /// Opens and claims a folder, as `xylem sync` does at its start.
         fn run(&self, folder: &Path) -> (Home, File) {
             let home = Home::open(&self.store, folder, None).unwrap();
             let lock = home.claim(folder).unwrap();
@@ -217,7 +220,7 @@ mod tests {
         assert!(now.invitation.group.is(&before.invitation.group) && now.dir() == before.dir());
         drop(place.run(&place.pictures));
         assert!(Home::existing(&place.store, &place.photos).is_err());
-        // What begins where it was is another one; and so on, there and back.
+        // A folder that begins at the old path is another one. The two can also change places, and change back.
         fs::create_dir_all(place.photos.join(OWN)).unwrap();
         let (other, _) = place.run(&place.photos);
         assert!(!other.invitation.group.is(&before.invitation.group));
@@ -248,7 +251,8 @@ mod tests {
         assert!(matches!(refused(&other), HomeError::Unknown(_)));
         fs::write(mark(&place.pictures), "xylem sync home 1\n../../elsewhere\n").unwrap();
         assert!(matches!(refused(&place.store), HomeError::Unknown(_)), "it leads nowhere");
-        // With a ticket it is said what it is to be; and without a mark it is nobody's.
+        // A ticket names the group to join, so a foreign mark does not matter. A folder without a mark belongs to no
+        // group.
         let joined = Home::open(&other, &place.pictures, Some(&home.invitation)).unwrap();
         drop(joined.claim(&place.pictures).unwrap());
         assert!(Home::existing(&other, &place.pictures).is_ok());
@@ -266,7 +270,7 @@ mod tests {
         assert!(matches!(home.claim(&place.photos), Err(HomeError::Busy(_))));
         drop(lock);
         let joined = joins().unwrap();
-        // The other one is not gone on with while this one is there.
+        // The first store does not continue while the folder carries the other store's mark.
         assert!(matches!(Home::existing(&place.store, &place.photos), Err(HomeError::Unknown(_))));
         assert!(joined.claim(&place.photos).is_ok());
     }

@@ -1,8 +1,8 @@
-//! [`merge`]: what is to be done here so that nothing of another member's folder is missed.
+//! [`merge`]: plans what to do in this folder so that it has everything of another member's folder.
 //!
-//! All members come to the same answers whoever asks whom first. A content goes where somebody who has seen it has replaced or
-//! removed it, whatever the times; of two that nobody has seen together the later one has the name, and the other becomes
-//! a copy. Nothing in that depends on what was joined with what before.
+//! All members reach the same result, in whatever order they exchange indexes. If a member that had seen a content
+//! replaced or removed it, the content goes, whatever the times. Of two concurrent versions the later one keeps the
+//! name, and the other becomes a conflict copy. The result does not depend on which versions were joined before.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,48 +14,49 @@ use super::index::{Item, ItemKind, MAX_INDEX, MAX_ITEMS, MAX_MEMBERS, check, ent
 use super::stored::{IndexSize, Paths};
 use crate::copies::{LONG, SHORT, copy_name};
 
-/// What comes or is noted at once, as far as nothing goes: a member that joins a large folder needs no memory for all of it. So many paths,
+/// Most paths that come or are noted in one plan, if none goes: a member that joins a large folder need not hold all of
+/// it in memory.
 const PORTION: usize = 10_000;
-/// or this part of all, since both indexes are read and one is written for each.
+/// The portion is at least one part in so many of the paths, since each portion reads both indexes and writes one.
 const PORTIONS: u64 = 16;
-/// Paths that are refused and named at most.
+/// Most refused paths that are named.
 const MAX_REFUSED: usize = 1_000;
 
-/// Which of two members' something is.
+/// Which of two members owns something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// This member's.
+    /// This member.
     Ours,
-    /// The other member's.
+    /// The other member.
     Theirs,
 }
 
-/// What lost against another member's, and is kept under another name.
+/// The losing one of two concurrent versions, which is kept under another name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beaten {
-    /// That name.
+    /// The name of the copy.
     pub to: Vec<u8>,
-    /// What, in which version.
+    /// Its content and version.
     pub item: Item,
-    /// Whose it was: ours is moved there before the other comes, theirs comes there.
+    /// The member that made it. Ours is moved aside before the winner arrives; theirs is fetched to the new name.
     pub whose: Whose,
 }
 
-/// Something that is to come to a path.
+/// A change that is to be made at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Where.
+    /// The path.
     pub path: Vec<u8>,
-    /// What, in which version.
+    /// The new content and version.
     pub item: Item,
-    /// What has to be there until then; anything else was changed here meanwhile, and stays.
+    /// What must be at the path until then. Anything else is a concurrent local change, and stays.
     pub before: ItemKind,
-    /// What is kept beside it: both have changed it, neither knowing of the other.
+    /// The losing version, if both members changed the path concurrently.
     pub beaten: Option<Beaten>,
 }
 
 impl Place {
-    /// The content that has to be fetched for it, and its bytes.
+    /// Returns the content that has to be fetched, and its bytes.
     pub(super) fn fetched(&self) -> Option<(Hash, u64)> {
         let kind = match &self.beaten {
             Some(Beaten { item, whose: Whose::Theirs, .. }) => &item.kind,
@@ -69,28 +70,28 @@ impl Place {
     }
 }
 
-/// What [`merge`] finds.
+/// Result of [`merge`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Versions to be noted; the folder has what they say.
+    /// Versions to record; the folder has their content already.
     pub known: Vec<(Vec<u8>, Item)>,
-    /// What goes; what lies inside comes first.
+    /// Paths to remove, inner ones first.
     pub gone: Vec<Place>,
-    /// What comes or is described otherwise, directories first. Files are fetched.
+    /// Paths to write, or whose permissions and times change; directories first. Files are fetched.
     pub put: Vec<Place>,
-    /// What is not taken, and why; the first of them.
+    /// Refused paths with the reason; only the first of them.
     pub refused: Vec<(Vec<u8>, String)>,
-    /// More is to be done after this.
+    /// More remains to be planned after this.
     pub rest: bool,
 }
 
 impl Plan {
-    /// Whether nothing is to be done or noted.
+    /// Returns whether there is nothing to do or to record.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The last of all times that it takes over, in ms since 1970.
+    /// Returns the latest time that the plan takes over, in milliseconds since 1970.
     pub fn newest(&self) -> u64 {
         let places = self.gone.iter().chain(&self.put);
         let beaten = self.put.iter().filter_map(|place| place.beaten.as_ref());
@@ -99,7 +100,7 @@ impl Plan {
         items.map(Item::newest).max().unwrap_or(0)
     }
 
-    /// Files that are only renamed: by where they go from, in `gone`, where they come to, in `put`.
+    /// Returns the files that are only renamed: positions in `gone`, mapped to positions in `put`.
     pub(super) fn renames(&self) -> HashMap<usize, usize> {
         let mut from: HashMap<Hash, Vec<usize>> = HashMap::new();
         for (at, place) in self.gone.iter().enumerate() {
@@ -118,7 +119,7 @@ impl Plan {
         renames
     }
 
-    /// How often each file is needed that has to be fetched.
+    /// Returns how often each content that has to be fetched is needed.
     pub(super) fn uses(&self) -> HashMap<Hash, usize> {
         let renamed: BTreeSet<usize> = self.renames().into_values().collect();
         let mut uses = HashMap::new();
@@ -130,10 +131,10 @@ impl Plan {
         uses
     }
 
-    /// Where in the other member's folder the content of the files lies that are to come.
+    /// Returns the paths in the other member's folder that have the contents to be fetched.
     ///
     /// # Errors
-    /// The index can't be read.
+    /// The index cannot be read.
     pub fn wanted(&self, theirs: &dyn Paths) -> Result<HashMap<Hash, Vec<u8>>, FolderError> {
         let uses = self.uses().into_keys();
         let mut wanted: HashMap<Hash, Option<Vec<u8>>> = uses.map(|root| (root, None)).collect();
@@ -142,7 +143,7 @@ impl Plan {
         }
         for entry in theirs.entries()? {
             let (path, item) = entry?;
-            // The first in order is never another name of an earlier one.
+            // The first path in order is never a hard link to an earlier one.
             if !item.absent
                 && let Some(at @ None) = item.kind.root().and_then(|root| wanted.get_mut(&root))
             {
@@ -153,14 +154,14 @@ impl Plan {
     }
 }
 
-/// How much of others' is taken: so that what this member changes beside it finds room, too.
+/// Bounds on what is taken from others, so that this member's own changes find room, too.
 #[derive(Clone, Copy)]
 struct Most {
-    /// Members in a version of one path.
+    /// Members in the version of one path.
     members: usize,
-    /// Of the whole index.
+    /// Size of the whole index.
     size: IndexSize,
-    /// What comes and is noted at once.
+    /// Paths that come or are recorded in one plan.
     portion: usize,
 }
 
@@ -170,14 +171,15 @@ const MOST: Most = Most {
     portion: PORTION,
 };
 
-/// Holds another member's index against ours. `leaves_out` says which paths are none of this folder's (its second
-/// argument: whether that is a directory). Where nothing goes and nothing is in the way, what comes may be the first of several
-/// [portions](Plan::rest): what goes needs a whole plan, since it may be the copy of what comes.
+/// Compares another member's index with ours. `leaves_out` decides which paths are not part of this folder; its second
+/// argument is whether the path is a directory. If nothing is removed and nothing conflicts, the plan may be the first
+/// of several [portions](Plan::rest). A plan with removals is always whole, since a removed file may be the source of a
+/// new one.
 ///
-/// What would make our index larger than others read is refused, path by path.
+/// A path that would make our index larger than others accept is refused; the others are taken.
 ///
 /// # Errors
-/// One of them can't be read.
+/// One of the indexes cannot be read.
 pub fn merge(
     ours: &dyn Paths,
     theirs: &dyn Paths,
@@ -202,7 +204,7 @@ fn bounded(
     }
 }
 
-/// See [`merge`]; `None` if it has to be done at once and is more than a portion.
+/// Implements [`merge`]; `None` if the plan has to be whole and is more than a portion.
 fn compared(
     ours: &dyn Paths,
     theirs: &dyn Paths,
@@ -242,27 +244,27 @@ fn compared(
 /// A plan in the making.
 struct Merging {
     plan: Plan,
-    /// What both have changed.
+    /// Paths that both members changed.
     met: Vec<Met>,
-    /// How large our index is, with what was taken.
+    /// Size of our index, with what was taken.
     size: IndexSize,
     most: Most,
 }
 
-/// A path that both have changed, neither knowing of the other.
+/// A path that both members changed concurrently.
 struct Met {
     path: Vec<u8>,
-    /// What is to be there,
+    /// The resulting version.
     item: Item,
-    /// instead of this.
+    /// The version that is replaced here.
     before: Item,
-    /// What lost, and whose it was.
+    /// The version that lost, and the member that owns it.
     lost: Item,
     whose: Whose,
 }
 
 impl Merging {
-    /// What is to be done for what they have at a path.
+    /// Plans what to do about the other member's version of a path.
     fn take(&mut self, path: Vec<u8>, their: Item, our: Option<&Item>) {
         let (item, lost) = match our {
             None => (their.clone(), None),
@@ -291,7 +293,7 @@ impl Merging {
         }
     }
 
-    /// Counts what it adds to our index, if that has room for it.
+    /// Adds the size of an item to our index, if there is room for it.
     fn count(&mut self, path: &[u8], item: &Item, our: Option<&Item>) -> Result<(), &'static str> {
         if item.version.entries().len() > self.most.members {
             return Err("too many members have changed it");
@@ -300,7 +302,7 @@ impl Merging {
         let more = entry_size(path, item).saturating_sub(old);
         let paths = self.size.paths.saturating_add(u64::from(our.is_none()));
         let bytes = self.size.bytes.saturating_add(more);
-        // What was removed before we knew of it leaves room for what is there.
+        // Removals of paths that were unknown here leave half of the room for files that exist.
         let part = if our.is_none() && item.kind.is_gone() { 2 } else { 1 };
         let full = paths > self.most.size.paths / part || bytes > self.most.size.bytes / part;
         if full && more > 0 {
@@ -310,7 +312,7 @@ impl Merging {
         Ok(())
     }
 
-    /// Finds names for what lost, unless somebody has done so before.
+    /// Chooses copy names for the versions that lost, unless a member has kept them before.
     fn settle(&mut self, ours: &dyn Paths, theirs: &dyn Paths) -> Result<(), FolderError> {
         if self.met.is_empty() {
             return Ok(());
@@ -357,8 +359,8 @@ impl Merging {
     }
 }
 
-/// The first of these names of which nobody knows anything; `None`: under one of them somebody has kept it already, or has seen
-/// it so and removed it.
+/// Returns the first of these names that no index lists. `None`: under one of them a member has kept the content
+/// already, or has seen it and removed it.
 fn free<'a>(
     lost: &Item,
     names: &'a [Vec<u8>],
@@ -376,12 +378,12 @@ fn free<'a>(
             return Some(name);
         }
     }
-    // Both names stand for something else: what is in the place of the longer one is held against it when it is put.
+    // Both names are taken. When the copy is made, it is compared with what has the longer name.
     names.last().map(Vec::as_slice)
 }
 
 impl Plan {
-    /// What is to be done so that a path is this.
+    /// Plans the step that makes a path this item.
     fn step(&mut self, path: Vec<u8>, item: Item, before: ItemKind) {
         if item.kind == before {
             self.known.push((path, item));
@@ -393,7 +395,7 @@ impl Plan {
     }
 }
 
-/// What comes of two versions of a path, and which of the two contents has to be kept under another name.
+/// Merges two versions of a path. Also returns which of the two contents has to be kept under another name.
 pub(super) fn joined(our: &Item, their: &Item) -> (Item, Option<Whose>) {
     match our.version.order(&their.version) {
         Some(Ordering::Less) => return (their.clone(), None),
@@ -405,7 +407,7 @@ pub(super) fn joined(our: &Item, their: &Item) -> (Item, Option<Whose>) {
     let mut item = match winner {
         Some(Whose::Ours) => our.clone(),
         Some(Whose::Theirs) => their.clone(),
-        // Each was replaced or removed by somebody who had seen it.
+        // Both contents were replaced or removed by members that had seen them.
         None => {
             let last = if our.content > their.content { our } else { their };
             Item { kind: ItemKind::Gone, described: last.content, ..last.clone() }
@@ -416,7 +418,7 @@ pub(super) fn joined(our: &Item, their: &Item) -> (Item, Option<Whose>) {
     (item, lost)
 }
 
-/// Whose content is to be there (`None`: nobody's), and whose has to be kept elsewhere.
+/// Decides which content stays (`None`: neither), and which has to be kept elsewhere.
 fn stronger(our: &Item, their: &Item) -> (Option<Whose>, Option<Whose>) {
     let is_same = our.kind.has_content_of(&their.kind);
     let seen = (their.version.has_seen(our.content), our.version.has_seen(their.content));
@@ -425,7 +427,7 @@ fn stronger(our: &Item, their: &Item) -> (Option<Whose>, Option<Whose>) {
         (false, true) => (Some(Whose::Ours), None),
         (true, false) => (Some(Whose::Theirs), None),
         (true, true) if our.content != their.content => (None, None),
-        // One change is one content, unless somebody lies: that is as good as a conflict.
+        // One change has one content, unless a member lies; then it is treated as a conflict.
         _ => {
             let (winner, loser, lost) = match ours_first {
                 true => (Whose::Ours, Whose::Theirs, their),
@@ -437,8 +439,8 @@ fn stronger(our: &Item, their: &Item) -> (Option<Whose>, Option<Whose>) {
     }
 }
 
-/// Gives `item`, whose content is that of one of the two, the permissions of the one whose are newer, and its time where that has
-/// the same content. Who changes a file leaves its permissions to whoever changes those.
+/// Gives `item` the newer permissions of the two. It also takes the newer time, if that belongs to the same content. A
+/// change of content leaves the permissions to a concurrent change of permissions.
 fn describe(item: &mut Item, our: &Item, their: &Item) {
     let is_alike =
         |one: &Item| std::mem::discriminant(&one.kind) == std::mem::discriminant(&item.kind);
@@ -461,8 +463,8 @@ fn describe(item: &mut Item, our: &Item, their: &Item) {
     item.described = newer.described;
 }
 
-/// Who of two wins that nobody has seen together: what is there, a directory, the later change, and if that says nothing any order
-/// that all agree on.
+/// Orders two concurrent versions: existing before removed, directories first, then the later edit, then any order on
+/// which all members agree.
 fn rank(item: &Item) -> (bool, bool, u64, [u8; 8], u64, [u8; 32]) {
     let Item { kind, content: dot, edited_ms, .. } = item;
     let (is_there, is_directory) = (!kind.is_gone(), kind.is_directory());
@@ -477,7 +479,7 @@ fn content(kind: &ItemKind) -> [u8; 32] {
     }
 }
 
-/// The name of the copy that the version of a member of this name is kept under.
+/// Returns the name of the copy of a member's version.
 pub(super) fn beside(path: &[u8], whose: &str, kind: &ItemKind) -> Vec<u8> {
     copy_name(path, whose, &content(kind), SHORT)
 }
@@ -502,7 +504,7 @@ mod tests {
         ItemKind::File { root, size: content.len() as u64, mode: 0o644, mtime: (0, 0) }
     }
 
-    /// One member, whose disk is its index.
+    /// A member whose disk is its index.
     #[derive(Clone, Debug)]
     pub(super) struct Member {
         pub(super) id: MemberId,
@@ -520,13 +522,13 @@ mod tests {
             self.set_of(path, kind, now, now);
         }
 
-        /// The file was written at `edited`, and that is seen `now`.
+        /// The file was written at `edited`; a scan notices it at `now`.
         pub(super) fn set_of(&mut self, path: &str, kind: ItemKind, edited: u64, now: u64) {
             let item = self.index.items.entry(path.into()).or_insert_with(Item::none);
             item.changed(kind, self.id, edited, now);
         }
 
-        /// Takes over what another has, as the folder would.
+        /// Takes over another member's index, as the folder would.
         pub(super) fn hear(&mut self, other: &Self) -> Plan {
             self.hear_by(other, PORTION).pop().unwrap()
         }
@@ -581,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_has_changed_the_other_takes() {
+    fn a_change_is_taken_over_by_the_other_member() {
         let (mut alice, mut bob) = two();
         assert_eq!(bob.files(), ["a"]);
         bob.set("a", file("2"), 2);
@@ -613,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_comes_does_in_portions_and_what_is_renamed_at_once() {
+    fn additions_come_in_portions_and_renames_at_once() {
         let (mut alice, mut bob) = two();
         let names = |dir: &str| -> Vec<String> { (0..5).map(|n| format!("{dir}/{n}")).collect() };
         names("old").iter().for_each(|path| alice.set(path, file(path), 1));
@@ -630,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_outlives_what_was_removed() {
+    fn a_concurrent_change_wins_over_a_removal() {
         let (mut alice, mut bob) = two();
         alice.set("a", ItemKind::Gone, 10);
         bob.set("a", file("changed"), 5);
@@ -642,7 +644,7 @@ mod tests {
     }
 
     proptest! {
-        /// Members change, remove and hear of one another in any order: when all have heard all, all have the same.
+        /// Members change, remove and exchange in any order. Once all have exchanged with all, all have the same.
         #[test]
         fn members_converge(steps in proptest::collection::vec((0..3_usize, 0..6_u8, 0..3_usize), 1..60)) {
             let mut members = [([3; 8], "carol"), (ALICE, "alice"), (BOB, "bob")]
@@ -671,9 +673,9 @@ mod tests {
         }
     }
 
-    /// Who settles a conflict says so; who hears that it is settled does not.
+    /// The member that settles a conflict reports it; a member that learns of the result does not.
     #[test]
-    fn a_conflict_is_met_once() {
+    fn a_conflict_is_reported_once() {
         let (mut alice, mut bob) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
         alice.set("a", file("alice's"), 1);
         bob.set("a", file("bob's"), 2);
@@ -685,7 +687,7 @@ mod tests {
         alice.hear(&bob);
         let settled = plan(&bob, &alice);
         assert!(!settled.put.is_empty() && met(&settled).is_empty(), "{settled:?}");
-        // Nor who has the copy already, and hears of the one that lost once more.
+        // A member that has the copy already does not report the losing version again.
         let (mut carol, mut dave) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
         carol.set("a", file("alice's, the later one"), 5);
         dave.set("a", file("bob's"), 2);
@@ -705,7 +707,7 @@ mod tests {
         })
     }
 
-    /// Both hear what the other had.
+    /// Both take over what the other had.
     fn exchange(one: &mut Member, other: &mut Member) -> [Plan; 2] {
         let before = one.clone();
         let plans = [one.hear(other), other.hear(&before)];
@@ -713,9 +715,9 @@ mod tests {
         plans
     }
 
-    /// Two settle a conflict apart, each having heard of a third's removal before or not: the time of that decides nothing.
+    /// Two members settle a conflict separately, with or without a third one's removal: its time decides nothing.
     #[test]
-    fn members_who_settle_a_conflict_apart_agree_whatever_a_third_has_removed() {
+    fn separate_settlements_agree_whatever_a_third_member_removed() {
         let (mut ann, mut bob) = (Member::new([9; 8], "ann"), Member::new(BOB, "bob"));
         ann.set("x", file("1"), 1);
         bob.hear(&ann);
@@ -737,9 +739,10 @@ mod tests {
         assert_eq!(ann.index.items, bob.index.items);
     }
 
-    /// What somebody has removed who had seen it does not come back because another has joined it with something else.
+    /// A member removed a content that it had seen. The content does not come back because another member joined its
+    /// version with another.
     #[test]
-    fn what_was_removed_by_who_had_seen_it_stays_so() {
+    fn a_content_removed_by_a_member_that_saw_it_stays_removed() {
         let (mut alice, mut bob) = two();
         alice.set("a", file("alice's"), 10);
         bob.set("a", file("bob's"), 11);
@@ -756,33 +759,33 @@ mod tests {
         );
     }
 
-    /// The later edit has the name, whenever it is noticed.
+    /// The later edit keeps the name, whenever it is noticed.
     #[test]
-    fn what_was_edited_last_has_the_name_and_not_what_was_noticed_last() {
+    fn the_last_edit_keeps_the_name_whenever_it_is_noticed() {
         let (mut ann, mut bob) = two();
         ann.set_of("a", file("ann's, later"), 5_000, 5_001);
         bob.set_of("a", file("bob's, noticed later"), 2_000, 9_000);
         exchange(&mut ann, &mut bob);
         assert!(ann.kind(b"a").has_content_of(&file("ann's, later")));
-        // A time ahead of its member's clock is no later one.
+        // A time ahead of the member's clock counts as the time of the scan.
         let mut item = Item::none();
         item.changed(file("x"), BOB, u64::MAX, 7);
         assert_eq!((item.edited_ms, item.newest()), (7, 7));
     }
 
-    /// Permissions and times are no content: they travel, and there is no copy because of them.
+    /// Permissions and times are not content: they are exchanged, and cause no copy.
     #[test]
-    fn permissions_and_times_travel_and_are_no_conflict() {
+    fn permissions_and_times_are_exchanged_without_conflict() {
         let (mut alice, mut bob) = two();
         alice.set("a", file_of("1", 0o755, 0), 10);
         let plan = bob.hear(&alice);
         assert_eq!((plan.put.len(), plan.wanted(&alice.index).unwrap().len()), (1, 0));
-        // Apart from each other: the later one, and no copy.
+        // Separate changes of permissions: the later one counts, without a copy.
         alice.set("a", file_of("1", 0o700, 0), 20);
         bob.set("a", file_of("1", 0o600, 5), 21);
         exchange(&mut alice, &mut bob);
         assert_eq!((alice.kind(b"a"), alice.files().len()), (file_of("1", 0o600, 5), 1));
-        // One edits, the other permits, whichever is the later: both count.
+        // One member edits and the other changes permissions, in either order: both count.
         for (edit, permit) in [(30, 31), (41, 40)] {
             let content = format!("edited {edit}");
             alice.set("a", file_of(&content, 0o600, edit), edit.try_into().unwrap());
@@ -803,7 +806,7 @@ mod tests {
         assert_eq!(alice.kind(b"d"), directory(0o700));
     }
 
-    /// The same file made twice, with another umask: one file.
+    /// The same content is created twice, with different umasks: one file.
     #[test]
     fn the_same_content_under_other_permissions_makes_no_copy() {
         let (mut alice, mut bob) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
@@ -814,7 +817,7 @@ mod tests {
         assert_eq!(alice.kind(b"a"), file_of("1", 0o664, 2));
     }
 
-    /// Whoever puts a copy that lost back over the name has changed the file once more, and hears of others' changes as before.
+    /// A losing copy that is moved back over the name is one more change; later changes of others are still taken.
     #[test]
     fn a_copy_that_is_put_back_is_a_change_like_any_other() {
         let (mut bob, mut reader) = two();
@@ -830,7 +833,7 @@ mod tests {
         assert!(reader.hear(&bob).is_empty(), "once");
     }
 
-    /// A copy's name that stands for something else by now is left alone.
+    /// A copy's name that is taken by another content stays as it is.
     #[test]
     fn a_copy_whose_name_is_taken_gets_a_longer_one() {
         let (mut alice, mut bob) = two();
@@ -844,16 +847,16 @@ mod tests {
         assert!(alice.kind(&long).has_content_of(&file("alice's")));
     }
 
-    /// Copies of links are told apart as those of files are.
+    /// Copies of symbolic links have different names for different targets, as copies of files do.
     #[test]
     fn a_copy_of_a_link_is_named_by_its_target() {
         let link = |target: &str| ItemKind::Symlink { target: target.into() };
         assert_ne!(beside(b"a", "bob", &link("x")), beside(b"a", "bob", &link("y")));
     }
 
-    /// What others say never makes our index one that is not read; and the rest of what they say is taken.
+    /// No foreign index makes ours too large to read; the rest of the index is taken.
     #[test]
-    fn what_would_make_our_index_too_large_is_refused_path_by_path() {
+    fn paths_that_overfill_our_index_are_refused_one_by_one() {
         let (alice, mut bob) = two();
         let crowd = |item: &mut Item, count: u64| {
             for n in 0..count {
@@ -867,7 +870,7 @@ mod tests {
         let refused = |plan: &Plan| plan.refused.iter().map(|(p, _)| p.clone()).collect::<Vec<_>>();
         assert_eq!(refused(&plan), [b"a"]);
         assert!(!ours.kind(b"b").is_gone());
-        // Removals of what we never had leave room for what is there.
+        // Removals of unknown paths leave room for files that exist.
         let size = |paths| IndexSize { paths, bytes: 10_000 };
         let bounded = |theirs: &Member, paths| {
             let most = Most { size: size(paths), ..MOST };
@@ -880,11 +883,11 @@ mod tests {
         }
         let plan = bounded(&carol, 10);
         assert_eq!((plan.known.len(), plan.put.len(), plan.refused.len()), (4, 5, 11));
-        // What is known already may change all the same.
+        // A path that is known already may change all the same.
         let mut dave = alice.clone();
         dave.set("a", ItemKind::Gone, 9);
         assert_eq!(bounded(&dave, 1).gone.len(), 1);
-        // A copy's name that would be too long is no copy; ours stays.
+        // If the copy's name is too long, no copy is made and ours stays.
         let deep = format!("{}{}", "y/".repeat(490), "x".repeat(200));
         let deep = format!("{}/{deep}", ["z"; 14].map(|z| z.repeat(207)).join("/"));
         let (mut ours, mut theirs) = (Member::new(ALICE, "alice"), Member::new(BOB, "bob"));
@@ -896,9 +899,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever lawful index is merged into ours: what we have then is written, and read again.
+        /// After any valid index is merged into ours, ours can be written and read again.
         #[test]
-        fn what_was_merged_is_written_and_read(
+        fn a_merged_index_can_be_written_and_read(
             all in proptest::collection::vec((0..4_usize, 0..2_usize, 0..5_u8, 0..700_u64), 1..12),
         ) {
             let mut members = [(ALICE, "alice"), (BOB, "bob")].map(|(id, name)| Member::new(id, name));

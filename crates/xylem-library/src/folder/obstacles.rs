@@ -1,65 +1,65 @@
-//! [`Obstacles`]: which single files can't be brought in step now, and why. Everything else goes on meanwhile.
+//! [`Obstacles`]: which paths cannot be brought in step now, and why. Everything else goes on meanwhile.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The pause before a file is tried again is twice as long each time, from this to [`LONGEST_PAUSE_MS`].
+/// Pause before the first retry, in milliseconds. The pause doubles each time, up to [`LONGEST_PAUSE_MS`].
 const FIRST_PAUSE_MS: u64 = 1_000;
 const LONGEST_PAUSE_MS: u64 = 5 * 60_000;
-/// Paths that are kept at most: more are counted and not named.
+/// Most paths that are kept; further ones are only counted.
 const MAX_NAMED: usize = 10_000;
 
-/// What can't be done with a file.
+/// Kind of obstacle at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObstacleKind {
-    /// It can't be read here, so that others do not get it.
+    /// The file cannot be read here, so other members do not get it.
     Unreadable,
-    /// It is written to again and again: it is sent from time to time.
+    /// The file keeps changing: it is sent from time to time.
     Busy,
-    /// Its name or its depth is not allowed, here or by the format.
+    /// Its name or its depth is not allowed, on this disk or by the format.
     Name,
-    /// Its content did not come from any member.
+    /// No member delivered its content.
     NotFetched,
     /// There is no room for it on this disk.
     NoRoom,
-    /// It came, and can't be put in its place.
+    /// It was fetched, and cannot be put in place.
     NotPlaced,
-    /// What its member says of it is not taken.
+    /// Another member's entry for it was refused.
     Refused,
-    /// Another member removed it together with many others: this member is to say whether that is right.
+    /// Another member removed it together with many others: this member has to confirm that.
     Removal,
 }
 
 /// Why one path is not in step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Obstacle {
-    /// What can't be done.
+    /// Kind of obstacle.
     pub kind: ObstacleKind,
-    /// Why, in the words of the system or of the check that failed.
+    /// The error of the system, or of the check that failed.
     pub why: String,
-    /// When that began, in milliseconds since 1970.
+    /// When the obstacle was first noted, in milliseconds since 1970.
     pub since_ms: u64,
-    /// How often it was tried.
+    /// Number of attempts.
     pub tried: u32,
-    /// When it was tried last, in milliseconds since 1970.
+    /// The last attempt, in milliseconds since 1970.
     pub tried_ms: u64,
-    /// When it is tried again, in milliseconds since 1970.
+    /// The next attempt, in milliseconds since 1970.
     pub again_ms: u64,
 }
 
-/// What stands in the way, by path (`/` between components).
+/// Obstacles by path (`/` between components).
 #[derive(Clone, Debug, Default)]
 pub struct Obstacles {
     named: BTreeMap<Vec<u8>, Obstacle>,
-    /// Those that found no place in `named` since it was last empty.
+    /// Obstacles that found no place in `named` since it was last empty.
     more: u64,
 }
 
 impl Obstacles {
-    /// Notes that a path was tried in vain at `now_ms`; the pause grows while the kind stays.
-    /// Returns whether that is news: the path had no obstacle, or one of another kind.
+    /// Notes that an attempt at a path failed at `now_ms`; the pause grows while the kind stays the same. Returns
+    /// whether that is news: the path had no obstacle, or one of another kind.
     pub fn note(&mut self, path: &[u8], kind: ObstacleKind, why: String, now_ms: u64) -> bool {
         if !self.named.contains_key(path) && self.named.len() >= MAX_NAMED {
             self.more = self.more.saturating_add(1);
@@ -77,7 +77,7 @@ impl Obstacles {
         is_new
     }
 
-    /// Nothing stands in the way of a path any more; whether something did.
+    /// Clears the obstacle of a path; returns whether there was one.
     pub fn clear(&mut self, path: &[u8]) -> bool {
         let cleared = self.named.remove(path).is_some();
         if self.named.is_empty() {
@@ -94,23 +94,24 @@ impl Obstacles {
         }
     }
 
-    /// Why a path is not in step.
+    /// Returns the obstacle of a path.
     pub fn get(&self, path: &[u8]) -> Option<&Obstacle> {
         self.named.get(path)
     }
 
-    /// Whether a path was tried in vain and its time has not come yet. A clock that was set back makes no longer pauses.
+    /// Returns whether an attempt at the path failed and the next one is not due. A clock that was set back lengthens
+    /// no pause.
     pub fn waits(&self, path: &[u8], now_ms: u64) -> bool {
         let waits = |obstacle: &Obstacle| (obstacle.tried_ms..obstacle.again_ms).contains(&now_ms);
         self.named.get(path).is_some_and(waits)
     }
 
-    /// All of them in the order of their paths.
+    /// Returns all named obstacles in the order of their paths.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Obstacle)> {
         self.named.iter().map(|(path, obstacle)| (path.as_slice(), obstacle))
     }
 
-    /// How many there are, those that are not named included.
+    /// Returns the number of obstacles, those without a name included.
     pub fn count(&self) -> u64 {
         self.more.saturating_add(self.named.len() as u64)
     }
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_to_name_is_counted() {
+    fn obstacles_beyond_the_limit_are_counted() {
         let mut obstacles = Obstacles::default();
         for n in 0..MAX_NAMED + 5 {
             obstacles.note(n.to_string().as_bytes(), ObstacleKind::Name, String::new(), 0);

@@ -1,5 +1,4 @@
-//! [`OwnFiles`]: the small files that a store keeps of a folder in step. Each has the hash of what it holds in front, so that a
-//! damaged one is not taken for one that is not there; and all go through the [medium](crate::disk()) of the process.
+//! [`OwnFiles`]: the small files that a store keeps for a folder in step. Each begins with the hash of its content, so that a damaged file is not taken for a missing one. All access goes through the [medium](crate::disk()) of the process.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::fmt;
@@ -12,29 +11,30 @@ use xylem_store::{Clobber, FileRef, Medium, OpenHow, write_atomically};
 use super::error::{FolderError, at};
 use crate::disk::disk;
 
-/// Among these files, a directory that is watched: what it holds decides who is a member and what is shared.
+/// Directory among these files that is watched for changes: it decides who is a member and what is shared.
 pub(super) const ROLES: &str = "roles";
-/// What a file begins with, before the hash of the rest.
+/// First bytes of a file, before the hash of the rest.
 const MAGIC: &[u8; 18] = b"xylem sync kept 1\n";
-/// Bytes of a file at most: more than the statements of all members.
+/// Most bytes of a file: more than the statements of all members take.
 const MAX_FILE: u64 = 32 << 20;
 
-/// A file on the disk that is the old or the new one at every moment, and the new one there when this returns.
+/// Replaces a file atomically and durably: at every moment it has the old or the new content, and the new content is on
+/// the disk when this returns.
 ///
 /// # Errors
-/// The disk's.
+/// The system's.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), FolderError> {
     OwnFiles::on_disk().replace(path, bytes)
 }
 
-/// What a file was found to be.
+/// State of a file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OwnFile<T> {
-    /// There is none.
+    /// The file does not exist.
     Missing,
-    /// It is not what was written: what stands behind its hash.
+    /// The hash does not match. Holds the bytes after the hash.
     Damaged(Vec<u8>),
-    /// As it was written.
+    /// The file is as it was written.
     Whole(T),
 }
 
@@ -51,7 +51,7 @@ impl OwnFile<Vec<u8>> {
 }
 
 impl<T> OwnFile<T> {
-    /// What `read` makes of a whole one; what it does not understand is damaged.
+    /// Parses a whole file with `read`; a file that `read` does not understand counts as damaged.
     pub(super) fn and_then<U>(self, read: impl FnOnce(&T) -> Option<U>) -> OwnFile<U> {
         match self {
             Self::Missing => OwnFile::Missing,
@@ -61,7 +61,7 @@ impl<T> OwnFile<T> {
     }
 }
 
-/// See the module's text.
+/// Access to these files through one medium.
 #[derive(Clone)]
 pub(super) struct OwnFiles(Arc<dyn Medium>);
 
@@ -72,7 +72,7 @@ impl fmt::Debug for OwnFiles {
 }
 
 impl OwnFiles {
-    /// On this machine's disk.
+    /// Uses this machine's disk.
     pub(super) fn on_disk() -> Self {
         Self(disk())
     }
@@ -86,7 +86,7 @@ impl OwnFiles {
         &*self.0
     }
 
-    /// Opens a file for reading; `None`: there is none.
+    /// Opens a file for reading; `None` if it does not exist.
     pub(super) fn open(&self, path: &Path) -> Result<Option<FileRef>, FolderError> {
         match self.0.open(path, OpenHow::Read) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -94,7 +94,7 @@ impl OwnFiles {
         }
     }
 
-    /// What a file holds, up to `most` bytes; `None`: there is none.
+    /// Reads a file, up to `most` bytes; `None` if it does not exist.
     pub(super) fn bytes(&self, path: &Path, most: u64) -> Result<Option<Vec<u8>>, FolderError> {
         let Some(file) = self.open(path)? else { return Ok(None) };
         let too_large = |_| at(path)(io::ErrorKind::FileTooLarge.into());
@@ -112,18 +112,18 @@ impl OwnFiles {
         }
     }
 
-    /// Makes `bytes` all that is in a file: it is the old or the new one at every moment, and the new one on the disk when this
-    /// returns.
+    /// Replaces the whole content of a file with `bytes`, atomically and durably: the new content is on the disk when
+    /// this returns.
     pub(super) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), FolderError> {
         Ok(write_atomically(&*self.0, path, bytes, 0o600, Clobber::Replace)?)
     }
 
-    /// What [`Self::keep`] has written.
+    /// Reads a file that [`Self::keep`] wrote, and checks its hash.
     pub(super) fn load(&self, path: &Path) -> Result<OwnFile<Vec<u8>>, FolderError> {
         Ok(self.bytes(path, MAX_FILE)?.map_or(OwnFile::Missing, OwnFile::read))
     }
 
-    /// As [`Self::replace`], with the hash in front.
+    /// Writes a file as [`Self::replace`] does, with the magic and the hash in front.
     pub(super) fn keep(&self, path: &Path, body: &[u8]) -> Result<(), FolderError> {
         let whole = [&MAGIC[..], xylem_hash::hash(body).as_bytes(), body].concat();
         self.replace(path, &whole)

@@ -1,27 +1,28 @@
-//! [`Pacing`]: files that keep changing are sent from time to time, and not at each change.
+//! [`Pacing`]: limits how often a file that keeps changing is sent.
 //!
-//! The first changes of a file are sent at once. One that changes again soon after that is held: others keep the version before. It
-//! is sent when it has rested for some seconds, and otherwise after a pause that doubles while it goes on.
+//! The first changes of a file are sent at once. A file that soon changes again is held: other members keep the version
+//! before. It is sent once it has rested for some seconds, otherwise after a pause that doubles while the changes go
+//! on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use xylem_store::{FileKind, Meta, Seen};
 
-/// The first pause after a file was sent, and the longest.
+/// First and longest pause after a file was sent, in milliseconds.
 const FIRST_PAUSE_MS: u64 = 10_000;
 const LONGEST_PAUSE_MS: u64 = 5 * 60_000;
-/// Changes that are sent at once, however soon after each other they come: somebody saves twice, or mends what was just written.
+/// Changes that are sent at once, however close together: a user saves twice, or corrects what was just written.
 const AT_ONCE: u32 = 2;
-/// A file that has not changed for a quarter of its pause rests; it need not for longer than this, nor for less.
+/// A file rests when it has not changed for a quarter of its pause, within these bounds in milliseconds.
 const REST_MS: (u64, u64) = (2_000, 5_000);
-/// Files that are followed at most: what comes beyond is sent at each change.
+/// Most files that are tracked; further files are sent at each change.
 pub(super) const MAX_FOLLOWED: usize = 2_000;
 
-/// How a file looks: its size and the rest.
+/// How a file looks: its size, and the other metadata.
 pub(super) type Looks = (u64, Seen);
 
-/// How the file with this metadata looks; `None`: it is none.
+/// Returns how the file with this metadata looks; `None` if it is no file.
 pub(super) fn looks(meta: &Meta) -> Option<Looks> {
     (meta.kind == FileKind::File).then(|| (meta.size, Seen::of(meta)))
 }
@@ -33,15 +34,15 @@ struct Followed {
     pause_ms: u64,
     /// Further changes that are sent at once.
     at_once: u32,
-    /// How it looked when it was sent,
+    /// How the file looked when it was sent.
     sent: Looks,
-    /// and last, and since when.
+    /// How the file looked at the last check. `since_ms` is when that began, in milliseconds since 1970.
     last: Looks,
     since_ms: u64,
 }
 
 impl Followed {
-    /// Another file has been moved to its name, which nobody has written to since the one before was sent.
+    /// Returns whether another file was moved to this name, and was not written to since the last one was sent.
     fn is_another(&self) -> bool {
         let (sent, last) = (&self.sent.1, &self.last.1);
         let seconds = u64::try_from(last.mtime.secs).unwrap_or(0);
@@ -57,22 +58,22 @@ impl Followed {
     }
 }
 
-/// See the module's text.
+/// The files that were sent a short while ago, and those that are held.
 #[derive(Debug, Default)]
 pub(super) struct Pacing {
     followed: BTreeMap<Vec<u8>, Followed>,
     held: Arc<BTreeSet<Vec<u8>>>,
-    /// When the first of them is to be sent.
+    /// When the first held file is due, in milliseconds since 1970.
     due_ms: Option<u64>,
 }
 
 impl Pacing {
-    /// A file was sent as it looks.
+    /// Records that a file was sent, and how it looked.
     pub(super) fn sent(&mut self, path: &[u8], looks: Looks, now_ms: u64) {
         self.follow(path, looks, AT_ONCE, now_ms);
     }
 
-    /// A file could not be read without a change: it is held as one that was sent again and again.
+    /// Records that a file changed while it was read: it is held like one that was sent repeatedly.
     pub(super) fn unstable(&mut self, path: &[u8], looks: Looks, now_ms: u64) {
         self.follow(path, looks, 0, now_ms);
     }
@@ -95,13 +96,13 @@ impl Pacing {
         self.followed.insert(path.to_vec(), followed);
     }
 
-    /// It is another's now.
+    /// Forgets a file: its content now comes from another member.
     pub(super) fn forget(&mut self, path: &[u8]) {
         self.followed.remove(path);
     }
 
-    /// Looks at all that are followed: which of them are not to be sent now. What is no file any more is not held, so that others
-    /// hear that it has gone.
+    /// Checks all tracked files, and returns those that are not to be sent now. A path that is no file any more is not
+    /// held, so that others learn of the removal.
     pub(super) fn hold(
         &mut self,
         look: &dyn Fn(&[u8]) -> Option<Looks>,
@@ -110,7 +111,7 @@ impl Pacing {
         let (mut held, mut due_ms) = (BTreeSet::new(), None::<u64>);
         self.followed.retain(|path, file| {
             let Some(now) = look(path) else { return false };
-            // A clock that was set back makes no longer pauses.
+            // A clock that was set back lengthens no pause.
             file.sent_ms = file.sent_ms.min(now_ms);
             file.since_ms = file.since_ms.min(now_ms);
             if now != file.last {
@@ -130,17 +131,17 @@ impl Pacing {
         self.held.clone()
     }
 
-    /// What was held when it was looked at last.
+    /// Returns what was held at the last check.
     pub(super) fn held(&self) -> &BTreeSet<Vec<u8>> {
         &self.held
     }
 
-    /// When the first that is held is to be looked at again, in milliseconds since 1970.
+    /// Returns when the first held file has to be checked again, in milliseconds since 1970.
     pub(super) fn due_ms(&self) -> Option<u64> {
         self.due_ms
     }
 
-    /// Whether this path is known to change again and again.
+    /// Returns whether this path is held.
     pub(super) fn is_held(&self, path: &[u8]) -> bool {
         self.held.contains(path)
     }
@@ -157,7 +158,7 @@ mod tests {
         (size, Seen { mode: 0o644, mtime: time, ctime: time, ino: 1 })
     }
 
-    /// One file, looked at each second; it has this size then. Returns the seconds in which it is sent.
+    /// Checks one file each second; `size` gives its size then. Returns the seconds in which it is sent.
     fn sent(seconds: u64, size: impl Fn(u64) -> u64) -> Vec<u64> {
         let (mut pacing, mut known, mut sent) = (Pacing::default(), None, Vec::new());
         for second in 0..seconds {
@@ -183,13 +184,13 @@ mod tests {
         // Two changes soon after it was sent, and a third.
         let changes = |second: u64| [1, 3, 5].iter().filter(|at| **at <= second).count() as u64;
         assert_eq!(sent(100, changes), [0, 1, 3, 8]);
-        // Saved each eight seconds.
+        // The file is saved every eight seconds.
         assert!(sent(100, |second| second / 8).windows(2).all(|two| two[1] - two[0] <= 13));
-        // Each minute: always at once, as nothing is known of it any more.
+        // The file is saved every minute: always sent at once, since it is no longer tracked by then.
         assert_eq!(sent(200, |second| second / 60), [0, 60, 120, 180]);
     }
 
-    /// Nobody is writing to it.
+    /// No program is writing to the new file.
     #[test]
     fn another_file_that_is_moved_to_the_name_is_sent_at_once() {
         let mut pacing = Pacing::default();
@@ -197,13 +198,13 @@ mod tests {
         let (size, moved) = at(2);
         let moved = Seen { ino: 2, ..moved };
         assert!(pacing.hold(&|_| Some((size, moved)), 6_000).is_empty());
-        // One that was written since is as good as a file that is saved again and again.
+        // A file that was written since counts as one that is saved again and again.
         let written = Seen { mtime: FileTime { secs: 5, nanos: 500_000_000 }, ..moved };
         assert_eq!(pacing.hold(&|_| Some((size, written)), 6_000).len(), 1);
     }
 
     #[test]
-    fn what_is_gone_is_not_held_and_memory_is_bounded() {
+    fn a_removed_file_is_not_held_and_memory_is_bounded() {
         let mut pacing = Pacing::default();
         for n in 0..MAX_FOLLOWED + 5 {
             pacing.unstable(n.to_string().as_bytes(), at(1), 0);
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(pacing.hold(&|_| Some(at(2)), 1).len(), MAX_FOLLOWED);
         assert!(pacing.is_held(b"7"));
         assert!(pacing.hold(&|_| None, 2).is_empty() && pacing.followed.is_empty());
-        // A clock of a year ahead that is put right holds nothing for a year.
+        // A clock one year ahead that is corrected holds nothing for a year.
         pacing.unstable(b"a", at(1), 31_536_000_000);
         assert_eq!(pacing.hold(&|_| Some(at(2)), 1_000).len(), 1);
         assert!(pacing.hold(&|_| Some(at(2)), 1_000 + FIRST_PAUSE_MS).is_empty());
@@ -221,10 +222,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Whatever is written when: what is newest is sent within six seconds of the last change, nothing waits for longer than
-        /// five minutes, and a file that never rests is sent ever more rarely.
+        /// For any sequence of writes: the newest version is sent within six seconds of the last change, nothing waits
+        /// longer than five minutes, and a file that never rests is sent ever less often.
         #[test]
-        fn what_is_newest_is_sent_in_time_and_not_too_often(
+        fn the_newest_version_is_sent_in_time_and_not_too_often(
             gaps in proptest::collection::vec(1_u64..30, 1..60),
         ) {
             let changes: Vec<u64> = gaps.iter().scan(0, |at, gap| { *at += gap; Some(*at) }).collect();
@@ -235,7 +236,7 @@ mod tests {
             prop_assert!(sent.len() <= changes.len() + 1);
             let longest = |at: &u64| *at + LONGEST_PAUSE_MS / 1_000 + 1;
             for (then, next) in sent.iter().zip(&sent[1..]) {
-                // What was changed since it was sent has not waited for longer than the longest pause.
+                // A change made after a version was sent waits no longer than the longest pause.
                 let waited = changes.iter().find(|at| *at > then).copied().unwrap_or(*next);
                 prop_assert!(*next <= longest(&waited));
             }

@@ -1,5 +1,5 @@
-//! Where a path lies below a directory, and what that directory's disk does with names and permissions: nothing is ever
-//! done through a link, or to another file that the disk takes for the same.
+//! Resolves paths below a directory, and finds out how its disk treats names and permissions. No operation follows a
+//! symbolic link, or touches another file that the disk takes for the same name.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -10,18 +10,19 @@ use std::path::{Path, PathBuf};
 
 use crate::path::os_path;
 
-/// Permissions with which an owner may look into a directory and change what is in it.
+/// Permissions with which an owner may list a directory and change its entries.
 const OWNER: u32 = 0o700;
-/// How a file is called by which a disk is tried, and what a disk may take for the same: another case, another form of a letter.
+/// Name of the file that probes a disk, and names that a disk may take for the same: another case, another Unicode
+/// form.
 const TRIED: &str = "tried-\u{e9}";
 const SAME: [&str; 2] = ["TRIED-\u{e9}", "tried-e\u{301}"];
-/// Permissions that no disk gives to a file by itself.
+/// Permissions that no disk gives to a file by default.
 const ODD: u32 = 0o610;
 
-/// The path below `root`; with `make` the directories that lead there are made.
+/// Returns the path below `root`; with `make`, missing parent directories are created.
 ///
 /// # Errors
-/// Something else than a directory is on the way, a link to one included.
+/// A parent is something else than a directory, a symbolic link included.
 pub(super) fn within(root: &Path, path: &[u8], make: bool) -> io::Result<PathBuf> {
     let whole = os_path(path);
     let mut at = root.to_path_buf();
@@ -41,8 +42,7 @@ pub(super) fn within(root: &Path, path: &[u8], make: bool) -> io::Result<PathBuf
     Ok(at)
 }
 
-/// Directories on the way to a path whose owner may not change what is in them, or look into them: for as long as this is there
-/// it may.
+/// Parent directories whose owner may not list or change them. While this value lives, the owner may.
 pub(super) struct Unlocked(Vec<(PathBuf, u32)>);
 
 impl Unlocked {
@@ -74,14 +74,14 @@ impl Drop for Unlocked {
     fn drop(&mut self) {
         for (path, mode) in self.0.iter().rev() {
             if path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
-                // What can't be set back is seen as a change at the next look, by whoever asks.
+                // A mode that cannot be restored is seen as a change at the next scan.
                 let _ = set_mode(path, *mode);
             }
         }
     }
 }
 
-/// All permission bits, those beside the usual ones included.
+/// Returns all permission bits, set-user-id, set-group-id and sticky included.
 #[cfg(unix)]
 pub(super) fn mode_of(meta: &fs::Metadata) -> u32 {
     use std::os::unix::fs::PermissionsExt;
@@ -104,11 +104,11 @@ pub(super) fn set_mode(_path: &Path, _mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// What a folder's disk does with what it is given.
+/// How a folder's disk treats names and permissions.
 #[derive(Debug, Default)]
 pub(super) struct Habits {
     found: OnceCell<Tried>,
-    /// Names in directories that were asked for, since [`Habits::forget`]. Nothing where each name is one of its own.
+    /// Names in directories that were listed since [`Habits::forget`]. Empty where the disk keeps all names apart.
     names: RefCell<HashMap<PathBuf, HashSet<OsString>>>,
 }
 
@@ -121,7 +121,7 @@ struct Tried {
 }
 
 impl Habits {
-    /// Finds out, once, in the directory `own`.
+    /// Probes the disk in the directory `own`, once.
     fn found(&self, own: &Path) -> Tried {
         *self.found.get_or_init(|| {
             let at = own.join(TRIED);
@@ -129,23 +129,23 @@ impl Habits {
             let mode = at.symlink_metadata().map(|meta| mode_of(&meta));
             let folds = SAME.iter().any(|name| own.join(name).symlink_metadata().is_ok());
             let _ = fs::remove_file(&at);
-            // Where nothing can be tried nothing is changed either.
+            // If the probe fails, no file can be changed there either.
             let keeps_modes = tried.is_err() || mode.is_ok_and(|mode| mode == ODD);
             Tried { folds, keeps_modes: cfg!(unix) && keeps_modes }
         })
     }
 
-    /// Whether permissions of what is beside `own` are those that were set.
+    /// Returns whether the disk of `own` keeps permissions as they are set.
     pub(super) fn keeps_modes(&self, own: &Path) -> bool {
         self.found(own).keeps_modes
     }
 
-    /// What was seen of names is seen anew.
+    /// Forgets the names that were listed.
     pub(super) fn forget(&self) {
         self.names.borrow_mut().clear();
     }
 
-    /// Whether the path below `root` is free or called exactly so, as are all directories on the way.
+    /// Checks that the path below `root` is free or has exactly this name, and so have all parent directories.
     ///
     /// # Errors
     /// The disk takes another name for the same; the system's.
@@ -182,7 +182,7 @@ impl Habits {
     }
 }
 
-/// Which of these is the name but for its case, as far as that can be told here.
+/// Finds the name that equals this one but for its case, as far as this can be decided here.
 fn alike(names: &HashSet<OsString>, name: &str) -> String {
     let lower = name.to_lowercase();
     let mut names = names.iter().map(|name| name.to_string_lossy());

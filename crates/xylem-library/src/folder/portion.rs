@@ -1,5 +1,5 @@
-//! What of a [`Plan`] is done in one go: what fits, what may be done now, and no more than a while's worth. The rest is planned
-//! anew after it.
+//! Selects the part of a [`Plan`] that is done in one go: what fits on the disk, is due, and takes a limited time. The
+//! rest is planned anew afterwards.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use super::merge::{Place, Plan};
 use super::stored::Paths;
 
 impl Plan {
-    /// Contents that have to be fetched: bytes, and a path that each is for.
+    /// Returns the contents that have to be fetched: bytes, and one path for each.
     pub fn contents(&self) -> HashMap<Hash, (u64, Vec<u8>)> {
         let uses = self.uses();
         let place = |place: &Place| {
@@ -22,7 +22,7 @@ impl Plan {
         self.put.iter().filter_map(place).collect()
     }
 
-    /// Leaves out what needs one of these contents, as [`Plan::leave_out`] does.
+    /// Leaves out the paths that need one of these contents, as [`Plan::leave_out`] does.
     pub fn leave_out_contents(&mut self, roots: &HashSet<Hash>) -> usize {
         if roots.is_empty() {
             return 0;
@@ -36,9 +36,9 @@ impl Plan {
         self.leave_out(|path, _| left.contains(path))
     }
 
-    /// Leaves out everything that is to be done at the paths for which `leaves` says so: what comes, what goes, what would be
-    /// moved aside for it, and what would remove or replace a directory with a path in it that stays. Returns how much was left
-    /// out; [`Plan::rest`] is not touched.
+    /// Leaves out all that the plan does at the paths that `leaves` selects: writes, removals, and moves of losing
+    /// versions. It also leaves out what would remove or replace a directory that holds such a path. Returns the number
+    /// of paths left out. [`Plan::rest`] is unchanged.
     pub fn leave_out(&mut self, mut leaves: impl FnMut(&[u8], &Item) -> bool) -> usize {
         let mut left = BTreeSet::new();
         for place in self.put.iter().chain(&self.gone) {
@@ -66,8 +66,8 @@ impl Plan {
         left.len()
     }
 
-    /// Keeps the files that have content `here` already, and of the others the smallest, of `budget` bytes together or one at least.
-    /// Where files had to wait it says that there is a [rest](Plan::rest).
+    /// Keeps the files whose content is `here` already. Of the others it keeps the smallest, up to `budget` bytes in
+    /// total, but at least one. If files have to wait, it sets [rest](Plan::rest).
     pub fn take_portion(&mut self, budget: u64, here: impl Fn(&Hash) -> bool) {
         let mut sizes: Vec<(u64, Hash)> = {
             let missing = self.contents().into_iter().filter(|(root, _)| !here(root));
@@ -92,7 +92,8 @@ impl Plan {
         }
     }
 
-    /// Files that go and whose content comes to no other path: what another member has removed, and not moved.
+    /// Returns files that are removed and whose content comes to no other path: another member removed them, and did
+    /// not move them.
     pub fn removals(&self) -> HashSet<Vec<u8>> {
         let roots: HashSet<Hash> =
             self.put.iter().filter_map(|place| place.item.kind.root()).collect();
@@ -106,17 +107,18 @@ impl Plan {
 }
 
 impl Folder {
-    /// Bytes that are free on its disk, but for what its indexes need when they are written; `None` where that is not known.
+    /// Returns the bytes that are free on the folder's disk, less what writing its indexes takes; `None` if that is
+    /// unknown.
     pub fn room(&self) -> Option<u64> {
         let index = self.own("index-0").metadata().map_or(0, |meta| meta.len());
         let free = crate::disk().room(&self.root).ok().flatten()?;
         Some(free.saturating_sub(index.saturating_mul(2)))
     }
 
-    /// How many files it has.
+    /// Counts the files of the folder.
     ///
     /// # Errors
-    /// What is known can't be read.
+    /// The index cannot be read.
     pub fn count_files(&self) -> Result<usize, FolderError> {
         let mut files = 0_usize;
         for entry in self.stored.entries()? {
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_come_first_and_what_is_here_at_once() {
+    fn the_smallest_files_and_local_contents_come_first() {
         let put = ["aaaa", "b", "cccccccc", "dd", "b"];
         let put = put.iter().enumerate();
         let put = put.map(|(n, content)| place(&format!("{n}"), content, ItemKind::Gone)).collect();
@@ -157,7 +159,7 @@ mod tests {
             plan.take_portion(budget, |root| *root == xylem_hash::hash(here.as_bytes()));
             plan
         };
-        // Two paths of one content cost it once.
+        // Two paths with one content count once.
         assert_eq!(paths(&of(3, "")), ["1", "3", "4"]);
         assert_eq!(paths(&of(3, "cccccccc")), ["1", "2", "3", "4"]);
         assert_eq!(paths(&of(0, "")), ["1", "4"], "one at least");
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_moves_nothing_aside() {
+    fn a_path_that_is_left_out_moves_nothing_aside() {
         let mut theirs = place("a", "theirs", ItemKind::Gone);
         let ours = place("a", "ours", ItemKind::Gone).item;
         let beaten = |whose| Some(Beaten { to: b"a.conflict".to_vec(), item: ours.clone(), whose });
@@ -176,7 +178,7 @@ mod tests {
         assert_eq!(plan.leave_out(|path, _| path == b"a"), 1);
         assert_eq!(paths(&plan), ["b"]);
         assert!(!plan.rest);
-        // Of what lost the content is fetched; of what is only described or renamed there is none.
+        // A losing version's content is fetched. A path that only changes permissions, or is renamed, needs no content.
         let mut kept = place("a", "kept", place("a", "kept", ItemKind::Gone).item.kind);
         let described = kept.clone();
         kept.beaten = beaten(Whose::Theirs);
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_moved_is_not_removed() {
+    fn a_moved_file_does_not_count_as_removed() {
         let gone = |path, content| {
             let before = place(path, content, ItemKind::Gone).item.kind;
             Place { path: Vec::from(path), item: item(ItemKind::Gone), before, beaten: None }

@@ -1,5 +1,5 @@
-//! A member is asked before another one's removal of a large part of the folder is done here: its word is a file beside the
-//! roles, in the directory that is watched.
+//! Asks the user before another member's removal of a large part of the folder is carried out. The answer is a file
+//! beside the roles, in the directory that is watched.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use super::own_files::replace;
 const ACCEPTED: &str = "accept-removals";
 
 impl Home {
-    /// The removals that wait for this member's word are right.
+    /// Confirms the removals that wait for this member's answer.
     ///
     /// # Errors
     /// The system's.
@@ -19,7 +19,7 @@ impl Home {
         Ok(replace(&self.roles_dir().join(ACCEPTED), b"yes\n")?)
     }
 
-    /// Whether [`Home::accept_removals`] was called since this was.
+    /// Returns whether [`Home::accept_removals`] was called since the last call of this function.
     ///
     /// # Errors
     /// The system's.

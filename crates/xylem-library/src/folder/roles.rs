@@ -1,5 +1,4 @@
-//! [`Roles`]: what the founder of a group says of its members, by their keys and by a trust schema; [`Membership`]: what
-//! of that holds for whom now (docs/spec/sync.md, "Roles").
+//! [`Roles`]: the roles that the founder of a group gives to its members, by their keys and by a trust schema. [`Membership`]: which keys have a role now (docs/spec/sync.md, "Roles").
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,40 +10,41 @@ use super::certified::{NotCertified, RoleSchema, Standing};
 use super::heard::MAX_MEMBERS;
 use super::statement::{array, field, put};
 
-/// Members that have a role of their own, at most: whoever writes a list and whoever reads it goes by this.
+/// Most members with a role of their own. Writers and readers of a list both enforce it.
 pub(super) const MAX_ROLES: usize = MAX_MEMBERS;
 
 /// What a member may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It may do everything. Said only where who is not named is no member.
+    /// It may do everything. Listed only where members that are not named have no access.
     Member,
-    /// What it changes is not taken over.
+    /// Its changes are not taken over.
     ReadOnly,
-    /// Not a member any more.
+    /// It is no longer a member.
     Removed,
 }
 
-/// What the founder says of members. Whoever is not named may do everything, unless the group is closed or has a schema.
+/// The roles of a group's members. A member that is not named may do everything, unless the group is closed or has a
+/// schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
-    /// Later ones have larger numbers.
+    /// Version of the roles; newer ones have larger numbers.
     pub number: u64,
-    /// Who is not named is no member: since somebody was removed, who still has the ticket.
+    /// Only named keys are members. The first removal closes a group, because the removed member still has the ticket.
     pub closed: bool,
-    /// Those that are not ordinary members; all of them if it is closed.
+    /// Keys that are not ordinary members; in a closed group, all keys.
     pub members: BTreeMap<PublisherId, Role>,
-    /// Says what those may do that are not named.
+    /// Decides what keys that are not named may do.
     pub schema: Option<RoleSchema>,
 }
 
 impl Roles {
-    /// Those of who knows nothing of a group yet but that it has a schema: nobody but the founder is believed.
+    /// The roles before any statement of the founder, in a group with a schema: only the founder is a member.
     pub fn unheard(founder: PublisherId) -> Self {
         Self { closed: true, members: [(founder, Role::Member)].into(), ..Self::default() }
     }
 
-    /// Whether somebody is a member by what is said of its key.
+    /// Returns whether a key is a member by this list.
     fn admits(&self, member: &PublisherId) -> bool {
         match self.members.get(member) {
             Some(role) => *role != Role::Removed,
@@ -59,8 +59,8 @@ impl Roles {
         }
     }
 
-    /// Makes room for one more where the list is full: whom a closed group does not name is no member, so that those who were
-    /// removed need not be named. Whether there is room.
+    /// Makes room for one more key in a full list. A closed group need not name removed members, since it admits only
+    /// named keys. Returns whether there is room.
     pub(super) fn make_room(&mut self, member: &PublisherId) -> bool {
         let is_full =
             |roles: &Self| !roles.members.contains_key(member) && roles.members.len() >= MAX_ROLES;
@@ -70,12 +70,13 @@ impl Roles {
         !is_full(self)
     }
 
-    /// Whether others read a list of so many names.
+    /// Returns whether other members accept a list of this length.
     pub(super) fn fits(&self) -> bool {
         self.members.len() <= MAX_ROLES
     }
 
-    /// As statements have it, and the file that is kept of it. What does not [fit](Self::fits) is not read.
+    /// Appends the encoding that statements and the stored list use. Readers refuse a list that does not
+    /// [fit](Self::fits).
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.number.to_be_bytes());
         out.push(u8::from(self.closed));
@@ -117,65 +118,66 @@ impl Roles {
     }
 }
 
-/// Why somebody is no member.
+/// Why a key is not a member.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAdmitted {
-    /// The founder's list is against it.
+    /// The founder's list excludes it.
     #[error("it is not one of those whom the founder names")]
     Unnamed,
-    /// Its certificates do not make it one.
+    /// Its certificates do not make it a member.
     #[error(transparent)]
     NotCertified(#[from] NotCertified),
-    /// There are as many as can be.
+    /// The group is full.
     #[error("the group has {MAX_MEMBERS} members already")]
     TooMany,
 }
 
-/// Who is a member of a group now, and what it may do.
+/// Which keys are members of a group now, and what they may do.
 #[derive(Debug)]
 pub struct Membership {
     founder: PublisherId,
     roles: Roles,
-    /// What the schema says of those that are not named and have shown certificates: of members alone, so that strangers
-    /// fill nothing.
+    /// Judgements by the schema of unnamed members that presented certificates. Only members are kept, so that
+    /// strangers fill no memory.
     certified: HashMap<PublisherId, (Standing, Hash)>,
-    /// Somebody is none any more of whom [`Self::expire`] has not told yet.
+    /// A membership ended that [`Self::expire`] has not reported yet.
     ended: bool,
-    /// When we began, or somebody's certificate ended last: ms since 1970.
+    /// Start of this run, or the last end of a certificate, in milliseconds since 1970.
     since_ms: u64,
 }
 
 impl Membership {
-    /// Of a group of this founder's, by the newest roles that are known.
+    /// Membership in this founder's group, by the newest roles that are known.
     pub fn new(founder: PublisherId, roles: Roles, now_ms: u64) -> Self {
         Self { founder, roles, certified: HashMap::new(), ended: false, since_ms: now_ms }
     }
 
-    /// What the founder says.
+    /// Returns the founder's roles.
     pub fn roles(&self) -> &Roles {
         &self.roles
     }
 
-    /// Whether somebody is the founder, or one that it names as a member.
+    /// Returns whether a key is the founder, or one that the founder names as a member.
     pub(super) fn names(&self, member: &PublisherId) -> bool {
         let role = self.roles.members.get(member);
         *member == self.founder || role.is_some_and(|role| *role != Role::Removed)
     }
 
-    /// Whether the founder has said nothing of members that we know.
+    /// Returns whether no roles of the founder are known yet.
     pub fn is_unheard(&self) -> bool {
         self.roles.number == 0
     }
 
-    /// Whether somebody is a member, or is one if it shows the right certificates, or if the founder, who is not heard yet,
-    /// says so.
+    /// Returns whether a key is a member, or may become one: by the right certificates, or by the founder, if no roles
+    /// are known yet.
     pub fn may_admit(&self, member: &PublisherId) -> bool {
         let by_schema = self.roles.schema.is_some() && !self.roles.members.contains_key(member);
         self.is_unheard() || by_schema || self.admits(member)
     }
 
-    /// Grows whenever somebody may have lost a role: what is published from then on has names that nobody knows who had heard
-    /// those before. Where certificates end by themselves an earlier run may have forgotten whose did.
+    /// Returns a number that grows whenever a member may have lost a role. Publications then get names that such a
+    /// member does not know. Where certificates end by themselves, the start of this run counts, because an earlier run
+    /// may have forgotten an end.
     pub fn audience(&self) -> u64 {
         match self.roles.schema {
             Some(_) => self.roles.number.max(self.since_ms),
@@ -183,7 +185,8 @@ impl Membership {
         }
     }
 
-    /// Takes newer roles; what members have shown is judged anew as it is heard again ([`Self::hear`]). False: they are not newer.
+    /// Takes newer roles; returns false if they are not newer. What members presented is judged anew when it arrives
+    /// again ([`Self::hear`]).
     pub fn take(&mut self, roles: Roles) -> bool {
         let newer = roles.number > self.roles.number;
         if newer {
@@ -193,10 +196,10 @@ impl Membership {
         newer
     }
 
-    /// Looks at what a member shows of itself. Shown again it costs nothing.
+    /// Judges what a member presents. Presenting the same again is cheap.
     ///
     /// # Errors
-    /// It is none.
+    /// It is no member.
     pub fn hear(
         &mut self,
         member: &PublisherId,
@@ -226,8 +229,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Forgets whose certificates have ended. Whether anybody is no member any more, or is to show something else: what all have
-    /// shown is to be heard again.
+    /// Forgets members whose certificates have ended. Returns whether a membership has ended since the last call: then
+    /// all members' certificates have to be presented again.
     pub fn expire(&mut self, now_ms: u64) -> bool {
         let before = self.certified.len();
         self.certified.retain(|_, (standing, _)| now_ms < standing.until_ms);
@@ -238,12 +241,12 @@ impl Membership {
         ended
     }
 
-    /// Whether somebody is a member, by what it has shown.
+    /// Returns whether a key is a member, by the list or by what it presented.
     pub fn admits(&self, member: &PublisherId) -> bool {
         *member == self.founder || self.roles.admits(member) || self.standing(member).is_some()
     }
 
-    /// Whether what somebody changes is taken over.
+    /// Returns whether a key's changes are taken over.
     pub fn may_write(&self, member: &PublisherId) -> bool {
         *member == self.founder
             || self.roles.may_write(member)
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_named_has_that_role_and_who_is_not_what_the_group_gives() {
+    fn named_keys_have_their_role_and_others_the_default() {
         let named = [(5, Role::ReadOnly), (6, Role::Removed), (7, Role::Member)];
         let members = named.map(|(n, role)| (member(n), role)).into();
         let roles = Roles { number: 3, members, ..Roles::default() };
@@ -285,20 +288,20 @@ mod tests {
         let mut members = of(Roles { schema: Some(schema()), ..roles });
         assert_eq!(can(&members), [reads, no, all, no], "who shows nothing is none");
         assert!(members.admits(&FOUNDER) && members.may_write(&FOUNDER));
-        // What the founder says of a key goes before what its certificate says.
+        // The founder's list takes precedence over certificates.
         for n in [5, 6, 7, 8] {
             let shown = shown_by("/org/staff/x", &member(n), NOW + 5_000);
             assert_eq!(members.hear(&member(n), &shown, NOW).is_ok(), n != 6);
         }
         assert_eq!(can(&members), [reads, no, all, all]);
-        // Nobody is believed before the founder is heard.
+        // No other key is a member before the founder's roles are known.
         let members = of(Roles::unheard(FOUNDER));
         assert_eq!(can(&members), [no; 4]);
         assert!(members.admits(&FOUNDER) && members.may_write(&FOUNDER));
     }
 
     #[test]
-    fn roles_come_back_as_they_were() {
+    fn roles_survive_encoding() {
         let members = [(member(5), Role::Removed)].into();
         let roles = Roles { number: 3, closed: true, members, schema: Some(schema()) };
         for roles in [roles.clone(), Roles { schema: None, ..roles }] {
@@ -312,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_counts_until_it_ends_and_another_schema_judges_anew() {
+    fn certificates_count_until_they_end_and_schemas_judge_anew() {
         let mut members = of(Roles { number: 1, schema: Some(schema()), ..Roles::default() });
         let (bob, shown) = (member(8), shown_by("/org/staff/bob", &member(8), NOW + 5_000));
         members.hear(&bob, &shown, NOW).unwrap();
@@ -324,7 +327,7 @@ mod tests {
         assert!(members.hear(&bob, &shown, NOW + 6_000).is_err());
         let renewed = shown_by("/org/staff/bob", &bob, NOW + 50_000);
         members.hear(&bob, &renewed, NOW + 6_000).unwrap();
-        // What was shown before is not believed again because something newer was; and that is told once.
+        // An older presentation does not count after a newer one, and the end is reported once.
         assert!(!members.expire(NOW + 6_000));
         assert!(members.hear(&bob, &shown, NOW + 6_000).is_err() && !members.admits(&bob));
         assert!(members.expire(NOW + 6_000) && !members.expire(NOW + 6_000));
@@ -335,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_fill_nothing_and_members_have_an_end() {
+    fn strangers_fill_no_memory_and_members_are_bounded() {
         let mut members = of(Roles { schema: Some(schema()), ..Roles::default() });
         for n in 0..u16::try_from(MAX_MEMBERS + 44).unwrap() {
             let mut key = [0; 32];

@@ -1,4 +1,4 @@
-//! [`Statement`]: what a member says of itself, signed; and the [`Group`] that members belong to.
+//! [`Statement`]: a member's signed announcement about itself. [`Group`]: the group that members belong to.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::fmt;
@@ -16,54 +16,54 @@ use super::index::{MAX_NAME, is_name};
 use super::roles::Roles;
 use super::vector::MemberId;
 
-/// What an invitation begins with.
+/// First characters of an invitation.
 const SCHEME: &str = "xylem-sync:";
 const VERSION: u8 = 1;
-/// The version of an invitation to a group that has a schema.
+/// Version of an invitation to a group with a schema.
 const VERSION_SCHEMA: u8 = 2;
-/// What every statement begins with.
+/// First bytes of every statement.
 const MAGIC: &[u8; 4] = b"xss3";
-/// What those began with that said nothing of their history, or of certificates; no released version made any.
+/// First bytes of earlier layouts, without history or certificates; no released version made any.
 const OLD_MAGIC: [&[u8; 4]; 2] = [b"xss1", b"xss2"];
-/// What a signature is made over before the statement, so that it is good for nothing else.
+/// Bytes signed before the statement, so that the signature is good for nothing else.
 const SIGNED: &[u8] = b"xylem sync statement\0";
 const PROOF: &str = "xylem 2026-11-23 sync: who signs with this key has the group's secret";
 const NAMES: &str = "xylem 2026-11-23 sync: names of what a member publishes in a group";
 pub(super) const SIGNATURE_LEN: usize = 64;
-/// Bytes of a statement at most: each of its parts may be as long as it can be.
+/// Most bytes of a statement: each of its parts may have its full length.
 pub const MAX_STATEMENT: usize = 64 * 1024;
-/// And of one without roles, which are the founder's: of a thousand members all are known.
+/// Most bytes of a statement without roles, which only the founder has: those of a thousand members are held in memory.
 const MAX_WITHOUT_ROLES: usize = 16 * 1024;
 
 /// What the members of a group share.
 #[derive(Clone)]
 pub struct Group {
-    /// Who has it may be a member.
+    /// The group's secret: a key whose owner has it may be a member.
     secret: Zeroizing<[u8; 32]>,
-    /// Who says what members may do.
+    /// The member that gives the roles.
     pub founder: PublisherId,
 }
 
 impl Group {
-    /// A group with this secret, which has to be random.
+    /// Makes a group with this secret, which has to be random.
     pub fn new(secret: [u8; 32], founder: PublisherId) -> Self {
         Self { secret: Zeroizing::new(secret), founder }
     }
 
-    /// Shows whoever has the secret that the owner of this key has it.
+    /// Proves to a member with the secret that the owner of this key has it, too.
     fn proof(&self, member: &PublisherId) -> [u8; 32] {
         let key = xylem_hash::derive_key(PROOF, &*self.secret);
         *xylem_hash::keyed_hash(&key, &member.0).as_bytes()
     }
 
-    /// A name that nobody can guess who has not heard it, for what this member publishes while these roles hold.
+    /// Returns an unguessable name for this member's publications, while these roles hold.
     pub fn hidden_name(&self, own: &PublisherKey, roles: u64) -> String {
         let material = [&self.secret[..], &own.to_bytes()[..], &roles.to_be_bytes()].concat();
         let key = Zeroizing::new(xylem_hash::derive_key(NAMES, &Zeroizing::new(material)));
         key.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Whether two are one group.
+    /// Returns whether both are the same group.
     pub fn is(&self, other: &Self) -> bool {
         self.founder == other.founder && *self.secret == *other.secret
     }
@@ -75,30 +75,30 @@ impl fmt::Debug for Group {
     }
 }
 
-/// What a member says of itself: where it is, and the newest version of its folder.
+/// A member's announcement: where it is reached, and the newest version of its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// Whose it is.
+    /// The member's key.
     pub member: PublisherId,
-    /// The key that links to it prove.
+    /// The key that links to this member prove.
     pub link_key: [u8; 32],
-    /// Later ones have larger numbers.
+    /// Version of the statement; newer ones have larger numbers.
     pub number: u64,
-    /// What it is called.
+    /// The member's display name.
     pub name: String,
-    /// What its index says ([`super::Index::state`]).
+    /// State of its index ([`super::Index::state`]).
     pub state: Hash,
-    /// Where its index is fetched.
+    /// Ticket of its index.
     pub index: Ticket,
-    /// What the founder says of members.
+    /// Roles of the members; only the founder gives them.
     pub roles: Option<Roles>,
-    /// What it shows of itself where a schema says who is a member ([`super::shown`]); may be empty.
+    /// Certificates and vouchers that it presents where a schema decides membership ([`super::shown`]); may be empty.
     pub shown: Vec<u8>,
     /// The end of its log; the last entry is this statement's.
     pub past: Past,
 }
 
-/// Bytes that are no statement, or not one of the group's.
+/// Why bytes are not a statement of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StatementError {
     /// They do not follow the layout.
@@ -112,24 +112,24 @@ pub enum StatementError {
     /// The signature is wrong.
     #[error("its signature is wrong")]
     Signature,
-    /// Whoever signed it does not have the group's secret.
+    /// The signer does not have the group's secret.
     #[error("it is by somebody of another group")]
     Stranger,
-    /// Somebody else than the founder says what members may do.
+    /// A member other than the founder gives roles.
     #[error("only the founder says what members may do")]
     NotTheFounder,
 }
 
 impl Statement {
-    /// A member's short form.
+    /// Returns the member's short form.
     pub fn id(&self) -> MemberId {
         self.member.key_id().0
     }
 
-    /// Noted in `log`, and signed, as members hand it on.
+    /// Records the statement in `log`, signs it, and returns the bytes that members exchange.
     ///
     /// # Errors
-    /// The log can't be written; [`FolderError::Unsayable`] for what others would refuse to read, of which nothing is noted.
+    /// The log cannot be written; [`FolderError::Unsayable`] for a statement that others would refuse, which is not recorded.
     pub fn sign(
         &self,
         group: &Group,
@@ -155,7 +155,8 @@ impl Statement {
         out.extend_from_slice(&group.proof(&self.member));
         let fits = out.len().saturating_add(SIGNATURE_LEN) <= MAX_STATEMENT;
         let read = Self::parse(&out).filter(|_| fits).map(|(read, _)| read);
-        // What has no place in its field is cut, and does not come back. Of addresses a ticket has as many as it can have.
+        // A part that does not fit its field is cut, and differs after parsing. The ticket is not compared: it keeps
+        // only as many addresses as it can hold.
         let same = |read: Self| {
             Self { past: self.past.clone(), index: self.index.clone(), ..read } == *self
         };
@@ -168,7 +169,7 @@ impl Statement {
         Ok(out)
     }
 
-    /// Reads one that a member of the group has signed.
+    /// Parses a statement, and checks that a member of the group signed it.
     ///
     /// # Errors
     /// See [`StatementError`].
@@ -187,7 +188,7 @@ impl Statement {
             .ok_or(malformed)?;
         let (statement, proof) = Self::parse(signed).ok_or(malformed)?;
         let expected = group.proof(&statement.member);
-        // In constant time: the proof is the group's secret as far as strangers are concerned.
+        // Constant time: for strangers, the proof is as good as the group's secret.
         let differs = proof.iter().zip(expected).fold(0, |differs, (a, b)| differs | (a ^ b));
         if differs != 0 {
             return Err(StatementError::Stranger);
@@ -201,7 +202,7 @@ impl Statement {
         Ok(statement)
     }
 
-    /// All but the signature.
+    /// Parses all but the signature.
     fn parse(bytes: &[u8]) -> Option<(Self, [u8; 32])> {
         let mut input = bytes.strip_prefix(MAGIC)?;
         let member = PublisherId(array(&mut input)?);
@@ -250,18 +251,18 @@ pub(super) fn field<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// What somebody needs to become a member: the group, and where one of its members is.
+/// What a new member needs: the group, and where one of its members is reached.
 #[derive(Clone, Debug)]
 pub struct Invitation {
-    /// Which group.
+    /// The group.
     pub group: Group,
     /// A member: its key, its link's key, its addresses.
     pub member: Ticket,
-    /// A schema of the founder's says who is a member: until it is heard nobody but the founder is believed to be one.
+    /// A schema decides membership. Until the founder's statement arrives, only the founder counts as a member.
     pub schema: bool,
 }
 
-/// A text that is no invitation.
+/// Why a text is not an invitation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvitationError {
     /// Another scheme, or none.
@@ -346,7 +347,7 @@ mod tests {
         }
     }
 
-    /// Signed, as the first that is ever said.
+    /// Signs a statement as the first one of its member.
     fn signed(said: &Statement, by: u8) -> Vec<u8> {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(&dir.path().join("history")).unwrap();
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_are_those_of_members() {
+    fn only_statements_of_members_are_accepted() {
         let group = group();
         let said = signed(&statement(2), 2);
         let read = Statement::read(&said, &group).unwrap();
@@ -392,9 +393,9 @@ mod tests {
         assert_eq!(Statement::read(&said, &group).unwrap().roles, Some(closed));
     }
 
-    /// All that can be said at once, and one byte or name more.
+    /// Statements of the greatest length, and one byte or name more.
     #[test]
-    fn what_is_said_is_what_others_read() {
+    fn only_statements_that_others_accept_are_signed() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(&dir.path().join("history")).unwrap();
         for number in 1..100 {
@@ -419,13 +420,13 @@ mod tests {
         let bytes = longest.sign(&group(), &key(1), &mut log).unwrap();
         let read = Statement::read(&bytes, &group()).unwrap();
         assert_eq!(read.roles.unwrap().members.len(), MAX_ROLES);
-        // A schema may be as long as what is shown.
+        // A schema may be as long as what members present.
         assert!(bytes.len() + MAX_SHOWN <= MAX_STATEMENT, "{}", bytes.len());
         let ordinary = said(101, 0, MAX_SHOWN).sign(&group(), &key(1), &mut log).unwrap();
         assert!(Statement::read(&ordinary, &group()).is_ok());
         let before = log.past();
         let old = said(100, 1, 0);
-        // Of whoever is not the founder less is kept: names of machines this long are no use to anybody.
+        // Statements of ordinary members have a smaller limit: host names of this length are of no use.
         let host = format!("{0}.{0}.{0}.example:7348", "h".repeat(60));
         let mut long = said(102, 0, MAX_SHOWN);
         long.index.addresses = vec![host.parse().unwrap(); 16];

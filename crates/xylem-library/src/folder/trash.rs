@@ -1,8 +1,8 @@
-//! [`Trash`]: what other members replace or remove is kept for some time, as `DIR/.xylem-sync/trash/DAY/PATH`.
+//! [`Trash`]: keeps what other members replace or remove for some time, as `DIR/.xylem-sync/trash/DAY/PATH`.
 //!
-//! A file comes here by one rename or by the exchange that puts the new one in its place, so that it has a name at every moment,
-//! whatever ends the process. Nothing here is part of what is shared, and nothing is done through a link. What stays, and for how
-//! long, says the [`VersionPolicy`].
+//! A file arrives here by one rename, or by the exchange that puts its successor in place. It therefore has a name at
+//! every moment, whenever the process ends. Nothing here is shared, and no operation follows a symbolic link. The
+//! [`VersionPolicy`] decides what stays, and for how long.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -20,56 +20,57 @@ use super::versions::{APART_MS, DAY_MS, PathVersion, VersionPolicy, leaving};
 use crate::ours::OWN;
 use crate::path::{os_bytes, os_path};
 
-/// Where, among what is ours in the folder.
+/// Name of the trash within the folder's own directory.
 const DIR: &str = "trash";
-/// It has this part of the file system at most, and leaves as much free as it has itself.
+/// The trash takes at most one part in so many of the file system. It also leaves at least as much free space as it
+/// takes.
 const PART: u64 = 10;
-/// So often it is looked through for what is too old,
+/// Milliseconds between scans of the trash for old versions.
 const LOOK_EVERY_MS: u64 = 3_600_000;
-/// and so often, once something came, for what is too much of one path.
+/// Milliseconds between scans for surplus versions of a path, while new ones arrive.
 const COUNT_EVERY_MS: u64 = 60_000;
-/// Paths of which it is known when a version came last: those that are written to again and again are few.
+/// Most paths whose newest version is remembered: few paths are written to again and again.
 const MAX_BUSY: usize = 4_096;
-/// Names that are tried for one file.
+/// Most names that are tried for one file.
 const TRIES: u64 = 1_000;
 
-/// See the module's text.
+/// The trash of one folder.
 #[derive(Debug)]
 pub(super) struct Trash {
     dir: PathBuf,
     policy: VersionPolicy,
     now_ms: u64,
-    /// When it was last looked through.
+    /// Time of the last scan, in milliseconds since 1970.
     looked: Option<u64>,
-    /// Bytes in it, as far as known.
+    /// Bytes in the trash, as far as known.
     bytes: Cell<u64>,
-    /// Files that came since [`Trash::begin`],
+    /// Files that arrived since [`Trash::begin`].
     came: Cell<u64>,
-    /// and where they are and what they were.
+    /// Where the files that arrived lie, and what they were.
     fresh: RefCell<Vec<(PathBuf, ItemKind)>>,
-    /// What came last of paths of which something came just now.
+    /// Newest versions of the paths that changed a short while ago.
     busy: RefCell<HashMap<PathBuf, BusyPath>>,
 }
 
-/// The last versions of one path.
+/// The newest versions of one path.
 #[derive(Debug)]
 struct BusyPath {
-    /// When one came that stays,
+    /// Arrival of the last version that stays, in milliseconds since 1970.
     since_ms: u64,
-    /// and the newest that came too soon after it: it goes when the next one comes.
+    /// The newest version, if it arrived too soon after the one that stays. It is removed when the next one arrives.
     newest: Option<PathBuf>,
 }
 
-/// A file in it.
+/// A file in the trash.
 struct Kept {
-    /// When it came.
+    /// When it arrived, in milliseconds since 1970.
     since_ms: u64,
     bytes: u64,
     path: PathBuf,
 }
 
 impl Trash {
-    /// Nothing is kept yet.
+    /// Makes a trash that keeps nothing yet.
     pub(super) fn none(own: &Path) -> Self {
         Self {
             dir: own.join(DIR),
@@ -83,12 +84,13 @@ impl Trash {
         }
     }
 
-    /// From now on this is kept of what goes.
+    /// Sets which versions are kept from now on.
     pub(super) fn keep(&mut self, policy: VersionPolicy) {
         (self.policy, self.looked) = (policy, None);
     }
 
-    /// It is this time now; what is too old or too much goes. Who keeps nothing any more is left what is there.
+    /// Begins a round at the time `now_ms`, and removes what is too old or too much. Without a policy, what is in the
+    /// trash stays.
     pub(super) fn begin(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         let came = self.came.take();
@@ -107,20 +109,20 @@ impl Trash {
         }
     }
 
-    /// When [`Trash::begin`] was called last, in milliseconds since 1970.
+    /// Returns the time of the last [`Trash::begin`], in milliseconds since 1970.
     pub(super) fn now_ms(&self) -> u64 {
         self.now_ms
     }
 
-    /// Files that came since [`Trash::begin`].
+    /// Returns how many files arrived since [`Trash::begin`].
     pub(super) fn came(&self) -> u64 {
         self.came.get()
     }
 
-    /// A free name for what goes from this path; `None`: it is not kept.
+    /// Returns a free name for the file that leaves this path; `None` if no version is kept.
     ///
     /// # Errors
-    /// There is none. What was to go stays, then.
+    /// There is no free name. Then the file must stay where it is.
     pub(super) fn place(&self, path: &[u8]) -> io::Result<Option<PathBuf>> {
         if self.policy == VersionPolicy::None {
             return Ok(None);
@@ -129,7 +131,8 @@ impl Trash {
             fs::create_dir(&self.dir)?;
         }
         let mut why = io::ErrorKind::AlreadyExists.into();
-        // Where the day has it already, or has something else on the way to it, the moment has not.
+        // Where the directory of the day has this path already, or another kind of file on the way to it, that of the
+        // moment is free.
         let moments = (0..TRIES).map(|n| moment(self.now_ms.saturating_add(n)));
         for name in std::iter::once(day(self.now_ms)).chain(moments) {
             match within(&self.dir, &[name.as_bytes(), b"/", path].concat(), true) {
@@ -142,7 +145,7 @@ impl Trash {
         Err(why)
     }
 
-    /// It has come to the name that was given, and was this.
+    /// Records that a file arrived under the name that [`Trash::place`] gave, and what it was.
     pub(super) fn has(&self, path: PathBuf, what: &ItemKind) {
         let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
         self.bytes.set(self.bytes.get().saturating_add(bytes));
@@ -151,7 +154,8 @@ impl Trash {
         self.fresh.borrow_mut().push((path, what.clone()));
     }
 
-    /// Of a path that is written to again and again one version in [`APART_MS`] stays, and the newest.
+    /// Thins out the versions of a path that is written to again and again: one version in [`APART_MS`] stays, and the
+    /// newest.
     fn let_close_one_go(&self, path: &Path) {
         let mut all = self.busy.borrow_mut();
         let (of, now_ms) = (of(&self.dir, path), self.now_ms);
@@ -171,32 +175,34 @@ impl Trash {
         }
     }
 
-    /// What came since [`Trash::begin`]; after this it is not known any more.
+    /// Takes the list of what arrived since [`Trash::begin`], and clears it.
     pub(super) fn fresh(&self) -> Vec<(PathBuf, ItemKind)> {
         self.fresh.take()
     }
 
-    /// What came to this name need not be kept: it is in the folder still. What can't be removed stays.
+    /// Removes a file that need not be kept, since the folder still has the same content. A file that cannot be removed
+    /// stays.
     pub(super) fn needs_not(&self, path: &Path) {
         if self.let_go(path) {
             self.came.set(self.came.get().saturating_sub(1));
         }
     }
 
-    /// Removes a file of it; false if that can't be.
+    /// Removes a file from the trash; false if that fails.
     fn let_go(&self, path: &Path) -> bool {
         let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
         if fs::remove_file(path).is_err() {
             return false;
         }
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
-        // Nor need the directories that were made for it, the trash's own included.
+        // The directories that were made for the file, up to the trash itself, are not needed either.
         let above = path.ancestors().skip(1).take_while(|dir| dir.starts_with(&self.dir));
         let _ = above.map(fs::remove_dir).find(Result::is_err);
         true
     }
 
-    /// Looks it through. What can't be read or removed is left for the next time.
+    /// Scans the trash and removes old and surplus versions. Files that cannot be read or removed wait for the next
+    /// scan.
     fn look(&mut self, limit: u64) {
         self.looked = Some(self.now_ms);
         if !is_there(&self.dir).unwrap_or(false) {
@@ -219,11 +225,11 @@ impl Trash {
             }
         }
         self.bytes.set(bytes);
-        // What is empty goes; the last ones found are the innermost.
+        // Remove empty directories. The innermost ones were found last.
         dirs.iter().rev().for_each(|dir| drop(fs::remove_dir(dir)));
     }
 
-    /// All files in it, and all directories, those that others are in first.
+    /// Lists all files in the trash, and all directories, outer ones first.
     fn all(&self) -> (Vec<Kept>, Vec<PathBuf>) {
         let (mut kept, mut dirs) = (Vec::new(), vec![self.dir.clone()]);
         let mut at = 0;
@@ -245,12 +251,12 @@ impl Trash {
     }
 }
 
-/// Whether less time has passed than `ms`; a clock that was set back says that more has.
+/// Returns whether less than `ms` has passed since `since_ms`. A clock that was set back counts as more.
 fn is_within(ms: u64, since_ms: u64, now_ms: u64) -> bool {
     (since_ms..since_ms.saturating_add(ms)).contains(&now_ms)
 }
 
-/// Whether there is a directory: something else of that name, a link to one included, is an error.
+/// Returns whether a directory exists; another kind of file of that name, a symbolic link included, is an error.
 fn is_there(dir: &Path) -> io::Result<bool> {
     match dir.symlink_metadata() {
         Ok(meta) if meta.is_dir() => Ok(true),
@@ -263,7 +269,7 @@ fn is_there(dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// Which path of the folder a name in the trash is a version of: what follows the day or moment.
+/// Returns the folder's path of a version in the trash: what follows the day or moment.
 fn of<'a>(trash: &Path, at: &'a Path) -> &'a Path {
     let mut below = at.strip_prefix(trash).unwrap_or(at).components();
     below.next();
@@ -271,27 +277,27 @@ fn of<'a>(trash: &Path, at: &'a Path) -> &'a Path {
 }
 
 impl Folder {
-    /// From now on these versions are kept of what others replace or remove, among what is ours in the folder.
+    /// Sets which versions of replaced and removed files are kept from now on, in the folder's own directory.
     pub fn keep_versions(&mut self, policy: VersionPolicy) {
         self.trash.keep(policy);
     }
 }
 
-/// A version of a path that is in the trash.
+/// A version of a path in the trash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptVersion {
     /// Where it lies.
     pub at: PathBuf,
-    /// When it came there, in milliseconds since 1970.
+    /// When it arrived, in milliseconds since 1970.
     pub since_ms: u64,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// The versions of `path` (`/` between components) that are kept in the folder `root`, the newest first.
+/// Lists the versions of `path` (`/` between components) that are kept in the folder `root`, the newest first.
 ///
 /// # Errors
-/// The system's; something else than a directory is where they would be.
+/// The system's; the place of the trash is not a directory.
 pub fn kept_versions(root: &Path, path: &[u8]) -> io::Result<Vec<KeptVersion>> {
     let dir = root.join(OWN).join(DIR);
     if !is_there(&root.join(OWN))? || !is_there(&dir)? {
@@ -314,10 +320,11 @@ pub fn kept_versions(root: &Path, path: &[u8]) -> io::Result<Vec<KeptVersion>> {
     Ok(kept)
 }
 
-/// The paths at and below `path` of the folder `root` of which versions are kept; an empty one is the folder itself.
+/// Lists the paths at and below `path` of the folder `root` that have kept versions; an empty path means the whole
+/// folder.
 ///
 /// # Errors
-/// The system's; something else than a directory is where they would be.
+/// The system's; the place of the trash is not a directory.
 pub fn kept_paths(root: &Path, path: &[u8]) -> io::Result<BTreeSet<Vec<u8>>> {
     let dir = root.join(OWN).join(DIR);
     let mut found = BTreeSet::new();
@@ -343,22 +350,22 @@ pub fn kept_paths(root: &Path, path: &[u8]) -> io::Result<BTreeSet<Vec<u8>>> {
     Ok(found)
 }
 
-/// What came of [`restore`].
+/// Result of [`restore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Restored {
-    /// It is there, where nothing was.
+    /// The version is in place; there was nothing before.
     Put,
-    /// It is there, and what was there is a version now.
+    /// The version is in place; what was there before is a kept version now.
     Replaced,
-    /// A directory is there, or what is no file.
+    /// Nothing was done: a directory, or another thing that is no file, is there.
     Occupied,
 }
 
-/// Puts a version back to `path` of the folder `root`, at this time; it stays in the trash. It comes whole: by one rename, or by an
-/// exchange with what is there.
+/// Puts a version back at `path` of the folder `root`, at the time `now_ms`; it stays in the trash too. The file
+/// appears whole: by one rename, or by an exchange with what is there.
 ///
 /// # Errors
-/// The system's; something else than a directory is on the way.
+/// The system's; another thing than a directory is on the way.
 pub fn restore(
     root: &Path,
     path: &[u8],
@@ -374,7 +381,7 @@ pub fn restore(
     let mut trash = Trash::none(&own);
     trash.keep(VersionPolicy::default());
     trash.now_ms = now_ms;
-    // It is put together where what it is exchanged with is to stay.
+    // The copy is made at the name under which the file that it replaces is to be kept.
     let fresh = trash.place(path)?.ok_or(io::ErrorKind::NotFound)?;
     let put = || {
         copy(&version.at, &fresh)?;
@@ -397,7 +404,7 @@ pub fn restore(
     done
 }
 
-/// A file or link of the same content and permissions.
+/// Copies a file or symbolic link, with its content and permissions.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if from.symlink_metadata()?.is_symlink() {
         return link(&os_path(&os_bytes(fs::read_link(from)?.as_os_str())), to);
@@ -405,7 +412,8 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::copy(from, to).map(drop)
 }
 
-/// When a file came, in milliseconds since 1970: nothing but its name was changed since, and that changes this time.
+/// Returns when a file arrived, in milliseconds since 1970. Only the file's name has changed since, and a rename sets
+/// the change time.
 #[cfg(unix)]
 fn came(meta: &fs::Metadata) -> u64 {
     use std::os::unix::fs::MetadataExt;
@@ -420,7 +428,7 @@ fn came(meta: &fs::Metadata) -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Bytes that it may have, of which it has so many.
+/// Returns how many bytes the trash may take, when it takes `has` now.
 fn limit(dir: &Path, has: u64) -> u64 {
     let own = dir.parent().unwrap_or(dir);
     #[cfg(unix)]
@@ -432,9 +440,9 @@ fn limit(dir: &Path, has: u64) -> u64 {
     u64::MAX
 }
 
-/// `2026-11-24`, in UTC: the algorithm is Howard Hinnant's `civil_from_days`.
+/// Formats a day as `2026-11-24`, in UTC, by Howard Hinnant's algorithm `civil_from_days`.
 fn day(ms: u64) -> String {
-    // From the first of March of the year 0: 400 years have 146,097 days.
+    // Days since the first of March of the year 0. 400 years have 146,097 days.
     let days = ms / DAY_MS + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let years = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -445,7 +453,7 @@ fn day(ms: u64) -> String {
     format!("{:04}-{month:02}-{day:02}", era * 400 + years + next)
 }
 
-/// `2026-11-24T02-34-10.123`.
+/// Formats a moment as `2026-11-24T02-34-10.123`, in UTC.
 fn moment(ms: u64) -> String {
     let of_day = ms % DAY_MS;
     let (seconds, ms_of) = (of_day / 1_000, of_day % 1_000);
@@ -481,7 +489,7 @@ mod tests {
         ] {
             assert_eq!(moment(ms), expected);
         }
-        // Whatever a clock says.
+        // Any reading of a clock gives a name.
         assert!(!moment(u64::MAX).is_empty());
     }
 
@@ -502,7 +510,7 @@ mod tests {
         for (at, content) in [(first, "one"), (second, "two"), (file, "three"), (below, "four")] {
             assert_eq!(fs::read_to_string(at).unwrap(), content);
         }
-        // A link that was removed leads nowhere.
+        // A symbolic link in the trash is not followed.
         #[cfg(unix)]
         {
             let elsewhere = dir.path().join("elsewhere");
@@ -524,7 +532,7 @@ mod tests {
         trash.keep(VersionPolicy::default());
         trash.begin(now);
         let old = put(&trash, "deep/er/old", &[1; 4_000]);
-        // Its time is that of the last rename, in seconds.
+        // Arrival is the time of the last rename. The scan compares it in seconds.
         std::thread::sleep(Duration::from_millis(2_100));
         let new = put(&trash, "new", &[2; 5_000]);
         assert_eq!((trash.came(), trash.bytes.get()), (2, 9_000));
@@ -565,7 +573,7 @@ mod tests {
         trash.begin(NOW + 61_000);
         all.push(put(&trash, "log", b"the newest"));
         assert!(all[60].exists() && all[61].exists());
-        // Another path is not this one.
+        // Another path has versions of its own.
         let other = put(&trash, "d/log", b"other");
         assert!(other.exists() && all[60].exists());
     }
@@ -609,7 +617,7 @@ mod tests {
         assert_eq!(kept_versions(root, b"d").unwrap(), []);
         let versions = kept_versions(root, b"d/a").unwrap();
         assert_eq!((versions.len(), versions[0].bytes), (1, 3));
-        // Its directory is gone, too.
+        // The file's directory is gone, too.
         assert_eq!(restore(root, b"d/a", &versions[0], NOW).unwrap(), Restored::Put);
         assert_eq!(fs::read(root.join("d/a")).unwrap(), b"one");
         fs::write(root.join("d/a"), "two").unwrap();
@@ -626,7 +634,7 @@ mod tests {
         assert_eq!(restore(root, b"d/a", &versions[0], NOW).unwrap(), Restored::Occupied);
         assert_eq!(kept_versions(root, b"d/a").unwrap().len(), 2);
         assert_eq!(fs::read_dir(root.join(OWN)).unwrap().count(), 1);
-        // A directory is what is below it.
+        // The versions of a directory are those below it.
         put(&trash, "d/e/f", b"three");
         put(&trash, "g", b"four");
         let below = |path: &str| {

@@ -1,31 +1,31 @@
-//! [`Vector`]: which changes of a file a version has seen.
+//! [`Vector`]: the version vector of a path.
 
 use std::cmp::Ordering;
 
-/// A member: the short form of its key.
+/// Short form of a member's key.
 pub type MemberId = [u8; 8];
 
-/// One change of one member: its number among those that a vector has.
+/// One change by one member: its number in version vectors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dot {
     /// The number; milliseconds since 1970 where clocks are right.
     pub number: u64,
-    /// Whose it is.
+    /// The member that made the change.
     pub by: MemberId,
 }
 
-/// The last change of each member that a version of a file has seen. Numbers are milliseconds since 1970 where clocks
-/// are right, and larger than all that were seen before in any case.
+/// Version vector: the last change of each member that a version has seen (Parker et al. 1983). Numbers are
+/// milliseconds since 1970 where clocks are right, and always larger than all numbers that the vector had before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vector(Vec<(MemberId, u64)>);
 
 impl Vector {
-    /// Of these members, which must ascend; `None` if they do not.
+    /// Makes a vector of these entries; `None` if the members do not ascend.
     pub(super) fn of(entries: Vec<(MemberId, u64)>) -> Option<Self> {
         entries.is_sorted_by(|a, b| a.0 < b.0).then_some(Self(entries))
     }
 
-    /// Members in order, each with its number.
+    /// Returns the members in order, each with its number.
     pub fn entries(&self) -> &[(MemberId, u64)] {
         &self.0
     }
@@ -35,12 +35,12 @@ impl Vector {
         at.ok().and_then(|at| self.0.get(at)).map_or(0, |(_, number)| *number)
     }
 
-    /// When it was changed last.
+    /// Returns the number of the last change.
     pub fn newest(&self) -> u64 {
         self.0.iter().map(|(_, number)| *number).max().unwrap_or(0)
     }
 
-    /// `member` has changed it: this is that change.
+    /// Adds a change by `member`, and returns it.
     pub fn changed(&mut self, member: MemberId, now_ms: u64) -> Dot {
         let number = now_ms.max(self.newest().saturating_add(1));
         match self.0.binary_search_by_key(&member, |(id, _)| *id) {
@@ -50,12 +50,12 @@ impl Vector {
         Dot { number, by: member }
     }
 
-    /// Whether it has seen this change.
+    /// Returns whether the vector has seen this change.
     pub fn has_seen(&self, dot: Dot) -> bool {
         self.get(&dot.by) >= dot.number
     }
 
-    /// The version that has seen what either has.
+    /// Returns the vector that has seen what either has.
     #[must_use]
     pub fn joined(&self, other: &Self) -> Self {
         let mut all = self.0.clone();
@@ -73,7 +73,7 @@ impl Vector {
         Self(all)
     }
 
-    /// Which of the two is the newer; `None`: neither has seen all of the other.
+    /// Compares two vectors; `None` if they are concurrent: neither has seen all of the other.
     pub fn order(&self, other: &Self) -> Option<Ordering> {
         let behind = |a: &Self, b: &Self| a.0.iter().any(|(id, number)| *number > b.get(id));
         match (behind(self, other), behind(other, self)) {

@@ -1,4 +1,4 @@
-//! Looks at real folders: what is published, and what is known of it afterwards.
+//! Scans real folders, and checks what is published and what the index holds afterwards.
 
 use super::*;
 use crate::event::{LibraryEvent, SkipReason};
@@ -40,7 +40,7 @@ impl World {
         fs::write(self.at(path), content).unwrap();
     }
 
-    /// Looks, some seconds later; `meanwhile` is done when something is left out of what is published.
+    /// Scans some seconds later. `meanwhile` is called for each path that is left out of the publication.
     fn look_while(&mut self, seconds: u64, meanwhile: &mut dyn FnMut(&str)) {
         self.now_ms += seconds * 1_000;
         self.folder.read_rules().unwrap();
@@ -82,9 +82,9 @@ impl World {
     }
 }
 
-/// Each stands for itself: a socket, a tree too deep, and a file that is written to while it is read.
+/// Covers a socket, a tree that is too deep, and a file that is written to while it is read.
 #[test]
-fn what_cannot_be_shared_stops_itself_alone() {
+fn an_unshareable_file_does_not_stop_the_others() {
     let mut world = World::new();
     world.write("a", "one");
     world.write("z", "one");
@@ -92,7 +92,7 @@ fn what_cannot_be_shared_stops_itself_alone() {
     let deep = "d/".repeat(520);
     fs::create_dir_all(world.at(&deep)).unwrap();
     let a = world.at("a");
-    // The socket is told of after `a` was found, and before that is hashed.
+    // The socket is reported after `a` was found, and before `a` is hashed.
     let mut length = 3;
     world.look_while(0, &mut |path| {
         if path == "socket" {
@@ -112,9 +112,9 @@ fn what_cannot_be_shared_stops_itself_alone() {
     assert!(world.item("a").is_some(), "it rests");
 }
 
-/// Size and time are as they were: only that somebody was at it tells.
+/// Size and time are restored; only the change time shows the write.
 #[test]
-fn what_is_written_while_it_is_read_is_not_sent_though_its_time_is_set_back() {
+fn a_file_written_during_its_read_is_not_sent() {
     let mut world = World::new();
     world.write("a", "one");
     std::os::unix::net::UnixListener::bind(world.at("socket")).unwrap();
@@ -152,7 +152,7 @@ fn a_file_that_keeps_changing_is_held_and_others_keep_the_version_before() {
     world.write("log", "1");
     world.write("other", "1");
     world.look(0);
-    // Its first changes are sent at once.
+    // The first changes are sent at once.
     for text in ["first", "second"] {
         let before = world.item("log").unwrap().version;
         world.write("log", text);
@@ -178,7 +178,7 @@ fn a_file_that_keeps_changing_is_held_and_others_keep_the_version_before() {
     let sent = world.item("log").unwrap();
     assert!(!sent.absent && sent.version.order(&version) == Some(Ordering::Greater));
     assert!(world.folder.takes_uncovered() && !world.folder.takes_uncovered());
-    // What was held and is removed has been removed.
+    // A held file that is removed counts as removed.
     world.write("log", "again");
     world.look(1);
     assert!(world.item("log").unwrap().absent);
@@ -188,7 +188,7 @@ fn a_file_that_keeps_changing_is_held_and_others_keep_the_version_before() {
 }
 
 #[test]
-fn a_rule_that_goes_uncovers_at_once_and_removes_nothing() {
+fn removing_a_rule_restores_paths_and_removes_nothing() {
     let mut world = World::new();
     world.write("cache/x", "one");
     world.write("cache/y", "one");
@@ -207,7 +207,7 @@ fn a_rule_that_goes_uncovers_at_once_and_removes_nothing() {
     assert!(!world.item("cache/x").unwrap().absent);
     assert!(world.item("cache/y").is_none(), "nobody has removed it: others bring it");
     assert!(world.folder.takes_uncovered(), "and what they have changed under the rule");
-    // What is removed without a rule has been removed.
+    // A file that is removed while no rule covers it counts as removed.
     fs::remove_file(world.at("f")).unwrap();
     world.look(60);
     assert!(world.is_gone("f"));
@@ -221,7 +221,7 @@ fn a_marker_that_was_made_anew_removes_nothing_of_others() {
     world.look(0);
     for remove_all in [true, false] {
         let own = world.at(OWN);
-        // By hand, as is advised where the folder is the same; or it is another file system's.
+        // The user recreated the directory by hand, as advised; or another file system is mounted.
         if remove_all {
             fs::remove_dir_all(&own).unwrap();
             fs::create_dir(&own).unwrap();
@@ -235,14 +235,14 @@ fn a_marker_that_was_made_anew_removes_nothing_of_others() {
         world.write("a", "one");
         world.look(60);
     }
-    // From then on it is known.
+    // From then on, removals count again.
     fs::remove_file(world.at("a")).unwrap();
     world.look(60);
     assert!(world.is_gone("a"));
 }
 
 #[test]
-fn what_cannot_be_read_is_not_taken_for_removed() {
+fn an_unreadable_file_is_not_taken_for_removed() {
     use std::os::unix::fs::PermissionsExt;
     let mut world = World::new();
     world.write("d/e/a", "one");
@@ -255,7 +255,7 @@ fn what_cannot_be_read_is_not_taken_for_removed() {
     set(d.clone(), 0);
     set(f.clone(), 0);
     if fs::read(&f).is_ok() {
-        // Root reads all.
+        // Root can read all files.
         return;
     }
     world.write("g", "one");
@@ -274,9 +274,9 @@ fn what_cannot_be_read_is_not_taken_for_removed() {
     }
 }
 
-/// Size and time are as they were, and no look has seen it: what comes for that file waits for the next look.
+/// Size and time are as before, and no scan has seen the write: an incoming change waits for the next scan.
 #[test]
-fn what_was_written_in_silence_is_not_replaced_removed_or_renamed() {
+fn a_write_unseen_by_scans_is_not_overwritten_or_moved() {
     let mut world = World::new();
     for path in ["removed", "renamed", "replaced", "as-it-was"] {
         world.write(path, &format!("content of {path}"));
@@ -291,7 +291,7 @@ fn what_was_written_in_silence_is_not_replaced_removed_or_renamed() {
     for path in ["removed", "renamed", "replaced"] {
         silent(&world, path);
     }
-    // Another member has changed all of them.
+    // Another member has changed all of the files.
     let (staged, mut theirs, now_ms) =
         (world.dir.path().join("staged"), Index::default(), world.now_ms + 1_000);
     fs::create_dir(&staged).unwrap();
@@ -321,7 +321,7 @@ fn what_was_written_in_silence_is_not_replaced_removed_or_renamed() {
     }
     assert_eq!(fs::read_to_string(world.at("as-it-was")).unwrap(), "others");
     assert!(!world.at("moved").exists());
-    // The next look sees what was written, and then nothing stands in the way.
+    // The next scan sees the writes, and then nothing stands in the way.
     world.look(1);
     let plan = world.folder.plan(&theirs).unwrap();
     assert!(plan.put.iter().any(|place| place.path == b"replaced" && place.beaten.is_some()));

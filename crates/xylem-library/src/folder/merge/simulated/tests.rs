@@ -1,5 +1,5 @@
-//! Very many histories of small folders, each settled in several orders. So many by default as take some seconds;
-//! `XYLEM_MERGES` says how many instead: from 614,656 on all of two members and four steps are among them.
+//! Simulates many histories of small folders, each settled in several orders. The default number takes some seconds;
+//! `XYLEM_MERGES` sets another one. From 614,656 on, all histories of two members and four steps are covered.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -8,13 +8,13 @@ use super::super::*;
 use crate::copies::copy_of;
 use crate::folder::vector::Dot;
 
-/// What members do with their folders, as it is seen at the next look.
+/// A member's action on its folder, as the next scan sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Write(&'static str),
-    /// With a time long ago, as who unpacks an archive does.
+    /// Writes with a time long ago, as unpacking an archive does.
     WriteOld(&'static str),
-    /// What another may write, too.
+    /// Writes a content that another member may write, too.
     WriteSame(&'static str),
     Remove(&'static str),
     Rename(&'static str, &'static str),
@@ -22,7 +22,7 @@ enum Step {
     Permit(&'static str),
     RemoveCopy,
     PutCopyBack,
-    /// Takes over what the member so many further on has.
+    /// Takes over the folder of the member this many positions on.
     Hear(usize),
 }
 
@@ -44,19 +44,19 @@ const STEPS: [Step; 15] = [
     Step::Hear(2),
 ];
 
-/// Members, and what of all that they have ever written has to be there in the end.
+/// Members, and what must remain at the end of everything that they wrote.
 #[derive(Clone)]
 struct World {
     members: Vec<Member>,
     now: u64,
-    /// Contents, and whether somebody who had it has replaced or removed it.
+    /// Contents, and whether a member that had one replaced or removed it.
     written: HashMap<Hash, bool>,
-    /// Changes of a path that somebody who had seen it has replaced or removed.
+    /// Changes of a path that a member that had seen them replaced or removed.
     replaced: HashSet<(Vec<u8>, Dot)>,
 }
 
 impl World {
-    /// All have one file.
+    /// All members have the same file.
     fn new(members: usize) -> Self {
         let names = ["ann", "bob", "cyd"].iter().zip(1_u8..).take(members);
         let members = names.map(|(name, id)| Member::new([id; 8], name)).collect();
@@ -85,7 +85,7 @@ impl World {
                     let before = self.written[&root];
                     self.set(who, to, kind, now);
                     self.set(who, from, ItemKind::Gone, now);
-                    // It is there under another name.
+                    // The content still exists under another name.
                     self.written.insert(root, before);
                 }
             }
@@ -119,7 +119,7 @@ impl World {
         self.members[who].files().into_iter().find(|path| copy_of(path.as_bytes()).is_some())
     }
 
-    /// A member changes a path; what is so already is no change.
+    /// A member changes a path; setting it to the same item is no change.
     fn set(&mut self, who: usize, path: &str, kind: ItemKind, edited: u64) {
         let member = &mut self.members[who];
         let none = Item::none();
@@ -150,7 +150,7 @@ impl World {
         self.members.iter().all(|member| member.index.items == self.members[0].index.items)
     }
 
-    /// All hear all in this order, until nothing changes.
+    /// All members exchange in this order, until nothing changes.
     fn settle(mut self, order: &[(usize, usize)]) -> Result<Self, String> {
         for _ in 0..6 {
             order.iter().for_each(|(who, from)| self.hear(*who, *from));
@@ -161,7 +161,7 @@ impl World {
         Err(format!("they never agree: {:?}", self.members.iter().map(|m| &m.index.items)))
     }
 
-    /// Both of two hear what the other had.
+    /// Two members take over what the other had.
     fn exchanged(mut self) -> Result<Self, String> {
         let [one, other] = [self.members[0].clone(), self.members[1].clone()];
         self.members[0].hear(&other);
@@ -169,7 +169,8 @@ impl World {
         if self.is_settled() { self.judged() } else { Err("they do not agree at once".into()) }
     }
 
-    /// What nobody replaced or removed who had it is there; what somebody did who had it is not.
+    /// Checks the result. A content that no member replaced or removed must exist. A change that a member replaced or
+    /// removed after seeing it must not.
     fn judged(self) -> Result<Self, String> {
         let items = &self.members[0].index.items;
         let there: HashSet<Hash> = items.values().filter_map(|item| item.kind.root()).collect();
@@ -190,14 +191,15 @@ impl World {
     }
 }
 
-/// How many histories of a kind.
+/// Number of histories of one kind.
 fn count(default: u64) -> u64 {
     std::env::var("XYLEM_MERGES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
-/// All interleavings of two members and four steps, or so many of them, evenly: they end alike whoever hears whom first.
+/// All interleavings of two members and four steps, or an even sample. They end alike whichever member takes over
+/// first.
 #[test]
-fn two_members_and_four_steps() {
+fn two_members_agree_after_any_four_steps() {
     let choices = 2 * (STEPS.len() as u64 - 1);
     let all = choices.pow(4);
     let count = count(12_000).min(all);
@@ -223,7 +225,7 @@ fn two_members_and_four_steps() {
 
 /// Three members in any order: they agree, and nothing is lost or comes back.
 #[test]
-fn three_members_sampled() {
+fn three_members_agree_in_sampled_histories() {
     // xorshift64*, from the same seed each time.
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut random = |below: usize| {
