@@ -1,14 +1,15 @@
-//! [`Folder::apply`]: what a plan says is done on disk, so that nothing of the user's is lost.
+//! [`Folder::apply`]: carries out a plan on disk, so that nothing of the user's is lost.
 //!
-//! Before anything is replaced or removed it has to be what the index says: same kind, size and time, and not changed since the
-//! last look as far as the file system tells (ctime). What was changed meanwhile stays, is seen at the next look, and is a conflict then. Files come whole, by exchanging them with what was
-//! there; what comes back from the exchange is looked at once more before it goes.
+//! A path that is replaced or removed first has to match the index: same kind, size and time. Its change time (ctime)
+//! must also be that of the last scan, as far as the file system keeps one. Concurrent local changes stay; the next
+//! scan finds them as a conflict. A new file appears whole, by an exchange with the old one. The old one is checked
+//! once more after the exchange, before it is removed.
 //!
-//! Permissions and times are changed on the file that is there, and a file that is only renamed is renamed here, too: a program
-//! that has it open goes on writing to what everybody gets.
+//! Permissions and times are changed on the existing file, and a renamed file is renamed here, too. A program that has
+//! the file open goes on writing to the file that all members get.
 //!
-//! What goes is in the trash until all is done. Then what has the same content elsewhere in the folder, as what was moved
-//! has, is let go: an end at any moment leaves it in one of the two.
+//! Removed files stay in the trash until everything is done. Those whose content is elsewhere in the folder, as that of
+//! moved files is, are then deleted. If the process ends in between, the content is in at least one of the two places.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
@@ -30,75 +31,75 @@ use super::stored::Paths;
 use crate::copies::copy_of;
 use crate::path::{os_bytes, os_path};
 
-/// Permission bits that travel; those beside them stay as they are.
+/// Permission bits that are exchanged; other bits stay as they are.
 const TRAVEL: u32 = 0o777;
-/// Copies of files that could not be renamed, among what is ours in the folder, until they are in their places.
+/// Directory for copies of files that could not be renamed, until they are in place.
 const MOVED: &str = "moved";
-/// What comes next to its place, there as well.
+/// File that comes next to its place.
 const FRESH: &str = "placing";
-/// Paths that are remembered as not settled at most.
+/// Most paths that are remembered as unsettled.
 const MAX_UNSETTLED: usize = 10_000;
-/// What stands in the way of looks, which say themselves when it does no more.
+/// Obstacles that scans note, and clear themselves.
 const OF_LOOKS: [ObstacleKind; 3] =
     [ObstacleKind::Unreadable, ObstacleKind::Busy, ObstacleKind::Name];
-/// Places to which something came that are named.
+/// Most changed places that are named.
 const MAX_PLACES: usize = 16;
 
-/// What of a plan was really done.
+/// What was done of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Places that something came to, or that have other permissions or another time now.
+    /// Number of places that got new content, permissions or times.
     pub put: u64,
-    /// The first of them.
+    /// The first of these places.
     pub paths: Vec<Vec<u8>>,
-    /// Places that something was removed from.
+    /// Number of places from which something was removed.
     pub gone: u64,
-    /// Paths of which both versions are kept from now on.
+    /// Paths whose two versions are both kept from now on.
     pub conflicts: Vec<Vec<u8>>,
-    /// Copies of versions that lost a conflict, and the member that each version is of.
+    /// Conflict copies, and the member that each version is of.
     pub copies: Vec<(Vec<u8>, String)>,
     /// Paths at which [something stands in the way](Folder::obstacles).
     pub noted: Vec<Vec<u8>>,
-    /// All of it was done. What was not stays to be done, after another look at the folder.
+    /// The whole plan was done. Otherwise the rest has to be done after another scan of the folder.
     pub whole: bool,
 }
 
-/// What became of one thing.
+/// Result of one step.
 enum Done {
-    /// It is there.
+    /// It is done.
     Yes,
-    /// It was changed here meanwhile: another look is needed.
+    /// The path was changed here meanwhile: another scan is needed.
     NotNow,
-    /// A directory that something of ours is in stays.
+    /// A directory stays, since it holds something of this member.
     Stays,
 }
 
-/// What became of what is to be moved to a copy's name.
+/// Result of moving a version to a copy's name.
 enum Aside {
     Moved,
-    /// The same content has that name already.
+    /// The name has the same content already.
     There,
     NotNow,
 }
 
-/// Where files are that come.
+/// Where incoming files are found.
 struct Incoming<'a> {
-    /// Those that were fetched, below this,
+    /// Directory of the fetched files.
     staged: &'a Path,
-    /// at these paths.
+    /// Paths below `staged`, by content.
     wanted: &'a HashMap<Hash, Vec<u8>>,
-    /// How often each is still needed.
+    /// How often each content is still needed.
     uses: HashMap<Hash, usize>,
-    /// Those that were here, and could not be renamed.
+    /// Local copies of files that could not be renamed.
     moved: HashMap<Hash, PathBuf>,
 }
 
-/// What is lost with a file or link if it is nowhere else.
+/// What is lost with a file or link, if it exists nowhere else.
 #[derive(PartialEq, Eq, Hash)]
 enum Content {
-    /// A file's.
+    /// Root hash of a file.
     Root(Hash),
-    /// Where a link points.
+    /// Target of a symbolic link.
     Target(Vec<u8>),
 }
 
@@ -113,16 +114,16 @@ impl Content {
 }
 
 impl Folder {
-    /// How many files the last [`Folder::apply`] replaced or removed and kept.
+    /// Returns how many files the last [`Folder::apply`] replaced or removed and kept in the trash.
     pub fn removed(&self) -> u64 {
         self.trash.came()
     }
 
-    /// Does what `plan` says, with content from below `staged` at the paths of `wanted`. Each place stands alone: what can't
-    /// be done at one is [noted](Folder::obstacles), and everything else is done.
+    /// Carries out `plan`, with fetched content below `staged` at the paths of `wanted`. Each place is independent: a
+    /// failure at one is [noted](Folder::obstacles), and everything else is done.
     ///
     /// # Errors
-    /// What is known can't be written down.
+    /// The index cannot be written.
     pub fn apply(
         &mut self,
         plan: Plan,
@@ -182,13 +183,13 @@ impl Folder {
         Ok(applied)
     }
 
-    /// Removes what was not put anywhere.
+    /// Removes incoming copies that were not put anywhere.
     fn drop_moved(&self) {
         let _ = fs::remove_dir_all(self.own(MOVED));
         let _ = fs::remove_file(self.own(FRESH));
     }
 
-    /// A path is this from now on, and nothing stands in its way.
+    /// Records the new item of a path, and clears its obstacle.
     fn settled(&mut self, path: Vec<u8>, item: Item) {
         if self.obstacles.get(&path).is_some_and(|obstacle| !OF_LOOKS.contains(&obstacle.kind)) {
             self.obstacles.clear(&path);
@@ -198,7 +199,7 @@ impl Folder {
         self.changes.insert(path, item);
     }
 
-    /// Whether the file at a path was written to since the last look, which its size and time need not show.
+    /// Returns whether the file at a path was written to since the last scan; its size and time may not show that.
     fn was_written(&self, place: &Place) -> bool {
         let is_file = place.before.root().is_some();
         is_file
@@ -207,7 +208,7 @@ impl Folder {
                 .is_ok_and(|at| !self.looked.is_untouched(&place.path, &at))
     }
 
-    /// Something has come to its place.
+    /// Records that a place got its new item.
     fn came(&mut self, place: &Place, applied: &mut Applied) {
         applied.put += 1;
         if applied.paths.len() < MAX_PLACES {
@@ -223,7 +224,8 @@ impl Folder {
         self.settled(place.path.clone(), place.item.clone());
     }
 
-    /// Notes why something was not done. What was changed here meanwhile is settled after another look, and noted if it is not.
+    /// Notes why a step was not done. A concurrent local change is left to the next scan, and noted only if it
+    /// persists.
     fn not_done(
         &mut self,
         path: &[u8],
@@ -249,7 +251,7 @@ impl Folder {
         applied.noted.push(path.to_vec());
     }
 
-    /// Removes what is to go.
+    /// Carries out a removal.
     fn take_out(&mut self, place: Place, now_ms: u64, applied: &mut Applied) {
         if self.was_written(&place) {
             self.not_done(&place.path, None, now_ms, applied);
@@ -270,7 +272,7 @@ impl Folder {
         }
     }
 
-    /// Puts what is to come in its place.
+    /// Carries out a write.
     fn bring(
         &mut self,
         place: Place,
@@ -286,7 +288,7 @@ impl Folder {
             Ok(content) => content,
             Err(e) => {
                 applied.whole = false;
-                // What was not fetched is asked for again.
+                // Content that was not fetched is requested again.
                 if e.kind() != io::ErrorKind::NotFound {
                     self.not_done(&place.path, Some(&e), now_ms, applied);
                 }
@@ -319,7 +321,7 @@ impl Folder {
         }
     }
 
-    /// Does something at these paths; where a directory on the way does not let its owner it is made to for that moment.
+    /// Acts on these paths. If a parent directory denies access to its owner, access is granted for the duration.
     fn unlocked<T>(&self, paths: &[&[u8]], act: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match act() {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
@@ -332,8 +334,8 @@ impl Folder {
         }
     }
 
-    /// Whether a file has its new name: it is the same file, for a program that has it open as well. If not, its content is kept for
-    /// the new place.
+    /// Renames a file as another member did; false if that fails. It stays the same file, also for a program that has
+    /// it open. After a failure its content is copied for the new place.
     fn renamed(&self, from: &Place, to: &Place, incoming: &mut Incoming<'_>) -> bool {
         if self.was_written(from) {
             return false;
@@ -361,7 +363,7 @@ impl Folder {
         if !is(&old, &from.before) || !rename_new(&old, &new)? {
             return Ok(false);
         }
-        // What was written to it since is seen at the next look.
+        // Later writes to the file are seen at the next scan.
         let _ = self.describe(&new, &from.before, &to.item.kind);
         Ok(true)
     }
@@ -370,7 +372,7 @@ impl Folder {
         self.habits.keeps_apart(&self.own(""), &self.root, path)
     }
 
-    /// Of what has come to the trash just now, what is in the folder under some name need not be kept there.
+    /// Deletes files that just arrived in the trash, if the folder has their content under some name.
     fn let_moved_go(&self) -> Result<(), FolderError> {
         let mut kept: HashMap<Content, Vec<PathBuf>> = HashMap::new();
         for (path, what) in self.trash.fresh() {
@@ -378,15 +380,15 @@ impl Folder {
                 kept.entry(content).or_default().push(path);
             }
         }
-        // It is on the disk before the other goes, or both stay.
+        // The content in the folder has to be on the disk first; else both stay.
         if kept.is_empty() || write_through(&self.root).is_err() {
             return Ok(());
         }
         for entry in self.stored.entries()? {
             let (path, Item { kind, absent: false, .. }) = entry? else { continue };
-            // What was changed meanwhile has it no more.
+            // A file that was changed meanwhile no longer has the content.
             let is_there = |kind| self.place(&path, false).is_ok_and(|at| is(&at, kind));
-            // Both are read before the other goes: size and time prove nothing.
+            // Both files are read before one is deleted: size and time prove nothing.
             let holds = |at: &Path, content: &Content| match content {
                 Content::Root(root) => holds(at, root),
                 Content::Target(_) => true,
@@ -404,18 +406,18 @@ impl Folder {
         Ok(())
     }
 
-    /// What was to replace or remove a directory does not: the directory is as if it had been made anew.
+    /// Keeps a directory that was to be replaced or removed, as if it had been made anew.
     fn keep_after_all(&mut self, path: Vec<u8>, mut item: Item, now_ms: u64) {
         item.made_anew(self.me, now_ms);
         self.settled(path, item);
     }
 
-    /// Where a file or link is put that was to replace a directory with something of ours in it.
+    /// Returns the name for a file or link that was to replace a directory with something of this member in it.
     fn beside(&self, place: &Place) -> Vec<u8> {
         beside(&place.path, &name(&self.names, &place.item.content.by), &place.item.kind)
     }
 
-    /// Puts it there; false if it has no place now.
+    /// Puts a file or link under that name; false if that is not possible now.
     fn put_beside(&self, place: &Place, content: Option<&Path>) -> io::Result<bool> {
         let path = self.beside(place);
         check(&path, &place.item).map_err(io::Error::other)?;
@@ -424,7 +426,7 @@ impl Folder {
         Ok(matches!(put, Done::Yes) || self.has(&beside.path, &beside.item.kind))
     }
 
-    /// A file of ours with what is to come, to be moved to its place; `None`: there is nothing to move.
+    /// Prepares a file with the incoming content, to be moved to its place; `None` if there is nothing to move.
     fn content(&self, place: &Place, incoming: &mut Incoming<'_>) -> io::Result<Option<PathBuf>> {
         let fresh = self.own(FRESH);
         let _ = fs::remove_file(&fresh);
@@ -458,7 +460,7 @@ impl Folder {
         Ok(Some(fresh))
     }
 
-    /// Where a path is. That it can't be looked at is an error, and not taken for nothing.
+    /// Resolves a path. An unreadable path is an error, not an absent one.
     fn place(&self, path: &[u8], make: bool) -> io::Result<PathBuf> {
         let at = within(&self.root, path, make)?;
         match at.symlink_metadata() {
@@ -494,7 +496,7 @@ impl Folder {
         }
         let made = fs::create_dir(to);
         if made.is_err() && !to.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
-            // Something else has the name, or there is no room for one.
+            // Another thing has the name, or there is no room for a directory.
             let is_taken = |e: &io::Error| e.kind() == io::ErrorKind::AlreadyExists;
             return made
                 .or_else(|e| if is_taken(&e) { Ok(()) } else { Err(e) })
@@ -503,7 +505,7 @@ impl Folder {
         permit(to, mode).map(|()| Done::Yes)
     }
 
-    /// Puts a file or link where another is.
+    /// Replaces a file or link by another.
     fn exchange(
         &self,
         to: &Path,
@@ -514,7 +516,7 @@ impl Folder {
         if !is(to, before) {
             return Ok(Done::NotNow);
         }
-        // What is exchanged has the name already under which it is kept.
+        // The new file takes the name in the trash first, so that the exchange leaves the old one there.
         let kept = self.trash.place(&place.path)?;
         let from = kept.as_deref().unwrap_or(content);
         if let Some(kept) = &kept {
@@ -530,7 +532,7 @@ impl Folder {
             self.done_with(from, kept.is_some(), before)?;
             return Ok(Done::Yes);
         }
-        // A program wrote to it in between: it goes back.
+        // A program wrote to the old file in between: exchange back.
         exchange(from, to, &self.own("third"))?;
         if kept.is_some() {
             fs::remove_file(from)?;
@@ -538,7 +540,7 @@ impl Folder {
         Ok(Done::NotNow)
     }
 
-    /// Changes permissions and time of what is there, and nothing else: a program that has it open goes on with it.
+    /// Changes only permissions and time of an existing file: a program that has it open goes on with it.
     fn describe(&self, at: &Path, before: &ItemKind, kind: &ItemKind) -> io::Result<Done> {
         let Some((mode, mtime)) = kind.description() else { return Ok(Done::Yes) };
         let Ok(meta) = at.symlink_metadata() else { return Ok(Done::NotNow) };
@@ -558,7 +560,7 @@ impl Folder {
             if let Some(time) = time(mtime).filter(|_| modified(&meta) != Some(mtime)) {
                 file.set_modified(time)?;
             }
-            // What was written to it in between has a time of its own.
+            // A write in between gets a time of its own.
             if !is_it(&file.metadata()?) {
                 file.set_modified(UNIX_EPOCH + Duration::from_millis(self.trash.now_ms()))?;
             }
@@ -566,7 +568,7 @@ impl Folder {
         permit(at, mode).map(|()| Done::Yes)
     }
 
-    /// Both versions of a path are kept: the one that lost under another name.
+    /// Keeps both versions of a path: the losing one under another name.
     fn keep_both(
         &self,
         place: &Place,
@@ -594,7 +596,7 @@ impl Folder {
             Aside::Moved => {
                 let done = self.put(&alone(&ItemKind::Gone), content);
                 if !matches!(done, Ok(Done::Yes)) {
-                    // It has its name again, unless that was taken meanwhile.
+                    // The file gets its name back, unless that was taken meanwhile.
                     let (from, to) =
                         (self.place(&beaten.to, false)?, self.place(&place.path, false)?);
                     rename_new(&from, &to)?;
@@ -604,7 +606,7 @@ impl Folder {
         }
     }
 
-    /// Whether this content has this name already, whatever is known of it.
+    /// Returns whether a name has this content already, whatever the index states.
     fn has(&self, path: &[u8], kind: &ItemKind) -> bool {
         let Ok(at) = self.place(path, false) else { return false };
         match kind {
@@ -631,7 +633,7 @@ impl Folder {
         }
     }
 
-    /// What was there is gone from its place: it is kept where it is now, or removed.
+    /// Finishes the removal of a file: it is recorded in the trash, or deleted.
     fn done_with(&self, at: &Path, kept: bool, what: &ItemKind) -> io::Result<()> {
         if kept {
             self.trash.has(at.to_path_buf(), what);
@@ -640,7 +642,7 @@ impl Folder {
         fs::remove_file(at)
     }
 
-    /// Takes a file or link away if it is what is expected.
+    /// Removes a file or link if it is what is expected.
     fn take_away(&self, at: &Path, place: &Place) -> io::Result<bool> {
         let before = &place.before;
         if at.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
@@ -657,7 +659,7 @@ impl Folder {
             return self.done_with(&away, is_kept, before).map(|()| true);
         }
         if !rename_new(&away, at)? {
-            // Both the old name and the new are of the user: this one gets another.
+            // Both the removed file and the new one are the user's, so the removed one gets another name.
             let mut other = os_bytes(at.as_os_str());
             other.extend_from_slice(b".kept");
             rename_new(&away, &os_path(&other))?;
@@ -679,25 +681,26 @@ impl Folder {
     }
 }
 
-/// Why there is no copy.
+/// Makes the error that a copy's name is taken.
 fn taken(name: &[u8]) -> io::Error {
     let why = format!("the name of its copy is taken: {}", os_path(name).display());
     io::Error::new(io::ErrorKind::AlreadyExists, why)
 }
 
-/// Whether there can't be anything where this was looked for.
+/// Returns whether the error means that nothing can be at the path.
 fn is_nowhere(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Whether a file that can be read has the content with this root.
+/// Returns whether a readable file has the content with this root.
 pub fn holds(path: &Path, root: &Hash) -> bool {
     let (medium, size) = (DiskMedium::new(), SegmentSize::DEFAULT);
     let hashed = hash_file(&medium, path, None, size, None, &mut Vec::new(), &|_| ());
     hashed.is_ok_and(|hashed| hashed.root == *root)
 }
 
-/// What was written to a folder stays there after a power cut: one call for all files, where there is such a call.
+/// Flushes the folder's file system to the disk, so that writes survive a power loss. Linux does so in one call;
+/// elsewhere this does nothing.
 fn write_through(folder: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::fs::syncfs(File::open(folder)?)?;
@@ -705,7 +708,7 @@ fn write_through(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether there is what the index says.
+/// Returns whether the path matches the index.
 fn is(path: &Path, kind: &ItemKind) -> bool {
     let meta = path.symlink_metadata();
     match (kind, meta) {
@@ -746,21 +749,21 @@ fn time(mtime: (i64, u32)) -> Option<SystemTime> {
 
 fn describe(path: &Path, mode: u32, mtime: (i64, u32)) -> io::Result<()> {
     if let Some(time) = time(mtime) {
-        // Times can be set on what can be written to.
+        // A time can be set only on a file that can be written to.
         permit(path, mode | 0o600)?;
         File::options().write(true).open(path)?.set_modified(time)?;
     }
     permit(path, mode)
 }
 
-/// A file of which the time is to be set; no link is followed, and nothing is waited for.
+/// Opens a file whose time is to be set, without following a link or blocking.
 #[cfg(unix)]
 fn opened(at: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, open};
     let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     match open(at, how, Mode::empty()) {
         Err(rustix::io::Errno::ACCESS) => {
-            // Its owner may not read it, and may set that: for this moment.
+            // The owner may not read the file, but may grant itself that for this moment.
             set_mode(at, mode_of(&at.symlink_metadata()?) | 0o400)?;
             Ok(open(at, how, Mode::empty())?.into())
         }
@@ -773,7 +776,7 @@ fn opened(at: &Path) -> io::Result<File> {
     File::options().write(true).open(at)
 }
 
-/// Sets the permissions that travel.
+/// Sets the permission bits that are exchanged.
 fn permit(path: &Path, mode: u32) -> io::Result<()> {
     let others = mode_of(&path.symlink_metadata()?) & !TRAVEL;
     set_mode(path, others | (mode & TRAVEL))
@@ -789,7 +792,7 @@ pub(super) fn link(_target: &Path, _at: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Removes a directory; false if something is in it.
+/// Removes a directory; false if it is not empty.
 fn remove_directory(path: &Path) -> io::Result<bool> {
     match fs::remove_dir(path) {
         Ok(()) => Ok(true),
@@ -799,7 +802,7 @@ fn remove_directory(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Moves to a free name; false if it is taken.
+/// Renames to a free name; false if that is taken.
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
     {
@@ -807,7 +810,7 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
         match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(true),
             Err(rustix::io::Errno::EXIST) => return Ok(false),
-            // Some file systems do not know the flag: look first instead.
+            // Some file systems lack the flag: check first instead.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
             Err(e) => return Err(e.into()),
         }
@@ -818,7 +821,7 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
     fs::rename(from, to).map(|()| true)
 }
 
-/// Each gets the other's name; `third` is a free one.
+/// Exchanges the names of two files; `third` is a free name.
 pub(super) fn exchange(one: &Path, other: &Path, third: &Path) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_vendor = "apple"))]
     {
@@ -828,7 +831,7 @@ pub(super) fn exchange(one: &Path, other: &Path, third: &Path) -> io::Result<()>
             done => return Ok(done?),
         }
     }
-    // By way of a third name: there is nothing for a moment.
+    // Without the system call, the name is free for a moment.
     fs::rename(other, third)?;
     fs::rename(one, other)?;
     fs::rename(third, one)

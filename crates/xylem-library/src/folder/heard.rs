@@ -1,4 +1,4 @@
-//! [`Histories`]: what members have said, and whether what each says goes on where it was.
+//! [`Histories`]: the newest statements of all members, and whether each continues that member's history.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,62 +12,62 @@ use super::history::{Fits, Past, Question, is_proven, prove};
 use super::roles::{Membership, NotAdmitted, Roles};
 use super::statement::{Group, MAX_STATEMENT, SIGNATURE_LEN, Statement};
 
-/// Members whose statements are known at most.
+/// Most members whose statements are known.
 pub const MAX_MEMBERS: usize = 1024;
-/// Where no more others are known than this each member keeps a link to each; where they are more, to some of them.
+/// A member that knows at most this many others keeps a link to each; if it knows more, only to some of them.
 pub const FULL_MESH: usize = 16;
-/// What may be read of one member in a while.
+/// Cost of the statements that are read from one member in [`A_WHILE`].
 const BUDGET: u32 = 64 * STATEMENT;
-/// What a statement costs of that, the signature of which has to be checked; and one that is known already: in a mesh each
-/// is heard from many.
+/// Cost of a statement, whose signature has to be checked, and of a known one: in a mesh each arrives from many
+/// members.
 const STATEMENT: u32 = 16;
 const KNOWN: u32 = 1;
-/// Proofs of our history that are made in [`A_WHILE`].
+/// Proofs of our own history that are made in [`A_WHILE`].
 const PROOFS: u32 = 8;
 const A_WHILE: Duration = Duration::from_secs(1);
-/// What begins so says why its receiver is told nothing else.
+/// First bytes of a message with the reason why its receiver is refused.
 const TURNED_AWAY: &[u8; 4] = b"xsr1";
-/// And what begins so says which statements its sender knows.
+/// First bytes of a message that lists the statements its sender knows.
 const KNOWN_HERE: &[u8; 4] = b"xsk1";
-/// Of a statement there: the first bytes of its signature, which nobody else can choose.
+/// Bytes of a statement's entry in that list: the first ones of its signature, which no other member can choose.
 const MARK: usize = 8;
-/// Strangers with the ticket that the founder is told of.
+/// Most strangers with the ticket that the founder is notified of.
 const MAX_APPLICANTS: usize = 64;
 
-/// How often a member is asked, once a second while it is there, before that is told.
+/// Questions, one a second while the member has a link, before it is reported as unproven.
 const PATIENCE: u32 = 30;
 
-/// What a group's members have said, for whoever keeps a folder in step.
+/// News from the other members of a group, for the program that keeps a folder in step.
 #[derive(Debug)]
 pub enum MeshNews {
-    /// A member's newest statement, and as it was signed.
+    /// A member's newest statement, parsed and as it was signed.
     Said(Box<Statement>, Vec<u8>),
-    /// There is a link to a member, which both its key in the group and that of the link have said; or none any more.
+    /// A link to a member came up (true) or went down; it proved both the member's key in the group and the link's key.
     Up(PublisherId, bool),
-    /// A member has signed two statements that are not of one history: nothing of it is taken any more.
+    /// A member has signed two statements that contradict each other's history: nothing of it is accepted any more.
     Rewrote(Box<Statement>, [Vec<u8>; 2]),
-    /// A member does not show that what it says goes on where it was: nothing newer of it is taken until it does.
+    /// A member does not prove that its statement continues its history: nothing newer of it is accepted until it does.
     Unproven(Box<Statement>),
-    /// Somebody says other things with our key.
+    /// Another program signs other statements with our key.
     Twice,
-    /// The log of what we have said is not what it was, so that nothing can be proven by it.
+    /// The log of our statements is damaged, so that nothing can be proven by it.
     BadLog(FolderError),
-    /// Somebody has the ticket, and is no member, and why.
+    /// A key whose owner has the ticket is not a member, with the reason.
     Applies(Box<Statement>, NotAdmitted),
-    /// Somebody has the ticket, and an older program.
+    /// A peer with the ticket has an older program.
     Old,
-    /// What a member has said is not known any more: another one has its place.
+    /// A member's statements were dropped: another member has its place.
     Forgotten(PublisherId),
-    /// Other members refuse our links: the founder does, or several others in a row while no member takes one.
+    /// Other members refuse our links: the founder, or several others in a row while no member accepts one.
     TurnedAway {
-        /// Whether it is the founder that says so.
+        /// Whether the founder refuses.
         by_founder: bool,
-        /// Why.
+        /// The reason.
         why: TurnedAway,
     },
 }
 
-/// Why the other end of a link is told nothing. It is all that somebody hears who is no member: nothing of others.
+/// Why a link is refused. A peer that is no member receives only this: nothing about others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnedAway {
     /// The founder has removed it.
@@ -76,12 +76,12 @@ pub enum TurnedAway {
     Unnamed,
     /// Its certificates make it no member.
     NotCertified,
-    /// There are as many members as can be.
+    /// The group is full.
     NoPlace,
 }
 
 impl TurnedAway {
-    /// Why somebody is refused of whom this is said.
+    /// Returns why this key is refused.
     pub fn of(member: &PublisherId, roles: &Roles, why: &NotAdmitted) -> Self {
         match why {
             NotAdmitted::TooMany => Self::NoPlace,
@@ -91,7 +91,7 @@ impl TurnedAway {
         }
     }
 
-    /// As it is told.
+    /// Encodes the message.
     pub fn to_bytes(self) -> Vec<u8> {
         let why = match self {
             Self::Removed => 0,
@@ -102,7 +102,7 @@ impl TurnedAway {
         [&TURNED_AWAY[..], &[why]].concat()
     }
 
-    /// Reads it.
+    /// Parses the message.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         match bytes.strip_prefix(TURNED_AWAY)? {
             [0] => Some(Self::Removed),
@@ -114,20 +114,20 @@ impl TurnedAway {
     }
 }
 
-/// Which statements a member knows: it is told the others.
+/// The statements that another member knows; only the others are sent to it.
 #[derive(Debug)]
 pub struct KnownStatements(BTreeSet<[u8; MARK]>);
 
 impl KnownStatements {
-    /// Reads what [`Histories::list`] has written.
+    /// Parses what [`Histories::list`] made.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (marks, rest) = bytes.strip_prefix(KNOWN_HERE)?.as_chunks::<MARK>();
-        // Of each member two at most: those of two histories.
+        // Each member has two at most: those that contradict each other.
         let fits = rest.is_empty() && marks.len() <= MAX_MEMBERS.saturating_mul(2);
         fits.then(|| Self(marks.iter().copied().collect()))
     }
 
-    /// Whether this statement is one of them.
+    /// Returns whether this statement is in the list.
     pub fn has(&self, said: &[u8]) -> bool {
         mark(said).is_some_and(|mark| self.0.contains(&mark))
     }
@@ -137,27 +137,27 @@ fn mark(said: &[u8]) -> Option<[u8; MARK]> {
     said.last_chunk::<SIGNATURE_LEN>()?.first_chunk().copied()
 }
 
-/// How a mesh begins.
+/// What a mesh starts with.
 pub struct MeshStart {
-    /// Which group.
+    /// The group.
     pub group: Group,
-    /// Who we are in it.
+    /// Our own key in it.
     pub own: PublisherId,
-    /// Who has invited us.
+    /// The member that invited us.
     pub first: Option<Ticket>,
-    /// What members have said before.
+    /// Stored statements of the members.
     pub known: Vec<(Statement, Vec<u8>)>,
-    /// Members to whom there was a link, the first one first.
+    /// Members to which there was a link, oldest first.
     pub met: Vec<PublisherId>,
-    /// What the founder has said of members.
+    /// Roles that the founder has given.
     pub roles: Roles,
-    /// The log of what we have said.
+    /// File of the log of our statements.
     pub history: PathBuf,
-    /// Those who have rewritten theirs, and what shows it.
+    /// The evidence against members that rewrote their history.
     pub rewrote: Vec<[(Statement, Vec<u8>); 2]>,
 }
 
-/// Messages of one member as they come: each behind its length, and no more in a while than is good for the others.
+/// Incoming messages of one member: each with its length in front, and rate-limited per member.
 #[derive(Debug)]
 pub struct Inbox {
     read: Vec<u8>,
@@ -171,37 +171,37 @@ impl Default for Inbox {
 }
 
 impl Inbox {
-    /// As it is sent.
+    /// Appends a message with its length in front.
     pub fn framed(message: &[u8], out: &mut Vec<u8>) {
-        // Messages are far below that.
+        // Messages are far shorter.
         out.extend_from_slice(&u32::try_from(message.len()).unwrap_or(0).to_be_bytes());
         out.extend_from_slice(message);
     }
 
-    /// What has come.
+    /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.read.extend_from_slice(bytes);
     }
 
-    /// Whether nothing is read any more in this while.
+    /// Returns whether the rate limit is reached.
     pub fn is_full(&self) -> bool {
         self.left < STATEMENT
     }
 
-    /// Another while begins; whether the last one was too short.
+    /// Starts the next interval; returns whether the last one reached the limit.
     pub fn begin(&mut self) -> bool {
         std::mem::replace(&mut self.left, BUDGET) < STATEMENT
     }
 
-    /// The last message was known word for word.
+    /// Refunds the cost of the last message, whose bytes were known.
     pub fn was_known(&mut self) {
         self.left = self.left.saturating_add(STATEMENT - KNOWN);
     }
 
-    /// The first message of what was read, if it is whole and may be taken yet.
+    /// Takes the first message, if it is complete and within the rate limit.
     ///
     /// # Errors
-    /// One that is too long.
+    /// A message that is too long.
     #[expect(clippy::result_unit_err, reason = "there is one way to be wrong")]
     pub fn take(&mut self) -> Result<Option<Vec<u8>>, ()> {
         let Some((len, rest)) = self.read.split_first_chunk::<4>() else { return Ok(None) };
@@ -218,42 +218,42 @@ impl Inbox {
     }
 }
 
-/// What came of a statement.
+/// Result of a statement.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// It is known, or older, or by somebody of whom nothing is taken.
+    /// It is known, older, or by a member of which nothing is accepted.
     Nothing,
-    /// It is a member's newest.
+    /// It is its member's newest.
     New,
-    /// It is not of one history with the other of these two.
+    /// It contradicts the history of the member's earlier statement; both, as they were signed.
     Rewrote([Vec<u8>; 2]),
-    /// Its member is to show that it is; true: there was none of it before that waits for that.
+    /// Its member has to prove that it continues its history. True if no other statement of the member waited for that.
     Unproven(bool),
-    /// There are as many members as can be, and each has more right to its place.
+    /// The group is full, and all known members have more right to their places.
     NoPlace,
 }
 
-/// By what a member has its place among those that are known, the best first.
+/// A member's right to a place among the known ones, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Right {
-    /// The founder names it, or is it.
+    /// It is the founder, or the founder names it.
     Named,
     /// There was a link to it.
     Met,
-    /// Others have told of it: one who has the ticket can make up any number of those.
+    /// Only others have reported it: a peer with the ticket can make up any number of such members.
     Told,
 }
 
-/// A statement that is too far from the one that we know of its member.
+/// A statement that is too far from its member's known one to compare.
 struct Waiting {
     said: Statement,
     bytes: Vec<u8>,
     asked: u32,
-    /// It has been answered once with what proves nothing.
+    /// It was answered once with an invalid proof.
     unproven: bool,
 }
 
-/// See the module's text.
+/// The statements and histories of a group's members.
 pub struct Histories {
     /// The end of our own log.
     pub own: Option<Past>,
@@ -261,22 +261,23 @@ pub struct Histories {
     known: BTreeMap<PublisherId, (Statement, Vec<u8>)>,
     waiting: BTreeMap<PublisherId, Waiting>,
     rewrote: BTreeMap<PublisherId, [(Statement, Vec<u8>); 2]>,
-    /// Members to whom there was a link, the first one first.
+    /// Members to which there was a link, oldest first.
     met: Vec<PublisherId>,
-    /// Who has come how late, of those that are known.
+    /// Arrival order of the known members.
     came: BTreeMap<PublisherId, u64>,
-    /// The last of them.
+    /// The last number in that order.
     latest: u64,
-    /// Who has had to give its place to another one.
+    /// Members that lost their places to others.
     forgotten: Vec<PublisherId>,
-    /// Strangers that the founder was told of.
+    /// Strangers that the founder was notified of.
     applicants: BTreeSet<PublisherId>,
-    /// Proofs that may still be made until then.
+    /// Proofs that may still be made, and the time until which that counts.
     proofs: (u32, Duration),
 }
 
 impl Histories {
-    /// The log at `path` is ours; `rewrote` are those of whom nothing is taken, and `met` those to whom there was a link.
+    /// Starts with our log at `path`, the evidence `rewrote` against members, and the members `met` to which there was
+    /// a link.
     pub fn new(
         path: PathBuf,
         rewrote: Vec<[(Statement, Vec<u8>); 2]>,
@@ -298,33 +299,33 @@ impl Histories {
         }
     }
 
-    /// Of whom others are told something.
+    /// Returns the members whose statements are passed on.
     pub fn members(&self) -> impl Iterator<Item = &PublisherId> {
         self.known.keys().chain(self.rewrote.keys())
     }
 
-    /// What others are told of this member: its newest statement, or two that are not of one history.
+    /// Returns the statements of a member that are passed on: its newest one, or two that contradict each other.
     pub fn of(&self, member: &PublisherId) -> impl Iterator<Item = &Vec<u8>> {
         let known = self.known.get(member).into_iter();
         known.chain(self.rewrote.get(member).into_iter().flatten()).map(|(_, bytes)| bytes)
     }
 
-    /// Which statements are known, as it is told in place of them where they are many.
+    /// Encodes the list of known statements, which is sent in place of many statements.
     pub fn list(&self) -> Vec<u8> {
         let all = self.members().flat_map(|member| self.of(member));
         let marks = all.filter_map(|said| mark(said)).flatten();
         KNOWN_HERE.iter().copied().chain(marks).collect()
     }
 
-    /// Members to whom there was a link.
+    /// Returns the members to which there was a link.
     pub fn met(&self) -> &[PublisherId] {
         &self.met
     }
 
-    /// Forgets who is no member.
+    /// Drops those that are not members any more.
     pub fn retain(&mut self, members: &mut Membership, now_ms: u64) {
         for (said, _) in self.known.values().chain(self.rewrote.values().flatten()) {
-            // What it shows is judged anew.
+            // Its certificates are judged anew.
             let _ = members.hear(&said.member, &said.shown, now_ms);
         }
         self.known.retain(|member, _| members.admits(member));
@@ -334,7 +335,7 @@ impl Histories {
         self.met.retain(|member| members.admits(member));
     }
 
-    /// A statement with our own key, that we have not made.
+    /// Returns whether a statement with our own key was made by another program.
     pub fn is_not_ours(&self, said: &Statement) -> bool {
         self.own.as_ref().is_some_and(|own| match said.past.fits(own) {
             Fits::Same | Fits::IsContinued => false,
@@ -343,14 +344,14 @@ impl Histories {
         })
     }
 
-    /// Whether this is word for word what we know of a member.
+    /// Returns whether these are the exact bytes of a member's known statement.
     pub fn knows(&self, said: &[u8]) -> bool {
         let member = said.get(4..36).and_then(|member| member.try_into().ok());
         let known = member.and_then(|member| self.known.get(&PublisherId(member)));
         known.is_some_and(|(_, bytes)| bytes == said)
     }
 
-    /// There is a link that speaks for this member: it has its place before those of whom others have only told.
+    /// Records a link to this member: it then precedes members that others have only reported.
     pub fn meet(&mut self, member: &PublisherId) {
         if self.met.contains(member) {
             return;
@@ -364,12 +365,12 @@ impl Histories {
         }
     }
 
-    /// Whether a member has a place among those that are known.
+    /// Returns whether a member has a place among the known ones.
     pub fn has_place(&self, member: &PublisherId) -> bool {
         self.known.contains_key(member) || self.rewrote.contains_key(member)
     }
 
-    /// Those that have had to give their places to others, each once.
+    /// Takes the list of members that lost their places to others.
     pub fn forgotten(&mut self) -> Vec<PublisherId> {
         std::mem::take(&mut self.forgotten)
     }
@@ -384,7 +385,8 @@ impl Histories {
         }
     }
 
-    /// Makes a place for one more, at the cost of who has less right to it and came last. Whether there is one.
+    /// Makes a place for one more member: drops the latest one of those with the least right. Returns whether there is
+    /// a place.
     fn make_place(&mut self, member: &PublisherId, members: &Membership) -> bool {
         if self.known.len().saturating_add(self.rewrote.len()) < MAX_MEMBERS {
             return true;
@@ -404,7 +406,7 @@ impl Histories {
         true
     }
 
-    /// A member's statement.
+    /// Takes a member's statement.
     pub fn hear(&mut self, said: Statement, bytes: Vec<u8>, members: &Membership) -> Heard {
         let member = said.member;
         if self.rewrote.contains_key(&member) {
@@ -432,7 +434,7 @@ impl Histories {
             Fits::TooFar => {
                 let (newer, before) = (said.past.length(), self.waiting.get(&member));
                 let first = before.is_none();
-                // What is older than we know waits only if nothing else does.
+                // A statement older than the known one waits only if no other does.
                 if before.is_none_or(|waits| waits.said.past.length() < newer) {
                     let (asked, unproven) =
                         before.map_or((0, false), |waits| (waits.asked, waits.unproven));
@@ -451,7 +453,7 @@ impl Histories {
         Heard::Rewrote(both.map(|(_, bytes)| bytes))
     }
 
-    /// What is to be asked of a member.
+    /// Returns the question that a member has to answer, if any.
     pub fn question(&self, member: &PublisherId) -> Option<Question> {
         let (waits, (known, _)) = (self.waiting.get(member)?, self.known.get(member)?);
         let (one, other) = (known.past.length(), waits.said.past.length());
@@ -459,7 +461,8 @@ impl Histories {
         Some(Question { member: *member, older, newer })
     }
 
-    /// Those that are there and have been asked again and again, each once.
+    /// Counts a question to each member in `there` that has one waiting. Returns those whose count has just reached the
+    /// limit.
     pub fn silent(&mut self, there: &BTreeSet<PublisherId>) -> Vec<Statement> {
         let mut silent = Vec::new();
         for (_, waits) in self.waiting.iter_mut().filter(|(who, _)| there.contains(who)) {
@@ -471,10 +474,10 @@ impl Histories {
         silent
     }
 
-    /// The proof that somebody asks of us; who asks too often is not answered, and asks again.
+    /// Makes a proof that a member requests from us. A member that asks too often gets no answer, and has to ask again.
     ///
     /// # Errors
-    /// Our own log can't be read, or is damaged.
+    /// Our own log cannot be read, or is damaged.
     pub fn prove(
         &mut self,
         asked: &Question,
@@ -490,14 +493,14 @@ impl Histories {
         prove(&self.path, own, asked.older, asked.newer)
     }
 
-    /// Somebody who has the ticket is no member; whether that is to be told.
+    /// Records that a stranger has the ticket; returns whether the founder is to be notified.
     pub fn applies(&mut self, said: &Statement, roles: &Roles) -> bool {
         !roles.members.contains_key(&said.member)
             && self.applicants.len() < MAX_APPLICANTS
             && self.applicants.insert(said.member)
     }
 
-    /// A member answers: what comes of the statement that waited for it, if anything does.
+    /// Takes a member's answer; returns the result for the statement that waited for it, if any.
     pub fn answered(
         &mut self,
         from: &PublisherId,
@@ -513,7 +516,7 @@ impl Histories {
         let is_newer = waits.said.past.length() > known.past.length();
         let (older, newer) = if is_newer { (known, &waits.said) } else { (&waits.said, known) };
         if !is_proven(&older.past, &newer.past, proof) {
-            // Something may have gone wrong there or on the way: once is not enough to be followed no more.
+            // A fault of the disk or the transfer is possible: one invalid proof does not expel the member.
             if !std::mem::replace(&mut waits.unproven, true) {
                 self.waiting.insert(member, waits);
                 return None;
@@ -540,9 +543,9 @@ mod tests {
         inbox
     }
 
-    /// What is more waits in the window of the stream until a second is over.
+    /// Further messages wait in the window of the stream until the second is over.
     #[test]
-    fn a_member_that_says_much_is_heard_64_times_a_second() {
+    fn at_most_64_statements_a_second_are_read_from_a_member() {
         let mut said = Vec::new();
         for n in 0..100_u8 {
             Inbox::framed(&[n; 500], &mut said);
@@ -556,7 +559,7 @@ mod tests {
             heard.begin();
         }
         assert!(heard.read.is_empty());
-        // What is known word for word costs less.
+        // A known statement costs less.
         for _ in 0..1000 {
             Inbox::framed(&[1; 10], &mut heard.read);
             assert!(heard.take().unwrap().is_some());
@@ -566,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_a_statement_is_not_waited_for() {
+    fn an_overlong_message_is_refused_at_once() {
         let longest = u32::try_from(MAX_STATEMENT).unwrap();
         assert_eq!(inbox(&longest.to_be_bytes()).take(), Ok(None));
         assert_eq!(inbox(&(longest + 1).to_be_bytes()).take(), Err(()));
@@ -616,7 +619,7 @@ mod tests {
         (Statement::read(&bytes, &group()).unwrap(), bytes)
     }
 
-    /// The first that this member ever says.
+    /// A member's first statement.
     fn first(n: u16) -> (Statement, Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();
         signed(n, 1, &mut Log::open(&dir.path().join("history")).unwrap())
@@ -631,9 +634,10 @@ mod tests {
         Membership::new(key(0).public(), Roles { number: 1, members, ..Roles::default() }, 0)
     }
 
-    /// Who has the ticket makes up members: they take no place from any whom there is a link to, or whom the founder names.
+    /// A peer with the ticket makes up members. They take no place from a member with a link, or from one that the
+    /// founder names.
     #[test]
-    fn made_up_members_take_nobodys_place() {
+    fn made_up_members_take_no_place_of_others() {
         let (mut heard, members) = (histories(), of(&[3]));
         let hear = |heard: &mut Histories, n: u16| {
             let (said, bytes) = first(n);
@@ -649,7 +653,7 @@ mod tests {
         }
         assert_eq!(hear(&mut heard, 99), Heard::NoPlace, "it has no more right than they have");
         assert!(heard.forgotten().is_empty() && !heard.has_place(&key(99).public()));
-        // A link to it, or the founder's word, is more; whoever came last gives way.
+        // A link, or the founder's naming, gives more right; the latest member gives way.
         heard.meet(&key(99).public());
         for (n, gone) in [(99, 100 + many - 3), (3, 100 + many - 4), (0, 100 + many - 5)] {
             assert_eq!(hear(&mut heard, n), Heard::New);
@@ -659,7 +663,7 @@ mod tests {
         for n in [0, 1, 2, 3, 99] {
             assert!(heard.has_place(&key(n).public()), "{n}");
         }
-        // Nor do they by signing two histories each.
+        // Two contradicting histories each do not help them either.
         let many_more: Vec<u16> = (100..100 + many - 5).collect();
         for n in many_more {
             let dir = tempfile::tempdir().unwrap();
@@ -695,7 +699,7 @@ mod tests {
     }
 
     #[test]
-    fn those_whom_there_was_a_link_to_have_an_end() {
+    fn the_list_of_linked_members_is_bounded() {
         let mut heard = histories();
         for n in 0..1_000 {
             heard.meet(&key(n).public());
@@ -703,9 +707,9 @@ mod tests {
         assert!(heard.met.len() <= MAX_MEMBERS);
     }
 
-    /// Once may be the way or a disk: a second proof that shows nothing is as good as two histories.
+    /// A single invalid proof may be a fault of the network or a disk; a second one counts as two histories.
     #[test]
-    fn one_wrong_proof_expels_nobody_and_a_second_one_does() {
+    fn only_a_second_invalid_proof_expels_a_member() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("history");
         let mut log = Log::open(&path).unwrap();
@@ -740,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn why_somebody_is_turned_away_comes_back_as_it_was() {
+    fn the_reason_of_a_refusal_survives_encoding() {
         use TurnedAway::{NoPlace, NotCertified, Removed, Unnamed};
         for why in [Removed, Unnamed, NotCertified, NoPlace] {
             let bytes = why.to_bytes();

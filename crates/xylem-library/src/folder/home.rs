@@ -1,5 +1,4 @@
-//! [`Home`]: what a store keeps of a folder that is in step with others: the group, our key in it, who its members
-//! are and what they may do.
+//! [`Home`]: a store's state of a folder in step: the group, this member's key in it, the other members and their roles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
@@ -27,21 +26,21 @@ pub(super) const GROUP: &str = "group";
 const PORT: &str = "port";
 const LAST: &str = "last-run";
 const MEMBERS: &str = "members";
-/// Members to whom there was a link, the first one first.
+/// Members to which there was a link, oldest first.
 const MET: &str = "met";
 const HISTORY: &str = "history";
 const SHOWN: &str = "shown";
-/// What is kept of those who have rewritten their history: a file each.
+/// Directory with the evidence against members that rewrote their history, one file each.
 const EVIDENCE: &str = "evidence";
-/// The founder's list, among the [roles](ROLES), and its copy, which is written first: each of the two, where it is whole, is what was noted last or
-/// newer.
+/// The founder's list in the [roles](ROLES) directory, and its copy, which is written first. Each of the two, if whole,
+/// is the last list that was stored or a newer one.
 const LISTS: [&str; 2] = ["list.1", "list"];
-/// Held while the list is read, changed and written.
+/// Lock that is held while the list is read, changed and written.
 const ROLES_LOCK: &str = "roles.lock";
-/// Bytes of a ticket, or of a number of a port, at most.
+/// Most bytes of a ticket, or of a port number.
 const MAX_TEXT: u64 = 64 * 1024;
-/// Members of whom we have only heard, that a group has and that are named when it is closed. More were made with the ticket in
-/// bulk.
+/// Most members without a link to the founder that a closed group still names. If there are more, they were made in
+/// bulk with the ticket.
 const MAX_UNMET: usize = 16;
 
 const GROUP_LOST: &str = "bring it back from a backup, or join again with a ticket of the group (`xylem sync DIR TICKET`)";
@@ -58,19 +57,19 @@ const MEMBERS_LOST: &str = "not all members are known, who are to be named when 
 /// Why a folder is not kept in step.
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
-    /// It never was.
+    /// It never was in step.
     #[error("{}: not kept in step with anybody; `xylem sync DIR` begins with it", .0.display())]
     NotYet(PathBuf),
     /// It is a member of another group.
     #[error("{}: it is a member of another group already", .0.display())]
     OtherGroup(PathBuf),
-    /// Another process does that.
+    /// Another process keeps it in step.
     #[error("{}: another `xylem sync` keeps it in step", .0.display())]
     Busy(PathBuf),
-    /// The store would be part of the folder.
+    /// The store lies within the folder.
     #[error("the store {} lies in the folder; name another with --store", .0.display())]
     StoreInside(PathBuf),
-    /// It was moved here, or copied, from where no store knows it.
+    /// It was moved or copied here, and this store does not know it.
     #[error("{}: it was kept in step from another store, or what that had of it is gone: name the store with --store, join again \
              with a ticket (`xylem sync DIR TICKET`), or remove {OWN}/{} in it to begin another group", .0.display(), mark::MARK)]
     Unknown(PathBuf),
@@ -82,31 +81,31 @@ pub enum HomeError {
         /// The member's folder.
         of: PathBuf,
     },
-    /// What is kept of the group is damaged or gone.
+    /// A file of the group's state is damaged or missing.
     #[error("{}: damaged, or gone; {advice}", path.display())]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What to do.
+        /// What the user can do.
         advice: &'static str,
     },
-    /// The list of members has as many as others read.
+    /// The list of members is as long as other members accept.
     #[error(
         "the founder's list names {MAX_MEMBERS} members already, and can't name one more; nothing was noted"
     )]
     TooManyRoles,
-    /// Somebody else may say what members may do.
+    /// Only the founder can give roles.
     #[error("only the founder of the group says what members may do")]
     NotTheFounder,
-    /// Nobody is called so.
+    /// No member has this name.
     #[error(
         "no member, or more than one, is called {0}; give its name, or the beginning of its key"
     )]
     NoSuchMember(String),
-    /// Of files.
+    /// An error of files.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// Of our key.
+    /// An error of this member's key.
     #[error(transparent)]
     Key(#[from] KeyError),
 }
@@ -129,42 +128,42 @@ impl Failure for HomeError {
     }
 }
 
-/// What a run was asked for that holds for the next one as well, unless that is asked for something else.
+/// Options of a run that hold for the next one as well, unless that gives others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LastRun {
-    /// What others call us; `None`: as the system calls the user and the machine.
+    /// Display name of this member; `None`: made of the user's and the machine's names.
     pub name: Option<String>,
-    /// Where it listens, as `--listen` takes it; empty: on all interfaces.
+    /// Addresses to listen on, as `--listen` takes them; empty: all interfaces.
     pub listen: Vec<String>,
-    /// Which versions are kept of what others replace or remove; `None`: as without a flag.
+    /// Which versions of replaced and removed files are kept; `None`: the default.
     pub versions: Option<VersionPolicy>,
 }
 
-/// See the module's text.
+/// A store's state of one folder in step.
 #[derive(Debug)]
 pub struct Home {
     files: OwnFiles,
     dir: PathBuf,
-    /// The group, and the member that invited us; ourselves, if we have founded it.
+    /// The group, and the member that invited this one; for a founder, the founder itself.
     pub invitation: Invitation,
 }
 
-/// What members have said, as it is kept.
+/// The stored statements of the members.
 #[derive(Debug)]
 pub struct KnownMembers {
-    /// Their statements, each as it was signed.
+    /// The statements, parsed and as they were signed.
     pub said: Vec<(Statement, Vec<u8>)>,
-    /// Where the file is damaged there may have been more.
+    /// False if the file is damaged: then there may have been more.
     pub is_whole: bool,
 }
 
-/// Whom the founder has given a role.
+/// A role that the founder gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenRole {
-    /// Who that is.
+    /// The member that got it.
     pub member: PublisherId,
-    /// Those that are no members from now on, as the group was closed: we have only heard of them, and they are too many.
+    /// Number of members that closing the group left out: the founder never had a link to them, and they are too many.
     pub left_out: usize,
 }
 
@@ -177,12 +176,12 @@ fn in_a_row<'a>(said: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     out
 }
 
-/// Two statements of one member that are not of one history, each as it was signed.
+/// Two statements of one member that contradict each other's history, parsed and as they were signed.
 pub type TwoHistories = [(Statement, Vec<u8>); 2];
 
 impl Home {
-    /// What `store` keeps of `folder`, which is canonical. Where it was no member it becomes one: of the group of
-    /// `joins`, or of a new one.
+    /// Opens the state that `store` has of `folder`, whose path is canonical. If there is none, the folder becomes a
+    /// member: of the group of `joins`, or of a new one.
     ///
     /// # Errors
     /// See [`HomeError`].
@@ -196,7 +195,7 @@ impl Home {
         }
         let files = OwnFiles::on_disk();
         let found = match mark::find(&files, store, folder) {
-            // Whoever has a ticket says what it is to be a member of.
+            // A ticket names the group to join, so the mark does not matter.
             Err(HomeError::Unknown(_) | HomeError::Copied { .. }) if joins.is_some() => None,
             found => found?,
         };
@@ -217,7 +216,7 @@ impl Home {
                 }
             }
         }
-        // Whoever else keeps it in step goes on with that.
+        // Fails if another process, of any store, keeps the folder in step.
         let locked = mark::lock(folder)?;
         create_dirs(files.medium(), &dir.join(ROLES)).map_err(FolderError::from)?;
         mark::note_folder(&files, &dir, folder)?;
@@ -239,7 +238,7 @@ impl Home {
         Ok(Self { files, dir, invitation })
     }
 
-    /// What `store` keeps of `folder`, which is a member.
+    /// Opens the state that `store` has of `folder`, which must be a member.
     ///
     /// # Errors
     /// See [`HomeError`].
@@ -257,10 +256,10 @@ impl Home {
         Ok(Self { files, dir, invitation })
     }
 
-    /// Held while a process keeps the folder in step.
+    /// Takes the lock that a process holds while it keeps the folder in step.
     ///
     /// # Errors
-    /// Another does.
+    /// Another process holds it.
     pub fn lock(&self, folder: &Path) -> Result<File, HomeError> {
         let path = self.dir.join("lock");
         let file = File::create(&path).map_err(at(&path))?;
@@ -271,40 +270,40 @@ impl Home {
         }
     }
 
-    /// Held while a process, of whatever store, keeps `folder` in step; what is kept of it is found by it from now on, wherever
-    /// it is moved.
+    /// Takes the folder's own lock, which processes of all stores share, and marks the folder. From now on its state is
+    /// found by the mark, wherever the folder is moved.
     ///
     /// # Errors
-    /// [`HomeError::Busy`]: another process does. The system's.
+    /// [`HomeError::Busy`]: another process holds the lock. The system's.
     pub fn claim(&self, folder: &Path) -> Result<File, HomeError> {
         mark::claim(&self.files, &self.dir, folder)
     }
 
-    /// Where the rest is kept.
+    /// Returns the state directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The file of our key in the group.
+    /// Returns the file of this member's key in the group.
     pub fn key_file(&self) -> PathBuf {
         self.dir.join(KEY)
     }
 
-    /// Our key in the group.
+    /// Reads this member's key in the group.
     ///
     /// # Errors
-    /// It can't be read.
+    /// It cannot be read.
     pub fn key(&self) -> Result<PublisherKey, HomeError> {
         Ok(PublisherKey::from_bytes(&keys::load_existing(&self.key_file())?))
     }
 
-    /// The port of the last run. One that can't be read costs no more than that others look for us at another one.
+    /// Returns the port of the last run. Without it, other members merely look for this one at another port.
     pub fn port(&self) -> Option<u16> {
         let text = self.files.bytes(&self.dir.join(PORT), MAX_TEXT).ok()??;
         String::from_utf8(text).ok()?.trim().parse().ok()
     }
 
-    /// Keeps the port for the next run.
+    /// Stores the port for the next run.
     ///
     /// # Errors
     /// The system's.
@@ -315,10 +314,10 @@ impl Home {
         Ok(self.files.replace(&self.dir.join(PORT), port.to_string().as_bytes())?)
     }
 
-    /// What was asked for in the last run.
+    /// Returns the options of the last run.
     ///
     /// # Errors
-    /// It can't be read: what it says may be that others are not to reach this machine.
+    /// They cannot be read. They may keep others from reaching this machine, so there is no default.
     pub fn last_run(&self) -> Result<LastRun, HomeError> {
         let path = self.dir.join(LAST);
         match self.files.load(&path)?.and_then(|bytes| serde_json::from_slice(bytes).ok()) {
@@ -328,7 +327,7 @@ impl Home {
         }
     }
 
-    /// Keeps what was asked for, for the next run.
+    /// Stores the options for the next run.
     ///
     /// # Errors
     /// The system's.
@@ -340,12 +339,12 @@ impl Home {
         Ok(self.files.keep(&self.dir.join(LAST), &bytes)?)
     }
 
-    /// The log of all that we have ever said.
+    /// Returns the file of the log of this member's statements.
     pub fn history_file(&self) -> PathBuf {
         self.dir.join(HISTORY)
     }
 
-    /// What members have said last. Each has signed it, so that what can be read of a damaged file is good.
+    /// Returns the stored statements of the members. Each is signed, so the readable part of a damaged file is valid.
     ///
     /// # Errors
     /// The system's.
@@ -359,8 +358,8 @@ impl Home {
         })
     }
 
-    /// Members to whom there was a link, the first one first. Which those are decides who keeps its place where there are too
-    /// many, and no more: a damaged file is as good as none.
+    /// Returns the members to which there was a link, oldest first. They only decide which members are kept when there
+    /// are too many, so a damaged file counts as missing.
     pub fn met(&self) -> Vec<PublisherId> {
         match self.files.load(&self.dir.join(MET)) {
             Ok(OwnFile::Whole(keys)) => {
@@ -370,7 +369,7 @@ impl Home {
         }
     }
 
-    /// Keeps who they are, if that is news.
+    /// Stores the members to which there was a link, if they have changed.
     ///
     /// # Errors
     /// The system's.
@@ -382,10 +381,11 @@ impl Home {
         Ok(self.files.keep(&self.dir.join(MET), &keys)?)
     }
 
-    /// What those have signed who have rewritten their history: of each two statements that are not of one.
+    /// Returns the evidence against members that rewrote their history: of each, two statements that contradict each
+    /// other.
     ///
     /// # Errors
-    /// [`HomeError::Damaged`]: whoever it is of would be believed again. The system's.
+    /// [`HomeError::Damaged`]: without the evidence, the member would be trusted again. The system's.
     pub fn evidence(&self) -> Result<Vec<TwoHistories>, HomeError> {
         let dir = self.dir.join(EVIDENCE);
         let files = match self.files.medium().list_dir(&dir) {
@@ -395,7 +395,7 @@ impl Home {
         let mut all = Vec::new();
         for file in files {
             let path = dir.join(&file.name);
-            // What was not finished has another name.
+            // A partly written file has another name.
             let Some(member) = file.name.to_str().and_then(|name| name.parse().ok()) else {
                 continue;
             };
@@ -412,7 +412,7 @@ impl Home {
         Ok(all)
     }
 
-    /// Keeps two statements of a member that are not of one history. Returns where.
+    /// Stores two contradicting statements of a member, and returns the path.
     ///
     /// # Errors
     /// The system's.
@@ -428,7 +428,7 @@ impl Home {
         Ok(path)
     }
 
-    /// Where [`Self::keep_evidence`] keeps what a member has signed.
+    /// Returns where [`Self::keep_evidence`] stores a member's statements.
     pub fn evidence_file(&self, member: &PublisherId) -> PathBuf {
         self.dir.join(EVIDENCE).join(member.to_string())
     }
@@ -447,7 +447,7 @@ impl Home {
         members
     }
 
-    /// Keeps what members have said.
+    /// Stores the statements of the members.
     ///
     /// # Errors
     /// The system's.
@@ -455,10 +455,11 @@ impl Home {
         Ok(self.files.keep(&self.dir.join(MEMBERS), &in_a_row(said))?)
     }
 
-    /// What we show where a schema says who is a member, as an earlier run has kept it; may be empty.
+    /// Returns the certificates and vouchers that an earlier run stored, for groups whose schema decides membership;
+    /// may be empty.
     ///
     /// # Errors
-    /// It is damaged, or can't be read: without it nobody would believe us to be a member.
+    /// The file is damaged, or cannot be read: without it, no member would admit this one.
     pub fn shown(&self) -> Result<Vec<u8>, HomeError> {
         let path = self.dir.join(SHOWN);
         match self.files.load(&path)? {
@@ -468,7 +469,7 @@ impl Home {
         }
     }
 
-    /// Keeps it for the next run.
+    /// Stores certificates and vouchers for the next run.
     ///
     /// # Errors
     /// The system's.
@@ -476,7 +477,7 @@ impl Home {
         Ok(self.files.keep(&self.dir.join(SHOWN), shown)?)
     }
 
-    /// The directory that changes when the roles do.
+    /// Returns the directory that changes when the roles do.
     pub fn roles_dir(&self) -> PathBuf {
         self.dir.join(ROLES)
     }
@@ -491,11 +492,10 @@ impl Home {
         })
     }
 
-    /// What the founder says of members; `None`: nothing is known of that.
+    /// Returns the founder's roles; `None` if none are known.
     ///
     /// # Errors
-    /// List and copy are damaged, or one is and the other is gone, and the founder's own word is not kept: nothing is taken for an
-    /// open group because it can't be read. The system's.
+    /// List and copy are damaged, or one is damaged and the other missing, and there is no statement of the founder. An unreadable list does not mean an open group. The system's.
     pub fn roles(&self) -> Result<Option<Roles>, HomeError> {
         let mut whole: Option<Roles> = None;
         let (mut missing, mut failed) = (0_usize, None);
@@ -518,7 +518,7 @@ impl Home {
         if missing == LISTS.len() {
             return Ok(self.invitation.schema.then(|| Roles::unheard(founder)));
         }
-        // It is signed, and as new as what was kept of it.
+        // The founder's statement is signed, and as new as the list.
         let said = self.members()?.said.into_iter().find(|(said, _)| said.member == founder);
         if let Some(roles) = said.and_then(|(said, _)| said.roles) {
             return Ok(Some(roles));
@@ -527,7 +527,7 @@ impl Home {
         Err(failed.map_or(HomeError::Damaged { path, advice: LIST_LOST }, HomeError::from))
     }
 
-    /// Writes the list anew where it, or its copy, is not what was written; whether that was so.
+    /// Rewrites list and copy if one of them is damaged or missing; returns whether that was so.
     ///
     /// # Errors
     /// As of [`Self::roles`].
@@ -545,18 +545,18 @@ impl Home {
         Ok(true)
     }
 
-    /// Held while the list is read, changed and written: of two who do that at once neither is to be lost.
+    /// Takes the lock for changes of the list, so that no concurrent change is lost.
     fn lock_roles(&self) -> Result<File, HomeError> {
         let path = self.dir.join(ROLES_LOCK);
         let file = File::create(&path).map_err(at(&path))?;
         match file.lock() {
-            // A file system without locks has no two who write at once, or is one that nobody should use.
+            // On a file system without locks, concurrent writers are not expected.
             Err(e) if e.kind() != io::ErrorKind::Unsupported => Err(at(&path)(e).into()),
             _ => Ok(file),
         }
     }
 
-    /// Keeps them.
+    /// Stores the roles.
     ///
     /// # Errors
     /// [`HomeError::TooManyRoles`]; the system's.
@@ -572,8 +572,8 @@ impl Home {
         Ok(())
     }
 
-    /// From now on a schema says what those may do that the founder does not name. Whoever was an ordinary member is named no
-    /// more. False: it does so already.
+    /// Sets the schema that decides what keys that the founder does not name may do. Ordinary members are no longer
+    /// named. Returns false if the schema is the same already.
     ///
     /// # Errors
     /// See [`HomeError`].
@@ -594,10 +594,10 @@ impl Home {
         Ok(true)
     }
 
-    /// Gives the member that is called so a role (`None`: an ordinary one). Returns who that is.
+    /// Gives a role to the member with this name or key prefix (`None`: an ordinary member). Returns that member.
     ///
     /// # Errors
-    /// See [`HomeError`]; then nothing was noted.
+    /// See [`HomeError`]; then nothing was stored.
     pub fn give_role(
         &self,
         who: &str,
@@ -631,22 +631,22 @@ impl Home {
                     advice: MEMBERS_LOST,
                 });
             }
-            // Whoever is removed has the ticket still: from now on it makes nobody a member.
+            // A removed member still has the ticket: from now on the ticket alone admits no key.
             let known: Vec<PublisherId> = known.said.iter().map(|(said, _)| said.member).collect();
             left_out = self.close(&mut roles, &known);
         }
         if !roles.make_room(&member) {
             return Err(HomeError::TooManyRoles);
         }
-        // Where all others are members, too, its place is one that none of them can take.
+        // In an open group it is named as well, so that made-up members cannot take its place.
         roles.members.insert(member, role.unwrap_or(Role::Member));
         roles.number = now_ms.max(roles.number.saturating_add(1));
         self.keep_roles(&roles)?;
         Ok(GivenRole { member, left_out })
     }
 
-    /// From now on those are members that are named: whoever there was a link to, and the others unless they are more than a ticket
-    /// that is used as it should be makes. Returns how many are not named.
+    /// Closes the group: names every known member to which there was a link, and the others unless they are
+    /// suspiciously many. Returns how many are not named.
     fn close(&self, roles: &mut Roles, known: &[PublisherId]) -> usize {
         let met: BTreeSet<PublisherId> = self.met().into_iter().collect();
         let (met, unmet): (Vec<_>, Vec<_>) = known
@@ -656,7 +656,7 @@ impl Home {
         let (unmet, mut left_out) =
             if unmet.len() > MAX_UNMET { (Vec::new(), unmet.len()) } else { (unmet, 0) };
         roles.closed = true;
-        // The founder is one in any case.
+        // The founder is a member in any case.
         for member in met.into_iter().chain(unmet).copied() {
             if roles.make_room(&member) {
                 roles.members.insert(member, Role::Member);
@@ -668,7 +668,7 @@ impl Home {
     }
 }
 
-/// The one of these that is called so, or whose key begins so.
+/// Finds the member with this name or key prefix.
 fn meant(
     who: &str,
     all: &BTreeMap<PublisherId, &str>,
@@ -680,13 +680,13 @@ fn meant(
     let found: Vec<PublisherId> = all.iter().filter(is).map(|(member, _)| *member).collect();
     match (&found[..], who.parse()) {
         ([member], _) => Ok(*member),
-        // Who asks to be a member of a group that is closed is not known yet.
+        // An applicant to a closed group is not known yet.
         ([], Ok(key)) if role.is_none() => Ok(key),
         _ => Err(HomeError::NoSuchMember(who.to_owned())),
     }
 }
 
-/// As an invitation has the member that invites, where nobody does.
+/// Makes the placeholder for the inviting member of an invitation without one.
 fn nobody(key: PublisherId) -> Ticket {
     Ticket {
         publisher: key,
@@ -711,7 +711,7 @@ mod tests {
     use xylem_store::Medium;
 
     #[test]
-    fn the_secret_of_a_group_is_its_users_alone() {
+    fn only_the_user_can_read_the_secret_of_a_group() {
         let dir = tempfile::tempdir().unwrap();
         let (store, folder) = (dir.path().join("store"), dir.path().join("folder"));
         fs::create_dir(&folder).unwrap();
@@ -721,12 +721,12 @@ mod tests {
         for secret in [GROUP, KEY] {
             assert_eq!(mode(&home.dir().join(secret)), 0o600, "{secret}");
         }
-        // It stands nowhere else.
+        // The secret is stored nowhere else.
         let again = Home::open(&store, &folder, None).unwrap();
         assert!(again.invitation.group.is(&home.invitation.group));
     }
 
-    /// A member whose group is not known any more does not begin another one.
+    /// A member whose group is lost does not begin another one.
     #[test]
     fn a_lost_or_damaged_group_is_no_new_group() {
         let dir = tempfile::tempdir().unwrap();
@@ -755,7 +755,7 @@ mod tests {
         Group::new([7; 32], key(1).public())
     }
 
-    /// What `n` says, the founder with these roles.
+    /// A statement of member `n`; the founder's has these roles.
     fn said(n: u8, roles: Option<Roles>) -> (Statement, Vec<u8>) {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Log::open(&dir.path().join("history")).unwrap();
@@ -774,7 +774,7 @@ mod tests {
         (Statement::read(&bytes, &group()).unwrap(), bytes)
     }
 
-    /// The founder's home, on a disk of a test's.
+    /// The founder's state on a simulated disk.
     fn home(medium: &FaultMedium) -> Home {
         let invitation =
             Invitation { group: group(), member: nobody(key(1).public()), schema: false };
@@ -815,7 +815,7 @@ mod tests {
             assert_eq!(home.roles().unwrap(), Some(roles.clone()), "its copy is whole");
             medium.write(Path::new(COPY), &bad).unwrap();
             assert!(matches!(home.roles(), Err(HomeError::Damaged { .. })));
-            // Nor is it written over.
+            // A damaged list is not overwritten either.
             for role in [None, Some(Role::ReadOnly), Some(Role::Removed)] {
                 assert!(home.change_role(&carol.to_string(), role, 40).is_err());
             }
@@ -824,7 +824,7 @@ mod tests {
             assert_eq!(home.roles().unwrap(), Some(roles.clone()), "the other one is");
             medium.write(Path::new(COPY), &good).unwrap();
         }
-        // A bad sector is no missing list, either.
+        // A bad sector does not count as a missing list either.
         for path in [LIST, COPY] {
             medium.remove_file(Path::new(path)).unwrap();
             assert_eq!(home.roles().unwrap(), Some(roles.clone()));
@@ -833,7 +833,7 @@ mod tests {
         medium.write(Path::new(COPY), b"").unwrap();
         medium.fail_reads(Path::new(LIST), 0..1).unwrap();
         assert!(home.roles().is_err());
-        // A member that is not the founder has what that has signed.
+        // Another member falls back on the founder's signed statement.
         medium.write(Path::new(LIST), b"").unwrap();
         let (founder, other) = (said(1, Some(roles.clone())), said(2, None));
         home.keep_members([&founder.1[..], &other.1].into_iter()).unwrap();
@@ -861,9 +861,9 @@ mod tests {
         }
     }
 
-    /// Neither takes back what the other has noted.
+    /// Neither change undoes the other.
     #[test]
-    fn of_two_who_change_roles_at_once_neither_is_lost() {
+    fn concurrent_changes_of_roles_are_both_kept() {
         let dir = tempfile::tempdir().unwrap();
         let (store, folder) = (dir.path().join("store"), dir.path().join("folder"));
         fs::create_dir(&folder).unwrap();
@@ -882,9 +882,9 @@ mod tests {
         assert_eq!(roles.members.len(), 64);
     }
 
-    /// Each of these files is one of three: as it was written, not there, or damaged.
+    /// Each of these files is as it was written, missing, or damaged.
     #[test]
-    fn what_is_damaged_is_said_and_not_taken_for_missing() {
+    fn damaged_files_are_reported_and_not_taken_for_missing() {
         let medium = disk();
         let home = home(&medium);
         assert!(home.shown().unwrap().is_empty() && home.evidence().unwrap().is_empty());
@@ -916,12 +916,12 @@ mod tests {
             |e: HomeError| matches!(e, HomeError::Damaged { .. }) && e.blame() == Blame::Local;
         assert!(home.shown().is_err_and(is_damaged) && home.last_run().is_err_and(is_damaged));
         assert!(home.met().is_empty());
-        // What the others have signed holds.
+        // The readable signed statements are valid.
         let known = home.members().unwrap();
         assert!(!known.is_whole && known.said == [one.clone()]);
         damage(&evidence);
         assert!(home.evidence().is_err_and(is_damaged));
-        // Whoever is not known to be a member can't be named as one.
+        // A member that is not known cannot be named when the group is closed.
         home.change_role(&key(9).public().to_string(), None, 10).unwrap();
         let removed = home.change_role(&key(9).public().to_string(), Some(Role::Removed), 20);
         assert!(removed.is_err_and(is_damaged));
@@ -938,9 +938,9 @@ mod tests {
         (home, all)
     }
 
-    /// Who removes somebody does not make members of those whom that one has made up.
+    /// Removing a member does not admit members that it made up.
     #[test]
-    fn a_group_is_closed_without_those_who_used_the_ticket_in_bulk() {
+    fn closing_a_group_leaves_out_members_made_in_bulk() {
         let named = |home: &Home, all: &[PublisherId]| -> usize {
             let roles = home.roles().unwrap().unwrap();
             assert!(roles.closed);
@@ -953,7 +953,7 @@ mod tests {
         let (home, all) = met_and_unmet(4, MAX_UNMET + 1);
         let given = home.change_role("member-2", Some(Role::Removed), 10).unwrap();
         assert_eq!((given.left_out, named(&home, &all)), (MAX_UNMET + 1, 3));
-        // Named by the founder before, one of those has a place.
+        // One of them that the founder named before has a place.
         let (home, all) = met_and_unmet(1, MAX_UNMET + 5);
         home.change_role("member-9", None, 5).unwrap();
         home.change_role("member-2", Some(Role::Removed), 10).unwrap();
@@ -961,7 +961,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_never_longer_than_others_read() {
+    fn a_list_is_never_longer_than_others_accept() {
         let (home, all) = met_and_unmet(2, 0);
         let name = |n: u32| {
             let key = PublisherId(*xylem_hash::hash(&n.to_be_bytes()).as_bytes());
@@ -973,7 +973,7 @@ mod tests {
         let before = home.roles().unwrap();
         let refused = home.change_role("member-3", Some(Role::ReadOnly), 10);
         assert!(matches!(refused, Err(HomeError::TooManyRoles)) && home.roles().unwrap() == before);
-        // Once it is closed whoever was removed need not be named.
+        // A closed group need not name removed members.
         let is_named = |home: &Home, n: u32| {
             let key = PublisherId(*xylem_hash::hash(&n.to_be_bytes()).as_bytes());
             home.roles().unwrap().unwrap().members.contains_key(&key)
@@ -991,7 +991,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
-        /// What was noted is there, or what was there before is, whatever the disk does and when.
+        /// For any disk faults: the stored roles are the new ones or those before.
         #[test]
         fn roles_are_the_old_or_the_new_ones(
             faults in proptest::collection::vec((0_u64..24, 0_u8..4, any::<u64>()), 1..8),

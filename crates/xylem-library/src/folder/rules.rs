@@ -1,9 +1,9 @@
-//! [`FolderRules`]: what a member leaves out of its folder.
+//! [`FolderRules`]: which paths a member leaves out of its folder.
 //!
-//! Rules are each member's own: `.xylemignore` at the top is neither sent nor taken over. A line `#include FILE` brings the lines
-//! of a file that does travel. What is in force of such a file is the copy that this member has accepted: a change made here is
-//! accepted at once, one that came from another member waits for `--accept-rules`. Whatever is wrong with the files, the rules
-//! before stay in force, all together.
+//! Rules are each member's own: `.xylemignore` at the top of the folder is neither sent nor taken over. A line
+//! `#include FILE` inserts the lines of a file that is exchanged. What applies is the copy of that file that this
+//! member has accepted. A change made here is accepted at once; one from another member waits for `--accept-rules`.
+//! Whatever is wrong with the files, all earlier rules stay in force.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::BTreeMap;
@@ -23,86 +23,86 @@ use crate::exclude::{Exclusion, RulesError, read_rules};
 use crate::ours::{IGNORE_FILE, folds_to, is_members_own};
 use crate::path::os_bytes;
 
-/// Says what is known of a path in the folder.
+/// Looks up the known item of a path in the folder.
 type KnownItem<'a> = dyn Fn(&[u8]) -> Result<Option<Item>, FolderError> + 'a;
 
-/// What a line begins with that brings the lines of a file; a comment to git.
+/// Prefix of a line that includes a file; git reads it as a comment.
 const INCLUDE: &str = "#include";
-/// Bytes of a file of rules at most, and files that are included.
+/// Most bytes of a file of rules, and most included files.
 const MAX_RULES: u64 = 32 * 1024;
 const MAX_INCLUDED: usize = 16;
-/// Lines that were in force last, among what is kept of the group.
+/// File in the state directory with the lines that were last in force.
 const RULES: &str = "rules";
-/// What was accepted of included files, where a running process sees that it changes.
+/// File with the accepted content of included files. It lies where a running process notices a change.
 const ACCEPTED: &str = "accepted-rules";
-/// Bytes of that at most: six for each byte of a file, as JSON writes a character at worst.
+/// Most bytes of that file: at worst, JSON takes six for each byte of a file.
 const MAX_ACCEPTED: u64 = 6 * MAX_RULES * MAX_INCLUDED as u64 + 1024 * 1024;
-/// Paths that a [`RulesChange`] names at most.
+/// Most paths that a [`RulesChange`] names.
 const MAX_NAMED: usize = 1_000;
 
 /// Why rules are not in force.
 #[derive(Debug, thiserror::Error)]
 pub enum NoRules {
-    /// A line of the rules is none.
+    /// A line is not a valid pattern.
     #[error(transparent)]
     Line(#[from] RulesError),
-    /// A directory or a pipe stands where the rules would, or a link to one.
+    /// The path of the rules is a directory or a pipe, or a link to one.
     #[error("rules have to be in a file, and this is none")]
     NoFile,
-    /// More than is read.
+    /// The file is too large.
     #[error("it has more than {MAX_RULES} bytes")]
     TooLarge,
-    /// It can't be read.
+    /// The file cannot be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// More files than are included.
+    /// Too many files are included.
     #[error("it includes more than {MAX_INCLUDED} files")]
     TooMany,
-    /// What stands behind `#include` is no path below the folder.
+    /// The text after `#include` is not a path below the folder.
     #[error("{INCLUDE} {0}: not a path of a file in the folder")]
     NoPath(String),
-    /// What is included came from another member.
+    /// The included file came from another member, and is not accepted.
     #[error(
         "{0} is included and came from another member; `xylem sync DIR --accept-rules` puts it in force"
     )]
     NotAccepted(String),
-    /// What is included is not right.
+    /// The included file is invalid.
     #[error("{path} is included: {why}")]
     Included {
-        /// Which file.
+        /// The included file.
         path: String,
         /// What is wrong with it.
         why: Box<NoRules>,
     },
 }
 
-/// An included file that came from another member: what it says is not in force here.
+/// An included file that came from another member, whose rules are not in force here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingRules {
-    /// Where it lies in the folder.
+    /// Its path in the folder.
     pub path: String,
-    /// Its content.
+    /// Root hash of its content.
     pub root: Hash,
 }
 
-/// What [`super::Folder::read_rules`] finds.
+/// Result of [`super::Folder::read_rules`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RulesNews {
-    /// Other rules are in force than when they were read last.
+    /// The rules in force have changed since the last read.
     pub changed: bool,
-    /// What is wrong with the files, in one line each; the rules before are in force.
+    /// What is wrong with the files, one line each; the earlier rules stay in force.
     pub wrong: Vec<String>,
-    /// What other members have changed and this one has not accepted.
+    /// Changes by other members that this member has not accepted.
     pub waiting: Vec<WaitingRules>,
 }
 
-/// What is kept of an included file.
+/// State of an included file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Included {
-    /// What is in force; `None`: nothing of it ever was.
+    /// The accepted text; `None` if none was ever accepted.
     text: Option<String>,
-    /// BLAKE3 of the content that waits, so that touching it is not taken for a change made here.
+    /// BLAKE3 hash of the content that waits, so that touching the file does not count as a local change.
     waits: Option<String>,
 }
 
@@ -114,14 +114,14 @@ enum Line {
     Include(String),
 }
 
-/// See the module's text.
+/// The rules of one folder.
 pub(super) struct FolderRules {
     root: PathBuf,
     kept: PathBuf,
     exclusion: Exclusion,
-    /// Those in force; `None`: none were ever read.
+    /// The lines in force; `None` if none were ever read.
     lines: Option<Vec<String>>,
-    /// Files that are included.
+    /// Paths of included files.
     included: Vec<String>,
 }
 
@@ -132,26 +132,27 @@ impl FolderRules {
         Self { root, kept, exclusion, lines: None, included: Vec::new() }
     }
 
-    /// Whether a path is none of this folder's.
+    /// Returns whether the rules leave a path out of this folder.
     pub(super) fn leaves_out(&self, path: &[u8], is_directory: bool) -> bool {
         self.exclusion.matches(path, is_directory)
     }
 
-    /// Whether what stands at a path may change the rules.
+    /// Returns whether a change at this path may change the rules.
     pub(super) fn are_in(&self, path: &[u8]) -> bool {
         let is_file = |name: &str| name.as_bytes() == path;
         folds_to(path, IGNORE_FILE) || self.included.iter().any(|name| is_file(name))
     }
 
-    /// Those in force.
+    /// Returns the lines in force.
     pub(super) fn lines(&self) -> Option<&[String]> {
         self.lines.as_deref()
     }
 
-    /// Reads the files anew. `known` is what was known of a path when the folder was last looked at, `me` who changed it if we did.
+    /// Reads the files anew. `known` gives the item of a path at the last scan; `me` is this member, to which its own
+    /// changes are attributed.
     ///
     /// # Errors
-    /// They are not right, and no earlier ones were ever in force: nothing can be shared then.
+    /// The rules are invalid, and none were ever in force: nothing can be shared then.
     pub(super) fn read(
         &mut self,
         known: &KnownItem<'_>,
@@ -173,19 +174,19 @@ impl FolderRules {
             let exclusion = Exclusion::new(&lines)?.in_step();
             let text = lines.join("\n");
             news.changed = true;
-            // What they leave out is left out also where they can't be kept for the next run now.
+            // The rules apply even if they cannot be stored for the next run now.
             (self.exclusion, self.lines) = (exclusion, Some(lines));
             replace(&self.kept.join(RULES), text.as_bytes())?;
         }
         Ok(news)
     }
 
-    /// Those that were in force last, in an earlier run.
+    /// Returns the lines that an earlier run had in force.
     fn before(&self) -> Option<Vec<String>> {
         read_rules(&fs::read(self.kept.join(RULES)).ok()?).ok()
     }
 
-    /// The lines that the files give.
+    /// Reads the lines of all files.
     fn look(
         &mut self,
         known: &KnownItem<'_>,
@@ -204,7 +205,7 @@ impl FolderRules {
             if let Ok(text) = &text {
                 let root = xylem_hash::hash(text.as_bytes());
                 let is_accepted = match &mut kept {
-                    // The line is new: what stands there is what it is to bring.
+                    // The `#include` line is new: it means the content that is there now.
                     None => true,
                     Some(kept) if kept.text.as_ref() == Some(text) => true,
                     Some(kept) => {
@@ -236,7 +237,7 @@ impl FolderRules {
         Ok(self.in_force(own, &accepted))
     }
 
-    /// All lines, with those of included files in their places.
+    /// Returns all lines, with those of included files inserted.
     fn in_force(&self, own: Vec<Line>, accepted: &Accepted) -> Result<Vec<String>, NoRules> {
         let mut lines = Vec::new();
         for line in own {
@@ -258,9 +259,9 @@ impl FolderRules {
         Ok(lines)
     }
 
-    /// What an included file says, if it is right.
+    /// Returns the text of an included file, if it is valid.
     fn included_text(&self, path: &str) -> Result<String, NoRules> {
-        // Nothing of another place is read through a link.
+        // A symbolic link is not followed.
         let place = within(&self.root, path.as_bytes(), false)?;
         if !place.symlink_metadata()?.is_file() {
             return Err(NoRules::NoFile);
@@ -270,7 +271,7 @@ impl FolderRules {
         String::from_utf8(text).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e).into())
     }
 
-    /// What was accepted of the files that are included. Where that can't be read nothing was: they have to be accepted anew.
+    /// Returns the accepted content of the included files. If it cannot be read, none counts as accepted.
     fn accepted(&self, included: &[String]) -> Accepted {
         let read = || -> io::Result<Accepted> {
             let file = fs::File::open(self.kept.join(ROLES).join(ACCEPTED))?;
@@ -286,8 +287,8 @@ impl FolderRules {
     }
 }
 
-/// Whether a file with this content was changed here, by what was known of it at the last look: then another one was there, or
-/// this one by us.
+/// Returns whether a file with this content was changed here, by its item at the last scan: that has another content,
+/// or this one by our own change.
 fn is_ours(known: Option<Item>, root: &Hash, me: &[u8; 8]) -> bool {
     match known {
         Some(Item { kind, content, .. }) if kind.root() == Some(*root) => content.by == *me,
@@ -302,19 +303,19 @@ fn keep_accepted(kept: &Path, accepted: &Accepted) -> Result<(), FolderError> {
     replace(&dir.join(ACCEPTED), &bytes)
 }
 
-/// The lines of `.xylemignore`, of which there may be none.
+/// Returns the lines of `.xylemignore`; none if there is no such file.
 fn own_lines(root: &Path) -> Result<Vec<Line>, NoRules> {
     let path = root.join(IGNORE_FILE);
     match path.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         _ => {}
     }
-    // A link to a file is read, as whoever made it expects; one to nowhere is an error.
+    // A symbolic link to a file is read, as its author expects; a dangling one is an error.
     if !fs::metadata(&path)?.is_file() {
         return Err(NoRules::NoFile);
     }
     let text = text_of(&path)?;
-    // All of it has to be right, with the number of the line that is not.
+    // The whole file has to be valid, and an error names the line.
     read_rules(&text)?;
     let mut lines = Vec::new();
     for line in text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text).split(|byte| *byte == b'\n') {
@@ -359,26 +360,26 @@ fn text_of(path: &Path) -> Result<Vec<u8>, NoRules> {
     }
 }
 
-/// What accepting the included files does that other members have changed.
+/// Effect of accepting included files that other members have changed.
 #[derive(Debug)]
 pub struct RulesChange {
     kept: PathBuf,
     accepted: Accepted,
-    /// Files that are put in force.
+    /// The files that are put in force.
     pub files: Vec<String>,
-    /// What is here and will be shared, below the folder.
+    /// Local paths below the folder that will be shared.
     pub uncovers: Vec<PathBuf>,
-    /// What is here and will be shared no more.
+    /// Local paths below the folder that will not be shared any more.
     pub covers: Vec<PathBuf>,
-    /// What of both is not named.
+    /// Number of paths of both kinds that are not named.
     pub more: u64,
 }
 
 impl RulesChange {
-    /// What waits in the folder `root`, of which `kept` is kept.
+    /// Collects the changes that wait in the folder `root`, whose state directory is `kept`.
     ///
     /// # Errors
-    /// The rules are not right.
+    /// The rules are invalid.
     pub fn waiting(root: &Path, kept: &Path) -> Result<Self, FolderError> {
         let rules = FolderRules::of(root, kept);
         let wrong = |why| FolderError::Rules { path: root.join(IGNORE_FILE), why };
@@ -407,7 +408,7 @@ impl RulesChange {
         Ok(change)
     }
 
-    /// Walks the folder. What can't be read is neither shared before nor after.
+    /// Walks the folder. What cannot be read is shared neither before nor after.
     fn compare(&mut self, root: &Path, old: &Exclusion, new: &Exclusion) {
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
@@ -440,7 +441,7 @@ impl RulesChange {
         self.covers.sort();
     }
 
-    /// Puts it in force; a process that runs sees it.
+    /// Accepts the changes; a running process notices.
     ///
     /// # Errors
     /// The system's.

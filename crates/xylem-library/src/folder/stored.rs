@@ -1,5 +1,4 @@
-//! [`Stored`]: an index in a file, read and written from one end to the other. What a folder of many files needs in memory
-//! is then what differs, and not what is there.
+//! [`Stored`]: an index in a file, read and written sequentially. Memory then holds only the differences between indexes, and not a whole index, for folders of many files.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::BTreeMap;
@@ -18,43 +17,43 @@ use super::index::{
 };
 use crate::disk::disk;
 
-/// Bytes read or written at once.
+/// Bytes that are read or written at once.
 const PIECE: usize = 64 * 1024;
-/// Bytes of an entry, or of all that stands before the first one, at most: of names, a path, a target and a vector.
+/// Most bytes of an entry, or of all that precedes the first one: names, a path, a target and a version vector.
 const MAX_ENTRY: usize = 256 * 1024;
 
 /// Entries in the order of their paths.
 pub type Entries<'a> = Box<dyn Iterator<Item = Result<(Vec<u8>, Item), FolderError>> + 'a>;
 
-/// How much an index has.
+/// Size of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexSize {
-    /// Paths, those that are gone included.
+    /// Paths, removed ones included.
     pub paths: u64,
-    /// Bytes, as it is written.
+    /// Bytes of the encoded index.
     pub bytes: u64,
 }
 
 impl IndexSize {
-    /// Counts a path's entry.
+    /// Adds the size of a path's entry.
     pub(super) fn add(&mut self, path: &[u8], item: &Item) {
         self.paths = self.paths.saturating_add(1);
         self.bytes = self.bytes.saturating_add(entry_size(path, item));
     }
 }
 
-/// An index, wherever it is.
+/// An index, in memory or in a file.
 pub trait Paths {
-    /// What members are called.
+    /// Returns the display names of members.
     fn names(&self) -> &Names;
 
-    /// All paths in order.
+    /// Returns all paths in order.
     ///
     /// # Errors
-    /// It can't be read; then, or later.
+    /// The index cannot be read; the call or a later entry fails.
     fn entries(&self) -> Result<Entries<'_>, FolderError>;
 
-    /// How much it has.
+    /// Returns the size of the index.
     fn size(&self) -> IndexSize;
 }
 
@@ -74,24 +73,24 @@ impl Paths for Index {
     }
 }
 
-/// An index in a file that was read once and keeps every rule.
+/// An index in a file that was read once and found valid.
 #[derive(Clone, Debug)]
 pub struct Stored {
     path: PathBuf,
-    /// What stands in front of it.
+    /// The bytes in front of the index: a ticket.
     pub about: Vec<u8>,
     names: Names,
     state: Hash,
-    /// Of all of it.
+    /// Hash of the whole index.
     hash: Hash,
     size: IndexSize,
 }
 
 impl Stored {
-    /// Reads it once.
+    /// Reads and checks the file once.
     ///
     /// # Errors
-    /// It can't be read, or is not what was written.
+    /// It cannot be read, or is not as it was written.
     pub fn open(path: &Path) -> Result<Self, FolderError> {
         let (mut reader, about, names) = Reader::open(path)?;
         let mut state = State::default();
@@ -103,17 +102,18 @@ impl Stored {
         Ok(Self { path: path.to_path_buf(), about, names, state: state.finish(), hash, size })
     }
 
-    /// See [`Index::state`].
+    /// Returns the state; see [`Index::state`].
     pub fn state(&self) -> Hash {
         self.state
     }
 
-    /// Whether no path was ever in it.
+    /// Returns whether the index has no paths.
     pub fn is_empty(&self) -> bool {
         self.size.paths == 0
     }
 
-    /// Copies it to `to`, which is what was there or the copy at every moment. Where that fails nothing is left of it.
+    /// Copies the file to `to` atomically: at every moment `to` has its old content or the copy. If that fails, no
+    /// partial copy is left.
     pub(super) fn copy(&self, to: &Path) -> Result<(), FolderError> {
         let new = to.with_extension("new");
         let copied = self.copy_by(&new, to);
@@ -151,19 +151,19 @@ impl Paths for Stored {
     }
 }
 
-/// Reads a file piece by piece.
+/// Reads an index piece by piece.
 struct Reader {
     file: File,
     path: PathBuf,
     buffer: Vec<u8>,
-    /// What of the buffer was taken.
+    /// Bytes of the buffer that were parsed.
     taken: usize,
     hasher: Hasher,
     /// The last path.
     last: Vec<u8>,
     count: usize,
     over: bool,
-    /// Of all of it, once it is over.
+    /// Hash of the whole index, once the end was read.
     hash: Hash,
 }
 
@@ -192,7 +192,7 @@ impl Reader {
         bad(&self.path, why)
     }
 
-    /// Takes what `read` reads, with as many bytes as that needs.
+    /// Parses one element with `read`, and reads as many bytes as that needs.
     fn parse<T>(
         &mut self,
         read: impl Fn(&mut Input<'_>) -> Result<T, IndexError>,
@@ -212,7 +212,7 @@ impl Reader {
         }
     }
 
-    /// Reads the next piece; false at the end.
+    /// Reads the next piece; false at the end of the file.
     fn fill(&mut self) -> Result<bool, FolderError> {
         self.hasher.update(self.buffer.get(..self.taken).unwrap_or_default());
         self.buffer.drain(..self.taken.min(self.buffer.len()));
@@ -240,7 +240,7 @@ impl Reader {
                 Ok(Some((path, item)))
             }
             Entry::End(said) => {
-                // What the hash is of ends before it.
+                // The hash covers what precedes it.
                 let hashed = self.taken.saturating_sub(said.len());
                 self.hasher.update(self.buffer.get(..hashed).unwrap_or_default());
                 self.hash = std::mem::take(&mut self.hasher).finalize();
@@ -257,7 +257,7 @@ impl Reader {
     }
 }
 
-/// Writes an index beside the one that it is to replace. What would not be read again is not written.
+/// Writes an index beside the one that it replaces. What a reader would refuse is not written.
 pub(super) struct Writer {
     medium: Arc<dyn Medium>,
     file: FileRef,
@@ -271,7 +271,7 @@ pub(super) struct Writer {
     /// The last path.
     last: Vec<u8>,
     paths: usize,
-    /// Bytes that are in the file.
+    /// Bytes written to the file.
     written: u64,
 }
 
@@ -298,7 +298,7 @@ impl Writer {
         })
     }
 
-    /// The next path in order.
+    /// Writes the next path in order.
     pub(super) fn push(&mut self, path: &[u8], item: &Item) -> Result<(), FolderError> {
         if self.paths > 0 && self.last.as_slice() >= path {
             return Err(bad(&self.path, IndexError::not_sorted()));
@@ -327,12 +327,12 @@ impl Writer {
         Ok(())
     }
 
-    /// It is what the file is from now on, also after a loss of power.
+    /// Ends the index, and makes it the content of the file durably, even through a power loss.
     pub(super) fn finish(self) -> Result<Stored, FolderError> {
         self.finish_after(None)
     }
 
-    /// As [`Writer::finish`]; what is the same as before is not put in its place.
+    /// Ends the index as [`Writer::finish`] does, but leaves the file alone if it has the same content as `before`.
     pub(super) fn finish_after(mut self, before: Option<&Stored>) -> Result<Stored, FolderError> {
         self.buffer.extend_from_slice(&END);
         self.write()?;
@@ -354,7 +354,7 @@ fn bad(path: &Path, why: IndexError) -> FolderError {
     FolderError::Index { path: path.to_path_buf(), why }
 }
 
-/// The newest whole index among these files, if there is one.
+/// Returns the newest valid index among these files; `None` if there is none.
 pub(super) fn newest(among: impl Iterator<Item = PathBuf>) -> Option<Stored> {
     let mut found: BTreeMap<_, Stored> = BTreeMap::new();
     for stored in among.filter_map(|path| Stored::open(&path).ok()) {
@@ -383,7 +383,7 @@ mod tests {
         writer.finish().unwrap()
     }
 
-    /// Enough for several pieces.
+    /// An index of several pieces.
     fn large() -> Index {
         let mut index = an_index();
         let item = index.items[b"b".as_slice()].clone();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_is_what_others_decode() {
+    fn a_written_index_is_read_here_and_by_others() {
         let dir = tempfile::tempdir().unwrap();
         let index = large();
         let stored = written(dir.path(), &index);
@@ -414,9 +414,9 @@ mod tests {
         assert!(collected(&again).into_iter().eq(index.items));
     }
 
-    /// What says the same as the one before leaves that in its place.
+    /// An index that equals the one before leaves its file in place.
     #[test]
-    fn the_same_is_not_written_again() {
+    fn an_unchanged_index_is_not_written_again() {
         let dir = tempfile::tempdir().unwrap();
         let (path, index) = (dir.path().join("index"), an_index());
         let before = written(dir.path(), &index);
@@ -448,9 +448,9 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// A file that was torn, or in which a bit fell over, is none.
+    /// A truncated file, or one with a flipped bit, is refused.
     #[test]
-    fn what_is_not_what_was_written_is_noticed() {
+    fn a_damaged_index_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         written(dir.path(), &an_index());
         let path = dir.path().join("index");

@@ -1,6 +1,6 @@
-//! [`VersionPolicy`]: which versions of what other members replaced or removed stay in the trash, and for how long.
+//! [`VersionPolicy`]: which versions of replaced and removed files stay in the trash, and for how long.
 //!
-//! It is a matter of paths, times and sizes alone, so that it can be tried with any history.
+//! It depends on paths, times and sizes alone, so that tests can try any history.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -13,41 +13,42 @@ use serde::{Deserialize, Serialize};
 const HOUR_MS: u64 = 3_600_000;
 /// Milliseconds of a day.
 pub(super) const DAY_MS: u64 = 24 * HOUR_MS;
-/// Of one path there is one version in so long, and the newest: a file that grows fills the trash with nothing else.
+/// Least time between kept versions of one path, apart from the newest: a growing file does not fill the trash alone.
 pub(super) const APART_MS: u64 = 30_000;
-/// Where there is no room for all, a path with several versions has this part of the room at most.
+/// When the room is short, a path with several versions has at most one part in so many of it.
 const SHARE: u64 = 10;
-/// When it is too large so much of what it may have is left, so that not each file that comes has it looked through.
+/// A trash that is too large is cut to this fraction of its limit, so that not every new file causes a scan.
 const LEAVES: (u64, u64) = (9, 10);
-/// A file that was removed is not needed after so long, if nobody says otherwise: Syncthing keeps staggered versions for a year.
+/// Default days before a removed file is deleted. Syncthing keeps staggered versions for a year.
 const DAYS: u64 = 7;
 const STAGGERED_DAYS: u64 = 365;
 const MAX_DAYS: u64 = 36_500;
 const MAX_NEWEST: u64 = 10_000;
-/// Up to this age, one version in so long: Syncthing's intervals.
+/// Ages, and the least time between versions up to that age: Syncthing's intervals.
 const STAGGERED: [(u64, u64); 3] = [(HOUR_MS, APART_MS), (DAY_MS, HOUR_MS), (30 * DAY_MS, DAY_MS)];
-/// And above that.
+/// Least time between versions above the last of these ages.
 const WEEK_MS: u64 = 7 * DAY_MS;
 
-/// Which versions are kept, in Syncthing's words. As text: `none`, `trash:DAYS`, `simple:N` and `staggered:DAYS`.
+/// Which versions are kept, in Syncthing's terms. As text: `none`, `trash:DAYS`, `simple:N` and `staggered:DAYS`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum VersionPolicy {
-    /// None is.
+    /// No version.
     None,
-    /// All, for so many days.
+    /// All versions, for this many days.
     Trash {
         /// 1 to 36,500.
         days: u64,
     },
-    /// The newest of each path, however old.
+    /// The newest versions of each path, however old.
     Simple {
-        /// So many of each path: 1 to 10,000.
+        /// Versions of each path: 1 to 10,000.
         newest: u64,
     },
-    /// One each 30 s of the last hour, one an hour of the last day, one a day of the last 30 days, and one a week before that.
+    /// One per 30 s of the last hour, one per hour of the last day, one per day of the last 30 days, and one per week
+    /// before that.
     Staggered {
-        /// For so many days, 1 to 36,500.
+        /// Days for which versions are kept, 1 to 36,500.
         days: u64,
     },
 }
@@ -58,7 +59,7 @@ impl Default for VersionPolicy {
     }
 }
 
-/// A text names no [`VersionPolicy`].
+/// A text that is no [`VersionPolicy`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is none of trash[:DAYS], simple:N, staggered[:DAYS] (1 to 36500 days, 1 to 10000 versions) and none"
@@ -114,7 +115,7 @@ impl fmt::Display for VersionPolicy {
 }
 
 impl VersionPolicy {
-    /// What is kept for so many days; 0: nothing.
+    /// Makes the policy that keeps all versions for `days`; 0 keeps none.
     pub fn for_days(days: u64) -> Self {
         match days {
             0 => Self::None,
@@ -122,11 +123,11 @@ impl VersionPolicy {
         }
     }
 
-    /// Which versions of one path go by its rules, of these ages, the oldest first.
+    /// Returns which versions of one path the policy removes, by their ages, the oldest first.
     fn surplus(self, ages: &[u64]) -> Vec<bool> {
         let count = ages.len();
         match self {
-            // Who keeps nothing any more is left what is there.
+            // Without a policy, existing versions stay.
             Self::None => vec![false; count],
             Self::Trash { days } => {
                 ages.iter().map(|age| *age > days.saturating_mul(DAY_MS)).collect()
@@ -153,12 +154,12 @@ impl VersionPolicy {
     }
 }
 
-/// How far apart versions of this age are at least.
+/// Returns the least time between versions of this age.
 fn interval(age: u64) -> u64 {
     STAGGERED.iter().find(|(up_to, _)| age < *up_to).map_or(WEEK_MS, |(_, apart)| *apart)
 }
 
-/// One version: of which path, since when it is kept, and its bytes.
+/// One version: its path, when it arrived, and its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathVersion<'a> {
     pub(super) of: &'a Path,
@@ -166,7 +167,7 @@ pub(super) struct PathVersion<'a> {
     pub(super) bytes: u64,
 }
 
-/// Which of these go: those that `policy` does not keep; and where what is left has more than `limit` bytes, as many as are too much.
+/// Returns which versions to remove: those that `policy` does not keep, and more if the rest exceeds `limit` bytes.
 pub(super) fn leaving(
     versions: &[PathVersion<'_>],
     policy: VersionPolicy,
@@ -194,7 +195,7 @@ pub(super) fn leaving(
     }
     let most = limit / LEAVES.1 * LEAVES.0;
     let rank = |of_one: &[usize]| Rank::of(of_one.iter().map(|n| versions[*n]), limit / SHARE);
-    // The next to go is the oldest one of the path that ranks first.
+    // The next to go is the oldest version of the path that ranks highest.
     let mut queue: BinaryHeap<(Rank, Reverse<usize>, Vec<usize>)> = paths
         .into_values()
         .filter_map(|of_one| Some((rank(&of_one), Reverse(*of_one.first()?), of_one)))
@@ -211,14 +212,14 @@ pub(super) fn leaving(
     goes
 }
 
-/// Which path loses a version first; the last one of these does.
+/// Order in which paths lose versions; the greatest is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// It has one version: the oldest goes first.
+    /// The path has one version. Of these paths, the oldest version goes first.
     Last(Reverse<u64>),
-    /// It has so many.
+    /// Number of versions of the path.
     Several(usize),
-    /// They have so many bytes, more than one path's share.
+    /// Bytes of the path's versions, which exceed one path's share.
     Large(u64),
 }
 
@@ -273,7 +274,7 @@ mod tests {
     fn staggered_versions_are_as_far_apart_as_they_are_old() {
         let policy = VersionPolicy::Staggered { days: 60 };
         let minute = 60_000;
-        // One a minute for 90 days.
+        // One version a minute for 90 days.
         let ages: Vec<u64> = (0..90 * 24 * 60).rev().map(|n| n * minute).collect();
         let kept = kept(policy, &ages);
         let in_age =
@@ -287,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_busy_file_pushes_no_other_out() {
-        // A file of 5 MB with a version each 30 s, and what somebody has removed a day before.
+        // A file of 5 MB with a version every 30 s, and another file that was removed a day before.
         let (busy, gone) = (Path::new("log"), Path::new("letter"));
         let now = 10 * DAY_MS;
         let mut versions = vec![PathVersion { of: gone, since_ms: now - DAY_MS, bytes: 1_000_000 }];
@@ -315,7 +316,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(300))]
 
         #[test]
-        fn what_goes_is_what_is_needed_least(
+        fn the_least_needed_versions_go_first(
             found in proptest::collection::vec((0..6_usize, 0..500 * DAY_MS, 0..2_000_u64), 0..60),
             policy in policy(),
             limit in 0..40_000_u64,
@@ -331,7 +332,8 @@ mod tests {
             let sum = |goes: &[bool]| -> u64 {
                 versions.iter().zip(goes).filter(|(_, goes)| !**goes).map(|(v, _)| v.bytes).sum()
             };
-            // What the policy does not keep goes in any case; more only where there is no room, and then enough.
+            // The versions that the policy does not keep go in any case. More go only if there is no room, and then
+            // enough.
             prop_assert!(by_rule.iter().zip(&goes).all(|(rule, goes)| !rule || *goes));
             if sum(&by_rule) <= limit {
                 prop_assert_eq!(&by_rule, &goes);
@@ -348,7 +350,7 @@ mod tests {
             for name in names {
                 let all = left(name, &vec![false; versions.len()]);
                 let (ruled, stays) = (left(name, &by_rule), left(name, &goes));
-                // The newest outlives all rules but that of age,
+                // The newest version survives all rules but that of age.
                 if let Some(newest) = all.last() {
                     let age = now_ms - newest.since_ms;
                     let too_old = match policy {
@@ -357,11 +359,11 @@ mod tests {
                     };
                     prop_assert_eq!(ruled.is_empty(), too_old);
                 }
-                // and goes for want of room only when nobody has two.
+                // The last version of a path goes for lack of room only when no path has two.
                 if stays.is_empty() && !ruled.is_empty() {
                     prop_assert!(most_left <= 1);
                 }
-                // Of what goes for want of room the oldest goes.
+                // The oldest versions go first for lack of room.
                 prop_assert_eq!(
                     stays.iter().map(|v| v.since_ms).collect::<Vec<_>>(),
                     ruled[ruled.len() - stays.len()..].iter().map(|v| v.since_ms).collect::<Vec<_>>()
@@ -377,7 +379,7 @@ mod tests {
                     }
                 }
             }
-            // Who has no more than its share loses nothing while another has more than that.
+            // A path within its share loses nothing while another exceeds its own.
             let large = |goes: &[bool]| names.iter().any(|name| {
                 let left = left(name, goes);
                 left.len() > 1 && left.iter().map(|v| v.bytes).sum::<u64>() > limit / 10

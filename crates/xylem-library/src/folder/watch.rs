@@ -1,24 +1,24 @@
-//! [`Watcher`]: waits until something below a directory changes, and tells what.
+//! [`Watcher`]: waits for changes below a directory, and reports the changed paths.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Paths that are told one by one; more are not told apart.
+/// Most paths that are reported one by one.
 const MAX_TOLD: usize = 256;
 
 /// What has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// These alone; none: nothing has for as long as was to be waited.
+    /// Exactly these paths; none, if nothing changed until the timeout.
     Paths(BTreeSet<PathBuf>),
-    /// More than is told one by one, or it is not known what.
+    /// Too many paths to report, or unknown ones.
     Much,
 }
 
 impl Watched {
-    /// Both.
+    /// Adds the changes of `other`.
     pub fn join(&mut self, other: Self) {
         match (&mut *self, other) {
             (Self::Paths(ours), Self::Paths(theirs)) if ours.len() + theirs.len() <= MAX_TOLD => {
@@ -28,25 +28,25 @@ impl Watched {
         }
     }
 
-    /// Whether nothing has changed.
+    /// Returns whether nothing has changed.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Paths(paths) if paths.is_empty())
     }
 }
 
-/// Tells when something below a directory has changed.
+/// Waits for changes below a directory.
 pub struct Watcher(imp::Watcher);
 
 impl Watcher {
-    /// Watches `root` with everything in it but `not`, a name in it, and the directory `beside`.
+    /// Watches `root` with everything in it except the name `not`, and also the directory `beside`.
     ///
     /// # Errors
-    /// The system's: on Linux above all that it watches as many directories as it may.
+    /// The system's; on Linux mostly that the limit of watched directories is reached.
     pub fn new(root: &Path, not: &str, beside: &Path) -> io::Result<Self> {
         imp::Watcher::new(root, not, beside).map(Self)
     }
 
-    /// Waits for the next change, for this long at most.
+    /// Waits for the next change, at most this long.
     ///
     /// # Errors
     /// The system's.
@@ -54,7 +54,8 @@ impl Watcher {
         self.0.wait(most)
     }
 
-    /// Watches directories, too, of which it was not told that they came or can be read now: below what was mounted, say.
+    /// Watches directories again, including those whose appearance was not reported: for example below a new mount, or
+    /// readable only now.
     ///
     /// # Errors
     /// As for [`Watcher::new`].
@@ -118,7 +119,8 @@ mod imp {
             Ok(())
         }
 
-        /// What vanishes meanwhile needs no watch, and what can't be read is not shared.
+        /// Watches a directory and all below it. A directory that disappears meanwhile needs no watch, and an
+        /// unreadable one is not shared.
         fn add_all(&mut self, folder: &Path) -> io::Result<()> {
             if folder == self.not {
                 return Ok(());
@@ -136,7 +138,7 @@ mod imp {
             Ok(())
         }
 
-        /// Whether there is something to read before `most` is over.
+        /// Returns whether there is something to read before `most` has passed.
         fn is_ready(&self, most: Duration) -> io::Result<bool> {
             let most = Timespec {
                 tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
@@ -162,14 +164,14 @@ mod imp {
                     event => event?,
                 };
                 if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                    // Which folders have come meanwhile nobody tells.
+                    // The overflow hides which directories appeared meanwhile.
                     new.push(self.root.clone());
                     changed = Watched::Much;
                 }
                 if let Some(folder) = self.folders.get(&event.wd()) {
                     let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
                     let path = name.map_or_else(|| folder.clone(), |name| folder.join(name));
-                    // One that came, or can be read now.
+                    // A directory that appeared, or that can be read now.
                     let opened = ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::ATTRIB;
                     if event.events().contains(ReadFlags::ISDIR)
                         && event.events().intersects(opened)
@@ -191,7 +193,7 @@ mod imp {
     }
 }
 
-/// Elsewhere it is looked at now and then.
+/// On other systems, the caller scans periodically.
 #[cfg(not(target_os = "linux"))]
 mod imp {
     use std::io;
@@ -201,7 +203,7 @@ mod imp {
 
     use super::Watched;
 
-    /// How often.
+    /// Time between scans.
     const LOOK: Duration = Duration::from_secs(5);
 
     pub(super) struct Watcher;
@@ -228,7 +230,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn changes_wake_whoever_waits() {
+    fn changes_wake_the_watcher() {
         let long = Duration::from_secs(60);
         let paths = |paths: &[std::path::PathBuf]| Watched::Paths(paths.iter().cloned().collect());
         let (dir, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -239,7 +241,7 @@ mod tests {
         let file = dir.path().join("a/b/file");
         fs::write(&file, "x").unwrap();
         assert_eq!(watcher.wait(long).unwrap(), paths(&[file]));
-        // A folder that came later is watched as well, with those that are in it by then.
+        // A directory that appears later is watched as well, with those in it by then.
         fs::create_dir_all(dir.path().join("c/d")).unwrap();
         assert!(!watcher.wait(long).unwrap().is_empty());
         fs::write(dir.path().join("c/d/file"), "x").unwrap();
@@ -248,7 +250,7 @@ mod tests {
         assert!(!watcher.wait(long).unwrap().is_empty());
     }
 
-    /// Linux keeps so many changes for who does not read them, and then says only that there were more.
+    /// Linux queues a limited number of changes, and reports only an overflow beyond it.
     #[test]
     fn a_folder_that_came_among_too_many_changes_is_watched() {
         let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
@@ -278,7 +280,8 @@ mod tests {
         told.recv_timeout(quiet * 20).expect("a change in a folder that is watched");
     }
 
-    /// As whoever makes a directory readable sees it. Root reads all, so it is made unreadable by another watcher's eyes: not watched.
+    /// A directory becomes readable. Root can read everything, so the test makes the watcher forget the directory
+    /// instead.
     #[test]
     fn a_directory_whose_mode_changes_is_watched() {
         use std::os::unix::fs::PermissionsExt;
@@ -291,7 +294,7 @@ mod tests {
         };
         set(0);
         while !watcher.wait(Duration::from_millis(100)).unwrap().is_empty() {}
-        // Forgets it, as one that could not be watched was never known.
+        // Forgets the directory, as if it could never be watched.
         let watched = &mut watcher.0;
         watched.folders.retain(|_, folder| !folder.starts_with(dir.path().join("d")));
         set(0o700);
@@ -303,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_paths_are_not_told_apart() {
+    fn too_many_paths_are_reported_as_one() {
         let one =
             |n: usize| Watched::Paths(BTreeSet::from([std::path::PathBuf::from(n.to_string())]));
         let mut all = Watched::Paths(BTreeSet::new());

@@ -5,7 +5,7 @@ use crate::folder::{Index, VersionPolicy, merge};
 const ALICE: [u8; 8] = [1; 8];
 const BOB: [u8; 8] = [2; 8];
 
-/// Bob's folder, and what Alice tells of hers.
+/// Bob's folder, and Alice's index.
 struct World {
     dir: tempfile::TempDir,
     folder: Folder,
@@ -40,7 +40,7 @@ impl World {
         fs::read_to_string(self.at(path)).ok()
     }
 
-    /// Alice has this there now.
+    /// Alice changes the path to this.
     fn alice_has(&mut self, path: &str, kind: ItemKind) {
         self.clock += 1;
         let item = self.theirs.items.entry(path.into()).or_insert_with(Item::none);
@@ -57,7 +57,7 @@ impl World {
         fs::write(staged, content).unwrap();
     }
 
-    /// Bob has written this, at that time, and a look has seen it.
+    /// Bob writes this at that time, and a scan sees it.
     fn bob_writes(&mut self, path: &str, content: &str, edited_ms: u64) {
         self.write(path, content);
         let (root, size) = (xylem_hash::hash(content.as_bytes()), content.len() as u64);
@@ -69,7 +69,7 @@ impl World {
         self.folder.settle().unwrap();
     }
 
-    /// What is known here of a path.
+    /// Returns the folder's item of a path.
     fn item(&self, path: &str) -> Item {
         let mut entries = self.folder.stored.entries().unwrap().map(Result::unwrap);
         entries.find(|(at, _)| at == path.as_bytes()).unwrap().1
@@ -88,7 +88,7 @@ impl World {
 }
 
 #[test]
-fn what_alice_has_comes_and_goes() {
+fn files_follow_the_other_members_changes() {
     let mut world = World::new();
     world.alice_has("d", ItemKind::Directory { mode: 0o755 });
     world.alice_writes("d/a", "one");
@@ -111,9 +111,9 @@ fn what_alice_has_comes_and_goes() {
     assert_eq!(left.collect::<Vec<_>>(), ["id"]);
 }
 
-/// Others may be at the index that was told before, or at the one before that.
+/// Other members may still be fetching the last index, or the one before.
 #[test]
-fn the_two_indexes_that_were_told_before_stay() {
+fn the_two_earlier_published_indexes_stay() {
     let mut world = World::new();
     let told: Vec<_> = (0..3_u8)
         .map(|n| {
@@ -126,9 +126,9 @@ fn the_two_indexes_that_were_told_before_stay() {
     assert_eq!(told.iter().map(read).collect::<Vec<_>>(), [[0], [1], [2]]);
 }
 
-/// What nobody has looked at yet is neither replaced nor removed.
+/// A change that no scan has seen is neither replaced nor removed.
 #[test]
-fn what_was_changed_here_meanwhile_stays() {
+fn concurrent_local_changes_stay() {
     let mut world = World::new();
     for path in ["replaced", "removed"] {
         world.alice_writes(path, "one");
@@ -154,7 +154,7 @@ fn nothing_is_done_through_a_link() {
     fs::write(outside.join("victim"), "bob's").unwrap();
     world.alice_has("way", ItemKind::Symlink { target: b"../outside".to_vec() });
     world.hear();
-    // An index may well say that a link is a directory.
+    // An index may list a link as a directory.
     world.alice_writes("way/new", "alice's");
     world.alice_writes("way/victim", "alice's");
     world.hear();
@@ -196,9 +196,9 @@ fn a_folder_that_is_not_mounted_is_not_an_empty_one() {
     assert!(Folder::open(&world.at(""), &kept, BOB, "bob").is_err());
 }
 
-/// What is known of the folder is what says that a change is one: it is not lost with a damaged file.
+/// The index shows what is a change: it is not lost with a damaged file.
 #[test]
-fn a_damaged_index_is_taken_from_the_copy_that_was_told() {
+fn a_damaged_index_is_restored_from_the_published_copy() {
     let mut world = World::new();
     world.alice_writes("a", "one");
     world.hear();
@@ -213,7 +213,7 @@ fn a_damaged_index_is_taken_from_the_copy_that_was_told() {
         assert_eq!((world.item("a").version, world.folder.state()), (version.clone(), state));
         assert!(Stored::open(&index).is_ok(), "it is whole again");
     }
-    // Without any copy nothing is guessed.
+    // Without any copy, the folder is refused.
     fs::write(&index, &whole[..20]).unwrap();
     fs::remove_file(told).unwrap();
     let refused = Folder::open(&root, &kept, BOB, "bob");
@@ -224,7 +224,7 @@ fn a_damaged_index_is_taken_from_the_copy_that_was_told() {
     assert!(why.contains("an earlier build"), "{why}");
 }
 
-/// What lies in the trash, by path, whatever the day.
+/// Lists the trash by path, without the days.
 fn trash(world: &World) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut dirs = vec![world.at(".xylem-sync/trash")];
@@ -253,7 +253,7 @@ fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn what_others_replace_or_remove_is_kept() {
+fn replaced_and_removed_files_are_kept() {
     let mut world = World::new();
     world.folder.keep_versions(VersionPolicy::default());
     world.alice_has("d", ItemKind::Directory { mode: 0o755 });
@@ -275,7 +275,7 @@ fn what_others_replace_or_remove_is_kept() {
     }
     assert!(world.hear());
     assert!(!world.at("d").exists());
-    // Of what was replaced twice within 30 s the one in between is not.
+    // Of two versions within 30 s, the one in between is not kept.
     let all = [
         ("becomes", "a directory"),
         ("d/a", "one"),
@@ -284,7 +284,7 @@ fn what_others_replace_or_remove_is_kept() {
         ("link", "d/a"),
     ];
     assert_eq!(trash(&world), pairs(&all));
-    // Another mode is no other content.
+    // Another mode is not another content.
     world.alice_writes("link", "a file");
     let (root, size) = (xylem_hash::hash(b"a file"), 6);
     world.alice_has("link", ItemKind::File { root, size, mode: 0o600, mtime: (1_000_000_000, 6) });
@@ -292,9 +292,9 @@ fn what_others_replace_or_remove_is_kept() {
     assert_eq!((world.folder.removed(), trash(&world)), (0, pairs(&all)));
 }
 
-/// What stands elsewhere in the folder afterwards is not kept twice; what does not stand there any more is.
+/// A content that is elsewhere in the folder is not kept in the trash as well.
 #[test]
-fn what_others_move_is_not_kept() {
+fn moved_files_are_not_kept() {
     let mut world = World::new();
     world.folder.keep_versions(VersionPolicy::default());
     world.alice_has("d", ItemKind::Directory { mode: 0o755 });
@@ -312,13 +312,13 @@ fn what_others_move_is_not_kept() {
     assert!(world.hear());
     assert_eq!((world.folder.removed(), trash(&world)), (0, vec![]));
     assert_eq!(world.read("e/a").as_deref(), Some("one"));
-    // Bob has changed the other one meanwhile: nothing else has what it was.
+    // Bob has changed the only other file with this content.
     world.alice_writes("copy", "one");
     assert!(world.hear());
     world.write("e/a", "bob's own");
     world.alice_has("copy", ItemKind::Gone);
     assert!(world.hear());
-    // The last copy, and what another one is moved over.
+    // The last copy is removed, and a file is moved over another one.
     world.alice_writes("f", "three");
     assert!(world.hear());
     world.alice_writes("of", "three");
@@ -329,7 +329,7 @@ fn what_others_move_is_not_kept() {
 }
 
 #[test]
-fn what_was_changed_here_meanwhile_is_not_in_the_trash() {
+fn concurrent_local_changes_are_not_moved_to_the_trash() {
     let mut world = World::new();
     world.folder.keep_versions(VersionPolicy::default());
     for path in ["replaced", "removed"] {
@@ -346,9 +346,9 @@ fn what_was_changed_here_meanwhile_is_not_in_the_trash() {
     assert_eq!((world.folder.removed(), trash(&world)), (0, vec![]));
 }
 
-/// What can't be kept is not removed.
+/// A file that cannot be kept is not removed.
 #[test]
-fn what_the_trash_does_not_take_stays() {
+fn a_file_that_the_trash_cannot_take_stays() {
     let mut world = World::new();
     world.folder.keep_versions(VersionPolicy::default());
     world.alice_writes("a", "one");
@@ -377,7 +377,8 @@ fn inode(world: &World, path: &str) -> u64 {
     std::os::unix::fs::MetadataExt::ino(&world.at(path).symlink_metadata().unwrap())
 }
 
-/// Permissions and times are changed on the file that is there: what a program writes to it that has it open is in what all get.
+/// Permissions and times are changed on the existing file: what a program writes to the open file is what all members
+/// get.
 #[cfg(unix)]
 #[test]
 fn permissions_and_times_are_changed_in_place() {
@@ -403,11 +404,11 @@ fn permissions_and_times_are_changed_in_place() {
     assert_eq!((inode(&world, "d/log"), world.folder.removed()), (before, 0));
     open.write_all(b" more").unwrap();
     assert_eq!(world.read("d/log").as_deref(), Some("one more"));
-    // What was changed here meanwhile is left for the next look.
+    // A concurrent local change is left for the next scan.
     world.alice_has("d/log", ItemKind::File { root, size: 3, mode: 0o600, mtime: (5, 0) });
     assert!(!world.hear());
     assert_eq!(modes(&world, "d/log"), 0o444);
-    // Bits that do not travel stay.
+    // Bits that are not exchanged stay.
     set_mode(&world.at("d"), 0o2544).unwrap();
     world.alice_has("d", ItemKind::Directory { mode: 0o755 });
     world.hear();
@@ -417,7 +418,8 @@ fn permissions_and_times_are_changed_in_place() {
     set_mode(&world.at("d"), 0o755).unwrap();
 }
 
-/// A file that is renamed is the same file here: nothing is fetched or copied, and a program that has it open goes on writing to it.
+/// A renamed file stays the same file here: nothing is fetched or copied, and a program that has it open goes on
+/// writing to it.
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_renamed_is_renamed_here() {
@@ -440,7 +442,7 @@ fn a_file_that_is_renamed_is_renamed_here() {
     renamed(&mut world, "d/log", "e/log.1", "one", 0o600);
     world.alice_has("d", ItemKind::Gone);
     world.alice_has("e", ItemKind::Directory { mode: 0o750 });
-    // A directory comes to where a file was, before what comes to lie in it.
+    // A directory replaces a file, before a file comes into it.
     renamed(&mut world, "moves", "becomes/it", "three", 0o640);
     world.alice_has("becomes", ItemKind::Directory { mode: 0o755 });
     fs::remove_dir_all(world.dir.path().join("staged")).unwrap();
@@ -454,10 +456,10 @@ fn a_file_that_is_renamed_is_renamed_here() {
     assert_eq!(world.read("e/log.1").as_deref(), Some("one more"));
 }
 
-/// Root may do everything whatever the permissions say: then this shows only that they are as they were.
+/// Root ignores permissions: then the test shows only that they are unchanged.
 #[cfg(unix)]
 #[test]
-fn what_lies_in_directories_that_are_read_only_comes_and_goes() {
+fn files_in_read_only_directories_are_put_and_removed() {
     let mut world = World::new();
     world.folder.keep_versions(VersionPolicy::default());
     for dir in ["ro", "ro/none", "ro/none/sub"] {
@@ -499,9 +501,9 @@ fn what_lies_in_directories_that_are_read_only_comes_and_goes() {
     assert!(!world.at("ro").exists());
 }
 
-/// One place that can't be put is noted, and everything else is done; it is tried again when its time has come.
+/// One place that fails is noted, and everything else is done; the place is tried again when it is due.
 #[test]
-fn each_place_stands_alone() {
+fn a_failed_place_does_not_stop_the_others() {
     let mut world = World::new();
     world.write("taken", "bob's own, that no look has seen");
     for path in ["a", "taken", "z"] {
@@ -515,7 +517,7 @@ fn each_place_stands_alone() {
     assert!(!world.hear());
     let obstacle = world.folder.obstacles.get(b"taken").unwrap().clone();
     assert_eq!((obstacle.kind, obstacle.tried), (ObstacleKind::NotPlaced, 1));
-    // Until then it is not tried.
+    // Before that time it is not tried.
     world.alice_writes("taken", "alice's");
     let applied = world.apply();
     assert_eq!((applied.put, applied.whole), (0, false));
@@ -527,9 +529,9 @@ fn each_place_stands_alone() {
     assert_eq!(world.folder.obstacles.count(), 0);
 }
 
-/// A copy that is there already, with the content that it is to have, is no failure; one that stands for something else is left.
+/// A copy that exists with the right content is no failure; one with another content is left alone.
 #[test]
-fn a_copy_that_is_there_already_is_done() {
+fn an_existing_conflict_copy_counts_as_done() {
     let mut world = World::new();
     world.folder.keep_versions(VersionPolicy::default());
     world.alice_writes("a", "one");
@@ -555,9 +557,9 @@ fn a_copy_that_is_there_already_is_done() {
     assert!(why.contains("the name of its copy is taken"), "{why}");
 }
 
-/// Both versions are kept, whichever wins; the one that loses is moved once the other is there.
+/// Both versions are kept, whichever wins; the losing one is moved once the other is there.
 #[test]
-fn of_a_conflict_both_are_kept_and_told() {
+fn both_versions_of_a_conflict_are_kept_and_reported() {
     let mut world = World::new();
     world.alice_writes("ours", "one");
     world.alice_writes("theirs", "one");
@@ -566,7 +568,7 @@ fn of_a_conflict_both_are_kept_and_told() {
     world.alice_writes("theirs", "alice's, later");
     world.bob_writes("ours", "bob's, later", 1_000_000);
     world.alice_writes("ours", "alice's, earlier");
-    // What was not fetched moves nothing.
+    // A content that was not fetched moves nothing.
     let staged = world.dir.path().join("staged");
     fs::rename(&staged, world.dir.path().join("away")).unwrap();
     assert_eq!(world.apply(), Applied::default());
@@ -584,9 +586,9 @@ fn of_a_conflict_both_are_kept_and_told() {
     assert_eq!(content(1).as_deref(), Some("bob's, earlier"));
 }
 
-/// What was under way when a power cut damaged its record is not taken for something else; what can't be read at all is an end.
+/// A damaged record of work in progress is ignored; one that cannot be read is an error.
 #[test]
-fn a_record_of_what_is_under_way_that_cant_be_read_is_not_taken_for_none() {
+fn an_unreadable_record_of_work_in_progress_is_an_error() {
     let world = World::new();
     let (root, kept) = (world.at(""), world.dir.path().join("kept"));
     fs::write(kept.join("pending"), "no index").unwrap();

@@ -4,7 +4,7 @@ use crate::folder::index::ItemKind;
 const ME: [u8; 8] = [1; 8];
 const BOB: [u8; 8] = [2; 8];
 
-/// A folder, and who is known to have changed what in it last.
+/// A folder, and its known items with the members that changed them.
 struct World {
     dir: tempfile::TempDir,
     rules: FolderRules,
@@ -33,7 +33,7 @@ impl World {
         fs::write(self.at(path), text).unwrap();
     }
 
-    /// Somebody has this there, and this member has looked at it.
+    /// A member has written this, and this member has scanned it.
     fn has(&mut self, by: [u8; 8], path: &str, text: &str) {
         self.write(path, text);
         let root = xylem_hash::hash(text.as_bytes());
@@ -48,13 +48,13 @@ impl World {
         self.rules.read(&|path| Ok(known.get(path).cloned()), &ME)
     }
 
-    /// What is in force, and what waits and is wrong.
+    /// Returns the lines in force, and how many files wait and are wrong.
     fn lines(&mut self) -> (Vec<String>, usize, usize) {
         let news = self.read().unwrap();
         (self.rules.lines().unwrap().to_vec(), news.waiting.len(), news.wrong.len())
     }
 
-    /// As after another start.
+    /// Starts anew.
     fn start(&mut self) {
         self.rules = FolderRules::of(&self.at(""), &self.kept());
     }
@@ -64,10 +64,11 @@ fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// What stands where the rules would and is no file, or holds a line that is none, leaves those before in force, in a later run as well.
+/// A path of the rules that is no file, or holds an invalid line, leaves the earlier rules in force, in a later run as
+/// well.
 #[cfg(unix)]
 #[test]
-fn rules_that_are_no_file_are_not_taken_for_none() {
+fn unreadable_rules_are_not_taken_for_none() {
     let mut world = World::new();
     let rules = world.at(".xylemignore");
     let beside = world.dir.path().join("beside");
@@ -94,7 +95,7 @@ fn rules_that_are_no_file_are_not_taken_for_none() {
         &(0..20).flat_map(|n| format!("#include {n}\n").into_bytes()).collect::<Vec<_>>(),
     ];
     for how in bad {
-        // Who never had any shares nothing.
+        // A member that never had valid rules shares nothing.
         place(how);
         world.start();
         let why = world.read().unwrap_err().to_string();
@@ -117,7 +118,7 @@ fn rules_that_are_no_file_are_not_taken_for_none() {
 }
 
 #[test]
-fn what_is_this_member_s_is_left_out_whatever_the_rules_say() {
+fn a_members_own_files_are_left_out_whatever_the_rules() {
     let mut world = World::new();
     world.write(".xylemignore", "!.xylemignore\n!/.xylem-sync\n!.xylem-sync/**\n");
     world.read().unwrap();
@@ -129,11 +130,11 @@ fn what_is_this_member_s_is_left_out_whatever_the_rules_say() {
 }
 
 #[test]
-fn what_another_member_changes_waits_until_it_is_accepted() {
+fn rules_from_another_member_wait_for_acceptance() {
     let mut world = World::new();
     world.write(".xylemignore", "own\n#include team.rules\nlast\n");
     world.has(BOB, "team.rules", "secrets/\n");
-    // Whoever writes the line takes what stands there.
+    // The user that writes the line accepts the current content.
     assert_eq!(world.lines(), (lines(&["own", "secrets/", "last"]), 0, 0));
     assert!(world.rules.are_in(b"team.rules"));
     world.write("secrets/key", "x");
@@ -144,7 +145,7 @@ fn what_another_member_changes_waits_until_it_is_accepted() {
         world.start();
         assert_eq!(world.lines(), (lines(&["own", "secrets/", "last"]), 1, 0), "{text:?}");
     }
-    // To touch it is not to accept it.
+    // Touching the file does not accept it.
     world.has(ME, "team.rules", "");
     assert_eq!(world.lines().1, 1);
     world.has(BOB, "team.rules", "a\\");
@@ -161,13 +162,13 @@ fn what_another_member_changes_waits_until_it_is_accepted() {
     assert!(news.changed && news.waiting.is_empty());
     assert_eq!(world.lines(), (lines(&["own", "cache/", "last"]), 0, 0));
     assert!(RulesChange::waiting(&world.at(""), &world.kept()).unwrap().files.is_empty());
-    // What was accepted is damaged: nothing that waits is in force for that.
+    // The accepted content is damaged: that puts nothing in force that waits.
     world.has(BOB, "team.rules", "bob's\n");
     assert_eq!(world.lines(), (lines(&["own", "cache/", "last"]), 1, 0));
     fs::write(world.kept().join(ROLES).join(ACCEPTED), "").unwrap();
     world.start();
     assert_eq!(world.lines(), (lines(&["own", "cache/", "last"]), 1, 1));
-    // What this member changes is in force at once, before it has looked at it or after.
+    // A local change is in force at once, before and after a scan has seen it.
     world.write("team.rules", "mine\n");
     assert_eq!(world.lines(), (lines(&["own", "mine", "last"]), 0, 0));
     world.has(ME, "team.rules", "mine, too\n");
@@ -175,13 +176,13 @@ fn what_another_member_changes_waits_until_it_is_accepted() {
 }
 
 #[test]
-fn what_is_included_and_not_there_uncovers_nothing() {
+fn a_missing_included_file_uncovers_nothing() {
     let mut world = World::new();
     world.write(".xylemignore", "own\n");
     assert_eq!(world.lines(), (lines(&["own"]), 0, 0));
     world.write(".xylemignore", "#include team.rules\n");
     assert_eq!(world.lines(), (lines(&["own"]), 0, 1), "the rules before stay");
-    // It comes from another member: that is not what this one has seen.
+    // The file arrives from another member, so this member has not accepted it.
     world.has(BOB, "team.rules", "");
     assert_eq!(world.lines(), (lines(&["own"]), 1, 1));
     let change = RulesChange::waiting(&world.at(""), &world.kept()).unwrap();
@@ -192,7 +193,7 @@ fn what_is_included_and_not_there_uncovers_nothing() {
     fs::remove_file(world.at("team.rules")).unwrap();
     assert_eq!(world.lines(), (lines(&["secret"]), 0, 1), "what was accepted stays");
     assert_eq!(world.lines(), (lines(&["secret"]), 0, 1));
-    // A link would bring what lies elsewhere.
+    // A link would include a file from outside.
     #[cfg(unix)]
     {
         let outside = world.dir.path().join("outside");
