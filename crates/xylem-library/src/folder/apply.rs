@@ -8,8 +8,8 @@
 //! Permissions and times are changed on the existing file, and a renamed file is renamed here, too. A program that has
 //! the file open goes on writing to the file that all members get.
 //!
-//! Removed files stay in the trash until everything is done. Those whose content is elsewhere in the folder, as that of
-//! moved files is, are then deleted. If the process ends in between, the content is in at least one of the two places.
+//! Removed files stay in the trash until everything is done. A file is then deleted if its content is elsewhere in the
+//! folder, as that of moved files is. If the process ends in between, the content is in at least one of the two places.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, Metadata};
@@ -45,7 +45,7 @@ const OF_LOOKS: [ObstacleKind; 3] =
 /// Most changed places that are named.
 const MAX_PLACES: usize = 16;
 
-/// What was done of a plan.
+/// The part of a plan that was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Number of places that got new content, permissions or times.
@@ -54,7 +54,7 @@ pub struct Applied {
     pub paths: Vec<Vec<u8>>,
     /// Number of places from which something was removed.
     pub gone: u64,
-    /// Paths whose two versions are both kept from now on.
+    /// Paths of which both versions are kept from now on.
     pub conflicts: Vec<Vec<u8>>,
     /// Conflict copies, and the member that each version is of.
     pub copies: Vec<(Vec<u8>, String)>,
@@ -94,7 +94,7 @@ struct Incoming<'a> {
     moved: HashMap<Hash, PathBuf>,
 }
 
-/// What is lost with a file or link, if it exists nowhere else.
+/// Content that is lost with a file or link, if it exists nowhere else.
 #[derive(PartialEq, Eq, Hash)]
 enum Content {
     /// Root hash of a file.
@@ -756,7 +756,7 @@ fn describe(path: &Path, mode: u32, mtime: (i64, u32)) -> io::Result<()> {
     permit(path, mode)
 }
 
-/// Opens a file whose time is to be set, without following a link or blocking.
+/// Opens a file to set its time, without following a link or blocking.
 #[cfg(unix)]
 fn opened(at: &Path) -> io::Result<File> {
     use rustix::fs::{Mode, OFlags, open};

@@ -44,7 +44,7 @@ impl PartialEq for RoleSchema {
 
 impl Eq for RoleSchema {}
 
-/// What a member may do by its certificates, and until when.
+/// Rights of a member by its certificates, and their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Whether its changes are taken over.
@@ -59,7 +59,7 @@ pub enum NotCertified {
     /// It has presented none.
     #[error("it shows no certificate (`xylem sync --sign key:NAME`)")]
     Nothing,
-    /// What it presents does not follow the layout, or concerns another key or group.
+    /// Its certificates or vouchers do not follow the layout, or concern another key or group.
     #[error("what it shows does not vouch for its key in this group")]
     Malformed,
     /// A certificate that fails, and why.
@@ -70,7 +70,7 @@ pub enum NotCertified {
     Voucher(Name, TrustError),
 }
 
-/// What is too long for a statement.
+/// A part that is too long for a statement.
 #[derive(Debug, thiserror::Error)]
 pub enum TooLong {
     /// A schema with its anchors.
@@ -84,7 +84,7 @@ pub enum TooLong {
 }
 
 impl RoleSchema {
-    /// Makes a schema whose chains end at these certificates.
+    /// Makes a schema with these certificates as the ends of its chains.
     ///
     /// # Errors
     /// It is too long for a statement.
@@ -92,7 +92,7 @@ impl RoleSchema {
         let mut bytes = Vec::new();
         put(&mut bytes, &schema.encode());
         all(&mut bytes, anchors);
-        // What was cut off, or is no certificate, is missing after parsing.
+        // A part that was cut off, or is no certificate, is missing after parsing.
         let read = Self::read(&bytes).ok_or(TooLong::Schema)?;
         Some(read).filter(|read| read.anchors == anchors).ok_or(TooLong::Schema)
     }
@@ -156,7 +156,7 @@ impl RoleSchema {
         let mut store = TrustStore::new();
         for anchor in self.anchors.iter().filter_map(|anchor| Certificate::decode(anchor).ok()) {
             let rules: Arc<dyn Rules> = self.schema.clone();
-            // An anchor whose key cannot verify vouches for no key.
+            // An anchor with a key that cannot verify vouches for no key.
             let _ = store.add_anchor_under(&anchor, rules);
         }
         let mut chain = Chain::of(voucher)?;
@@ -301,7 +301,7 @@ pub(super) mod tests {
         RoleSchema::new(&rules(), &[anchor]).unwrap()
     }
 
-    /// What an owner of this name presents, certified by the organisation until then.
+    /// Vouchers and certificate of an owner of this name, certified by the organisation until then.
     pub(crate) fn shown_by(name: &str, member: &PublisherId, not_after_ms: u64) -> Vec<u8> {
         let own = signer(name, 5);
         let certificate = issued(&own, &root(), not_after_ms);

@@ -31,7 +31,7 @@ pub enum FolderError {
     Index {
         /// The file of the index.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: IndexError,
     },
     /// The log of this member's statements is not as it was written.
@@ -46,7 +46,7 @@ pub enum FolderError {
     Rules {
         /// The file of the rules.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: NoRules,
     },
     /// An error of the rules as a whole.

@@ -12,13 +12,13 @@ use super::history::{Fits, Past, Question, is_proven, prove};
 use super::roles::{Membership, NotAdmitted, Roles};
 use super::statement::{Group, MAX_STATEMENT, SIGNATURE_LEN, Statement};
 
-/// Most members whose statements are known.
+/// Most members of which statements are known.
 pub const MAX_MEMBERS: usize = 1024;
 /// A member that knows at most this many others keeps a link to each; if it knows more, only to some of them.
 pub const FULL_MESH: usize = 16;
 /// Cost of the statements that are read from one member in [`A_WHILE`].
 const BUDGET: u32 = 64 * STATEMENT;
-/// Cost of a statement, whose signature has to be checked, and of a known one: in a mesh each arrives from many
+/// Cost of a statement that needs a check of its signature, and of a known one: in a mesh each arrives from many
 /// members.
 const STATEMENT: u32 = 16;
 const KNOWN: u32 = 1;
@@ -52,7 +52,7 @@ pub enum MeshNews {
     Twice,
     /// The log of our statements is damaged, so that nothing can be proven by it.
     BadLog(FolderError),
-    /// A key whose owner has the ticket is not a member, with the reason.
+    /// A peer has the ticket, but its key is not a member's, with the reason.
     Applies(Box<Statement>, NotAdmitted),
     /// A peer with the ticket has an older program.
     Old,
@@ -137,7 +137,7 @@ fn mark(said: &[u8]) -> Option<[u8; MARK]> {
     said.last_chunk::<SIGNATURE_LEN>()?.first_chunk().copied()
 }
 
-/// What a mesh starts with.
+/// State with which a mesh starts.
 pub struct MeshStart {
     /// The group.
     pub group: Group,
@@ -193,7 +193,7 @@ impl Inbox {
         std::mem::replace(&mut self.left, BUDGET) < STATEMENT
     }
 
-    /// Refunds the cost of the last message, whose bytes were known.
+    /// Refunds the cost of the last message: its bytes were known.
     pub fn was_known(&mut self) {
         self.left = self.left.saturating_add(STATEMENT - KNOWN);
     }
@@ -299,7 +299,7 @@ impl Histories {
         }
     }
 
-    /// Returns the members whose statements are passed on.
+    /// Returns the members of which statements are passed on.
     pub fn members(&self) -> impl Iterator<Item = &PublisherId> {
         self.known.keys().chain(self.rewrote.keys())
     }
@@ -461,7 +461,7 @@ impl Histories {
         Some(Question { member: *member, older, newer })
     }
 
-    /// Counts a question to each member in `there` that has one waiting. Returns those whose count has just reached the
+    /// Counts a question to each member in `there` that has one waiting. Returns those that have just reached the
     /// limit.
     pub fn silent(&mut self, there: &BTreeSet<PublisherId>) -> Vec<Statement> {
         let mut silent = Vec::new();

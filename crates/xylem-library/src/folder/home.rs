@@ -86,7 +86,7 @@ pub enum HomeError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What the user can do.
+        /// The user's way out.
         advice: &'static str,
     },
     /// The list of members is as long as other members accept.
@@ -180,7 +180,7 @@ fn in_a_row<'a>(said: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
 pub type TwoHistories = [(Statement, Vec<u8>); 2];
 
 impl Home {
-    /// Opens the state that `store` has of `folder`, whose path is canonical. If there is none, the folder becomes a
+    /// Opens the state that `store` has of `folder`, which is a canonical path. If there is none, the folder becomes a
     /// member: of the group of `joins`, or of a new one.
     ///
     /// # Errors
@@ -455,7 +455,7 @@ impl Home {
         Ok(self.files.keep(&self.dir.join(MEMBERS), &in_a_row(said))?)
     }
 
-    /// Returns the certificates and vouchers that an earlier run stored, for groups whose schema decides membership;
+    /// Returns the certificates and vouchers that an earlier run stored, for groups where a schema decides membership;
     /// may be empty.
     ///
     /// # Errors
@@ -726,7 +726,7 @@ mod tests {
         assert!(again.invitation.group.is(&home.invitation.group));
     }
 
-    /// A member whose group is lost does not begin another one.
+    /// A member that has lost its group does not begin another one.
     #[test]
     fn a_lost_or_damaged_group_is_no_new_group() {
         let dir = tempfile::tempdir().unwrap();

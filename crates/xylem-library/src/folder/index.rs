@@ -38,7 +38,7 @@ const SECOND_NS: u32 = 1_000_000_000;
 /// Resolutions of file times in nanoseconds, on file systems coarser than one nanosecond.
 const COARSE_NS: [u32; 5] = [100, 1_000, 1_000_000, 10_000_000, SECOND_NS];
 
-/// What is at a path.
+/// Kind and content of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemKind {
     /// Nothing: the path was removed (a tombstone).
@@ -153,7 +153,7 @@ pub(super) fn is_time(time: (i64, u32), shown: (i64, u32)) -> bool {
 /// Version of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// What is at the path.
+    /// Kind and content.
     pub kind: ItemKind,
     /// The changes that this version has seen.
     pub version: Vector,
@@ -666,7 +666,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_would_not_be_read_is_not_written() {
+    fn an_index_that_readers_refuse_is_not_encoded() {
         let with = |change: &dyn Fn(&mut Item)| {
             let mut index = an_index();
             index.items.values_mut().for_each(change);

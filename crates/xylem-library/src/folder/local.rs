@@ -39,7 +39,8 @@ const TOLD: u64 = 3;
 const MARKER: &str = "id";
 /// Most paths that are remembered as changed for other members; beyond that, all files are treated as changed.
 const MAX_TOUCHED: usize = 10_000;
-/// Most members whose names are known: twice as many as a group has, because members that left may still have changes.
+/// Most names of members that are known: twice as many as a group has, because members that left may still have
+/// changes.
 const MAX_NAMES: usize = 2 * MAX_MEMBERS;
 /// File that records what is being put in place.
 const PENDING: &str = "pending";
@@ -54,8 +55,8 @@ pub struct Folder {
     pub(super) stored: Stored,
     /// Changes to the index that are not written yet.
     pub(super) changes: BTreeMap<Vec<u8>, Item>,
-    /// What an earlier run was about to put in place when it ended. Where it is found, it does not count as a change of
-    /// this member.
+    /// Items that an earlier run was about to put in place when it ended. Where one is found, it does not count as a
+    /// change of this member.
     pending: Index,
     rules: FolderRules,
     pacing: Pacing,
@@ -65,13 +66,13 @@ pub struct Folder {
     uncovered: bool,
     /// [`Folder::state`], but with held files in their version before.
     state_as_held: Hash,
-    /// What other members replaced or removed.
+    /// The trash: files that other members replaced or removed.
     pub(super) trash: Trash,
     /// How often the index was published.
     told: u64,
     /// Paths that cannot be brought in step now; everything else goes on.
     pub obstacles: Obstacles,
-    /// What the folder's disk does with names and permissions.
+    /// How the folder's disk treats names and permissions.
     pub(super) habits: Habits,
     /// Paths where the last attempt found something unexpected.
     pub(super) unsettled: HashSet<Vec<u8>>,
@@ -131,7 +132,7 @@ impl Looked {
 }
 
 impl Folder {
-    /// Opens the folder at `root`, whose state is in the directory `kept`. `me` is the member that owns it, and `name`
+    /// Opens the folder at `root`, with its state in the directory `kept`. `me` is the member that owns it, and `name`
     /// that member's display name.
     ///
     /// # Errors
@@ -174,8 +175,8 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Checks that this is still the folder of the index. What the index lists must not count as removed because
-    /// another file system is, or is not, mounted there.
+    /// Checks that this is still the folder of the index. A path of the index must not count as removed because another
+    /// file system is, or is not, mounted there.
     ///
     /// # Errors
     /// [`FolderError::NotThere`].

@@ -1,8 +1,8 @@
 //! [`merge`]: plans what to do in this folder so that it has everything of another member's folder.
 //!
-//! All members reach the same result, in whatever order they exchange indexes. If a member that had seen a content
-//! replaced or removed it, the content goes, whatever the times. Of two concurrent versions the later one keeps the
-//! name, and the other becomes a conflict copy. The result does not depend on which versions were joined before.
+//! All members reach the same result, in any order of exchanges. If a member that had seen a content replaced or
+//! removed it, the content goes, whatever the times. Of two concurrent versions the later one keeps the name, and the
+//! other becomes a conflict copy. The result does not depend on which versions were joined before.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -49,7 +49,7 @@ pub struct Place {
     pub path: Vec<u8>,
     /// The new content and version.
     pub item: Item,
-    /// What must be at the path until then. Anything else is a concurrent local change, and stays.
+    /// The expected content until then. Anything else is a concurrent local change, and stays.
     pub before: ItemKind,
     /// The losing version, if both members changed the path concurrently.
     pub beaten: Option<Beaten>,
@@ -77,7 +77,7 @@ pub struct Plan {
     pub known: Vec<(Vec<u8>, Item)>,
     /// Paths to remove, inner ones first.
     pub gone: Vec<Place>,
-    /// Paths to write, or whose permissions and times change; directories first. Files are fetched.
+    /// Paths to write, or to give other permissions and times; directories first. Files are fetched.
     pub put: Vec<Place>,
     /// Refused paths with the reason; only the first of them.
     pub refused: Vec<(Vec<u8>, String)>,
@@ -504,7 +504,7 @@ mod tests {
         ItemKind::File { root, size: content.len() as u64, mode: 0o644, mtime: (0, 0) }
     }
 
-    /// A member whose disk is its index.
+    /// A member; its index stands for its disk.
     #[derive(Clone, Debug)]
     pub(super) struct Member {
         pub(super) id: MemberId,

@@ -86,7 +86,7 @@ impl Obstacles {
         cleared
     }
 
-    /// Clears all obstacles of these kinds whose paths `still` does not confirm.
+    /// Clears all obstacles of these kinds, except at paths that `still` confirms.
     pub fn retain(&mut self, kinds: &[ObstacleKind], still: impl Fn(&[u8]) -> bool) {
         self.named.retain(|path, obstacle| !kinds.contains(&obstacle.kind) || still(path));
         if self.named.is_empty() {

@@ -11,7 +11,7 @@ use xylem_store::{Clobber, FileRef, Medium, OpenHow, write_atomically};
 use super::error::{FolderError, at};
 use crate::disk::disk;
 
-/// Directory among these files that is watched for changes: it decides who is a member and what is shared.
+/// Directory among these files that is watched for changes: it decides which keys are members and what is shared.
 pub(super) const ROLES: &str = "roles";
 /// First bytes of a file, before the hash of the rest.
 const MAGIC: &[u8; 18] = b"xylem sync kept 1\n";

@@ -42,7 +42,7 @@ pub(super) fn within(root: &Path, path: &[u8], make: bool) -> io::Result<PathBuf
     Ok(at)
 }
 
-/// Parent directories whose owner may not list or change them. While this value lives, the owner may.
+/// Parent directories that deny their owner to list or change them. While this value lives, the owner may.
 pub(super) struct Unlocked(Vec<(PathBuf, u32)>);
 
 impl Unlocked {

@@ -66,8 +66,8 @@ impl Plan {
         left.len()
     }
 
-    /// Keeps the files whose content is `here` already. Of the others it keeps the smallest, up to `budget` bytes in
-    /// total, but at least one. If files have to wait, it sets [rest](Plan::rest).
+    /// Keeps the files with content that is `here` already. Of the others it keeps the smallest, up to `budget` bytes
+    /// in total, but at least one. If files have to wait, it sets [rest](Plan::rest).
     pub fn take_portion(&mut self, budget: u64, here: impl Fn(&Hash) -> bool) {
         let mut sizes: Vec<(u64, Hash)> = {
             let missing = self.contents().into_iter().filter(|(root, _)| !here(root));
@@ -92,8 +92,7 @@ impl Plan {
         }
     }
 
-    /// Returns files that are removed and whose content comes to no other path: another member removed them, and did
-    /// not move them.
+    /// Returns files that are removed, and not moved: their content comes to no other path.
     pub fn removals(&self) -> HashSet<Vec<u8>> {
         let roots: HashSet<Hash> =
             self.put.iter().filter_map(|place| place.item.kind.root()).collect();

@@ -13,7 +13,7 @@ use super::statement::{array, field, put};
 /// Most members with a role of their own. Writers and readers of a list both enforce it.
 pub(super) const MAX_ROLES: usize = MAX_MEMBERS;
 
-/// What a member may do.
+/// Rights of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It may do everything. Listed only where members that are not named have no access.
@@ -185,7 +185,7 @@ impl Membership {
         }
     }
 
-    /// Takes newer roles; returns false if they are not newer. What members presented is judged anew when it arrives
+    /// Takes newer roles; returns false if they are not newer. Certificates of members are judged anew when they arrive
     /// again ([`Self::hear`]).
     pub fn take(&mut self, roles: Roles) -> bool {
         let newer = roles.number > self.roles.number;
@@ -229,8 +229,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Forgets members whose certificates have ended. Returns whether a membership has ended since the last call: then
-    /// all members' certificates have to be presented again.
+    /// Forgets members with certificates that have ended. Returns whether a membership has ended since the last call:
+    /// then all members' certificates have to be presented again.
     pub fn expire(&mut self, now_ms: u64) -> bool {
         let before = self.certified.len();
         self.certified.retain(|_, (standing, _)| now_ms < standing.until_ms);

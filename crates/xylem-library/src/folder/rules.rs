@@ -1,9 +1,9 @@
 //! [`FolderRules`]: which paths a member leaves out of its folder.
 //!
 //! Rules are each member's own: `.xylemignore` at the top of the folder is neither sent nor taken over. A line
-//! `#include FILE` inserts the lines of a file that is exchanged. What applies is the copy of that file that this
-//! member has accepted. A change made here is accepted at once; one from another member waits for `--accept-rules`.
-//! Whatever is wrong with the files, all earlier rules stay in force.
+//! `#include FILE` inserts the lines of a file that is exchanged. The copy of that file that this member has accepted
+//! applies. A change made here is accepted at once; one from another member waits for `--accept-rules`. Whatever is
+//! wrong with the files, all earlier rules stay in force.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::BTreeMap;
@@ -71,12 +71,12 @@ pub enum NoRules {
     Included {
         /// The included file.
         path: String,
-        /// What is wrong with it.
+        /// The defect.
         why: Box<NoRules>,
     },
 }
 
-/// An included file that came from another member, whose rules are not in force here.
+/// An included file that came from another member, and is not in force here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingRules {
     /// Its path in the folder.
@@ -90,7 +90,7 @@ pub struct WaitingRules {
 pub struct RulesNews {
     /// The rules in force have changed since the last read.
     pub changed: bool,
-    /// What is wrong with the files, one line each; the earlier rules stay in force.
+    /// Defects of the files, one line each; the earlier rules stay in force.
     pub wrong: Vec<String>,
     /// Changes by other members that this member has not accepted.
     pub waiting: Vec<WaitingRules>,
@@ -376,7 +376,7 @@ pub struct RulesChange {
 }
 
 impl RulesChange {
-    /// Collects the changes that wait in the folder `root`, whose state directory is `kept`.
+    /// Collects the changes that wait in the folder `root`, with the state directory `kept`.
     ///
     /// # Errors
     /// The rules are invalid.
@@ -408,7 +408,7 @@ impl RulesChange {
         Ok(change)
     }
 
-    /// Walks the folder. What cannot be read is shared neither before nor after.
+    /// Walks the folder. An unreadable path is shared neither before nor after.
     fn compare(&mut self, root: &Path, old: &Exclusion, new: &Exclusion) {
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {

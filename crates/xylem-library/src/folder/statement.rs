@@ -35,10 +35,10 @@ pub const MAX_STATEMENT: usize = 64 * 1024;
 /// Most bytes of a statement without roles, which only the founder has: those of a thousand members are held in memory.
 const MAX_WITHOUT_ROLES: usize = 16 * 1024;
 
-/// What the members of a group share.
+/// Identity of a group: the secret that its members share, and its founder.
 #[derive(Clone)]
 pub struct Group {
-    /// The group's secret: a key whose owner has it may be a member.
+    /// The group's secret: a peer that has it may be a member.
     secret: Zeroizing<[u8; 32]>,
     /// The member that gives the roles.
     pub founder: PublisherId,
@@ -251,7 +251,7 @@ pub(super) fn field<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// What a new member needs: the group, and where one of its members is reached.
+/// Ticket of a group, for a new member: the group, and where one of its members is reached.
 #[derive(Clone, Debug)]
 pub struct Invitation {
     /// The group.

@@ -257,7 +257,7 @@ impl Reader {
     }
 }
 
-/// Writes an index beside the one that it replaces. What a reader would refuse is not written.
+/// Writes an index beside the one that it replaces. An entry that a reader would refuse is not written.
 pub(super) struct Writer {
     medium: Arc<dyn Medium>,
     file: FileRef,
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_not_be_read_is_not_written() {
+    fn an_index_that_readers_refuse_is_not_written() {
         let dir = tempfile::tempdir().unwrap();
         let (path, index) = (dir.path().join("index"), an_index());
         let (at, item) = index.items.first_key_value().unwrap();

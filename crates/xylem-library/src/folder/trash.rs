@@ -29,7 +29,7 @@ const PART: u64 = 10;
 const LOOK_EVERY_MS: u64 = 3_600_000;
 /// Milliseconds between scans for surplus versions of a path, while new ones arrive.
 const COUNT_EVERY_MS: u64 = 60_000;
-/// Most paths whose newest version is remembered: few paths are written to again and again.
+/// Most paths of which the newest version is remembered: few paths are written to again and again.
 const MAX_BUSY: usize = 4_096;
 /// Most names that are tried for one file.
 const TRIES: u64 = 1_000;

@@ -215,7 +215,7 @@ pub(super) fn leaving(
 /// Order in which paths lose versions; the greatest is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// The path has one version. Of these paths, the oldest version goes first.
+    /// The path has one version. The oldest version among these paths goes first.
     Last(Reverse<u64>),
     /// Number of versions of the path.
     Several(usize),

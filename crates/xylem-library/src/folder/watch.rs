@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Most paths that are reported one by one.
 const MAX_TOLD: usize = 256;
 
-/// What has changed.
+/// Changed paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// Exactly these paths; none, if nothing changed until the timeout.
@@ -54,7 +54,7 @@ impl Watcher {
         self.0.wait(most)
     }
 
-    /// Watches directories again, including those whose appearance was not reported: for example below a new mount, or
+    /// Watches directories again, including those that appeared without a report: for example below a new mount, or
     /// readable only now.
     ///
     /// # Errors

@@ -275,7 +275,7 @@ fn replaced_and_removed_files_are_kept() {
     }
     assert!(world.hear());
     assert!(!world.at("d").exists());
-    // Of two versions within 30 s, the one in between is not kept.
+    // The version between two others within 30 s is not kept.
     let all = [
         ("becomes", "a directory"),
         ("d/a", "one"),
