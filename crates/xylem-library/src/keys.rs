@@ -1,6 +1,6 @@
-//! Keys on disk: [`load_or_create`] for the two secrets of a node, [`Keyring`] for those that sign in
-//! NDN as somebody, [`Believe`] and [`Sign`] for those that a user names;
-//! [`sign_hash`] for a file's signature beside it.
+//! Keys on disk. [`load_or_create`] handles the two secrets of a node. [`Keyring`] holds named keys, with which NDN
+//! packets are signed under an identity. [`Believe`] and [`Sign`] are the keys that a user names to verify and to sign.
+//! [`sign_hash`] signs a file in a text beside it.
 
 mod limits;
 

@@ -594,7 +594,7 @@ mod tests {
 
     /// The write fails although the entry was accepted: a network file system or btrfs reports errors this way.
     #[test]
-    fn after_a_failed_write_a_member_goes_on_where_it_was() {
+    fn a_member_continues_its_log_after_a_failed_write() {
         for (short, fault) in [(false, Fault::Once), (true, Fault::Once), (false, Fault::Full)] {
             for at in 0..24 {
                 let mut telling = Telling::new();

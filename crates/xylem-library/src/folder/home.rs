@@ -728,7 +728,7 @@ mod tests {
 
     /// A member that has lost its group does not begin another one.
     #[test]
-    fn a_lost_or_damaged_group_is_no_new_group() {
+    fn a_lost_or_damaged_group_begins_no_new_one() {
         let dir = tempfile::tempdir().unwrap();
         let (store, folder) = (dir.path().join("store"), dir.path().join("folder"));
         fs::create_dir(&folder).unwrap();

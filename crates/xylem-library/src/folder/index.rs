@@ -632,7 +632,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_index_comes_back_as_it_was() {
+    fn an_index_survives_encoding() {
         let index = an_index();
         let bytes = index.encode(b"ticket").unwrap();
         assert_eq!(Index::decode(&bytes), Ok((index.clone(), b"ticket".to_vec())));
@@ -700,7 +700,7 @@ pub(super) mod tests {
 
     /// A file system that keeps times to the second, to two seconds, or to 100 nanoseconds has changed nothing.
     #[test]
-    fn a_time_that_a_disk_keeps_less_exactly_is_no_other_time() {
+    fn a_coarser_time_of_a_disk_is_no_change() {
         for shown in [(1_001, 123_456_789), (1_001, 123_456_700), (1_001, 0), (1_000, 0)] {
             assert!(is_time((1_001, 123_456_789), shown), "{shown:?}");
         }

@@ -650,7 +650,7 @@ mod names_tests {
     use super::*;
 
     #[test]
-    fn made_up_names_fill_nothing() {
+    fn made_up_names_fill_no_memory() {
         let id = |n: usize| -> MemberId { n.to_be_bytes() };
         let named = |range: std::ops::Range<usize>| -> Names {
             range.map(|n| (id(n), format!("member-{n}"))).collect()

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_was_moved_goes_on_as_the_member_that_it_is() {
+    fn a_moved_folder_remains_the_same_member() {
         let place = Place::new();
         let (before, _) = place.run(&place.photos);
         fs::rename(&place.photos, &place.pictures).unwrap();

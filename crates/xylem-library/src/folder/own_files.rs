@@ -136,7 +136,7 @@ mod tests {
     use xylem_faults::FaultMedium;
 
     #[test]
-    fn what_is_damaged_is_not_taken_for_what_is_not_there() {
+    fn a_damaged_file_is_not_taken_for_missing() {
         let medium = FaultMedium::new();
         let (files, path) = (OwnFiles::on(medium.clone()), Path::new("/file"));
         assert_eq!(files.load(path).unwrap(), OwnFile::Missing);

@@ -175,12 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_changing_is_sent_after_growing_pauses() {
+    fn a_changing_file_is_sent_after_growing_pauses() {
         assert_eq!(sent(1_000, |second| second), [0, 1, 2, 12, 32, 72, 152, 312, 612, 912]);
     }
 
     #[test]
-    fn what_rests_is_sent_soon() {
+    fn a_resting_file_is_sent_soon() {
         // Two changes soon after it was sent, and a third.
         let changes = |second: u64| [1, 3, 5].iter().filter(|at| **at <= second).count() as u64;
         assert_eq!(sent(100, changes), [0, 1, 3, 8]);

@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn each_has_a_name_of_its_own_and_none_leads_out() {
+    fn trashed_files_get_distinct_names_within_the_trash() {
         let dir = tempfile::tempdir().unwrap();
         let mut trash = Trash::none(dir.path());
         assert_eq!(trash.place(b"a").unwrap(), None);
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_or_too_much_goes_the_oldest_first() {
+    fn old_and_surplus_versions_go_oldest_first() {
         let dir = tempfile::tempdir().unwrap();
         let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let now = u64::try_from(since_1970().as_millis()).unwrap();
@@ -557,7 +557,7 @@ mod tests {
         assert!(again.exists() && trash.place(b"a").unwrap().is_none());
     }
     #[test]
-    fn a_file_that_is_written_to_again_and_again_has_a_version_in_30_s_and_the_newest() {
+    fn a_busy_file_keeps_one_version_in_30_s_and_the_newest() {
         let dir = tempfile::tempdir().unwrap();
         let mut trash = Trash::none(dir.path());
         trash.keep(VersionPolicy::default());
@@ -580,7 +580,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn nothing_is_kept_through_a_link_at_its_top_or_below() {
+    fn the_trash_follows_no_symbolic_link() {
         use std::os::unix::fs::symlink;
         let dir = tempfile::tempdir().unwrap();
         let (own, elsewhere) = (dir.path().join(OWN), dir.path().join("elsewhere"));
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_put_back_and_what_was_there_is_one_then() {
+    fn a_restored_version_keeps_the_file_that_it_replaces() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         fs::create_dir(root.join(OWN)).unwrap();

@@ -252,7 +252,7 @@ mod tests {
 
     /// Linux queues a limited number of changes, and reports only an overflow beyond it.
     #[test]
-    fn a_folder_that_came_among_too_many_changes_is_watched() {
+    fn a_new_folder_is_watched_after_a_queue_overflow() {
         let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
         let most: usize = most.trim().parse().unwrap();
         let (dir, beside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

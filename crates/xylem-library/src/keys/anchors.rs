@@ -1,4 +1,4 @@
-//! Certificates and schemas from files, as a store of keys that are believed.
+//! Reads certificates and schemas from files, and makes a trust store of them.
 
 use std::fs;
 use std::io::Read;
@@ -14,7 +14,7 @@ use super::files::certificate;
 /// Reads a schema, in its text or its binary form.
 ///
 /// # Errors
-/// A file that is not there or holds no schema.
+/// The file does not exist, or holds no schema.
 pub fn schema(path: &Path) -> Result<Schema, KeyError> {
     let mut bytes = Vec::new();
     fs::File::open(path)
@@ -23,21 +23,20 @@ pub fn schema(path: &Path) -> Result<Schema, KeyError> {
     schema_in(&bytes, path)
 }
 
-/// The schema in the bytes of a file.
+/// Parses a schema from the bytes of a file; `path` is for errors.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The bytes are no valid schema.
 pub fn schema_in(bytes: &[u8], path: &Path) -> Result<Schema, KeyError> {
     let bad = |source: FileError| KeyError::NoSchema { path: path.to_path_buf(), source };
     Schema::read(bytes).map_err(bad)
 }
 
-/// Keys that are believed because of certificates in these files, and whom they vouch for: for names
-/// under their owners', or for what a schema says.
+/// Makes a trust store with the certificates in these files as anchors. They are trusted for names below their owners',
+/// or for what a schema allows.
 ///
 /// # Errors
-/// Files that are not there or hold no certificate or schema, and a certificate that no rule of the schema
-/// is about.
+/// Files that do not exist or hold no certificate or schema, and a certificate that no rule of the schema matches.
 pub fn anchors(certificates: &[PathBuf], rules: Option<&Path>) -> Result<TrustStore, KeyError> {
     let mut store = TrustStore::new();
     let rules = rules.map(schema).transpose()?.map(Arc::new);
@@ -49,7 +48,7 @@ pub fn anchors(certificates: &[PathBuf], rules: Option<&Path>) -> Result<TrustSt
             store.add_anchor(&certificate).map_err(bad)?;
             continue;
         };
-        // Whatever it vouched for would be refused, and nobody would see why.
+        // Everything that it certifies would be refused, without a visible reason.
         if rules.matches(certificate.name()).is_ok_and(|matches| matches.is_empty()) {
             let (name, anchors) = (certificate.name().to_name(), rules.anchors().join(" "));
             return Err(KeyError::NotInSchema { path: path.clone(), name, anchors });

@@ -19,91 +19,91 @@ pub enum KeyError {
     /// No new key of this algorithm could be made.
     #[error("a new key: {0}")]
     New(Malformed),
-    /// A key under a passphrase, and nobody says it.
+    /// A key is under a passphrase, and there is none.
     #[error("{what} is encrypted under a passphrase: {why}")]
     NoPassphrase {
-        /// What the key is called.
+        /// The key, as named to the user.
         what: String,
-        /// Why there is none.
+        /// Why there is no passphrase.
         why: String,
     },
-    /// A passphrase that does not open a key.
+    /// The passphrase does not open the key.
     #[error("{0}: wrong passphrase")]
     WrongPassphrase(String),
-    /// Whoever was asked for a passphrase gave up.
+    /// The user gave up when asked for a passphrase.
     #[error("interrupted")]
     Interrupted,
-    /// A SafeBag that can't be used.
+    /// A SafeBag cannot be used.
     #[error("{what}: {source}")]
     SafeBag {
-        /// Where it is.
+        /// The file or key.
         what: String,
-        /// What is wrong with it.
+        /// The defect.
         source: xylem_trust::SafeBagError,
     },
-    /// What is removed for good is named in full.
+    /// A key that is to be deleted has to be named in full.
     #[error(
         "{0} is no key's name; to delete a key give all of its name, as `xylem key list` prints it"
     )]
     NotInFull(String),
-    /// Nothing like this is trusted.
+    /// No certificate of this name is trusted.
     #[error("{0} is not trusted here; see `xylem key list`")]
     NotTrusted(String),
-    /// Too much is trusted.
+    /// Too many certificates or prefixes are trusted.
     #[error("{0}: no more than {max} certificates can be trusted, for {max} prefixes each",
             max = MAX_ENTRIES)]
     TooMany(PathBuf),
-    /// A secret that has to be there is not.
+    /// A secret that must exist does not.
     #[error("{}: no such key file; leave --key away to use your own", .0.display())]
     NoSecret(PathBuf),
-    /// A secret can't be read.
+    /// A secret cannot be read.
     #[error("{}: cannot read key: {source}", path.display())]
     Read {
         /// Its file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A secret's file is no secret.
+    /// A secret's file has another length than a secret.
     #[error("{}: a key file holds exactly {SECRET_LEN} bytes", .0.display())]
     Length(PathBuf),
-    /// A new secret can't be written.
+    /// A new secret cannot be written.
     #[error("cannot make key: {}", advised(.0))]
     Write(#[source] StoreError),
-    /// The keyring can't be read or written.
+    /// The keyring cannot be read or written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// A file that somebody named can't be read.
+    /// A file that the user named cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Open {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file that somebody named holds nothing that is known here.
+    /// A file that the user named holds no known format.
     #[error("{}: neither a packet nor base64", .0.display())]
     NoPacket(PathBuf),
-    /// A file of another kind than those that are taken in.
+    /// A file of a kind that is not imported.
     #[error("{}: {what}", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is, and what to do.
+        /// What it is, and what the user can do.
         what: &'static str,
     },
     /// A name was given to a key that has one.
     #[error("{}: this has its own name; --identity is for keys without one", .0.display())]
     HasName(PathBuf),
-    /// A file holds no key that can be used.
+    /// A file holds no usable key.
     #[error("{}: {source}", path.display())]
     NoKey {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         source: Malformed,
     },
-    /// A file that somebody named holds neither of the two.
+    /// A file that the user named holds neither a key nor a certificate.
     #[error("{}: neither a key nor a certificate: {source}", path.display())]
     NeitherKeyNorCertificate {
         /// The file.
@@ -111,23 +111,23 @@ pub enum KeyError {
         /// Why it is no certificate.
         source: CertificateError,
     },
-    /// A file that somebody named holds no certificate.
+    /// A file that the user named holds no certificate.
     #[error("{}: {source}", path.display())]
     NoCertificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         source: CertificateError,
     },
-    /// A file that somebody named holds no trust schema.
+    /// A file that the user named holds no trust schema.
     #[error("{}: {source}", path.display())]
     NoSchema {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         source: xylem_trust::schema::FileError,
     },
-    /// A certificate to begin with that a schema says nothing of.
+    /// No rule of the schema matches an anchor's certificate.
     #[error(
         "{}: {name} is matched by no rule of the schema; its chains end at {anchors}",
         path.display()
@@ -137,10 +137,10 @@ pub enum KeyError {
         path: PathBuf,
         /// The certificate.
         name: Name,
-        /// The rules that a certificate to begin with matches.
+        /// The rules that anchors have to match.
         anchors: String,
     },
-    /// A certificate for the name of a key here, with other bits.
+    /// A certificate has the name of a key in this keyring, but another public half.
     #[error("{}: of another key called {name}", path.display())]
     OtherKey {
         /// The certificate's file.
@@ -148,18 +148,18 @@ pub enum KeyError {
         /// The key's name.
         name: Name,
     },
-    /// There is such a file, and a secret does not replace it.
+    /// The file exists, and a secret does not replace it.
     #[error("{}: there is such a file", .0.display())]
     FileExists(PathBuf),
-    /// There is a key of this name.
+    /// A key with this name exists.
     #[error("{0} is here already")]
     KeyExists(Name),
-    /// What was given is no name.
+    /// A text is no name.
     #[error("{text}: {source}")]
     Name {
-        /// As it was given.
+        /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The defect.
         source: UriError,
     },
     /// No key has this name or identity.
@@ -168,43 +168,43 @@ pub enum KeyError {
     /// More than one key has this identity.
     #[error("{0} has several keys; name one: `xylem key list`")]
     Several(Name),
-    /// Publications are signed by Ed25519 keys alone.
+    /// Only Ed25519 keys sign publications.
     #[error("{0} is no Ed25519 key, with which `share` signs; `xylem key new` makes one")]
     NotEd25519(Name),
-    /// A key vouches only for names below its owner's: others would not be believed.
+    /// A key certifies only names below its owner's: verifiers would not believe others.
     #[error("{owner} cannot vouch for {identity}, which is not below it")]
     NotBelow {
         /// The key's owner.
         owner: Name,
-        /// The identity that was asked for.
+        /// The requested identity.
         identity: Name,
     },
     /// A certificate does not fit into a packet.
     #[error(transparent)]
     Encode(#[from] xylem_packet::EncodeError),
-    /// What was given is no publisher's key.
+    /// A text is no publisher's key.
     #[error("{0}: a publisher is 64 hexadecimal digits")]
     Publisher(String),
-    /// Nothing can be verified with a publisher's key.
+    /// A publisher's key can verify nothing.
     #[error("{text}: {source}")]
     NoVerifier {
-        /// As it was given.
+        /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The defect.
         source: Malformed,
     },
-    /// A key file has nothing in it.
+    /// A key file is empty.
     #[error("{}: the file is empty", .0.display())]
     Empty(PathBuf),
     /// A key file is longer than any key.
     #[error("{}: too long for a key", .0.display())]
     TooLong(PathBuf),
-    /// A key file holds no public key of the algorithm that was named.
+    /// A key file holds no public key of the named algorithm.
     #[error("{}: not {wanted}", path.display())]
     NotPublic {
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// The expected content.
         wanted: &'static str,
     },
     /// A key file holds no secret of 32 bytes.
@@ -216,26 +216,26 @@ pub enum KeyError {
     /// A file holds no signature of a file.
     #[error("{}: no signature as `xylem key sign` writes it", .0.display())]
     NoSignature(PathBuf),
-    /// A signature can only be checked by a key that is known.
+    /// No key was named by which to verify a signature.
     #[error("whose signature? name a certificate (--trust) or a key (--key, --publisher)")]
     NobodyBelieved,
-    /// A signature is broken, or another's.
+    /// A signature is broken, or another key's.
     #[error("{}: {why}", path.display())]
     NotBelieved {
         /// Its file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A signature is good, and this file is not what was signed.
+    /// The signature is valid, but for another file.
     #[error("{}: signed is a file with another content", .0.display())]
     OtherFile(PathBuf),
-    /// A key can't sign.
+    /// A key cannot sign.
     #[error("{name}: {source}")]
     Signer {
         /// The key's name.
         name: Name,
-        /// What is wrong with it.
+        /// The defect.
         source: Malformed,
     },
 }

@@ -1,9 +1,9 @@
-//! [`Believe`] and [`Sign`]: whose signatures are believed, and with what to sign; keys from files,
-//! chosen before a packet is decoded.
+//! [`Believe`] and [`Sign`]: the keys by which signatures are verified, and the key to sign with. They are read from
+//! files, and chosen before a packet is decoded.
 //!
-//! Keys come from files of the user's, never from a packet; signing and verifying are
-//! xylem-trust's. Chains of certificates are not fetched: a certificate file names its key's owner,
-//! and what that key signed under the owner's name is believed.
+//! Keys come from the user's files, never from a packet; xylem-trust signs and verifies. Chains of certificates are not
+//! fetched. A certificate file names its key's owner, and packets that this key signed under the owner's name are
+//! believed.
 
 use std::fs;
 use std::io::Read;
@@ -20,11 +20,10 @@ use super::ring::Keyring;
 use super::secret::load_or_create;
 use super::trusted::Trusted;
 
-/// Longest key or certificate file that is read.
+/// Most bytes that are read of a key or certificate file.
 const MAX_KEY_FILE: u64 = 64 * 1024;
 
-/// A key in a file, and which algorithm it is for: `hmac:FILE`, `blake3-keyed:FILE`,
-/// `ed25519:FILE`, `ecdsa:FILE`.
+/// A key in a file, with its algorithm: `hmac:FILE`, `blake3-keyed:FILE`, `ed25519:FILE`, `ecdsa:FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFile {
     algorithm: Algorithm,
@@ -60,29 +59,26 @@ impl FromStr for KeyFile {
     }
 }
 
-/// Whose packets are believed.
+/// The keys by which packets are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Believe {
-    /// Nobody's. A digest in a packet (types 0 and 6) still has to be right: it shows damage, and
-    /// anybody can make one.
+    /// No key. A digest in a packet (types 0 and 6) still has to be right. It shows damage, but anyone can make one.
     #[default]
     Nobody,
-    /// Those that this key signed: a shared secret, or a public key, raw or as
-    /// SubjectPublicKeyInfo.
+    /// Packets that this key signed: a shared secret, or a public key, raw or as SubjectPublicKeyInfo.
     Key(KeyFile),
-    /// Those that this publisher signed: 64 hexadecimal digits, as in a ticket.
+    /// Packets that this publisher signed: 64 hexadecimal digits, as in a ticket.
     Publisher(String),
-    /// Those that the key of one of these certificates signed, under its owner's name.
+    /// Packets that the key of one of these certificates signed, under its owner's name.
     Certificates(Vec<PathBuf>),
-    /// Those that a schema lets somebody sign whom the keys of these certificates vouch for.
+    /// Packets that a schema allows, by keys with a chain to one of these certificates.
     Schema {
         /// The schema's file.
         schema: PathBuf,
-        /// The certificates'.
+        /// The files of the certificates.
         anchors: Vec<PathBuf>,
     },
-    /// Those that somebody signed whom the user of this store trusts, for the names that they are
-    /// trusted for ([`Trusted`]).
+    /// Packets that a key signed which the user of this store trusts, for the prefixes of that trust ([`Trusted`]).
     Trusted(PathBuf),
 }
 
@@ -90,7 +86,7 @@ impl Believe {
     /// Reads the keys.
     ///
     /// # Errors
-    /// Files that are not there or hold no such key.
+    /// Files that do not exist, or hold no such key.
     pub fn policy(&self) -> Result<TrustPolicy, KeyError> {
         let one = |verifier| Ok(TrustPolicy::Key(Box::new(verifier)));
         match self {
@@ -138,7 +134,7 @@ fn verifier(key: &KeyFile) -> Result<Verifier, KeyError> {
     }
 }
 
-/// A key file's bytes; one that is nothing but hexadecimal digits stands for the bytes they are.
+/// Reads a key file. A file of 64 hexadecimal digits stands for the 32 bytes that they encode.
 fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
     let bytes = read_limited(path)?;
     let text = bytes.trim_ascii();
@@ -166,28 +162,28 @@ fn secret(bytes: &[u8], path: &Path) -> Result<[u8; 32], KeyError> {
     bytes.try_into().map_err(|_| KeyError::NotSecret(path.to_path_buf()))
 }
 
-/// A certificate, raw or in base64 as `ndnsec` and NDNd write it, perhaps between PEM lines.
+/// Reads a certificate, raw or in base64 as `ndnsec` and NDNd write it, with or without PEM lines.
 ///
 /// # Errors
-/// A file that is not there or holds none.
+/// The file does not exist, or holds no certificate.
 pub fn certificate(path: &Path) -> Result<Vec<u8>, KeyError> {
     let bytes = read_limited(path)?;
     Armor::decode(&bytes).ok_or_else(|| KeyError::NotCertificate(path.to_path_buf()))
 }
 
-/// A packet in a small file that somebody named, likewise.
+/// Reads a packet in a small file, in the same formats.
 pub(super) fn packet_in_file(path: &Path) -> Result<Vec<u8>, KeyError> {
     Armor::decode(&read_limited(path)?).ok_or_else(|| KeyError::NoSignature(path.to_path_buf()))
 }
 
-/// With what to sign.
+/// The key to sign with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sign {
-    /// Type 0: integrity only.
+    /// Digest of type 0: integrity only.
     DigestSha256,
-    /// Type 6: integrity only.
+    /// Digest of type 6: integrity only.
     DigestBlake3,
-    /// Ed25519 with the store's own key, the one that `share` signs with.
+    /// Ed25519 with the store's own key, with which `share` signs.
     #[default]
     Publisher,
     /// A key of the user's: a secret, an Ed25519 seed, or a P-256 key in PKCS#8.
@@ -213,20 +209,20 @@ impl FromStr for Sign {
 }
 
 impl Sign {
-    /// A signer for commands; `store` is where the own key is.
+    /// Makes a signer for commands; `store` has the own key.
     ///
     /// # Errors
-    /// Files that are not there or hold no such key.
+    /// Files that do not exist, or hold no such key.
     pub fn signer(&self, store: &Path) -> Result<Signer, KeyError> {
         signer(self, store, &Name::new().child(Component::generic(b"xylem")))
     }
 }
 
-/// Reads or makes the key. `store` is where the own key is; `name` is what is signed: a secret of
-/// the user's goes by `name/KEY/<algorithm>`.
+/// Reads or makes the key of a signer. `store` has the own key. `name` is the name to be signed: a key from a file is
+/// called `name/KEY/<algorithm>`.
 ///
 /// # Errors
-/// Files that are not there or hold no such key.
+/// Files that do not exist, or hold no such key.
 pub fn signer(sign: &Sign, store: &Path, name: &Name) -> Result<Signer, KeyError> {
     let key = match sign {
         Sign::DigestSha256 => return Ok(Signer::digest_sha256()),

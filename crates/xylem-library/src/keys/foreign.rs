@@ -1,5 +1,5 @@
-//! Private keys as programs write them that are none of NDN's: PKCS #8 and SEC 1, in DER or between PEM lines, as OpenSSL
-//! does. They do not say whose they are. What else such files may be is told by its name.
+//! Private keys in formats of other programs than NDN's: PKCS #8 and SEC 1, in DER or between PEM lines, as OpenSSL
+//! writes them. They name no owner. Other kinds of key files get an error that names their kind.
 
 use std::fs;
 use std::io::Read;
@@ -15,12 +15,12 @@ use super::ring::{KeyEntry, Keyring, parse};
 use crate::hex;
 use crate::time::UnixTime;
 
-/// Longest file that is read.
+/// Most bytes of a file.
 const MAX_FILE: u64 = 64 * 1024;
-/// What DER begins with: a SEQUENCE, which no packet does.
+/// First byte of DER: a SEQUENCE. No packet begins with it.
 const SEQUENCE: u8 = 0x30;
 
-/// What is said of a key that nobody has named.
+/// Advice for each kind of file.
 const NAMELESS: &str = "a private key that does not say whose it is, as OpenSSL writes it; give it a name: `xylem key import \
                         FILE --identity /NAME`";
 const OPENSSH: &str = "a private key of OpenSSH, which is not read; one in PKCS #8 is (`openssl genpkey -algorithm ed25519`)";
@@ -31,16 +31,16 @@ const PUBLIC: &str = "a public key without its secret, which signs nothing; in D
 const X509: &str = "an X.509 certificate, which NDN does not use; `xylem key cert` prints a key's own, or one that it signs";
 const NO_KEY: &str = "DER, and no private key: PKCS #8 is read, and SEC 1";
 
-/// What a file is that holds neither a packet nor base64 alone.
+/// Kind of a file that holds neither a packet nor bare base64.
 pub(super) enum Foreign {
     /// A private key in DER.
     Key(Zeroizing<Vec<u8>>),
-    /// None, or none that is read: what it is, and what to do.
+    /// Anything else: what it is, and what the user can do.
     Other(&'static str),
 }
 
 impl Foreign {
-    /// What is in a file; `None`: it may hold what NDN programs write.
+    /// Recognizes a file; `None` if it may hold what NDN programs write.
     pub(super) fn of(file: &[u8]) -> Option<Self> {
         if file.first() == Some(&SEQUENCE) {
             return Some(Self::Key(Zeroizing::new(file.to_vec())));
@@ -48,7 +48,7 @@ impl Foreign {
         let text = std::str::from_utf8(file).ok()?;
         let blocks = text.match_indices("-----BEGIN ").map(|(at, _)| &text[at..]);
         let labelled = |block| Some((label(block)?, block));
-        // OpenSSL may write the curve's name in a block of its own before the key's.
+        // OpenSSL may write the name of the curve in a block of its own before the key's.
         let mut blocks: Vec<_> = blocks.filter_map(labelled).collect();
         blocks.sort_by_key(|(label, _)| !label.ends_with("PRIVATE KEY"));
         let (label, block) = blocks.first()?;
@@ -65,14 +65,14 @@ impl Foreign {
     }
 }
 
-/// The label of the PEM block that a text begins with.
+/// Returns the label of the PEM block at the beginning of a text.
 fn label(block: &str) -> Option<&str> {
     Some(block.strip_prefix("-----BEGIN ")?.split_once("-----")?.0)
 }
 
-/// What is in a file that somebody named, as far as files of keys go.
+/// Reads a file of the user's, up to the greatest size of key files.
 pub(super) fn small_file(path: &Path) -> Result<Vec<u8>, KeyError> {
-    // As much as there may be, so that no part of a secret stays behind where it grew out of.
+    // Full capacity from the start: a reallocation would leave a part of the secret in freed memory.
     let mut bytes = Vec::with_capacity(MAX_FILE as usize + 1);
     fs::File::open(path)
         .and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes))
@@ -80,14 +80,14 @@ pub(super) fn small_file(path: &Path) -> Result<Vec<u8>, KeyError> {
     Ok(bytes)
 }
 
-/// The name of a key of this identity.
+/// Makes the name of a key for this identity.
 pub(super) fn key_name(identity: &Name, key: &PrivateKey) -> Name {
     let id = hex(&key.public().digest()[..8]);
     identity.clone().child(Component::generic(b"KEY")).child(Component::generic(id.as_bytes()))
 }
 
 impl Keyring {
-    /// Takes in what is no packet: a private key of somebody who has to be named.
+    /// Imports a private key that is no packet, under the given identity.
     pub(super) fn import_foreign(
         &self,
         found: &Foreign,
@@ -103,7 +103,7 @@ impl Keyring {
             Foreign::Other(what) => return Err(other(what)),
         };
         let key = match PrivateKey::from_der(der) {
-            // A public key begins as one under a passphrase does.
+            // In DER, a public key begins like a private one under a passphrase.
             Err(Malformed::Encrypted) => match PrivateKey::check_encrypted(der) {
                 Err(Malformed::Malformed) => return Err(other(NO_KEY)),
                 checked => checked.map(|()| None).map_err(unusable)?,
@@ -111,7 +111,7 @@ impl Keyring {
             Err(Malformed::Malformed) => return Err(other(NO_KEY)),
             key => Some(key.map_err(unusable)?),
         };
-        // What can't be used is said first: naming it would not help.
+        // An unusable key is reported first: a name would not help.
         let identity = parse(identity.ok_or_else(|| other(NAMELESS))?)?;
         if let Some(key) = key {
             return self.add(&key_name(&identity, &key), key, None, now);

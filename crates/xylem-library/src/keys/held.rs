@@ -1,7 +1,7 @@
-//! [`Held`]: a key as its file has it, which says whose it is without its passphrase.
+//! [`Held`]: a key as it is in its file. The file names the key's owner even without its passphrase.
 //!
-//! Without a passphrase it is the packet that NDNd keeps a key in; under one a SafeBag whose certificate
-//! is signed by the key itself, so that name and public half are proven before anybody is asked.
+//! Without a passphrase, the file holds the packet in which NDNd keeps a key. With one, it holds a SafeBag. Its
+//! certificate is signed by the key itself, so that name and public half are proven before the passphrase is requested.
 
 use std::path::Path;
 
@@ -17,24 +17,24 @@ use super::secret::random;
 use crate::time::UnixTime;
 
 const DAY_MS: u64 = 86_400_000;
-/// How long a self-signed certificate is valid: twenty years, as those of ndnsec.
+/// Days for which a self-signed certificate is valid: twenty years, as with ndnsec.
 pub(super) const SELF_SIGNED_DAYS: u64 = 7305;
 
 /// A key in a file.
 pub(super) enum Held {
-    /// As it is.
+    /// A key without a passphrase.
     Open(PrivateKey),
-    /// Under a passphrase: the SafeBag.
+    /// A key under a passphrase: a SafeBag.
     Sealed {
-        /// All of it.
+        /// The bytes of the SafeBag.
         bag: Vec<u8>,
-        /// The key's public half.
+        /// The public half of the key.
         public: PublicKey,
     },
 }
 
 impl Held {
-    /// The key in a packet of a file, and its name.
+    /// Parses the packet of a key file; returns the key and its name.
     pub(super) fn read(wire: Vec<u8>, path: &Path) -> Result<(Name, Self), KeyError> {
         let path = || path.to_path_buf();
         if SafeBag::begins(&wire) {
@@ -62,7 +62,7 @@ impl Held {
         matches!(self, Held::Sealed { .. })
     }
 
-    /// The key; asks for its passphrase if there is one. `what` is what the key is called.
+    /// Returns the private key, and requests its passphrase if it has one. `what` names the key to the user.
     pub(super) fn open(self, what: &str) -> Result<PrivateKey, KeyError> {
         match self {
             Held::Open(key) => Ok(key),
@@ -71,7 +71,7 @@ impl Held {
     }
 }
 
-/// The key in a SafeBag, and the passphrase that opened it.
+/// Opens a SafeBag; returns the key, and the passphrase that opened it.
 pub(super) fn open_bag(
     bag: &[u8],
     what: &str,
@@ -86,7 +86,7 @@ pub(super) fn open_bag(
     Ok((key, passphrase))
 }
 
-/// The key under a passphrase, as a SafeBag with this certificate, or one by itself.
+/// Encrypts a key under a passphrase, as a SafeBag with this certificate, or with a self-signed one.
 pub(super) fn seal(
     key: &PrivateKey,
     name: &Name,
@@ -111,7 +111,7 @@ pub(super) fn signer(key: &PrivateKey, name: &Name) -> Result<Signer, KeyError> 
     key.signer(name.clone()).map_err(|source| KeyError::Signer { name: name.clone(), source })
 }
 
-/// Valid from an hour ago, for clocks that are behind.
+/// Makes a validity period that starts an hour ago, for clocks that are behind.
 pub(super) fn from_now(now_ms: u64, days: u64) -> ValidityPeriod {
     ValidityPeriod {
         not_before_ms: now_ms.saturating_sub(DAY_MS / 24),

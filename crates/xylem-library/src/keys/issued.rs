@@ -1,7 +1,8 @@
-//! [`Issued`]: certificates that a certificate authority of this store has issued: the store's `ca`.
+//! [`Issued`]: the certificates that a certificate authority (CA) of this store has issued: the store's `ca`.
 //!
-//! A folder for each CA, and in it a file for each certificate, `TIME-HASH.cert`: its version's number and the
-//! beginning of its hash. They are public. What is over or beyond what can be asked for goes when a CA begins.
+//! Each CA has a directory, with a file for each certificate: `TIME-HASH.cert`, after the time of issue and the
+//! beginning of its hash. The certificates are public. When a CA starts, it removes expired certificates, and the
+//! oldest ones beyond its limit.
 
 use std::fs;
 use std::io;
@@ -16,30 +17,30 @@ use super::files::certificate;
 use super::ring::certificate_in;
 use crate::time::UnixTime;
 
-/// Names that are looked at when a CA begins.
+/// Most files that are examined when a CA starts.
 const MAX_FILES: usize = 1_000_000;
 
-/// What one CA has issued.
+/// The certificates that one CA has issued.
 #[derive(Clone, Debug)]
 pub struct Issued {
     dir: PathBuf,
 }
 
 impl Issued {
-    /// What the CA of this prefix has issued; nothing need be there yet.
+    /// The certificates of the CA with this prefix; there may be none yet.
     pub fn at(store: &Path, prefix: &Name) -> Self {
-        // A name may be longer than a file's may be.
+        // A name may be longer than a file name.
         let mut value = Vec::new();
         prefix.as_ref().encode(&mut value);
         let hash = xylem_hash::hash(&value).to_string();
         Issued { dir: store.join("ca").join(&hash[..32]) }
     }
 
-    /// The newest `most` certificates that are not over, the oldest first; the files of all others are removed.
-    /// With them, files that hold no certificate, which are left as they are.
+    /// Loads the newest `most` certificates that have not expired, the oldest first; the files of all others are
+    /// removed. Also returns the paths of files that hold no certificate; these stay.
     ///
     /// # Errors
-    /// A folder that cannot be read.
+    /// The directory cannot be read.
     pub fn load(
         &self,
         most: usize,
@@ -77,10 +78,10 @@ impl Issued {
         Ok((kept, unreadable))
     }
 
-    /// Keeps one.
+    /// Stores a certificate.
     ///
     /// # Errors
-    /// What is no certificate, and a file that cannot be written.
+    /// The bytes are no certificate; the file cannot be written.
     pub fn keep(&self, wire: &[u8], now: UnixTime) -> Result<(), KeyError> {
         let disk = DiskMedium::new();
         create_dirs(&disk, &self.dir)?;
@@ -104,7 +105,7 @@ mod tests {
         UnixTime::new(Duration::from_secs(seconds))
     }
 
-    /// Valid until so many seconds after 1970.
+    /// A certificate that is valid until this many seconds after 1970.
     fn until(seconds: u64) -> Vec<u8> {
         let signer = Signer::ed25519(&[1; 32], "/org/al/KEY/1".parse().unwrap());
         let validity = ValidityPeriod { not_before_ms: 0, not_after_ms: seconds * 1000 };
@@ -112,11 +113,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_issued_is_there_again_until_it_is_over() {
+    fn issued_certificates_are_loaded_until_they_expire() {
         let dir = tempfile::tempdir().unwrap();
         let issued = Issued::at(dir.path(), &"/org".parse().unwrap());
         assert_eq!(issued.load(9, at(0)).unwrap(), (vec![], vec![]));
-        // A clock of another length has its place all the same.
+        // Times with different numbers of digits sort correctly.
         for (now, valid_until) in [(9, 100), (10, 300), (11, 200), (11, 400)] {
             issued.keep(&until(valid_until), at(now)).unwrap();
         }

@@ -1,8 +1,8 @@
-//! [`KeyKind`]: which algorithm a new key is for.
+//! [`KeyKind`]: the algorithm of a new key.
 
 use std::str::FromStr;
 
-/// Which algorithm a new key is for.
+/// Algorithm of a new key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum KeyKind {
     /// Ed25519.

@@ -1,6 +1,6 @@
-//! Numbers that errors name, too.
+//! Limits that error messages state, too.
 
-/// Length of the publisher's and of the link's secret in bytes.
+/// Length of the publisher's and of the link's secret, in bytes.
 pub(crate) const SECRET_LEN: usize = 32;
-/// Certificates that can be trusted, and prefixes for each.
+/// Most trusted certificates, and most prefixes of each.
 pub(super) const MAX_ENTRIES: usize = 256;

@@ -1,7 +1,7 @@
-//! Asking for passphrases: one routine, whichever verb needs a key.
+//! Requests passphrases: one function for every command that needs a key.
 //!
-//! There is no terminal and no environment here: whoever runs the process says once, with
-//! [`ask_passphrases`], how a passphrase is asked for. Where nobody has, a key under one can't be used.
+//! This crate uses no terminal and no environment. The program sets once, with [`ask_passphrases`], how a passphrase is
+//! requested. Otherwise a key under a passphrase cannot be used.
 
 use std::sync::OnceLock;
 
@@ -15,9 +15,9 @@ pub type Passphrase = Zeroizing<Vec<u8>>;
 /// Why there is no passphrase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoPassphrase {
-    /// The person who was asked gave up.
+    /// The user gave up.
     Interrupted,
-    /// What to say.
+    /// The reason, for the user.
     Because(String),
 }
 
@@ -25,15 +25,14 @@ type Ask = dyn Fn(&str) -> Result<Passphrase, NoPassphrase> + Send + Sync;
 
 static ASK: OnceLock<Box<Ask>> = OnceLock::new();
 
-/// From now on passphrases are asked for with `ask`, which is told what the key is called. Only the first
-/// call counts.
+/// Sets the function that requests passphrases; its argument names the key to the user. Only the first call counts.
 pub fn ask_passphrases(
     ask: impl Fn(&str) -> Result<Passphrase, NoPassphrase> + Send + Sync + 'static,
 ) {
     let _ = ASK.set(Box::new(ask));
 }
 
-/// The passphrase of the key that is called `what`.
+/// Requests the passphrase of the key that is named `what`.
 pub(super) fn passphrase_of(what: &str) -> Result<Passphrase, KeyError> {
     let because = |text: &str| NoPassphrase::Because(text.to_owned());
     match ASK.get().map_or_else(|| Err(because("nobody can be asked here")), |ask| ask(what)) {

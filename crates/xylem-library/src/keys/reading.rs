@@ -1,4 +1,4 @@
-//! The keys with which somebody reads what is shared for them (docs/spec/sealed.md, "Recipients").
+//! Keys to encrypt and decrypt sealed publications (docs/spec/sealed.md, "Recipients").
 
 use std::path::Path;
 
@@ -9,16 +9,16 @@ use super::error::KeyError;
 use super::ring::Keyring;
 use super::secret::load_or_create;
 
-/// The key of a certificate's owner, to encrypt to: `None` if it is not of Ed25519.
+/// Returns the public key to encrypt to a certificate's owner; `None` if the certificate's key is not Ed25519.
 pub fn recipient(certificate: &Certificate<'_>) -> Option<PeerKey> {
     certificate.public_key().x25519().map(PeerKey)
 }
 
-/// All keys that this store can read with, as they are asked for: that of its links, those of its keyring, and
-/// last the ones whose passphrases have to be asked for.
+/// Returns all keys with which this store can decrypt, lazily: the key of its links, then the keys of its keyring, and
+/// last those that need a passphrase.
 ///
 /// # Errors
-/// Files that can't be read, here and for each key.
+/// Files that cannot be read, here and for each key.
 pub fn reading(
     store: &Path,
 ) -> Result<impl Iterator<Item = Result<StaticKey, KeyError>>, KeyError> {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
     use xylem_trust::PrivateKey;
 
-    /// Both halves belong together, and a point of small order is nobody's.
+    /// Both halves belong together; a point of small order is rejected.
     #[test]
     fn what_is_encrypted_to_an_ed25519_key_is_read_with_it() {
         let ephemeral = StaticKey::from_bytes([9; 32]);

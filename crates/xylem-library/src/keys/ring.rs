@@ -1,8 +1,8 @@
-//! [`Keyring`]: named keys on disk, for signing as somebody in NDN: the store's `keys/ndn`.
+//! [`Keyring`]: named keys on disk, for signing under an identity in NDN: the store's `keys/ndn`.
 //!
-//! Each key is two files: `NAME.key` (mode 0600, the secret, as NDNd reads it; under a passphrase a SafeBag) and
-//! `NAME.cert` (its certificate, self-signed until another one is imported). Secrets come from the operating
-//! system's randomness or from a file, and leave by [`Keyring::export_to`] only.
+//! Each key is two files. `NAME.key` (mode 0600) is the secret, as NDNd reads it, or a SafeBag under a passphrase.
+//! `NAME.cert` is its certificate, self-signed until another one is imported. Secrets come from the operating system's
+//! randomness or from a file, and leave only by [`Keyring::export_to`].
 
 use std::fs;
 use std::io;
@@ -25,7 +25,7 @@ use super::secret::{close_directory, random, replace_private, require_closed, wr
 use crate::hex;
 use crate::time::UnixTime;
 
-/// Keys in a keyring.
+/// Most keys of a keyring.
 const MAX_KEYS: usize = 10_000;
 
 /// A key, without its secret.
@@ -35,30 +35,30 @@ pub struct KeyEntry {
     /// `/<identity>/KEY/<key id>`.
     #[serde(serialize_with = "crate::json::text")]
     pub name: Name,
-    /// `ed25519` or `ecdsa`.
+    /// `ed25519`, `ecdsa` or `rsa`.
     pub algorithm: &'static str,
     /// Whether it is under a passphrase.
     pub encrypted: bool,
-    /// SHA-256 of the public half's SubjectPublicKeyInfo, hexadecimal: what a KeyDigest is.
+    /// SHA-256 of the public half's SubjectPublicKeyInfo, hexadecimal: the value of a KeyDigest.
     pub fingerprint: String,
-    /// The certificate's name, if there is one.
+    /// The certificate's name, if there is a certificate.
     #[serde(serialize_with = "crate::json::some_text")]
     pub certificate: Option<Name>,
-    /// SHA-256 of the certificate's packet, hexadecimal: what a CA with it is believed by.
+    /// SHA-256 of the certificate's packet, hexadecimal: clients identify a CA by it.
     pub digest: Option<String>,
-    /// When it ends, milliseconds since 1970.
+    /// When the certificate ends, in milliseconds since 1970.
     pub valid_until_ms: Option<u64>,
-    /// An Ed25519 key's public half, hexadecimal.
+    /// The public half of an Ed25519 key, hexadecimal.
     pub public: Option<String>,
 }
 
 /// A key to publish with, and its certificate.
 pub struct CertifiedKey {
-    /// The key; what it signs names the certificate.
+    /// The key; the packets that it signs name the certificate.
     pub key: PublisherKey,
     /// `/<identity>/KEY/<key id>`.
     pub key_name: Name,
-    /// Whose key it is.
+    /// The identity to which the key belongs.
     pub identity: Name,
     /// The certificate's packet.
     pub certificate: Vec<u8>,
@@ -71,15 +71,15 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// The keyring of this store; it need not be there yet.
+    /// The keyring of this store; it need not exist yet.
     pub fn at(store: &Path) -> Self {
         Keyring { dir: store.join("keys").join("ndn") }
     }
 
-    /// Makes a key for `identity`, with a certificate by itself that is valid from `now` on.
+    /// Makes a key for `identity`, with a self-signed certificate that is valid from `now` on.
     ///
     /// # Errors
-    /// What is no name; a file that cannot be written.
+    /// The identity is no name; a file cannot be written.
     pub fn create(
         &self,
         identity: &str,
@@ -89,10 +89,10 @@ impl Keyring {
         self.create_under(identity, kind, None, now)
     }
 
-    /// [`Self::create`] under a passphrase, if there is one.
+    /// Makes a key as [`Self::create`] does, under a passphrase if there is one.
     ///
     /// # Errors
-    /// What is no name; a file that cannot be written.
+    /// The identity is no name; a file cannot be written.
     pub fn create_under(
         &self,
         identity: &str,
@@ -108,10 +108,10 @@ impl Keyring {
         self.add(&key_name(&identity, &key), key, passphrase, now)
     }
 
-    /// The keys, by name.
+    /// Lists the keys, by name.
     ///
     /// # Errors
-    /// Files that cannot be read, or are none of ours.
+    /// Files that cannot be read, or that this program did not write.
     pub fn list(&self) -> Result<Vec<KeyEntry>, KeyError> {
         let mut entries = Vec::new();
         for (name, key) in self.keys()? {
@@ -121,12 +121,12 @@ impl Keyring {
         Ok(entries)
     }
 
-    /// Writes a key to a new file of mode 0600. Without a passphrase it is the secret itself, as NDNd and
-    /// [`Self::import`] read it; under `passphrase`, or the one that it has, a SafeBag in base64 alone,
-    /// as `ndnsec import` and [`Self::import`] read it. Whether it is a SafeBag is returned.
+    /// Writes a key to a new file of mode 0600. Without a passphrase the file holds the secret itself, as NDNd and
+    /// [`Self::import`] read it. Under `passphrase`, or under the one that the key has, it holds a SafeBag in bare
+    /// base64, as `ndnsec import` and [`Self::import`] read it. Returns whether it is a SafeBag.
     ///
     /// # Errors
-    /// There is no such key, more than one of this identity, or such a file.
+    /// There is no such key, or more than one of this identity; or the file exists already.
     pub fn export_to(
         &self,
         which: &str,
@@ -156,11 +156,11 @@ impl Keyring {
         export(file, Armor::bare(&bag).as_bytes()).map(|()| true)
     }
 
-    /// Adds a key, or a certificate of a key that is here. A key from a SafeBag stays under its
-    /// passphrase, which is asked for. A key in PKCS #8 or SEC 1, as OpenSSL writes it, becomes one of `identity`.
+    /// Imports a key, or a certificate of a key in this keyring. A key from a SafeBag stays under its passphrase, which
+    /// is requested. A key in PKCS #8 or SEC 1, as OpenSSL writes it, gets the name `identity`.
     ///
     /// # Errors
-    /// Other files, keys that are here already, and an identity for what has one.
+    /// Other kinds of files, keys that the keyring has already, and an identity for a key that has its own.
     pub fn import(
         &self,
         file: &Path,
@@ -197,10 +197,10 @@ impl Keyring {
         self.install(&certificate, file)
     }
 
-    /// Puts a certificate, which came as `file`, to its key, which is here.
+    /// Stores a certificate with its key, which must be in this keyring. `file` is for errors.
     ///
     /// # Errors
-    /// There is no such key, or it is another one.
+    /// There is no such key, or its public half differs.
     pub fn install(
         &self,
         certificate: &Certificate<'_>,
@@ -214,10 +214,10 @@ impl Keyring {
         self.entry(&name, &key)
     }
 
-    /// The key of this name, or the one key of this identity; `None` if there is none.
+    /// Finds the key with this name, or the only key of this identity; `None` if there is none.
     ///
     /// # Errors
-    /// More than one; files that cannot be read.
+    /// More than one key; files that cannot be read.
     pub fn entry_of(&self, which: &str) -> Result<Option<KeyEntry>, KeyError> {
         match self.find(which) {
             Ok((name, key)) => self.entry(&name, &key).map(Some),
@@ -226,10 +226,10 @@ impl Keyring {
         }
     }
 
-    /// Puts a key under another passphrase, or under none; the one that it has is asked for.
+    /// Puts a key under another passphrase, or under none; its present passphrase is requested.
     ///
     /// # Errors
-    /// There is no such key, a wrong passphrase, a file that cannot be written.
+    /// There is no such key, the passphrase is wrong, or a file cannot be written.
     pub fn reseal(
         &self,
         which: &str,
@@ -244,10 +244,10 @@ impl Keyring {
         self.entry(&name, &held)
     }
 
-    /// Removes a key for good, with its certificate: the one of exactly this name.
+    /// Deletes the key with exactly this name, and its certificate, for good.
     ///
     /// # Errors
-    /// What is not the whole name of a key that is here.
+    /// The text is not the full name of a key of this keyring.
     pub fn delete(&self, name: &str) -> Result<Name, KeyError> {
         let wanted = parse(name)?;
         let (found, _) = self.find_name(wanted.clone())?;
@@ -266,10 +266,10 @@ impl Keyring {
         Ok(found)
     }
 
-    /// The certificate of a key.
+    /// Returns the certificate of a key.
     ///
     /// # Errors
-    /// There is no such key or it has none.
+    /// There is no such key, or it has no certificate.
     pub fn certificate(&self, which: &str) -> Result<Vec<u8>, KeyError> {
         let (name, _) = self.find(which)?;
         let path = self.path(&name, "cert");
@@ -278,12 +278,11 @@ impl Keyring {
         Ok(wire)
     }
 
-    /// A certificate for the key in `request` (a certificate that it has so far), signed by the key
-    /// `by` in the name of `issuer`. It is valid for `days` from `now` on.
+    /// Issues a certificate for the key in `request` (a certificate that the key has already), signed by the key `by`
+    /// with the issuer id `issuer`. It is valid for `days` from `now` on.
     ///
     /// # Errors
-    /// There is no such key or request, or the request's identity is not under that of `by`: nobody
-    /// would believe it.
+    /// There is no such key or request, or the request's identity is not below that of `by`: no verifier would believe it.
     pub fn certify(
         &self,
         by: &str,
@@ -314,16 +313,16 @@ impl Keyring {
         Ok(out)
     }
 
-    /// Signs as the owner of a key.
+    /// Returns a signer with a key.
     ///
     /// # Errors
-    /// There is no such key, or it can't be read.
+    /// There is no such key, or it cannot be read.
     pub fn signer(&self, which: &str) -> Result<Signer, KeyError> {
         let (name, held) = self.find(which)?;
         signer(&held.open(&name.to_string())?, &name)
     }
 
-    /// Publishes as the owner of an Ed25519 key: packets name its certificate, which others need beside them.
+    /// Returns an Ed25519 key to publish with. Its packets name its certificate, which verifiers need as well.
     ///
     /// # Errors
     /// There is no such key, it is of another algorithm, or it has no certificate.
@@ -365,7 +364,7 @@ impl Keyring {
         self.entry(&name, &held)
     }
 
-    /// Puts a certificate in its place, where the one before it may be.
+    /// Writes a certificate to its file, and replaces an earlier one.
     fn write_certificate(&self, certificate: &Certificate<'_>) -> Result<(), KeyError> {
         let path = self.path(&certificate.key_name().to_name(), "cert");
         let name = certificate.name().to_string();
@@ -397,7 +396,7 @@ impl Keyring {
         })
     }
 
-    /// Keeps the directories of keys to their owner.
+    /// Makes the directories of keys accessible to their owner alone.
     fn close(&self) -> Result<(), StoreError> {
         self.dir.parent().map_or(Ok(()), close_directory)?;
         close_directory(&self.dir)
@@ -421,7 +420,7 @@ impl Keyring {
         Ok(keys)
     }
 
-    /// The key of this name, or the one key of this identity.
+    /// Finds the key with this name, or the only key of this identity.
     fn find(&self, which: &str) -> Result<(Name, Held), KeyError> {
         self.find_name(parse(which)?)
     }
@@ -438,7 +437,7 @@ impl Keyring {
         }
     }
 
-    /// A name's file. In a name's URI a plus sign is always percent-encoded, so that no two names
+    /// Returns the file of a name. In the URI of a name a plus sign is always percent-encoded, so that no two names
     /// share a file.
     fn path(&self, name: &Name, extension: &str) -> PathBuf {
         let file = name.to_string().trim_start_matches('/').replace('/', "+");
@@ -450,7 +449,7 @@ pub(super) fn parse(name: &str) -> Result<Name, KeyError> {
     name.parse().map_err(|source| KeyError::Name { text: name.to_owned(), source })
 }
 
-/// A key's file, under a passphrase if there is one.
+/// Encodes the file of a key, under a passphrase if there is one.
 fn text_of(
     name: &Name,
     key: &PrivateKey,
@@ -471,7 +470,7 @@ fn key_text(name: &Name, key: &PrivateKey) -> Result<Zeroizing<String>, KeyError
     Ok(Zeroizing::new(Armor::Key.encode(&name.to_string(), &packet)))
 }
 
-/// Writes a new file of the user's.
+/// Writes a new file for the user.
 fn export(file: &Path, bytes: &[u8]) -> Result<(), KeyError> {
     write_private(file, bytes).map_err(|e| match e {
         StoreError::Exists { path } => KeyError::FileExists(path),
@@ -484,7 +483,7 @@ pub(super) fn certificate_in<'a>(wire: &'a [u8], path: &Path) -> Result<Certific
     Certificate::decode(wire).map_err(|source| KeyError::NoCertificate { path: path(), source })
 }
 
-/// The packet in a file, raw or as text.
+/// Reads the packet in a file, raw or as text.
 pub(super) fn packet_in(path: &Path) -> Result<Vec<u8>, KeyError> {
     Armor::decode(&small_file(path)?).ok_or_else(|| KeyError::NoPacket(path.to_path_buf()))
 }
@@ -540,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn an_organisation_vouches_for_its_member() {
+    fn an_organisation_certifies_its_member() {
         let dir = tempfile::tempdir().unwrap();
         let keyring = Keyring::at(dir.path());
         keyring.create("/org", KeyKind::EcdsaP256, NOW).unwrap();

@@ -1,7 +1,8 @@
 //! Secrets of this node on disk: the publisher's Ed25519 key and the link's X25519 key.
 //!
-//! Each is a file of 32 raw bytes, mode 0600 in a directory of mode 0700, made on first use, or a SafeBag
-//! if the user gave the publisher's a passphrase. They never travel. A secret that others could open is refused; folders that they could read are closed.
+//! Each is a file of 32 raw bytes, mode 0600 in a directory of mode 0700, made on first use. The publisher's is a
+//! SafeBag if the user gave it a passphrase. The secrets never leave the machine. A secret that other users could open
+//! is refused; a directory that they could read is made private.
 
 use std::fs;
 use std::io::{self, Read};
@@ -19,10 +20,10 @@ use super::held::{Held, seal};
 use super::limits::SECRET_LEN;
 use crate::time::UnixTime;
 
-/// Reads the secret at `path`, or makes it there from the operating system's randomness.
+/// Reads the secret at `path`, or makes it from the operating system's randomness.
 ///
 /// # Errors
-/// What is there can't be read, is no secret, or is open to others; none can be made.
+/// The file cannot be read, is no secret, or is open to other users; no secret can be made.
 pub fn load_or_create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
     if let Some(above) = path.parent() {
         close_directory(above)?;
@@ -33,13 +34,13 @@ pub fn load_or_create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
     }
 }
 
-/// Longest file of a secret: a SafeBag in base64.
+/// Most bytes of a secret's file: a SafeBag in base64.
 const MAX_FILE: u64 = 4_096;
 
-/// Reads the secret at `path`; it must be there. Asks for its passphrase if it has one.
+/// Reads the secret at `path`, which must exist. Requests its passphrase if it has one.
 ///
 /// # Errors
-/// It is not there, can't be read, is no secret, is open to others, or its passphrase is not said.
+/// It does not exist, cannot be read, is no secret, is open to other users, or its passphrase is missing.
 pub fn load_existing(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
     match read(path)? {
         Secret::Bare(secret) => Ok(secret),
@@ -51,10 +52,10 @@ pub fn load_existing(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
     }
 }
 
-/// The public half of the Ed25519 secret at `path`, which may be under a passphrase: nobody is asked.
+/// Returns the public half of the Ed25519 secret at `path`; no passphrase is needed.
 ///
 /// # Errors
-/// It is not there, can't be read, is no secret, or is open to others.
+/// It does not exist, cannot be read, is no secret, or is open to other users.
 pub fn public_half(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
     let public = match read(path)? {
         Secret::Bare(secret) => PrivateKey::ed25519(secret).public(),
@@ -66,10 +67,10 @@ pub fn public_half(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
     }
 }
 
-/// Puts the Ed25519 secret at `path`, which must be there, under another passphrase, or under none.
+/// Puts the Ed25519 secret at `path`, which must exist, under another passphrase, or under none.
 ///
 /// # Errors
-/// It can't be read or written, or its passphrase is not said.
+/// It cannot be read or written, or its passphrase is missing.
 pub fn reseal(path: &Path, passphrase: Option<&[u8]>, now: UnixTime) -> Result<(), KeyError> {
     let secret = load_existing(path)?;
     let Some(passphrase) = passphrase else { return Ok(replace_private(path, &secret)?) };
@@ -104,17 +105,17 @@ fn read(path: &Path) -> Result<Secret, KeyError> {
     bag.map(Secret::Sealed).ok_or_else(|| KeyError::Length(path()))
 }
 
-/// Fresh random bytes from the operating system.
+/// Returns fresh random bytes from the operating system.
 ///
 /// # Errors
-/// It gives none.
+/// The operating system gives none.
 pub fn random<const N: usize>() -> Result<[u8; N], KeyError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(KeyError::NoRandomness)?;
     Ok(bytes)
 }
 
-/// Two first runs at the same time agree on one key: the second finds the name taken.
+/// Makes a secret. Two concurrent first runs agree on one: the second finds that the file exists.
 fn create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
     let secret = random::<SECRET_LEN>()?;
     match write_private(path, &secret) {
@@ -124,19 +125,18 @@ fn create(path: &Path) -> Result<[u8; SECRET_LEN], KeyError> {
     }
 }
 
-/// Keeps a directory of keys to its owner, links followed.
+/// Makes a directory of keys accessible to its owner alone; symbolic links are followed.
 pub(super) fn close_directory(path: &Path) -> Result<(), StoreError> {
-    // What is not there is made, or missed, by whoever comes next.
+    // A missing directory is made, or reported missing, by a later call.
     path.canonicalize().map_or(Ok(()), |path| keep_private(&DiskMedium::new(), &path))
 }
 
-/// Refuses a key that others can open, links followed.
+/// Refuses a key file that other users can open; symbolic links are followed.
 pub(super) fn require_closed(path: &Path) -> Result<(), StoreError> {
     path.canonicalize().map_or(Ok(()), |path| require_private(&DiskMedium::new(), &path))
 }
 
-/// Writes a new file that only its owner reads, and makes its directory; [`StoreError::Exists`] if
-/// there is such a file.
+/// Writes a new file that only its owner can read, and makes its directory; [`StoreError::Exists`] if the file exists.
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let disk = DiskMedium::new();
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
@@ -145,7 +145,7 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError>
     write_atomically(&disk, path, bytes, 0o600, Clobber::Never)
 }
 
-/// Writes a file that only its owner reads in the place of the one that is there.
+/// Replaces a file by one that only its owner can read.
 pub(super) fn replace_private(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     write_atomically(&DiskMedium::new(), path, bytes, 0o600, Clobber::Replace)
 }

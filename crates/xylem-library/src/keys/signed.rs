@@ -1,9 +1,9 @@
-//! [`sign_hash`] and [`check_signature`]: that the owner of a key stands by a file with this hash, as a
-//! text beside the file, for whoever has no network or got the file by other ways.
+//! [`sign_hash`] and [`check_signature`]: a signature of a file's hash, as a text beside the file. It needs no network,
+//! and no particular way to get the file.
 //!
-//! It is one NDN Data packet between PEM lines: its name is `IDENTITY/32=signed/v=TIME` (milliseconds since 1970), its
-//! content the 32 bytes of the file's BLAKE3 hash, signed as any packet (docs/spec/trust.md). The keyword keeps it
-//! apart from all that the same key publishes.
+//! The text is one NDN Data packet between PEM lines. Its name is `IDENTITY/32=signed/v=TIME` (milliseconds since
+//! 1970), its content the 32 bytes of the file's BLAKE3 hash. It is signed as any packet is (docs/spec/trust.md). The
+//! keyword component separates it from everything else that the same key signs.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::path::Path;
@@ -21,20 +21,20 @@ use crate::time::UnixTime;
 
 const SIGNED: Component<'static> = Component::keyword(b"signed");
 
-/// Who stands by a file.
+/// A valid signature of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename = "signature")]
 pub struct SignedBy {
-    /// The name that the key belongs to.
+    /// The identity to which the key belongs.
     #[serde(serialize_with = "crate::json::text")]
     pub identity: Name,
     /// The file's hash, hexadecimal.
     pub hash: String,
-    /// When it was signed, by the signer's clock: milliseconds since 1970.
+    /// When it was signed, by the signer's clock, in milliseconds since 1970.
     pub time_ms: u64,
 }
 
-/// The signature of the key `by` on a file with this hash, as text.
+/// Signs the hash of a file with the key `by`, and returns the signature as text.
 ///
 /// # Errors
 /// There is no such key.
@@ -54,10 +54,11 @@ pub fn sign_hash(
     Ok(Armor::Data.encode(&name.to_string(), &packet))
 }
 
-/// Who stands by a file with this hash, as the text in `signature` says and `believe` proves.
+/// Verifies the signature of a file with this hash: the text in `signature` names the signer, and `believe` decides
+/// which keys count.
 ///
 /// # Errors
-/// No such text, nobody to believe; another file's signature, or one that is not believed.
+/// The file holds no signature; no key is believed; it signs another file, or its key is not believed.
 pub fn check_signature(
     hash: &Hash,
     signature: &Path,
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_one_key_and_not_a_bit_besides() {
+    fn a_signature_fits_one_file_and_one_key_bit_by_bit() {
         let dir = tempfile::tempdir().unwrap();
         let keyring = Keyring::at(dir.path());
         let own = |who: &str| {
@@ -130,7 +131,7 @@ mod tests {
             std::fs::write(&signature, &flipped).unwrap();
             assert!(refused(&hash, &alice).is_err(), "bit {bit}");
         }
-        // A certificate is signed by the same key and is no signature of a file.
+        // A certificate is signed by the same key, but is no signature of a file.
         let certificate = dir.path().join("alice");
         let other = check_signature(&hash, &certificate, &alice, NOW);
         assert!(matches!(other, Err(KeyError::NoSignature(_))), "{other:?}");

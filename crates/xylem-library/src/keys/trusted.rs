@@ -1,7 +1,7 @@
-//! [`Trusted`]: which keys the user believes, and for which prefixes: the store's `keys/trusted`.
+//! [`Trusted`]: the keys that the user trusts, and for which prefixes: the store's `keys/trusted`.
 //!
-//! Each is a file `CERTIFICATE.trust`: a prefix a line, then the certificate between PEM lines. They are
-//! no secrets, but whoever writes there decides who is believed: the folder is its owner's alone.
+//! Each certificate is a file `CERTIFICATE.trust`: one prefix a line, then the certificate between PEM lines. The files
+//! are not secret, but write access decides which keys are trusted. Only the owner has access to the directory.
 
 use std::fs;
 use std::io;
@@ -19,20 +19,20 @@ use super::limits::MAX_ENTRIES;
 use super::ring::{certificate_in, parse};
 use super::secret::{close_directory, require_closed};
 
-/// Who is believed for what.
+/// A trusted certificate, and the prefixes for which it is trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename = "trusted")]
 pub struct TrustedEntry {
     /// The certificate's name.
     #[serde(serialize_with = "crate::json::text")]
     pub certificate: Name,
-    /// What its key, and whom it vouches for, is believed for.
+    /// Prefixes for which its key, and the keys that it certifies, are trusted.
     pub prefixes: Vec<String>,
-    /// When the certificate ends, milliseconds since 1970.
+    /// When the certificate ends, in milliseconds since 1970.
     pub valid_until_ms: u64,
 }
 
-/// What the user trusts.
+/// The certificates that the user of a store trusts.
 #[derive(Clone, Debug)]
 pub struct Trusted {
     dir: PathBuf,
@@ -45,15 +45,15 @@ struct Entry {
 }
 
 impl Trusted {
-    /// What is trusted in this store; nothing need be there yet.
+    /// The trusted certificates of this store; there may be none yet.
     pub fn at(store: &Path) -> Self {
         Trusted { dir: store.join("keys").join("trusted") }
     }
 
-    /// Trusts the key of a certificate for names below `prefix`, or its owner's name.
+    /// Trusts the key of a certificate for names below `prefix`; by default for names below its owner's.
     ///
     /// # Errors
-    /// What is no certificate or no name; a file that cannot be written.
+    /// The bytes are no certificate, the prefix is no name; a file cannot be written.
     pub fn add(&self, certificate: &[u8], prefix: Option<&str>) -> Result<TrustedEntry, KeyError> {
         let certificate = certificate_in(certificate, Path::new("the certificate"))?;
         let prefix = match prefix {
@@ -76,11 +76,11 @@ impl Trusted {
         entry.row()
     }
 
-    /// Trusts a certificate, or the certificates of a key, no more, or for one prefix no more. What was
-    /// changed is returned.
+    /// Removes trust in a certificate, or in all certificates of a key or identity; with `prefix`, for that prefix
+    /// alone. Returns the changed entries.
     ///
     /// # Errors
-    /// Nothing of this name is trusted; a file that cannot be written.
+    /// Nothing with this name is trusted; a file cannot be written.
     pub fn remove(&self, which: &str, prefix: Option<&str>) -> Result<Vec<TrustedEntry>, KeyError> {
         let (wanted, prefix) = (parse(which)?, prefix.map(parse).transpose()?);
         let mut changed = Vec::new();
@@ -103,20 +103,20 @@ impl Trusted {
         if changed.is_empty() { Err(KeyError::NotTrusted(which.to_owned())) } else { Ok(changed) }
     }
 
-    /// What is trusted, by name.
+    /// Lists the trusted certificates, by name.
     ///
     /// # Errors
-    /// Files that cannot be read, or are none of ours.
+    /// Files that cannot be read, or that this program did not write.
     pub fn list(&self) -> Result<Vec<TrustedEntry>, KeyError> {
         let mut rows: Vec<_> = self.entries()?.iter().map(Entry::row).collect::<Result<_, _>>()?;
         rows.sort_by(|a, b| a.certificate.cmp(&b.certificate));
         Ok(rows)
     }
 
-    /// Puts what is trusted into a store.
+    /// Adds the trusted certificates to a trust store.
     ///
     /// # Errors
-    /// Files that cannot be read, or hold keys that can verify nothing.
+    /// Files that cannot be read, or keys that can verify nothing.
     pub fn add_to(&self, store: &mut TrustStore) -> Result<(), KeyError> {
         for entry in self.entries()? {
             let certificate = certificate_in(&entry.certificate, &entry.path)?;

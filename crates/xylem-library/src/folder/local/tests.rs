@@ -147,7 +147,7 @@ fn other_content_of_the_same_size_and_time_is_sent() {
 }
 
 #[test]
-fn a_file_that_keeps_changing_is_held_and_others_keep_the_version_before() {
+fn others_keep_the_earlier_version_of_a_held_file() {
     let mut world = World::new();
     world.write("log", "1");
     world.write("other", "1");
@@ -214,7 +214,7 @@ fn removing_a_rule_restores_paths_and_removes_nothing() {
 }
 
 #[test]
-fn a_marker_that_was_made_anew_removes_nothing_of_others() {
+fn a_new_marker_removes_no_files_of_others() {
     let mut world = World::new();
     world.write("a", "one");
     world.write("b", "one");
