@@ -1,5 +1,5 @@
-//! Mail on disk: [`MailStore`] keeps conversations, letters and parcels, [`Mailbox`] what a node holds
-//! for others.
+//! Mail on disk: [`MailStore`] holds conversations, messages and outgoing envelopes; [`Mailbox`] holds envelopes that a
+//! node keeps for other peers.
 
 mod error;
 

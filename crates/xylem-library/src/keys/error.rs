@@ -89,7 +89,7 @@ pub enum KeyError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is, and what the user can do.
+        /// Kind of the file, and the user's way out.
         what: &'static str,
     },
     /// A name was given to a key that has one.

@@ -1,5 +1,4 @@
-//! [`damaged`]: files of the mail store that are not as they were written. Reading passes over them; here
-//! they are named, so that nothing is gone without a word. Nothing is changed, and no key is needed.
+//! [`damaged`]: lists damaged files of the mail store. Readers skip such files, so this makes the loss visible. It changes nothing, and needs no key.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,16 +12,16 @@ use super::letters::PENDING;
 use super::store::MAX_SESSION;
 use crate::hex;
 
-/// A file of the mail store that can't be read as what it is.
+/// A damaged file of the mail store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedMail {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// What that means for whoever has it.
+    /// Its meaning for the user, and the remedy.
     pub what: &'static str,
 }
 
-/// Whether bytes are what a directory holds under a name.
+/// Checks the content of a file with a name.
 type IsRight = fn(&str, &[u8]) -> bool;
 
 const KINDS: [(&str, usize, &str, IsRight); 4] = [
@@ -49,10 +48,10 @@ const KINDS: [(&str, usize, &str, IsRight); 4] = [
     ),
 ];
 
-/// Every damaged file of the mail of a store, by name; none where there is no mail.
+/// Returns every damaged file of a store's mail, by name; none if there is no mail.
 ///
 /// # Errors
-/// A directory can't be listed.
+/// A directory cannot be listed.
 pub fn damaged(store: &Path) -> io::Result<Vec<DamagedMail>> {
     let mail = store.join("mail");
     let mut found = Vec::new();
@@ -64,7 +63,7 @@ pub fn damaged(store: &Path) -> io::Result<Vec<DamagedMail>> {
         };
         for name in names {
             let name = name?.file_name();
-            // What a crash left of a write has a name of its own, and is of no message.
+            // An unfinished file of a crashed write begins with a dot, and belongs to no message.
             let hidden = name.to_string_lossy().starts_with('.');
             if !hidden || name.to_string_lossy().starts_with(PENDING) {
                 look(directory.join(name), limit, what, is_right, &mut found);
@@ -89,7 +88,7 @@ fn look(
     let mut bytes = Zeroizing::new(Vec::with_capacity(limit));
     let read = File::open(&path).and_then(|file| file.take(limit as u64).read_to_end(&mut bytes));
     match read {
-        // Removed meanwhile, or never there.
+        // The file was removed meanwhile, or never existed.
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
         Ok(_) if is_right(&name, &bytes) => {}
         _ => found.push(DamagedMail { path, what }),

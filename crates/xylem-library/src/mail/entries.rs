@@ -1,5 +1,5 @@
-//! [`Letter`] and [`Parcel`]: what the store keeps beside sessions, messages that came ([`Letter`]) and envelopes that have to
-//! go ([`Parcel`]), each a file. Numbers are big-endian.
+//! Files of the mail store beside the sessions: received messages ([`Letter`]) and outgoing envelopes ([`Parcel`]).
+//! Numbers are big-endian.
 
 use std::net::SocketAddr;
 
@@ -10,28 +10,28 @@ use xylem_object::ticket::{RelayAt, read_addresses, read_relay, write_addresses,
 use zeroize::Zeroizing;
 
 const VERSION: u8 = 1;
-/// Of parcels; those of version 1 have neither state nor body.
+/// Version of parcels; those of version 1 have neither state nor body.
 const PARCEL_VERSION: u8 = 2;
 const STORED: u8 = 1;
 const AGAIN: u8 = 2;
-/// Longest file of either kind.
+/// Most bytes of a file of either kind.
 pub(super) const MAX_FILE: usize = MAX_ENVELOPE + MAX_BODY + 4_096;
 
-/// A message that came: `version (1) | accepted (1) | received, ms since 1970 (8) | envelope's id
-/// (16) | session (16) | publisher (32) | link key (32) | body`.
+/// A received message: `version (1) | accepted (1) | received, ms since 1970 (8) | envelope's id (16) | session (16) |
+/// publisher (32) | link key (32) | body`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Letter {
-    /// What it brought was accepted.
+    /// Its content was accepted.
     pub accepted: bool,
-    /// When it came, ms since 1970.
+    /// When it arrived, in milliseconds since 1970.
     pub received_ms: u64,
-    /// The envelope in which it came.
+    /// The envelope in which it arrived.
     pub envelope: EnvelopeId,
-    /// The conversation that it is of.
+    /// Its session.
     pub session: SessionId,
-    /// Who wrote it.
+    /// Its author.
     pub from: Party,
-    /// What it says.
+    /// Its content.
     pub body: Body,
 }
 
@@ -68,45 +68,45 @@ impl Letter {
     }
 }
 
-/// Who takes an envelope in.
+/// Where an envelope is delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// The receiver itself, at one of these addresses.
+    /// To the receiver itself, at one of these addresses.
     Direct(Vec<SocketAddr>),
-    /// The same, or at this relay.
+    /// To the receiver itself, at one of these addresses or by this relay.
     AtRelay(RelayAt, Vec<SocketAddr>),
-    /// A node that keeps it for the receiver; its key, if one is known.
+    /// To a node that keeps it for the receiver: the node's key, if known, and its addresses.
     Via(Option<[u8; 32]>, Vec<SocketAddr>),
 }
 
-/// An envelope whose receiver does not have it yet, as far as we know: `version = 2 (1) | route (1: 0
-/// direct, 1 node, 2 node with a key, 3 direct or at a relay) | queued, ms since 1970 (8) | session (16) | publisher (32) | link
-/// key (32) | [node's key (32)] | addresses | [relay] | name's length (1) | name | state (1: 1 at the node, 2 sent
-/// again) | body's length (4) | body | envelope`.
+/// An envelope that its receiver is not known to have: `version = 2 (1) | route (1: 0 direct, 1 node, 2 node with a
+/// key, 3 direct or at a relay) | queued, ms since 1970 (8) | session (16) | publisher (32) | link key (32) | [node's
+/// key (32)] | addresses | [relay] | name's length (1) | name | state (1: 1 at the node, 2 sent again) | body's length
+/// (4) | body | envelope`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parcel {
-    /// Since when it waits, ms since 1970.
+    /// When it was queued, in milliseconds since 1970.
     pub queued: u64,
-    /// The conversation that it is of.
+    /// Its session.
     pub session: SessionId,
-    /// Whom it is for.
+    /// The receiver.
     pub to: Party,
-    /// Who takes it in.
+    /// Where it is delivered.
     pub route: Route,
-    /// What the receiver is called here.
+    /// The receiver's local name.
     pub name: String,
-    /// The node has it; its receiver has not said so yet.
+    /// The node has it; its receiver has not confirmed it yet.
     pub stored: bool,
     /// It was sent before, and could not be read.
     pub again: bool,
-    /// What it says, so that it can be sent again.
+    /// The message, so that it can be sent again.
     pub body: Option<Box<Body>>,
-    /// What has to go.
+    /// The envelope to deliver.
     pub envelope: Vec<u8>,
 }
 
 impl Parcel {
-    /// Its envelope's id.
+    /// Returns the id of the envelope.
     pub fn id(&self) -> EnvelopeId {
         EnvelopeId::of(&self.envelope)
     }
@@ -192,7 +192,7 @@ mod tests {
     use xylem_mail::Content;
 
     #[test]
-    fn files_come_back_and_pieces_do_not() {
+    fn letters_and_parcels_survive_encoding_and_truncation_fails() {
         let party = Party { publisher: PublisherId([1; 32]), link: PeerKey([2; 32]) };
         let content = Content::Note("x".into());
         let body = Body { content, name: "n".into(), size: 1, sent_ms: 2 };
@@ -229,7 +229,7 @@ mod tests {
             };
             let bytes = parcel.encode();
             assert_eq!(Parcel::decode(&bytes), Some(parcel.clone()));
-            // One that was written before there were a state and a body.
+            // A parcel of version 1, without state and body.
             let bare = Parcel { stored: false, body: None, ..parcel };
             let mut old = bare.encode().to_vec();
             let at = old.len() - 105;

@@ -1,4 +1,4 @@
-//! [`MailStoreError`]: why mail was not kept, found or written.
+//! [`MailStoreError`]: why mail was not stored, found or written.
 
 use xylem_mail::MailError;
 use xylem_store::StoreError;
@@ -6,19 +6,19 @@ use xylem_store::StoreError;
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::keys::KeyError;
 
-/// Why mail was not kept, found or written.
+/// Why mail was not stored, found or written.
 #[derive(Debug, thiserror::Error)]
 pub enum MailStoreError {
-    /// A file can't be read or written.
+    /// A file cannot be read or written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// Our keys can't be read or made.
+    /// Our keys cannot be read or made.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A file is not as it was written.
     #[error("mail/{0} in the store is damaged; move it away to go on without it")]
     Damaged(String),
-    /// The state of a conversation is not as it was written, and was moved away.
+    /// The state of a session is damaged, and was moved away.
     #[error(
         "mail/{file} in the store is damaged; it is kept as mail/{aside}, and the conversation begins \
          anew with the next message"
@@ -26,28 +26,28 @@ pub enum MailStoreError {
     SetAside {
         /// Its name.
         file: String,
-        /// Its new one.
+        /// Its new name.
         aside: String,
     },
-    /// A message can't be sealed.
+    /// A message cannot be sealed.
     #[error("the message can't be written: {0}")]
     Seal(#[from] MailError),
-    /// So many messages wait to be delivered already.
+    /// The outbox is full of undelivered messages.
     #[error("{0} messages wait to be delivered, which is all there may be")]
     TooMany(usize),
     /// No message has this number.
     #[error("there is no message {0}; `xylem inbox` lists them")]
     NoMessage(u32),
-    /// What was given is no name for somebody.
+    /// A text is not allowed as a person's name.
     #[error("a name has letters, digits, -, _ and ., 64 at most")]
     BadName,
-    /// Somebody else has the name.
+    /// Another person has the name.
     #[error(
         "{0} is somebody else here, with other keys; if that is meant to change, \
          `xylem inbox forget {0}` first"
     )]
     NameTaken(String),
-    /// Nobody has the name.
+    /// No person has the name.
     #[error("nobody is called {0} here")]
     Nobody(String),
 }

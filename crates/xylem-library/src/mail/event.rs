@@ -1,4 +1,4 @@
-//! [`MailEvent`] and [`Message`]: what is reported of mail.
+//! [`MailEvent`] and [`Message`]: events about mail.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -7,92 +7,92 @@ use xylem_object::{PublisherId, Ticket};
 
 use crate::json;
 
-/// What happens with mail.
+/// An event about mail.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MailEvent {
-    /// Something came.
+    /// A message arrived.
     #[serde(rename = "mail")]
     Arrived(Box<Message>),
-    /// A message is where it waits to be delivered.
+    /// A message was queued for delivery.
     #[serde(rename = "mail_queued")]
     Queued {
-        /// The receiver's name here, or the beginning of its key.
+        /// The receiver's local name, or the beginning of its key.
         to: String,
         /// The envelope's id.
         #[serde(serialize_with = "envelope_id")]
         id: EnvelopeId,
     },
-    /// A message is at the node that keeps it for its receiver, who has not said yet that it has it.
+    /// A message is at the node that keeps it for its receiver, which has not confirmed it yet.
     #[serde(rename = "mail_stored")]
     Stored {
-        /// As above.
+        /// The receiver's local name, or the beginning of its key.
         to: String,
-        /// As above.
+        /// The envelope's id.
         #[serde(serialize_with = "envelope_id")]
         id: EnvelopeId,
         /// The node's address.
         at: String,
     },
-    /// The receiver has a message: it says so itself.
+    /// The receiver confirmed a message itself.
     #[serde(rename = "mail_delivered")]
     Delivered {
-        /// As above.
+        /// The receiver's local name, or the beginning of its key.
         to: String,
-        /// As above.
+        /// The envelope's id.
         #[serde(serialize_with = "envelope_id")]
         id: EnvelopeId,
-        /// It was handed over straight to the receiver, not left at a node.
+        /// It was handed to the receiver directly, not to a node.
         direct: bool,
     },
-    /// Messages to us are lost: later ones came, and these can't be read any more if they come.
+    /// Messages to us are lost: later ones arrived, and these can no longer be read if they arrive.
     #[serde(rename = "mail_lost")]
     Lost {
-        /// Who wrote them: its name here, or the beginning of its key.
+        /// The sender's local name, or the beginning of its key.
         from: String,
-        /// How many.
+        /// Number of lost messages.
         count: u32,
     },
-    /// The receiver says that messages to it are lost.
+    /// The receiver reports that messages to it are lost.
     #[serde(rename = "mail_unread")]
     Unread {
-        /// As above.
+        /// The receiver's local name, or the beginning of its key.
         to: String,
-        /// How many.
+        /// Number of lost messages.
         count: u32,
-        /// So many that were here still are sent again.
+        /// Number of these that were still here, and are sent again.
         again: u32,
     },
-    /// The receiver can't read a message, or never had it: it is sent again.
+    /// The receiver cannot read a message, or never had it: it is sent again.
     #[serde(rename = "mail_again")]
     Again {
-        /// As above.
+        /// The receiver's local name, or the beginning of its key.
         to: String,
         /// The new envelope's id.
         #[serde(serialize_with = "envelope_id")]
         id: EnvelopeId,
-        /// The id of the one that it replaces.
+        /// The id of the envelope that it replaces.
         #[serde(serialize_with = "envelope_id")]
         was: EnvelopeId,
     },
-    /// A message still has to be delivered, or, `gone`, never will be.
+    /// A message could not be delivered yet; with `gone`, it never will be.
     #[serde(rename = "mail_waiting")]
     Waiting {
-        /// As above.
+        /// The receiver's local name, or the beginning of its key.
         to: String,
-        /// As above.
+        /// The envelope's id.
         #[serde(serialize_with = "envelope_id")]
         id: EnvelopeId,
-        /// What hinders.
+        /// The reason.
         why: String,
-        /// It does not wait any more.
+        /// The message was removed from the outbox.
         gone: bool,
     },
     /// The receiver of a message has fetched what it named.
     #[serde(rename = "mail_fetched")]
     Fetched {
-        /// Its name here, or the beginning of its key.
+        /// The receiver's local name, or the beginning of its key.
         by: String,
         /// The envelope's id.
         #[serde(serialize_with = "envelope_id")]
@@ -100,35 +100,35 @@ pub enum MailEvent {
     },
 }
 
-/// A message that came.
+/// A received message.
 #[derive(Clone, Debug, Serialize)]
 pub struct Message {
-    /// By which it is accepted or dropped.
+    /// Number by which it is accepted or dropped.
     pub number: u32,
-    /// The sender's name here, or the beginning of its key. Whose key it is has been proven.
+    /// The sender's local name, or the beginning of its key. The sender has proven its key.
     pub from: String,
-    /// Whether the sender has a name here.
+    /// Whether the sender has a local name.
     pub known: bool,
     /// The sender's publisher key.
     #[serde(serialize_with = "json::text")]
     pub publisher: PublisherId,
-    /// What the sender calls it; anything may stand there.
+    /// The sender's title of the message; any text.
     pub name: String,
-    /// Bytes, as the sender says.
+    /// Size in bytes, according to the sender.
     #[serde(rename = "bytes")]
     pub size: u64,
-    /// When it was written, in ms since 1970, as the sender says.
+    /// When it was written, in milliseconds since 1970, according to the sender.
     pub sent_ms: u64,
-    /// When it came.
+    /// When it arrived, in milliseconds since 1970.
     pub received_ms: u64,
     /// It was accepted before.
     pub accepted: bool,
-    /// What it brings.
+    /// Its content.
     #[serde(flatten, serialize_with = "kind_and_ticket")]
     pub what: MessageContent,
 }
 
-/// What a message brings.
+/// Content of a message.
 #[derive(Clone, Debug)]
 pub enum MessageContent {
     /// A ticket.
@@ -141,7 +141,7 @@ fn envelope_id<S: Serializer>(id: &EnvelopeId, serializer: S) -> Result<S::Ok, S
     json::hex(&id.0, serializer)
 }
 
-/// The fields `kind` and `ticket`. What a note says is not in the list of what came.
+/// Serializes the fields `kind` and `ticket`. The text of a note is left out of the list of messages.
 fn kind_and_ticket<S: Serializer>(what: &MessageContent, serializer: S) -> Result<S::Ok, S::Error> {
     let (kind, ticket) = match what {
         MessageContent::Ticket(ticket) => ("ticket", Some(ticket.to_string())),

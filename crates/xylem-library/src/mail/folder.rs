@@ -1,7 +1,6 @@
-//! [`Folder`]: files of the mail store. Each is there as a whole or not at all, on the device before
-//! the call returns, and only its owner reads it.
+//! [`Folder`]: the files of the mail store. Each is written atomically and is on the device before the call returns; only its owner can read it.
 //!
-//! Nothing is cached: several programs may have one store, and take turns by a lock on a file.
+//! Nothing is cached: several programs may share a store, and take turns by a file lock.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use xylem_store::{
 };
 use zeroize::Zeroizing;
 
-/// A lock that another program has is tried again after this long; it has it for some milliseconds.
+/// Pause before a lock that another program holds is tried again; it is held for some milliseconds.
 const LOCK_RETRY: Duration = Duration::from_millis(2);
 
 /// A directory of such files, named by their paths in it.
@@ -24,11 +23,11 @@ pub(super) struct Folder {
     root: PathBuf,
 }
 
-/// While this is kept, no other program changes the folder.
+/// While this value lives, no other program changes the folder.
 pub(super) struct Locked(#[expect(dead_code, reason = "the lock ends with the file")] FileRef);
 
 impl Folder {
-    /// Makes the directory, and these in it, if they are not there.
+    /// Opens the directory; makes it, and these subdirectories, if they are missing.
     pub(super) fn open(
         medium: Arc<dyn Medium>,
         root: PathBuf,
@@ -62,8 +61,8 @@ impl Folder {
         FileRef::open(&*self.medium, &self.path(name), how)
     }
 
-    /// A file of at most `limit` bytes; `None` if it is not there. A longer one is cut, which no
-    /// reader takes for whole.
+    /// Reads a file of at most `limit` bytes; `None` if it is missing. A longer file is cut, and no parser accepts the
+    /// rest.
     pub(super) fn read(
         &self,
         name: &str,
@@ -74,19 +73,19 @@ impl Folder {
             other => other?,
         };
         let size = usize::try_from(file.metadata()?.size).unwrap_or(limit).min(limit);
-        // Enough room from the start: a vector that grows leaves copies of secrets behind.
+        // Full size from the start: a growing vector would leave copies of secrets in freed memory.
         let mut bytes = Zeroizing::new(vec![0; size]);
         let got = file.read_full(&mut bytes, 0)?;
         bytes.truncate(got);
         Ok(Some(bytes))
     }
 
-    /// Writes a file, whatever was there before.
+    /// Writes a file, and replaces an earlier one.
     pub(super) fn write(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         write_atomically(&*self.medium, &self.path(name), bytes, 0o600, Clobber::Replace)
     }
 
-    /// Gives a file another name, of the same directory.
+    /// Renames a file within its directory.
     pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
         let (from, to) = (self.path(from), self.path(to));
         self.medium
@@ -95,7 +94,7 @@ impl Folder {
         self.sync_above(&to)
     }
 
-    /// Removes a file; none is as good.
+    /// Removes a file; a missing file is no error.
     pub(super) fn remove(&self, name: &str) -> Result<(), StoreError> {
         let path = self.path(name);
         match self.medium.remove_file(&path) {
@@ -105,15 +104,14 @@ impl Folder {
         }
     }
 
-    /// A name is on the device when its directory is.
+    /// Flushes the parent directory: a name is on the device once its directory is.
     fn sync_above(&self, path: &Path) -> Result<(), StoreError> {
         let directory = path.parent().unwrap_or(&self.root);
         let synced = self.medium.sync_dir(directory);
         synced.map_err(|e| StoreError::from_io("flush to the device", directory, None, e))
     }
 
-    /// The names in a directory, in order; what a crash left unfinished is removed. None for a
-    /// directory that is not there.
+    /// Lists the names in a directory, in order, and removes unfinished files of a crash. A missing directory is empty.
     pub(super) fn list(&self, directory: &str) -> Result<Vec<String>, StoreError> {
         let path = self.path(directory);
         let items = match self.medium.list_dir(&path) {
@@ -131,18 +129,18 @@ impl Folder {
         Ok(names)
     }
 
-    /// Bytes of a file and when it was written, seconds since 1970; `None` if it is not there.
+    /// Returns the bytes of a file, and its modification time in seconds since 1970; `None` if it is missing.
     pub(super) fn size_and_time(&self, name: &str) -> Option<(u64, i64)> {
         let meta = self.medium.metadata(&self.path(name)).ok()?;
         Some((meta.size, meta.mtime.secs))
     }
 
-    /// Makes a directory below one that is there.
+    /// Makes a subdirectory.
     pub(super) fn make_directory(&self, name: &str) -> Result<(), StoreError> {
         create_dirs(&*self.medium, &self.path(name))
     }
 
-    /// Removes a directory if nothing is in it.
+    /// Removes a directory if it is empty.
     pub(super) fn remove_directory(&self, name: &str) {
         let _ = self.medium.remove_dir(&self.path(name));
     }

@@ -1,4 +1,4 @@
-//! Messages that came, in [`MailStore`].
+//! Received messages, in [`MailStore`].
 
 use xylem_mail::{Card, Party};
 
@@ -6,19 +6,19 @@ use super::entries::{Letter, MAX_FILE};
 use super::error::MailStoreError;
 use super::store::{Incoming, MailStore, damaged};
 
-/// Messages that are kept at most.
+/// Most messages that are kept.
 const MAX_LETTERS: usize = 1_024;
-/// Of these, messages of people who have no name here.
+/// Most messages among these whose authors have no local name.
 pub(super) const MAX_STRANGERS_LETTERS: usize = 64;
-/// Begins the names of messages that have no number yet.
+/// Prefix of the files of messages without a number.
 pub(super) const PENDING: &str = ".pending-";
 
 impl MailStore {
-    /// Gives a message that is safe its number.
+    /// Numbers a message that is safely stored, and makes it visible.
     pub(super) fn show(&self, pending: &str) -> Result<Incoming, MailStoreError> {
         let bytes = self.folder.read(pending, MAX_FILE)?.unwrap_or_default();
         let letter = Letter::decode(&bytes).ok_or_else(|| damaged(pending))?;
-        // Numbers are not used again, so that a list from before still means what it says.
+        // Numbers are not reused, so that an earlier list stays valid.
         let last = self.folder.read("last-number", 16)?;
         let last = last.and_then(|text| std::str::from_utf8(&text).ok()?.trim().parse().ok());
         // A damaged message keeps its number, too.
@@ -29,7 +29,7 @@ impl MailStore {
         Ok(Incoming::New(number, letter))
     }
 
-    /// Whether one more message of theirs may be kept beside these.
+    /// Returns whether one more message by this author may be kept beside these.
     pub(super) fn has_room(
         &self,
         from: &Party,
@@ -45,7 +45,7 @@ impl MailStore {
         Ok(letters.len() < MAX_LETTERS && strangers < MAX_STRANGERS_LETTERS)
     }
 
-    /// What came, by number.
+    /// Returns the received messages, by number.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -55,7 +55,7 @@ impl MailStore {
         self.letters_locked()
     }
 
-    /// Shows what a crash kept from being shown though its session knows it.
+    /// Makes messages visible that a crash kept back, though their sessions have recorded them.
     fn recover(&self) -> Result<(), MailStoreError> {
         for name in self.folder.list("inbox")?.iter().filter(|name| name.starts_with(PENDING)) {
             let pending = format!("inbox/{name}");
@@ -82,7 +82,7 @@ impl MailStore {
         Ok(found)
     }
 
-    /// One of them.
+    /// Returns one message.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -93,7 +93,7 @@ impl MailStore {
         Letter::decode(&bytes).ok_or_else(|| damaged(&letter_file(number)))
     }
 
-    /// Marks it as accepted.
+    /// Marks a message as accepted.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -105,8 +105,7 @@ impl MailStore {
         Ok(self.folder.write(&file, &bytes)?)
     }
 
-    /// Removes it. The conversation with a stranger ends with the last of its messages, which makes
-    /// room for others.
+    /// Removes a message. A stranger's session ends with the last of its messages, which makes room for others.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -125,7 +124,7 @@ impl MailStore {
         Ok(())
     }
 
-    /// The newest card of whoever wrote a letter.
+    /// Returns the newest card of a letter's author.
     ///
     /// # Errors
     /// See [`MailStore::open`].

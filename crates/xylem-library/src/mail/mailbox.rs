@@ -1,7 +1,7 @@
-//! [`Mailbox`]: envelopes that a node keeps for others until they fetch them, in `STORE/mailbox`.
+//! [`Mailbox`]: the envelopes that a node keeps for other peers until they fetch them, in `STORE/mailbox`.
 //!
-//! Of an envelope it sees the receiver's mailbox and a length, no sender. It keeps so many, so large,
-//! for so long; who has proven the key of a mailbox reads and empties it.
+//! An envelope shows the node the receiver's mailbox and a length, but no sender. The number, size and age of envelopes
+//! are limited. A peer that proves the key of a mailbox can read and empty it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::disk::disk;
 use crate::hex;
 use crate::time::UnixTime;
 
-/// What a node keeps for others, at most.
+/// Limits on what a node keeps for other peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MailboxConfig {
-    /// Envelopes of one mailbox.
+    /// Envelopes in one mailbox.
     pub each: usize,
     /// Mailboxes.
     pub mailboxes: usize,
@@ -39,7 +39,7 @@ impl Default for MailboxConfig {
     }
 }
 
-/// See the module's documentation.
+/// The mailboxes of a node.
 pub struct Mailbox {
     folder: Folder,
     limits: MailboxConfig,
@@ -48,10 +48,10 @@ pub struct Mailbox {
 }
 
 impl Mailbox {
-    /// Opens what is there, less what is too old.
+    /// Opens the mailboxes, and removes expired envelopes.
     ///
     /// # Errors
-    /// It can't be read or made; so for all below.
+    /// The files cannot be read or made; the same holds for all functions below.
     pub fn open(
         store: &Path,
         limits: MailboxConfig,
@@ -63,7 +63,7 @@ impl Mailbox {
         Ok(mailbox)
     }
 
-    /// Counts, and removes what is too old.
+    /// Counts mailboxes and bytes, and removes expired envelopes.
     fn count_and_expire(&mut self, now: UnixTime) -> Result<(), MailStoreError> {
         (self.mailboxes, self.bytes) = (0, 0);
         let oldest = now.seconds().saturating_sub(self.limits.age.as_secs());
@@ -87,7 +87,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Keeps an envelope; it is on the disk when this says so.
+    /// Stores an envelope; it is on the disk when this returns [`Status::Stored`].
     ///
     /// # Errors
     /// See [`Mailbox::open`].
@@ -119,20 +119,20 @@ impl Mailbox {
         Ok(Status::Stored)
     }
 
-    /// What waits for somebody.
+    /// Lists the files of the envelopes in a mailbox.
     pub fn list(&self, owner: MailboxId) -> Vec<String> {
         let owner = hex(&owner.0);
         let names = self.folder.list(&owner).unwrap_or_default();
         names.into_iter().map(|name| format!("{owner}/{name}")).collect()
     }
 
-    /// One of them; `None` if it is gone.
+    /// Reads one of these files; `None` if it is gone.
     pub fn read(&self, file: &str) -> Option<Vec<u8>> {
         let bytes = self.folder.read(file, MAX_ENVELOPE).ok()??;
         Some(bytes.to_vec())
     }
 
-    /// Removes an envelope that its owner has.
+    /// Removes an envelope that its owner has fetched.
     ///
     /// # Errors
     /// See [`Mailbox::open`].
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use xylem_mail::ENVELOPE_OVERHEAD;
 
-    /// Before every file was written: none is too old.
+    /// Before every file was written: none has expired.
     const NOW: UnixTime = UnixTime::new(Duration::from_secs(0));
 
     fn envelope(owner: u8, n: u8) -> Vec<u8> {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_goes() {
+    fn expired_envelopes_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let mut mailbox = Mailbox::open(dir.path(), MailboxConfig::default(), NOW).unwrap();
         mailbox.put(&envelope(1, 1), NOW).unwrap();

@@ -1,9 +1,9 @@
-//! Messages that their receivers may not have yet, in [`MailStore`].
+//! Outgoing messages that their receivers may not have yet, in [`MailStore`].
 //!
-//! One that was handed to its receiver, or of which its receiver has said itself that it has it, is gone
-//! from here. One that a node took stays: the node's word is none of the receiver's. What can't be read
-//! there is sealed anew, once, in another session if theirs has ended, so the outbox keeps what its
-//! messages say.
+//! A message leaves the outbox when it was handed to its receiver, or when the receiver confirms it by a receipt. A
+//! message that a node accepted stays, since the node cannot confirm for the receiver. A message that the receiver
+//! cannot read is sealed again, once. It goes into another session if the old one has ended. The outbox keeps the text
+//! of its messages for that.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,24 +23,24 @@ use crate::hex;
 use crate::keys::random;
 use crate::time::UnixTime;
 
-/// Envelopes that may wait. Those that a node has are among them as far as there is room.
+/// Most envelopes in the outbox. Those that a node has are kept as far as there is room.
 const MAX_PARCELS: usize = 256;
-/// An envelope that found nobody for so long, in ms, is given up.
+/// Age at which an undelivered envelope is given up, in milliseconds.
 const GIVE_UP: u64 = 30 * 86_400_000;
 
-/// What is in the outbox, each oldest first.
+/// Content of the outbox, each part oldest first.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// What has to be handed over.
+    /// Messages that have to be delivered.
     pub waiting: Vec<Parcel>,
-    /// What nodes have, and the receivers not yet as far as we know.
+    /// Messages that nodes have, and that the receivers have not confirmed.
     pub stored: Vec<Parcel>,
-    /// What has been here for too long, and is not any more.
+    /// Messages that were given up, and are removed.
     pub old: Vec<Parcel>,
 }
 
 impl Outbox {
-    /// What has to be handed over, by where it goes; where `first` goes comes first.
+    /// Groups the messages to be delivered by destination; the destination of `first` precedes the others.
     pub fn by_target(&mut self, first: Option<EnvelopeId>) -> Vec<VecDeque<Parcel>> {
         let mut targets = Vec::<VecDeque<Parcel>>::new();
         for parcel in self.waiting.drain(..) {
@@ -55,23 +55,23 @@ impl Outbox {
     }
 }
 
-/// A mailbox of receipts: at which node, of which session, and the key that opens it.
+/// A mailbox of receipts: its node, its session, and the key that opens it.
 pub struct Receipts {
     /// The node.
     pub route: Route,
-    /// The session's other side.
+    /// The session's peer.
     pub to: Party,
     /// The session.
     pub session: SessionId,
-    /// Proves whose the mailbox is.
+    /// Private key that proves ownership of the mailbox.
     pub key: StaticKey,
 }
 
 impl MailStore {
-    /// Puts a message for whoever the card is of where it waits to go; gives its envelope's id.
+    /// Queues a message to the card's owner; returns the id of its envelope.
     ///
     /// # Errors
-    /// [`MailStoreError::Seal`] for a card that can't be used; [`MailStoreError::TooMany`].
+    /// [`MailStoreError::Seal`] for a card that cannot be used; [`MailStoreError::TooMany`].
     pub fn compose(
         &self,
         card: &Card,
@@ -83,7 +83,7 @@ impl MailStore {
     ) -> Result<EnvelopeId, MailStoreError> {
         let locked = self.folder.lock()?;
         if self.folder.list("outbox")?.len() >= MAX_PARCELS {
-            // What a node has gives way.
+            // A message that a node has gives way.
             let oldest = self.all_parcels()?.into_iter().find(|parcel| parcel.stored);
             self.remove_parcel(&oldest.ok_or(MailStoreError::TooMany(MAX_PARCELS))?)?;
         }
@@ -105,8 +105,8 @@ impl MailStore {
         Ok(parcel.id())
     }
 
-    /// Seals within the newest conversation with them that can be written in, or begins one. Its state
-    /// is on the disk when this returns.
+    /// Seals a message in the newest usable session with the peer, or in a new one. The session's state is on the disk
+    /// when this returns.
     fn seal(
         &self,
         card: &Card,
@@ -144,7 +144,7 @@ impl MailStore {
     fn parcel(&self, name: &str) -> Result<Option<Parcel>, MailStoreError> {
         let bytes = self.folder.read(&format!("outbox/{name}"), MAX_FILE)?;
         let parcel = bytes.and_then(|bytes| Parcel::decode(&bytes));
-        // One whose envelope is not the one that has this name is damaged, which `damaged` tells.
+        // A file with another name than its envelope's id is damaged; `damaged` reports it.
         Ok(parcel.filter(|parcel| hex(&parcel.id().0) == name))
     }
 
@@ -156,7 +156,7 @@ impl MailStore {
         Ok(self.folder.remove(&format!("outbox/{}", hex(&parcel.id().0)))?)
     }
 
-    /// What is in the outbox; what has been there for too long is removed.
+    /// Returns the content of the outbox, and removes messages that are too old.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -177,7 +177,7 @@ impl MailStore {
         Ok(outbox)
     }
 
-    /// The mailboxes where receipts for what nodes have are left.
+    /// Returns the mailboxes with receipts for messages that nodes have.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -195,8 +195,8 @@ impl MailStore {
         Ok(due)
     }
 
-    /// What was said of an envelope where it was handed over, and how many messages of its session are
-    /// lost. False: it waits for another attempt.
+    /// Takes the answer to a delivery: its status, and how many messages of its session are lost. Returns false if the
+    /// message waits for another attempt.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -217,7 +217,7 @@ impl MailStore {
                 self.write_parcel(&parcel)?;
                 return Ok((true, vec![report::stored(&parcel)]));
             }
-            // It does not look inside: its word on that is not the receiver's.
+            // A node cannot read the envelope, so its answer is not the receiver's.
             (_, Route::Via(..)) => {
                 let _locked = self.folder.lock()?;
                 self.remove_parcel(parcel)?;
@@ -230,7 +230,7 @@ impl MailStore {
         Ok((true, self.answered(parcel.session, receipt, now)?))
     }
 
-    /// What was left for us in a mailbox of receipts; what is not the other side's says nothing.
+    /// Takes an envelope from a mailbox of receipts; one that is not the session peer's is ignored.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -247,13 +247,13 @@ impl MailStore {
         }
     }
 
-    /// The receiver has what this envelope named, and so the envelope.
+    /// Removes an envelope: its receiver has fetched what it named.
     pub(super) fn is_fetched(&self, id: EnvelopeId, by: &Party) -> Result<(), MailStoreError> {
         let parcel = self.parcel(&hex(&id.0))?.filter(|parcel| parcel.to == *by);
         parcel.map_or(Ok(()), |parcel| self.remove_parcel(&parcel))
     }
 
-    /// The receiver itself has said what became of an envelope.
+    /// Takes the receiver's own report about an envelope.
     fn answered(
         &self,
         id: SessionId,
@@ -270,7 +270,7 @@ impl MailStore {
             new = session.is_told(lost);
             match status {
                 Status::Stored => session.confirmed(),
-                // Theirs is another state than ours: the next message begins anew.
+                // The receiver's state differs from ours: the next message begins a new session.
                 Status::Ended => session.end(),
                 Status::Refused | Status::Stale if direct => session.end(),
                 _ => {}
@@ -279,8 +279,8 @@ impl MailStore {
         }
         let mut events = Vec::new();
         let mut again = 0;
-        // What can't have arrived, or not be read: all of an ended session, and what a node had before
-        // that which shows that something is lost.
+        // Messages that cannot have arrived, or cannot be read: all of an ended session, and those that a node had
+        // before the one that shows the loss.
         let until = parcel.as_ref().map_or(0, |parcel| parcel.queued);
         for other in self.all_parcels()? {
             let is_it = other.id() == envelope;
@@ -327,14 +327,14 @@ impl MailStore {
         Ok(events)
     }
 
-    /// The newest card that is known of a session's peer.
+    /// Returns the newest known card of a session's peer.
     fn newest_card(&self, session: &Session) -> Result<Option<Card>, MailStoreError> {
         let named = self.people()?.into_iter().map(|(_, card)| card);
         let cards = named.filter(|card| card.party == session.peer());
         Ok(cards.chain(session.card().cloned()).max_by_key(|card| card.made))
     }
 
-    /// Seals a message that could not be read anew; `None` if that has been done before, or can't be.
+    /// Seals an unreadable message again; `None` if that was done before, or is not possible.
     fn send_again(
         &self,
         parcel: &Parcel,

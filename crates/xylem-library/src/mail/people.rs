@@ -1,4 +1,4 @@
-//! People who have names here, in [`MailStore`].
+//! People with local names, in [`MailStore`].
 
 use xylem_mail::{Card, Party};
 
@@ -6,7 +6,7 @@ use super::error::MailStoreError;
 use super::store::MailStore;
 
 impl MailStore {
-    /// Everybody who has a name here, with the card that it was given for.
+    /// Returns all local names, each with the card for which it was given.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -22,7 +22,7 @@ impl MailStore {
         Ok(people)
     }
 
-    /// The name that somebody has here.
+    /// Returns the local name of a party.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -31,7 +31,7 @@ impl MailStore {
         Ok(found.map(|(name, _)| name))
     }
 
-    /// Names somebody. A name that somebody else has is not given away.
+    /// Gives a local name to a card's owner. A name of another person is not reassigned.
     ///
     /// # Errors
     /// [`MailStoreError::BadName`], [`MailStoreError::NameTaken`].
@@ -54,7 +54,7 @@ impl MailStore {
         Ok(self.folder.write(&format!("people/{name}"), format!("{card}\n").as_bytes())?)
     }
 
-    /// Takes a name away.
+    /// Removes a local name.
     ///
     /// # Errors
     /// [`MailStoreError::Nobody`].

@@ -1,4 +1,4 @@
-//! Events about mail, from what is stored of it.
+//! Makes events from stored mail.
 
 use xylem_mail::protocol::Status;
 use xylem_mail::{Content, MAX_NAME, Party};
@@ -11,14 +11,14 @@ use crate::error::Error;
 use crate::hex;
 use crate::time::UnixTime;
 
-/// What somebody is called, and whether that is a name.
+/// Returns the name to show for a party, and whether it is a local name.
 pub(super) fn called(store: &MailStore, party: &Party) -> Result<(String, bool), Error> {
     let name = store.name_of(party)?;
     let known = name.is_some();
     Ok((name.unwrap_or_else(|| format!("?{}", party.publisher.key_id())), known))
 }
 
-/// A message as it is shown.
+/// Makes a message to show.
 ///
 /// # Errors
 /// The store's, here and below.
@@ -43,21 +43,21 @@ pub fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<Messag
     })
 }
 
-/// What came of an envelope for us: what to answer, and what to tell.
+/// Result of an envelope for us: the answer, and the events to report.
 pub struct Answer {
-    /// For whoever hands it over.
+    /// Answer to the peer that delivers it.
     pub status: Status,
-    /// Messages of its session that are lost.
+    /// Lost messages of its session.
     pub lost: u32,
-    /// To be left at the node that had kept it.
+    /// Receipt to leave at the node that had kept it.
     pub receipt: Option<Vec<u8>>,
-    /// A message that was not here before.
+    /// Whether it holds a new message.
     pub is_new: bool,
-    /// To be told here.
+    /// Events to report to the user.
     pub events: Vec<MailEvent>,
 }
 
-/// Takes an envelope in.
+/// Takes in an envelope.
 ///
 /// # Errors
 /// The store's.
@@ -81,14 +81,14 @@ pub fn take_in(store: &MailStore, envelope: &[u8], now: UnixTime) -> Result<Answ
     Ok(Answer { status, lost: lost_in_all, receipt, is_new, events })
 }
 
-/// A node has taken a message.
+/// Event: a node has accepted a message.
 pub fn stored(parcel: &Parcel) -> MailEvent {
     let (Route::Direct(at) | Route::AtRelay(_, at) | Route::Via(_, at)) = &parcel.route;
     let at = at.first().map(ToString::to_string).unwrap_or_default();
     MailEvent::Stored { to: parcel.name.clone(), id: parcel.id(), at }
 }
 
-/// A message was given up.
+/// Event: a message was given up.
 pub fn expired(parcel: &Parcel) -> MailEvent {
     let why = match parcel.stored {
         true => "nothing was heard of it for 30 days after the node took it; it was given up",
@@ -97,20 +97,20 @@ pub fn expired(parcel: &Parcel) -> MailEvent {
     waiting(parcel, why, true)
 }
 
-/// A message has been taken.
+/// Event: the receiver has a message.
 pub(super) fn delivered(parcel: &Parcel) -> MailEvent {
     let direct = !matches!(parcel.route, Route::Via(..));
     let (to, id) = (parcel.name.clone(), parcel.id());
     MailEvent::Delivered { to, id, direct }
 }
 
-/// A message could not be delivered.
+/// Event: a message could not be delivered.
 pub fn waiting(parcel: &Parcel, why: &str, gone: bool) -> MailEvent {
     let (to, id) = (parcel.name.clone(), parcel.id());
     MailEvent::Waiting { to, id, why: why.to_owned(), gone }
 }
 
-/// As much of a name as a message holds.
+/// Cuts a name to the length that a message holds.
 #[must_use]
 pub fn cut(mut name: String) -> String {
     while name.len() > MAX_NAME {
@@ -119,7 +119,7 @@ pub fn cut(mut name: String) -> String {
     name
 }
 
-/// A ticket's name as a person would call it, or its root.
+/// Returns a ticket's name as a person would write it, or its root.
 #[must_use]
 pub fn name_of_ticket(ticket: &Ticket) -> String {
     match &ticket.name {

@@ -1,10 +1,9 @@
-//! [`MailStore`]: conversations, people, and mail that came or has to go, in `STORE/mail`.
+//! [`MailStore`]: sessions, named people, and received and outgoing mail, in `STORE/mail`.
 //!
-//! The order of writes keeps three promises through a crash at any moment: a session's new state is on
-//! the disk before an envelope that it made can leave, so no key is used twice; a message that came is
-//! on the disk before its session's new state, so none is lost; and it is shown, and its receipt sent,
-//! after that. What a crash left between is finished when the sender, who had no receipt, sends the
-//! envelope again.
+//! The order of writes keeps three promises through a crash at any moment. A session's new state is on the disk before
+//! an envelope that it made can leave, so no key is used twice. A received message is on the disk before its session's
+//! new state, so none is lost. The message is shown, and its receipt sent, only after that. If a crash interrupts these
+//! steps, the sender has no receipt and sends the envelope again; that completes them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -29,38 +28,38 @@ use crate::hex;
 use crate::keys::{load_or_create, random};
 use crate::time::UnixTime;
 
-/// Conversations at most, ended ones included.
+/// Most sessions, ended ones included.
 const MAX_SESSIONS: usize = 4_096;
-/// Of these, live ones with people who have no name here.
+/// Most live sessions with people without a local name.
 const MAX_STRANGERS_SESSIONS: usize = 64;
-/// Live conversations with one person; the oldest ends. Two are usual where both wrote first.
+/// Most live sessions with one person; the oldest ends. Two are usual if both wrote first.
 const MAX_SESSIONS_EACH: usize = 8;
-/// Longest file of a session, in bytes: 2,000 kept keys and what is beside them.
+/// Most bytes of a session's file: 2,000 kept keys, and the rest of the state.
 pub(super) const MAX_SESSION: usize = 1 << 18;
 
-/// What came of an envelope for us.
+/// Result of an envelope for us.
 #[derive(Debug, PartialEq)]
 pub enum Incoming {
-    /// A message, with its number.
+    /// A new message, with its number.
     New(u32, Letter),
     /// It was here already.
     Again,
-    /// The receiver of this envelope of ours has what it named.
+    /// The receiver of this envelope of ours has fetched what it named.
     Fetched(EnvelopeId, Party),
-    /// It is not kept, and why.
+    /// It is not kept, with the reason.
     Not(Status),
 }
 
-/// What came of an envelope, with what its sender is to hear.
+/// Result of an envelope, with the answer to its sender.
 #[derive(Debug, PartialEq)]
 pub struct TakenIn {
-    /// What came of it.
+    /// The result.
     pub incoming: Incoming,
-    /// Who wrote it, and how many messages of theirs it shows to be lost.
+    /// The author, and how many of its messages this envelope shows to be lost.
     pub lost: Option<(Party, u32)>,
-    /// How many those of its session are, all in all.
+    /// Lost messages of the session in total.
     pub lost_in_all: u32,
-    /// What is left for its sender at the node that had kept it.
+    /// Receipt to leave for its sender at the node that had kept it.
     pub receipt: Option<Vec<u8>>,
 }
 
@@ -70,17 +69,17 @@ impl TakenIn {
     }
 }
 
-/// See the module's documentation.
+/// The mail of one user.
 pub struct MailStore {
     pub(super) folder: Folder,
     pub(super) us: Identity,
 }
 
 impl MailStore {
-    /// Opens the mail of a store, or begins it.
+    /// Opens the mail of a store, or creates it.
     ///
     /// # Errors
-    /// It can't be read or made; so for all below.
+    /// The files cannot be read or made; the same holds for all functions below.
     pub fn open(store: &Path) -> Result<Self, MailStoreError> {
         let keys = store.join("keys");
         let publisher = PublisherKey::from_bytes(&load_or_create(&keys.join("publisher"))?);
@@ -88,7 +87,7 @@ impl MailStore {
         Self::of(Identity::new(publisher, link), disk(), store)
     }
 
-    /// Opens the mail of somebody whose keys are not in the store.
+    /// Opens the mail of an identity whose keys are not in the store.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -97,7 +96,7 @@ impl MailStore {
         Ok(Self { folder: Folder::open(medium, store.join("mail"), &directories)?, us })
     }
 
-    /// Opens it if it has begun.
+    /// Opens the mail of a store, if there is any.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -105,7 +104,7 @@ impl MailStore {
         store.join("mail").is_dir().then(|| Self::open(store)).transpose()
     }
 
-    /// Where mail for us waits.
+    /// Returns the mailbox where mail for us waits.
     pub fn mailbox(&self) -> MailboxId {
         MailboxId::of(&self.us.party().link)
     }
@@ -130,7 +129,7 @@ impl MailStore {
         Ok(prekeys)
     }
 
-    /// Ended sessions are remembered for as long as the message that began them could be read again.
+    /// Forgets ended sessions once the messages that began them can no longer be read.
     fn forget_ended(&self, prekeys: &Prekeys) -> Result<(), MailStoreError> {
         for session in self.sessions()? {
             if !session.is_live() && prekeys.find(session.prekey()).is_none() {
@@ -140,7 +139,7 @@ impl MailStore {
         Ok(())
     }
 
-    /// Our card, with these addresses.
+    /// Makes our card, with these addresses.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -160,7 +159,7 @@ impl MailStore {
         let Some(saved) = self.folder.read(&file, MAX_SESSION)? else { return Ok(None) };
         match Session::restore(&saved, random()?) {
             Some(session) => Ok(Some(session)),
-            // Kept under another name, so that the next message of it begins anew.
+            // The file gets another name, so that the next message begins a new session.
             None => {
                 let aside = format!("damaged/{}", hex(&id.0));
                 self.folder.make_directory("damaged")?;
@@ -177,7 +176,7 @@ impl MailStore {
     pub(super) fn sessions(&self) -> Result<Vec<Session>, MailStoreError> {
         let mut found = Vec::new();
         for name in self.folder.list("sessions")? {
-            // One that is damaged is an error when it is needed.
+            // A damaged session is reported when it is needed.
             if let Some(saved) = self.folder.read(&format!("sessions/{name}"), MAX_SESSION)?
                 && let Some(session) = Session::restore(&saved, random()?)
             {
@@ -187,10 +186,10 @@ impl MailStore {
         Ok(found)
     }
 
-    /// A message to whoever wrote this letter, ready to go and not kept.
+    /// Seals a message to a letter's author, ready to send; it is not queued.
     ///
     /// # Errors
-    /// [`MailStoreError::Seal`] where the conversation has ended.
+    /// [`MailStoreError::Seal`] if the session has ended.
     pub fn answer(
         &self,
         letter: &Letter,
@@ -207,7 +206,7 @@ impl MailStore {
         Ok(sealed)
     }
 
-    /// Opens an envelope and keeps what is in it. What this returns may be acknowledged.
+    /// Opens an envelope and stores its content. The result may be acknowledged.
     ///
     /// # Errors
     /// See [`MailStore::open`].
@@ -223,7 +222,7 @@ impl MailStore {
         let before = session.lost();
         let incoming = self.keep(&mut session, is_new, &opened, now)?;
         let status = match incoming {
-            // Nothing has changed, or whoever wrote it may be anybody.
+            // Nothing has changed, or the author is not authenticated.
             Incoming::Not(Status::Full) => return Ok(TakenIn::not(Status::Full)),
             Incoming::Not(Status::Refused) if is_new => return Ok(TakenIn::not(Status::Refused)),
             Incoming::Not(status) => status,
@@ -238,7 +237,7 @@ impl MailStore {
         })
     }
 
-    /// Keeps a message of this session, and the session's new state.
+    /// Stores a message of this session, and the session's new state.
     fn keep(
         &self,
         session: &mut Session,
@@ -252,7 +251,7 @@ impl MailStore {
             Err(MailError::Ended) => return Ok(Incoming::Not(Status::Ended)),
             Err(_) => return Ok(Incoming::Not(Status::Refused)),
             Ok(Received::Again) => {
-                // A crash may have come between the session's state and the name.
+                // A crash may have come between the session's state and the message's number.
                 if self.folder.read(&pending, 1)?.is_some() {
                     return self.show(&pending);
                 }
@@ -263,7 +262,7 @@ impl MailStore {
                 return Ok(Incoming::Not(Status::Refused));
             }
             Ok(Received::Ended) => {
-                // One that was never stored is not remembered: strangers could begin any number.
+                // A session that was never stored is not remembered: strangers could begin any number.
                 if !is_new {
                     self.save(session)?;
                 }
@@ -278,7 +277,7 @@ impl MailStore {
             return Ok(Incoming::Fetched(id, from));
         }
         let letters = self.letters_locked()?;
-        // Sent again by somebody who could not know that it had arrived.
+        // The sender sent it again without knowing that it had arrived.
         if letters.iter().any(|(_, letter)| letter.from == from && letter.body == body) {
             self.save(session)?;
             return Ok(Incoming::Again);
@@ -295,7 +294,7 @@ impl MailStore {
         self.show(&pending)
     }
 
-    /// The session that an envelope belongs to, or the one that it begins, and whether it does.
+    /// Finds the session of an envelope, or begins it; also returns whether it is new.
     fn session_of(
         &self,
         opened: &Opened,
@@ -324,7 +323,7 @@ impl MailStore {
         Ok(Ok((begun, true)))
     }
 
-    /// Ends the oldest conversation of somebody who has too many; whether there may be one more.
+    /// Ends the oldest sessions of a person with too many; returns whether there may be one more.
     fn make_room_for(&self, party: &Party) -> Result<bool, MailStoreError> {
         let mut live = self.sessions()?;
         live.retain(Session::is_live);

@@ -1,5 +1,5 @@
-//! [`Recipient`] and [`Person`]: who is meant, by a card, a name given here, or a message; [`Reach`]: how
-//! hard somebody is tried to be reached.
+//! [`Recipient`] and [`Person`]: a correspondent, given by a card, a local name, or a message. [`Reach`]: the effort
+//! that is made to reach a node.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use super::report::called;
 use super::store::MailStore;
 use crate::error::Error;
 
-/// How a node is tried to be reached that takes or keeps mail.
+/// Effort that is made to reach a node that accepts or keeps mail.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach {
     /// Give up after this long.
     pub give_up: Duration,
-    /// Also ask, openly, who is there: see `xylem_link::Config`.
+    /// Also ask openly which peer answers: see `xylem_link::Config`.
     pub ask_who_answers: bool,
 }
 
 impl Reach {
-    /// Within this time, and without showing anybody what is wanted.
+    /// Limits the effort to this time, and shows no observer which peer is wanted.
     pub const fn within(give_up: Duration) -> Self {
         Self { give_up, ask_who_answers: false }
     }
 }
 
-/// Somebody who gets a name here.
+/// A person that gets a local name.
 #[derive(Clone, Debug)]
 pub enum Person {
-    /// Whose card this is.
+    /// The owner of this card.
     Card(Box<Card>),
-    /// Who wrote the message of this number.
+    /// The author of the message with this number.
     Wrote(u32),
 }
 
@@ -46,12 +46,12 @@ impl FromStr for Person {
     }
 }
 
-/// To whom a message goes.
+/// Recipient of a message.
 #[derive(Clone, Debug)]
 pub enum Recipient {
-    /// Whose card this is.
+    /// The owner of this card.
     Card(Box<Card>),
-    /// Who has this name here, given by whoever trusts them.
+    /// The person with this local name, which the user gave.
     Named(String),
 }
 
@@ -67,7 +67,7 @@ impl FromStr for Recipient {
     }
 }
 
-/// The card of somebody, and what to call them; the name back where nobody has it.
+/// Finds the card of a recipient, and the name to show; returns the given name if it is unknown.
 ///
 /// # Errors
 /// The store's.

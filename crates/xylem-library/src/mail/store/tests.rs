@@ -30,12 +30,12 @@ impl Person {
         Self { keys, medium, store }
     }
 
-    /// The disk takes `n` more changes.
+    /// The disk accepts `n` more changes.
     fn stop_after(&self, n: u64) {
         self.medium.fail_after(n, Fault::Dead);
     }
 
-    /// As after the program ended, however it did.
+    /// Reopens the store, as after any end of the program.
     fn restart(&mut self) {
         self.medium = self.medium.image();
         self.store = open(&self.keys, &self.medium);
@@ -68,7 +68,7 @@ impl MailStore {
         Ok(self.take_in(envelope, now)?.incoming)
     }
 
-    /// Whether it need not be handed over again.
+    /// Returns whether the message need not be delivered again.
     fn is_settled(&self, parcel: &Parcel, status: Status) -> bool {
         self.settle(parcel, status, 0, NOW).unwrap().0
     }
@@ -79,7 +79,7 @@ fn note(text: &str) -> Body {
     Body { content, name: String::new(), size: text.len() as u64, sent_ms: 1 }
 }
 
-/// A machine that stops at any write of a receipt: once it is back and the envelope comes again, the
+/// The machine stops at any write while it takes in a message. After it is back and the envelope arrives again, the
 /// message is there once, and later ones are read.
 #[test]
 fn a_crash_at_any_write_neither_loses_nor_doubles_mail() {
@@ -96,7 +96,7 @@ fn a_crash_at_any_write_neither_loses_nor_doubles_mail() {
         b.restart();
         if crashed {
             crashes += 1;
-            // Whatever is shown after a crash is whole, and at most once.
+            // A message that is visible after a crash is whole, and there at most once.
             assert!(b.texts().len() <= 1);
             let again = b.store.receive(&parcels[0].envelope, NOW).unwrap();
             assert!(matches!(again, Incoming::New(..) | Incoming::Again), "write {n}: {again:?}");
@@ -114,8 +114,8 @@ fn a_crash_at_any_write_neither_loses_nor_doubles_mail() {
     assert!(crashes >= 4, "each change was one: {crashes}");
 }
 
-/// A machine that stops at any write while a message is made: no key seals two messages, nothing
-/// half-made leaves, and what is written afterwards is read.
+/// The machine stops at any write while a message is made. No key seals two messages, nothing partly made leaves, and
+/// later messages are read.
 #[test]
 fn a_crash_while_writing_uses_no_key_twice() {
     let mut crashes = 0;
@@ -160,15 +160,15 @@ fn a_receipt_confirms_and_empties_the_outbox() {
     let second = a.outbox().remove(0);
     let opened = xylem_mail::open(&b.store.us, &second.envelope).unwrap();
     assert!(opened.session().is_some(), "no first message any more");
-    // The answer takes the same conversation.
+    // The answer uses the same session.
     let Incoming::New(_, letter) = b.store.receive(&second.envelope, NOW).unwrap() else {
         panic!()
     };
     let answer = b.store.answer(&letter, &note("yes"), NOW).unwrap();
     assert!(matches!(a.store.receive(&answer, NOW).unwrap(), Incoming::New(..)));
     assert_eq!(a.texts(), ["yes"]);
-    // The other side has lost everything: what it refuses ends the conversation, and goes again in the
-    // next; once.
+    // The other side has lost everything. A message that it refuses ends the session, and is sent again in the next
+    // one, once.
     assert!(a.store.is_settled(&second, Status::Refused));
     let again = a.outbox();
     assert_eq!(again.len(), 1);
@@ -190,15 +190,14 @@ fn forged_and_foreign_envelopes_are_refused() {
     forged[100] ^= 1;
     assert_eq!(b.store.receive(&forged, NOW).unwrap(), Incoming::Not(Status::Refused));
     assert!(matches!(b.store.receive(&envelope, NOW).unwrap(), Incoming::New(1, _)));
-    // Dropping a stranger's last message ends the conversation: a replay shows nothing.
+    // Dropping a stranger's last message ends the session: a replay shows nothing.
     b.store.drop_letter(1).unwrap();
     assert_eq!(b.store.receive(&envelope, NOW).unwrap(), Incoming::Not(Status::Ended));
     assert!(b.texts().is_empty());
     assert_eq!(b.store.letter(1).unwrap_err().blame(), Blame::Usage);
 }
 
-/// Strangers fill their share and no more; somebody with a name still gets through, and numbers are
-/// not used twice.
+/// Strangers fill their share and no more. A person with a local name still gets through, and numbers are not reused.
 #[test]
 fn strangers_are_limited() {
     let (friend, b) = (Person::new(), Person::new());
@@ -226,7 +225,7 @@ fn strangers_are_limited() {
 }
 
 #[test]
-fn conversations_of_strangers_are_limited() {
+fn sessions_of_strangers_are_limited() {
     let b = Person::new();
     let card = b.card();
     let mut last = Incoming::Again;
@@ -237,7 +236,7 @@ fn conversations_of_strangers_are_limited() {
         if let Incoming::New(number, _) = last
             && n % 2 == 0
         {
-            // Without room for letters being what is short.
+            // Room for letters must not be the limit here.
             b.disk_remove(number);
         }
     }
@@ -256,7 +255,7 @@ impl Person {
 }
 
 #[test]
-fn names_are_for_one_person() {
+fn a_name_belongs_to_one_person() {
     let (a, b, c) = (Person::new(), Person::new(), Person::new());
     a.store.name("bob", &b.card()).unwrap();
     a.store.name("bob", &b.card()).unwrap();
@@ -270,7 +269,7 @@ fn names_are_for_one_person() {
     assert!(a.store.forget("robert").is_err());
 }
 
-/// Two programs with one store take turns: no key is used twice, none is lost.
+/// Two programs with one store take turns: no key is used twice, no message is lost.
 #[test]
 fn two_programs_share_a_store() {
     let (a, b) = (Person::new(), Person::new());
@@ -297,7 +296,7 @@ fn two_programs_share_a_store() {
 
 #[cfg(unix)]
 #[test]
-fn only_the_owner_reads_it() {
+fn only_the_owner_can_read_the_mail() {
     use std::os::unix::fs::PermissionsExt;
     let (dir, b) = (tempfile::tempdir().unwrap(), Person::new());
     let store = MailStore::open(dir.path()).unwrap();
@@ -312,8 +311,8 @@ fn only_the_owner_reads_it() {
     }
 }
 
-/// A and B talk through a node: what it says it has stored is not delivered, and what B says of it, left
-/// at the node, is.
+/// A and B talk through a node. A message that the node reports as stored is not delivered; a receipt by B at the node
+/// makes it so.
 struct Talk {
     a: Person,
     b: Person,
@@ -329,14 +328,14 @@ impl Talk {
         Self { a, b, to_b }
     }
 
-    /// A message that the node has taken.
+    /// A message that the node has accepted.
     fn at_node(&self, text: &str) -> Parcel {
         let node = Route::Via(None, vec!["127.0.0.1:9".parse().unwrap()]);
         self.a.store.compose(&self.to_b, "bob", &note(text), node, &[], NOW).unwrap();
         self.taken_by_node().pop().unwrap()
     }
 
-    /// The node takes what waits.
+    /// The node accepts all waiting messages.
     fn taken_by_node(&self) -> Vec<Parcel> {
         let waiting = self.a.outbox();
         for parcel in &waiting {
@@ -346,7 +345,7 @@ impl Talk {
         waiting
     }
 
-    /// What B makes of it, and what A makes of B's receipt.
+    /// Returns B's result of a message, and A's events from B's receipt.
     fn fetched(&self, parcel: &Parcel) -> (TakenIn, Vec<MailEvent>) {
         let taken = self.b.store.take_in(&parcel.envelope, NOW).unwrap();
         let receipt = taken.receipt.as_ref().expect("of a session that B knows");
@@ -358,7 +357,7 @@ impl Talk {
         self.a.store.outbox(NOW).unwrap().stored.len()
     }
 
-    /// Messages that nobody ever sees again.
+    /// Loses messages for good.
     fn lose(&self, count: u32) {
         for _ in 0..count {
             self.a.write(&self.to_b, "lost").unwrap();
@@ -369,7 +368,7 @@ impl Talk {
     }
 }
 
-/// The count of a session that says so many messages of ours are lost, and of those sent again.
+/// Returns the reported number of lost messages, and how many of these are sent again.
 fn unread(events: &[MailEvent]) -> Option<(u32, u32)> {
     events.iter().find_map(|event| match event {
         MailEvent::Unread { count, again, .. } => Some((*count, *again)),
@@ -378,12 +377,12 @@ fn unread(events: &[MailEvent]) -> Option<(u32, u32)> {
 }
 
 #[test]
-fn only_the_receiver_itself_makes_a_message_delivered() {
+fn only_the_receivers_receipt_makes_a_message_delivered() {
     let talk = Talk::new();
     let parcel = talk.at_node("one");
     assert_eq!(talk.stored(), 1);
     let key = talk.a.store.receipts_due(NOW).unwrap().remove(0).key;
-    // The node has seen the key with which receipts are fetched, and other receipts; it makes none.
+    // The node has seen the key with which receipts are fetched, and other receipts; it cannot make any.
     let (mut forged, other) = (Vec::new(), Talk::new());
     let foreign = other.at_node("one");
     forged.extend(other.b.store.take_in(&foreign.envelope, NOW).unwrap().receipt);
@@ -397,7 +396,7 @@ fn only_the_receiver_itself_makes_a_message_delivered() {
     assert!(matches!(taken.incoming, Incoming::New(..)));
     assert!(matches!(events[..], [MailEvent::Delivered { direct: false, .. }]), "{events:?}");
     assert_eq!(talk.stored(), 0);
-    // Every bit of a receipt counts, and one that comes again says nothing new.
+    // Every bit of a receipt counts, and a repeated receipt changes nothing.
     let parcel = talk.at_node("two");
     let receipt = talk.b.store.take_in(&parcel.envelope, NOW).unwrap().receipt.unwrap();
     for at in (0..receipt.len()).step_by(7) {
@@ -407,11 +406,11 @@ fn only_the_receiver_itself_makes_a_message_delivered() {
     }
     assert_eq!(talk.a.store.take_receipt(parcel.session, &receipt, NOW).unwrap().len(), 1);
     assert!(talk.a.store.take_receipt(parcel.session, &receipt, NOW).unwrap().is_empty());
-    // An envelope that comes again is acknowledged again: the first receipt may have been lost.
+    // A repeated envelope is acknowledged again: the first receipt may have been lost.
     assert!(talk.b.store.take_in(&parcel.envelope, NOW).unwrap().receipt.is_some());
 }
 
-/// An envelope for the mailbox of receipts, by somebody who knows only that key.
+/// An envelope for the mailbox of receipts, by an author that knows only that key.
 fn xylem_mail_receipt_by_nobody(key: &StaticKey) -> Vec<u8> {
     let us = Identity::new(PublisherKey::from_bytes(&[9; 32]), key.clone());
     let card = us.card(Prekeys::new(0, [8; 32]).current(), 0, &[]);
@@ -421,15 +420,15 @@ fn xylem_mail_receipt_by_nobody(key: &StaticKey) -> Vec<u8> {
     session.seal(&node, &theirs, &note("stored"), [5; 32]).unwrap()
 }
 
-/// 1,100 messages are lost, straight and past a node: the next one is read, both are told how many are
-/// gone, once, and both go on.
+/// 1,100 messages are lost, directly and past a node. The next one is read, both sides are notified of the number once,
+/// and both go on.
 #[test]
-fn lost_messages_are_told_to_both_and_the_talk_goes_on() {
+fn lost_messages_are_reported_to_both_and_the_session_continues() {
     for direct in [true, false] {
         let talk = Talk::new();
         let first = talk.at_node("first");
         talk.fetched(&first);
-        // What the node had and dropped goes again.
+        // A message that the node had and dropped is sent again.
         let dropped = talk.at_node("dropped by the node");
         talk.lose(1_100);
         let (taken, events) = if direct {
@@ -448,7 +447,7 @@ fn lost_messages_are_told_to_both_and_the_talk_goes_on() {
         let again = talk.taken_by_node().pop().unwrap();
         assert!(again.again && again.body == dropped.body);
         assert!(matches!(talk.fetched(&again).0.incoming, Incoming::New(..)));
-        // What was only late is shown once all the same.
+        // The original arrives late: it is not shown a second time.
         let late = talk.b.store.take_in(&dropped.envelope, NOW).unwrap();
         assert_eq!((late.incoming, late.lost), (Incoming::Not(Status::Refused), None));
         for text in ["more", "and more"] {
@@ -462,10 +461,10 @@ fn lost_messages_are_told_to_both_and_the_talk_goes_on() {
     }
 }
 
-/// The receiver can read nothing of a session any more: it ends on both sides, what the sender still has
-/// goes again in another, once, and both go on.
+/// The receiver can no longer read a session. It ends on both sides; the messages that the sender still has go into
+/// another session, once; both go on.
 #[test]
-fn a_session_that_cannot_go_on_is_begun_anew() {
+fn an_unusable_session_is_replaced_by_a_new_one() {
     let talk = Talk::new();
     talk.fetched(&talk.at_node("first"));
     talk.at_node("dropped by the node");
@@ -487,15 +486,15 @@ fn a_session_that_cannot_go_on_is_begun_anew() {
     let mut texts = talk.b.texts();
     texts.sort();
     assert_eq!(texts, ["dropped by the node", "far", "first", "too far"]);
-    // What the old session still brings is told to its sender, who knows, and is shown to nobody.
+    // Late messages of the old session are reported to the sender, which knows, and are not shown.
     let (taken, events) = talk.fetched(&parcel);
     assert!(taken.lost.is_none() && events.is_empty(), "{taken:?} {events:?}");
     assert!(matches!(talk.fetched(&talk.at_node("on")).0.incoming, Incoming::New(..)));
 }
 
-/// What is sent again because no receipt came, though it had arrived, is shown once.
+/// A message that is sent again for lack of a receipt, though it had arrived, is shown once.
 #[test]
-fn what_is_sent_again_is_shown_once() {
+fn a_repeated_message_is_shown_once() {
     let talk = Talk::new();
     let parcel = talk.at_node("one");
     assert!(matches!(talk.b.store.receive(&parcel.envelope, NOW).unwrap(), Incoming::New(..)));
