@@ -1,8 +1,9 @@
-//! Witnesses on this machine: what one of them has seen and said ([`Record`]), what a share keeps of those that it has named
-//! ([`Cosigned`]), and how many of whose words somebody wants ([`Demand`]).
+//! Witnesses on this machine (docs/spec/witness.md). [`Record`] is what a witness has seen and co-signed. [`Cosigned`]
+//! holds the co-signatures that a share keeps of the witnesses that it names. [`Demand`] is how many co-signatures a
+//! getter requires, and of which witnesses.
 //!
-//! [`watch`] is the witness, [`witnessed`] and [`extends`] ask for what witnesses say. What they need of a network they ask of
-//! [`Versions`]. Packets and rules are `xylem_object::witness`.
+//! [`watch`] is the witness; [`witnessed`] and [`extends`] request co-signatures and proofs. Network access goes
+//! through [`Versions`]. Packets and rules are in `xylem_object::witness`.
 
 mod error;
 mod versions;
@@ -37,31 +38,31 @@ use xylem_packet::Name;
 
 use crate::json;
 
-/// A clock may be ahead of another by so much.
+/// Milliseconds by which another clock may be ahead of ours.
 pub(crate) const MAX_AHEAD_MS: u64 = 300_000;
 
-/// That a witness has co-signed a version.
+/// Co-signature of a version by a witness, as reported to the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Testimony {
-    /// Who.
+    /// The witness.
     #[serde(serialize_with = "json::text")]
     pub witness: Name,
     /// The version.
     pub version: u64,
-    /// Its bytes.
+    /// Size of the version in bytes.
     pub bytes: u64,
-    /// Whether it was proven to begin with what was seen before.
+    /// Whether the witness verified that the version begins with what it saw before.
     pub proven: bool,
-    /// When, by the witness's clock: milliseconds since 1970.
+    /// Time of the co-signature, by the witness's clock, in milliseconds since 1970.
     pub time_ms: u64,
-    /// When its unbroken record began.
+    /// Start of the witness's unbroken record, in milliseconds since 1970.
     pub since_ms: u64,
-    /// With which version.
+    /// First version of that record.
     pub first: u64,
 }
 
 impl Testimony {
-    /// What `witness` says.
+    /// Makes the report of a statement by `witness`.
     #[must_use]
     pub fn new(witness: Name, said: &Statement) -> Self {
         let Statement { version, size, proven, time_ms, since_ms, first, .. } = *said;

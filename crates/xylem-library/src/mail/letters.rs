@@ -8,7 +8,7 @@ use super::store::{Incoming, MailStore, damaged};
 
 /// Most messages that are kept.
 const MAX_LETTERS: usize = 1_024;
-/// Most messages among these whose authors have no local name.
+/// Most messages among these by authors without a local name.
 pub(super) const MAX_STRANGERS_LETTERS: usize = 64;
 /// Prefix of the files of messages without a number.
 pub(super) const PENDING: &str = ".pending-";

@@ -23,7 +23,7 @@ use crate::hex;
 use crate::keys::random;
 use crate::time::UnixTime;
 
-/// Most envelopes in the outbox. Those that a node has are kept as far as there is room.
+/// Most envelopes in the outbox. Envelopes that a node has are kept as far as there is room.
 const MAX_PARCELS: usize = 256;
 /// Age at which an undelivered envelope is given up, in milliseconds.
 const GIVE_UP: u64 = 30 * 86_400_000;

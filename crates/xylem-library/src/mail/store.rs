@@ -87,7 +87,7 @@ impl MailStore {
         Self::of(Identity::new(publisher, link), disk(), store)
     }
 
-    /// Opens the mail of an identity whose keys are not in the store.
+    /// Opens the mail of an identity with keys outside the store.
     ///
     /// # Errors
     /// See [`MailStore::open`].

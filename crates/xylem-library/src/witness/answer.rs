@@ -1,4 +1,4 @@
-//! What a share answers to witnesses, and to those who ask what witnesses say.
+//! Answers of a share to witnesses, and to Interests for co-signatures.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::publications::Publications;
 use crate::time::UnixTime;
 
 impl Cosigned {
-    /// The Data that answers, if co-signatures were asked for, or handed over, of something that is shared; and what
-    /// there is to tell. `publisher` signs what names no other.
+    /// Answers an Interest that asks for, or submits, co-signatures of a shared publication: returns the Data, and
+    /// events to report. `publisher` is the signer of publications that name no other.
     pub fn answer(
         &mut self,
         now: (Duration, UnixTime),

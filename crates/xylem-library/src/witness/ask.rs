@@ -1,4 +1,4 @@
-//! [`witnessed`]: what do the named witnesses say of a version?
+//! [`witnessed`]: asks for the co-signatures of a version.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,32 +15,34 @@ use super::versions::Versions;
 use crate::error::{Blame, Error};
 use crate::time::UnixTime;
 
-/// A share that has not heard enough witnesses yet is asked again after this long.
+/// Pause before peers are asked again, while co-signatures are missing.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// What was heard of witnesses.
+/// Result of asking for co-signatures.
 #[derive(Clone, Debug)]
 pub struct Witnessed {
-    /// Who has co-signed the version, or a later one that was proven to begin with it.
+    /// Co-signatures of the version, or of a later one that was proven to begin with it.
     pub by: Vec<Testimony>,
-    /// Who was named and has not.
+    /// Named witnesses without one.
     pub missing: Vec<Name>,
-    /// How many were wanted.
+    /// Number of required witnesses.
     pub wanted: usize,
-    /// That a witness has co-signed what the version at hand is no beginning of: the publisher has signed two histories.
-    /// Where the evidence is kept.
+    /// A witness has co-signed a version that does not begin with this one: the publisher has signed two histories.
+    /// Also the path of the evidence.
     pub split: Option<(Split, PathBuf)>,
 }
 
 impl Witnessed {
-    /// Whether enough have.
+    /// Returns whether there are enough co-signatures.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.split.is_none() && self.by.len() >= self.wanted
     }
 
+    /// Checks that there are enough co-signatures.
+    ///
     /// # Errors
-    /// Not enough have ([`Blame::Network`]), or there are two histories ([`Blame::Data`]).
+    /// There are not enough ([`Blame::Network`]), or there are two histories ([`Blame::Data`]).
     pub fn enough(&self) -> Result<(), Error> {
         if let Some((split, path)) = &self.split {
             let message = format!(
@@ -65,7 +67,7 @@ impl Witnessed {
         Err(Error { blame: Blame::Network, message })
     }
 
-    /// How long all this is new enough for the demand; `None`: for good.
+    /// Returns how long the oldest co-signature is still new enough for the demand; `None` if it has no age limit.
     #[must_use]
     pub fn fresh(&self, demand: &Demand, now: UnixTime) -> Option<Duration> {
         let within = demand.within()?;
@@ -75,17 +77,18 @@ impl Witnessed {
     }
 }
 
-/// Where evidence of two histories is kept, for the end of a message.
+/// Returns the end of a message, with the path of evidence for two histories.
 #[must_use]
 pub fn shown_by(path: &Path) -> String {
     let path = path.display();
     format!(". The evidence: {path}, which `xylem verify --evidence {path}` shows to anybody")
 }
 
-/// Asks what the named witnesses say of a version, until enough have co-signed it, or for `give_up`. Evidence is kept in `store`.
+/// Asks for co-signatures of a version by the named witnesses, until there are enough, at most for `give_up`. Evidence
+/// is stored in `store`.
 ///
 /// # Errors
-/// It was stopped; evidence can't be kept; [`Blame::Data`] if a witness has co-signed another content as this version.
+/// It was stopped; evidence cannot be stored; [`Blame::Data`] if a witness has co-signed another content as this version.
 pub fn witnessed(
     peers: &mut impl Versions,
     newest: &SignedVersion,
@@ -125,14 +128,14 @@ struct Asking<'a> {
     newest: &'a SignedVersion,
     demand: &'a Demand,
     by: Vec<Option<Testimony>>,
-    /// The later version that was fetched last, and what it is to ours.
+    /// The later version that was fetched last, and whether it begins with ours.
     later: Option<(SignedVersion, bool)>,
     open: OpenQuestions,
 }
 
 impl Asking<'_> {
-    /// What the named witnesses say, as one of those who are here tells; nothing if none does within a second, or all have
-    /// nothing. What others tell is left for the next call.
+    /// Asks the connected peers for co-signatures, and returns the first list that is not empty. It is empty if all
+    /// have none, or no answer comes within a second. Later answers are left for the next call.
     fn list(&mut self, peers: &mut impl Versions) -> Result<Vec<Said>, Error> {
         self.open.ask(peers)?;
         let until = peers.now() + ASK_EVERY;
@@ -149,7 +152,8 @@ impl Asking<'_> {
         Ok(Vec::new())
     }
 
-    /// Counts what one says, if it is about our version or one that begins with it; evidence, if it shows two histories.
+    /// Counts a statement about our version, or about one that begins with it; returns evidence if it shows two
+    /// histories.
     fn hear(
         &mut self,
         peers: &mut impl Versions,
@@ -190,7 +194,7 @@ impl Asking<'_> {
         Ok(None)
     }
 
-    /// Whether a later version begins with ours. One that nobody hands out says nothing.
+    /// Returns whether a later version begins with ours. A version that cannot be fetched does not count.
     fn continued(
         &mut self,
         peers: &mut impl Versions,
@@ -229,7 +233,7 @@ mod tests {
     use xylem_object::witness::encode_list;
     use xylem_packet::Interest;
 
-    /// Peers of which each answers with a list of its own, one after the other; time goes by as one waits.
+    /// Peers that each answer with a list of their own, in turn; waiting advances the time.
     struct Peers {
         now: Duration,
         lists: Vec<Vec<Vec<u8>>>,
@@ -260,7 +264,7 @@ mod tests {
 
         fn watch(&mut self, _: Name) {}
 
-        /// The first one to answer has it.
+        /// The first peer answers.
         fn ask(&mut self, interest: &[u8]) {
             self.answer(0, interest);
         }
@@ -295,7 +299,7 @@ mod tests {
     impl Peers {
         fn answer(&mut self, peer: usize, interest: &[u8]) {
             let interest = Interest::decode(interest).unwrap();
-            // As a forwarder does it: of one name the first answer comes, and no other.
+            // As in a forwarder: only the first answer to a name arrives.
             let name = interest.name().to_name();
             if self.answered.contains(&name) {
                 return;
@@ -321,9 +325,9 @@ mod tests {
         Error { blame: Blame::Network, message: "nobody has it".to_owned() }
     }
 
-    /// Who answers first with nothing, or with what is old, is not the only one who is heard.
+    /// A first answer that is empty or old does not hide the others.
     #[test]
-    fn nobody_keeps_back_what_another_has() {
+    fn no_peer_hides_co_signatures_that_another_has() {
         let all = Witnesses::new();
         let (old, new) = (version(1, b"one", false), version(2, b"two", false));
         let demand = Demand::new(&[all.file("/a"), all.file("/b")], None, None).unwrap();
@@ -354,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_new_enough_until_the_oldest_is_not() {
+    fn freshness_lasts_until_the_oldest_co_signature_expires() {
         let all = Witnesses::new();
         let new = version(2, b"two", false);
         let within = Some(Duration::from_secs(60));

@@ -1,4 +1,4 @@
-//! [`Demand`]: whose co-signatures somebody wants, and how many of them.
+//! [`Demand`]: the witnesses whose co-signatures are required, and how many of them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use super::error::WitnessError;
 use crate::keys::certificate;
 use crate::time::UnixTime;
 
-/// See the module's documentation.
+/// The required witnesses, their number, and the greatest age of a co-signature.
 pub struct Demand {
     witnesses: Vec<Witness>,
     threshold: usize,
     within: Option<Duration>,
 }
 
-/// What one of the named witnesses says.
+/// A statement by one of the named witnesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Which of them, counted from 0.
+    /// Position of the witness among the named ones, from 0.
     pub witness: usize,
-    /// What.
+    /// The statement.
     pub statement: Statement,
 }
 
-/// The witnesses whose certificates are in these files; each key once.
+/// Reads the certificates of witnesses from files; each key may occur once.
 pub(super) fn named(files: &[PathBuf]) -> Result<Vec<Witness>, WitnessError> {
     if files.len() > MAX_COSIGNATURES {
         return Err(WitnessError::TooMany);
@@ -46,11 +46,11 @@ pub(super) fn named(files: &[PathBuf]) -> Result<Vec<Witness>, WitnessError> {
 }
 
 impl Demand {
-    /// Of the witnesses whose certificates are in these files, `threshold` (all of them, where it is not said) have to have
-    /// co-signed; not longer ago than `within`, where that is said.
+    /// Requires co-signatures by `threshold` of the witnesses with certificates in these files (by default all), none
+    /// older than `within`, if given.
     ///
     /// # Errors
-    /// Files without a certificate, one witness twice, more than can be.
+    /// Files without a certificate, a witness named twice, too many witnesses, an impossible threshold.
     pub fn new(
         files: &[PathBuf],
         threshold: Option<usize>,
@@ -64,34 +64,34 @@ impl Demand {
         Ok(Self { witnesses, threshold: wanted, within })
     }
 
-    /// How many have to.
+    /// Returns how many witnesses have to co-sign.
     pub fn threshold(&self) -> usize {
         self.threshold
     }
 
-    /// Whether two groups, each of which is enough, can have no witness in common: then two histories have enough of them each,
-    /// although every one is honest.
+    /// Returns whether two sufficient sets of witnesses can be disjoint. Then two histories can each get enough
+    /// co-signatures, although every witness is honest.
     pub fn lets_two_be_shown(&self) -> bool {
         self.threshold.saturating_mul(2) <= self.witnesses.len()
     }
 
-    /// How old a word may be.
+    /// Returns the greatest age of a co-signature.
     pub fn within(&self) -> Option<Duration> {
         self.within
     }
 
-    /// How many are named.
+    /// Returns how many witnesses are named.
     pub fn named(&self) -> usize {
         self.witnesses.len()
     }
 
-    /// Who one of them is.
+    /// Returns the name of a witness.
     pub fn name(&self, witness: usize) -> Name {
         self.witnesses.get(witness).map(|named| named.identity().to_name()).unwrap_or_default()
     }
 
-    /// What the named witnesses say in these packets of this publication; others' are left out, and those from a clock that is
-    /// ahead, or too old.
+    /// Returns the statements of the named witnesses in these packets about this publication. Statements by other
+    /// witnesses, from a clock that is ahead, or too old are left out.
     pub fn said(&self, subject: &Subject, packets: &[&[u8]], now: UnixTime) -> Vec<Said> {
         let now_ms = now.milliseconds();
         let is_timely = |time_ms: u64| {
@@ -132,9 +132,9 @@ mod tests {
         };
         let all = [by("/x", NOW), by("/b", NOW), b"rubbish".to_vec(), by("/a", NOW)];
         assert_eq!(heard(&demand, &all, later(1)), [0, 1]);
-        // A packet of /x under the name of /a: another key.
+        // A packet of /x under the name of /a has another key.
         assert_eq!(heard(&demand, &[by("/x", NOW)], later(1)), [0; 0]);
-        // Ahead of the clock; too old, where that is asked.
+        // A time ahead of the clock; a time that is too old, where that matters.
         assert_eq!(heard(&demand, &[by("/a", later(301))], NOW), [0; 0]);
         assert_eq!(heard(&demand, &[by("/a", later(299))], NOW), [0]);
         let fresh = Demand::new(&files, Some(2), Some(Duration::from_secs(60))).unwrap();

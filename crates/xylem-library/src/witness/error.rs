@@ -1,4 +1,4 @@
-//! [`WitnessError`]: why nothing is co-signed, or nobody can be asked for it.
+//! [`WitnessError`]: why no version is co-signed, or no witness can be asked.
 
 use std::path::PathBuf;
 
@@ -9,70 +9,70 @@ use xylem_store::StoreError;
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::keys::KeyError;
 
-/// Why nothing is co-signed, or nobody can be asked for it.
+/// Why no version is co-signed, or no witness can be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum WitnessError {
-    /// A file can't be read or written.
+    /// A file cannot be read or written.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// A key or a certificate.
+    /// A key or a certificate cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A certificate that can't be a witness's.
+    /// A certificate cannot be a witness's.
     #[error("{}: {why}", path.display())]
     NoWitness {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         why: xylem_object::witness::WitnessError,
     },
-    /// One key is one witness.
+    /// A witness is named twice: one key is one witness.
     #[error("{}: this witness has been named already: one key counts once", .0.display())]
     Twice(PathBuf),
-    /// More than anybody asks.
+    /// Too many witnesses are named.
     #[error("at most {MAX_COSIGNATURES} witnesses can be named")]
     TooMany,
-    /// More than there are, or nobody.
+    /// The threshold is 0, or more than the named witnesses.
     #[error(
         "--threshold {wanted}: {named} witnesses are named; 1 to {named} of them can be wanted"
     )]
     Threshold {
-        /// How many are wanted.
+        /// The threshold.
         wanted: usize,
-        /// How many are named.
+        /// Number of named witnesses.
         named: usize,
     },
-    /// The record is not what was written.
+    /// The record is not as it was written.
     #[error("{}: the record of what was seen is damaged; nothing is co-signed. Restore it, or remove it: the next co-signature then says \
              that the record begins anew", .0.display())]
     Damaged(PathBuf),
-    /// Two processes with one record could sign two histories.
+    /// Another process uses the record: two processes could sign two histories.
     #[error("{}: another process witnesses this publication with this key", .0.display())]
     Busy(PathBuf),
-    /// The clock has been set back.
+    /// The clock was set back.
     #[error("the clock says a time {0} s before that of the last co-signature; set it right")]
     ClockBack(u64),
-    /// The record is older than what this witness has said.
+    /// The record is older than this witness's last statement.
     #[error(
         "a share has what this witness said of v={version} {seconds} s after the last that its record knows: the store is an older \
              one, or another store has this key; nothing is co-signed. Bring back the newer store, or witness with a new key"
     )]
     SetBack {
-        /// Of which version.
+        /// The co-signed version.
         version: u64,
-        /// How much later.
+        /// Seconds between the two co-signatures.
         seconds: u64,
     },
-    /// Names itself in no certificate's form.
+    /// A signer's name is not a key name.
     #[error("{0} is no name of a key")]
     KeyName(Name),
-    /// The names are too long.
+    /// The names are too long for a packet.
     #[error("the co-signature: {0}")]
     TooLong(#[from] EncodeError),
     /// The publisher has signed two histories.
     #[error("TWO HISTORIES: {0}")]
     Split(Split),
-    /// What came does not follow what was seen.
+    /// The version does not continue what was seen.
     #[error("not co-signed: {0}")]
     NotNext(NotNext),
 }

@@ -1,5 +1,4 @@
-//! [`extends`]: is what one ticket names the beginning of what another names? A few tiles and one
-//! segment tell; nothing of the history is fetched or hashed.
+//! [`extends`]: checks whether the file of one ticket is a prefix of the file of another. A few tree nodes and one segment are enough; the common content is neither fetched nor hashed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,45 +16,44 @@ use super::versions::{Dial, Versions};
 use crate::error::Error;
 use crate::{disk, signed};
 
-/// So long the older one's peers are asked for its manifest, where it turned out not to be the beginning.
+/// Time to fetch the older file's manifest for evidence, if that file is not a prefix.
 const ASK_OLDER: Duration = Duration::from_secs(5);
 
-/// What to compare, and whom to ask.
+/// The files to compare, and how.
 #[derive(Clone, Debug)]
 pub struct ExtendsOptions {
-    /// The shorter one.
+    /// Ticket of the shorter file.
     pub old: Ticket,
-    /// The longer one.
+    /// Ticket of the longer file.
     pub new: Ticket,
     /// Give up on peers after this long.
     pub give_up: Duration,
-    /// Where manifests may be known already, and evidence is kept.
+    /// Store in which manifests may be known, and evidence is stored.
     pub store: PathBuf,
 }
 
-/// What came of it.
+/// Result of the comparison.
 #[derive(Clone, Debug)]
 pub struct ExtendsSummary {
-    /// Bytes of the older one.
+    /// Bytes of the older file.
     pub old_bytes: u64,
-    /// Bytes of the newer one.
+    /// Bytes of the newer file.
     pub new_bytes: u64,
     /// Bytes of the proof.
     pub proof_bytes: usize,
-    /// Why it is none; `None`: it is the beginning.
+    /// Why the older file is not a prefix; `None` if it is.
     pub why_not: Option<String>,
-    /// That the publisher has signed two histories, and where the evidence is kept.
+    /// The publisher has signed two histories; the path of the evidence.
     pub split: Option<(Split, PathBuf)>,
-    /// What was heard of witnesses, if any are wanted.
+    /// Co-signatures of the newer file, if any are required.
     pub witnessed: Option<Witnessed>,
 }
 
-/// Asks the newer one's peers for what proves that the older one begins it; and, where there is a `demand`, for what witnesses
-/// say of the newer one.
+/// Asks the newer file's peers for a proof that the older file is its prefix. With a `demand`, also asks for
+/// co-signatures of the newer file.
 ///
 /// # Errors
-/// [`Blame::Usage`](crate::Blame::Usage) for tickets that cannot be compared, [`Blame::Network`](crate::Blame::Network) if nobody reachable has
-/// the newer one. A history that was rewritten is no error: see [`ExtendsSummary::why_not`].
+/// [`Blame::Usage`](crate::Blame::Usage) for tickets that cannot be compared, [`Blame::Network`](crate::Blame::Network) if no reachable peer has the newer file. A rewritten history is no error: see [`ExtendsSummary::why_not`].
 pub fn extends(
     options: &ExtendsOptions,
     demand: Option<&Demand>,
@@ -105,7 +103,7 @@ pub fn extends(
     Ok(summary)
 }
 
-/// The older one's signed manifest, from the store or from whoever has it still. It is wanted for evidence alone.
+/// Returns the older file's signed manifest, from the store or from peers. It is needed only for evidence.
 fn manifest_of(options: &ExtendsOptions, peers: &mut impl Dial) -> Option<SignedVersion> {
     let old = &options.old;
     let store = Store::open(disk(), &options.store).ok()?;

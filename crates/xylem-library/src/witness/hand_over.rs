@@ -1,4 +1,4 @@
-//! [`hand_over`]: a co-signature to those who serve the publication, and what they say to it.
+//! [`hand_over`]: submits a co-signature to the peers that serve the publication.
 
 use bytes::Bytes;
 use xylem_object::witness::{Answer, submission};
@@ -9,11 +9,11 @@ use super::versions::Versions;
 use crate::error::Error;
 use crate::keys;
 
-/// How often it is tried while nobody answers.
+/// Attempts while no peer answers.
 const TRIES: usize = 3;
 
-/// Hands a co-signature to everybody who is here; what the first of them says. `None`: nobody says anything. `other` is
-/// given what else comes.
+/// Submits a co-signature to all connected peers, and returns the first answer; `None` if there is none. Other packets
+/// are passed to `other`.
 pub(super) fn hand_over(
     peers: &mut impl Versions,
     object: NameRef<'_>,

@@ -1,4 +1,4 @@
-//! [`Cosigned`]: the newest co-signature of each named witness, as a share keeps and serves them.
+//! [`Cosigned`]: the newest co-signature of each named witness, as a share stores and serves them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,32 +19,32 @@ use crate::time::UnixTime;
 
 const DIR: &str = "witnessed";
 const MAX_FILE: u64 = (MAX_COSIGNATURES * (MAX_COSIGNATURE + 2) + 2) as u64;
-/// Signatures that one face may have verified in a second: a few witnesses with a few publications behind one of them.
+/// Most signatures that are verified for one face in a second: enough for a few witnesses with a few publications.
 const PER_SECOND: u32 = 16;
-/// Faces of which that is counted.
+/// Most faces that are tracked for that limit.
 const MAX_FACES: usize = 4_096;
-/// Publications of which co-signatures are kept.
+/// Most publications with co-signatures in memory.
 const MAX_SUBJECTS: usize = 4_096;
 
-/// The newest version that a share has.
+/// The newest version of a publication in a share.
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'a> {
-    /// Of which publication.
+    /// The publication.
     pub subject: Subject,
-    /// Its number.
+    /// The version number.
     pub version: u64,
-    /// What it is.
+    /// Its manifest.
     pub manifest: &'a Manifest,
 }
 
-/// What came of a co-signature that was handed over.
+/// Result of a co-signature that a witness submitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// What the witness is told.
+    /// Answer to the witness.
     pub answer: Answer,
-    /// Which is kept now.
+    /// The co-signature, if it was stored.
     pub kept: Option<Testimony>,
-    /// What the sharer should know.
+    /// Warning to the sharer.
     pub warning: Option<String>,
 }
 
@@ -59,34 +59,34 @@ struct Kept {
     packet: Vec<u8>,
 }
 
-/// See the module's documentation.
+/// The co-signatures that a share stores.
 pub struct Cosigned {
     dir: PathBuf,
     witnesses: Vec<Witness>,
-    /// By publication; in the order of the witnesses.
+    /// Co-signatures by publication, in the order of the witnesses.
     kept: HashMap<Subject, Vec<Option<Kept>>>,
-    /// How many signatures were verified for a face since when.
+    /// Per face: start of the current second, and signatures verified in it.
     verified: HashMap<FaceId, (Duration, u32)>,
 }
 
 impl Cosigned {
-    /// Of the witnesses whose certificates are in these files.
+    /// Accepts co-signatures by the witnesses with certificates in these files.
     ///
     /// # Errors
-    /// Files without a certificate, one witness twice, too many.
+    /// Files without a certificate, a witness named twice, too many witnesses.
     pub fn by(store: &Path, files: &[PathBuf]) -> Result<Self, WitnessError> {
         let witnesses = named(files)?;
         let dir = store.join(DIR);
         Ok(Self { dir, witnesses, kept: HashMap::new(), verified: HashMap::new() })
     }
 
-    /// What is handed to those who ask for the co-signatures of this publication: the content of the answer.
+    /// Returns the content of the answer to an Interest for the co-signatures of this publication.
     pub fn list(&mut self, subject: &Subject) -> Vec<u8> {
         let kept = self.of(subject).iter().flatten();
         encode_list(kept.map(|kept| &kept.packet[..]))
     }
 
-    /// Takes what a witness hands over, or not. `from` is the face that it came by.
+    /// Judges a co-signature that a witness submitted; `from` is the face of the submission.
     pub fn take(
         &mut self,
         (now, clock): (Duration, UnixTime),
@@ -149,7 +149,7 @@ impl Cosigned {
         Taken { answer: Answer::Kept, kept, warning }
     }
 
-    /// Forgets a face.
+    /// Forgets a face that went down.
     pub fn went_down(&mut self, face: FaceId) {
         self.verified.remove(&face);
     }
@@ -166,7 +166,7 @@ impl Cosigned {
         *count <= PER_SECOND
     }
 
-    /// What is kept of a publication; what an earlier run kept is read first.
+    /// Returns the co-signatures of a publication; those that an earlier run stored are read first.
     fn of(&mut self, subject: &Subject) -> &[Option<Kept>] {
         if !self.kept.contains_key(subject) {
             if self.kept.len() >= MAX_SUBJECTS {
@@ -183,8 +183,8 @@ impl Cosigned {
         self.dir.join(name)
     }
 
-    /// Whatever is there: each is verified as if it had come just now, so that what is damaged is as if it were not there, and of
-    /// who is named no more nothing is handed on.
+    /// Reads a stored file. Each co-signature is verified as if it were new, so damaged ones are ignored. Those of
+    /// witnesses that are no longer named are not served.
     fn read(&self, subject: &Subject) -> Vec<Option<Kept>> {
         let path = self.path(subject);
         let short = path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() <= MAX_FILE);
@@ -199,7 +199,7 @@ impl Cosigned {
         self.witnesses.iter().map(of).collect()
     }
 
-    /// What is lost costs nothing but that a witness hands it over once more; so nobody waits for the device.
+    /// Writes the file without waiting for the device: a witness submits a lost co-signature again.
     fn write(&mut self, subject: &Subject) {
         let (path, list) = (self.path(subject), self.list(subject));
         if fs::write(&path, &list).is_err() && fs::create_dir_all(&self.dir).is_ok() {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn named_witnesses_alone_are_kept_the_newest_of_each() {
+    fn only_the_newest_of_each_named_witness_is_kept() {
         let home = Witnesses::new();
         let (one, two) = (version(1, b"one", false), version(2, b"two", false));
         let mut kept = named(&home, &["/a", "/b"]);
@@ -243,7 +243,7 @@ mod tests {
         let by_b = home.by("/b", &two, later(1), 1);
         assert_eq!(hand(&mut kept, &two, &by_b).answer, Answer::Kept);
         assert_eq!(kept.list(&two.subject()), encode_list([&second[..], &by_b]));
-        // Old ones again, a stranger's, and what is none.
+        // Older ones again, a stranger's, and one that is invalid.
         assert_eq!(hand(&mut kept, &two, &first).answer, Answer::NotWanted);
         let stranger = home.by("/x", &two, later(1), 1);
         assert_eq!(hand(&mut kept, &two, &stranger).answer, Answer::Stranger);
@@ -251,17 +251,17 @@ mod tests {
         let future = home.by("/a", &two, later(1_000), 1);
         assert_eq!(hand(&mut kept, &two, &future).answer, Answer::NotWanted);
         assert_eq!(kept.list(&two.subject()), encode_list([&second[..], &by_b]));
-        // The next run has them, but for whom it names no more.
+        // The next run has them, except for witnesses that it no longer names.
         let mut again = named(&home, &["/b", "/x"]);
         assert_eq!(again.list(&two.subject()), encode_list([&by_b[..]]));
         assert_eq!(named(&home, &[]).list(&two.subject()), encode_list([]));
-        // What is damaged is not there.
+        // A damaged file counts as missing.
         std::fs::write(kept.path(&two.subject()), b"rubbish").unwrap();
         assert_eq!(named(&home, &["/a"]).list(&two.subject()), encode_list([]));
     }
 
     #[test]
-    fn the_sharer_hears_of_what_it_has_not_published_and_of_a_lost_record() {
+    fn the_sharer_is_warned_of_foreign_versions_and_lost_records() {
         let home = Witnesses::new();
         let (one, two) = (version(1, b"one", false), version(2, b"two", false));
         let mut kept = named(&home, &["/a"]);
@@ -280,7 +280,7 @@ mod tests {
         let home = Witnesses::new();
         let one = version(1, b"one", false);
         let mut kept = named(&home, &["/a"]);
-        // It names itself the witness's, and is signed by another key.
+        // The packet carries the witness's name, and is signed by another key.
         let mut forged = home.by("/a", &one, NOW, 1);
         *forged.last_mut().unwrap() ^= 1;
         let good = home.by("/a", &one, NOW, 1);
@@ -292,7 +292,7 @@ mod tests {
             let expected = if n < PER_SECOND { Answer::Stranger } else { Answer::TooMany };
             assert_eq!(at(&mut kept, 0, 1, &forged), expected, "{n}");
         }
-        // Others are not held up by it, and it may try again later.
+        // Other faces are not affected, and the first one may try again later.
         assert_eq!(at(&mut kept, 0, 2, &good), Answer::Kept);
         assert_eq!(at(&mut kept, 1_000, 1, &forged), Answer::Stranger);
         kept.went_down(FaceId(1));

@@ -1,4 +1,4 @@
-//! [`Newest`]: which version of an object is the newest, as its publisher has signed it.
+//! [`Newest`]: asks for the newest version of an object, as its publisher has signed it.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use xylem_packet::{InterestBuilder, Name, Packet};
 use crate::error::Error;
 use crate::keys;
 
-/// How long a question for the newest version waits; and a quiet publisher is asked again so often.
+/// Lifetime of an Interest for the newest version, and the time between two of them while the publisher is silent.
 pub const ASK_EVERY: Duration = Duration::from_secs(1);
-/// How long a question for the next checkpoint's pointer stays with the publisher.
+/// Lifetime of an Interest for the pointer to the next checkpoint.
 pub const POINTER_LIFETIME: Duration = Duration::from_secs(4);
 
-/// See the module's documentation.
+/// Makes Interests for the newest version of an object, and verifies the answers.
 pub struct Newest {
     object: Name,
     verifier: Option<xylem_trust::Verifier>,
 }
 
 impl Newest {
-    /// Of what this publisher calls `object`.
+    /// Asks for `object` by this publisher.
     #[must_use]
     pub fn of(object: Name, publisher: PublisherId) -> Self {
         Self { object, verifier: publisher.verifier() }
     }
 
-    /// The Interest for the newest version, or for the pointer to checkpoint `number`.
+    /// Makes the Interest for the newest version, or for the pointer to checkpoint `number`.
     ///
     /// # Errors
     /// A name that is too long.
@@ -54,7 +54,7 @@ impl Newest {
         Ok(interest)
     }
 
-    /// The version that a metadata packet or a pointer names, if its publisher signed it.
+    /// Returns the version that a metadata packet or a pointer names, if the publisher signed it.
     #[must_use]
     pub fn pointed_to(&self, packet: &Bytes) -> Option<u64> {
         let Ok(Packet::Data(data)) = Packet::decode(packet) else { return None };

@@ -1,4 +1,4 @@
-//! [`OpenQuestions`]: the co-signatures of a publication, asked of everybody who is here.
+//! [`OpenQuestions`]: Interests to all connected peers for the co-signatures of a publication.
 
 use std::collections::VecDeque;
 
@@ -11,23 +11,23 @@ use super::versions::Versions;
 use crate::error::Error;
 use crate::keys;
 
-/// Questions whose answers are still waited for.
+/// Most unanswered Interests.
 const MAX_OPEN: usize = 256;
 
-/// Questions that are not answered yet. Each of those who are here is asked by a name of its own, so that nobody who answers
-/// first keeps from us what another one has.
+/// Unanswered Interests. Each connected peer gets one with a name of its own, so that the first answer does not hide
+/// the others.
 pub(super) struct OpenQuestions {
     object: Name,
     open: VecDeque<Name>,
 }
 
 impl OpenQuestions {
-    /// None yet, of this publication.
+    /// No Interests yet, for this publication.
     pub(super) fn of(object: Name) -> Self {
         Self { object, open: VecDeque::new() }
     }
 
-    /// Asks everybody who is here.
+    /// Asks all connected peers.
     pub(super) fn ask(&mut self, peers: &mut impl Versions) -> Result<(), Error> {
         let Self { object, open } = self;
         peers.ask_each(&mut || {
@@ -45,7 +45,7 @@ impl OpenQuestions {
         Ok(())
     }
 
-    /// The co-signatures in a packet that answers one of them, which is one less then.
+    /// Returns the co-signatures in a packet that answers one of the Interests, which is then closed.
     pub(super) fn answered<'a>(&mut self, packet: &'a Bytes) -> Option<Vec<&'a [u8]>> {
         let data = Data::decode(packet).ok()?;
         let asked = self.open.iter().position(|name| name.as_ref() == data.name())?;
@@ -53,7 +53,7 @@ impl OpenQuestions {
         read_list(name.as_ref(), &data).ok()
     }
 
-    /// Whether nobody is waited for.
+    /// Returns whether all Interests were answered.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }

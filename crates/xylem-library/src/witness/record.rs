@@ -1,8 +1,8 @@
-//! [`Record`]: the newest that a witness has seen of one publication, and what it said of it, on disk.
+//! [`Record`]: the newest version of a publication that a witness has seen, and its co-signature, on disk.
 //!
-//! It is on the device before the co-signature leaves: [`Record::cosign`] hands it out only then. So whatever ends the process, the
-//! next one knows of every version that was ever co-signed. A lock keeps a second process away, which could sign another
-//! history out of an older record.
+//! The record is on the device before the co-signature leaves: [`Record::cosign`] returns only then. Whenever the
+//! process ends, the next one therefore knows of every version that was co-signed. A lock excludes a second process,
+//! which could sign another history from an older record.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -22,20 +22,20 @@ use super::error::WitnessError;
 use crate::disk::disk;
 use crate::time::UnixTime;
 
-/// A version that is still the newest is co-signed again after this long: the time shows that nobody hides a newer one.
+/// Age at which the newest version is co-signed again: the later time shows that no newer version is withheld.
 pub const AGAIN: std::time::Duration = std::time::Duration::from_secs(3_600);
 
 const MAGIC: &[u8; 13] = b"xylem saw v1\n";
 const DIR: &str = "witness";
 const HASH_LEN: usize = 32;
-/// Two packets and what stands around them.
+/// Most bytes of a record: two packets, and the fields around them.
 const MAX_FILE: u64 = 16_384;
-/// Records that are looked through for a ticket.
+/// Most records that are searched for a ticket.
 const MAX_RECORDS: usize = 10_000;
-/// A clock that was set back by less only makes time stand still.
+/// A clock that was set back by at most this many milliseconds is tolerated: signed times still grow.
 const MAX_BACK_MS: u64 = 60_000;
 
-/// What was seen last.
+/// The newest version that was seen, and its co-signature.
 #[derive(Clone, Debug)]
 struct Seen {
     newest: SignedVersion,
@@ -43,23 +43,23 @@ struct Seen {
     cosignature: Vec<u8>,
 }
 
-/// See the module's documentation.
+/// A witness's record of one publication.
 #[derive(Debug)]
 pub struct Record {
     path: PathBuf,
-    /// Held while it is open.
+    /// Lock that is held while the record is open.
     _lock: File,
     identity: Name,
-    /// The root of the ticket with which it began.
+    /// Root of the ticket with which the record began.
     asked: Hash,
     seen: Option<Seen>,
 }
 
 impl Record {
-    /// The object's name that an earlier run found for this ticket, whatever has become of the version that the ticket names.
+    /// Returns the object's name that an earlier run found for this ticket, even if the ticket's version is gone.
     ///
     /// # Errors
-    /// The directory can't be read.
+    /// The directory cannot be read.
     pub fn object_of(store: &Path, ticket: &Ticket) -> Result<Option<Name>, WitnessError> {
         let dir = store.join(DIR);
         let entries = match fs::read_dir(&dir) {
@@ -75,7 +75,7 @@ impl Record {
         Ok(None)
     }
 
-    /// Opens the record of a publication, made with this key; there need be none yet.
+    /// Opens the record of a publication for this key; it need not exist yet.
     ///
     /// # Errors
     /// [`WitnessError::Busy`], [`WitnessError::Damaged`], the file system's.
@@ -106,26 +106,26 @@ impl Record {
         Ok(Self { path, _lock: lock, identity, asked, seen })
     }
 
-    /// Who the witness is.
+    /// Returns the witness's name.
     pub fn identity(&self) -> &Name {
         &self.identity
     }
 
-    /// The newest version that was seen.
+    /// Returns the newest version that was seen.
     pub fn newest(&self) -> Option<&SignedVersion> {
         self.seen.as_ref().map(|seen| &seen.newest)
     }
 
-    /// What was said of it last, and the packet.
+    /// Returns the last statement, and its packet.
     pub fn said(&self) -> Option<(&Statement, &[u8])> {
         self.seen.as_ref().map(|seen| (&seen.said, &seen.cosignature[..]))
     }
 
-    /// Compares with what others have of this witness. Without a record there is nothing to be wrong: the next co-signature
-    /// says that it begins anew.
+    /// Compares the record with co-signatures of this witness that other peers have. Without a record nothing can be
+    /// outdated; the next co-signature states that the record begins anew.
     ///
     /// # Errors
-    /// [`WitnessError::SetBack`]: one of these `packets` was signed with its key after the last that it knows of.
+    /// [`WitnessError::SetBack`]: one of these `packets` was signed with this key after the last one in the record.
     pub fn compare(&self, packets: &[&[u8]], signer: &Signer) -> Result<(), WitnessError> {
         let Some((Seen { newest, said, .. }, key)) = self.seen.as_ref().zip(signer.public()) else {
             return Ok(());
@@ -142,11 +142,11 @@ impl Record {
         })
     }
 
-    /// Co-signs a version that continues what was seen, as `proof` shows; or once more the one that was seen. It is on
-    /// the device when this returns.
+    /// Co-signs a version that continues what was seen, as `proof` shows, or the same version again. It is on the
+    /// device when this returns.
     ///
     /// # Errors
-    /// It does not continue what was seen; [`WitnessError::ClockBack`]; it can't be written.
+    /// The version does not continue what was seen; [`WitnessError::ClockBack`]; the record cannot be written.
     pub fn cosign(
         &mut self,
         newest: SignedVersion,
@@ -190,7 +190,7 @@ impl Record {
         Ok(())
     }
 
-    /// What shows that `other` and what was seen are two histories, if they are.
+    /// Returns the evidence that `other` and what was seen are two histories, if they are.
     pub fn evidence(&self, other: &SignedVersion, proof: &[u8]) -> Option<Evidence> {
         let (earlier, later) = (self.newest()?.clone(), other.clone());
         let evidence = Evidence { earlier, later, proof: proof.to_vec() };
@@ -198,10 +198,10 @@ impl Record {
     }
 }
 
-/// Keeps evidence in the store; where.
+/// Stores evidence, and returns its path.
 ///
 /// # Errors
-/// It can't be written.
+/// It cannot be written.
 pub fn keep_evidence(store: &Path, evidence: &Evidence) -> Result<PathBuf, StoreError> {
     let file = evidence.encode();
     let dir = store.join(DIR);
@@ -227,7 +227,7 @@ fn lock(path: &Path) -> Result<File, WitnessError> {
     }
 }
 
-/// `None`: there is none.
+/// Reads a record; `None` if there is none.
 fn read(path: &Path) -> Result<Option<(Hash, Seen)>, WitnessError> {
     let len = match path.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -238,7 +238,8 @@ fn read(path: &Path) -> Result<Option<(Hash, Seen)>, WitnessError> {
     parse(&bytes).map(Some).ok_or_else(|| WitnessError::Damaged(path.to_path_buf()))
 }
 
-/// magic | root of the ticket 32 | publisher 32 | (length u32, packet) of manifest and co-signature | BLAKE3 of all before
+/// Encodes a record: magic | root of the ticket 32 | publisher 32 | (length u32, packet) of manifest and co-signature |
+/// BLAKE3 hash of all before.
 fn write(asked: &Hash, seen: &Seen) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(asked.as_bytes());
@@ -327,7 +328,7 @@ pub(super) mod tests {
             self.dir.path().join(&who[1..])
         }
 
-        /// What one of them has co-signed.
+        /// A co-signature by one of them.
         pub(crate) fn by(
             &self,
             who: &str,
@@ -374,14 +375,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_known_to_the_next_process() {
+    fn a_record_is_known_to_the_next_process() {
         let dir = tempfile::tempdir().unwrap();
         let (one, two) = (version(1, b"one", false), version(2, b"two", false));
         let mut record = open(dir.path(), &one).unwrap();
         assert!(record.newest().is_none() && record.said().is_none());
         record.cosign(one.clone(), &[], &signer(), NOW).unwrap();
         assert!(record.said().unwrap().0.is_first());
-        // No second process while this one is there.
+        // No second process can open it meanwhile.
         assert!(matches!(open(dir.path(), &one), Err(WitnessError::Busy(_))));
         drop(record);
 
@@ -393,7 +394,7 @@ pub(super) mod tests {
         assert_eq!((said.time_ms, said.since_ms), (later(9).milliseconds(), NOW.milliseconds()));
         assert_eq!(Record::object_of(dir.path(), &ticket(&one)).unwrap(), Some(two.object.clone()));
         assert_eq!(Record::object_of(dir.path(), &ticket(&two)).unwrap(), None);
-        // Older, or another content of the same version: nothing is signed, and the record stays.
+        // An older version, or another content of the same version: nothing is signed, and the record stays.
         let back = record.cosign(one, &[], &signer(), later(10));
         assert!(matches!(back, Err(WitnessError::NotNext(NotNext::Older))));
         let fork = version(2, b"2", false);
@@ -407,7 +408,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_same_again_has_a_later_time_and_the_clock_does_not_run_backwards() {
+    fn signed_times_grow_and_a_clock_set_back_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let one = version(1, b"one", false);
         let mut record = open(dir.path(), &one).unwrap();
@@ -423,7 +424,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_no_new_beginning_and_a_lost_one_shows() {
+    fn a_damaged_record_is_refused_and_a_lost_one_shows() {
         let dir = tempfile::tempdir().unwrap();
         let one = version(1, b"one", false);
         let mut record = open(dir.path(), &one).unwrap();
@@ -448,7 +449,7 @@ pub(super) mod tests {
         assert_eq!((said.first, said.since_ms), (3, later(5).milliseconds()));
     }
 
-    /// What shows that the first bytes of `content` are its beginning.
+    /// Proof that the first `old` bytes of `content` are its beginning.
     fn proof(old: usize, content: &[u8]) -> Vec<u8> {
         let outboard = Outboard::of(content, SegmentSize::DEFAULT);
         let geometry = Geometry::new(old as u64, SegmentSize::DEFAULT);
@@ -464,8 +465,8 @@ pub(super) mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
-        /// Whatever a publisher shows, in whatever order, and however often the witness is killed: all that it ever signs is one
-        /// history, and of each refusal of a rewritten one there is evidence.
+        /// For any versions in any order, and any restarts of the witness: all that it signs is one history, and each
+        /// refusal of a rewritten history yields evidence.
         #[test]
         fn all_that_one_witness_signs_is_one_history(
             shown in prop::collection::vec((0..3_usize, 1..30_000_usize, 1..40_u64, any::<bool>()), 1..14),

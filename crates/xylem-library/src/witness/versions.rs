@@ -1,4 +1,4 @@
-//! [`Versions`] and [`Dial`]: what a witness, and who asks for one, needs of a network.
+//! [`Versions`] and [`Dial`]: the network access that witnesses and getters need.
 
 use std::time::Duration;
 
@@ -11,61 +11,61 @@ use crate::error::Error;
 use crate::event::LibraryEvent;
 use crate::time::UnixTime;
 
-/// Versions of one publication, as peers hand them out.
+/// Versions of one publication, as peers serve them.
 pub trait Versions {
-    /// Time since an epoch of its own.
+    /// Returns the time since an epoch of its own.
     fn now(&self) -> Duration;
 
-    /// The time of day.
+    /// Returns the time of day.
     fn clock(&self) -> UnixTime;
 
-    /// The version that the ticket names.
+    /// Fetches the version that the ticket names.
     ///
     /// # Errors
-    /// Nobody has it, or it was stopped.
+    /// No peer has it, or it was stopped.
     fn of_ticket(&mut self) -> Result<SignedVersion, Error>;
 
-    /// This version of what the publisher calls `object`.
+    /// Fetches this version of the publisher's `object`.
     ///
     /// # Errors
     /// As [`Versions::of_ticket`].
     fn version(&mut self, object: &Name, version: u64) -> Result<SignedVersion, Error>;
 
-    /// What shows whether a file of `old_bytes` is the beginning of the version that was fetched last, put together of what was
-    /// proven to be of that (`xylem_tree::consistency`).
+    /// Makes the proof whether a file of `old_bytes` is a prefix of the version that was fetched last. Its parts were
+    /// verified against that version (`xylem_tree::consistency`).
     ///
     /// # Errors
     /// As [`Versions::of_ticket`].
     fn proof(&mut self, old_bytes: u64) -> Result<Vec<u8>, Error>;
 
-    /// From now on keeps for [`Versions::next_answer`] what comes under this name and is of no version.
+    /// From now on, keeps packets below this name that belong to no version for [`Versions::next_answer`].
     fn watch(&mut self, object: Name);
 
-    /// Sends an Interest to everybody who is here. Of one name only the first answer comes.
+    /// Sends an Interest to all connected peers. Only the first answer to a name arrives.
     fn ask(&mut self, interest: &[u8]);
 
-    /// Sends everybody who is here an Interest of their own.
+    /// Sends each connected peer an Interest of its own.
     ///
     /// # Errors
-    /// Of what makes it.
+    /// Those of `make`.
     fn ask_each(&mut self, make: &mut dyn FnMut() -> Result<Vec<u8>, Error>) -> Result<(), Error>;
 
-    /// The next packet that was kept.
+    /// Takes the next packet that was kept.
     fn next_answer(&mut self) -> Option<Bytes>;
 
-    /// Sleeps until something comes, or until then.
+    /// Sleeps until something arrives, or until that time.
     ///
     /// # Errors
     /// It was stopped.
     fn wait(&mut self, until: Duration) -> Result<(), Error>;
 
-    /// Whether somebody has connected since this was asked last.
+    /// Returns whether a peer has connected since the last call.
     fn has_connected(&mut self) -> bool;
 
-    /// Says what happens.
+    /// Reports an event.
     fn tell(&mut self, event: LibraryEvent);
 
-    /// Says what could not be done.
+    /// Reports a warning.
     fn warn(&mut self, what: String) {
         self.tell(LibraryEvent::Warning { what });
     }
@@ -73,14 +73,14 @@ pub trait Versions {
 
 /// Dials the peers of tickets.
 pub trait Dial {
-    /// What is asked of them.
+    /// Access to the peers that were dialled.
     type Asked<'s>: Versions
     where
         Self: 's;
 
-    /// The peers of this ticket; they are given up after so long.
+    /// Dials the peers of this ticket, and gives up on them after `give_up`.
     ///
     /// # Errors
-    /// There is nobody to dial.
+    /// There is no peer to dial.
     fn dial(&mut self, ticket: &Ticket, give_up: Duration) -> Result<Self::Asked<'_>, Error>;
 }

@@ -1,7 +1,7 @@
-//! [`watch`]: looks at every new version of a publication, and co-signs what continues what it has seen.
+//! [`watch`]: examines every new version of a publication, and co-signs it if it continues what was seen.
 //!
-//! One after the other: the newest version's name, its signed manifest, what proves that it begins with the one seen before (of a file
-//! that grows), then the record on disk, and only then the co-signature, to the share.
+//! The steps are in order: the name of the newest version, its signed manifest, and for a growing file the proof that
+//! it begins with the version before. Then the record is written, and only then the co-signature goes to the share.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,30 +22,29 @@ use super::versions::{Dial, Versions};
 use crate::error::{Blame, Error};
 use crate::event::LibraryEvent;
 
-/// How often those who are here are asked what they have of this witness, while one of them does not answer.
+/// Rounds in which connected peers are asked for co-signatures of this witness, while one of them does not answer.
 const TRIES: usize = 3;
-/// A single look co-signs the same version again after this long.
+/// Age at which a single run co-signs the same version again.
 const AGAIN_ONCE: Duration = Duration::from_secs(60);
 
-/// What to witness, and as whom.
+/// What to witness, and how.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
     /// Any version of the publication.
     pub ticket: Ticket,
-    /// Where the record is kept.
+    /// Store with the record.
     pub store: PathBuf,
-    /// Ends when the newest version has been co-signed and handed over.
+    /// End once the newest version was co-signed and submitted.
     pub once: bool,
     /// Give up on peers after this long.
     pub give_up: Duration,
 }
 
-/// Co-signs the versions of a publication as they come, for as long as one connection to its peers lasts. The `record`
-/// is opened by the first call, and stays open.
+/// Co-signs the versions of a publication as they appear, while one connection to its peers lasts. The first call opens
+/// `record`, and it stays open.
 ///
 /// # Errors
-/// [`Blame::Data`] for a publisher that has signed two histories: the evidence is kept in the store. [`Blame::Network`] where
-/// nobody is reached any more; [`Blame::Interrupted`]. Keys and records as [`WitnessError`] says.
+/// [`Blame::Data`] for a publisher that has signed two histories: the evidence is in the store. [`Blame::Network`] if no peer is reached any more; [`Blame::Interrupted`]. Errors of keys and records are those of [`WitnessError`].
 pub fn watch(
     options: &WatchOptions,
     signer: &Signer,
@@ -59,7 +58,7 @@ pub fn watch(
     };
     let known = known.or_else(|| Some(ticket.name.as_ref()?.as_ref().parent().to_name()));
     let mut peers = peers.dial(ticket, options.give_up)?;
-    // Where the name is known nobody insists on the version that the ticket names, which may be gone.
+    // With a known name, the ticket's version is not required; it may be gone.
     let object = match known {
         Some(object) => object,
         None => peers.of_ticket()?.object,
@@ -89,19 +88,19 @@ struct Watching<'a, V> {
 
 struct Session<'a, V> {
     watching: Watching<'a, V>,
-    /// The newest version that was heard of and not looked at yet.
+    /// The newest version that was reported and not examined yet.
     heard: Option<u64>,
-    /// When the newest version is asked for next.
+    /// When to ask for the newest version next.
     ask_at: Duration,
-    /// When the pointer to the next checkpoint is.
+    /// When to ask for the pointer to the next checkpoint.
     pointer_at: Duration,
-    /// The version that is the newest in the record was looked at in this session.
+    /// The newest version of the record was examined in this session.
     checked: bool,
-    /// The time of the co-signature that was handed over.
+    /// Time of the co-signature that was submitted.
     handed: Option<u64>,
-    /// The older version that was warned of.
+    /// The older version that the user was warned of.
     warned: Option<u64>,
-    /// What others have of this witness: questions on their way, and whether all who are here were asked.
+    /// Interests for this witness's co-signatures at other peers. `compared` is whether all connected peers were asked.
     open: OpenQuestions,
     compared: bool,
 }
@@ -141,7 +140,7 @@ impl<'a, V: Versions> Session<'a, V> {
                 }
                 None => {}
             }
-            // A share that came back may have forgotten.
+            // A share that reconnects may have lost the co-signature.
             if self.watching.peers.has_connected() {
                 self.handed = None;
                 self.compared = false;
@@ -155,14 +154,14 @@ impl<'a, V: Versions> Session<'a, V> {
         }
     }
 
-    /// Asks, and waits for word of the newest version: until there is a new one, or it is time to ask again.
+    /// Asks for the newest version, and waits until there is a new one, or it is time to ask again.
     fn listen(&mut self) -> Result<(), Error> {
         let Watching { peers, newest, record, signer, .. } = &mut self.watching;
         if peers.now() >= self.ask_at {
             peers.ask(&newest.question(None)?);
             self.ask_at = peers.now() + ASK_EVERY;
         }
-        // Who is asked ahead of time for the next checkpoint says it as soon as there is one.
+        // A peer that is asked ahead of time for the next checkpoint answers as soon as there is one.
         let growing = record.newest().and_then(|seen| seen.manifest.growing);
         if let Some(growing) = growing.filter(|_| self.checked && peers.now() >= self.pointer_at) {
             peers.ask(&newest.question(growing.number.checked_add(1))?);
@@ -183,7 +182,7 @@ impl<'a, V: Versions> Session<'a, V> {
         Ok(())
     }
 
-    /// Looks at a version, and co-signs it if it is new, or was co-signed long ago.
+    /// Examines a version, and co-signs it if it is new, or its co-signature is old.
     fn look(&mut self, version: u64) -> Result<(), Error> {
         let Watching { peers, object, options, record, .. } = &mut self.watching;
         let seen = record.newest().cloned();
@@ -213,7 +212,7 @@ impl<'a, V: Versions> Session<'a, V> {
         if !std::mem::replace(&mut self.compared, true) {
             match self.checked {
                 false => self.compare()?,
-                // Somebody else has come: what it has is heard beside the rest.
+                // Another peer has connected: its answer arrives beside the rest.
                 true => self.open.ask(peers)?,
             }
         }
@@ -246,13 +245,13 @@ impl<'a, V: Versions> Session<'a, V> {
             }
         }
         self.checked = true;
-        // The next one's number may be another now.
+        // The next checkpoint's number may have changed.
         self.pointer_at = if is_same { self.pointer_at } else { Duration::ZERO };
         Ok(())
     }
 
-    /// Asks all who are here what they have of this witness, before anything is co-signed: a store that was brought back from a
-    /// backup does not know what it has said since.
+    /// Asks all connected peers for co-signatures of this witness before anything is co-signed. A store that was
+    /// restored from a backup lacks the latest ones.
     fn compare(&mut self) -> Result<(), Error> {
         let Watching { peers, newest, signer, record, .. } = &mut self.watching;
         for _ in 0..TRIES {
@@ -274,7 +273,7 @@ impl<'a, V: Versions> Session<'a, V> {
         Ok(())
     }
 
-    /// Hands over what was said last, unless it has been; the rest of the session goes on whatever is answered.
+    /// Submits the last co-signature, unless that was done. The session goes on after any answer.
     fn hand_over(&mut self) -> Result<(), Error> {
         let Watching { peers, newest, object, options, record, .. } = &mut self.watching;
         let Some((said, packet)) = record.said() else { return Ok(()) };
@@ -312,7 +311,7 @@ impl<'a, V: Versions> Session<'a, V> {
     }
 }
 
-/// Whether it has to be proven that one begins with the other.
+/// Returns whether a proof is needed that one version begins with the other.
 fn needs_proof(seen: &SignedVersion, new: &SignedVersion) -> bool {
     let grows = |version: &SignedVersion| version.manifest.growing.is_some();
     let later = new.version > seen.version && new.manifest.size >= seen.manifest.size;
