@@ -1,4 +1,4 @@
-//! Opens the inside of xylem-mail's sources to this package, and to no other.
+//! Gives this package, and no other, access to the private parts of xylem-mail.
 
 fn main() {
     println!("cargo::rustc-cfg=internals");

@@ -1,5 +1,5 @@
-//! The agreement that begins a session: three Diffie-Hellmans of what both sides keep and what they
-//! throw away, after X3DH (Marlinspike, Perrin, revision 1) without one-time prekeys.
+//! The key agreement that begins a session: three Diffie-Hellman exchanges of long-lived and ephemeral keys, after X3DH
+//! (Marlinspike, Perrin, revision 1) without one-time prekeys.
 //!
 //! | | sender | receiver | gives |
 //! |---|---|---|---|
@@ -7,8 +7,8 @@
 //! | 2 | ephemeral | link key | proof of the receiver |
 //! | 3 | ephemeral | prekey | forward secrecy, once the prekey is forgotten |
 //!
-//! The keys of both, publisher's and link's, are part of the derivation: a session is between these
-//! two and no others.
+//! The keys of both parties, publisher's and link's, are part of the derivation: a session belongs to exactly these
+//! two.
 
 use xylem_link::{PeerKey, StaticKey};
 use zeroize::Zeroizing;
@@ -17,19 +17,19 @@ use crate::identity::{Identity, Party};
 use crate::kdf::{derive, label, short};
 use crate::prekeys::Prekey;
 
-/// What both sides come to.
+/// Result of the agreement, the same on both sides.
 pub(crate) struct Agreed {
-    /// Names the session; shows nothing of its keys.
+    /// Id of the session; reveals nothing of its keys.
     pub id: [u8; 16],
-    /// For the ratchet.
+    /// Secret of the ratchet.
     pub secret: Zeroizing<[u8; 32]>,
-    /// For receipts.
+    /// Secret of receipts.
     pub receipts: Zeroizing<[u8; 32]>,
-    /// What every message of the session is bound to.
+    /// Associated data of every message of the session.
     pub associated: [u8; 32],
 }
 
-/// The sender's side; `None` if a key of the card is none.
+/// Computes the sender's side; `None` if a key of the card is invalid.
 pub(crate) fn initiate(
     us: &Identity,
     them: &Party,
@@ -41,7 +41,7 @@ pub(crate) fn initiate(
     Some(agreed(&secrets, &us.party(), them, prekey, &ephemeral.public()))
 }
 
-/// The receiver's side; `None` if a key of the sender is none.
+/// Computes the receiver's side; `None` if a key of the sender is invalid.
 pub(crate) fn respond(
     us: &Identity,
     them: &Party,

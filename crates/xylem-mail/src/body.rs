@@ -1,8 +1,8 @@
-//! [`Body`]: what a message says.
+//! [`Body`]: the content of a message.
 //!
-//! `kind (1) | sent, in ms since 1970 (8) | size (8) | name's length (2) | name | content's length
-//! (4) | content | zeros`, up to the next of the lengths 512, 1,024, …, 65,536. Kind 1: a ticket, as
-//! bytes; 2: a note, UTF-8; 3: fetched, the envelope's id (16).
+//! `kind (1) | sent, in ms since 1970 (8) | size (8) | name's length (2) | name | content's length (4) | content |
+//! zeros`, up to the next of the lengths 512, 1,024, …, 65,536. Kind 1: a ticket, as bytes; 2: a note, UTF-8; 3:
+//! fetched, the envelope's id (16).
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -12,11 +12,11 @@ use zeroize::Zeroizing;
 use crate::envelope::EnvelopeId;
 use crate::fields::{Fields, put_u16_prefixed, put_u32_prefixed};
 
-/// Longest padded body, in bytes.
+/// Greatest length of a padded body, in bytes.
 pub const MAX_BODY: usize = 65_536;
-/// Longest name, in bytes.
+/// Greatest length of a name, in bytes.
 pub const MAX_NAME: usize = 255;
-/// Longest note, in bytes.
+/// Greatest length of a note, in bytes.
 pub const MAX_NOTE: usize = MAX_BODY - HEAD - MAX_NAME;
 
 pub(crate) const SHORTEST: usize = 512;
@@ -26,43 +26,43 @@ const TICKET: u8 = 1;
 const NOTE: u8 = 2;
 const FETCHED: u8 = 3;
 
-/// What a message brings.
+/// Content of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
-    /// Something to fetch.
+    /// A ticket of something to fetch.
     Ticket(Box<Ticket>),
     /// Text.
     Note(String),
-    /// What the envelope with this id had brought has been fetched.
+    /// Notice that the content named by the envelope with this id was fetched.
     Fetched(EnvelopeId),
 }
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Body {
-    /// What it brings.
+    /// Its content.
     pub content: Content,
-    /// What the sender calls it; for display only, it may hold anything.
+    /// The sender's title; for display only, it may be any text.
     pub name: String,
-    /// Bytes that there are to fetch, as the sender says.
+    /// Bytes that there are to fetch, according to the sender.
     pub size: u64,
-    /// When it was written, in ms since 1970, as the sender says.
+    /// When it was written, in milliseconds since 1970, according to the sender.
     pub sent_ms: u64,
 }
 
-/// Why a body was not taken.
+/// Why a body was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BodyError {
     /// It does not fit into a message.
     #[error("a message holds a name of {MAX_NAME} and a note of {MAX_NOTE} bytes at most")]
     TooLong,
-    /// What arrived is no body.
+    /// The bytes are no body.
     #[error("the message is written wrongly")]
     Malformed,
 }
 
 impl Body {
-    /// As bytes, padded.
+    /// Encodes the body, with padding.
     ///
     /// # Errors
     /// [`BodyError::TooLong`].
@@ -91,7 +91,7 @@ impl Body {
         Ok(out)
     }
 
-    /// Reads what [`Body::encode`] wrote.
+    /// Parses what [`Body::encode`] made.
     ///
     /// # Errors
     /// [`BodyError::Malformed`].
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn one_form_and_no_other() {
+    fn a_body_has_exactly_one_encoding() {
         let bytes = note(20).encode().unwrap();
         for len in 0..bytes.len() {
             assert!(Body::decode(&bytes[..len]).is_err());

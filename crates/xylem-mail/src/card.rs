@@ -1,10 +1,8 @@
-//! [`Card`]: one line that says how to write to somebody. It is signed by the publisher's key, so
-//! that nobody can put a prekey or address of their own beside somebody else's keys; whether the
-//! publisher is the person meant is for whoever takes the card in to know.
+//! [`Card`]: one line with all that a sender needs to write to its owner. The publisher's key signs it, so no attacker can combine another's keys with a prekey or address of its own. Whether the publisher is the intended person is for the user to verify.
 //!
-//! `xylem-peer:` and, in base32, `version (1) | publisher (32) | link key (32) | prekey's number
-//! (4) | prekey (32) | made, in seconds since 1970 (8) | addresses | [relay] | signature (64) | checksum
-//! (4)`. The version is 2 where there is a relay, else 1.
+//! `xylem-peer:` and, in base32, `version (1) | publisher (32) | link key (32) | prekey's number (4) | prekey (32) |
+//! made, in seconds since 1970 (8) | addresses | [relay] | signature (64) | checksum (4)`. The version is 2 if there is
+//! a relay, else 1.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -22,34 +20,34 @@ use crate::identity::Party;
 use crate::kdf::label;
 use crate::prekeys::Prekey;
 
-/// What every card begins with.
+/// Prefix of every card.
 pub const SCHEME: &str = "xylem-peer:";
-/// Longest text that is looked at; the longest card has 1,658 characters.
+/// Greatest length of a text that is parsed; the longest card has 1,658 characters.
 const MAX_TEXT: usize = 2_048;
 const VERSION: u8 = 1;
-/// Of a card that names a relay.
+/// Version of a card that names a relay.
 const WITH_RELAY: u8 = 2;
 const SIGNATURE_LEN: usize = 64;
 
-/// How to write to somebody; its signature has been verified, whoever made it.
+/// A card with a verified signature; the signer need not be the intended person.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Card {
-    /// Whose it is.
+    /// The owner's keys.
     pub party: Party,
     /// The prekey's number, by which its owner finds the secret.
     pub prekey_number: u32,
-    /// X25519 key, exchanged for another from time to time.
+    /// X25519 prekey, which is replaced from time to time.
     pub prekey: PeerKey,
     /// When it was made, in seconds since 1970.
     pub made: u64,
-    /// Where its owner's link may listen, best first.
+    /// Addresses at which its owner's link may listen, best first.
     pub addresses: Vec<SocketAddr>,
-    /// The relay that its owner keeps registered with, for who cannot reach the addresses.
+    /// The relay with which its owner is registered, for senders that cannot reach the addresses.
     pub relay: Option<RelayAt>,
     signature: [u8; SIGNATURE_LEN],
 }
 
-/// A text that is no card, in one line for who pasted it.
+/// Why a text is no card, in one line for the user.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CardError {
     /// Another scheme, or none.
@@ -66,7 +64,7 @@ pub enum CardError {
         "card has version {0}, this xylem reads versions {VERSION} and {WITH_RELAY}: update xylem"
     )]
     UnknownVersion(u8),
-    /// The checksum is right and a field is not.
+    /// The checksum is right, but a field is not.
     #[error("card was written wrongly: ask for a new one")]
     Malformed,
     /// Its publisher has not signed it.
@@ -98,7 +96,7 @@ impl Card {
         card
     }
 
-    /// What the signature covers.
+    /// Returns the bytes that the signature covers.
     fn signed(&self) -> Vec<u8> {
         let mut out = vec![if self.relay.is_some() { WITH_RELAY } else { VERSION }];
         out.extend_from_slice(&self.party.to_bytes());
@@ -110,7 +108,7 @@ impl Card {
         out
     }
 
-    /// The card without its checksum: the form in which it travels inside a message.
+    /// Encodes the card without its checksum, as messages contain it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = self.signed();
@@ -118,10 +116,10 @@ impl Card {
         out
     }
 
-    /// Reads what [`Card::to_bytes`] wrote, and verifies the signature.
+    /// Parses what [`Card::to_bytes`] made, and verifies the signature.
     ///
     /// # Errors
-    /// From [`CardError::UnknownVersion`] on.
+    /// [`CardError::UnknownVersion`] and those after it.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, CardError> {
         let mut fields = Fields(bytes);
         let with_relay = match fields.byte().ok_or(CardError::Malformed)? {
@@ -164,7 +162,7 @@ impl fmt::Display for Card {
 impl FromStr for Card {
     type Err = CardError;
 
-    /// Takes either case, and white space around the card.
+    /// Accepts either case, and white space around the card.
     fn from_str(text: &str) -> Result<Self, CardError> {
         let text = text.trim();
         if text.len() > MAX_TEXT {
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_survives_paper() {
+    fn a_card_can_be_typed_in_upper_case() {
         for card in [card(), relayed()] {
             let text = card.to_string();
             assert!(text.starts_with(SCHEME) && !text.contains(char::is_whitespace));
@@ -214,9 +212,9 @@ mod tests {
         }
     }
 
-    /// Programs that know of no relays read cards without one, and say of others that they are newer.
+    /// Programs without relays read version 1, and report version 2 as newer.
     #[test]
-    fn a_card_without_a_relay_is_as_it_always_was() {
+    fn a_card_without_a_relay_keeps_version_1() {
         let (bytes, other) = (card().to_bytes(), relayed().to_bytes());
         assert_eq!((bytes[0], other[0]), (VERSION, WITH_RELAY));
         // Both addresses, and nothing between them and the signature.
@@ -225,7 +223,7 @@ mod tests {
         assert_eq!(card_with(Some(&none)), card());
     }
 
-    /// A clock that was set back: others keep the newest card, which has to be the one with the newest prekey.
+    /// The clock was set back. Receivers keep the newest card, which has to be the one with the newest prekey.
     #[test]
     fn no_card_is_older_than_its_prekey() {
         let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
@@ -259,7 +257,7 @@ mod tests {
         assert_eq!("x".repeat(3_000).parse::<Card>(), Err(CardError::TooLong(3_000)));
     }
 
-    /// Nobody can put a key or an address of their own beside somebody else's signature.
+    /// No key or address can be replaced under a signature.
     #[test]
     fn every_bit_is_signed() {
         for bytes in [card().to_bytes(), relayed().to_bytes()] {

@@ -1,15 +1,14 @@
-//! The envelope: what carries a message past strangers. Only the receiver's link key opens it; who
-//! sent it, to which session it belongs and whether it is the first are inside, and its length tells
-//! one of eight classes.
+//! The envelope, in which a message passes through strangers. Only the receiver's link key opens it. The sender, the
+//! session, and whether it is the first message are inside. Its length is one of eight classes.
 //!
-//! `version = 1 (1) | mailbox (16) | ephemeral key (32) | sealed | tag (16)`, ChaCha20-Poly1305 under
-//! a key of the ephemeral and the receiver's link key, associated data: all before the sealed part.
-//! It proves nothing about the sender: the session's message inside does.
+//! `version = 1 (1) | mailbox (16) | ephemeral key (32) | sealed | tag (16)`, ChaCha20-Poly1305 under a key of the
+//! ephemeral and the receiver's link key, associated data: all before the sealed part. It does not authenticate the
+//! sender: the session's message inside does.
 //!
-//! Sealed: `kind (1)`, then kind 1, first: `prekey's number (4) | session's ephemeral key (32) | card's
-//! length (2) | sender's card | message's length (4) | message`; kind 2, next: `session (16) |
-//! message's length (4) | message`; then zeros, up to 1,024 bytes more than the message's body has. Kind 3
-//! is a receipt (`receipt.rs`), which no message's receiver reads.
+//! Sealed: `kind (1)`, then kind 1, first: `prekey's number (4) | session's ephemeral key (32) | card's length (2) |
+//! sender's card | message's length (4) | message`; kind 2, next: `session (16) | message's length (4) | message`; then
+//! zeros, up to 1,024 bytes more than the message's body has. Kind 3 is a receipt (`receipt.rs`), which the parser of
+//! messages refuses.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -26,23 +25,23 @@ use crate::ratchet::{HEADER_LEN, TAG_LEN};
 
 /// Bytes of an envelope beside its body.
 pub const ENVELOPE_OVERHEAD: usize = HEAD_LEN + TAG_LEN + ROOM;
-/// Longest envelope, in bytes.
+/// Greatest length of an envelope, in bytes.
 pub const MAX_ENVELOPE: usize = MAX_BODY + ENVELOPE_OVERHEAD;
 
 const VERSION: u8 = 1;
 const HEAD_LEN: usize = 1 + 16 + 32;
-/// What the sealed part has beside the body: enough for everything that a first message carries, so
-/// that none can be told by its length.
+/// Bytes of the sealed part beside the body: enough for all parts of a first message, so that its length does not show
+/// it.
 const ROOM: usize = 1_024;
 const FIRST: u8 = 1;
 const NEXT: u8 = 2;
 
-/// Where a receiver's envelopes wait: a hash of the link key.
+/// Name of a receiver's mailbox: a hash of its link key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct MailboxId(pub [u8; 16]);
 
 impl MailboxId {
-    /// Whoever proves this key may empty the mailbox.
+    /// Returns the mailbox of this key; a peer that proves the key may empty it.
     #[must_use]
     pub fn of(key: &PeerKey) -> Self {
         Self(short(label::MAILBOX, &[&key.0]))
@@ -54,14 +53,14 @@ impl MailboxId {
 pub struct EnvelopeId(pub [u8; 16]);
 
 impl EnvelopeId {
-    /// Of these bytes.
+    /// Hashes an envelope.
     #[must_use]
     pub fn of(envelope: &[u8]) -> Self {
         Self(short(label::ENVELOPE_ID, &[envelope]))
     }
 }
 
-/// Whose mail it is; `None` for what is no envelope. This is all that a carrier looks at.
+/// Returns the mailbox of an envelope; `None` if the bytes are none. A carrier reads nothing else.
 #[must_use]
 pub fn mailbox_of(envelope: &[u8]) -> Option<MailboxId> {
     let padded = envelope.len().checked_sub(ENVELOPE_OVERHEAD)?;
@@ -70,16 +69,15 @@ pub fn mailbox_of(envelope: &[u8]) -> Option<MailboxId> {
     envelope[1..].first_chunk().map(|id| MailboxId(*id))
 }
 
-/// How a session's messages are told apart, inside.
+/// How a message names its session, inside the envelope.
 pub(crate) enum Place<'a> {
-    /// Until the peer is known to have the session.
+    /// Used until the peer is known to have the session.
     First { prekey: u32, ephemeral: PeerKey, card: &'a Card },
-    /// From then on.
+    /// Used from then on.
     Next { session: [u8; 16] },
 }
 
-/// Puts a session's message, whose body has `body` bytes, into an envelope. `None` if the
-/// receiver's key is none.
+/// Puts a session's message, with a body of `body` bytes, into an envelope. `None` if the receiver's key is invalid.
 pub(crate) fn seal(
     to: &PeerKey,
     place: &Place<'_>,
@@ -104,7 +102,7 @@ pub(crate) fn seal(
     seal_plain(to, &out, body, seed)
 }
 
-/// Puts anything into an envelope as long as that of a message whose body has `body` bytes.
+/// Puts any bytes into an envelope as long as that of a message with a body of `body` bytes.
 pub(crate) fn seal_plain(
     to: &PeerKey,
     plain: &[u8],
@@ -127,7 +125,7 @@ pub(crate) fn seal_plain(
     Some(out)
 }
 
-/// What was in an envelope for us: nothing of it is proven yet.
+/// The content of an envelope for us; none of it is authenticated yet.
 #[derive(Debug)]
 pub struct Opened {
     pub(crate) id: EnvelopeId,
@@ -141,7 +139,7 @@ pub(crate) enum Inside {
     Next { session: [u8; 16] },
 }
 
-/// Opens an envelope with our link key; `None` if it is none, damaged, or for somebody else.
+/// Opens an envelope with our link key; `None` if it is invalid, damaged, or for another receiver.
 #[must_use]
 pub fn open(us: &Identity, envelope: &[u8]) -> Option<Opened> {
     let plain = open_plain(us.link(), envelope)?;
@@ -164,7 +162,7 @@ pub fn open(us: &Identity, envelope: &[u8]) -> Option<Opened> {
     right.then_some(Opened { id: EnvelopeId::of(envelope), inside, message })
 }
 
-/// What is in an envelope for this key, with its padding.
+/// Returns the content of an envelope for this key, with its padding.
 pub(crate) fn open_plain(ours: &StaticKey, envelope: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let us = ours.public();
     mailbox_of(envelope).filter(|id| *id == MailboxId::of(&us))?;

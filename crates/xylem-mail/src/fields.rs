@@ -1,8 +1,8 @@
-//! Fields of what others wrote, read one after the other; and bytes written behind their length.
+//! Parses fields of foreign bytes in order, and writes bytes with their length in front.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-/// What is left; every method takes from its front, `None` where there is too little.
+/// The unparsed rest. Every method takes from its front, and returns `None` if it is too short.
 pub(crate) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -34,7 +34,7 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A text behind its length in two bytes.
+    /// Takes a text with its length in front, two bytes.
     pub(crate) fn text(&mut self, longest: usize) -> Option<&'a str> {
         let len = usize::from(self.u16()?);
         let bytes = self.bytes(len).filter(|_| len <= longest)?;
@@ -42,14 +42,14 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Appends the bytes behind their length of two bytes; there are at most 65,535.
+/// Appends bytes with their length in front, two bytes; there are at most 65,535.
 pub(crate) fn put_u16_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     let len = u16::try_from(bytes.len()).expect("the caller's limit is below 65,536");
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(bytes);
 }
 
-/// Appends the bytes behind their length of four bytes.
+/// Appends bytes with their length in front, four bytes.
 pub(crate) fn put_u32_prefixed(out: &mut Vec<u8>, bytes: &[u8]) {
     let len = u32::try_from(bytes.len()).expect("an envelope is the longest");
     out.extend_from_slice(&len.to_be_bytes());

@@ -1,5 +1,4 @@
-//! Who somebody is: a publisher's key, whose signatures vouch for cards, and a link's key, which
-//! agrees on secrets and answers when dialled.
+//! Identities: a publisher's key, which signs cards, and a link key, which agrees on secrets and authenticates links.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -11,10 +10,10 @@ use xylem_object::{PublisherId, PublisherKey};
 use crate::card::Card;
 use crate::prekeys::Prekey;
 
-/// The public side. Both keys are part of every derivation, so neither can be exchanged.
+/// Public half of an identity. Both keys are part of every derivation, so neither can be replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Party {
-    /// Whose signature the card has.
+    /// The publisher's key, which signs the card.
     pub publisher: PublisherId,
     /// X25519 key.
     pub link: PeerKey,
@@ -40,25 +39,25 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Both keys are kept by the caller and outlive every session.
+    /// Makes an identity. The caller stores both keys; they outlive every session.
     #[must_use]
     pub fn new(publisher: PublisherKey, link: StaticKey) -> Self {
         Self { publisher, link }
     }
 
-    /// The public side.
+    /// Returns the public half.
     #[must_use]
     pub fn party(&self) -> Party {
         Party { publisher: self.publisher.public(), link: self.link.public() }
     }
 
-    /// Signs a card. `made`: seconds since 1970; the first 16 addresses travel.
+    /// Signs a card. `made` is in seconds since 1970; only the first 16 addresses are included.
     #[must_use]
     pub fn card(&self, prekey: &Prekey, made: u64, addresses: &[SocketAddr]) -> Card {
         self.card_at(prekey, made, addresses, None)
     }
 
-    /// As [`Identity::card`], with the relay through which we are reached.
+    /// Signs a card as [`Identity::card`] does, with the relay through which we can be reached.
     #[must_use]
     pub fn card_at(
         &self,
@@ -67,7 +66,7 @@ impl Identity {
         addresses: &[SocketAddr],
         relay: Option<&RelayAt>,
     ) -> Card {
-        // A clock that was set back makes no card that is older than what it offers: others keep the newest.
+        // After a clock was set back, a card must not be older than its prekey: receivers keep the newest card.
         let made = made.max(prekey.made);
         Card::sign(self.party(), prekey, made, addresses, relay, &self.publisher)
     }

@@ -1,8 +1,8 @@
-//! Every derivation in one place: BLAKE3 under one label per purpose.
+//! All key derivations of this crate: BLAKE3 under one label per purpose.
 
 use xylem_hash::Hasher;
 
-/// The labels (BLAKE3 `derive_key` contexts); docs/spec/mail.md, "Conventions".
+/// Labels (BLAKE3 `derive_key` contexts); docs/spec/mail.md, "Conventions".
 pub(crate) mod label {
     pub(crate) const MAILBOX: &str = "xylem-mail v1 mailbox";
     pub(crate) const ENVELOPE: &str = "xylem-mail v1 envelope";
@@ -13,7 +13,7 @@ pub(crate) mod label {
     pub(crate) const SESSION_EPHEMERAL: &str = "xylem-mail v1 session ephemeral";
     pub(crate) const RATCHET: &str = "xylem-mail v1 ratchet";
     pub(crate) const RATCHET_SEED: &str = "xylem-mail v1 ratchet seed";
-    /// The ratchet's two keep the names of the crate that it came from.
+    /// Labels of the ratchet. They keep the name of the crate that it came from.
     pub(crate) const RATCHET_START: &str = "xylem-link v3 ratchet start";
     pub(crate) const RATCHET_ROOT: &str = "xylem-link v3 ratchet root";
     pub(crate) const ASSOCIATED: &str = "xylem-mail v1 associated";
@@ -33,7 +33,7 @@ pub(crate) mod label {
     pub(crate) const CARD: &[u8] = b"xylem-mail v1 card";
 }
 
-/// BLAKE3 in key derivation mode over the parts, which are all of fixed length, but for the last.
+/// Derives 32 bytes from the parts, by BLAKE3 in key derivation mode. All parts but the last have a fixed length.
 pub(crate) fn derive(label: &'static str, parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = Hasher::new_derive_key(label);
     for part in parts {
@@ -42,7 +42,7 @@ pub(crate) fn derive(label: &'static str, parts: &[&[u8]]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// The first 16 bytes of a derivation.
+/// Derives 16 bytes: the first ones of [`derive`].
 pub(crate) fn short(label: &'static str, parts: &[&[u8]]) -> [u8; 16] {
     *derive(label, parts).first_chunk().expect("16 of 32 bytes")
 }

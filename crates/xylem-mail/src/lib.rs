@@ -1,29 +1,22 @@
-//! [`Session`]: end-to-end encrypted messages between two people who need not be online together.
+//! [`Session`]: end-to-end encrypted messages between two people that need not be online together.
 //!
-//! A [`Card`] says how to write to somebody. The first message makes a [`Session`] out of it by an
-//! agreement of three Diffie-Hellmans; from there on a double ratchet gives each message a key of
-//! its own. Messages ([`Body`]) travel in envelopes that show whoever carries them
-//! the receiver's [`MailboxId`] and one of eight lengths, and nothing else.
+//! A [`Card`] is what a sender needs to write to its owner. The first message makes a [`Session`] from it, by an
+//! agreement of three Diffie-Hellman exchanges. From then on a double ratchet gives each message a key of its own.
+//! Messages ([`Body`]) travel in envelopes, which show a carrier the receiver's [`MailboxId`] and one of eight lengths,
+//! and nothing else.
 //!
-//! Bytes come from whatever carries envelopes and from storage; time and randomness are passed in.
-//! What it does not do: carry, store, or decide who may write. [`protocol`] is what two programs
-//! say to each other about envelopes over a reliable stream. All formats: docs/spec/mail.md.
+//! Bytes come from the carrier of the envelopes and from storage; time and randomness are parameters. This crate does
+//! not carry or store envelopes, and does not decide which senders are allowed. [`protocol`] is how two programs
+//! exchange envelopes over a reliable stream. All formats: docs/spec/mail.md.
 //!
 //! ```
 //! use xylem_link::StaticKey;
 //! use xylem_mail::{Body, Content, Identity, Prekeys, Received, Session, open};
 //! use xylem_object::PublisherKey;
 //!
-//! // In earnest: random bytes.
-//! let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32]));
-//! let them = Identity::new(PublisherKey::from_bytes(&[3; 32]), StaticKey::generate([4; 32]));
-//! let ours = us.card(Prekeys::new(0, [5; 32]).current(), 0, &[]);
-//! let mut prekeys = Prekeys::new(0, [6; 32]);
-//! let card = them.card(prekeys.current(), 0, &[]);
+//! // Real programs use random bytes. let us = Identity::new(PublisherKey::from_bytes(&[1; 32]), StaticKey::generate([2; 32])); let them = Identity::new(PublisherKey::from_bytes(&[3; 32]), StaticKey::generate([4; 32])); let ours = us.card(Prekeys::new(0, [5; 32]).current(), 0, &[]); let mut prekeys = Prekeys::new(0, [6; 32]); let card = them.card(prekeys.current(), 0, &[]);
 //!
-//! let mut session = Session::start(&us, &card, [7; 32]).unwrap();
-//! let note = Body { content: Content::Note("hello".into()), name: String::new(), size: 5, sent_ms: 0 };
-//! let envelope = session.seal(&us, &ours, &note, [8; 32]).unwrap();
+//! let mut session = Session::start(&us, &card, [7; 32]).unwrap(); let note = Body { content: Content::Note("hello".into()), name: String::new(), size: 5, sent_ms: 0 }; let envelope = session.seal(&us, &ours, &note, [8; 32]).unwrap();
 //!
 //! let opened = open(&them, &envelope).unwrap();
 //! let mut session = opened.begin(&them, &prekeys, [9; 32]).unwrap();

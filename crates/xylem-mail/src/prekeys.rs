@@ -1,9 +1,6 @@
-//! [`Prekeys`]: the keys that cards offer. A new one every week, so that a stolen one opens only the
-//! first messages of its time; an old one stays for as long as somebody may still write with a card
-//! that names it.
+//! [`Prekeys`]: the prekeys that cards offer. There is a new one every week, so that a stolen one opens only the first messages of its time. An old one is kept while cards that name it may still be used.
 //!
-//! Saved as `version = 1 (1) | count (1) | count × (number (4) | made (8) | secret (32))`, the newest
-//! first.
+//! Saved as `version = 1 (1) | count (1) | count × (number (4) | made (8) | secret (32))`, the newest first.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -14,26 +11,26 @@ use zeroize::Zeroizing;
 
 use crate::fields::Fields;
 
-/// Age at which another takes a prekey's place on cards.
+/// Age at which a prekey is replaced on cards.
 pub const ROTATE: Duration = Duration::from_secs(7 * 86_400);
-/// Age at which its secret is forgotten: first messages to it can't be read any more.
+/// Age at which a prekey's secret is forgotten: first messages to it can no longer be read.
 pub const KEEP: Duration = Duration::from_secs(90 * 86_400);
 
 const VERSION: u8 = 1;
-/// More than [`KEEP`] over [`ROTATE`]; a clock that jumps makes no more of them.
+/// Most prekeys: more than [`KEEP`] over [`ROTATE`]. It bounds them when a clock jumps.
 const MOST: usize = 32;
 
-/// One of them.
+/// One prekey.
 #[derive(Debug)]
 pub struct Prekey {
-    /// By which a first message says which one it means.
+    /// Number by which first messages name the prekey.
     pub number: u32,
     /// When it was made, in seconds since 1970.
     pub made: u64,
     pub(crate) key: StaticKey,
 }
 
-/// The current one and those that went before.
+/// The current prekey and earlier ones.
 #[derive(Debug)]
 pub struct Prekeys {
     /// Newest first, never empty.
@@ -41,25 +38,25 @@ pub struct Prekeys {
 }
 
 impl Prekeys {
-    /// With a first one. `now`: seconds since 1970; `seed`: 32 random bytes.
+    /// Makes the first prekey. `now` is in seconds since 1970; `seed` is 32 random bytes.
     #[must_use]
     pub fn new(now: u64, seed: [u8; 32]) -> Self {
         Self { keys: vec![Prekey { number: 1, made: now, key: StaticKey::generate(seed) }] }
     }
 
-    /// The one for cards.
+    /// Returns the prekey for new cards.
     #[must_use]
     pub fn current(&self) -> &Prekey {
         &self.keys[0]
     }
 
-    /// One that a first message names.
+    /// Finds the prekey that a first message names.
     #[must_use]
     pub fn find(&self, number: u32) -> Option<&Prekey> {
         self.keys.iter().find(|key| key.number == number)
     }
 
-    /// Whether [`Prekeys::rotate`] has something to do.
+    /// Returns whether [`Prekeys::rotate`] has something to do.
     #[must_use]
     pub fn is_due(&self, now: u64) -> bool {
         let age = |key: &Prekey| now.saturating_sub(key.made);
@@ -67,7 +64,7 @@ impl Prekeys {
             || self.keys.iter().any(|key| age(key) >= KEEP.as_secs())
     }
 
-    /// Makes a new one if it is time, and forgets those that are too old. `seed`: 32 random bytes.
+    /// Makes a new prekey if it is time, and forgets those that are too old. `seed` is 32 random bytes.
     pub fn rotate(&mut self, now: u64, seed: [u8; 32]) {
         let age = |key: &Prekey| now.saturating_sub(key.made);
         if age(self.current()) >= ROTATE.as_secs() {
@@ -78,7 +75,7 @@ impl Prekeys {
         self.keys.truncate(MOST);
     }
 
-    /// All of them, secret; wiped when dropped.
+    /// Encodes all prekeys with their secrets; wiped when dropped.
     #[must_use]
     pub fn save(&self) -> Zeroizing<Vec<u8>> {
         let mut out = Zeroizing::new(Vec::with_capacity(2 + 44 * MOST));
@@ -91,7 +88,7 @@ impl Prekeys {
         out
     }
 
-    /// Takes back what [`Prekeys::save`] gave; `None` for anything else.
+    /// Parses what [`Prekeys::save`] made; `None` for anything else.
     #[must_use]
     pub fn restore(saved: &[u8]) -> Option<Self> {
         let mut fields = Fields(saved);
@@ -111,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_exchanged_kept_and_forgotten() {
+    fn prekeys_are_replaced_kept_and_forgotten() {
         let mut keys = Prekeys::new(0, [1; 32]);
         let (week, mut now) = (ROTATE.as_secs(), 0);
         assert!(!keys.is_due(week - 1));
@@ -127,7 +124,7 @@ mod tests {
         assert!(keys.find(30 - 11).is_some() && keys.find(30 - 12).is_none(), "{keys:?}");
         let saved = keys.save();
         assert!((0..saved.len()).all(|len| Prekeys::restore(&saved[..len]).is_none()));
-        // A clock that jumps makes no more than there may be.
+        // A clock that jumps does not exceed the limit.
         (0..100).for_each(|n| keys.rotate(now + n, [9; 32]));
         assert!(keys.save().len() <= 2 + MOST * 44);
     }

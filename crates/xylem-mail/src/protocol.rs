@@ -1,13 +1,13 @@
-//! What two programs say to each other over a reliable stream of purpose `MAIL`: [`Frame`]s, and
-//! [`Frames`], which finds them in what arrives.
+//! How two programs exchange envelopes over a reliable stream of purpose `MAIL`: [`Frame`]s, and [`Frames`], which
+//! parses them from a stream.
 //!
-//! `type (1) | length (4) | payload`. The side that opened the stream asks, the other answers each
-//! request in turn; either may end the stream between frames.
+//! `type (1) | length (4) | payload`. The side that opened the stream sends requests; the other side answers them in
+//! order. Either may end the stream between frames.
 //!
 //! | type | frame | payload | answered by |
 //! |---|---|---|---|
 //! | 1 | deliver | an envelope | receipt |
-//! | 2 | fetch | nothing: the link's peer is whose mailbox it is | envelopes, then end |
+//! | 2 | fetch | nothing: the mailbox is that of the link's peer | envelopes, then end |
 //! | 3 | taken | envelope's id (16) | nothing |
 //! | 0x81 | receipt | envelope's id (16), status (1); if messages before it are lost, how many in all (4) | |
 //! | 0x82 | envelope | an envelope | |
@@ -26,20 +26,20 @@ const RECEIPT: u8 = 0x81;
 const ENVELOPE: u8 = 0x82;
 const END: u8 = 0x83;
 
-/// What became of an envelope that was handed over.
+/// Result of an envelope's delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// It is stored here and need not be sent again; it may have been before.
+    /// It is stored here, perhaps since an earlier delivery, and need not be sent again.
     Stored = 0,
-    /// There is no room; later there may be.
+    /// There is no room now; a later attempt may succeed.
     Full = 1,
-    /// Nobody here takes mail for that mailbox.
+    /// No inbox or node here accepts mail for that mailbox.
     NotHere = 2,
     /// It was written with a card that is too old.
     Stale = 3,
     /// It does not authenticate, or is no envelope.
     Refused = 4,
-    /// Its receiver can read nothing of that session any more: another has to begin.
+    /// Its receiver can no longer read that session: the sender has to begin another one.
     Ended = 5,
 }
 
@@ -54,14 +54,13 @@ impl Status {
 /// One request or answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Frame {
-    /// An envelope for whoever it is for.
+    /// Delivers an envelope.
     Deliver(Vec<u8>),
-    /// Whatever waits for the one who asks.
+    /// Requests all envelopes in the requester's mailbox.
     Fetch,
-    /// This one is stored at its receiver's and can go.
+    /// The receiver has stored this envelope; the node can remove it.
     Taken(EnvelopeId),
-    /// Answer to [`Frame::Deliver`], with how many messages of its session the receiver has lost, all
-    /// in all.
+    /// Answer to [`Frame::Deliver`], with the total number of messages of its session that the receiver has lost.
     Receipt(EnvelopeId, Status, u32),
     /// One of the answers to [`Frame::Fetch`].
     Envelope(Vec<u8>),
@@ -69,13 +68,13 @@ pub enum Frame {
     End,
 }
 
-/// Bytes that are no frame: the stream is of no more use.
+/// The bytes are no frame: the stream cannot be used any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the peer does not speak the mail protocol")]
 pub struct FrameError;
 
 impl Frame {
-    /// Appends it as bytes.
+    /// Appends the encoded frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut receipt = [0; 21];
         let (kind, payload): (u8, &[u8]) = match self {
@@ -104,7 +103,7 @@ impl Frame {
                 let (id, rest) = payload.split_first_chunk()?;
                 let (status, lost) = rest.split_first()?;
                 let lost = lost.first_chunk().map_or(0, |lost| u32::from_be_bytes(*lost));
-                // One receipt has one form.
+                // Each receipt has one encoding.
                 (lost > 0 || payload.len() == 17).then_some(())?;
                 Self::Receipt(EnvelopeId(*id), Status::from_byte(*status)?, lost)
             }
@@ -115,32 +114,32 @@ impl Frame {
     }
 }
 
-/// What arrived and is not a whole frame yet; never more than one frame and one read.
+/// Received bytes without a whole frame: at most one frame and one read.
 #[derive(Debug, Default)]
 pub struct Frames(Vec<u8>);
 
 impl Frames {
-    /// Nothing has arrived.
+    /// Starts without bytes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds bytes of the stream. Take out every frame before the next.
+    /// Adds bytes of the stream. Take out every frame before the next call.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Whether the stream may end here.
+    /// Returns whether the stream may end here.
     #[must_use]
     pub fn is_between(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next whole frame; `None` if more has to arrive first.
+    /// Takes the next whole frame; `None` if more bytes have to arrive first.
     ///
     /// # Errors
-    /// [`FrameError`], as soon as it shows.
+    /// [`FrameError`], as early as it can be detected.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some((head, rest)) = self.0.split_first_chunk::<HEAD_LEN>() else { return Ok(None) };
         let [kind, length @ ..] = *head;
@@ -160,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_out_however_they_arrive() {
+    fn frames_are_parsed_from_pieces_of_any_size() {
         let id = EnvelopeId([7; 16]);
         let frames = [
             Frame::Deliver(vec![1; 300]),
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_noticed() {
+    fn invalid_frames_are_refused() {
         for bad in [
             &[0, 0, 0, 0, 0][..],
             &[FETCH, 0, 0, 0, 1, 0],

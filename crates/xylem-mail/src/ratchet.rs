@@ -1,23 +1,19 @@
-//! [`Ratchet`]: the Double Ratchet (Perrin, Marlinspike 2016, revision 1) for messages to peers that
-//! may be offline: each message has a key of its own, gone once used, and whoever learns the state
-//! today reads neither what came before nor, after one exchange of messages, what comes later.
+//! [`Ratchet`]: the Double Ratchet (Perrin, Marlinspike 2016, revision 1) for messages to peers that may be offline. Each message has a key of its own, which is deleted once used. An attacker that learns the state today reads no earlier messages. After one exchange of messages it reads no later ones either.
 //!
-//! Where the two got their first shared secret, and how messages travel, is the caller's business.
-//! Messages may be lost, late and in any order; keys of those that are skipped are kept, within
-//! limits. Nothing changes before a message's tag has verified (section 3.5 of the specification).
-//! A new key pair is drawn when the next message is sent, not when one arrives (section 6.5), so
-//! that receiving costs one Diffie-Hellman at most.
+//! The caller provides the first shared secret, and carries the messages. Messages may be lost, late and in any order;
+//! keys of skipped messages are kept, within limits. Nothing changes before a message's tag is verified (section 3.5 of
+//! the specification). A new key pair is drawn when the next message is sent, not when one arrives (section 6.5).
+//! Receiving therefore costs at most one Diffie-Hellman exchange.
 //!
-//! Headers are encrypted (section 4), so that whoever carries messages learns neither whose turn it
-//! is nor how many there were; and each message commits to its key, so that none opens under two.
-//! [`Ratchet::save`] gives the state as bytes, for storing.
+//! Headers are encrypted (section 4), so that a carrier of messages learns neither the order of turns nor the number of
+//! messages. Each message commits to its key, so that none opens under two. [`Ratchet::save`] encodes the state for
+//! storage.
 //!
 //! `encrypted header (56) | commitment (32) | sealed | tag (16)`; docs/spec/mail.md, "Ratchet".
 //!
-//! Who has missed more than it keeps keys for goes on with what arrives, and is told how many are lost
-//! for good.
-//!
-//! What it does not do: tell a lost message from a late one before that, hide a message's length, or store itself.
+//! A receiver that misses more messages than it keeps keys for continues with those that arrive, and reports how many
+//! are lost for good. Before that it does not distinguish lost messages from late ones. The ratchet does not hide a
+//! message's length, and does not store itself.
 
 mod header;
 mod saved;
@@ -40,39 +36,39 @@ const COMMITMENT_LEN: usize = 32;
 pub const HEADER_LEN: usize = SEALED_LEN + COMMITMENT_LEN;
 /// Bytes of the tag after it.
 pub const TAG_LEN: usize = 16;
-/// Keys that are kept of the messages that are missing before one that arrives, in one chain; those
-/// before them are lost.
+/// Most keys that are kept of missing messages before one that arrives, in one chain; the messages before these are
+/// lost.
 pub const MAX_SKIP: u32 = 1_000;
-/// How far one message may lie beyond the one before it in its chain: what lies between is hashed over,
-/// a fraction of a microsecond each, before the message's tag can be verified.
+/// How far a message may lie beyond the one before it in its chain. The numbers between are hashed over, a fraction of
+/// a microsecond each, before the message's tag can be verified.
 pub const MAX_FORWARD: u32 = 1 << 16;
-/// Keys of missing messages that are kept; the oldest give way.
+/// Most keys of missing messages that are kept in total; the oldest are dropped.
 pub const MAX_KEPT: usize = 2_000;
 
 type Key = Zeroizing<[u8; 32]>;
 
-/// Why a message was not taken. Nothing has changed then.
+/// Why a message was refused. Nothing has changed then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum RatchetError {
-    /// Shorter than a header and a tag.
+    /// It is shorter than a header and a tag.
     #[error("the message is too short")]
     Short,
-    /// The tag does not verify: forged, damaged, or seen before.
+    /// The tag does not verify: it is forged, damaged, or a repetition.
     #[error("the message does not authenticate, or was seen before")]
     Forged,
-    /// The peer's (its header says so), and so many messages are missing before it that nobody can be
-    /// made to hash over them: nothing of this chain can be opened any more.
+    /// Its header is the peer's, but more messages are missing before it than may be hashed over. This chain cannot be
+    /// read any more.
     #[error("{0} messages are missing before this one")]
     TooFar(u32),
-    /// The peer has to send first: until then its ratchet key is not known.
+    /// The peer has to send first: until then its ratchet key is unknown.
     #[error("nothing can be sent before something has arrived")]
     NoPeerKey,
-    /// 2^32 - 1 messages without an answer.
+    /// 2^32 - 1 messages were sent without an answer.
     #[error("too many messages without an answer")]
     Exhausted,
 }
 
-/// A chain of message keys, the number of the next one, and what encrypts the headers.
+/// A chain of message keys, the number of the next one, and the key of its headers.
 #[derive(Clone)]
 struct Chain {
     key: Key,
@@ -81,7 +77,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// The next message's key, behind the chain's.
+    /// Takes the next message's key, and advances the chain.
     fn step(&mut self) -> Step {
         let step = step(&self.key);
         self.key.copy_from_slice(step.next_chain_key());
@@ -89,8 +85,8 @@ impl Chain {
         step
     }
 
-    /// Takes the last keys before `number` out to `missing`, and returns how many there were before
-    /// those; with an error how many there are in all, if that is too many.
+    /// Advances to `number`, and adds the last skipped keys to `missing`. Returns how many keys before those were
+    /// dropped. The error is the number of all skipped messages, if that is too many.
     fn skip(&mut self, number: u32, missing: &mut Vec<(u32, Key)>) -> Result<u32, u32> {
         let far = number.saturating_sub(self.next);
         if far > MAX_FORWARD {
@@ -134,7 +130,7 @@ impl Step {
     }
 }
 
-/// Chain key → the next one and a message key: one compression of BLAKE3 under the chain key.
+/// Derives the next chain key and a message key: one compression of BLAKE3 under the chain key.
 #[inline]
 pub(crate) fn step(chain: &[u8; 32]) -> Step {
     let mut both = Zeroizing::new([0; 64]);
@@ -142,7 +138,7 @@ pub(crate) fn step(chain: &[u8; 32]) -> Step {
     Step(both)
 }
 
-/// 96 bytes of a derivation, as three keys.
+/// Derives 96 bytes, as three keys.
 fn three_keys(label: &'static str, parts: &[&[u8; 32]]) -> [Key; 3] {
     let mut hasher = Hasher::new_derive_key(label);
     for part in parts {
@@ -157,12 +153,13 @@ fn three_keys(label: &'static str, parts: &[&[u8; 32]]) -> [Key; 3] {
     })
 }
 
-/// Root key and a Diffie-Hellman → the next root key, a chain key and the next chain's header key.
+/// Derives the next root key, a chain key and the next chain's header key from the root key and a Diffie-Hellman
+/// secret.
 fn root_step(root: &[u8; 32], shared: &[u8; 32]) -> [Key; 3] {
     three_keys(label::RATCHET_ROOT, &[root, shared])
 }
 
-/// Everything but our key pair and what is missing.
+/// The state without our key pair and the missing messages.
 #[derive(Clone)]
 struct State {
     root: Key,
@@ -176,7 +173,7 @@ struct State {
     previous: u32,
 }
 
-/// Keys of one chain's missing messages, their numbers rising.
+/// Keys of one chain's missing messages, by ascending numbers.
 struct Gap {
     header: Key,
     keys: VecDeque<(u32, Key)>,
@@ -189,20 +186,20 @@ pub struct Ratchet {
     ours: Option<StaticKey>,
     /// Oldest first; none is empty.
     gaps: VecDeque<Gap>,
-    /// Key pairs to come are drawn from this; each draw replaces it, so that it tells nothing of those
-    /// before.
+    /// Source of future key pairs. Each draw replaces it, so that it reveals nothing of earlier ones.
     random: Key,
 }
 
 impl Ratchet {
-    /// The side that sends first. `shared`: a secret that only the two know; `peer`: the other
-    /// side's first ratchet key. `seed`: 32 random bytes, never used twice.
+    /// Makes the state of the side that sends first. `shared` is a secret of the two; `peer` is the other side's first
+    /// ratchet key. `seed` is 32 random bytes, never used twice.
     #[must_use]
     pub fn initiator(shared: [u8; 32], peer: PeerKey, seed: [u8; 32]) -> Self {
         Self::new(shared, Some(peer), None, seed)
     }
 
-    /// The side whose key the other knows. It can send once something has arrived.
+    /// Makes the state of the other side; `key` is its first key, which the initiator knows. It can send once a message
+    /// has arrived.
     #[must_use]
     pub fn responder(shared: [u8; 32], key: StaticKey, seed: [u8; 32]) -> Self {
         Self::new(shared, None, Some(key), seed)
@@ -231,7 +228,7 @@ impl Ratchet {
         Self { state, ours, gaps: VecDeque::new(), random: Zeroizing::new(seed) }
     }
 
-    /// So that a test can be a thief, and a benchmark open one message again and again.
+    /// Copies the state: for tests of stolen states, and for benchmarks that open one message repeatedly.
     #[cfg(any(test, internals))]
     #[must_use]
     pub fn copy(&self) -> Self {
@@ -239,20 +236,20 @@ impl Ratchet {
         Self { state, ours, gaps: VecDeque::new(), random: self.random.clone() }
     }
 
-    /// Goes on as if so many messages had been made; they are lost.
+    /// Advances as if `count` messages had been made; they are lost.
     #[cfg(test)]
     pub(crate) fn lose(&mut self, count: u32) {
         let chain = self.state.sending.as_mut().expect("something was sent");
         (0..count).for_each(|_| drop(chain.step()));
     }
 
-    /// Keys of missing messages that are kept.
+    /// Returns how many keys of missing messages are kept.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.gaps.iter().map(|gap| gap.keys.len()).sum()
     }
 
-    /// Appends a message to `out`. `associated`: what both sides know of it and is not sent.
+    /// Appends a message to `out`. `associated` is data that both sides know, and that is not sent.
     ///
     /// # Errors
     /// [`RatchetError::NoPeerKey`], [`RatchetError::Exhausted`]; nothing is appended then.
@@ -287,7 +284,7 @@ impl Ratchet {
         Ok(())
     }
 
-    /// The Diffie-Hellman ratchet's step of a sender: a new key pair and with it a new sending chain.
+    /// Performs the sender's Diffie-Hellman step: a new key pair, and with it a new sending chain.
     fn begin_sending_chain(&mut self) -> Result<(), RatchetError> {
         let theirs = self.state.theirs.ok_or(RatchetError::NoPeerKey)?;
         let drawn = step(&self.random);
@@ -301,8 +298,8 @@ impl Ratchet {
         Ok(())
     }
 
-    /// Appends the plaintext of a message to `out`. Returns how many messages it has shown to be lost
-    /// for good: missing, and their keys are not kept, or gave way to newer ones.
+    /// Appends the plaintext of a message to `out`. Returns how many messages it shows to be lost for good: they are
+    /// missing, and their keys are not kept, or were dropped for newer ones.
     ///
     /// # Errors
     /// See [`RatchetError`]; nothing has changed then, and nothing is appended.
@@ -330,7 +327,7 @@ impl Ratchet {
         self.open_missing(&parts, out).map(|()| 0)
     }
 
-    /// A message of the receiving chain. What changes is a copy, until the tag has verified.
+    /// Opens a message of the receiving chain. It works on a copy until the tag is verified.
     fn follow(
         &mut self,
         header: &Header,
@@ -346,9 +343,8 @@ impl Ratchet {
         Ok(lost.saturating_add(gave_way))
     }
 
-    /// A message of the chain after the receiving one, likewise. The rest of the chain before is skipped
-    /// when this one has verified; one that is too long is left behind, and its missing messages are
-    /// lost.
+    /// Opens a message of the chain after the receiving one, also on a copy. Once it is verified, the rest of the chain
+    /// before is skipped. A rest that is too long is abandoned, and its missing messages are lost.
     fn begin_receiving_chain(
         &mut self,
         header: &Header,
@@ -376,13 +372,13 @@ impl Ratchet {
         Ok(lost)
     }
 
-    /// Remembers keys of missing messages of the chain with this header key; the oldest give way, and
-    /// are counted.
+    /// Keeps keys of missing messages of the chain with this header key. Returns how many of the oldest were dropped
+    /// for them.
     fn keep(&mut self, header: &Key, missing: Vec<(u32, Key)>) -> u32 {
         if missing.is_empty() {
             return 0;
         }
-        // Only the newest can be the same chain's: chains come one after the other.
+        // Only the newest gap can belong to the same chain: chains follow one another.
         match self.gaps.back_mut().filter(|gap| gap.header == *header) {
             Some(gap) => gap.keys.extend(missing),
             None => self.gaps.push_back(Gap { header: header.clone(), keys: missing.into() }),
@@ -402,7 +398,7 @@ impl Ratchet {
         gave_way
     }
 
-    /// A message that was missing.
+    /// Opens a message that was missing.
     fn open_missing(&mut self, parts: &Parts<'_>, out: &mut Vec<u8>) -> Result<(), RatchetError> {
         let found = (self.gaps.iter().enumerate().rev())
             .find_map(|(at, gap)| Some((at, Header::open(parts.head, &gap.header)?)));
@@ -419,7 +415,7 @@ impl Ratchet {
     }
 }
 
-/// A message taken apart, with what both sides know of it.
+/// The parts of a message, and its associated data.
 struct Parts<'a> {
     head: &'a [u8; SEALED_LEN],
     commitment: &'a [u8; COMMITMENT_LEN],
@@ -446,19 +442,17 @@ fn aead(key: &[u8; 32]) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has 32 bytes"))
 }
 
-/// What binds a message to its key: ChaCha20-Poly1305 alone would not, messages can be made that open
-/// under two keys.
+/// Commits a message to its key. ChaCha20-Poly1305 alone does not: messages can be made that open under two keys.
 fn commitment(key: &[u8; 32]) -> [u8; COMMITMENT_LEN] {
     *Hasher::new_keyed(key).finalize().as_bytes()
 }
 
-/// Each key seals one message, so the nonce may stay the same.
+/// Each key seals one message, so the nonce may be constant.
 fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }
 
-/// What a message is bound to: what both sides know of it, then its header. Without memory of its own
-/// where that is short, as it is for those who pass a hash.
+/// Associated data of a message, then its header. Short data, such as a hash, needs no allocation.
 enum Bound {
     Short([u8; 2 * SEALED_LEN], usize),
     Long(Vec<u8>),

@@ -1,15 +1,13 @@
-//! [`Receipt`]: what became of an envelope, said by its receiver and by nobody else, past a node that keeps
-//! mail.
+//! [`Receipt`]: the receiver's own confirmation of an envelope, which passes through a node that keeps mail.
 //!
-//! The two of a session share a secret for receipts. It gives each of them a mailbox of a key that
-//! belongs to nobody (the one whom the receipts are for can prove it, the other can write to it), so that the node
-//! where a message was left learns nothing of its sender when the receipt is fetched there; and a key
-//! under which each receipt is proven, since the node sees the mailbox's.
+//! Both sides of a session share a secret for receipts. It gives each side a mailbox with a key of its own, which
+//! belongs to no identity. The reader of the receipts can prove the key, and the other side can write to the mailbox.
+//! So the node at which a message was left learns nothing about its sender when the receipt is fetched there. The
+//! secret also gives a key that authenticates each receipt, since the node sees the mailbox's key.
 //!
-//! A receipt travels in an envelope like any other of the shortest length. Sealed in it: `kind = 3 (1) |
-//! session (16) | envelope's id (16) | status (1) | lost (4) | proof (32)`, then zeros; the proof is a
-//! keyed hash of all before it. It says nothing that may not be repeated: `lost` counts all messages of the
-//! session that its receiver has lost.
+//! A receipt is in an envelope of the shortest length. Sealed in it: `kind = 3 (1) | session (16) | envelope's id (16)
+//! | status (1) | lost (4) | proof (32)`, then zeros. The proof is a keyed hash of all before it. A replayed receipt is
+//! harmless: `lost` counts all messages of the session that its receiver has lost.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -29,19 +27,18 @@ use crate::session::SessionId;
 const KIND: u8 = 3;
 const PROVEN: usize = 1 + 16 + 16 + 1 + 4;
 
-/// What became of an envelope.
+/// Result of an envelope, as its receiver reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Receipt {
-    /// Which one.
+    /// The envelope.
     pub envelope: EnvelopeId,
-    /// [`Status::Stored`]: its receiver has the message; [`Status::Refused`]: it can't be read;
-    /// [`Status::Ended`]: nothing of the session can be read any more.
+    /// [`Status::Stored`]: its receiver has the message; [`Status::Refused`]: it cannot be read; [`Status::Ended`]: the session cannot be read any more.
     pub status: Status,
-    /// Messages of the session that its receiver has lost, all in all.
+    /// Messages of the session that its receiver has lost, in total.
     pub lost: u32,
 }
 
-/// The secret of a session's receipts, for those that this party is to get.
+/// A session's keys for the receipts that one party reads.
 pub(crate) struct Receipts {
     session: SessionId,
     mailbox: StaticKey,
@@ -60,7 +57,7 @@ impl Receipts {
         self.mailbox
     }
 
-    /// `seed`: 32 random bytes, never used twice.
+    /// Seals a receipt. `seed` is 32 random bytes, never used twice.
     pub(crate) fn seal(&self, receipt: &Receipt, seed: [u8; 32]) -> Option<Vec<u8>> {
         let mut plain = Vec::with_capacity(PROVEN.saturating_add(32));
         plain.push(KIND);
@@ -73,7 +70,7 @@ impl Receipts {
         seal_plain(&self.mailbox.public(), &plain, SHORTEST, &Zeroizing::new(seed))
     }
 
-    /// `None` for what the other one of the session did not write.
+    /// Opens a receipt; `None` if the session's peer did not write it.
     pub(crate) fn open(&self, envelope: &[u8]) -> Option<Receipt> {
         let plain = open_plain(&self.mailbox, envelope)?;
         let (proven, rest) = plain.split_at_checked(PROVEN)?;

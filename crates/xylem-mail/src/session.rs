@@ -1,10 +1,9 @@
-//! [`Session`]: one conversation, from the first message on. Its state is small and is stored by the
-//! caller: before an envelope that it made leaves, and before a message that it gave is shown.
+//! [`Session`]: the encrypted association of two parties, from the first message on. Its state is small, and the caller stores it: before an envelope that it made leaves, and before a message that it gave is shown.
 //!
-//! Saved as `version = 1 (1) | flags (1) | id (16) | peer (64) | prekey's number (4) | associated (32) |
-//! used (8) | [session's ephemeral key (32)] | [card's length (2) | card] | [receipts' secret (32) | lost
-//! (4) | told (4)] | count (2) | count × envelope's id (16) | ratchet`; flags: 1 ended (no ratchet), 2 the
-//! ephemeral, 4 the card, 8 receipts (without in those of before there were any).
+//! Saved as `version = 1 (1) | flags (1) | id (16) | peer (64) | prekey's number (4) | associated (32) | used (8) |
+//! [session's ephemeral key (32)] | [card's length (2) | card] | [receipts' secret (32) | lost (4) | told (4)] | count
+//! (2) | count × envelope's id (16) | ratchet`; flags: 1 ended (no ratchet), 2 the ephemeral, 4 the card, 8 receipts
+//! (absent in states that earlier builds saved).
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -29,27 +28,26 @@ const ENDED: u8 = 1;
 const OPENING: u8 = 2;
 const CARD: u8 = 4;
 const RECEIPTS: u8 = 8;
-/// Envelopes that arrived and are remembered, so that one that comes again is told from a forged
-/// one.
+/// Most received envelopes that are remembered, to distinguish a repeated one from a forged one.
 const RECENT: usize = 256;
 
-/// Names a session; both sides have the same.
+/// Id of a session, the same on both sides.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct SessionId(pub [u8; 16]);
 
-/// Why something was refused. No state has changed then.
+/// Why a message was refused. No state has changed then.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MailError {
-    /// A key of a card or envelope is none.
+    /// A key of a card or envelope is invalid.
     #[error("a key in it is no key")]
     Key,
     /// It was written for a prekey that is forgotten.
     #[error("it was written with a card that is too old")]
     Stale,
-    /// Forged, damaged, or older than what is remembered.
+    /// It is forged, damaged, or older than what is remembered.
     #[error("it does not authenticate")]
     Forged,
-    /// The session was ended.
+    /// The session has ended.
     #[error("the conversation was ended")]
     Ended,
     /// The peer has to write first.
@@ -60,25 +58,25 @@ pub enum MailError {
     Body(#[from] BodyError),
 }
 
-/// What came of an envelope.
+/// Result of an envelope.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Received {
-    /// A message. The state has changed.
+    /// A new message. The state has changed.
     New(Body),
-    /// The sender's, but written wrongly. The state has changed.
+    /// The sender's message, but malformed. The state has changed.
     Malformed,
     /// It had arrived before; nothing has changed.
     Again,
-    /// The sender's, so far beyond the one before it that nothing of the session can be read any more:
-    /// it has ended.
+    /// The sender's message, but so far beyond the one before it that the session cannot be read any more: it has
+    /// ended.
     Ended,
 }
 
-/// A conversation with one peer.
+/// An encrypted conversation with one peer.
 pub struct Session {
     id: SessionId,
     peer: Party,
-    /// Of the receiver of the first message.
+    /// Number of the prekey of the first message's receiver.
     prekey: u32,
     associated: [u8; 32],
     /// The session's ephemeral key: in every message until the peer is known to have the session.
@@ -86,16 +84,16 @@ pub struct Session {
     card: Option<Box<Card>>,
     used: u64,
     receipts: Option<Zeroizing<[u8; 32]>>,
-    /// Messages of the peer that are lost for good.
+    /// The peer's messages that are lost for good.
     lost: u32,
-    /// Messages of ours of which the peer has said that.
+    /// Our messages that the peer has reported lost.
     told: u32,
     recent: VecDeque<EnvelopeId>,
     ratchet: Option<Ratchet>,
 }
 
 impl Session {
-    /// Begins one with whoever the card is of. `seed`: 32 random bytes, never used twice.
+    /// Begins a session with the card's owner. `seed` is 32 random bytes, never used twice.
     ///
     /// # Errors
     /// [`MailError::Key`].
@@ -129,94 +127,92 @@ impl Session {
         }
     }
 
-    /// By which it is stored and found.
+    /// Returns the id by which it is stored and found.
     #[must_use]
     pub fn id(&self) -> SessionId {
         self.id
     }
 
-    /// With whom.
+    /// Returns the peer.
     #[must_use]
     pub fn peer(&self) -> Party {
         self.peer
     }
 
-    /// The peer's newest card, if one came with it.
+    /// Returns the peer's newest card, if a message has brought one.
     #[must_use]
     pub fn card(&self) -> Option<&Card> {
         self.card.as_deref()
     }
 
-    /// The prekey of ours, or theirs, that it began with.
+    /// Returns the number of the prekey, ours or the peer's, with which it began.
     #[must_use]
     pub fn prekey(&self) -> u32 {
         self.prekey
     }
 
-    /// When it was last used, as [`Session::touch`] was told.
+    /// Returns the last use that [`Session::touch`] recorded, in seconds since 1970.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// Remembers when it was used, in seconds since 1970.
+    /// Records a use, in seconds since 1970.
     pub fn touch(&mut self, now: u64) {
         self.used = self.used.max(now);
     }
 
-    /// Whether it can carry messages.
+    /// Returns whether it can carry messages.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.ratchet.is_some()
     }
 
-    /// Messages of the peer that are lost for good, since it began.
+    /// Returns how many of the peer's messages are lost for good, since it began.
     #[must_use]
     pub fn lost(&self) -> u32 {
         self.lost
     }
 
-    /// The peer has lost so many of ours, all in all; returns how many it had not yet said so of.
+    /// Records that the peer has lost `lost` of our messages in total; returns how many of these are news.
     pub fn is_told(&mut self, lost: u32) -> u32 {
         let new = lost.saturating_sub(self.told);
         self.told = self.told.max(lost);
         new
     }
 
-    /// The key of the mailbox where receipts for us are left.
+    /// Returns the key of the mailbox with the receipts for us.
     #[must_use]
     pub fn receipts_key(&self, us: &Identity) -> Option<StaticKey> {
         Some(Receipts::new(self.id, self.receipts.as_ref()?, &us.party()).into_mailbox())
     }
 
-    /// Says to the peer what became of an envelope, as an envelope. `seed`: 32 random bytes, never used
-    /// twice.
+    /// Seals a receipt for an envelope of the peer. `seed` is 32 random bytes, never used twice.
     #[must_use]
     pub fn receipt(&self, of: EnvelopeId, status: Status, seed: [u8; 32]) -> Option<Vec<u8>> {
         let receipt = Receipt { envelope: of, status, lost: self.lost };
         Receipts::new(self.id, self.receipts.as_ref()?, &self.peer).seal(&receipt, seed)
     }
 
-    /// What the peer says became of an envelope; `None` if it is not the peer who says it.
+    /// Opens a receipt for one of our envelopes; `None` if the peer did not write it.
     #[must_use]
     pub fn open_receipt(&self, us: &Identity, envelope: &[u8]) -> Option<Receipt> {
         Receipts::new(self.id, self.receipts.as_ref()?, &us.party()).open(envelope)
     }
 
-    /// Forgets every key but that of receipts, so that nothing more is read or written, and the session can't be begun
-    /// again by the message that began it.
+    /// Deletes every key except that of receipts. The session can then neither read nor write, and its first message
+    /// cannot begin it again.
     pub fn end(&mut self) {
         (self.ratchet, self.opening, self.card) = (None, None, None);
         self.recent.clear();
     }
 
-    /// The peer itself said that it has a message of this session: from now on messages do without
-    /// what a first one carries.
+    /// Records that the peer confirmed a message of this session: later messages omit the parts of a first one.
     pub fn confirmed(&mut self) {
         self.opening = None;
     }
 
-    /// Makes an envelope. `ours`: our card, for the peer to answer to; `seed`: 32 random bytes, never
+    /// Seals a message in an envelope. `ours` is our card, for the peer's answers; `seed` is 32 random bytes, never
     /// used twice.
     ///
     /// # Errors
@@ -241,7 +237,7 @@ impl Session {
         seal(&self.peer.link, &place, &message, body.len(), &seed).ok_or(MailError::Key)
     }
 
-    /// Reads what was in an envelope.
+    /// Reads the content of an envelope.
     ///
     /// # Errors
     /// [`MailError::Forged`], [`MailError::Ended`]; nothing has changed then.
@@ -266,7 +262,7 @@ impl Session {
         if self.recent.len() > RECENT {
             self.recent.pop_front();
         }
-        // Only who has the session can have written this.
+        // Only a peer that has the session can have written this.
         self.opening = None;
         if let Inside::First { card, .. } = &opened.inside
             && self.card.as_ref().is_none_or(|known| known.made <= card.made)
@@ -276,13 +272,13 @@ impl Session {
         Ok(Body::decode(&body).map_or(Received::Malformed, Received::New))
     }
 
-    /// Whether this envelope arrived before, and is remembered.
+    /// Returns whether this envelope arrived before, and is remembered.
     #[must_use]
     pub fn has(&self, envelope: EnvelopeId) -> bool {
         self.recent.contains(&envelope)
     }
 
-    /// The state, secret; wiped when dropped.
+    /// Encodes the state, which is secret; wiped when dropped.
     #[must_use]
     pub fn save(&self) -> Zeroizing<Vec<u8>> {
         let ratchet = self.ratchet.as_ref().map(Ratchet::save);
@@ -318,8 +314,7 @@ impl Session {
         out
     }
 
-    /// Takes back what [`Session::save`] gave; `None` for anything else. `seed`: 32 random bytes,
-    /// never used twice.
+    /// Parses what [`Session::save`] made; `None` for anything else. `seed` is 32 random bytes, never used twice.
     #[must_use]
     pub fn restore(saved: &[u8], seed: [u8; 32]) -> Option<Self> {
         let mut fields = Fields(saved);
@@ -377,13 +372,13 @@ impl Session {
 }
 
 impl Opened {
-    /// The envelope's hash.
+    /// Returns the envelope's hash.
     #[must_use]
     pub fn id(&self) -> EnvelopeId {
         self.id
     }
 
-    /// The session that it says it belongs to; `None`: it begins one ([`Opened::begin`]).
+    /// Returns the session that it names; `None` if it begins one ([`Opened::begin`]).
     #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         match self.inside {
@@ -392,7 +387,7 @@ impl Opened {
         }
     }
 
-    /// Whom a first message says that it is from; proven once [`Session::receive`] has taken it.
+    /// Returns the sender that a first message names; authenticated once [`Session::receive`] has accepted it.
     #[must_use]
     pub fn sender(&self) -> Option<Party> {
         match &self.inside {
@@ -401,8 +396,8 @@ impl Opened {
         }
     }
 
-    /// The session that a first message begins. If one of this id is stored already, that one is to
-    /// receive it. `seed`: 32 random bytes, never used twice.
+    /// Makes the session that a first message begins. If a session with this id is stored already, use that one to
+    /// receive it. `seed` is 32 random bytes, never used twice.
     ///
     /// # Errors
     /// [`MailError::Stale`], [`MailError::Key`]; [`MailError::Forged`] if it begins none.

@@ -1,8 +1,8 @@
 //! [`merge`]: plans what to do in this folder so that it has everything of another member's folder.
 //!
 //! All members reach the same result, in any order of exchanges. If a member that had seen a content replaced or
-//! removed it, the content goes, whatever the times. Of two concurrent versions the later one keeps the name, and the
-//! other becomes a conflict copy. The result does not depend on which versions were joined before.
+//! removed it, the content goes, whatever the times. If two versions are concurrent, the later one keeps the name, and
+//! the other becomes a conflict copy. The result does not depend on which versions were joined before.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

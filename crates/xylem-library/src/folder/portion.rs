@@ -66,8 +66,8 @@ impl Plan {
         left.len()
     }
 
-    /// Keeps the files with content that is `here` already. Of the others it keeps the smallest, up to `budget` bytes
-    /// in total, but at least one. If files have to wait, it sets [rest](Plan::rest).
+    /// Keeps the files with content that is `here` already. It also keeps the smallest of the others, up to `budget`
+    /// bytes in total, but at least one. If files have to wait, it sets [rest](Plan::rest).
     pub fn take_portion(&mut self, budget: u64, here: impl Fn(&Hash) -> bool) {
         let mut sizes: Vec<(u64, Hash)> = {
             let missing = self.contents().into_iter().filter(|(root, _)| !here(root));

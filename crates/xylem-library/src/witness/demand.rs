@@ -1,4 +1,4 @@
-//! [`Demand`]: the witnesses whose co-signatures are required, and how many of them.
+//! [`Demand`]: required co-signatures: by which witnesses, and how many.
 
 use std::path::PathBuf;
 use std::time::Duration;

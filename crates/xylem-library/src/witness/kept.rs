@@ -183,8 +183,8 @@ impl Cosigned {
         self.dir.join(name)
     }
 
-    /// Reads a stored file. Each co-signature is verified as if it were new, so damaged ones are ignored. Those of
-    /// witnesses that are no longer named are not served.
+    /// Reads a stored file. Each co-signature is verified as if it were new, so damaged ones are ignored. Co-signatures
+    /// of witnesses that are no longer named are not served.
     fn read(&self, subject: &Subject) -> Vec<Option<Kept>> {
         let path = self.path(subject);
         let short = path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() <= MAX_FILE);

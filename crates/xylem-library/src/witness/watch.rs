@@ -27,7 +27,7 @@ const TRIES: usize = 3;
 /// Age at which a single run co-signs the same version again.
 const AGAIN_ONCE: Duration = Duration::from_secs(60);
 
-/// What to witness, and how.
+/// The publication to witness, and how.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
     /// Any version of the publication.
@@ -76,7 +76,7 @@ pub fn watch(
     Session::new(watching).run()
 }
 
-/// What stays the same while a connection lasts.
+/// State that is constant while a connection lasts.
 struct Watching<'a, V> {
     peers: V,
     newest: Newest,

@@ -1,9 +1,9 @@
-//! Headers and their encryption (section 4 of the specification): whoever carries messages learns
-//! neither whose turn it is nor how many there were.
+//! Headers and their encryption (section 4 of the specification): a carrier of messages learns neither the order of
+//! turns nor the number of messages.
 //!
-//! `tag (16) | header (40) ⊕ stream`: the tag is a keyed hash of the header and seeds the stream, so
-//! that no nonce is needed (a header key never sees one header twice: the number differs) and a
-//! header that opens is the peer's. It does not say whether the message behind it is.
+//! `tag (16) | header (40) ⊕ stream`. The tag is a keyed hash of the header, and seeds the stream. No nonce is needed:
+//! a header key never encrypts the same header twice, since the number differs. A header that opens is the peer's; that
+//! does not authenticate the message behind it.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -19,7 +19,7 @@ pub(super) const SEALED_LEN: usize = TAG_LEN + LEN;
 const TAG_LEN: usize = 16;
 const LEN: usize = 40;
 
-/// What a message says of its place.
+/// Position of a message in the ratchet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     /// The sender's ratchet key.
@@ -31,7 +31,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Encrypts under a header key.
+    /// Encrypts the header under a header key.
     pub(super) fn seal(&self, under: &Key) -> [u8; SEALED_LEN] {
         let mut out = [0; SEALED_LEN];
         let header = &mut out[TAG_LEN..];
@@ -44,7 +44,7 @@ impl Header {
         out
     }
 
-    /// What was encrypted under this key; `None` if it was another.
+    /// Decrypts a header; `None` if it was encrypted under another key.
     pub(super) fn open(sealed: &[u8; SEALED_LEN], under: &Key) -> Option<Self> {
         let (given, body) = sealed.split_first_chunk::<TAG_LEN>()?;
         let mut header: [u8; LEN] = body.try_into().ok()?;
@@ -59,7 +59,7 @@ impl Header {
     }
 }
 
-/// The inputs of the two uses have different lengths, so they never meet.
+/// Computes the tag. Tag and stream hash inputs of different lengths, so their outputs are independent.
 fn tag(under: &Key, header: &[u8]) -> [u8; TAG_LEN] {
     let hash = Hasher::new_keyed(under).update(header).finalize();
     *hash.as_bytes().first_chunk().expect("16 of 32 bytes")

@@ -1,14 +1,13 @@
-//! A ratchet's state as bytes, for storing: [`Ratchet::save`] and [`Ratchet::restore`].
+//! Encoding of a ratchet's state for storage: [`Ratchet::save`] and [`Ratchet::restore`].
 //!
-//! All of it is secret. A state must be on disk before a message that it made leaves, or a plaintext
-//! that it gave is shown: who goes on from an older one uses a key twice.
+//! All of it is secret. A state must be on disk before a message that it made leaves, or a plaintext that it gave is
+//! shown: a side that continues from an older state uses a key twice.
 //!
-//! `version = 1 (1) | present (1) | root (32) | next header key, sending (32) | receiving (32) |
-//! previous (4) | [theirs (32)] | [our secret (32)] | [sending chain] | [receiving chain] |
-//! gaps (2) | gaps`, where a chain is `key (32) | header key (32) | next number (4)` and a gap, of
-//! one chain's missing messages, `header key (32) | count (2) | count × (number (4) | key (32))`,
-//! numbers rising. `present` has bit 0 for theirs, 1 for ours, 2 and 3 for the chains. One state has
-//! one form.
+//! `version = 1 (1) | present (1) | root (32) | next header key, sending (32) | receiving (32) | previous (4) | [theirs
+//! (32)] | [our secret (32)] | [sending chain] | [receiving chain] | gaps (2) | gaps`. A chain is `key (32) | header
+//! key (32) | next number (4)`. A gap, with one chain's missing messages, is `header key (32) | count (2) | count ×
+//! (number (4) | key (32))`, numbers ascending. `present` has bit 0 for theirs, 1 for ours, 2 and 3 for the chains.
+//! Each state has one encoding.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -27,12 +26,12 @@ const SENDING: u8 = 4;
 const RECEIVING: u8 = 8;
 
 impl Ratchet {
-    /// The state, all secret; wiped when dropped.
+    /// Encodes the state, all secret; wiped when dropped.
     #[must_use]
     pub fn save(&self) -> Zeroizing<Vec<u8>> {
         let State { root, theirs, sending, receiving, next_sending, next_receiving, previous } =
             &self.state;
-        // Enough room from the start: a vector that grows leaves copies behind.
+        // Full capacity from the start: a growing vector would leave copies in freed memory.
         let room =
             self.gaps.len().saturating_mul(34).saturating_add(self.kept().saturating_mul(36));
         let mut out = Zeroizing::new(Vec::with_capacity(room.saturating_add(512)));
@@ -66,8 +65,7 @@ impl Ratchet {
         out
     }
 
-    /// Reads what [`Ratchet::save`] gave; `None` for anything else. `seed`: 32 random bytes, never used
-    /// twice.
+    /// Parses what [`Ratchet::save`] made; `None` for anything else. `seed` is 32 random bytes, never used twice.
     #[must_use]
     pub fn restore(saved: &[u8], seed: [u8; 32]) -> Option<Self> {
         let mut fields = Fields(saved);
@@ -96,7 +94,7 @@ impl Ratchet {
     }
 }
 
-/// There are at most [`MAX_KEPT`] keys, so there are no more gaps.
+/// Encodes a count: there are at most [`MAX_KEPT`] keys, and so no more gaps.
 fn count(number: usize) -> [u8; 2] {
     u16::try_from(number).expect("2,000 at most").to_be_bytes()
 }

@@ -25,7 +25,7 @@ fn got(to: &mut Ratchet, message: &[u8]) -> Result<Vec<u8>, RatchetError> {
 }
 
 #[test]
-fn both_talk_and_every_message_has_another_key() {
+fn every_message_of_both_sides_has_another_key() {
     let (mut a, mut b) = pair();
     assert_eq!(b.encrypt(b"x", b"", &mut Vec::new()), Err(RatchetError::NoPeerKey));
     let mut seen = HashSet::new();
@@ -45,8 +45,7 @@ fn both_talk_and_every_message_has_another_key() {
     assert_eq!((a.kept(), b.kept()), (0, 0));
 }
 
-/// Random talk of both, delivered late, in any order, some never: all that is delivered opens,
-/// once.
+/// Both send at random; messages arrive late, in any order, some never. All that arrive open exactly once.
 #[test]
 fn messages_open_in_any_order() {
     for seed in 0..30 {
@@ -73,10 +72,10 @@ fn messages_open_in_any_order() {
     }
 }
 
-/// WRAITH: double ratchet changes state before the tag is verified. Every bit and every cut of
-/// messages that would take a step, skip or use a kept key: nothing changes, the true ones open.
+/// WRAITH: double ratchet changes state before the tag is verified. Every flipped bit and every truncation of messages
+/// that would take a step, skip or use a kept key changes nothing, and the genuine ones open.
 #[test]
-fn forgeries_leave_the_double_ratchet_as_it_was() {
+fn forgeries_leave_the_double_ratchet_unchanged() {
     let (mut a, mut b) = pair();
     let first = sent(&mut a, b"first");
     got(&mut b, &first).unwrap();
@@ -101,7 +100,7 @@ fn forgeries_leave_the_double_ratchet_as_it_was() {
         assert_eq!(to.decrypt(genuine, b"other", &mut wrong), Err(RatchetError::Forged));
         assert_eq!((to.kept(), wrong.len()), (kept, 0));
     }
-    // Short or long, all of what is associated counts.
+    // All of the associated data counts, short or long.
     for len in [0, 55, 56, 57, 300] {
         let (mut message, mut out, mut known) = (Vec::new(), Vec::new(), vec![7; len]);
         a.encrypt(b"x", &known, &mut message).unwrap();
@@ -114,13 +113,13 @@ fn forgeries_leave_the_double_ratchet_as_it_was() {
     assert_eq!(got(&mut b, &skipped).unwrap(), b"skipped");
 }
 
-/// The next message and how many the receiver takes for lost at it.
+/// Sends a message; returns how many messages the receiver then counts as lost.
 fn lost_at(from: &mut Ratchet, to: &mut Ratchet) -> Result<u32, RatchetError> {
     let message = sent(from, b"x");
     to.decrypt(&message, b"ad", &mut Vec::new())
 }
 
-/// So many messages that never arrive.
+/// Sends messages that never arrive.
 fn lose(from: &mut Ratchet, count: u32) {
     if count > 0 {
         sent(from, b"lost");
@@ -134,7 +133,7 @@ fn missing_messages_are_bounded() {
     let messages: Vec<_> = (0..=MAX_SKIP).map(|_| sent(&mut a, b"x")).collect();
     got(&mut b, messages.last().unwrap()).unwrap();
     assert_eq!(b.kept(), MAX_SKIP as usize);
-    // Chain after chain with a gap each: the oldest keys give way, and are counted.
+    // Each chain in turn has a gap: the oldest keys are dropped, and counted.
     let mut lost = 0;
     for round in 1..=4 {
         let answer = sent(&mut b, b"y");
@@ -148,8 +147,8 @@ fn missing_messages_are_bounded() {
     assert_eq!(got(&mut b, &messages[0]), Err(RatchetError::Forged), "forgotten by now");
 }
 
-/// However many messages of a chain are lost, the next one opens, those before it that are kept too, and
-/// both sides go on; up to a bound, from which on nothing changes.
+/// After any number of lost messages up to the limit, the next one opens, and so do kept ones before it. Beyond the
+/// limit nothing changes.
 #[test]
 fn a_session_survives_lost_messages() {
     for count in [1, MAX_SKIP, MAX_SKIP + 1, 1_002, 10_000, MAX_FORWARD] {
@@ -184,10 +183,10 @@ fn a_session_survives_lost_messages() {
     }
 }
 
-/// A new chain says that the one before it was longer than can be skipped: it is followed, and the rest
-/// of the one before is lost, for two hashes.
+/// A new chain states a length of the one before that is too long to skip. The new chain is followed, and the rest of
+/// the old one is lost, at the cost of two hashes.
 #[test]
-fn a_new_chain_is_followed_whatever_was_lost_of_the_one_before() {
+fn a_new_chain_is_followed_after_any_loss_in_the_old_one() {
     for count in [MAX_SKIP, 1_002, 10_000, MAX_FORWARD + 1, 1 << 20] {
         let (mut a, mut b) = pair();
         lost_at(&mut a, &mut b).unwrap();
@@ -203,8 +202,8 @@ fn a_new_chain_is_followed_whatever_was_lost_of_the_one_before() {
     }
 }
 
-/// Whoever has not the header key can make up no far number, and who copies a genuine far header onto
-/// another message changes nothing.
+/// An attacker without the header key cannot make up a far number. A genuine far header on another message changes
+/// nothing.
 #[test]
 fn forged_far_headers_do_nothing() {
     let (mut a, mut b) = pair();
@@ -235,7 +234,7 @@ fn forged_far_headers_do_nothing() {
 }
 
 #[test]
-fn a_chain_ends_before_its_numbers_do() {
+fn a_chain_ends_before_its_numbers_overflow() {
     let (mut a, mut b) = pair();
     let message = sent(&mut a, b"x");
     got(&mut b, &message).unwrap();
@@ -249,8 +248,7 @@ fn a_chain_ends_before_its_numbers_do() {
     assert_eq!(got(&mut b, &forged), Err(RatchetError::Forged));
 }
 
-/// Forward secrecy and healing: a thief of the state reads nothing sent before, and nothing after
-/// the next exchange.
+/// Forward secrecy and healing: a thief of the state reads nothing sent before, and nothing after the next exchange.
 #[test]
 fn a_stolen_state_opens_neither_the_past_nor_the_healed_future() {
     let (mut a, mut b) = pair();
@@ -274,10 +272,10 @@ fn debug_shows_no_secret() {
     assert_eq!(format!("{a:?}"), "Ratchet { kept: 0, .. }");
 }
 
-/// Between any two steps each side is saved and restored, as if its program had ended: the talk goes
-/// on, and one state has one form.
+/// Each side is saved and restored between any two steps, as if its program had ended: the session continues, and each
+/// state has one encoding.
 #[test]
-fn a_saved_state_goes_on_where_it_was() {
+fn a_restored_state_continues_the_session() {
     for seed in 0..10 {
         let mut rng = Rng::new(seed);
         let (mut a, mut b) = pair();
@@ -325,10 +323,9 @@ fn a_damaged_state_is_refused() {
     }
 }
 
-/// What a carrier sees of a whole talk: no field stays or counts. Under a wrong header key no header
-/// opens.
+/// No field of the headers that a carrier sees is constant or counts. No header opens under a wrong header key.
 #[test]
-fn headers_tell_a_carrier_nothing() {
+fn headers_reveal_nothing_to_a_carrier() {
     let (mut a, mut b) = pair();
     let mut heads = Vec::<[u8; SEALED_LEN]>::new();
     for round in 0..200 {
@@ -346,15 +343,15 @@ fn headers_tell_a_carrier_nothing() {
     assert!(heads.iter().all(|head| Header::open(head, &wrong).is_none()));
 }
 
-/// WRAITH: "key commitment" put in the AAD and never compared. A message whose tag is right under a
-/// second key (its commitment is not) does not open.
+/// WRAITH: "key commitment" put in the AAD and never compared. A message with a tag that is right under a second key,
+/// but with another commitment, does not open.
 #[test]
 fn a_message_opens_under_one_key() {
     let (mut a, mut b) = pair();
     let mut other = b.copy();
     other.state = State { root: Zeroizing::new([7; 32]), ..other.state };
     let message = sent(&mut a, b"x");
-    // What the second key would need: the same header, a tag of its own.
+    // The second key would need the same header, and a tag of its own.
     let key = [5; 32];
     let (head, rest) = message.split_first_chunk::<SEALED_LEN>().unwrap();
     let mut sealed = b"y".to_vec();

@@ -1,5 +1,5 @@
-//! Who may read: the `keys` of a private publication, and the encryption of its list.
-//! Layout: docs/spec/sealed.md, "Keys".
+//! Recipients of a private publication: its `keys`, and the encryption of its list. Layout: docs/spec/sealed.md,
+//! "Keys".
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use constant_time_eq::constant_time_eq_32;
@@ -13,10 +13,10 @@ use super::{MAX_LIST, Master};
 use crate::fields::Fields;
 use crate::kdf::{derive, label, short};
 
-/// Recipients at most, the publisher among them.
+/// Most recipients, the publisher included.
 pub const MAX_RECIPIENTS: usize = 1_024;
 const VERSION: u8 = 2;
-/// It did not say which key the list has, nor whose the publication is.
+/// Version without a commitment to the list's key, and without the publication's publisher and name.
 const OUTDATED: u8 = 1;
 const TAG_LEN: usize = 16;
 
@@ -29,10 +29,10 @@ pub struct Sealed {
     pub list: Vec<u8>,
 }
 
-/// Why a private publication can't be made or read.
+/// Why a private publication cannot be made or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealedError {
-    /// Too many, or a recipient's key is none.
+    /// There are too many recipients, or a recipient's key is invalid.
     #[error(
         "more than {MAX_RECIPIENTS} recipients, or one whose card or certificate has a key that is none"
     )]
@@ -49,16 +49,16 @@ pub enum SealedError {
     /// A layout of a later xylem.
     #[error("it is encrypted in a way that this xylem does not know (version {0}): update it")]
     UnknownVersion(u8),
-    /// It was published so.
+    /// The publication does not follow the layout.
     #[error("it is encrypted in a way that can't be read")]
     Malformed,
-    /// The list.
+    /// The list cannot be used.
     #[error(transparent)]
     List(#[from] ListError),
 }
 
-/// Encrypts the list of this publication to `recipients`. The same of all three give the same bytes; with any of them,
-/// the key is another, so that who is left out reads nothing from there on.
+/// Encrypts the list of this publication to `recipients`. Equal master, list and recipients give equal bytes. If any of
+/// them changes, the key of the list changes, so a removed recipient cannot read later versions.
 ///
 /// # Errors
 /// [`SealedError::Recipients`], [`ListError::TooLong`].
@@ -93,7 +93,7 @@ pub fn seal(
         let tag = tag.map_err(|_| SealedError::Recipients)?;
         entries.push([&wrap.id[..], &wrapped, tag.as_ref()].concat());
     }
-    // In the order of recipients they would tell who is how far apart from whom.
+    // The order of recipients would show how far apart their keys are.
     entries.sort_unstable();
     let mut keys = vec![VERSION];
     keys.extend_from_slice(&ephemeral.public().0);
@@ -109,12 +109,12 @@ pub fn seal(
     Ok(Sealed { keys, list })
 }
 
-/// Reads the list of this publication with the key of one of its recipients. All of them read the same, or it is refused:
-/// the cipher's tag alone would let whoever makes `keys` and `list` give each a key of its own, under which the same bytes
-/// are another list (docs/spec/sealed.md, "What commits to what").
+/// Reads the list of this publication with the key of one recipient. All recipients read the same list, or it is
+/// refused. The cipher's tag alone does not ensure that: a malicious publisher could give each recipient another key,
+/// under which the same bytes are another list (docs/spec/sealed.md, "What commits to what").
 ///
 /// # Errors
-/// From [`SealedError::NotForUs`] on.
+/// [`SealedError::NotForUs`] and those after it.
 pub fn open(
     us: &StaticKey,
     subject: &Subject,
@@ -153,25 +153,26 @@ pub fn open(
     Ok(List::decode(plain.map_err(|_| SealedError::Malformed)?)?)
 }
 
-/// What the list's key is encrypted with, for one recipient.
+/// Encrypts the list's key for one recipient.
 struct Wrap {
-    /// By which the recipient finds it, and nobody else knows whose it is.
+    /// Id by which only the recipient finds its entry.
     id: [u8; 16],
     key: LessSafeKey,
 }
 
-/// Says which key the list has, and nothing else of it.
+/// Commits to the list's key, and reveals nothing else of it.
 pub(super) fn commitment(list_key: &[u8; 32]) -> [u8; 32] {
     derive(label::SEALED_COMMITMENT, &[list_key])
 }
 
-/// What the list goes with.
+/// Returns the associated data of the list.
 pub(super) fn associated(keys: &[u8], subject: &Subject) -> Vec<u8> {
     [keys, &subject.to_bytes()].concat()
 }
 
 impl Wrap {
-    /// In another publication it is another: who signs what somebody else has encrypted has encrypted it to nobody.
+    /// Derives the wrap of a recipient. It depends on the publication: a copy that is signed by another publisher is
+    /// encrypted to no recipient.
     fn of(shared: &[u8; 32], ephemeral: &PeerKey, recipient: &PeerKey, subject: &Subject) -> Self {
         let whose = subject.to_bytes();
         let parts = [&shared[..], &ephemeral.0, &recipient.0, &whose];
@@ -184,7 +185,7 @@ pub(super) fn aead(key: &[u8; 32]) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has 32 bytes"))
 }
 
-/// Every key encrypts one thing.
+/// Every key encrypts one plaintext.
 pub(super) fn nonce() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }
@@ -215,7 +216,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn recipients_read_and_others_do_not() {
+    fn only_recipients_can_read_a_publication() {
         let [alice, bob, eve] = people();
         let master = Master::new(&[1; 32], b"p");
         let both = [bob.public(), alice.public()];
@@ -224,12 +225,12 @@ pub(super) mod tests {
             assert_eq!(open(reader, &subject(), &sealed.keys, &sealed.list), Ok(list()));
         }
         assert_eq!(open(&eve, &subject(), &sealed.keys, &sealed.list), Err(SealedError::NotForUs));
-        // In any order, and named twice: the same bytes.
+        // Any order, and a repeated recipient, give the same bytes.
         let again =
             seal(&master, &list(), &[alice.public(), bob.public(), bob.public()], &subject());
         assert_eq!(again, Ok(sealed.clone()));
 
-        // Whoever is left out has the key of before, which is of no use.
+        // A removed recipient has only the earlier key, which is of no use.
         let without = seal(&master, &list(), &[alice.public()], &subject()).unwrap();
         assert_eq!(
             open(&bob, &subject(), &without.keys, &without.list),
@@ -242,9 +243,9 @@ pub(super) mod tests {
         assert_ne!(sealed.list, without.list);
     }
 
-    /// Who signs what somebody else has encrypted, or gives it another name, has encrypted it to nobody.
+    /// A copy under another publisher or name is encrypted to no recipient.
     #[test]
-    fn under_another_publisher_or_name_it_is_for_nobody() {
+    fn a_copy_under_another_publisher_or_name_has_no_recipients() {
         let [alice, ..] = people();
         let master = Master::new(&[1; 32], b"p");
         let Sealed { keys, list: sealed } =
@@ -297,7 +298,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_key_that_is_none_is_refused() {
+    fn invalid_and_too_many_recipients_are_refused() {
         let master = Master::new(&[1; 32], b"p");
         assert_eq!(
             seal(&master, &list(), &[PeerKey([0; 32])], &subject()),

@@ -1,4 +1,4 @@
-//! The [`List`]: what only recipients read. Layout: docs/spec/sealed.md, "List".
+//! The [`List`]: the part of a private publication that only recipients can read. Layout: docs/spec/sealed.md, "List".
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_object::{Kind, Manifest, ManifestError};
@@ -7,43 +7,43 @@ use zeroize::Zeroizing;
 use super::{FileKey, padded};
 use crate::fields::{Fields, put_u16_prefixed};
 
-/// Longest list, in bytes. It is held in memory; three quarters of a million files fit.
+/// Greatest length of a list, in bytes. It is held in memory; three quarters of a million files fit.
 pub const MAX_LIST: usize = 256 << 20;
 const KEY_LEN: usize = 32;
-/// Before keys and listing: flags, the lengths of manifest and listing.
+/// Bytes before keys and listing: flags, the lengths of manifest and listing.
 const HEAD: usize = 1 + 2 + 8;
-/// The flag of a padded publication.
+/// Flag of a padded publication.
 const PADDED: u8 = 1;
 
-/// What a private publication is, as its publisher described it.
+/// Description of a private publication by its publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// What it would be without encryption.
+    /// The manifest that it would have without encryption.
     pub manifest: Manifest,
-    /// A directory's listing; empty for a file.
+    /// The listing of a directory; empty for a file.
     pub listing: Vec<u8>,
     /// A key for each regular file, in listing order.
     pub keys: Vec<FileKey>,
-    /// Files are longer than they say here ([`padded`]), and so is this list.
+    /// The files are padded beyond the sizes in the manifest ([`padded`]), and so is this list.
     pub padded: bool,
 }
 
-/// A list that can't be written or read.
+/// Why a list cannot be written or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// Above [`MAX_LIST`].
+    /// It is longer than [`MAX_LIST`].
     #[error("it has too many files: their names and keys take more than {} MiB", MAX_LIST >> 20)]
     TooLong,
-    /// It ends early, or goes on.
+    /// It does not follow the layout.
     #[error("the list of what is in it is not well formed")]
     Malformed,
-    /// The manifest in it.
+    /// Its manifest cannot be used.
     #[error("the list of what is in it can't be used: {0}")]
     Manifest(#[from] ManifestError),
 }
 
 impl List {
-    /// The bytes that are encrypted.
+    /// Encodes the list, before encryption.
     ///
     /// # Errors
     /// [`ListError::TooLong`].
@@ -65,8 +65,8 @@ impl List {
         Ok(out)
     }
 
-    /// Reads what [`List::encode`] wrote, and nothing else: what its reader would skip could be room for another list.
-    /// That the listing is the manifest's is for its reader to check.
+    /// Parses exactly what [`List::encode`] makes: bytes that a parser skips could hold another list. The caller has to
+    /// check that the listing is the manifest's.
     ///
     /// # Errors
     /// See [`ListError`].
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_come_back() {
+    fn lists_survive_encoding() {
         for padded in [false, true] {
             let list = List { padded, ..file() };
             let bytes = list.encode().unwrap();
@@ -117,13 +117,13 @@ mod tests {
         }
     }
 
-    /// What is skipped is room for something else, which another key makes of the same bytes.
+    /// Skipped bytes leave room for another list, which the same bytes could be under another key.
     #[test]
-    fn a_list_has_one_form() {
+    fn a_list_has_exactly_one_encoding() {
         let bytes = file().encode().unwrap();
         let len = usize::from(u16::from_be_bytes([bytes[1], bytes[2]]));
         let more = u16::try_from(len + 4).unwrap().to_be_bytes();
-        // A field that readers of manifests skip.
+        // A field that parsers of manifests skip.
         let (manifest, rest) = bytes[3..].split_at(len);
         let skipped = [&[0][..], &more, manifest, &[0xa0, 2, 7, 7], rest].concat();
         assert_eq!(List::decode(&skipped), Err(ListError::Malformed));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_goes_on_or_disagrees_is_refused() {
+    fn truncated_extended_or_inconsistent_lists_are_refused() {
         let bytes = file().encode().unwrap();
         for len in 0..bytes.len() {
             assert!(List::decode(&bytes[..len]).is_err(), "{len} bytes");

@@ -1,13 +1,13 @@
-//! Private publications: what somebody shares with people whom they name, and with nobody else who holds,
-//! carries or serves it. docs/spec/sealed.md.
+//! Private publications: a publisher shares them with chosen recipients. No other peer that stores, carries or serves
+//! them can read them. Specification: docs/spec/sealed.md.
 //!
-//! A [`Master`] is the publisher's own secret for one publication. Every file has a [`FileKey`] that follows
-//! from it and from the file's root, and every segment a key that follows from the file's: the same content
-//! is the same ciphertext in every version, whoever may read it. What the files are called, and their keys, are in
-//! the [`List`], which [`seal`] encrypts to the people of today, and [`open`] reads with the secret of one of them.
+//! A [`Master`] is the publisher's own secret for one publication. Every file has a [`FileKey`], derived from it and
+//! from the file's root; every segment has a key derived from the file's. The same content is the same ciphertext in
+//! every version, for any recipients. The names of the files and their keys are in the [`List`]. [`seal`] encrypts it
+//! to the present recipients, and [`open`] reads it with the secret of one of them.
 //!
-//! No I/O; integrity is not its business: ciphertext is proven by the publication's tree and signature, and
-//! plaintext by the roots in the list.
+//! There is no I/O here. Integrity comes from elsewhere: the publication's tree and signature verify the ciphertext,
+//! and the roots in the list verify the plaintext.
 
 mod keys;
 mod list;
@@ -24,36 +24,36 @@ use crate::kdf::{derive, label, short};
 pub use keys::{MAX_RECIPIENTS, Sealed, SealedError, open, seal};
 pub use list::{List, ListError, MAX_LIST};
 
-/// Bytes that one key encrypts: a segment of today's default.
+/// Bytes that one key encrypts: a segment of the default size.
 pub const SEALED_SEGMENT: usize = 8 * 1024;
-/// No padded file is shorter.
+/// Least length of a padded file.
 const SMALLEST_PADDED: u64 = 4 * 1024;
 
-/// What a publisher's keys of one publication follow from. It never leaves their machine.
+/// Secret from which a publisher's keys of one publication are derived. It never leaves the publisher's machine.
 pub struct Master(Zeroizing<[u8; 32]>);
 
 impl Master {
-    /// `secret`: one that only the publisher has and keeps. `place`: what tells this publication from their
-    /// others, and stays the same from version to version.
+    /// Derives the secret. `secret` is known to the publisher alone. `place` distinguishes this publication from the
+    /// publisher's others, and is the same in all versions.
     #[must_use]
     pub fn new(secret: &[u8; 32], place: &[u8]) -> Self {
         Self(Zeroizing::new(derive(label::SEALED_MASTER, &[secret, place])))
     }
 
-    /// The key of the file whose plaintext has this root. No other plaintext may be encrypted with it.
+    /// Returns the key of the file with this root of its plaintext. It must not encrypt another plaintext.
     #[must_use]
     pub fn file(&self, root: &Hash) -> FileKey {
         FileKey::new(derive(label::SEALED_FILE, &[&self.0[..], root.as_bytes()]))
     }
 
-    /// A name for the publication, which says nothing to others.
+    /// Returns a name for the publication that reveals nothing.
     #[must_use]
     pub fn name(&self) -> String {
         hex(&short(label::SEALED_NAME, &[&self.0[..]]))
     }
 }
 
-/// The key of one file. `Debug` hides it.
+/// Key of one file. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FileKey(Zeroizing<[u8; 32]>);
 
@@ -62,20 +62,20 @@ impl FileKey {
         Self(Zeroizing::new(key))
     }
 
-    /// What the encrypted file is called: 32 hexadecimal digits, which say nothing of key or content.
+    /// Returns the name of the encrypted file: 32 hexadecimal digits that reveal neither key nor content.
     #[must_use]
     pub fn name(&self) -> String {
         hex(&short(label::SEALED_ID, &[&self.0[..]]))
     }
 
-    /// Encrypts, or decrypts, whole segments in place: `first` is the number of the first of them. Only the last may be
+    /// Encrypts or decrypts whole segments in place; `first` is the number of the first one. Only the last may be
     /// shorter than [`SEALED_SEGMENT`].
     pub fn apply(&self, first: u64, bytes: &mut [u8]) {
         for (n, segment) in (0..).zip(bytes.chunks_mut(SEALED_SEGMENT)) {
             let number = first.saturating_add(n);
             let key = derive(label::SEALED_SEGMENT, &[&self.0[..], &number.to_be_bytes()]);
             let key = Zeroizing::new(key);
-            // Each key encrypts one segment, so that the nonce need not differ.
+            // Each key encrypts one segment, so the nonce may be constant.
             ChaCha20::new((&*key).into(), &[0; 12].into()).apply_keystream(segment);
         }
     }
@@ -87,8 +87,9 @@ impl core::fmt::Debug for FileKey {
     }
 }
 
-/// How long a file of `len` bytes is in a padded publication: the next length of Padmé (Nikitin and others, 2019), which
-/// tells its binary logarithm and some bits of that, for at most a sixteenth more; and 4 KiB at least. An empty one stays so.
+/// Returns the length of a file of `len` bytes in a padded publication: the next length of Padmé (Nikitin and others,
+/// 2019), but at least 4 KiB. It reveals the binary logarithm and some leading bits, for at most a sixteenth more
+/// bytes. An empty file stays empty.
 #[must_use]
 pub fn padded(len: u64) -> u64 {
     if len == 0 {
@@ -108,9 +109,9 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The layout of docs/spec/sealed.md, step by step.
+    /// Follows the layout of docs/spec/sealed.md step by step.
     #[test]
-    fn a_segment_is_encrypted_as_the_specification_says() {
+    fn segments_are_encrypted_as_specified() {
         let master = Master::new(&[1; 32], b"place");
         let root = xylem_hash::hash(b"content");
         let key = master.file(&root);
@@ -126,14 +127,14 @@ mod tests {
         ChaCha20::new((&second).into(), &[0; 12].into()).apply_keystream(&mut expected);
         assert_eq!(sealed[8_192..16_384], expected);
 
-        // From any segment on, and back.
+        // Decryption can start at any segment.
         let mut tail = sealed[8_192..].to_vec();
         key.apply(1, &mut tail);
         assert_eq!(tail, plain[8_192..]);
     }
 
     #[test]
-    fn padded_lengths_tell_little_and_cost_a_sixteenth_at_most() {
+    fn padded_lengths_are_few_and_cost_at_most_a_sixteenth() {
         assert_eq!([0, 1, 4_096, 4_097].map(padded), [0, 4_096, 4_096, 4_352]);
         assert_eq!(padded(u64::MAX), u64::MAX, "no arithmetic goes round");
         let mut lengths = std::collections::BTreeSet::new();
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_two_publications_or_files_is_the_same() {
+    fn publications_and_files_share_no_names_or_keys() {
         let (root, other) = (xylem_hash::hash(b"a"), xylem_hash::hash(b"b"));
         let master = Master::new(&[1; 32], b"one");
         let names = [

@@ -1,7 +1,7 @@
-//! The attack that a commitment and one form of a list are against: a publisher who gives two recipients two keys, under
-//! which one `keys` and one `list` are two different lists. ChaCha20-Poly1305 has one tag for both, since one block of the
-//! ciphertext can be chosen so that the two sums are the same; and of a manifest with fields that a reader skips each can be
-//! in the gaps of the other (Len, Grubbs and Ristenpart, 2021, "Partitioning oracle attacks").
+//! The attack that the commitment and the single encoding of a list prevent. A publisher gives two recipients different
+//! keys, under which one `keys` and one `list` are two different lists. ChaCha20-Poly1305 has one tag for both: one
+//! block of the ciphertext can be chosen so that both sums are equal. If a parser skips fields of a manifest, each list
+//! can lie in the gaps of the other (Len, Grubbs and Ristenpart, 2021, "Partitioning oracle attacks").
 
 use super::keys::tests::{by, people};
 use super::keys::{aead, associated, commitment, nonce};
@@ -13,7 +13,7 @@ use ring::aead::Aad;
 use xylem_link::StaticKey;
 use xylem_object::{Kind, Manifest};
 
-/// Numbers below p = 2^130 - 5, the lowest limb first.
+/// A number below p = 2^130 - 5, the lowest limb first.
 type Number = [u64; 3];
 const P: Number = [u64::MAX - 4, u64::MAX, 3];
 
@@ -28,7 +28,7 @@ fn add(a: Number, b: Number) -> Number {
     };
     let sum = limbs(a, b);
     let is_below = sum.iter().rev().lt(P.iter().rev());
-    // The complement of p, by which three limbs go round.
+    // Adds the complement of p; the three limbs wrap around.
     if is_below { sum } else { limbs(sum, [5, 0, u64::MAX - 3]) }
 }
 
@@ -40,7 +40,7 @@ fn mul(a: Number, b: Number) -> Number {
 }
 
 fn negative(a: Number) -> Number {
-    // p - 1 times.
+    // Multiplies by p - 1.
     mul(a, [P[0] - 1, P[1], P[2]])
 }
 
@@ -58,7 +58,7 @@ fn number(bytes: &[u8]) -> Number {
     [0, 8, 16].map(|at| u64::from_le_bytes(whole[at..at + 8].try_into().unwrap()))
 }
 
-/// A key of the list, and what the cipher makes of it.
+/// A key of the list, and the values that the cipher derives from it.
 struct Cipher {
     key: [u8; 32],
     stream: Vec<u8>,
@@ -78,7 +78,7 @@ impl Cipher {
         Self { key, stream: stream.split_off(64), r, s }
     }
 
-    /// The sum of all blocks, and by what the one at `place` is multiplied.
+    /// Returns the polynomial's sum of all blocks, and the factor of the block at `place`.
     fn sum(&self, blocks: &[[u8; 16]], place: usize) -> (Number, Number) {
         let (mut sum, mut factor) = ([0; 3], [0; 3]);
         for (n, block) in blocks.iter().enumerate() {
@@ -90,7 +90,7 @@ impl Cipher {
     }
 }
 
-/// What the tag is made over.
+/// Returns the blocks over which the tag is computed.
 fn blocks(about: &[u8], list: &[u8]) -> Vec<[u8; 16]> {
     let lengths = [about.len() as u64, list.len() as u64].map(u64::to_le_bytes).concat();
     let all = [about, list, &lengths[..]].map(|part| {
@@ -101,16 +101,16 @@ fn blocks(about: &[u8], list: &[u8]) -> Vec<[u8; 16]> {
     all.concat().as_chunks().0.to_vec()
 }
 
-/// One list in its place among the bytes of the other.
+/// One list at its place among the bytes of the other.
 struct Face {
-    /// Bytes of it and where they stand.
+    /// Parts of it, each with its offset.
     parts: Vec<(usize, Vec<u8>)>,
 }
 
 const LEN: usize = 1_024;
 
-/// Both, for key streams that differ by `differs` where both lists begin. The first has its manifest before that of the
-/// second, which its last field skips; the second skips the first's by its first field.
+/// Makes both lists, for key streams that differ by `differs` in the first bytes of a list. The first list has its
+/// manifest before the second's, which its last field skips. The second skips the first's manifest by its first field.
 fn faces(differs: [u8; 5]) -> Option<[Face; 2]> {
     let manifest = |listing: &[u8], files, name: &[u8]| {
         let file = Manifest::file(xylem_hash::hash(listing), listing.len() as u64, name);
@@ -123,7 +123,7 @@ fn faces(differs: [u8; 5]) -> Option<[Face; 2]> {
     let other = b"Alice pays 1,000,000 euros.";
     for (skips, name) in (0..253_u8).flat_map(|skips| (1..250).map(move |name| (skips, name))) {
         let (more, name) = (skips ^ differs[4], vec![b'b'; name]);
-        // The lengths of both manifests, and how many bytes of keys there are behind each listing.
+        // Lengths of both manifests, and the bytes of keys behind each listing.
         let second = 5 + usize::from(more);
         let second_len = 2 + usize::from(more) + manifest(other, 10, &name).len();
         let first_len = second_len ^ usize::from(u16::from_be_bytes([differs[1], differs[2]]));
@@ -142,7 +142,7 @@ fn faces(differs: [u8; 5]) -> Option<[Face; 2]> {
         let own = manifest(&listing, files(listed + listing.len()), b"a");
         let first = 5 + usize::from(skips);
         let rest = first + own.len() + 4;
-        // A length of three bytes has to be one.
+        // A length of three bytes has to be possible.
         if rest > second || 3 + first_len < rest + 253 {
             continue;
         }
@@ -170,7 +170,7 @@ fn faces(differs: [u8; 5]) -> Option<[Face; 2]> {
     None
 }
 
-/// A list's bytes that are the one face under the one key, the other under the other, and have one tag.
+/// Makes bytes that are one list under the first key and the other under the second, with one tag.
 fn both(ciphers: &[Cipher; 2], faces: &[Face; 2], about: &[u8]) -> Vec<u8> {
     let place = LEN - 16;
     for filler in 0..u64::MAX {
@@ -185,7 +185,7 @@ fn both(ciphers: &[Cipher; 2], faces: &[Face; 2], about: &[u8]) -> Vec<u8> {
         }
         let blocks = blocks(about, &list);
         let at = about.len().div_ceil(16) + place / 16;
-        // Sums with zeros at that place: what stands there is to make up for how they differ.
+        // Sums with zeros in that block: its value has to make up for their difference.
         let [(a, c), (b, d)] = [0, 1].map(|n| ciphers[n].sum(&blocks, at));
         let wanted = add(add(b, ciphers[1].s), negative(add(a, ciphers[0].s)));
         let block = mul(wanted, inverse(add(c, negative(d))));
@@ -220,7 +220,7 @@ fn one_publication_has_no_two_readings() {
     });
     let (second, faces) = found.next().unwrap();
     let ciphers = [first, second];
-    // Each is wrapped a key of its own.
+    // Each recipient is wrapped another key.
     let ephemeral = StaticKey::from_bytes([5; 32]);
     let mut entries: Vec<Vec<u8>> = [&bob, &carol]
         .into_iter()
@@ -241,7 +241,7 @@ fn one_publication_has_no_two_readings() {
     let keys = [head, entries.concat()].concat();
     let about = associated(&keys, &subject);
     let list = both(&ciphers, &faces, &about);
-    // The cipher has nothing against it, and each finds a manifest of its own.
+    // The cipher accepts both, and each recipient finds a manifest of its own.
     let manifests = ciphers.each_ref().map(|cipher| {
         let mut bytes = list.clone();
         let key = aead(&cipher.key);
@@ -250,7 +250,7 @@ fn one_publication_has_no_two_readings() {
         Manifest::decode(&plain[3..3 + len]).unwrap()
     });
     assert_ne!(manifests[0], manifests[1]);
-    // To Carol it was not committed; and what Bob would read has room for something else.
+    // The commitment is not to Carol's key, and Bob's bytes have room for another list.
     assert_eq!(open(&carol, &subject, &keys, &list), Err(SealedError::Malformed));
     assert_eq!(open(&bob, &subject, &keys, &list), Err(ListError::Malformed.into()));
 }

@@ -58,7 +58,7 @@ fn saved(session: &Session) -> Session {
 
 /// A writes while B is away; B answers; each is restored from storage between any two steps.
 #[test]
-fn a_conversation_from_a_card() {
+fn two_parties_converse_from_a_card() {
     let (mut a, mut b) = (Person::new(10), Person::new(20));
     let seed = a.seed();
     let mut at_a = Session::start(&a.us, &b.card, seed).unwrap();
@@ -67,7 +67,7 @@ fn a_conversation_from_a_card() {
     let second = a.seal(&mut at_a, "two");
     assert_eq!(open(&b.us, &second).unwrap().sender(), Some(a.us.party()), "not confirmed yet");
 
-    // The second overtakes the first, and both begin the same session.
+    // The second message overtakes the first, and both begin the same session.
     let (mut at_b, received) = b.begin(&second).unwrap();
     assert_eq!(received, Received::New(note("two")));
     assert_eq!((at_b.id(), at_b.peer()), (at_a.id(), a.us.party()));
@@ -84,8 +84,7 @@ fn a_conversation_from_a_card() {
     assert_eq!(receive(&b, &mut saved(&at_b), &third), Ok(Received::New(note("three"))));
 }
 
-/// What a carrier sees: the mailbox, a fresh key, and a length that is the same for a first message
-/// and any other.
+/// A carrier sees the mailbox, a fresh key, and a length that is the same for first and later messages.
 #[test]
 fn envelopes_show_the_mailbox_and_a_class_of_lengths() {
     let (mut a, b) = (Person::new(10), Person::new(20));
@@ -106,7 +105,7 @@ fn envelopes_show_the_mailbox_and_a_class_of_lengths() {
     assert!(open(&a.us, &first).is_none(), "not even the sender opens it");
 }
 
-/// Every bit and cut, of a first message and of a later one: refused, and nothing has changed.
+/// Every flipped bit and every truncation, of a first message and of a later one, is refused without a change.
 #[test]
 fn forged_messages_change_nothing() {
     let (mut a, mut b) = (Person::new(10), Person::new(20));
@@ -127,7 +126,7 @@ fn forged_messages_change_nothing() {
             assert!(open(&b.us, &genuine[..len]).is_none());
         }
     }
-    // Damaged inside the envelope, by somebody who can make envelopes (anybody can).
+    // The message inside is damaged; anyone can make envelopes.
     let mut opened = open(&b.us, &next).unwrap();
     opened.id = EnvelopeId([0; 16]);
     for bit in (0..opened.message.len() * 8).step_by(5) {
@@ -139,9 +138,9 @@ fn forged_messages_change_nothing() {
     assert_eq!(receive(&b, &mut at_b, &next), Ok(Received::New(note("two"))));
 }
 
-/// Who lacks the sender's link key cannot write as the sender, whatever card it puts in.
+/// A sender without another's link key cannot write in its name, whatever card it uses.
 #[test]
-fn nobody_writes_in_anothers_name() {
+fn no_sender_can_write_in_anothers_name() {
     let (a, mut b, mut c) = (Person::new(10), Person::new(20), Person::new(30));
     let seed = c.seed();
     let mut session = Session::start(&c.us, &b.card, seed).unwrap();
@@ -158,8 +157,7 @@ fn nobody_writes_in_anothers_name() {
     assert_eq!(b.begin(&forged).err(), Some(MailError::Forged), "and is not believed");
 }
 
-/// Unknown key share: a message to b, put into an envelope for c, is no message to c, even if b and c
-/// share a prekey.
+/// Unknown key share: a message to B in an envelope for C is not accepted by C, even if B and C share a prekey.
 #[test]
 fn a_message_is_for_one_receiver() {
     let (mut a, b, mut c) = (Person::new(10), Person::new(20), Person::new(30));
@@ -176,7 +174,7 @@ fn a_message_is_for_one_receiver() {
 }
 
 #[test]
-fn an_ended_session_stays_ended_and_an_old_card_is_told() {
+fn an_ended_session_stays_ended_and_an_old_card_is_reported() {
     let (mut a, mut b) = (Person::new(10), Person::new(20));
     let seed = a.seed();
     let mut at_a = Session::start(&a.us, &b.card, seed).unwrap();
@@ -194,7 +192,7 @@ fn an_ended_session_stays_ended_and_an_old_card_is_told() {
 
 /// Both write at the same time: two sessions, and both messages arrive.
 #[test]
-fn both_may_begin() {
+fn both_sides_may_begin_a_session_at_once() {
     let (mut a, mut b) = (Person::new(10), Person::new(20));
     let (seed_a, seed_b) = (a.seed(), b.seed());
     let mut of_a = Session::start(&a.us, &b.card, seed_a).unwrap();
@@ -208,7 +206,7 @@ fn both_may_begin() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded() {
+fn remembered_envelopes_are_bounded() {
     let (mut a, mut b) = (Person::new(10), Person::new(20));
     let seed = a.seed();
     let mut at_a = Session::start(&a.us, &b.card, seed).unwrap();
@@ -223,9 +221,9 @@ fn what_is_remembered_is_bounded() {
     assert_eq!(receive(&b, &mut at_b, &first), Err(MailError::Forged), "too long ago to tell");
 }
 
-/// Receipts are the receiver's word: of this session, to this side, and unchanged.
+/// Receipts are authenticated: by the peer, for this session and this side, and unchanged.
 #[test]
-fn receipts_are_the_other_side_s() {
+fn only_the_peer_can_make_receipts() {
     let (mut a, mut b) = (Person::new(10), Person::new(20));
     let seed = a.seed();
     let mut at_a = Session::start(&a.us, &b.card, seed).unwrap();
@@ -240,7 +238,7 @@ fn receipts_are_the_other_side_s() {
     assert_eq!(receipt.len(), envelope.len(), "as long as any");
     let said = at_a.open_receipt(&a.us, &receipt).unwrap();
     assert_eq!(said, Receipt { envelope: id, status: Status::Stored, lost: 0 });
-    // Not to be played back to the one who wrote it, nor from another session.
+    // A receipt cannot be replayed to its author, or from another session.
     assert_eq!(at_b.open_receipt(&b.us, &receipt), None);
     assert!(open(&a.us, &receipt).is_none(), "no message");
     let seed = a.seed();
@@ -253,10 +251,10 @@ fn receipts_are_the_other_side_s() {
     }
 }
 
-/// More than can be skipped is lost: the session says so, ends, still has its word for receipts, and
-/// its keys are gone.
+/// More messages are missing than can be skipped: the session reports that, ends, keeps its key for receipts, and
+/// deletes the others.
 #[test]
-fn a_session_ends_where_nothing_can_be_read_any_more() {
+fn a_session_that_cannot_be_read_ends() {
     let (mut a, mut b) = (Person::new(10), Person::new(20));
     let seed = a.seed();
     let mut at_a = Session::start(&a.us, &b.card, seed).unwrap();

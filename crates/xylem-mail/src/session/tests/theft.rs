@@ -1,17 +1,17 @@
-//! What stolen keys open of what was recorded, docs/threat-model.md, "Mail".
+//! Tests of stolen keys against recorded messages: docs/threat-model.md, "Mail".
 
 use super::*;
 
-/// A copy of who a thief took every long-lived key from, prekeys' secrets apart.
+/// A thief with all long-lived keys of party `n`, and these prekeys.
 fn thief_of(n: u8, prekeys: Prekeys) -> Person {
     Person { prekeys, ..Person::new(n) }
 }
 
-/// The receiver's publisher and link keys show who wrote, and no more.
+/// The receiver's publisher and link keys show the sender, and no more.
 #[test]
-fn who_has_the_link_key_alone_reads_nothing() {
+fn a_stolen_link_key_alone_reads_no_messages() {
     let (mut a, mut b) = (Person::new(10), Person::new(20));
-    // The prekey of the number that the card names, with another secret.
+    // The prekey with the number on the card, but another secret.
     let mut thief = thief_of(20, Prekeys::new(0, [99; 32]));
     let seed = a.seed();
     let mut at_a = Session::start(&a.us, &b.card, seed).unwrap();
@@ -28,8 +28,8 @@ fn who_has_the_link_key_alone_reads_nothing() {
     assert_eq!(receive(&b, &mut at_b, &next), Ok(Received::New(note("two"))), "it was one");
 }
 
-/// With the prekey's secret too, first messages are read until their sender has had an answer, and
-/// nothing from there on.
+/// With the prekey's secret as well, first messages can be read until their sender has had an answer, and none from
+/// there on.
 #[test]
 fn a_prekey_opens_first_messages_until_there_is_an_answer() {
     let (mut a, mut b) = (Person::new(10), Person::new(20));
